@@ -1,0 +1,5 @@
+"""`python -m hermes.cli` is `hermes`."""
+
+from hermes.cli.main import main
+
+main()

@@ -1,0 +1,22 @@
+"""The `hermes` command.
+
+`--version` answers before anything is imported. Every other command lives in
+a module of its own that is imported only when it is called, so `--help` and
+completion stay quick and a broken optional dependency cannot break the rest.
+"""
+
+import sys
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line."""
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        from hermes import __version__
+
+        sys.stdout.write(f"hermes {__version__}\n")
+        return
+    from hermes.cli.root import run
+
+    run()

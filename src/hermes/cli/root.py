@@ -1,0 +1,56 @@
+"""The command tree, and how an error looks at the terminal."""
+
+import sys
+from importlib import import_module
+
+import click
+
+from hermes import __version__
+from hermes.domain.errors import HermesError
+
+__all__ = ["run"]
+
+COMMANDS: dict[str, str] = {
+    "chat": "Talk to the agent: interactively, or one question with -q.",
+    "config": "Show, change, check and migrate the configuration.",
+    "sessions": "List, show, search, export and tidy up conversations.",
+}
+"""Command -> short help. The code is `hermes.cli.commands.<command>:command`."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the command names in alphabetical order."""
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import and return one command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = import_module(f"hermes.cli.commands.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """List the commands without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name]) for name in sorted(COMMANDS)])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, "-V", "--version", message="hermes %(version)s")
+def hermes() -> None:
+    """One agent behind many doors."""
+
+
+def run() -> None:
+    """Run the command tree; print errors as a sentence and a next step."""
+    try:
+        hermes.main(standalone_mode=True)
+    except HermesError as error:
+        sys.stderr.write(f"hermes: {error.message}\n")
+        if error.hint:
+            sys.stderr.write(f"  -> {error.hint}\n")
+        sys.exit(error.exit_code)

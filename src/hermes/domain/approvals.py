@@ -1,0 +1,106 @@
+"""Approvals and questions: what only a person may decide.
+
+Both are ledger rows bound to session, turn, tool call and a hash of the
+arguments. They are answered once; expiry is a denial.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+__all__ = [
+    "Approval",
+    "ApprovalKind",
+    "ApprovalRequest",
+    "ApprovalState",
+    "Choice",
+    "Decision",
+    "Gate",
+    "Verdict",
+]
+
+
+class ApprovalKind(StrEnum):
+    """What is asked."""
+
+    APPROVAL = "approval"
+    """May this action be carried out?"""
+    QUESTION = "question"
+    """The model wants to know something."""
+
+
+class Choice(StrEnum):
+    """What a person can answer to an approval."""
+
+    ONCE = "once"
+    SESSION = "session"
+    ALWAYS = "always"
+    DENY = "deny"
+
+
+class ApprovalState(StrEnum):
+    """Where an approval or question stands."""
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    DENIED = "denied"
+    ANSWERED = "answered"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
+
+
+class ApprovalRequest(Struct, frozen=True, kw_only=True):
+    """Something that needs an answer before its tool call can run."""
+
+    id: str
+    kind: ApprovalKind
+    agent_id: str
+    session_id: str
+    turn_id: str
+    call_id: str
+    tool: str
+    arguments_hash: str
+    subject: str
+    """What would be done: the command, the file, or the question itself."""
+    reason: str
+    """Why it was stopped."""
+    pattern: str
+    """What `session` and `always` would allow from now on."""
+    choices: tuple[str, ...]
+    created_at: float
+    expires_at: float | None = None
+
+
+class Decision(Struct, frozen=True, kw_only=True):
+    """How a request was answered."""
+
+    state: ApprovalState
+    choice: Choice | None = None
+    text: str = ""
+    """The answer to a question, or the reason for a denial."""
+    by: str = ""
+    at: float = 0.0
+
+
+class Approval(Struct, frozen=True, kw_only=True):
+    """A request together with its decision, as the ledger keeps it."""
+
+    request: ApprovalRequest
+    state: ApprovalState = ApprovalState.PENDING
+    decision: Decision | None = None
+
+
+class Gate(StrEnum):
+    """What policy says about an action before anybody is asked."""
+
+    ALLOW = "allow"
+    ASK = "ask"
+    BLOCK = "block"
+
+
+class Verdict(Struct, frozen=True, kw_only=True):
+    """Policy's word on one action."""
+
+    gate: Gate
+    reason: str = ""
+    pattern: str = ""

@@ -1,0 +1,107 @@
+"""Errors that a person can act on.
+
+Every failure that may reach a user is a `HermesError`: one sentence saying
+what is wrong and a `hint` saying what to do next. Doors print both and never
+a traceback. A bug is anything that is *not* a `HermesError`.
+"""
+
+from typing import ClassVar
+
+__all__ = [
+    "BudgetExhausted",
+    "ConfigError",
+    "Conflict",
+    "HermesError",
+    "MissingExtra",
+    "NotFound",
+    "SessionBusy",
+    "StoreError",
+    "StoreTooNew",
+    "ToolRefused",
+    "UsageError",
+]
+
+
+class HermesError(Exception):
+    """A failure with an explanation and a next step."""
+
+    exit_code: ClassVar[int] = 1
+    code: ClassVar[str] = "error"
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(HermesError):
+    """The caller asked for something that makes no sense."""
+
+    exit_code = 2
+    code = "usage"
+
+
+class ConfigError(HermesError):
+    """The configuration cannot work as written."""
+
+    exit_code = 78
+    code = "config"
+
+
+class MissingExtra(HermesError):
+    """An optional dependency is not installed."""
+
+    exit_code = 78
+    code = "missing_extra"
+
+    def __init__(self, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the optional part `{extra}`, which is not installed.",
+            hint=f"Install it with: pip install 'hermes-gateway[{extra}]'",
+        )
+
+
+class NotFound(HermesError):
+    """The named thing does not exist."""
+
+    exit_code = 4
+    code = "not_found"
+
+
+class Conflict(HermesError):
+    """The change collides with something that is already there."""
+
+    exit_code = 5
+    code = "conflict"
+
+
+class SessionBusy(Conflict):
+    """Another turn is already open on this session."""
+
+    code = "session_busy"
+
+
+class StoreError(HermesError):
+    """The ledger cannot be read or written."""
+
+    exit_code = 74
+    code = "store"
+
+
+class StoreTooNew(StoreError):
+    """The ledger was written by a newer Hermes."""
+
+    code = "store_too_new"
+
+
+class BudgetExhausted(HermesError):
+    """A hard limit on tokens or money has been reached."""
+
+    exit_code = 6
+    code = "budget"
+
+
+class ToolRefused(HermesError):
+    """A tool call was not carried out; the text goes to the model."""
+
+    code = "tool_refused"

@@ -1,0 +1,166 @@
+"""TurnEvent: everything a turn tells the outside world.
+
+One tagged union. The loop emits these into a `TurnStream`; the terminal,
+server-sent events, chat edits, transcripts, metrics and tests all follow the
+same stream. A failure is an event (`TurnFinished`), never an exception that
+crosses a layer.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from hermes.domain.approvals import ApprovalRequest, Decision
+from hermes.domain.messages import AssistantMessage, ToolOutcome
+from hermes.domain.turn import TurnError, TurnState
+from hermes.domain.usage import Usage
+
+__all__ = [
+    "ApprovalAnswered",
+    "ApprovalAsked",
+    "MessageCompleted",
+    "Notice",
+    "NoticeLevel",
+    "ReasoningDelta",
+    "SteerTaken",
+    "TextDelta",
+    "ToolFinished",
+    "ToolProgress",
+    "ToolStarted",
+    "TurnEvent",
+    "TurnFinished",
+    "TurnStarted",
+    "UsageReported",
+]
+
+
+class TurnStarted(Struct, frozen=True, kw_only=True, tag="turn.started"):
+    """The turn has begun, or goes on after a restart (`resumes` > 0)."""
+
+    turn_id: str
+    session_id: str
+    agent_id: str
+    model: str
+    resumes: int = 0
+
+
+class TextDelta(Struct, frozen=True, tag="text.delta", gc=False):
+    """A piece of the answer."""
+
+    text: str
+
+
+class ReasoningDelta(Struct, frozen=True, tag="reasoning.delta", gc=False):
+    """A piece of what the model thinks."""
+
+    text: str
+
+
+class ToolStarted(Struct, frozen=True, kw_only=True, tag="tool.started"):
+    """A tool call begins."""
+
+    call_id: str
+    name: str
+    arguments: dict[str, Any]
+    emoji: str
+    label: str
+    """What it is about in a few words, e.g. the path or the command."""
+
+
+class ToolProgress(Struct, frozen=True, kw_only=True, tag="tool.progress"):
+    """A running tool shows what it has so far."""
+
+    call_id: str
+    text: str
+
+
+class ToolFinished(Struct, frozen=True, kw_only=True, tag="tool.finished"):
+    """A tool call ended and its result is in the ledger."""
+
+    call_id: str
+    name: str
+    outcome: ToolOutcome
+    seconds: float
+    preview: str
+    diff: str | None = None
+    """A unified diff of what the call changed, for doors that show it."""
+
+
+class ApprovalAsked(Struct, frozen=True, kw_only=True, tag="approval.asked"):
+    """Somebody has to answer before the turn can go on."""
+
+    request: ApprovalRequest
+
+
+class ApprovalAnswered(Struct, frozen=True, kw_only=True, tag="approval.answered"):
+    """The answer to an approval or a question, or its expiry."""
+
+    approval_id: str
+    decision: Decision
+
+
+class SteerTaken(Struct, frozen=True, kw_only=True, tag="steer.taken"):
+    """Text said meanwhile has been put before the model."""
+
+    text: str
+
+
+class NoticeLevel(StrEnum):
+    """How much a notice matters."""
+
+    INFO = "info"
+    WARNING = "warning"
+
+
+class Notice(Struct, frozen=True, kw_only=True, tag="notice"):
+    """Something a person should know while it happens: a retry, a fallback."""
+
+    code: str
+    text: str
+    level: NoticeLevel = NoticeLevel.INFO
+
+
+class MessageCompleted(Struct, frozen=True, kw_only=True, tag="message.completed"):
+    """An assistant message is complete and in the ledger."""
+
+    message_id: int
+    message: AssistantMessage
+
+
+class UsageReported(Struct, frozen=True, kw_only=True, tag="usage"):
+    """What one model call used."""
+
+    usage: Usage
+    cost_usd: float | None
+    context_tokens: int
+    context_window: int | None
+
+
+class TurnFinished(Struct, frozen=True, kw_only=True, tag="turn.finished"):
+    """The end. Always the last event, and there always is one."""
+
+    outcome: TurnState
+    text: str
+    """The final answer; empty unless `outcome` is done."""
+    usage: Usage
+    cost_usd: float | None
+    model_calls: int
+    error: TurnError | None = None
+
+
+TurnEvent = (
+    TurnStarted
+    | TextDelta
+    | ReasoningDelta
+    | ToolStarted
+    | ToolProgress
+    | ToolFinished
+    | ApprovalAsked
+    | ApprovalAnswered
+    | SteerTaken
+    | Notice
+    | MessageCompleted
+    | UsageReported
+    | TurnFinished
+)

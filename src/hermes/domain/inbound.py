@@ -1,0 +1,56 @@
+"""InboundMessage: what every door produces.
+
+Frozen and fully typed: there is no metadata dict for a door to smuggle
+things through.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from hermes.domain.channel import Attachment, Chat, ReplyRef, Sender
+
+__all__ = ["InboundMessage", "InboxEntry", "InboxState"]
+
+
+class InboundMessage(Struct, frozen=True, kw_only=True):
+    """One message that arrived at a door."""
+
+    platform: str
+    account: str
+    """Which of our own accounts on that platform received it."""
+    native_id: str
+    """The platform's id of the message; unique within platform and account."""
+    chat: Chat
+    sender: Sender
+    text: str
+    sent_at: float
+    thread_id: str | None = None
+    attachments: tuple[Attachment, ...] = ()
+    reply_to: ReplyRef | None = None
+    internal: bool = False
+    """Made by Hermes itself (handoff, cron): already authorised."""
+
+
+class InboxState(StrEnum):
+    """Where an admitted message stands."""
+
+    WAITING = "waiting"
+    TAKEN = "taken"
+    """A turn has it in its history."""
+    DROPPED = "dropped"
+    """Deliberately not answered; the reason is recorded."""
+
+
+class InboxEntry(Struct, frozen=True, kw_only=True):
+    """A message that has been admitted and therefore cannot be lost."""
+
+    id: int
+    agent_id: str
+    session_key: str
+    session_id: str
+    message: InboundMessage
+    admitted_at: float
+    state: InboxState = InboxState.WAITING
+    turn_id: str | None = None
+    drop_reason: str | None = None

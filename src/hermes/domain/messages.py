@@ -1,0 +1,159 @@
+"""Messages: what is said in a session, in one provider-neutral form.
+
+A message is richer than any wire format and is lowered to one exactly once,
+at the call boundary. The system prompt is not a message: it belongs to the
+session and never changes during its life.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+__all__ = [
+    "AssistantMessage",
+    "Content",
+    "FilePart",
+    "FinishReason",
+    "ImagePart",
+    "InputKind",
+    "Message",
+    "Part",
+    "Reasoning",
+    "TextPart",
+    "ToolCall",
+    "ToolMessage",
+    "ToolOutcome",
+    "UserMessage",
+    "content_text",
+]
+
+
+class TextPart(Struct, frozen=True, tag="text"):
+    """A run of text."""
+
+    text: str
+
+
+class ImagePart(Struct, frozen=True, tag="image", kw_only=True):
+    """A picture, by URL (http, https or data)."""
+
+    url: str
+    media_type: str | None = None
+    detail: str | None = None
+
+
+class FilePart(Struct, frozen=True, tag="file", kw_only=True):
+    """A file on disk that tools can open."""
+
+    path: str
+    name: str
+    media_type: str | None = None
+
+
+Part = TextPart | ImagePart | FilePart
+Content = str | tuple[Part, ...]
+"""Plain text in the common case; parts only when something else is attached."""
+
+
+class InputKind(StrEnum):
+    """Why a user message is in the history."""
+
+    USER = "user"
+    """A person (or another program) said it."""
+    STEER = "steer"
+    """Said while the turn was running and taken at a tool boundary."""
+    NOTICE = "notice"
+    """Hermes itself tells the model something, e.g. that it was interrupted."""
+    SUMMARY = "summary"
+    """Stands for older messages that compaction took out of the context."""
+
+
+class FinishReason(StrEnum):
+    """Why the model stopped."""
+
+    STOP = "stop"
+    TOOL_CALLS = "tool_calls"
+    LENGTH = "length"
+    CONTENT_FILTER = "content_filter"
+    INTERRUPTED = "interrupted"
+    """The turn was cut off; the text is what had arrived."""
+
+
+class ToolOutcome(StrEnum):
+    """How a tool call ended."""
+
+    OK = "ok"
+    ERROR = "error"
+    REFUSED = "refused"
+    """A policy or a person said no."""
+    SKIPPED = "skipped"
+    """Never started: the turn was interrupted first."""
+    UNKNOWN = "unknown"
+    """Started, then cut off: it may or may not have had its effect."""
+
+
+class ToolCall(Struct, frozen=True, kw_only=True):
+    """The model asks for a tool."""
+
+    id: str
+    name: str
+    arguments: str
+    """JSON exactly as the model wrote it (after repair)."""
+
+
+class Reasoning(Struct, frozen=True, kw_only=True):
+    """What the model thought, and what the provider wants back unchanged."""
+
+    text: str = ""
+    details: tuple[dict[str, Any], ...] = ()
+    """Opaque provider blocks (signatures, encrypted items), replayed verbatim."""
+    protocol: str = ""
+    """The wire protocol that `details` belong to; other protocols drop them."""
+
+
+class UserMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag="user"):
+    """Input to the agent."""
+
+    content: Content
+    kind: InputKind = InputKind.USER
+    sender: str | None = None
+    """The speaker's name where several people share one session."""
+
+
+class AssistantMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
+    """What the model answered."""
+
+    text: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    reasoning: Reasoning | None = None
+    finish: FinishReason = FinishReason.STOP
+
+
+class ToolMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag="tool"):
+    """What a tool call gave back."""
+
+    call_id: str
+    name: str
+    content: Content
+    outcome: ToolOutcome = ToolOutcome.OK
+
+
+Message = UserMessage | AssistantMessage | ToolMessage
+
+
+def content_text(content: Content) -> str:
+    """Return the text of `content`, naming attachments in brackets."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(_part_text(part) for part in content)
+
+
+def _part_text(part: Part) -> str:
+    match part:
+        case TextPart():
+            return part.text
+        case ImagePart():
+            return "[image]"
+        case FilePart():
+            return f"[file: {part.name}]"

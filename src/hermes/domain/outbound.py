@@ -1,0 +1,70 @@
+"""Outbox: every piece that leaves, as a row that exists before the first send.
+
+    pending -> sending -> sent | failed | unknown
+
+`unknown` is a send whose effect could not be established; it is resolved by
+asking the platform or shown to a person, never blindly repeated. A streamed
+preview and its final text are one entry with one native message id.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+__all__ = ["OutboxEntry", "OutboxKind", "OutboxState", "Target"]
+
+
+class OutboxKind(StrEnum):
+    """What is being sent."""
+
+    REPLY = "reply"
+    FILE = "file"
+    NOTICE = "notice"
+    PROMPT = "prompt"
+    """An approval or a question."""
+    DELIVERY = "delivery"
+    """A result sent somewhere else than it was asked for: cron, webhook, handoff."""
+
+
+class OutboxState(StrEnum):
+    """Where a send stands."""
+
+    PENDING = "pending"
+    SENDING = "sending"
+    SENT = "sent"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """An address on a platform."""
+
+    platform: str
+    account: str
+    chat_id: str
+    thread_id: str | None = None
+    reply_to: str | None = None
+
+
+class OutboxEntry(Struct, frozen=True, kw_only=True):
+    """One outgoing piece."""
+
+    id: str
+    """Chosen by the caller, so that enqueuing twice is enqueuing once."""
+    agent_id: str
+    target: Target
+    kind: OutboxKind
+    content: str
+    created_at: float
+    session_id: str | None = None
+    turn_id: str | None = None
+    part: int = 0
+    """Order within the turn; a chat receives its parts in this order."""
+    attachment: str | None = None
+    """Path of the file to send, for `OutboxKind.FILE`."""
+    state: OutboxState = OutboxState.PENDING
+    native_id: str | None = None
+    """The platform's id once something is visible there (also of a preview)."""
+    attempts: int = 0
+    error: str | None = None
+    updated_at: float = 0.0

@@ -1,0 +1,21 @@
+"""Time, so that tests can own it."""
+
+from typing import Protocol
+
+__all__ = ["Clock"]
+
+
+class Clock(Protocol):
+    """Wall time, elapsed time and waiting."""
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go backwards."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait; cancellable."""
+        ...

@@ -1,0 +1,165 @@
+"""Where side effects happen, as tools see it.
+
+One `Environment` per agent and session: commands, background processes and
+files of one session are invisible to every other. Backends differ in where
+they run things, not in this interface.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from msgspec import Struct
+
+__all__ = [
+    "Command",
+    "CommandResult",
+    "DirEntry",
+    "Environment",
+    "Environments",
+    "FileStat",
+    "ProcessInfo",
+]
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    """A shell command to run to its end."""
+
+    script: str
+    """Interpreted by bash."""
+    cwd: str | None = None
+    """None: where the session's last command left off."""
+    env: Mapping[str, str] = {}
+    stdin: bytes | None = None
+    timeout: float = 180.0
+    max_output: int = 50_000
+    """Bytes kept of the output; the middle is cut out beyond that."""
+
+
+class CommandResult(Struct, frozen=True, kw_only=True):
+    """What a command left behind."""
+
+    exit_code: int
+    """As the shell reports it; 124 after a timeout, 130 after a cancel."""
+    output: str
+    """stdout and stderr as they came, decoded, ANSI stripped."""
+    cwd: str
+    """Where the session is now."""
+    timed_out: bool = False
+    truncated_bytes: int = 0
+
+
+class ProcessInfo(Struct, frozen=True, kw_only=True):
+    """A background process of the session."""
+
+    id: str
+    command: str
+    started_at: float
+    running: bool
+    exit_code: int | None = None
+
+
+class FileStat(Struct, frozen=True, kw_only=True):
+    """What a path is."""
+
+    path: str
+    is_dir: bool
+    is_file: bool
+    """Regular files only: devices, sockets and pipes are neither."""
+    size: int
+    modified_at: float
+
+
+class DirEntry(Struct, frozen=True, kw_only=True):
+    """One name in a directory."""
+
+    name: str
+    is_dir: bool
+    size: int
+
+
+class Environment(Protocol):
+    """The hands of one session."""
+
+    @property
+    def isolated(self) -> bool:
+        """True when commands cannot reach the host's files."""
+        ...
+
+    @property
+    def cwd(self) -> str:
+        """Where relative paths and the next command start."""
+        ...
+
+    async def run(
+        self, command: Command, on_output: Callable[[str], None] | None = None
+    ) -> CommandResult:
+        """Run a command to its end; cancelling the task kills its process group."""
+        ...
+
+    async def spawn(self, command: Command) -> ProcessInfo:
+        """Start a background process and return at once."""
+        ...
+
+    async def processes(self) -> list[ProcessInfo]:
+        """List the session's background processes."""
+        ...
+
+    async def process_output(self, process_id: str, offset: int = 0) -> tuple[str, int]:
+        """Return output from `offset` on, and the offset to ask for next."""
+        ...
+
+    async def write_stdin(self, process_id: str, data: str) -> None:
+        """Send text to a background process."""
+        ...
+
+    async def wait(self, process_id: str, timeout: float) -> ProcessInfo:
+        """Wait until the process ends or `timeout` passes."""
+        ...
+
+    async def kill(self, process_id: str) -> ProcessInfo:
+        """End a background process and its children."""
+        ...
+
+    def resolve(self, path: str) -> str:
+        """Return `path` absolute, with `~` and the working directory applied."""
+        ...
+
+    async def stat(self, path: str) -> FileStat | None:
+        """Describe a path; None if there is nothing."""
+        ...
+
+    async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
+        """Read bytes of a regular file."""
+        ...
+
+    async def write(self, path: str, data: bytes) -> None:
+        """Replace a file atomically, making parent directories."""
+        ...
+
+    async def remove(self, path: str) -> None:
+        """Delete a file."""
+        ...
+
+    async def list_dir(self, path: str) -> list[DirEntry]:
+        """List a directory, sorted by name."""
+        ...
+
+    async def close(self) -> None:
+        """Stop everything that still runs and give back what was held."""
+        ...
+
+
+class Environments(Protocol):
+    """Hands out one environment per agent and session, made on first use."""
+
+    async def get(self, agent_id: str, session_id: str, cwd: str | None) -> Environment:
+        """Return the session's environment, starting it if needed."""
+        ...
+
+    async def release(self, session_id: str) -> None:
+        """Close the session's environment if it has one."""
+        ...
+
+    async def close(self) -> None:
+        """Close them all."""
+        ...

@@ -1,0 +1,152 @@
+"""The model, as the agent core sees it.
+
+`complete` pushes deltas into a callback and returns the finished reply.
+Nothing is yielded, so timeouts, task groups and cancellation work plainly:
+cancelling the awaiting task closes the connection.
+"""
+
+from enum import StrEnum
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from hermes.domain.errors import HermesError
+from hermes.domain.messages import AssistantMessage, Message
+from hermes.domain.tools import ToolSpec
+from hermes.domain.usage import Usage
+
+__all__ = [
+    "CallListener",
+    "FailureKind",
+    "Model",
+    "ModelFailure",
+    "ModelInfo",
+    "ModelReply",
+    "ModelRequest",
+]
+
+
+class ModelRequest(Struct, frozen=True, kw_only=True):
+    """Everything one call needs, in a provider-neutral form."""
+
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    ephemeral: str = ""
+    """Context for this call only; sent after the stable prefix, never stored."""
+    max_tokens: int | None = None
+    temperature: float | None = None
+    reasoning_effort: str | None = None
+    """`none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`; None = provider's default."""
+    tool_choice: str | None = None
+    """`none` forces a final answer; None leaves the choice to the model."""
+    response_schema: dict[str, Any] | None = None
+    session_id: str | None = None
+    """Lets providers route calls of one session to the same cache."""
+    task: str = "turn"
+
+
+class ModelReply(Struct, frozen=True, kw_only=True):
+    """A finished call."""
+
+    message: AssistantMessage
+    usage: Usage
+    provider: str
+    model: str
+    """The model that really answered."""
+    cost_usd: float | None = None
+
+
+class ModelInfo(Struct, frozen=True, kw_only=True):
+    """What is known about the model in use."""
+
+    provider: str
+    model: str
+    context_window: int | None = None
+    max_output: int | None = None
+    vision: bool = False
+
+
+class CallListener(Protocol):
+    """Hears about a call while it runs. Called on the event loop; must not block."""
+
+    def on_text(self, text: str) -> None:
+        """A piece of the answer arrived."""
+        ...
+
+    def on_reasoning(self, text: str) -> None:
+        """A piece of the reasoning arrived."""
+        ...
+
+    def on_notice(self, code: str, text: str) -> None:
+        """Something a person should know happened: waiting, retry, fallback."""
+        ...
+
+    def on_restart(self) -> None:
+        """The call starts over: text heard so far will come again."""
+        ...
+
+
+class FailureKind(StrEnum):
+    """Why a call failed; decides what is tried next."""
+
+    AUTH = "auth"
+    BILLING = "billing"
+    RATE_LIMIT = "rate_limit"
+    OVERLOADED = "overloaded"
+    SERVER = "server_error"
+    TIMEOUT = "timeout"
+    CONNECTION = "connection"
+    TLS = "tls"
+    CONTEXT_OVERFLOW = "context_overflow"
+    PAYLOAD_TOO_LARGE = "payload_too_large"
+    IMAGE_REJECTED = "image_rejected"
+    MODEL_NOT_FOUND = "model_not_found"
+    POLICY = "policy_blocked"
+    BAD_REQUEST = "bad_request"
+    REASONING_REJECTED = "reasoning_rejected"
+    """The provider refuses reasoning blocks that it signed earlier."""
+    MALFORMED = "malformed_reply"
+    EMPTY = "empty_reply"
+    UNKNOWN = "unknown"
+
+
+class ModelFailure(HermesError):
+    """A call that failed for good, after everything that could be tried."""
+
+    code = "model"
+
+    def __init__(
+        self,
+        kind: FailureKind,
+        message: str,
+        *,
+        hint: str = "",
+        status: int | None = None,
+        retry_after: float | None = None,
+        provider: str = "",
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
+        self.status = status
+        self.retry_after = retry_after
+        self.provider = provider
+
+
+class Model(Protocol):
+    """Answers requests."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known about the primary model."""
+        ...
+
+    async def complete(
+        self, request: ModelRequest, listener: CallListener | None = None
+    ) -> ModelReply:
+        """Make one call; raise `ModelFailure` when nothing helped."""
+        ...
+
+    async def close(self) -> None:
+        """Close connections."""
+        ...

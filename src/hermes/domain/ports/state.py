@@ -1,0 +1,441 @@
+"""The ledger: what survives a restart, in domain verbs.
+
+Every method is one transaction: when it returns, what it wrote is durable.
+The small protocols below group the verbs by subject; a store implements
+`Ledger`, all of them together. Failures to read or write raise `StoreError`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from hermes.domain.approvals import Approval, ApprovalRequest, Decision
+from hermes.domain.inbound import InboundMessage, InboxEntry
+from hermes.domain.messages import AssistantMessage, ToolMessage, UserMessage
+from hermes.domain.outbound import OutboxEntry, OutboxState
+from hermes.domain.session import NewSession, Session, StoredMessage
+from hermes.domain.turn import NewTurn, Turn, TurnError, TurnState
+from hermes.domain.usage import Spent, UsageRecord
+
+__all__ = [
+    "Admission",
+    "ApprovalStore",
+    "Arrival",
+    "BegunTurn",
+    "InboxStore",
+    "Ledger",
+    "LedgerStats",
+    "MessageStore",
+    "OutboxStore",
+    "SearchHit",
+    "SearchQuery",
+    "SessionQuery",
+    "SessionStore",
+    "TurnStore",
+    "UsageStore",
+]
+
+
+class SessionQuery(Struct, frozen=True, kw_only=True):
+    """Which sessions; unset fields do not restrict."""
+
+    agent_id: str | None = None
+    source: str | None = None
+    exclude_sources: tuple[str, ...] = ()
+    title: str | None = None
+    """A substring of the title, case-insensitive."""
+    model: str | None = None
+    user_id: str | None = None
+    cwd: str | None = None
+    started_before: float | None = None
+    started_after: float | None = None
+    updated_before: float | None = None
+    ended: bool | None = None
+    min_messages: int | None = None
+    max_messages: int | None = None
+    limit: int | None = 50
+    offset: int = 0
+
+
+class LedgerStats(Struct, frozen=True, kw_only=True):
+    """How much there is."""
+
+    sessions: int
+    messages: int
+    turns: int
+    open_turns: int
+    inbox_waiting: int
+    outbox_pending: int
+    approvals_pending: int
+    by_source: dict[str, int]
+    bytes: int
+    schema_version: int
+
+
+class SessionStore(Protocol):
+    """Sessions, their names and the keys that point at them."""
+
+    async def create_session(self, new: NewSession) -> Session:
+        """Open a session; `Conflict` if the id or the title is taken."""
+        ...
+
+    async def session(self, session_id: str) -> Session | None:
+        """Return one session by its exact id."""
+        ...
+
+    async def find_session(self, reference: str) -> Session | None:
+        """Find by id, by unambiguous id prefix, or by title.
+
+        A title also finds its numbered continuations (`name #2`); the most
+        recently used wins. An ambiguous prefix raises `Conflict`.
+        """
+        ...
+
+    async def sessions(self, query: SessionQuery) -> list[Session]:
+        """List sessions, most recently used first."""
+        ...
+
+    async def freeze_prompt(self, session_id: str, prompt: str) -> str:
+        """Store the system prompt if there is none yet; return the stored one."""
+        ...
+
+    async def rename_session(self, session_id: str, title: str) -> Session:
+        """Set the title a person chose; `Conflict` if it is taken."""
+        ...
+
+    async def name_session(self, session_id: str, title: str) -> Session:
+        """Title a session that has none, numbering the title if it is taken."""
+        ...
+
+    async def update_session(
+        self,
+        session_id: str,
+        *,
+        model: str | None = None,
+        provider: str | None = None,
+        cwd: str | None = None,
+    ) -> Session:
+        """Change what a later turn of the session will use."""
+        ...
+
+    async def end_session(self, session_id: str, reason: str, at: float) -> None:
+        """Mark the session as ended."""
+        ...
+
+    async def branch_session(self, session_id: str, new: NewSession) -> Session:
+        """Open `new` with a copy of the active history and the frozen prompt."""
+        ...
+
+    async def delete_session(self, session_id: str) -> bool:
+        """Delete a session and all that belongs to it; False if unknown."""
+        ...
+
+    async def prune_sessions(self, query: SessionQuery) -> int:
+        """Delete all matching sessions that have no open turn; return how many."""
+        ...
+
+    async def remember(self, session_id: str, name: str, value: Any) -> None:
+        """Keep a small JSON-able fact with the session; None removes it."""
+        ...
+
+    async def recall(self, session_id: str, name: str) -> Any:
+        """Return a remembered fact, or None."""
+        ...
+
+    async def bind_key(self, key: str, session_id: str, at: float) -> None:
+        """Point a session key at a session."""
+        ...
+
+    async def session_for_key(self, key: str) -> Session | None:
+        """Return the session a key points at."""
+        ...
+
+
+class SearchQuery(Struct, frozen=True, kw_only=True):
+    """What to look for in the messages."""
+
+    text: str
+    agent_id: str | None = None
+    session_id: str | None = None
+    exclude_session_ids: tuple[str, ...] = ()
+    exclude_sources: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    newest_first: bool = False
+    """False: best match first."""
+    limit: int = 20
+
+
+class SearchHit(Struct, frozen=True, kw_only=True):
+    """One message that matches."""
+
+    session_id: str
+    title: str | None
+    source: str
+    message_id: int
+    seq: int
+    role: str
+    at: float
+    snippet: str
+    """The matching part, with the match between `[` and `]`."""
+
+
+class MessageStore(Protocol):
+    """The history of sessions."""
+
+    async def history(self, session_id: str) -> list[StoredMessage]:
+        """Return the active messages in order: what the model is shown."""
+        ...
+
+    async def transcript(self, session_id: str) -> list[StoredMessage]:
+        """Return every message in order, also undone and compacted ones."""
+        ...
+
+    async def rewind(self, session_id: str, seq: int) -> int:
+        """Deactivate the messages from `seq` on; return how many.
+
+        `Conflict` while a turn of the session is open.
+        """
+        ...
+
+    async def compact(
+        self, session_id: str, through_seq: int, summary: UserMessage
+    ) -> StoredMessage:
+        """Replace the active messages up to `through_seq` by `summary`, in one step.
+
+        The originals stay, inactive. The summary takes the place of the last
+        of them.
+        """
+        ...
+
+    async def search(self, query: SearchQuery) -> list[SearchHit]:
+        """Search all messages, in any language, by words or by substring."""
+        ...
+
+    async def rebuild_index(self) -> int:
+        """Make the search index anew from the messages; return how many."""
+        ...
+
+
+class Arrival(Struct, frozen=True, kw_only=True):
+    """A routed message on its way into the inbox."""
+
+    agent_id: str
+    session_key: str
+    session_id: str
+    message: InboundMessage
+    at: float
+
+
+class Admission(Struct, frozen=True, kw_only=True):
+    """An admitted message."""
+
+    entry: InboxEntry
+    duplicate: bool
+    """True if it had been admitted before; `entry` is then the first one."""
+
+
+class InboxStore(Protocol):
+    """Messages that arrived: committed before the platform is told so."""
+
+    async def admit(self, arrival: Arrival) -> Admission:
+        """Commit a message under (platform, account, native id), once."""
+        ...
+
+    async def waiting(self, session_id: str) -> list[InboxEntry]:
+        """Return what no turn has taken yet, in order of admission."""
+        ...
+
+    async def sessions_waiting(self) -> list[str]:
+        """Return the sessions that have something waiting."""
+        ...
+
+    async def drop(self, inbox_ids: Sequence[int], reason: str) -> None:
+        """Record that these will deliberately not be answered."""
+        ...
+
+
+class BegunTurn(Struct, frozen=True, kw_only=True):
+    """A turn that has just begun, with its inputs in their seats."""
+
+    turn: Turn
+    inputs: tuple[StoredMessage, ...]
+
+
+class TurnStore(Protocol):
+    """Turns and what they write."""
+
+    async def begin_turn(self, new: NewTurn) -> BegunTurn:
+        """Commit the turn, its inputs and the taking of its inbox entries together.
+
+        `SessionBusy` if the session has an open turn; `NotFound` for an
+        unknown session. Inbox entries that are no longer waiting are an error.
+        """
+        ...
+
+    async def add_inputs(
+        self, turn_id: str, inputs: Sequence[UserMessage], inbox_ids: Sequence[int], at: float
+    ) -> list[StoredMessage]:
+        """Append steering text or a notice to a running turn."""
+        ...
+
+    async def record_reply(
+        self, turn_id: str, message: AssistantMessage, usage: UsageRecord | None, at: float
+    ) -> StoredMessage:
+        """Commit an assistant message and its usage; seats its calls' results."""
+        ...
+
+    async def start_call(self, turn_id: str, call_id: str, at: float) -> None:
+        """Record that a call is about to have its effect. Called at most once a call."""
+        ...
+
+    async def started_calls(self, turn_id: str) -> frozenset[str]:
+        """Return the calls of the turn that were started."""
+        ...
+
+    async def record_result(self, turn_id: str, message: ToolMessage, at: float) -> StoredMessage:
+        """Commit a tool result in its reserved seat; `Conflict` if it has one already."""
+        ...
+
+    async def set_waiting(self, turn_id: str, *, waiting: bool, at: float) -> None:
+        """Switch between running and waiting on a person."""
+        ...
+
+    async def finish_turn(
+        self, turn_id: str, state: TurnState, error: TurnError | None, at: float
+    ) -> None:
+        """End the turn. Ending it again is a `Conflict`."""
+        ...
+
+    async def turn(self, turn_id: str) -> Turn | None:
+        """Return one turn."""
+        ...
+
+    async def open_turns(self, session_id: str | None = None) -> list[Turn]:
+        """Return turns that have not ended, oldest first."""
+        ...
+
+    async def claim_turn(
+        self, turn_id: str, *, owner: str, previous: str, at: float
+    ) -> Turn | None:
+        """Take over an open turn of a dead owner and count the resume.
+
+        None if somebody else took it or it ended meanwhile.
+        """
+        ...
+
+
+class OutboxStore(Protocol):
+    """What is to be sent, and what became of it."""
+
+    async def enqueue(self, entry: OutboxEntry) -> OutboxEntry:
+        """Commit an entry; an id that exists already returns the existing one."""
+        ...
+
+    async def outbox_entry(self, entry_id: str) -> OutboxEntry | None:
+        """Return one entry."""
+        ...
+
+    async def claim_send(self, entry_id: str, at: float) -> OutboxEntry | None:
+        """Move pending to sending, counting the attempt; None if it is not pending."""
+        ...
+
+    async def update_outbox(
+        self,
+        entry_id: str,
+        *,
+        state: OutboxState,
+        at: float,
+        native_id: str | None = None,
+        content: str | None = None,
+        error: str | None = None,
+    ) -> OutboxEntry:
+        """Record the outcome of a send or an edit. Unset fields stay as they are."""
+        ...
+
+    async def outbox(
+        self, states: Sequence[OutboxState], *, platform: str | None = None, limit: int = 100
+    ) -> list[OutboxEntry]:
+        """List entries in these states, oldest first and in order within a turn."""
+        ...
+
+
+class ApprovalStore(Protocol):
+    """Approvals and questions, pending and decided."""
+
+    async def ask(self, request: ApprovalRequest) -> Approval:
+        """Commit a request; one for the same turn and call returns the existing."""
+        ...
+
+    async def approval(self, approval_id: str) -> Approval | None:
+        """Return one."""
+        ...
+
+    async def decide(self, approval_id: str, decision: Decision) -> Approval | None:
+        """Record the one answer; None if it was not pending any more."""
+        ...
+
+    async def pending_approvals(self, session_id: str | None = None) -> list[Approval]:
+        """Return what waits for an answer, oldest first."""
+        ...
+
+    async def expire_approvals(self, now: float) -> list[Approval]:
+        """Turn overdue requests into denials and return them."""
+        ...
+
+    async def grants(self, agent_id: str, session_id: str) -> list[Approval]:
+        """Return standing permissions: `session` ones of this session, and `always`."""
+        ...
+
+    async def approvals(self, *, limit: int = 50) -> list[Approval]:
+        """List the newest, decided or not."""
+        ...
+
+    async def revoke(self, approval_id: str, at: float) -> bool:
+        """Withdraw a standing permission; False if there is none."""
+        ...
+
+
+class UsageStore(Protocol):
+    """What was spent."""
+
+    async def record_usage(self, record: UsageRecord) -> None:
+        """Commit the usage of a call that is not part of a reply, e.g. a title."""
+        ...
+
+    async def spent(
+        self,
+        *,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        since: float | None = None,
+    ) -> Spent:
+        """Sum up usage."""
+        ...
+
+    async def usage_by_model(
+        self, *, session_id: str | None = None, since: float | None = None
+    ) -> list[tuple[str, str, Spent]]:
+        """Sum up usage by (provider, model), dearest first."""
+        ...
+
+
+class Ledger(
+    SessionStore,
+    MessageStore,
+    InboxStore,
+    TurnStore,
+    OutboxStore,
+    ApprovalStore,
+    UsageStore,
+    Protocol,
+):
+    """Everything that survives a restart."""
+
+    async def stats(self) -> LedgerStats:
+        """Count what is there."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what was handed in and close the files."""
+        ...

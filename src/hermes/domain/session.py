@@ -1,0 +1,138 @@
+"""Sessions and their keys.
+
+A session is one conversation with one agent: a frozen system prompt and a
+growing history. A session key names a place where people talk; it points at
+the session that is current there and can be pointed at another.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from hermes.domain.channel import ChatKind
+from hermes.domain.inbound import InboundMessage
+from hermes.domain.messages import Message
+from hermes.domain.usage import Usage
+
+__all__ = [
+    "KeyScope",
+    "Lineage",
+    "NewSession",
+    "Session",
+    "SessionKey",
+    "StoredMessage",
+    "session_key",
+]
+
+
+class SessionKey(Struct, frozen=True, kw_only=True):
+    """The name of a place where one conversation goes on."""
+
+    agent_id: str
+    platform: str
+    kind: ChatKind
+    chat_id: str
+    thread_id: str | None = None
+    user_id: str | None = None
+
+    def __str__(self) -> str:
+        head = f"agent:{self.agent_id}:{self.platform}:{self.kind.value}:{self.chat_id}"
+        return ":".join([head, *(part for part in (self.thread_id, self.user_id) if part)])
+
+
+class KeyScope(Struct, frozen=True, kw_only=True):
+    """Who shares a conversation."""
+
+    group_per_user: bool = True
+    """In groups everybody has a conversation of their own."""
+    thread_per_user: bool = False
+    """Threads are shared by their participants unless this is set."""
+
+
+def session_key(agent_id: str, message: InboundMessage, scope: KeyScope) -> SessionKey:
+    """Derive the key of the conversation that `message` belongs to."""
+    private = message.chat.kind is ChatKind.PRIVATE
+    in_thread = message.thread_id is not None
+    per_user = scope.thread_per_user if in_thread else scope.group_per_user
+    sender = message.sender.alt_id or message.sender.id
+    return SessionKey(
+        agent_id=agent_id,
+        platform=message.platform,
+        kind=message.chat.kind,
+        chat_id=message.chat.id,
+        thread_id=message.thread_id,
+        user_id=None if private or not per_user else sender,
+    )
+
+
+class Lineage(StrEnum):
+    """Why a session has a parent."""
+
+    BRANCH = "branch"
+    COMPRESSION = "compression"
+    DELEGATION = "delegation"
+
+
+class NewSession(Struct, frozen=True, kw_only=True):
+    """What is needed to open a session."""
+
+    id: str
+    agent_id: str
+    source: str
+    """The door it came in by: `cli`, `telegram`, `api_server`, `cron`, ..."""
+    started_at: float
+    model: str = ""
+    provider: str = ""
+    cwd: str | None = None
+    user_id: str | None = None
+    parent_id: str | None = None
+    lineage: Lineage | None = None
+    title: str | None = None
+
+
+class Session(Struct, frozen=True, kw_only=True):
+    """One conversation with one agent."""
+
+    id: str
+    agent_id: str
+    source: str
+    started_at: float
+    updated_at: float
+    model: str = ""
+    provider: str = ""
+    cwd: str | None = None
+    user_id: str | None = None
+    parent_id: str | None = None
+    lineage: Lineage | None = None
+    title: str | None = None
+    system_prompt: str | None = None
+    """None until the first turn freezes it."""
+    ended_at: float | None = None
+    end_reason: str | None = None
+    message_count: int = 0
+    tool_call_count: int = 0
+    usage: Usage = Usage()
+    cost_usd: float = 0.0
+    preview: str = ""
+    """The beginning of the first user message, for lists."""
+    state: dict[str, Any] = {}
+    """Small durable facts tools and doors keep with the session."""
+
+
+class StoredMessage(Struct, frozen=True, kw_only=True):
+    """A message with its seat in the history.
+
+    `seq` orders a session. An assistant message reserves the seats after it
+    for the results of its calls, so results stand in call order whatever order
+    they arrive in.
+    """
+
+    id: int
+    session_id: str
+    turn_id: str | None
+    seq: int
+    at: float
+    message: Message
+    active: bool = True
+    """False once undone or compacted: kept for search, not sent to the model."""

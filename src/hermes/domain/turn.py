@@ -1,0 +1,91 @@
+"""Turn: one run of one agent over one session.
+
+    queued -> running <-> waiting -> done | failed | interrupted
+
+At most one turn of a session is open at a time, whichever process runs it;
+the ledger enforces this.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from hermes.domain.messages import UserMessage
+
+__all__ = ["MAX_RESUMES", "NewTurn", "Steering", "Turn", "TurnError", "TurnState"]
+
+MAX_RESUMES = 2
+"""How often a turn is picked up after a crash before it is given up."""
+
+
+class TurnState(StrEnum):
+    """Where a turn stands."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    """On a person's answer."""
+    DONE = "done"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def open(self) -> bool:
+        """True until the turn has reached its end."""
+        return self in (TurnState.QUEUED, TurnState.RUNNING, TurnState.WAITING)
+
+
+class TurnError(Struct, frozen=True, kw_only=True):
+    """Why a turn failed, in words for a person."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+class NewTurn(Struct, frozen=True, kw_only=True):
+    """What begins a turn: committed in one transaction with what it consumes."""
+
+    id: str
+    session_id: str
+    owner: str
+    """The process that runs it; see `state.ownership`."""
+    inputs: tuple[UserMessage, ...]
+    inbox_ids: tuple[int, ...] = ()
+    at: float
+
+
+class Turn(Struct, frozen=True, kw_only=True):
+    """One run of one agent over one session."""
+
+    id: str
+    session_id: str
+    agent_id: str
+    owner: str
+    state: TurnState
+    started_at: float
+    updated_at: float
+    resumes: int = 0
+    finished_at: float | None = None
+    error: TurnError | None = None
+
+
+class Steering:
+    """Text said while a turn runs, taken between tool results and the next call.
+
+    The lane puts admitted inbox entries in; the loop takes them out at its one
+    safe boundary. What is not taken by the end of the turn stays in the inbox
+    and becomes the next turn.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: list[tuple[int, UserMessage]] = []
+
+    def put(self, inbox_id: int, message: UserMessage) -> None:
+        """Offer an admitted message to the running turn."""
+        self._waiting.append((inbox_id, message))
+
+    def take(self) -> list[tuple[int, UserMessage]]:
+        """Return and clear everything offered so far."""
+        taken, self._waiting = self._waiting, []
+        return taken

@@ -1,0 +1,60 @@
+"""Tokens and money, counted one way for every provider."""
+
+from msgspec import Struct
+
+__all__ = ["Spent", "Usage", "UsageRecord"]
+
+
+class Usage(Struct, frozen=True, kw_only=True):
+    """Tokens of one model call.
+
+    `input_tokens` counts the whole prompt; the two cache counters are parts
+    of it. `output_tokens` counts everything generated; `reasoning_tokens` is a
+    part of it. Providers that count otherwise are converted on arrival.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    @property
+    def total_tokens(self) -> int:
+        """Everything that was read or written."""
+        return self.input_tokens + self.output_tokens
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+class UsageRecord(Struct, frozen=True, kw_only=True):
+    """One model call, as it is written to the ledger."""
+
+    session_id: str | None
+    turn_id: str | None
+    agent_id: str
+    provider: str
+    model: str
+    task: str
+    """`turn`, or the name of the auxiliary task, e.g. `title_generation`."""
+    usage: Usage
+    cost_usd: float | None
+    """None when the price of the model is not known."""
+    at: float
+
+
+class Spent(Struct, frozen=True, kw_only=True):
+    """A sum over usage records."""
+
+    calls: int = 0
+    tokens: int = 0
+    cost_usd: float = 0.0
+    unpriced_calls: int = 0
+    """Calls whose price is unknown and therefore missing from `cost_usd`."""
