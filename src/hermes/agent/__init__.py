@@ -1,1 +1,1 @@
-"""TODO."""
+"""Layer 4: the one agent core behind every door."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The composition root: the only place that names concrete parts."""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The `hermes` command line."""

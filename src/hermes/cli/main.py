@@ -7,16 +7,16 @@ completion stay quick and a broken optional dependency cannot break the rest.
 
 import sys
 
+from hermes import __version__
+
 __all__ = ["main"]
 
 
 def main() -> None:
     """Run the command line."""
     if sys.argv[1:] in (["--version"], ["-V"]):
-        from hermes import __version__
-
         sys.stdout.write(f"hermes {__version__}\n")
         return
-    from hermes.cli.root import run
+    from hermes.cli.root import run  # noqa: PLC0415 - everything else costs time to import
 
     run()

@@ -1,5 +1,6 @@
 """The command tree, and how an error looks at the terminal."""
 
+import os
 import sys
 from importlib import import_module
 
@@ -16,6 +17,9 @@ COMMANDS: dict[str, str] = {
     "sessions": "List, show, search, export and tidy up conversations.",
 }
 """Command -> short help. The code is `hermes.cli.commands.<command>:command`."""
+
+
+OWN_OPTIONS = frozenset({"-h", "--help", "-V", "--version"})
 
 
 class LazyGroup(click.Group):
@@ -48,9 +52,20 @@ def hermes() -> None:
 def run() -> None:
     """Run the command tree; print errors as a sentence and a next step."""
     try:
-        hermes.main(standalone_mode=True)
+        hermes.main(args=with_default_command(sys.argv[1:]), standalone_mode=True)
     except HermesError as error:
         sys.stderr.write(f"hermes: {error.message}\n")
         if error.hint:
             sys.stderr.write(f"  -> {error.hint}\n")
         sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # Nobody reads us any more: leave quietly, as `yes | head` does.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+
+
+def with_default_command(arguments: list[str]) -> list[str]:
+    """Return the arguments with `chat` put in where no command is named."""
+    if arguments and (arguments[0] in OWN_OPTIONS or not arguments[0].startswith("-")):
+        return arguments
+    return ["chat", *arguments]

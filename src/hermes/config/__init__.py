@@ -1,1 +1,6 @@
-"""TODO."""
+"""What the person who runs Hermes has decided, and where things are kept.
+
+This is the only layer that reads the process environment. Everything above
+receives typed values: `load_config` gives the `Config`, where each value came
+from, and the secrets.
+"""

@@ -1,1 +1,1 @@
-"""TODO."""
+"""Layer 3: the control plane between doors and the agent core."""

@@ -25,6 +25,7 @@ __all__ = [
     "ReasoningDelta",
     "SteerTaken",
     "TextDelta",
+    "TextReset",
     "ToolFinished",
     "ToolProgress",
     "ToolStarted",
@@ -49,6 +50,10 @@ class TextDelta(Struct, frozen=True, tag="text.delta", gc=False):
     """A piece of the answer."""
 
     text: str
+
+
+class TextReset(Struct, frozen=True, tag="text.reset"):
+    """The call starts over: deltas since the last completed message are void."""
 
 
 class ReasoningDelta(Struct, frozen=True, tag="reasoning.delta", gc=False):
@@ -152,6 +157,7 @@ class TurnFinished(Struct, frozen=True, kw_only=True, tag="turn.finished"):
 TurnEvent = (
     TurnStarted
     | TextDelta
+    | TextReset
     | ReasoningDelta
     | ToolStarted
     | ToolProgress

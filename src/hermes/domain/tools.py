@@ -16,6 +16,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environment
 
 __all__ = [
+    "Intent",
     "Parallel",
     "ToolContext",
     "ToolResult",
@@ -33,6 +34,19 @@ class Parallel(StrEnum):
     """May run beside calls that touch other paths."""
     NEVER = "never"
     """Runs alone, in its place in the order."""
+
+
+class Intent(Struct, frozen=True, kw_only=True):
+    """What a call is about to do, in the terms that policy judges."""
+
+    command: str = ""
+    """A shell command it would run."""
+    workdir: str | None = None
+    """Where that command would run, if not in the session's directory."""
+    writes: tuple[str, ...] = ()
+    """Files it would create, change or delete."""
+    code: str = ""
+    """Program text it would run, other than shell."""
 
 
 class ToolSpec(Struct, frozen=True, kw_only=True):
@@ -54,7 +68,9 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     replay_safe: bool = False
     """Running it twice is as good as once: it is run again after a crash."""
     destructive: bool = False
-    """Always goes through the approval gate."""
+    """Always needs an approval, whatever its arguments."""
+    intent: Callable[[dict[str, Any]], Intent] | None = None
+    """Tells policy what a call with these arguments would do; None: nothing to judge."""
     max_result_chars: int = 100_000
 
 

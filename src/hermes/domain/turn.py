@@ -6,13 +6,15 @@ At most one turn of a session is open at a time, whichever process runs it;
 the ledger enforces this.
 """
 
+import asyncio
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
 from hermes.domain.messages import UserMessage
 
-__all__ = ["MAX_RESUMES", "NewTurn", "Steering", "Turn", "TurnError", "TurnState"]
+__all__ = ["MAX_RESUMES", "NewTurn", "Steering", "Turn", "TurnControl", "TurnError", "TurnState"]
 
 MAX_RESUMES = 2
 """How often a turn is picked up after a crash before it is given up."""
@@ -89,3 +91,33 @@ class Steering:
         """Return and clear everything offered so far."""
         taken, self._waiting = self._waiting, []
         return taken
+
+
+class TurnControl:
+    """The handle by which a lane reaches into the turn it runs.
+
+    Interrupting is cancellation of the turn's task with the intent recorded
+    first. A cancellation without that intent is the process going down: the
+    turn then stays open and is picked up by the next process.
+    """
+
+    def __init__(self) -> None:
+        self.steering = Steering()
+        self.interrupted = False
+        self._task: asyncio.Task[Any] | None = None
+
+    def attach(self) -> None:
+        """Make the current task the one that `interrupt` cancels."""
+        self._task = asyncio.current_task()
+        if self.interrupted and self._task is not None:
+            self._task.cancel()
+
+    def detach(self) -> None:
+        """From now on `interrupt` has nothing to cancel: the turn is settling."""
+        self._task = None
+
+    def interrupt(self) -> None:
+        """Stop the turn at its next await; its history stays valid."""
+        self.interrupted = True
+        if self._task is not None:
+            self._task.cancel()

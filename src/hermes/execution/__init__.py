@@ -1,1 +1,1 @@
-"""TODO."""
+"""Where side effects happen: one environment per agent and session."""

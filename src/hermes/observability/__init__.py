@@ -1,1 +1,1 @@
-"""TODO."""
+"""Seeing what Hermes does: log files, counters and traces, never with a secret."""

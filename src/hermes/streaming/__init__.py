@@ -1,1 +1,1 @@
-"""TODO."""
+"""Layer 2: one stream of turn events, many shapes."""

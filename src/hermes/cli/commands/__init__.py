@@ -1,1 +1,1 @@
-"""TODO."""
+"""One module per command; imported when the command is called."""

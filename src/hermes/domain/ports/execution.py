@@ -18,6 +18,8 @@ __all__ = [
     "Environments",
     "FileStat",
     "ProcessInfo",
+    "ProcessNotice",
+    "ProcessNotices",
 ]
 
 
@@ -33,6 +35,12 @@ class Command(Struct, frozen=True, kw_only=True):
     timeout: float = 180.0
     max_output: int = 50_000
     """Bytes kept of the output; the middle is cut out beyond that."""
+    pty: bool = False
+    """Run it on a terminal of its own. Backends without one refuse."""
+    notify_on_complete: bool = False
+    """For `spawn`: give notice when it ends."""
+    watch_patterns: tuple[str, ...] = ()
+    """For `spawn`: give notice when a line of output matches."""
 
 
 class CommandResult(Struct, frozen=True, kw_only=True):
@@ -56,6 +64,15 @@ class ProcessInfo(Struct, frozen=True, kw_only=True):
     started_at: float
     running: bool
     exit_code: int | None = None
+
+
+class ProcessNotice(Struct, frozen=True, kw_only=True):
+    """Something a session asked to be told about a background process."""
+
+    agent_id: str
+    session_id: str
+    process_id: str
+    text: str
 
 
 class FileStat(Struct, frozen=True, kw_only=True):
@@ -112,6 +129,10 @@ class Environment(Protocol):
         """Send text to a background process."""
         ...
 
+    async def close_stdin(self, process_id: str) -> None:
+        """Let a background process read the end of its input."""
+        ...
+
     async def wait(self, process_id: str, timeout: float) -> ProcessInfo:
         """Wait until the process ends or `timeout` passes."""
         ...
@@ -162,4 +183,12 @@ class Environments(Protocol):
 
     async def close(self) -> None:
         """Close them all."""
+        ...
+
+
+class ProcessNotices(Protocol):
+    """Where notices of background processes come out."""
+
+    async def next_notice(self) -> ProcessNotice:
+        """Wait for the next notice. Each is handed out once."""
         ...

@@ -1,1 +1,1 @@
-"""TODO."""
+"""The terminal door."""

@@ -1,0 +1,197 @@
+"""Compaction: older messages give way to a summary, in one step.
+
+The originals stay in the ledger until the summary is stored, and remain
+searchable after that. A tool call is never parted from its result. When the
+summary cannot be had, nothing is dropped: the turn goes on if it can, and
+otherwise ends with an explanation.
+"""
+
+from collections.abc import Sequence
+
+from hermes.agent.durable import durable
+from hermes.agent.scope import AgentServices, TurnScope
+from hermes.agent.tokens import estimate_message
+from hermes.domain.errors import HermesError
+from hermes.domain.events import Notice
+from hermes.domain.messages import (
+    AssistantMessage,
+    InputKind,
+    ToolMessage,
+    UserMessage,
+    content_text,
+)
+from hermes.domain.ports.model import Model, ModelRequest
+from hermes.domain.session import StoredMessage
+from hermes.domain.usage import UsageRecord
+
+__all__ = ["CompactionImpossible", "Compactor", "split_point"]
+
+SMALL_WINDOW = 512_000
+SMALL_WINDOW_THRESHOLD = 0.75
+DEFAULT_WINDOW = 128_000
+DIGEST_CHARS = 2_000
+SUMMARY_TOKENS = 4_000
+
+INSTRUCTIONS = """\
+Summarise the conversation below so that the assistant can go on with it without having \
+seen it. Write compact notes under these headings and leave out empty ones: Goal; \
+Constraints and preferences; Done; Current state; In progress; Decisions and why; Open \
+questions; Files and commands that matter; Next steps; Facts that must not be lost. Keep \
+names, paths, numbers, identifiers and quoted wishes exact. Do not add anything that was \
+not said. An earlier summary in the text is to be merged into yours."""
+
+
+class CompactionImpossible(HermesError):
+    """The history cannot be made any smaller."""
+
+    code = "compaction_impossible"
+
+
+class Compactor:
+    """Decides when a history is too long and replaces its older part."""
+
+    def __init__(self, services: AgentServices, scope: TurnScope, model: Model) -> None:
+        self._services = services
+        self._scope = scope
+        self._window = model.info.context_window
+
+    def due(self, tokens: int) -> bool:
+        """Return whether a prompt of `tokens` should be compacted before it is sent."""
+        settings = self._services.settings.compaction
+        if not settings.enabled or self._window is None:
+            return False
+        threshold = settings.threshold
+        if self._window < SMALL_WINDOW:
+            threshold = max(threshold, SMALL_WINDOW_THRESHOLD)
+        return tokens >= threshold * self._window
+
+    async def compact(
+        self, history: Sequence[StoredMessage], *, focus: str = ""
+    ) -> list[StoredMessage]:
+        """Replace the older part of `history` by a summary; return the new history."""
+        settings = self._services.settings.compaction
+        budget = int((self._window or DEFAULT_WINDOW) * settings.target_ratio)
+        cut = split_point(history, budget, settings.protect_last_n)
+        if cut == 0 or (cut == 1 and _is_summary(history[0])):
+            raise CompactionImpossible(
+                "The conversation does not fit the model's context and cannot be made shorter.",
+                hint="Start a new session, or choose a model with a larger context window.",
+            )
+        self._notice("compaction", f"Summarising {cut} older messages to make room.")
+        text = await self._summarise(history[:cut], history[cut:], focus)
+        summary = UserMessage(kind=InputKind.SUMMARY, content=text)
+        stored = await durable(
+            self._services.ledger.compact(self._scope.session.id, history[cut - 1].seq, summary)
+        )
+        return [stored, *history[cut:]]
+
+    async def _summarise(
+        self, head: Sequence[StoredMessage], tail: Sequence[StoredMessage], focus: str
+    ) -> str:
+        services, scope = self._services, self._scope
+        model = services.models.auxiliary("compression", scope.profile, scope.session)
+        room = int((model.info.context_window or DEFAULT_WINDOW) * 0.6) * 4
+        focus_line = f"\nPay special attention to: {focus}" if focus else ""
+        reply = await model.complete(
+            ModelRequest(
+                system=INSTRUCTIONS + focus_line,
+                messages=(UserMessage(content=_render(head, room)),),
+                max_tokens=SUMMARY_TOKENS,
+                task="compression",
+            )
+        )
+        await services.ledger.record_usage(
+            UsageRecord(
+                session_id=scope.session.id,
+                turn_id=scope.turn.id,
+                agent_id=scope.profile.id,
+                provider=reply.provider,
+                model=reply.model,
+                task="compression",
+                usage=reply.usage,
+                cost_usd=reply.cost_usd,
+                at=services.clock.now(),
+            )
+        )
+        summary = reply.message.text.strip()
+        if not summary:
+            raise HermesError(
+                "The summary of the older messages came back empty; nothing was dropped.",
+                hint="Try again, or start a new session.",
+            )
+        header = "[Summary of the earlier conversation; the messages themselves are archived]"
+        asked = "" if any(_is_ask(stored) for stored in tail) else _last_ask(head)
+        return services.redact(f"{header}\n{summary}{asked}")
+
+    def _notice(self, code: str, text: str) -> None:
+        self._scope.stream.emit(Notice(code=code, text=text))
+
+
+def split_point(history: Sequence[StoredMessage], budget: int, protect: int) -> int:
+    """Return how many messages to summarise, never parting a call from its result.
+
+    The tail keeps up to `protect` messages and at most `budget` tokens, but
+    at least the newest group.
+    """
+    used = 0
+    start = len(history)
+    while start > 0 and len(history) - start < protect:
+        used += estimate_message(history[start - 1].message)
+        if used > budget and start < len(history):
+            break
+        start -= 1
+    while start < len(history) and isinstance(history[start].message, ToolMessage):
+        start += 1
+    if start == len(history):
+        start = _last_group(history)
+    return start
+
+
+def _last_group(history: Sequence[StoredMessage]) -> int:
+    """Return where the newest reply with its results, or the newest input, begins."""
+    start = len(history) - 1
+    while start > 0 and isinstance(history[start].message, ToolMessage):
+        start -= 1
+    return max(start, 0)
+
+
+def _is_summary(stored: StoredMessage) -> bool:
+    return isinstance(stored.message, UserMessage) and stored.message.kind is InputKind.SUMMARY
+
+
+def _is_ask(stored: StoredMessage) -> bool:
+    return isinstance(stored.message, UserMessage) and stored.message.kind is InputKind.USER
+
+
+def _last_ask(head: Sequence[StoredMessage]) -> str:
+    for stored in reversed(head):
+        if _is_ask(stored) and isinstance(stored.message, UserMessage):
+            asked = content_text(stored.message.content)
+            return f"\n\nThe user's last request, word for word:\n{asked}"
+    return ""
+
+
+def _render(messages: Sequence[StoredMessage], room: int) -> str:
+    lines = [_line(stored) for stored in messages]
+    text = "\n\n".join(lines)
+    if len(text) <= room:
+        return text
+    keep = room // 2
+    return f"{text[:keep]}\n\n[... left out ...]\n\n{text[-keep:]}"
+
+
+def _line(stored: StoredMessage) -> str:
+    match stored.message:
+        case UserMessage(content=content):
+            return f"USER: {content_text(content)}"
+        case AssistantMessage(text=text, tool_calls=calls):
+            made = "".join(f"\n  -> {call.name}({call.arguments[:DIGEST_CHARS]})" for call in calls)
+            return f"ASSISTANT: {text}{made}"
+        case ToolMessage(name=name, content=content):
+            return f"RESULT of {name}: {_digest(content_text(content))}"
+
+
+def _digest(text: str) -> str:
+    if len(text) <= DIGEST_CHARS:
+        return text
+    return f"{text[: DIGEST_CHARS // 2]} [...] {text[-DIGEST_CHARS // 2 :]}"

@@ -1,0 +1,164 @@
+"""Runs the tool calls of one reply.
+
+Calls that may overlap run side by side as children of one task group; their
+results are committed as they arrive and take the seats reserved for them, so
+the history is in call order. One call's failure never touches another.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hermes.agent.durable import durable
+from hermes.agent.scope import AgentServices, TurnScope
+from hermes.agent.tools.parallel import segments
+from hermes.domain.errors import HermesError
+from hermes.domain.events import ToolFinished, ToolProgress, ToolStarted
+from hermes.domain.messages import (
+    Content,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    ToolOutcome,
+    content_text,
+)
+from hermes.domain.session import StoredMessage
+from hermes.domain.tools import ToolContext, ToolResult, ToolRunner, ToolSpec
+
+__all__ = ["ToolExecutor"]
+
+log = logging.getLogger(__name__)
+
+PREVIEW_CHARS = 200
+LABEL_CHARS = 120
+
+
+class ToolExecutor:
+    """Carries out tool calls for one turn."""
+
+    def __init__(self, services: AgentServices, scope: TurnScope, tools: ToolRunner) -> None:
+        self._services = services
+        self._scope = scope
+        self._tools = tools
+        self._slots = asyncio.Semaphore(services.settings.max_parallel_tools)
+
+    async def run(self, calls: Sequence[ToolCall]) -> list[StoredMessage]:
+        """Run `calls` and return their stored results in call order."""
+        results: dict[str, StoredMessage] = {}
+        for segment in segments(calls, self._tools.spec):
+            async with asyncio.TaskGroup() as group:
+                for call in segment:
+                    group.create_task(self._run_one(call, results))
+        return [results[call.id] for call in calls]
+
+    async def record(self, call: ToolCall, result: ToolResult) -> StoredMessage:
+        """Commit a result that was not obtained by running the call."""
+        return await self._commit(call, result)
+
+    async def _run_one(self, call: ToolCall, results: dict[str, StoredMessage]) -> None:
+        async with self._slots:
+            clock = self._services.clock
+            spec = self._tools.spec(call.name)
+            started = clock.monotonic()
+            self._scope.stream.emit(
+                ToolStarted(
+                    call_id=call.id,
+                    name=call.name,
+                    arguments=_arguments(call),
+                    emoji=spec.emoji if spec else "❔",
+                    label=self._services.redact(_label(call, spec)),
+                )
+            )
+            result = await self._attempt(call)
+            results[call.id] = stored = await self._commit(call, result)
+            message = stored.message
+            assert isinstance(message, ToolMessage)
+            self._scope.stream.emit(
+                ToolFinished(
+                    call_id=call.id,
+                    name=call.name,
+                    outcome=message.outcome,
+                    seconds=clock.monotonic() - started,
+                    preview=content_text(message.content)[:PREVIEW_CHARS],
+                    diff=self._services.redact(result.diff) if result.diff else None,
+                )
+            )
+
+    async def _attempt(self, call: ToolCall) -> ToolResult:
+        try:
+            return await self._tools.run(call, await self._context(call))
+        except HermesError as error:
+            return _failure(f"{error.message} {error.hint}".strip())
+        except Exception as error:
+            log.exception("tool %s failed unexpectedly", call.name)
+            return _failure(f"{call.name} failed unexpectedly: {type(error).__name__}: {error}")
+
+    async def _context(self, call: ToolCall) -> ToolContext:
+        scope, services = self._scope, self._services
+        session_id = scope.session.id
+        environment = await services.environments.get(
+            scope.profile.id, session_id, scope.session.cwd
+        )
+
+        async def recall(name: str) -> Any:
+            return await services.ledger.recall(session_id, name)
+
+        async def remember(name: str, value: Any) -> None:
+            await services.ledger.remember(session_id, name, value)
+
+        def progress(text: str) -> None:
+            scope.stream.emit(ToolProgress(call_id=call.id, text=services.redact(text)))
+
+        return ToolContext(
+            agent_id=scope.profile.id,
+            session_id=session_id,
+            turn_id=scope.turn.id,
+            call_id=call.id,
+            environment=environment,
+            clock=services.clock,
+            progress=progress,
+            recall=recall,
+            remember=remember,
+        )
+
+    async def _commit(self, call: ToolCall, result: ToolResult) -> StoredMessage:
+        message = ToolMessage(
+            call_id=call.id,
+            name=call.name,
+            content=_redacted(result.content, self._services),
+            outcome=result.outcome,
+        )
+        ledger, now = self._services.ledger, self._services.clock.now()
+        return await durable(ledger.record_result(self._scope.turn.id, message, now))
+
+
+def _failure(text: str) -> ToolResult:
+    return ToolResult(content=text, outcome=ToolOutcome.ERROR)
+
+
+def _redacted(content: Content, services: AgentServices) -> Content:
+    if isinstance(content, str):
+        return services.redact(content)
+    return tuple(
+        TextPart(services.redact(part.text)) if isinstance(part, TextPart) else part
+        for part in content
+    )
+
+
+def _arguments(call: ToolCall) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(call.arguments or "{}")
+    except msgspec.DecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _label(call: ToolCall, spec: ToolSpec | None) -> str:
+    arguments = _arguments(call)
+    field = spec.label_field if spec else ""
+    value = str(arguments.get(field) or next(iter(arguments.values()), ""))
+    line = " ".join(value.split())
+    return line if len(line) <= LABEL_CHARS else line[: LABEL_CHARS - 1] + "…"

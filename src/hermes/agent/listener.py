@@ -1,0 +1,45 @@
+"""Turns what a model call reports into turn events."""
+
+from collections.abc import Callable
+
+from hermes.domain.events import Notice, NoticeLevel, ReasoningDelta, TextDelta, TextReset
+from hermes.domain.turn_stream import TurnStream
+
+__all__ = ["StreamListener"]
+
+
+class StreamListener:
+    """A `CallListener` that emits into a turn stream and keeps the text so far."""
+
+    def __init__(self, stream: TurnStream, redact: Callable[[str], str]) -> None:
+        self._stream = stream
+        self._redact = redact
+        self._pieces: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """The text of the reply so far."""
+        return "".join(self._pieces)
+
+    def clear(self) -> None:
+        """The reply is complete: start afresh."""
+        self._pieces.clear()
+
+    def on_text(self, text: str) -> None:
+        """Pass a piece of the answer on."""
+        self._pieces.append(text)
+        self._stream.emit(TextDelta(text))
+
+    def on_reasoning(self, text: str) -> None:
+        """Pass a piece of reasoning on."""
+        self._stream.emit(ReasoningDelta(text))
+
+    def on_notice(self, code: str, text: str) -> None:
+        """Pass a notice on."""
+        self._stream.emit(Notice(code=code, text=self._redact(text), level=NoticeLevel.WARNING))
+
+    def on_restart(self) -> None:
+        """Declare the text so far void."""
+        if self._pieces:
+            self._pieces.clear()
+            self._stream.emit(TextReset())

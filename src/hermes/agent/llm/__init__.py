@@ -1,0 +1,1 @@
+"""The model wire: everything between a `ModelRequest` and a provider's bytes."""

@@ -1,0 +1,244 @@
+"""Encoding Anthropic Messages.
+
+A message becomes a run of content blocks; neighbours of the same role are
+joined, because roles must alternate. Of the four cache breakpoints one goes
+to the system prompt (which covers the tools before it) and three to the last
+messages. What belongs to this call only follows the last breakpoint.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from hermes.agent.llm.lowering import (
+    EPHEMERAL_LABEL,
+    LoweredCache,
+    data_url,
+    object_arguments,
+    parts_of,
+    user_prefix,
+)
+from hermes.agent.llm.routes import Route
+from hermes.agent.llm.settings import CacheTtl
+from hermes.agent.llm.wire import Repairs, WireCall, encode_json
+from hermes.domain.messages import (
+    AssistantMessage,
+    Content,
+    ImagePart,
+    Message,
+    TextPart,
+    ToolMessage,
+    ToolOutcome,
+    UserMessage,
+)
+from hermes.domain.ports.model import ModelRequest
+from hermes.domain.tools import ToolSpec
+
+__all__ = ["encode"]
+
+_PROTOCOL = "anthropic_messages"
+_MARKED = 3
+_DEFAULT_OUTPUT = 16_000
+_BUDGETS = {"minimal": 1024, "low": 4096, "medium": 8192, "high": 16_384}
+_LARGE_BUDGET = 32_000
+_BAD_ID = re.compile(r"[^a-zA-Z0-9_-]")
+_ADAPTIVE = re.compile(r"(opus|sonnet|haiku)-(4[-.][6-9]|[5-9])|fable|mythos")
+Mark = dict[str, str] | None
+
+
+def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: LoweredCache) -> WireCall:
+    """Return the HTTP request, without the key."""
+    lowering = _Lowering(route, repairs)
+    key = None
+    if request.session_id is not None:
+        key = (_PROTOCOL, request.session_id, repairs)
+    chunks = cache.lower(key, request.messages, lowering.chunks)
+    marked = lowering.with_marks(request.messages, chunks)
+    body: dict[str, Any] = {"model": route.model}
+    if request.tools:
+        body["tools"] = _tools(request.tools, None if request.system else lowering.mark)
+        if request.tool_choice:
+            body["tool_choice"] = {"type": request.tool_choice}
+    if request.system:
+        body["system"] = [_marked({"type": "text", "text": request.system}, lowering.mark)]
+    body["messages"] = _grouped(request.messages, marked, request.ephemeral)
+    stream = route.stream and not repairs.no_stream
+    body["stream"] = stream
+    body |= _options(request, route)
+    body |= route.extra_body
+    for name in repairs.drop_fields - {"max_tokens"}:
+        body.pop(name, None)
+    return WireCall(
+        url=f"{route.base_url}{'' if route.base_url.endswith('/v1') else '/v1'}/messages",
+        headers={"anthropic-version": "2023-06-01", **_betas(body), **route.headers},
+        body=msgspec.json.encode(body),
+        stream=stream,
+        verify=route.ssl_verify,
+        ca_file=route.ssl_ca,
+    )
+
+
+def _options(request: ModelRequest, route: Route) -> dict[str, Any]:
+    limit = request.max_tokens or route.max_tokens
+    ceiling = route.facts.max_output
+    limit = limit or min(ceiling or _DEFAULT_OUTPUT, _DEFAULT_OUTPUT * 2)
+    options: dict[str, Any] = {}
+    output: dict[str, Any] = {}
+    effort = request.reasoning_effort
+    if effort and effort not in {"none", "false"}:
+        if _ADAPTIVE.search(route.model):
+            options["thinking"] = {"type": "adaptive"}
+            output["effort"] = _effort(effort)
+        else:
+            budget = _BUDGETS.get(effort, _LARGE_BUDGET)
+            options["thinking"] = {"type": "enabled", "budget_tokens": budget}
+            limit = max(limit, budget + 4096)
+    elif request.temperature is not None:
+        options["temperature"] = request.temperature
+    if request.response_schema is not None:
+        output["format"] = {"type": "json_schema", "schema": request.response_schema}
+    if output:
+        options["output_config"] = output
+    options["max_tokens"] = min(limit, ceiling) if ceiling else limit
+    return options
+
+
+def _effort(effort: str) -> str:
+    return {"minimal": "low", "ultra": "max"}.get(effort, effort)
+
+
+def _betas(body: dict[str, Any]) -> dict[str, str]:
+    budgeted = body.get("thinking", {}).get("type") == "enabled"
+    if budgeted and "tools" in body:
+        return {"anthropic-beta": "interleaved-thinking-2025-05-14"}
+    return {}
+
+
+def _tools(tools: tuple[ToolSpec, ...], mark: Mark) -> list[Raw]:
+    lowered = [
+        {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+        for tool in sorted(tools, key=lambda tool: tool.name)
+    ]
+    lowered[-1] = _marked(lowered[-1], mark)
+    return [Raw(encode_json(tool)) for tool in lowered]
+
+
+def _marked(block: dict[str, Any], mark: Mark) -> dict[str, Any]:
+    return block if mark is None else {**block, "cache_control": mark}
+
+
+def _grouped(messages: tuple[Message, ...], chunks: list[bytes], ephemeral: str) -> list[Raw]:
+    groups: list[tuple[str, list[bytes]]] = []
+    for message, chunk in zip(messages, chunks, strict=True):
+        role = "assistant" if isinstance(message, AssistantMessage) else "user"
+        if not chunk:
+            continue
+        if groups and groups[-1][0] == role:
+            groups[-1][1].append(chunk)
+        else:
+            groups.append((role, [chunk]))
+    if ephemeral:
+        block = encode_json({"type": "text", "text": f"{EPHEMERAL_LABEL}\n{ephemeral}"})
+        if groups and groups[-1][0] == "user":
+            groups[-1][1].append(block)
+        else:
+            groups.append(("user", [block]))
+    if groups and groups[0][0] == "assistant":
+        opening = {"type": "text", "text": "(The conversation goes on.)"}
+        groups.insert(0, ("user", [encode_json(opening)]))
+    return [
+        Raw(b'{"role":"%b","content":[%b]}' % (role.encode(), b",".join(blocks)))
+        for role, blocks in groups
+    ]
+
+
+class _Lowering:
+    """Lowers messages for one route."""
+
+    def __init__(self, route: Route, repairs: Repairs) -> None:
+        self._images = not repairs.strip_images
+        self._thinking = not repairs.drop_reasoning
+        self.mark: Mark = None
+        if "cache_control" not in repairs.drop_fields:
+            hour = route.cache_ttl is CacheTtl.ONE_HOUR
+            self.mark = {"type": "ephemeral", "ttl": "1h"} if hour else {"type": "ephemeral"}
+
+    def chunks(self, messages: tuple[Message, ...], start: int) -> list[bytes]:
+        """Lower `messages[start:]`, one run of blocks each."""
+        return [self._joined(message, None) for message in messages[start:]]
+
+    def with_marks(self, messages: tuple[Message, ...], chunks: list[bytes]) -> list[bytes]:
+        """Put breakpoints on the last messages."""
+        marked = list(chunks)
+        if self.mark is None:
+            return marked
+        for at in range(max(0, len(messages) - _MARKED), len(messages)):
+            marked[at] = self._joined(messages[at], self.mark)
+        return marked
+
+    def _joined(self, message: Message, mark: Mark) -> bytes:
+        blocks = self._blocks(message)
+        if blocks and mark is not None and blocks[-1]["type"] != "thinking":
+            blocks[-1] = _marked(blocks[-1], mark)
+        return b",".join(map(encode_json, blocks))
+
+    def _blocks(self, message: Message) -> list[dict[str, Any]]:
+        match message:
+            case UserMessage():
+                blocks = self._content(message.content, user_prefix(message))
+                return blocks or [{"type": "text", "text": "(nothing)"}]
+            case ToolMessage():
+                result: dict[str, Any] = {
+                    "type": "tool_result",
+                    "tool_use_id": _BAD_ID.sub("_", message.call_id),
+                    "content": self._content(message.content),
+                }
+                if message.outcome is not ToolOutcome.OK:
+                    result["is_error"] = True
+                return [result]
+            case AssistantMessage():
+                return self._assistant(message)
+
+    def _assistant(self, message: AssistantMessage) -> list[dict[str, Any]]:
+        blocks: list[dict[str, Any]] = []
+        reasoning = message.reasoning
+        answered = bool(message.text.strip() or message.tool_calls)
+        ours = reasoning is not None and reasoning.protocol == _PROTOCOL
+        if reasoning is not None and ours and answered and self._thinking:
+            blocks += reasoning.details
+        if message.text.strip():
+            blocks.append({"type": "text", "text": message.text})
+        for call in message.tool_calls:
+            arguments = Raw(object_arguments(call.arguments).encode())
+            blocks.append(
+                {
+                    "type": "tool_use",
+                    "id": _BAD_ID.sub("_", call.id),
+                    "name": call.name,
+                    "input": arguments,
+                }
+            )
+        return blocks
+
+    def _content(self, content: Content, prefix: str = "") -> list[dict[str, Any]]:
+        blocks: list[dict[str, Any]] = []
+        for part in parts_of(content, prefix):
+            if isinstance(part, TextPart):
+                if part.text.strip():
+                    blocks.append({"type": "text", "text": part.text})
+            elif self._images:
+                blocks.append(_image(part))
+            else:
+                blocks.append({"type": "text", "text": "[image]"})
+        return blocks
+
+
+def _image(part: ImagePart) -> dict[str, Any]:
+    inline = data_url(part.url)
+    if inline is None:
+        return {"type": "image", "source": {"type": "url", "url": part.url}}
+    media_type, data = inline
+    source = {"type": "base64", "media_type": part.media_type or media_type, "data": data}
+    return {"type": "image", "source": source}

@@ -1,0 +1,147 @@
+"""Repairs what models get wrong in tool calls, within bounds.
+
+Only mechanical damage is mended: code fences, trailing commas, unclosed
+strings and brackets, Python literals, nothing at all. What is still not a
+JSON object afterwards stays as it is, and the loop tells the model.
+"""
+
+import re
+
+import msgspec
+
+from hermes.domain.ids import new_call_id
+from hermes.domain.messages import ToolCall
+
+__all__ = ["repair_arguments", "repair_calls"]
+
+_MAX_REPAIR_CHARS = 200_000
+_FENCE = re.compile(r"^\s*```[a-zA-Z]*\s*\n?(.*?)\n?\s*```\s*$", re.DOTALL)
+_LITERALS = {"True": "true", "False": "false", "None": "null"}
+_WORD = re.compile(r"[A-Za-z_]+")
+
+
+def repair_calls(calls: tuple[ToolCall, ...], *, cut_off: bool = False) -> tuple[ToolCall, ...]:
+    """Return the calls with JSON arguments where possible and ids that are unique.
+
+    Arguments of a reply that hit its output limit are not closed: half a file
+    would be written as if it were whole.
+    """
+    seen: set[str] = set()
+    repaired: list[ToolCall] = []
+    for call in calls:
+        call_id = call.id if call.id and call.id not in seen else new_call_id()
+        seen.add(call_id)
+        arguments = call.arguments if cut_off else repair_arguments(call.arguments)
+        repaired.append(ToolCall(id=call_id, name=call.name.strip(), arguments=arguments))
+    return tuple(repaired)
+
+
+def repair_arguments(text: str) -> str:
+    """Return a JSON object if `text` is one or can be mended into one, else `text`."""
+    if _is_object(text):
+        return text
+    stripped = text.strip()
+    if stripped in {"", "null", "None", '""'}:
+        return "{}"
+    if len(text) > _MAX_REPAIR_CHARS:
+        return text
+    fenced = _FENCE.match(stripped)
+    candidate = fenced.group(1) if fenced else stripped
+    for attempt in (candidate, _inner_string(candidate), _close(candidate)):
+        if attempt and _is_object(attempt):
+            return attempt
+    return text
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return False
+
+
+def _inner_string(text: str) -> str:
+    """Return the object that was encoded twice, as a string inside a string."""
+    try:
+        inner = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError):
+        return ""
+    return inner if isinstance(inner, str) else ""
+
+
+class _Closer:
+    """Copies JSON-like text and mends it on the way."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.out: list[str] = []
+        self.stack: list[str] = []
+
+    def run(self) -> str:
+        position = 0
+        while position < len(self.text):
+            position = self._token(position)
+            if self.out and not self.stack and self.out[-1] in "}]":
+                break
+        self._drop_comma()
+        joined = "".join(self.out)
+        if joined.rstrip().endswith(":"):
+            joined += "null"
+        return joined + "".join(reversed(self.stack))
+
+    def _token(self, at: int) -> int:
+        char = self.text[at]
+        if char in "\"'":
+            return self._string(at)
+        if char in "{[":
+            self.stack.append("}" if char == "{" else "]")
+        elif char in "}]":
+            self._drop_comma()
+            if not self.stack or self.stack[-1] != char:
+                return at + 1
+            self.stack.pop()
+        elif word := _WORD.match(self.text, at):
+            found = word.group()
+            self.out.append(_LITERALS.get(found, found))
+            return word.end()
+        self.out.append(char)
+        return at + 1
+
+    def _string(self, at: int) -> int:
+        quote = self.text[at]
+        out = ['"']
+        at += 1
+        while at < len(self.text):
+            char = self.text[at]
+            if char == "\\" and at + 1 < len(self.text):
+                pair = self.text[at : at + 2]
+                out.append("'" if pair == "\\'" else pair)
+                at += 2
+                continue
+            if char == quote:
+                at += 1
+                break
+            out.append(_in_string(char))
+            at += 1
+        out.append('"')
+        self.out.append("".join(out))
+        return at
+
+    def _drop_comma(self) -> None:
+        while self.out and self.out[-1].isspace():
+            self.out.pop()
+        if self.out and self.out[-1] == ",":
+            self.out.pop()
+
+
+def _in_string(char: str) -> str:
+    if char == '"':
+        return '\\"'
+    if char == "\\":
+        return ""
+    return msgspec.json.encode(char).decode()[1:-1] if char < " " else char
+
+
+def _close(text: str) -> str:
+    start = text.find("{")
+    return _Closer(text[start:]).run() if start >= 0 else ""

@@ -1,0 +1,136 @@
+"""The seam between protocols, transport and client.
+
+A protocol encodes a request into a `WireCall` and decodes what comes back
+through a `Decoder`. A `WireFault` is anything that goes wrong on the way; it
+carries the evidence, and `failures` decides what it means.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from hermes.domain.messages import AssistantMessage
+from hermes.domain.ports.model import CallListener, FailureKind
+from hermes.domain.usage import Usage
+
+__all__ = ["Decoded", "Decoder", "Repairs", "Sink", "WireCall", "WireFault", "encode_json"]
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def encode_json(value: Any) -> bytes:
+    """Encode with sorted keys, so that equal values are equal bytes."""
+    return _encoder.encode(value)
+
+
+class WireCall(Struct, frozen=True, kw_only=True):
+    """One HTTP request to a model."""
+
+    url: str
+    headers: dict[str, str]
+    body: bytes
+    stream: bool
+    verify: bool = True
+    ca_file: str = ""
+
+
+class Repairs(Struct, frozen=True, kw_only=True):
+    """What a second try leaves out because the provider refused it."""
+
+    strip_images: bool = False
+    drop_reasoning: bool = False
+    drop_fields: frozenset[str] = frozenset()
+    rename_output_limit: bool = False
+    no_stream: bool = False
+
+
+class Decoded(Struct, frozen=True, kw_only=True):
+    """A reply as it was on the wire, before repair."""
+
+    message: AssistantMessage
+    usage: Usage
+    model: str
+    complete: bool
+    """The provider said that it had finished; otherwise the stream was cut off."""
+    cost_usd: float | None = None
+    """What the provider itself says that it cost."""
+
+
+class WireFault(Exception):
+    """Something went wrong, with the evidence."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: FailureKind | None = None,
+        status: int | None = None,
+        headers: Mapping[str, str] | None = None,
+        code: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.kind = kind
+        """Set where it is known without looking at the text."""
+        self.status = status
+        self.headers = headers or {}
+        self.code = code
+
+
+class Sink:
+    """Passes deltas on to a listener and remembers whether it heard any."""
+
+    def __init__(self, listener: CallListener | None) -> None:
+        self._listener = listener
+        self.heard = False
+        self.silent = True
+        """Nothing at all has arrived on the current attempt."""
+
+    def text(self, text: str) -> None:
+        """Pass on a piece of the answer."""
+        self.heard = True
+        self.silent = False
+        if self._listener is not None:
+            self._listener.on_text(text)
+
+    def reasoning(self, text: str) -> None:
+        """Pass on a piece of the reasoning."""
+        self.heard = True
+        self.silent = False
+        if self._listener is not None:
+            self._listener.on_reasoning(text)
+
+    def notice(self, code: str, text: str) -> None:
+        """Tell the person something."""
+        if self._listener is not None:
+            self._listener.on_notice(code, text)
+
+    def restart(self) -> None:
+        """Take back what was heard, if anything was."""
+        if self.heard and self._listener is not None:
+            self._listener.on_restart()
+        self.heard = False
+        self.silent = True
+
+
+class Decoder(Protocol):
+    """Builds one reply out of events or out of one document."""
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more is to come."""
+        ...
+
+    def feed(self, data: bytes) -> None:
+        """Take the data of one server-sent event."""
+        ...
+
+    def feed_document(self, data: bytes) -> None:
+        """Take the whole answer of a server that does not stream."""
+        ...
+
+    def finish(self) -> Decoded:
+        """Return what arrived."""
+        ...

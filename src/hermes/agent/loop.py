@@ -1,0 +1,257 @@
+"""The turn loop: call the model, run its tools, until it has answered.
+
+    steer -> (compact) -> model call -> commit reply -> tools -> commit results -> ...
+
+Every arrow is a place where the process may die or the turn may be
+interrupted; what is committed by then is a valid history, and `run` can be
+entered again with it.
+"""
+
+from hermes.agent.budget import IterationBudget, SpendGuard
+from hermes.agent.compaction import CompactionImpossible, Compactor
+from hermes.agent.durable import durable
+from hermes.agent.executor import ToolExecutor
+from hermes.agent.listener import StreamListener
+from hermes.agent.open_calls import CUT_OFF, open_calls
+from hermes.agent.scope import AgentServices, TurnScope
+from hermes.agent.tokens import estimate_message, estimate_tokens
+from hermes.domain.errors import HermesError
+from hermes.domain.events import (
+    MessageCompleted,
+    Notice,
+    NoticeLevel,
+    SteerTaken,
+    UsageReported,
+)
+from hermes.domain.ids import new_call_id
+from hermes.domain.messages import (
+    AssistantMessage,
+    FinishReason,
+    InputKind,
+    ToolCall,
+    UserMessage,
+    content_text,
+)
+from hermes.domain.ports.model import FailureKind, Model, ModelFailure, ModelReply, ModelRequest
+from hermes.domain.session import StoredMessage
+from hermes.domain.tools import ToolRunner
+from hermes.domain.usage import Usage, UsageRecord
+
+__all__ = ["TurnLoop"]
+
+CONTINUE = "Your answer was cut off by its length limit. Go on exactly where it stopped."
+TOO_LONG = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
+MAX_FORCED_COMPACTIONS = 2
+
+
+class TurnLoop:
+    """One turn's way from its input to its final answer."""
+
+    def __init__(
+        self,
+        services: AgentServices,
+        scope: TurnScope,
+        model: Model,
+        tools: ToolRunner,
+        history: list[StoredMessage],
+    ) -> None:
+        self._services = services
+        self._scope = scope
+        self._model = model
+        self._tools = tools
+        self._history = history
+        self._specs = tools.specs()
+        self._executor = ToolExecutor(services, scope, tools)
+        self._compactor = Compactor(services, scope, model)
+        self._guard = SpendGuard(services.settings.limits, services.ledger, services.clock)
+        self._iterations = IterationBudget(services.settings.max_iterations)
+        self._context_tokens = 0
+        self._compaction_failed = False
+        self._call_ids = {call.id for call in _calls(history)}
+        self._listener = StreamListener(scope.stream, services.redact)
+        self.usage = Usage()
+        self.cost_usd: float | None = 0.0
+        self.model_calls = 0
+
+    @property
+    def partial_text(self) -> str:
+        """What has arrived of a reply that is not complete yet."""
+        return self._listener.text
+
+    async def run(self) -> str:
+        """Bring the turn to its final answer and return it."""
+        await self._settle_open_calls()
+        answer: list[str] = []
+        continuations = 0
+        message = self._resumed_reply()
+        while True:
+            if message is None:
+                message = await self._next_reply()
+            if message.tool_calls:
+                answer.clear()
+                self._history += await self._executor.run(message.tool_calls)
+            else:
+                answer.append(message.text)
+                cut_off = message.finish is FinishReason.LENGTH
+                if not cut_off or continuations >= self._services.settings.max_continuations:
+                    return "".join(answer)
+                continuations += 1
+                await self._add_notice(CONTINUE)
+            message = None
+
+    async def _settle_open_calls(self) -> None:
+        """Give every call of an earlier attempt at this turn its result."""
+        started = await self._services.ledger.started_calls(self._scope.turn.id)
+        calls = open_calls(self._history, started, self._tools.spec)
+        if not calls:
+            return
+        for call in calls.cut_off:
+            await self._executor.record(call, CUT_OFF)
+        await self._executor.run(calls.repeatable)
+        self._history = await self._services.ledger.history(self._scope.session.id)
+
+    def _resumed_reply(self) -> AssistantMessage | None:
+        """Return the answer if an earlier attempt at this turn had already got it."""
+        last = self._history[-1] if self._history else None
+        if last is None or last.turn_id != self._scope.turn.id:
+            return None
+        return last.message if isinstance(last.message, AssistantMessage) else None
+
+    async def _next_reply(self) -> AssistantMessage:
+        await self._take_steering()
+        await self._compact_if_due()
+        await self._guard.check(self._scope.profile.id, self._scope.session.id)
+        tools_allowed = self._iterations.spend()
+        reply = await self._call(tools_allowed=tools_allowed)
+        message = self._accepted(reply.message, tools_allowed=tools_allowed)
+        await self._commit(message, reply)
+        return message
+
+    async def _call(self, *, tools_allowed: bool) -> ModelReply:
+        for attempt in range(MAX_FORCED_COMPACTIONS + 1):
+            try:
+                return await self._model.complete(self._request(tools_allowed), self._listener)
+            except ModelFailure as failure:
+                if failure.kind not in TOO_LONG or attempt == MAX_FORCED_COMPACTIONS:
+                    raise
+                self._history = await self._compactor.compact(self._history)
+        raise AssertionError("unreachable")
+
+    def _request(self, tools_allowed: bool) -> ModelRequest:  # noqa: FBT001
+        notes = [note for note in (self._scope.ephemeral, self._iterations.note) if note]
+        settings = self._services.settings
+        return ModelRequest(
+            system=self._scope.session.system_prompt or "",
+            messages=tuple(stored.message for stored in self._history),
+            tools=self._specs,
+            tool_choice=None if tools_allowed else "none",
+            ephemeral="\n\n".join(notes),
+            max_tokens=settings.max_tokens,
+            reasoning_effort=settings.reasoning_effort,
+            session_id=self._scope.session.id,
+        )
+
+    def _accepted(self, message: AssistantMessage, *, tools_allowed: bool) -> AssistantMessage:
+        """Make call ids unique in the session and drop calls where none are allowed."""
+        calls: list[ToolCall] = []
+        for call in message.tool_calls if tools_allowed else ():
+            unique = call.id not in self._call_ids and bool(call.id)
+            kept = (
+                call
+                if unique
+                else ToolCall(id=new_call_id(), name=call.name, arguments=call.arguments)
+            )
+            self._call_ids.add(kept.id)
+            calls.append(kept)
+        return AssistantMessage(
+            text=self._services.redact(message.text),
+            tool_calls=tuple(calls),
+            reasoning=message.reasoning,
+            finish=message.finish,
+        )
+
+    async def _commit(self, message: AssistantMessage, reply: ModelReply) -> None:
+        scope, now = self._scope, self._services.clock.now()
+        record = UsageRecord(
+            session_id=scope.session.id,
+            turn_id=scope.turn.id,
+            agent_id=scope.profile.id,
+            provider=reply.provider,
+            model=reply.model,
+            task="turn",
+            usage=reply.usage,
+            cost_usd=reply.cost_usd,
+            at=now,
+        )
+        stored = await durable(
+            self._services.ledger.record_reply(scope.turn.id, message, record, now)
+        )
+        self._listener.clear()
+        self._history.append(stored)
+        self._account(reply)
+        scope.stream.emit(MessageCompleted(message_id=stored.id, message=message))
+        scope.stream.emit(
+            UsageReported(
+                usage=reply.usage,
+                cost_usd=reply.cost_usd,
+                context_tokens=self._context_tokens,
+                context_window=self._model.info.context_window,
+            )
+        )
+
+    def _account(self, reply: ModelReply) -> None:
+        self.model_calls += 1
+        self.usage += reply.usage
+        if reply.cost_usd is None or self.cost_usd is None:
+            self.cost_usd = None
+        else:
+            self.cost_usd += reply.cost_usd
+        self._context_tokens = reply.usage.total_tokens
+
+    async def _take_steering(self) -> None:
+        for inbox_id, message in self._scope.control.steering.take():
+            added = await durable(
+                self._services.ledger.add_inputs(
+                    self._scope.turn.id, [message], [inbox_id], self._services.clock.now()
+                )
+            )
+            self._history += added
+            self._scope.stream.emit(SteerTaken(text=content_text(message.content)))
+
+    async def _add_notice(self, text: str) -> None:
+        notice = UserMessage(kind=InputKind.NOTICE, content=text)
+        self._history += await durable(
+            self._services.ledger.add_inputs(
+                self._scope.turn.id, [notice], [], self._services.clock.now()
+            )
+        )
+
+    async def _compact_if_due(self) -> None:
+        if self._compaction_failed or not self._compactor.due(
+            self._context_tokens or self._estimate()
+        ):
+            return
+        try:
+            self._history = await self._compactor.compact(self._history)
+        except CompactionImpossible:
+            self._compaction_failed = True
+        except HermesError as error:
+            self._compaction_failed = True
+            text = f"The older messages could not be summarised ({error.message}) and are kept."
+            self._scope.stream.emit(
+                Notice(code="compaction_failed", text=text, level=NoticeLevel.WARNING)
+            )
+        self._context_tokens = self._estimate()
+
+    def _estimate(self) -> int:
+        prompt = estimate_tokens(self._scope.session.system_prompt or "")
+        return prompt + sum(estimate_message(stored.message) for stored in self._history)
+
+
+def _calls(history: list[StoredMessage]) -> list[ToolCall]:
+    return [
+        call
+        for stored in history
+        if isinstance(stored.message, AssistantMessage)
+        for call in stored.message.tool_calls
+    ]

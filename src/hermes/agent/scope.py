@@ -1,0 +1,66 @@
+"""What belongs to one turn while it runs, and what the core works with."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from msgspec import Struct
+
+from hermes.agent.settings import AgentSettings
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.execution import Environments
+from hermes.domain.ports.identity import Identity
+from hermes.domain.ports.model import Model
+from hermes.domain.ports.state import Ledger
+from hermes.domain.profile import AgentProfile
+from hermes.domain.session import Session
+from hermes.domain.tools import ToolRunner
+from hermes.domain.turn import Turn, TurnControl
+from hermes.domain.turn_stream import TurnStream
+
+__all__ = ["AgentServices", "Models", "ToolProvider", "TurnScope"]
+
+
+class Models(Protocol):
+    """Hands out models; clients are shared and kept open."""
+
+    def main(self, profile: AgentProfile, session: Session) -> Model:
+        """Return the model that answers turns of `session`."""
+        ...
+
+    def auxiliary(self, task: str, profile: AgentProfile, session: Session) -> Model:
+        """Return the model for a side task such as `title_generation`."""
+        ...
+
+
+class ToolProvider(Protocol):
+    """Hands out the tools of an agent at a door, policy already wrapped around them."""
+
+    def for_turn(self, profile: AgentProfile, session: Session, stream: TurnStream) -> ToolRunner:
+        """Return the tools for one turn."""
+        ...
+
+
+class AgentServices(Struct, frozen=True, kw_only=True):
+    """Everything the core uses; built once by the composition root."""
+
+    ledger: Ledger
+    environments: Environments
+    models: Models
+    tools: ToolProvider
+    identity: Identity
+    clock: Clock
+    settings: AgentSettings
+    redact: Callable[[str], str]
+    """Removes secrets by value; applied to everything that is stored or shown."""
+
+
+class TurnScope(Struct, frozen=True, kw_only=True):
+    """One turn while it runs."""
+
+    profile: AgentProfile
+    session: Session
+    turn: Turn
+    stream: TurnStream
+    control: TurnControl
+    ephemeral: str = ""
+    """Context from the door for this turn's calls; never stored."""

@@ -1,0 +1,1 @@
+"""Tools: what the model may call, one file a family."""

@@ -1,0 +1,171 @@
+"""read_file: a text file, a page of lines at a time.
+
+Reads only as much of the file as the page needs. The same page read again
+unchanged in the same turn is answered with a note, once; asking a second time
+gives the text, because the first copy may have left the context meanwhile.
+"""
+
+import difflib
+from collections import OrderedDict
+from typing import Annotated
+
+from msgspec import Meta, Struct
+
+from hermes.agent.tools.define import tool
+from hermes.domain.errors import NotFound, UsageError
+from hermes.domain.ports.execution import Environment
+from hermes.domain.tools import Parallel, ToolContext, ToolResult
+
+__all__ = ["TOOLS", "ReadFileArgs", "not_found"]
+
+MAX_LINES = 2000
+MAX_CHARS = 99_000
+"""Just under the cap on results, so that a page is never spilled."""
+
+_CHUNK = 4 * 1024 * 1024
+_PROBE = 8192
+_PAGES_REMEMBERED = 2048
+
+
+class ReadFileArgs(Struct, frozen=True, kw_only=True):
+    """Arguments of `read_file`."""
+
+    path: str
+    offset: Annotated[int, Meta(description="First line, from 1")] = 1
+    limit: Annotated[int, Meta(description="Lines, at most 2000; default 500")] = 500
+
+
+class _Page(Struct, kw_only=True):
+    first: int
+    lines: list[str]
+    more: bool
+    total: int | None
+
+
+class ReadFile:
+    """Read a text file as numbered lines `LINE|text`."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[tuple[str, ...], int] = OrderedDict()
+
+    async def __call__(self, args: ReadFileArgs, context: ToolContext) -> ToolResult:
+        """Read one page."""
+        environment = context.environment
+        first, limit = max(1, args.offset), min(max(1, args.limit), MAX_LINES)
+        try:
+            page = await _read_page(environment, args.path, first, limit)
+        except NotFound as error:
+            raise await not_found(environment, args.path) from error
+        text = _render(page, args.path)
+        key = (
+            context.session_id,
+            context.turn_id,
+            environment.resolve(args.path),
+            f"{first}+{limit}",
+        )
+        if self._already_told(key, text):
+            return ToolResult(
+                content="Unchanged since you read it earlier in this turn."
+                " Read it once more if you no longer have the text."
+            )
+        return ToolResult(content=text)
+
+    def _already_told(self, key: tuple[str, ...], text: str) -> bool:
+        told = self._seen.pop(key, None) == hash(text) and len(text) > 200
+        if not told:
+            self._seen[key] = hash(text)
+        if len(self._seen) > _PAGES_REMEMBERED:
+            self._seen.popitem(last=False)
+        return told
+
+
+async def _read_page(environment: Environment, path: str, first: int, limit: int) -> _Page:
+    """Read chunks until the wanted lines are there."""
+    passed, rest, position = 0, b"", 0
+    lines: list[bytes] = []
+    while True:
+        chunk = await environment.read(path, offset=position, limit=_CHUNK)
+        if position == 0:
+            _refuse_binary(path, chunk)
+        position += len(chunk)
+        at_end = len(chunk) < _CHUNK
+        pieces = (rest + chunk).split(b"\n")
+        rest = pieces.pop()
+        if at_end and rest:
+            pieces.append(rest)
+        lines += pieces[max(0, first - 1 - passed) :]
+        passed += len(pieces)
+        if at_end or len(lines) > limit:
+            break
+    kept = _within_cap(lines[:limit])
+    return _Page(
+        first=first,
+        lines=kept,
+        more=len(lines) > len(kept),
+        total=passed if at_end else None,
+    )
+
+
+def _within_cap(lines: list[bytes]) -> list[str]:
+    kept: list[str] = []
+    room = MAX_CHARS
+    for raw in lines:
+        line = raw.decode("utf-8", "replace").removesuffix("\r")
+        room -= len(line) + 8
+        if room < 0 and kept:
+            break
+        if room < 0:
+            line = f"{line[: MAX_CHARS - 200]} [line cut: it has {len(line)} characters]"
+        kept.append(line)
+    return kept
+
+
+def _render(page: _Page, path: str) -> str:
+    if page.total == 0:
+        return f"{path} is empty."
+    if not page.lines:
+        raise UsageError(
+            f"{path} has only {page.total} lines; offset {page.first} is past its end."
+        )
+    if page.first == 1:
+        page.lines[0] = page.lines[0].removeprefix("\ufeff")
+    text = "\n".join(f"{number}|{line}" for number, line in enumerate(page.lines, page.first))
+    if not page.more:
+        return text
+    last = page.first + len(page.lines) - 1
+    total = f" of {page.total}" if page.total is not None else ""
+    return f"{text}\n[Lines {page.first}-{last}{total}. Go on with offset={last + 1}.]"
+
+
+def _refuse_binary(path: str, chunk: bytes) -> None:
+    if b"\0" in chunk[:_PROBE]:
+        raise UsageError(
+            f"{path} is a binary file.", hint="Look at it with a program in the terminal."
+        )
+
+
+async def not_found(environment: Environment, path: str) -> NotFound:
+    """Return an error that names files which `path` may have meant."""
+    parent, _, name = environment.resolve(path).rpartition("/")
+    try:
+        names = [entry.name for entry in await environment.list_dir(parent or "/")]
+    except (NotFound, UsageError):
+        return NotFound(f"There is no file at {path}, and no directory {parent or '/'}.")
+    lowered = {entry.lower(): entry for entry in names}
+    near = difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)
+    hint = f"Similar names there: {', '.join(lowered[match] for match in near)}." if near else ""
+    return NotFound(f"There is no file at {path}.", hint=hint)
+
+
+TOOLS = (
+    tool(
+        name="read_file",
+        toolset="file",
+        emoji="📖",
+        verb="read",
+        label_field="path",
+        parallel=Parallel.ALWAYS,
+        path_fields=("path",),
+        replay_safe=True,
+    )(ReadFile),
+)

@@ -1,0 +1,70 @@
+"""write_file: a whole file at once."""
+
+import asyncio
+from typing import Any
+
+from msgspec import Struct
+
+from hermes.agent.tools.define import tool
+from hermes.agent.tools.diffs import unified_diff
+from hermes.agent.tools.syntax import syntax_problem
+from hermes.agent.tools.text_file import TextFile, load_if_there
+from hermes.domain.errors import UsageError
+from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult
+
+__all__ = ["TOOLS", "WriteFileArgs"]
+
+
+class WriteFileArgs(Struct, frozen=True, kw_only=True):
+    """Arguments of `write_file`."""
+
+    path: str
+    content: str
+
+
+async def write_file(args: WriteFileArgs, context: ToolContext) -> ToolResult:
+    """Create or replace a whole file, making its directories; change existing files with patch."""
+    environment = context.environment
+    before = await _previous(args.path, context)
+    data = args.content.encode("utf-8", "surrogateescape")
+    await environment.write(args.path, data)
+    diff, problem = await asyncio.to_thread(_review, args, before)
+    lines = args.content.count("\n") + (not args.content.endswith("\n") and bool(args.content))
+    done = "Replaced" if before else "Wrote"
+    text = f"{done} {environment.resolve(args.path)}: {len(data)} bytes, {lines} lines."
+    if problem:
+        text += f" It does not parse: {problem}."
+    return ToolResult(content=text, diff=diff or None)
+
+
+def intent(arguments: dict[str, Any]) -> Intent:
+    """Name the file that a call would write."""
+    return Intent(writes=(str(arguments.get("path", "")),))
+
+
+async def _previous(path: str, context: ToolContext) -> TextFile | None:
+    try:
+        return await load_if_there(context.environment, path)
+    except UsageError:
+        # Binary or too large to compare: what cannot be written is refused by `write`.
+        return TextFile(text="")
+
+
+def _review(args: WriteFileArgs, before: TextFile | None) -> tuple[str, str]:
+    diff = unified_diff(args.path, before.text if before else None, args.content)
+    return diff, syntax_problem(args.path, args.content)
+
+
+TOOLS = (
+    tool(
+        name="write_file",
+        toolset="file",
+        emoji="✍️",
+        verb="write",
+        label_field="path",
+        parallel=Parallel.BY_PATH,
+        path_fields=("path",),
+        replay_safe=True,
+        intent=intent,
+    )(write_file),
+)

@@ -1,0 +1,164 @@
+"""Finding the text a model means when it does not quote it exactly.
+
+A ladder of strategies, strictest first. The first one that finds anything
+decides: one place is a match, several are an ambiguity, and a looser strategy
+is never used to break a tie. Every strategy but the first works on whole
+lines, so that a match cannot begin or end in the middle of a word.
+"""
+
+import difflib
+import re
+from collections.abc import Callable
+
+from msgspec import Struct
+
+__all__ = ["Found", "find", "find_lines", "nearest_line", "reindent"]
+
+_SIMILAR_ENOUGH = 0.85
+
+_PLAIN = str.maketrans(
+    {
+        "\u2018": "'", "\u2019": "'", "\u201a": "'", "\u201c": '"', "\u201d": '"', "\u201e": '"',
+        "\u2010": "-", "\u2011": "-", "\u2012": "-", "\u2013": "-", "\u2014": "-", "\u2212": "-",
+        "\u00a0": " ", "\u2009": " ", "\u202f": " ", "\u3000": " ", "\u200b": None,
+        "\ufeff": None, "\u2026": "...",
+    }
+)  # fmt: skip
+_ESCAPED = re.compile(r'\\([nt"\'\\])')
+_UNESCAPED = {"n": "\n", "t": "\t", '"': '"', "'": "'", "\\": "\\"}
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """Where a text was found, as half-open spans of characters."""
+
+    strategy: str
+    spans: tuple[tuple[int, int], ...]
+
+
+def find(text: str, wanted: str) -> Found | None:
+    """Return the places that `wanted` may mean, by the strictest strategy that finds one."""
+    exact = _occurrences(text, wanted)
+    if exact:
+        return Found(strategy="exact", spans=tuple(exact))
+    if not wanted.strip():
+        return None
+    found = _by_lines(text, wanted)
+    if found is not None:
+        return found
+    unescaped = _ESCAPED.sub(lambda match: _UNESCAPED[match[1]], wanted)
+    if unescaped != wanted:
+        spans = _occurrences(text, unescaped)
+        if spans:
+            return Found(strategy="escapes", spans=tuple(spans))
+        found = _by_lines(text, unescaped)
+    return found
+
+
+def find_lines(lines: list[str], wanted: list[str], start: int = 0) -> tuple[str, list[int]]:
+    """Return the strictest line-wise strategy that finds `wanted`, and the lines it starts at."""
+    for name, normalise in _NORMALISERS:
+        needle = [normalise(line) for line in wanted]
+        if not any(needle):
+            continue
+        hay = [normalise(line) for line in lines[start:]]
+        hits = [
+            start + index
+            for index in range(len(hay) - len(needle) + 1)
+            if hay[index] == needle[0] and hay[index : index + len(needle)] == needle
+        ]
+        if hits:
+            return name, hits
+    return "", []
+
+
+def reindent(block: list[str], wanted: list[str], matched: list[str]) -> list[str]:
+    """Shift `block` by as much as the matched lines are indented differently."""
+    pairs = [(w, m) for w, m in zip(wanted, matched, strict=False) if w.strip() and m.strip()]
+    if not pairs:
+        return block
+    theirs, ours = _indent(pairs[0][0]), _indent(pairs[0][1])
+    if theirs == ours:
+        return block
+    return [ours + line[len(theirs) :] if line.startswith(theirs) and line.strip() else line
+            for line in block]  # fmt: skip
+
+
+def nearest_line(text: str, wanted: str) -> tuple[int, str] | None:
+    """Return the number and text of the line most like the first line of `wanted`."""
+    first = next((line.strip() for line in wanted.splitlines() if line.strip()), "")
+    lines = text.splitlines()[:20_000]
+    matches = difflib.get_close_matches(first, [line.strip() for line in lines], n=1, cutoff=0.6)
+    for number, line in enumerate(lines, 1):
+        if matches and line.strip() == matches[0]:
+            return number, line
+    return None
+
+
+def _occurrences(text: str, wanted: str) -> list[tuple[int, int]]:
+    """Return every occurrence, overlapping ones too: those are an ambiguity."""
+    spans: list[tuple[int, int]] = []
+    at = text.find(wanted) if wanted else -1
+    while at >= 0:
+        spans.append((at, at + len(wanted)))
+        at = text.find(wanted, at + 1)
+    return spans
+
+
+def _by_lines(text: str, wanted: str) -> Found | None:
+    lines = text.split("\n")
+    needle = wanted.split("\n")
+    closed = len(needle) > 1 and needle[-1] == ""
+    if closed:
+        needle.pop()
+    strategy, hits = find_lines(lines, needle)
+    if not hits:
+        strategy, hits = "block_anchor", _anchored(lines, needle)
+    if not hits:
+        return None
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    spans = [_span(starts, hit, len(needle), len(text), closed=closed) for hit in hits]
+    return Found(strategy=strategy, spans=tuple(spans))
+
+
+def _span(
+    starts: list[int], first: int, count: int, length: int, *, closed: bool
+) -> tuple[int, int]:
+    end = starts[first + count] - (0 if closed else 1)
+    return starts[first], min(end, length)
+
+
+def _anchored(lines: list[str], needle: list[str]) -> list[int]:
+    """Return blocks whose ends are as wanted and whose middle is nearly so."""
+    if len(needle) < 3 or len(needle[0].strip()) < 4 or not needle[-1].strip():
+        return []
+    first, last, middle = needle[0].strip(), needle[-1].strip(), "\n".join(needle[1:-1])
+    hits: list[int] = []
+    for index in range(len(lines) - len(needle) + 1):
+        end = index + len(needle) - 1
+        if lines[index].strip() == first and lines[end].strip() == last:
+            similar = difflib.SequenceMatcher(None, middle, "\n".join(lines[index + 1 : end]))
+            if similar.ratio() >= _SIMILAR_ENOUGH:
+                hits.append(index)
+    return hits
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _collapsed(line: str) -> str:
+    return " ".join(line.split())
+
+
+def _plain(line: str) -> str:
+    return _collapsed(line.translate(_PLAIN))
+
+
+_NORMALISERS: tuple[tuple[str, Callable[[str], str]], ...] = (
+    ("trailing_space", str.rstrip),
+    ("indentation", str.strip),
+    ("whitespace", _collapsed),
+    ("unicode", _plain),
+)

@@ -1,0 +1,240 @@
+"""patch: changes to files, all of them or none.
+
+Both modes first work everything out in memory; only when every change has
+its place is anything written. If a write fails half way, what was written is
+put back.
+"""
+
+import asyncio
+import contextlib
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from hermes.agent.tools.define import tool
+from hermes.agent.tools.diffs import count_changes, unified_diff
+from hermes.agent.tools.file_read import not_found
+from hermes.agent.tools.fuzzy import Found, find, nearest_line, reindent
+from hermes.agent.tools.patch_apply import added_text, apply_hunks
+from hermes.agent.tools.patch_parse import FileChange, Kind, parse_patch
+from hermes.agent.tools.syntax import syntax_problem
+from hermes.agent.tools.text_file import TextFile, load, load_if_there
+from hermes.domain.errors import HermesError, NotFound, UsageError
+from hermes.domain.ports.execution import Environment
+from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult
+
+__all__ = ["TOOLS", "PatchArgs"]
+
+
+class PatchArgs(Struct, frozen=True, kw_only=True):
+    """Arguments of `patch`."""
+
+    mode: Annotated[
+        Literal["replace", "patch"],
+        Meta(description="replace: old_string by new_string in path; patch: several changes"),
+    ] = "replace"
+    path: str = ""
+    old_string: Annotated[
+        str, Meta(description="Text as in the file, with enough around it to be unique")
+    ] = ""
+    new_string: str = ""
+    replace_all: bool = False
+    patch: Annotated[
+        str,
+        Meta(
+            description="*** Begin Patch / *** Update File: p (or Add, Delete) / @@ anchor /"
+            " lines marked ' ', '-', '+' / *** End Patch"
+        ),
+    ] = ""
+
+
+class _Edit(Struct, frozen=True, kw_only=True):
+    path: str
+    before: TextFile | None
+    after: str | None
+    """None: the file goes away."""
+    style: TextFile
+    """The file whose line endings and byte order mark it gets."""
+
+
+async def patch(args: PatchArgs, context: ToolContext) -> ToolResult:
+    """Change files by quoting text (mode replace) or with a multi-file patch (mode patch)."""
+    environment = context.environment
+    note = ""
+    if args.mode == "patch":
+        edits = await _plan(environment, parse_patch(args.patch))
+    else:
+        edit, note = await _replace(environment, args)
+        edits = [edit]
+    await _commit(environment, edits)
+    reviews = await asyncio.to_thread(lambda: [_review(edit) for edit in edits])
+    diff = "\n".join(diff for diff, _ in reviews if diff)
+    text = "\n".join(summary for _, summary in reviews)
+    if note:
+        text = f"{text}\n{note}\n{diff}"
+    return ToolResult(content=text, diff=diff or None)
+
+
+def intent(arguments: dict[str, Any]) -> Intent:
+    """Name the files that a call would change."""
+    if arguments.get("mode") != "patch":
+        return Intent(writes=(str(arguments.get("path", "")),))
+    try:
+        changes = parse_patch(str(arguments.get("patch", "")))
+    except UsageError:
+        return Intent()  # such a call changes nothing
+    paths = [path for c in changes for path in (c.path, c.move_to) if path]
+    return Intent(writes=tuple(dict.fromkeys(paths)))
+
+
+async def _replace(environment: Environment, args: PatchArgs) -> tuple[_Edit, str]:
+    if not args.path:
+        raise UsageError("mode replace needs path, old_string and new_string.")
+    if not args.old_string:
+        raise UsageError("old_string is empty.", hint="Use write_file for a whole file.")
+    try:
+        file = await load(environment, args.path)
+    except NotFound as error:
+        raise await not_found(environment, args.path) from error
+    wanted, new = args.old_string, args.new_string
+    if file.crlf:
+        wanted, new = wanted.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    after, strategy = await asyncio.to_thread(
+        _replaced, file.text, wanted, new, replace_all=args.replace_all
+    )
+    note = "" if strategy == "exact" else f"Matched approximately ({strategy}); check the diff:"
+    path = environment.resolve(args.path)
+    return _Edit(path=path, before=file, after=after, style=file), note
+
+
+def _replaced(text: str, wanted: str, new: str, *, replace_all: bool) -> tuple[str, str]:
+    if wanted == new:
+        raise UsageError("old_string and new_string are the same.")
+    found = find(text, wanted)
+    if found is None:
+        near = nearest_line(text, wanted)
+        hint = f"The nearest line is {near[0]}: `{near[1].strip()[:120]}`." if near else ""
+        raise UsageError("old_string is not in the file.", hint=hint)
+    if len(found.spans) > 1 and not replace_all:
+        raise UsageError(
+            f"old_string is in {len(found.spans)} places:\n{_places(text, found)}",
+            hint="Quote more lines around the one you mean, or set replace_all.",
+        )
+    pieces: list[str] = []
+    position = 0
+    for start, end in found.spans:
+        if start < position:
+            continue  # overlaps the one just replaced
+        pieces += [text[position:start], _fitted(text[start:end], wanted, new, found.strategy)]
+        position = end
+    after = "".join(pieces) + text[position:]
+    if after == text:
+        raise UsageError("The file says that already; nothing was changed.")
+    return after, found.strategy
+
+
+def _fitted(matched: str, wanted: str, new: str, strategy: str) -> str:
+    if strategy in ("exact", "escapes"):
+        return new
+    shifted = reindent(new.split("\n"), wanted.split("\n"), matched.split("\n"))
+    return "\n".join(shifted)
+
+
+def _places(text: str, found: Found) -> str:
+    shown: list[str] = []
+    for start, end in found.spans[:6]:
+        number = text.count("\n", 0, start) + 1
+        line_end = text.find("\n", start)
+        line = text[text.rfind("\n", 0, start) + 1 : line_end if line_end >= 0 else len(text)]
+        shown.append(f"line {number}: {line.strip()[:120] or repr(text[start:end][:40])}")
+    return "\n".join(shown)
+
+
+async def _plan(environment: Environment, changes: list[FileChange]) -> list[_Edit]:
+    """Work out the state after the patch, file by file; a file may come up twice."""
+    before: dict[str, TextFile | None] = {}
+    after: dict[str, str | None] = {}
+    styles: dict[str, TextFile] = {}
+
+    async def current(path: str) -> str | None:
+        if path not in before:
+            before[path] = file = await load_if_there(environment, path)
+            after[path] = file.text if file else None
+            styles[path] = file or TextFile(text="")
+        return after[path]
+
+    for change in changes:
+        path = environment.resolve(change.path)
+        text = await current(path)
+        if change.kind is Kind.ADD:
+            if text is not None:
+                raise UsageError(f"{change.path} exists already.", hint="Update it instead.")
+            after[path] = added_text(change)
+            continue
+        if text is None:
+            raise await not_found(environment, change.path)
+        after[path] = None
+        if change.kind is Kind.UPDATE:
+            target = environment.resolve(change.move_to) if change.move_to else path
+            if target != path and await current(target) is not None:
+                raise UsageError(f"{change.move_to} exists already; nothing was changed.")
+            after[target] = await asyncio.to_thread(apply_hunks, change.path, text, change.hunks)
+            styles[target] = styles[path]
+    edits = [
+        _Edit(path=path, before=before[path], after=after[path], style=styles[path])
+        for path in before
+    ]
+    return [edit for edit in edits if _changed(edit)]
+
+
+def _changed(edit: _Edit) -> bool:
+    return edit.after != (edit.before.text if edit.before else None)
+
+
+async def _commit(environment: Environment, edits: list[_Edit]) -> None:
+    if not edits:
+        raise UsageError("The files say that already; nothing was changed.")
+    done: list[_Edit] = []
+    try:
+        for edit in edits:
+            done.append(edit)
+            if edit.after is None:
+                await environment.remove(edit.path)
+            else:
+                await environment.write(edit.path, edit.style.encode(edit.after))
+    except HermesError:
+        for edit in reversed(done):
+            with contextlib.suppress(HermesError):
+                await _put_back(environment, edit)
+        raise
+
+
+async def _put_back(environment: Environment, edit: _Edit) -> None:
+    if edit.before is not None:
+        await environment.write(edit.path, edit.before.encode(edit.before.text))
+    elif await environment.stat(edit.path) is not None:
+        await environment.remove(edit.path)
+
+
+def _review(edit: _Edit) -> tuple[str, str]:
+    diff = unified_diff(edit.path, edit.before.text if edit.before else None, edit.after)
+    if edit.after is None:
+        return diff, f"Deleted {edit.path}."
+    added, removed = count_changes(diff)
+    summary = f"{'Changed' if edit.before else 'Added'} {edit.path} (+{added} -{removed})."
+    problem = syntax_problem(edit.path, edit.after)
+    return diff, f"{summary} It does not parse: {problem}." if problem else summary
+
+
+TOOLS = (
+    tool(
+        name="patch",
+        toolset="file",
+        emoji="🩹",
+        verb="patch",
+        label_field="path",
+        parallel=Parallel.BY_PATH,
+        path_fields=("path",),
+        intent=intent,
+    )(patch),
+)

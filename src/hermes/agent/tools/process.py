@@ -1,0 +1,117 @@
+"""process: background processes that `terminal` started."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct
+
+from hermes.agent.tools.define import tool
+from hermes.domain.errors import UsageError
+from hermes.domain.ports.execution import Environment, ProcessInfo
+from hermes.domain.tools import Intent, ToolContext, ToolResult
+
+__all__ = ["TOOLS", "ProcessArgs"]
+
+_POLL_CHARS = 4000
+_LOG_LINES = 200
+_MAX_WAIT = 600.0
+
+Action = Literal["list", "poll", "log", "wait", "kill", "write", "submit", "close"]
+
+
+class ProcessArgs(Struct, frozen=True, kw_only=True):
+    """Arguments of `process`."""
+
+    action: Annotated[
+        Action,
+        Meta(
+            description="poll: state and newest output; log: page of output lines;"
+            " write: send data to stdin; submit: the same and Enter; close: end stdin"
+        ),
+    ]
+    session_id: Annotated[str, Meta(description="From terminal; not for list")] = ""
+    data: str = ""
+    timeout: Annotated[float, Meta(description="Seconds to wait, default 60")] = 60.0
+    offset: Annotated[int, Meta(description="log: first line, from 1; default the last ones")] = 0
+    limit: Annotated[int, Meta(description="log: lines, default 200")] = _LOG_LINES
+
+
+async def process(args: ProcessArgs, context: ToolContext) -> ToolResult:
+    """Look after background processes of this session."""
+    environment = context.environment
+    if args.action == "list":
+        return ToolResult(content=await _list(environment, context.clock.now()))
+    if not args.session_id:
+        raise UsageError(f"`{args.action}` needs the session_id of a process.")
+    match args.action:
+        case "poll":
+            info = await environment.wait(args.session_id, 0)
+            text = _status(info) + await _newest(environment, info.id)
+        case "wait":
+            info = await environment.wait(args.session_id, min(max(args.timeout, 0), _MAX_WAIT))
+            text = _status(info) + await _newest(environment, info.id)
+        case "kill":
+            info = await environment.kill(args.session_id)
+            text = _status(info) + await _newest(environment, info.id)
+        case "log":
+            text = await _log(environment, args)
+        case _:
+            text = await _feed(environment, args)
+    return ToolResult(content=text)
+
+
+def intent(arguments: dict[str, Any]) -> Intent:
+    """Name what a call would type into a process, which may well be a shell."""
+    if arguments.get("action") not in ("write", "submit"):
+        return Intent()
+    return Intent(command=str(arguments.get("data", "")))
+
+
+async def _list(environment: Environment, now: float) -> str:
+    processes = await environment.processes()
+    lines = [f"{_status(p)} ({now - p.started_at:.0f} s): {p.command}" for p in processes]
+    return "\n".join(lines) or "No background processes."
+
+
+async def _feed(environment: Environment, args: ProcessArgs) -> str:
+    if args.action == "close":
+        await environment.close_stdin(args.session_id)
+        return "Its input is closed."
+    data = args.data + "\n" if args.action == "submit" else args.data
+    await environment.write_stdin(args.session_id, data)
+    return f"Sent {len(data)} characters."
+
+
+async def _newest(environment: Environment, process_id: str) -> str:
+    output, _ = await environment.process_output(process_id, 0)
+    if not output.strip():
+        return "\n[no output]"
+    cut = "[...]\n" if len(output) > _POLL_CHARS else ""
+    return f"\n{cut}{output[-_POLL_CHARS:].rstrip()}"
+
+
+async def _log(environment: Environment, args: ProcessArgs) -> str:
+    output, end = await environment.process_output(args.session_id, 0)
+    lines = output.splitlines()
+    limit = max(1, args.limit)
+    start = args.offset - 1 if args.offset > 0 else max(0, len(lines) - limit)
+    page = lines[start : start + limit]
+    gone = end - len(output)
+    note = f" ({gone} older characters are gone)" if gone else ""
+    shown = f"[lines {start + 1}-{start + len(page)} of {len(lines)}{note}]"
+    return "\n".join([*page, shown]) if page else f"[no output in that range of {len(lines)} lines]"
+
+
+def _status(info: ProcessInfo) -> str:
+    return f"{info.id} {'running' if info.running else f'ended with exit code {info.exit_code}'}"
+
+
+TOOLS = (
+    tool(
+        name="process",
+        toolset="terminal",
+        emoji="⚙️",
+        verb="process",
+        label_field="action",
+        intent=intent,
+    )(process),
+)

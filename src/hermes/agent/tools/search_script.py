@@ -1,0 +1,73 @@
+"""Builds the shell scripts behind `search_files`.
+
+They use ripgrep where it is installed, else GNU grep, else any grep and find,
+so that searching works on every backend. File names are separated by NUL in
+the output; everything that comes from the model is quoted.
+"""
+
+import re
+import shlex
+
+from msgspec import Struct
+
+__all__ = ["Search", "content_script", "files_script"]
+
+_SKIPPED = (".git", ".hg", ".venv", "__pycache__", "node_modules")
+
+
+class Search(Struct, frozen=True, kw_only=True):
+    """What to look for, and where (an absolute path)."""
+
+    pattern: str
+    root: str
+    glob: str | None
+    mode: str
+    context: int
+    max_lines: int
+
+
+def content_script(search: Search) -> str:
+    """Return a script that prints matching lines, files or counts.
+
+    Its exit code is that of the search: 0 found, 1 nothing, 2 failed.
+    """
+    pattern, root = shlex.quote(search.pattern), shlex.quote(search.root)
+    rg = ["rg", "--no-config", "--color=never", "--no-messages", "--null", "--sort=path", "-H"]
+    rg += _MODE[search.mode]["rg"]
+    gnu = ["grep", "-rHIsZ", "--color=never", *(f"--exclude-dir={name}" for name in _SKIPPED)]
+    gnu += _MODE[search.mode]["grep"]
+    plain = ["grep", "-rHs", *_MODE[search.mode]["grep"]]
+    if search.glob:
+        rg.append(f"--glob={shlex.quote(search.glob)}")
+        gnu.append(f"--include={shlex.quote(search.glob)}")
+    if search.context and search.mode == "content":
+        for command in (rg, gnu, plain):
+            command += ["-C", str(search.context)]
+    rest = f"-e {pattern} -- {root}"
+    return (
+        "if command -v rg >/dev/null 2>&1; then"
+        f" {' '.join(rg)} {rest};"
+        " elif grep --version 2>/dev/null | grep -q GNU; then"
+        " if echo x | grep -qP x 2>/dev/null; then p=-P; else p=-E; fi;"
+        f" {' '.join(gnu)} $p {rest};"
+        f" else {' '.join(plain)} -E {rest}; fi 2>&1"
+        f" | head -n {search.max_lines}; exit ${{PIPESTATUS[0]}}"
+    )
+
+
+_MODE = {
+    "content": {"rg": ["-n", "--no-heading"], "grep": ["-n"]},
+    "files_only": {"rg": ["-l"], "grep": ["-l"]},
+    "count": {"rg": ["-c"], "grep": ["-c"]},
+}
+
+
+def files_script(search: Search) -> str:
+    """Return a script that prints the files whose name matches a glob, NUL-terminated."""
+    pruned = " -o ".join(f"-name {shlex.quote(name)}" for name in _SKIPPED)
+    glob = re.sub(r"^(\*\*/)+", "", search.pattern).replace("**/", "*")
+    test = f"-path {shlex.quote('*/' + glob)}" if "/" in glob else f"-name {shlex.quote(glob)}"
+    root = shlex.quote(search.root)
+    return (
+        f"find {root} \\( -type d \\( {pruned} \\) -prune \\) -o -type f {test} -print0 2>/dev/null"
+    )

@@ -1,0 +1,129 @@
+"""terminal: a shell command, in the foreground or in the background."""
+
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from hermes.agent.tools.define import tool
+from hermes.domain.errors import UsageError
+from hermes.domain.messages import ToolOutcome
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.execution import Command, CommandResult
+from hermes.domain.tools import Intent, ToolContext, ToolResult
+
+__all__ = ["TOOLS", "TerminalArgs"]
+
+MAX_FOREGROUND = 600.0
+_PROGRESS_EVERY = 1.0
+_PROGRESS_CHARS = 200
+
+
+class TerminalArgs(Struct, frozen=True, kw_only=True):
+    """Arguments of `terminal`."""
+
+    command: str
+    background: Annotated[bool, Meta(description="Return at once; follow it with `process`")] = (
+        False
+    )
+    timeout: Annotated[float, Meta(description="Seconds, default 180, at most 600")] = 180.0
+    workdir: Annotated[str | None, Meta(description="Directory for this command only")] = None
+    pty: Annotated[bool, Meta(description="Give it a terminal, for interactive programs")] = False
+    notify_on_complete: Annotated[bool, Meta(description="Background: tell me when it ends")] = (
+        False
+    )
+    watch_patterns: Annotated[
+        list[str], Meta(description="Background: tell me when a line matches a regex")
+    ] = []
+
+
+async def terminal(args: TerminalArgs, context: ToolContext) -> ToolResult:
+    """Run a bash command; the directory and exported variables carry over to the next one.
+
+    Use the file tools instead of cat, sed, grep or find.
+    """
+    if not args.command.strip():
+        raise UsageError("The command is empty.")
+    if args.background:
+        return await _start(args, context)
+    if args.notify_on_complete or args.watch_patterns:
+        raise UsageError("notify_on_complete and watch_patterns need background=true.")
+    before = context.environment.cwd
+    result = await context.environment.run(
+        Command(
+            script=args.command,
+            cwd=args.workdir,
+            timeout=min(max(args.timeout, 1.0), MAX_FOREGROUND),
+            pty=args.pty,
+        ),
+        _Progress(context).show,
+    )
+    return ToolResult(
+        content=_report(result, before, args.timeout),
+        outcome=ToolOutcome.ERROR if result.timed_out else ToolOutcome.OK,
+    )
+
+
+def intent(arguments: dict[str, Any]) -> Intent:
+    """Name the command that a call would run."""
+    workdir = arguments.get("workdir")
+    return Intent(
+        command=str(arguments.get("command", "")),
+        workdir=str(workdir) if workdir is not None else None,
+    )
+
+
+async def _start(args: TerminalArgs, context: ToolContext) -> ToolResult:
+    process = await context.environment.spawn(
+        Command(
+            script=args.command,
+            cwd=args.workdir,
+            pty=args.pty,
+            notify_on_complete=args.notify_on_complete,
+            watch_patterns=tuple(args.watch_patterns),
+        )
+    )
+    return ToolResult(
+        content=f"Started in the background with session_id {process.id}."
+        " Follow it with the `process` tool."
+    )
+
+
+def _report(result: CommandResult, before: str, timeout: float) -> str:
+    parts = [result.output.rstrip("\n")] if result.output.strip() else []
+    if result.timed_out:
+        parts.append(
+            f"[Stopped after {min(timeout, MAX_FOREGROUND):g} s, exit code {result.exit_code}."
+            " Use background=true for what takes longer.]"
+        )
+    elif result.exit_code:
+        parts.append(f"[exit code {result.exit_code}]")
+    if result.cwd != before:
+        parts.append(f"[now in {result.cwd}]")
+    return "\n".join(parts) or "[no output]"
+
+
+class _Progress:
+    """Shows the newest output now and then, not each piece."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self._clock: Clock = context.clock
+        self._show = context.progress
+        self._next = context.clock.monotonic() + _PROGRESS_EVERY
+
+    def show(self, piece: str) -> None:
+        now = self._clock.monotonic()
+        if now >= self._next and piece.strip():
+            self._next = now + _PROGRESS_EVERY
+            self._show(piece.strip()[-_PROGRESS_CHARS:])
+
+
+TOOLS = (
+    tool(
+        name="terminal",
+        toolset="terminal",
+        emoji="💻",
+        verb="run",
+        label_field="command",
+        intent=intent,
+    )(terminal),
+)

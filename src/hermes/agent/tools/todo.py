@@ -1,0 +1,60 @@
+"""todo: the plan of a long task, kept with the session."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, to_builtins
+
+from hermes.agent.tools.define import tool
+from hermes.domain.errors import UsageError
+from hermes.domain.tools import ToolContext, ToolResult
+
+__all__ = ["TODO_FACT", "TOOLS", "Todo", "TodoArgs"]
+
+TODO_FACT = "todo"
+"""The durable fact of the session under which the list is kept."""
+
+MAX_TODOS = 256
+
+Status = Literal["pending", "in_progress", "completed", "cancelled"]
+_MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
+
+
+class Todo(Struct, frozen=True, kw_only=True):
+    """One step."""
+
+    id: str
+    content: str
+    status: Status = "pending"
+
+
+class TodoArgs(Struct, frozen=True, kw_only=True):
+    """Arguments of `todo`."""
+
+    todos: Annotated[list[Todo] | None, Meta(description="Leave out to read the list")] = None
+    merge: Annotated[bool, Meta(description="Update by id instead of replacing the list")] = False
+
+
+async def todo(args: TodoArgs, context: ToolContext) -> ToolResult:
+    """Keep the steps of a task with three or more; one in_progress at a time."""
+    stored: list[dict[str, Any]] = await context.recall(TODO_FACT) or []
+    todos = {item["id"]: Todo(**item) for item in stored}
+    if args.todos is not None:
+        if not args.merge:
+            todos = {}
+        todos |= {item.id: item for item in args.todos}
+        if len(todos) > MAX_TODOS:
+            raise UsageError(f"The list takes at most {MAX_TODOS} steps.")
+        await context.remember(TODO_FACT, to_builtins(list(todos.values())))
+    lines = [f"{_MARKS[item.status]} {item.id}: {item.content}" for item in todos.values()]
+    return ToolResult(content="\n".join(lines) or "The list is empty.")
+
+
+TOOLS = (
+    tool(
+        name="todo",
+        toolset="todo",
+        emoji="📋",
+        verb="plan",
+        replay_safe=True,
+    )(todo),
+)

@@ -1,0 +1,239 @@
+"""Runs turns: the way into the agent core.
+
+A turn always ends with exactly one `TurnFinished` event. What is committed
+when it ends is a valid history: a reply that was cut off keeps the text that
+had arrived, and every tool call has a result.
+"""
+
+import asyncio
+import logging
+from datetime import datetime
+
+from hermes.agent.context_files import ContextFile, find_context_file
+from hermes.agent.durable import durable
+from hermes.agent.executor import ToolExecutor
+from hermes.agent.loop import TurnLoop
+from hermes.agent.open_calls import CUT_OFF, NOT_STARTED, open_calls
+from hermes.agent.prompt import PromptInputs, build_prompt
+from hermes.agent.scope import AgentServices, TurnScope
+from hermes.agent.titles import TitleMaker
+from hermes.domain.errors import Conflict, HermesError, NotFound
+from hermes.domain.events import TurnFinished, TurnStarted
+from hermes.domain.messages import AssistantMessage, FinishReason
+from hermes.domain.ports.identity import IdentitySnapshot
+from hermes.domain.ports.model import Model
+from hermes.domain.profile import AgentProfile, use_profile
+from hermes.domain.session import Session
+from hermes.domain.tools import ToolRunner
+from hermes.domain.turn import Turn, TurnControl, TurnError, TurnState
+from hermes.domain.turn_stream import TurnStream
+from hermes.domain.usage import Usage
+
+__all__ = ["TurnRunner"]
+
+log = logging.getLogger(__name__)
+
+SHUTDOWN = TurnError(
+    code="shutdown",
+    message="Hermes is stopping. This turn is kept and goes on at the next start.",
+)
+
+
+class TurnRunner:
+    """Runs turns of any agent and session."""
+
+    def __init__(self, services: AgentServices) -> None:
+        self._services = services
+        self._titles = TitleMaker(services)
+
+    async def run(
+        self,
+        profile: AgentProfile,
+        turn: Turn,
+        stream: TurnStream,
+        control: TurnControl,
+        ephemeral: str = "",
+    ) -> None:
+        """Bring `turn` to its end; everything it has to say goes into `stream`."""
+        with use_profile(profile):
+            attempt = _Attempt(self._services, profile, turn, stream, control, ephemeral)
+            await attempt.run()
+
+    async def after_turn(self, profile: AgentProfile, session_id: str) -> None:
+        """Do what may wait until the answer is out: name a new session."""
+        try:
+            await self._titles.name(profile, session_id)
+        except HermesError as error:
+            log.warning("no title for session %s: %s", session_id, error.message)
+
+
+class _Attempt:
+    """One attempt at one turn."""
+
+    def __init__(
+        self,
+        services: AgentServices,
+        profile: AgentProfile,
+        turn: Turn,
+        stream: TurnStream,
+        control: TurnControl,
+        ephemeral: str,
+    ) -> None:
+        self._services = services
+        self._profile = profile
+        self._turn = turn
+        self._stream = stream
+        self._control = control
+        self._ephemeral = ephemeral
+        self._scope: TurnScope | None = None
+        self._tools: ToolRunner | None = None
+        self._loop: TurnLoop | None = None
+
+    async def run(self) -> None:
+        """Run, and settle whatever way it ends."""
+        text, state, error = "", TurnState.DONE, None
+        try:
+            self._control.attach()
+            text = await self._work()
+        except asyncio.CancelledError:
+            self._control.detach()
+            if not self._control.interrupted:
+                self._finish("", TurnState.INTERRUPTED, SHUTDOWN)
+                raise
+            _forget_cancellation()
+            state = TurnState.INTERRUPTED
+        except HermesError as failure:
+            state, error = TurnState.FAILED, self._explain(failure)
+        except Exception as bug:
+            log.exception("turn %s failed unexpectedly", self._turn.id)
+            state, error = TurnState.FAILED, self._explain_bug(bug)
+        self._control.detach()
+        error = await self._settle(state, error)
+        self._finish(text, TurnState.FAILED if error else state, error)
+
+    async def _work(self) -> str:
+        session = await self._services.ledger.session(self._turn.session_id)
+        if session is None:
+            raise NotFound(f"Session {self._turn.session_id} does not exist any more.")
+        model = self._services.models.main(self._profile, session)
+        self._stream.emit(
+            TurnStarted(
+                turn_id=self._turn.id,
+                session_id=session.id,
+                agent_id=self._profile.id,
+                model=model.info.model,
+                resumes=self._turn.resumes,
+            )
+        )
+        self._tools = self._services.tools.for_turn(self._profile, session, self._stream)
+        if session.system_prompt is None:
+            session = await self._freeze_prompt(session, model, self._tools)
+        self._scope = TurnScope(
+            profile=self._profile,
+            session=session,
+            turn=self._turn,
+            stream=self._stream,
+            control=self._control,
+            ephemeral=self._ephemeral,
+        )
+        history = await self._services.ledger.history(session.id)
+        self._loop = TurnLoop(self._services, self._scope, model, self._tools, history)
+        return await self._loop.run()
+
+    async def _freeze_prompt(self, session: Session, model: Model, tools: ToolRunner) -> Session:
+        """Build the system prompt once and keep it with the session for good."""
+        settings = self._services.settings
+        notes: ContextFile | None = None
+        identity = IdentitySnapshot()
+        if settings.load_context_files:
+            environment = await self._services.environments.get(
+                self._profile.id, session.id, session.cwd
+            )
+            notes = await find_context_file(environment, settings.context_file_max_chars)
+            identity = await self._services.identity.snapshot(self._profile)
+        started = datetime.fromtimestamp(session.started_at).astimezone()
+        prompt = build_prompt(
+            PromptInputs(
+                identity=identity,
+                tools=tools.specs(),
+                platform=session.source,
+                platform_hint=settings.platform_hints.get(session.source),
+                context_name=notes.name if notes else None,
+                context_text=notes.text if notes else None,
+                date=started.strftime("%A, %Y-%m-%d"),
+                model=model.info.model,
+                cwd=session.cwd,
+            )
+        )
+        await self._services.ledger.freeze_prompt(session.id, self._services.redact(prompt))
+        frozen = await self._services.ledger.session(session.id)
+        assert frozen is not None
+        return frozen
+
+    async def _settle(self, state: TurnState, error: TurnError | None) -> TurnError | None:
+        """Leave a valid history and close the turn; return what went wrong, if anything."""
+        try:
+            await self._close_history()
+            await durable(
+                self._services.ledger.finish_turn(
+                    self._turn.id, state, error, self._services.clock.now()
+                )
+            )
+        except HermesError as failure:
+            log.error("turn %s could not be closed: %s", self._turn.id, failure.message)
+            return error or self._explain(failure)
+        return error
+
+    async def _close_history(self) -> None:
+        """Keep the text of a cut-off reply and give every open call a result."""
+        if self._scope is None or self._tools is None:
+            return
+        ledger, now = self._services.ledger, self._services.clock.now()
+        partial = self._loop.partial_text if self._loop else ""
+        if partial.strip():
+            cut = AssistantMessage(
+                text=self._services.redact(partial), finish=FinishReason.INTERRUPTED
+            )
+            await durable(ledger.record_reply(self._turn.id, cut, None, now))
+        started = await ledger.started_calls(self._turn.id)
+        calls = open_calls(await ledger.history(self._turn.session_id), started, lambda _: None)
+        executor = ToolExecutor(self._services, self._scope, self._tools)
+        for group, result in ((calls.cut_off, CUT_OFF), (calls.repeatable, NOT_STARTED)):
+            for call in group:
+                try:
+                    await executor.record(call, result)
+                except Conflict:
+                    log.debug("call %s got its own result meanwhile", call.id)
+
+    def _finish(self, text: str, state: TurnState, error: TurnError | None) -> None:
+        loop = self._loop
+        self._stream.emit(
+            TurnFinished(
+                outcome=state,
+                text=text,
+                usage=loop.usage if loop else Usage(),
+                cost_usd=loop.cost_usd if loop else 0.0,
+                model_calls=loop.model_calls if loop else 0,
+                error=error,
+            )
+        )
+
+    def _explain(self, error: HermesError) -> TurnError:
+        redact = self._services.redact
+        return TurnError(code=error.code, message=redact(error.message), hint=redact(error.hint))
+
+    def _explain_bug(self, bug: Exception) -> TurnError:
+        return TurnError(
+            code="internal",
+            message=self._services.redact(
+                f"Something unexpected happened: {type(bug).__name__}: {bug}"
+            ),
+            hint="The details are in logs/errors.log in the Hermes home.",
+        )
+
+
+def _forget_cancellation() -> None:
+    """Tell asyncio that the cancellation has been dealt with."""
+    task = asyncio.current_task()
+    if task is not None:
+        task.uncancel()

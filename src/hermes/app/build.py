@@ -1,0 +1,132 @@
+"""Putting a Hermes together: from options to a running gateway."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from msgspec import Struct
+
+from hermes.agent.scope import AgentServices
+from hermes.agent.settings import AgentSettings
+from hermes.agent.turn_runner import TurnRunner
+from hermes.app.identity import FileIdentity
+from hermes.app.ledger import open_ledger
+from hermes.app.models import ModelShelf
+from hermes.app.options import AppOptions
+from hermes.app.policy import action_policy
+from hermes.app.settings import agent_settings, environment_settings, main_profile
+from hermes.app.tools import ToolShelf
+from hermes.config.loader import LoadedConfig, load_config
+from hermes.control.approvals import ApprovalDesk, ApprovalSettings
+from hermes.control.gateway import Gateway, GatewayParts
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.state import Ledger
+from hermes.domain.profile import AgentProfile
+from hermes.domain.session import KeyScope
+from hermes.execution.clock import SystemClock
+from hermes.execution.registry import EnvironmentPool
+from hermes.observability.logs import configure_logging
+from hermes.state.ownership import Owner, owner_alive
+
+__all__ = ["App", "open_app"]
+
+
+class App(Struct, kw_only=True):
+    """A Hermes, ready to take messages."""
+
+    loaded: LoadedConfig
+    profile: AgentProfile
+    ledger: Ledger
+    gateway: Gateway
+    desk: ApprovalDesk
+    models: ModelShelf
+    tools: ToolShelf
+    environments: EnvironmentPool
+    services: AgentServices
+    clock: Clock
+
+    @property
+    def settings(self) -> AgentSettings:
+        """How turns behave."""
+        return self.services.settings
+
+
+@asynccontextmanager
+async def open_app(options: AppOptions) -> AsyncIterator[App]:
+    """Build everything, run it for the body of the `with`, and close it again."""
+    loaded = load_config(options.home, options.environ)
+    options.home.ensure()
+    configure_logging(options.home, loaded.config.logging, loaded.redactor())
+    clock = SystemClock()
+    profile = main_profile(loaded, options)
+    async with AsyncExitStack() as stack:
+        ledger = await stack.enter_async_context(open_ledger(options.home))
+        owner = stack.enter_context(Owner(options.home.run_dir))
+        models = ModelShelf(loaded, clock)
+        stack.push_async_callback(models.close)
+        settings = environment_settings(loaded, options, profile)
+        environments = EnvironmentPool(lambda _agent: settings, clock)
+        stack.push_async_callback(environments.close)
+        desk = ApprovalDesk(ledger, clock)
+        tools = ToolShelf(
+            ledger=ledger,
+            clock=clock,
+            policy=action_policy(loaded, options),
+            desk=desk,
+            approvals=approval_settings(loaded, options),
+        )
+        services = AgentServices(
+            ledger=ledger,
+            environments=environments,
+            models=models,
+            tools=tools,
+            identity=_identity(loaded),
+            clock=clock,
+            settings=agent_settings(loaded, options),
+            redact=loaded.redactor().redact,
+        )
+        gateway = Gateway(
+            GatewayParts(
+                ledger=ledger,
+                runner=TurnRunner(services),
+                clock=clock,
+                profiles={profile.id: profile},
+                owner=owner.id,
+                owner_alive=lambda other: owner_alive(other, options.home.run_dir),
+                scope=KeyScope(
+                    group_per_user=loaded.config.group_sessions_per_user,
+                    thread_per_user=loaded.config.thread_sessions_per_user,
+                ),
+            )
+        )
+        async with gateway.running():
+            yield App(
+                loaded=loaded,
+                profile=profile,
+                ledger=ledger,
+                gateway=gateway,
+                desk=desk,
+                models=models,
+                tools=tools,
+                environments=environments,
+                services=services,
+                clock=clock,
+            )
+
+
+def approval_settings(loaded: LoadedConfig, options: AppOptions) -> ApprovalSettings:
+    """Return how the approval gate behaves at this door."""
+    approvals = loaded.config.approvals
+    return ApprovalSettings(
+        mode=approvals.mode,
+        timeout=approvals.timeout,
+        can_ask=options.can_ask,
+        yolo=options.yolo,
+    )
+
+
+def _identity(loaded: LoadedConfig) -> FileIdentity:
+    memory = loaded.config.memory
+    return FileIdentity(
+        memory_limit=memory.memory_char_limit if memory.memory_enabled else 0,
+        user_limit=memory.user_char_limit if memory.user_profile_enabled else 0,
+    )

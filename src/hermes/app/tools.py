@@ -1,0 +1,67 @@
+"""The tools of an agent at a door, with policy composed around them.
+
+Guarded(Approved(Budgeted(Journaled(registry))))
+"""
+
+from msgspec import Struct
+
+from hermes.agent.guarded import Guarded
+from hermes.agent.journaled import Journaled
+from hermes.agent.tools.approved import Approved
+from hermes.agent.tools.budgeted import Budgeted
+from hermes.agent.tools.registry import ToolRegistry
+from hermes.control.approvals import ApprovalDesk, ApprovalSettings, Judge, LedgerGate
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.policy import ActionPolicy
+from hermes.domain.ports.state import Ledger
+from hermes.domain.profile import AgentProfile
+from hermes.domain.session import Session
+from hermes.domain.tools import ToolRunner
+from hermes.domain.turn_stream import TurnStream
+
+__all__ = ["YOLO", "ToolShelf"]
+
+YOLO = "yolo"
+"""Where a session remembers that nothing is to be asked in it."""
+
+
+class ToolShelf(Struct, kw_only=True):
+    """Hands out tools; registries are shared by the sessions of an agent."""
+
+    ledger: Ledger
+    clock: Clock
+    policy: ActionPolicy
+    desk: ApprovalDesk
+    approvals: ApprovalSettings
+    judge: Judge | None = None
+    seconds: float = 900.0
+    registries: dict[tuple[tuple[str, ...], tuple[str, ...]], ToolRegistry] = {}
+
+    def registry(self, profile: AgentProfile) -> ToolRegistry:
+        """Return the plain tools of an agent."""
+        key = (profile.toolsets, profile.disabled_toolsets)
+        found = self.registries.get(key)
+        if found is None:
+            found = self.registries[key] = ToolRegistry(
+                profile.toolsets, profile.disabled_toolsets, secret_names=profile.secret_names
+            )
+        return found
+
+    def for_turn(self, profile: AgentProfile, session: Session, stream: TurnStream) -> ToolRunner:
+        """Return the tools for one turn."""
+        settings = self.approvals
+        if session.state.get(YOLO):
+            settings = ApprovalSettings(
+                mode=settings.mode, timeout=settings.timeout, can_ask=settings.can_ask, yolo=True
+            )
+        gate = LedgerGate(
+            ledger=self.ledger,
+            policy=self.policy,
+            desk=self.desk,
+            settings=settings,
+            stream=stream,
+            clock=self.clock,
+            judge=self.judge,
+        )
+        journaled = Journaled(self.registry(profile), self.ledger, self.clock, self.seconds)
+        return Guarded(Approved(Budgeted(journaled), gate))

@@ -1,0 +1,185 @@
+"""`hermes chat`: talk to the agent."""
+
+import asyncio
+import getpass
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+from msgspec import Struct
+
+from hermes.app.build import App, open_app
+from hermes.app.options import AppOptions
+from hermes.config.environment import process_environ
+from hermes.config.paths import HermesHome
+from hermes.domain.errors import NotFound, UsageError
+from hermes.domain.events import TurnFinished
+from hermes.domain.ports.state import SessionQuery
+from hermes.domain.session import Session
+from hermes.entry.terminal.oneshot import EXIT_CODES, PLATFORM, Question, answer_once
+from hermes.streaming.stdout import PlainOutput
+
+__all__ = ["command"]
+
+HOLD_SECONDS = 0.3
+"""How long text is held back in a pipe to tell remarks from answers."""
+
+
+class Ask(Struct, frozen=True, kw_only=True):
+    """One question from the command line."""
+
+    text: str
+    resume: str | None
+    latest: str | None
+    """None: not asked for; empty: the latest session; else a title or id."""
+    source: str
+    quiet: bool
+    restore_cwd: bool
+    usage_file: Path | None
+
+
+@click.command()
+@click.option("-q", "--query", help="Ask one question and print the answer; `-` reads stdin.")
+@click.option("-z", "--oneshot", help="The same as -q.")
+@click.option("-Q", "--quiet", is_flag=True, help="No notices on stderr.")
+@click.option("-r", "--resume", metavar="ID|TITLE", help="Go on with this session.")
+@click.option(
+    "-c",
+    "--continue",
+    "latest",
+    is_flag=False,
+    flag_value="",
+    metavar="[NAME]",
+    help="Go on with the latest session, or the latest of that name.",
+)
+@click.option("-m", "--model", help="Use this model.")
+@click.option("--provider", help="Use this provider.")
+@click.option("-t", "--toolsets", metavar="A,B", help="Use these toolsets.")
+@click.option("--max-turns", type=click.IntRange(min=1), help="Model calls a turn may make.")
+@click.option("--yolo", is_flag=True, help="Ask nothing; what is never allowed stays blocked.")
+@click.option("--usage-file", type=click.Path(path_type=Path), help="Write usage as JSON here.")
+@click.option("--source", default=PLATFORM, help="Label of a new session; `tool` hides it.")
+@click.option("--no-restore-cwd", is_flag=True, help="Do not go back to the session's directory.")
+@click.option("--ignore-rules", is_flag=True, help="Leave out SOUL.md, memory and project files.")
+def command(**given: Any) -> None:
+    """Talk to the agent: interactively, or one question with -q."""
+    query = given["query"] if given["query"] is not None else given["oneshot"]
+    if query is None:
+        raise UsageError(
+            "There is nothing to answer.", hint='Ask with: hermes chat -q "your question"'
+        )
+    ask = Ask(
+        text=_question(query),
+        resume=given["resume"],
+        latest=given["latest"],
+        source=given["source"],
+        quiet=given["quiet"],
+        restore_cwd=not given["no_restore_cwd"],
+        usage_file=given["usage_file"],
+    )
+    sys.exit(asyncio.run(_ask_once(_options(given), ask)))
+
+
+def _options(given: dict[str, Any]) -> AppOptions:
+    environ = process_environ()
+    toolsets = given["toolsets"]
+    return AppOptions(
+        home=HermesHome.from_environ(environ),
+        environ=environ,
+        cwd=Path.cwd(),
+        model=given["model"],
+        provider=given["provider"],
+        toolsets=tuple(t.strip() for t in toolsets.split(",") if t.strip()) if toolsets else None,
+        max_turns=given["max_turns"],
+        yolo=given["yolo"],
+        ignore_rules=given["ignore_rules"],
+    )
+
+
+def _question(query: str) -> str:
+    text = sys.stdin.read() if query == "-" else query
+    if not text.strip():
+        raise UsageError("The question is empty.", hint="Give some text after -q, or on stdin.")
+    return text
+
+
+async def _ask_once(options: AppOptions, ask: Ask) -> int:
+    def note(line: str) -> None:
+        if not ask.quiet or line.startswith(("hermes:", "  ->")):
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()
+
+    async with open_app(options) as app:
+        for warning in app.loaded.warnings:
+            note(f"· {warning}")
+        session = await _session(app, options, ask)
+        if await app.gateway.recover(session.id):
+            note("· first finishing the turn that was cut off")
+        output = PlainOutput(
+            out=sys.stdout,
+            note=note,
+            monotonic=app.clock.monotonic,
+            hold=0.0 if sys.stdout.isatty() else HOLD_SECONDS,
+        )
+        question = Question(
+            agent_id=app.profile.id,
+            session=session,
+            text=ask.text,
+            asked_by=_user(),
+            at=app.clock.now(),
+        )
+        finished = await answer_once(app.gateway, question, output)
+    if ask.usage_file is not None:
+        _write_usage(ask.usage_file, session, app, finished)
+    note(f"· session {session.id}")
+    return EXIT_CODES.get(finished.outcome, 1)
+
+
+async def _session(app: App, options: AppOptions, ask: Ask) -> Session:
+    """Find the session to go on with, or open a new one."""
+    if ask.resume is None and ask.latest is None:
+        return await app.gateway.open_session(app.profile.id, ask.source, _user())
+    reference = ask.resume or ask.latest
+    if reference:
+        session = await app.ledger.find_session(reference)
+    else:
+        query = SessionQuery(agent_id=app.profile.id, source=PLATFORM, limit=1)
+        session = next(iter(await app.ledger.sessions(query)), None)
+    if session is None:
+        what = f"no session `{reference}`" if reference else "no session to continue yet"
+        raise NotFound(f"There is {what}.", hint="List them with: hermes sessions list")
+    if not ask.restore_cwd:
+        session = await app.ledger.update_session(session.id, cwd=str(options.cwd))
+    return session
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "user"
+
+
+def _write_usage(path: Path, session: Session, app: App, finished: TurnFinished) -> None:
+    usage = finished.usage
+    document = {
+        "session_id": session.id,
+        "provider": app.profile.provider,
+        "model": app.profile.model,
+        "outcome": finished.outcome.value,
+        "model_calls": finished.model_calls,
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "total_tokens": usage.total_tokens,
+        "cost_usd": finished.cost_usd,
+        "error": msgspec.to_builtins(finished.error) if finished.error else None,
+    }
+    try:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(document)) + b"\n")
+    except OSError as error:
+        raise UsageError(f"The usage could not be written to {path}: {error.strerror}.") from error

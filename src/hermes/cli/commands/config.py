@@ -1,0 +1,212 @@
+"""`hermes config`: show, change, check and migrate the configuration.
+
+`path`, `env-path`, `edit`, `check` and `set` work however broken the file is.
+No command ever prints a secret.
+"""
+
+import json
+import shlex
+import shutil
+import subprocess
+from datetime import datetime
+
+import click
+
+from hermes.cli.config_view import effective, leaves, plain, shown
+from hermes.config.check import describe
+from hermes.config.edit import is_env_name, parse_value, set_value, type_of, unset_value
+from hermes.config.environment import process_environ
+from hermes.config.keys import format_key, parse_key
+from hermes.config.loader import LoadedConfig, inspect_config, load_config, read_env
+from hermes.config.meaning import default_of, meaning_of
+from hermes.config.migrate import migrate_files
+from hermes.config.overrides import variables_for
+from hermes.config.paths import HermesHome
+from hermes.config.schema import CONFIG_VERSION
+from hermes.config.schema.base import is_secret_name
+from hermes.domain.errors import ConfigError, NotFound, UsageError
+
+__all__ = ["command"]
+
+
+@click.group("config")
+def command() -> None:
+    """Show, change, check and migrate the configuration."""
+
+
+def _home() -> HermesHome:
+    return HermesHome.from_environ(process_environ())
+
+
+def _loaded() -> LoadedConfig:
+    return load_config(_home(), process_environ())
+
+
+@command.command("path")
+def path_command() -> None:
+    """Print where the configuration is."""
+    click.echo(_home().config_file)
+
+
+@command.command("env-path")
+def env_path_command() -> None:
+    """Print where the secrets are."""
+    click.echo(_home().env_file)
+
+
+@command.command("show")
+@click.option("--all", "everything", is_flag=True, help="Also what is at its default.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def show_command(everything: bool, as_json: bool) -> None:
+    """Print the effective configuration and where each value comes from."""
+    loaded = _loaded()
+    if as_json and everything:
+        click.echo(json.dumps(plain(loaded, (), loaded.config), indent=2, ensure_ascii=False))
+        return
+    found = {
+        format_key(key): plain(loaded, key, value)
+        for key, value in leaves(loaded, everything=everything)
+    }
+    if as_json:
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        return
+    for key, value in found.items():
+        click.echo(f"{key}: {shown(value)}  # {loaded.origin(key)}")
+    if not found:
+        click.echo("Everything is at its default. List all keys with: hermes config show --all")
+
+
+@command.command("get")
+@click.argument("key")
+@click.option("--json", "as_json", is_flag=True, help="Print the value as JSON.")
+def get_command(key: str, as_json: bool) -> None:
+    """Print the effective value of KEY; secrets only as *** when they are set."""
+    loaded = _loaded()
+    if is_env_name(key):
+        value = loaded.variable(key)
+        if value is None:
+            raise NotFound(f"{key} is not set.", hint=f"Set it with: hermes config set {key} VALUE")
+        hidden = is_secret_name(key) or key in loaded.secrets
+        data = "***" if hidden else loaded.redactor().redact(value)
+    else:
+        path = parse_key(key)
+        data = plain(loaded, path, effective(loaded, path))
+    click.echo(json.dumps(data, ensure_ascii=False) if as_json else shown(data))
+
+
+@command.command("set")
+@click.argument("key")
+@click.argument("value")
+@click.option("--force", is_flag=True, help="Write a key that Hermes does not know.")
+def set_command(key: str, value: str, force: bool) -> None:
+    """Set KEY to VALUE (YAML or JSON); NAMES_IN_CAPITALS go to .env."""
+    home = _home()
+    meant = value if is_env_name(key) else parse_value(parse_key(key), value)
+    set_value(home, key, meant, force=force, environ=process_environ())
+    file = home.env_file if is_env_name(key) else home.config_file
+    click.echo(f"{key} is set in {file}")
+    _note_override(home, key)
+
+
+@command.command("unset")
+@click.argument("key")
+def unset_command(key: str) -> None:
+    """Remove KEY, so that its default holds."""
+    home = _home()
+    if not unset_value(home, key, environ=process_environ()):
+        raise NotFound(f"{key} is not set in {home.root}.", hint="See: hermes config show")
+    click.echo(f"{key} is removed")
+    _note_override(home, key)
+
+
+@command.command("edit")
+def edit_command() -> None:
+    """Open the configuration in $VISUAL or $EDITOR, then check it."""
+    home = _home().ensure()
+    home.config_file.touch(mode=0o600)
+    try:
+        done = subprocess.run([*_editor(), str(home.config_file)], check=False)
+    except OSError as error:
+        raise UsageError(
+            f"The editor cannot be started: {error.strerror}.", hint="Set EDITOR to your editor."
+        ) from error
+    if done.returncode:
+        raise UsageError(f"The editor ended with code {done.returncode}.")
+    _report(quiet=True)
+
+
+@command.command("check")
+def check_command() -> None:
+    """List everything that is wrong or doubtful; fail if anything is wrong."""
+    _report(quiet=False)
+
+
+@command.command("migrate")
+def migrate_command() -> None:
+    """Write an older configuration in the current version, after a backup."""
+    done = migrate_files(_home(), datetime.now().astimezone())
+    if done.backup is None:
+        click.echo(f"Nothing to do: the configuration is at version {CONFIG_VERSION}.")
+        return
+    for change in done.changes:
+        click.echo(f"changed {change}")
+    click.echo(f"From version {done.version} to {CONFIG_VERSION}; the old file: {done.backup}")
+
+
+@command.command("explain")
+@click.argument("key")
+def explain_command(key: str) -> None:
+    """Print what KEY means, its value, where that comes from, and the default."""
+    loaded = _loaded()
+    path = parse_key(key)
+    value, kind = effective(loaded, path), type_of(path)
+    default = plain(loaded, path, default_of(path))
+    click.echo(key)
+    if meaning := meaning_of(path):
+        click.echo(f"  {meaning}")
+    rows = {
+        "value": shown(plain(loaded, path, value)),
+        "from": loaded.origin(key),
+        "default": shown(default),
+        "accepts": "any value" if kind is None else describe(kind),
+        "variable": ", ".join(name for name, target in variables_for() if target == path),
+    }
+    for title, text in rows.items():
+        if text:
+            click.echo(f"  {title:<8} {text}")
+
+
+def _editor() -> list[str]:
+    environ = process_environ()
+    named = environ.get("VISUAL") or environ.get("EDITOR")
+    if named:
+        return shlex.split(named)
+    for program in ("nano", "vim", "vi"):
+        if shutil.which(program):
+            return [program]
+    raise UsageError("No editor was found.", hint="Set EDITOR to your editor.")
+
+
+def _report(*, quiet: bool) -> None:
+    found = inspect_config(_home(), process_environ())
+    for problem in found.errors:
+        click.echo(f"error: {problem}", err=True)
+    for warning in found.warnings:
+        click.echo(f"warning: {warning}", err=True)
+    if found.errors:
+        click.get_current_context().exit(ConfigError.exit_code)
+    if not quiet or found.warnings:
+        click.echo(f"{_home().config_file} is valid.")
+
+
+def _note_override(home: HermesHome, key: str) -> None:
+    """Say so when something else decides the value that was just changed."""
+    environ = process_environ()
+    if is_env_name(key):
+        if key in environ and environ[key] != read_env(home).values.get(key):
+            click.echo(f"note: the environment variable {key} wins over .env", err=True)
+        return
+    loaded = inspect_config(home, environ).loaded
+    origin = "" if loaded is None else loaded.origin(key)
+    if origin and not origin.startswith(("config.yaml", "default")):
+        click.echo(f"note: {key} is decided by {origin}", err=True)

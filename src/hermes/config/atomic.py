@@ -1,0 +1,81 @@
+"""Replacing a file so that a crash leaves the old or the new one, never half.
+
+The new content goes to a temporary file beside the old one, is forced to disk
+and renamed over it. A symbolic link stays a link: what it points to changes.
+Files written here are readable by their owner only, and stay with the owner
+they had even when root writes them.
+"""
+
+import fcntl
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hermes.config.paths import HermesHome
+from hermes.domain.errors import ConfigError
+
+__all__ = ["editing", "write_atomic"]
+
+
+def write_atomic(path: Path, content: str) -> None:
+    """Replace the content of `path`; explain if that is impossible."""
+    target = path.resolve()
+    try:
+        _replace(target, content.encode())
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}.",
+            hint=f"Check the permissions of {target.parent} and the free space.",
+        ) from error
+
+
+@contextmanager
+def editing(home: HermesHome) -> Iterator[None]:
+    """Let one process at a time read, change and write the files of `home`."""
+    lock = home.ensure().root / ".config.lock"
+    try:
+        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(
+            f"{lock} cannot be opened: {error.strerror}.",
+            hint="Check the permissions of the Hermes home.",
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _replace(target: Path, content: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            _keep_owner(file.fileno(), target)
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_directory(target.parent)
+
+
+def _keep_owner(descriptor: int, target: Path) -> None:
+    if os.geteuid() != 0:
+        return
+    owner = target if target.exists() else target.parent
+    status = owner.stat()
+    os.fchown(descriptor, status.st_uid, status.st_gid)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

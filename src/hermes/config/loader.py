@@ -1,0 +1,207 @@
+"""Loading the configuration: file, environment and overlay become one value.
+
+Each source is read once, brought to the current version and form, and laid
+over the one before: defaults, `config.yaml`, `.env` and environment variables,
+the machine's overlay. Nothing is written. Errors are collected and raised
+together; everything doubtful is a warning.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from typing import Any
+
+from msgspec import Struct
+
+from hermes.config.check import Checker
+from hermes.config.document import Document, Mark, read_document
+from hermes.config.dotenv import EnvFile, parse_env
+from hermes.config.keys import Path, format_key, parse_key
+from hermes.config.migrations import migrate_data, version_of
+from hermes.config.normalize import assign, merge_over, normalize
+from hermes.config.overrides import overrides_in
+from hermes.config.paths import MANAGED_CONFIG, HermesHome
+from hermes.config.problems import InvalidConfig, Problem
+from hermes.config.schema import CONFIG_VERSION, Config
+from hermes.config.secrets import Redactor, Secrets, secrets_in_config, secrets_in_variables
+
+__all__ = [
+    "Inspection",
+    "LoadedConfig",
+    "expand",
+    "inspect_config",
+    "load_config",
+    "prepare",
+    "read_env",
+]
+
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+
+class LoadedConfig(Struct, frozen=True, kw_only=True):
+    """The effective configuration and what is known about it."""
+
+    config: Config
+    warnings: tuple[str, ...]
+    origins: Mapping[str, str]
+    """Dotted key -> where its value came from; what is absent is a default."""
+    secrets: Secrets
+    variables: Mapping[str, str]
+    """`.env` and the environment together; the environment wins."""
+
+    def __repr__(self) -> str:
+        return f"LoadedConfig({self.config!r}, warnings={len(self.warnings)}, {self.secrets!r})"
+
+    def origin(self, key: str) -> str:
+        """Return where the value of a key came from: a file and line, or `default`."""
+        path = parse_key(key)
+        for length in range(len(path), 0, -1):
+            found = self.origins.get(format_key(path[:length]))
+            if found is not None and (length == len(path) or self._inside_leaf(path[:length])):
+                return found
+        return "default"
+
+    def variable(self, name: str) -> str | None:
+        """Return a setting from `.env` or the environment that is not in the schema."""
+        return self.variables.get(name) or None
+
+    def redactor(self) -> Redactor:
+        """Return what takes this configuration's secrets out of text."""
+        return Redactor(self.secrets)
+
+    def _inside_leaf(self, path: Path) -> bool:
+        # A list or free mapping has one origin for everything in it.
+        value: Any = self.config
+        for name in path:
+            value = getattr(value, name, None) if isinstance(value, Struct) else None
+        return isinstance(value, tuple | dict)
+
+
+class Inspection(Struct, frozen=True, kw_only=True):
+    """Everything there is to say about a configuration, right or wrong."""
+
+    loaded: LoadedConfig | None
+    """None when there are errors."""
+    errors: tuple[Problem, ...]
+    warnings: tuple[str, ...]
+
+
+def load_config(
+    home: HermesHome, environ: Mapping[str, str], *, managed: FilePath = MANAGED_CONFIG
+) -> LoadedConfig:
+    """Load the configuration of `home`; raise `ConfigError` listing all errors."""
+    inspection = inspect_config(home, environ, managed=managed)
+    if inspection.loaded is None:
+        raise InvalidConfig(inspection.errors)
+    return inspection.loaded
+
+
+def inspect_config(
+    home: HermesHome, environ: Mapping[str, str], *, managed: FilePath = MANAGED_CONFIG
+) -> Inspection:
+    """Load the configuration of `home` and report what is wrong with it."""
+    try:
+        env_file = read_env(home)
+        document = read_document(home.config_file, "config.yaml")
+        overlay = read_document(managed, str(managed))
+    except InvalidConfig as error:
+        return Inspection(loaded=None, errors=error.problems, warnings=())
+    prepare(document)
+    prepare(overlay)
+    return _inspect(document, overlay, env_file, environ)
+
+
+def read_env(home: HermesHome) -> EnvFile:
+    """Read the secrets of `home`; a missing file has none."""
+    try:
+        text = home.env_file.read_bytes().decode("utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        text = ""
+    except UnicodeDecodeError as error:
+        problem = Problem(where=".env", key="", text=f"is not UTF-8 at byte {error.start}")
+        raise InvalidConfig((problem,), hint="Save the file in the encoding UTF-8.") from error
+    except OSError as error:
+        problem = Problem(where=".env", key="", text=f"cannot be read: {error.strerror}")
+        raise InvalidConfig((problem,), hint="Check the file's permissions.") from error
+    return parse_env(text)
+
+
+def prepare(document: Document) -> None:
+    """Bring a document to the current version and every value to its place."""
+    name, version = document.name, version_of(document.data)
+    if version > CONFIG_VERSION:
+        document.warnings.append(
+            f"{name}: version {version} is newer than this Hermes understands"
+            f" ({CONFIG_VERSION}); it is read as far as possible"
+        )
+    migrated = migrate_data(document.data)
+    if migrated is not document.data and version:
+        document.warnings.append(
+            f"{name}: written for version {version}; run `hermes config migrate` to update it"
+        )
+    document.data = dict(migrated)
+    normalize(document)
+
+
+def expand(document: Document, variables: Mapping[str, str], warnings: list[str]) -> dict[str, Any]:
+    """Return the document's data with `${NAME}` replaced in all text."""
+    expanded = _expanded(document.data, (), variables, document, warnings)
+    assert isinstance(expanded, dict)
+    return expanded
+
+
+def _inspect(
+    document: Document, overlay: Document, env_file: EnvFile, environ: Mapping[str, str]
+) -> Inspection:
+    variables = {**env_file.values, **environ}
+    warnings = [*document.warnings, *overlay.warnings, *env_file.warnings]
+    for name, path, value in overrides_in(variables):
+        origin = f"env {name}" if name in environ else f".env:{env_file.lines[name]} {name}"
+        assign(document, path, value, Mark(origin, variables[name]))
+    merge_over(document, overlay)
+    document.data = expand(document, variables, warnings)
+    checker = Checker(document)
+    config = checker.config()
+    warnings += map(str, checker.warnings)
+    if checker.errors:
+        return Inspection(loaded=None, errors=tuple(checker.errors), warnings=tuple(warnings))
+    origins = {format_key(path): mark.origin for path, mark in document.marks.items() if path}
+    named = secrets_in_variables(env_file.values, environ)
+    loaded = LoadedConfig(
+        config=config,
+        warnings=tuple(warnings),
+        origins=origins,
+        secrets=secrets_in_config(document.data).merged(named),
+        variables=variables,
+    )
+    return Inspection(loaded=loaded, errors=(), warnings=tuple(warnings))
+
+
+def _expanded(
+    value: Any, path: Path, variables: Mapping[str, str], document: Document, warnings: list[str]
+) -> Any:
+    """Replace `${NAME}` in all text below `value`."""
+    if isinstance(value, dict):
+        return {
+            key: _expanded(item, (*path, key), variables, document, warnings)
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [
+            _expanded(item, (*path, str(at)), variables, document, warnings)
+            for at, item in enumerate(value)
+        ]
+    if not isinstance(value, str) or "${" not in value:
+        return value
+
+    def replace(match: re.Match[str]) -> str:
+        found = variables.get(match[1]) or match[2]
+        if found is None:
+            warnings.append(
+                f"{document.origin(path)}: {format_key(path)} refers to {match[1]},"
+                " which is not set"
+            )
+            return match[0]
+        return found
+
+    return _VARIABLE.sub(replace, value)

@@ -1,0 +1,71 @@
+"""What a key means: the sentence under its field in the schema.
+
+The sentences are read from the source when somebody asks, so they cost
+nothing otherwise and cannot drift from the code.
+"""
+
+import ast
+import inspect
+import textwrap
+
+from msgspec import Struct
+
+from hermes.config.check import fields_by_name, struct_of
+from hermes.config.edit import type_of
+from hermes.config.keys import Path
+from hermes.config.schema import Config
+
+__all__ = ["default_of", "meaning_of"]
+
+
+def meaning_of(path: Path) -> str:
+    """Return the sentence that explains a key; empty when its name says it all."""
+    section = struct_of(Config if len(path) == 1 else type_of(path[:-1]))
+    if section is not None and path[-1] in fields_by_name(section):
+        name = fields_by_name(section)[path[-1]].name
+        for kind in section.__mro__:
+            if found := _sentences(kind).get(name):
+                return found
+    own = struct_of(type_of(path))
+    return "" if own is None else (inspect.getdoc(own) or "")
+
+
+def default_of(path: Path) -> object:
+    """Return the value a key has when nobody sets it; None where there is none."""
+    value: object = Config()
+    kind: object = Config
+    for depth, name in enumerate(path):
+        if isinstance(value, Struct) and name in fields_by_name(type(value)):
+            value = getattr(value, fields_by_name(type(value))[name].name)
+        elif isinstance(value, dict) and name in value:
+            value = value[name]
+        else:
+            kind = struct_of(type_of(path[: depth + 1]))
+            value = _example(kind) if isinstance(kind, type) else None
+    return value
+
+
+def _example(kind: type[Struct]) -> Struct | None:
+    required = any(info.required for info in fields_by_name(kind).values())
+    return None if required else kind()
+
+
+def _sentences(kind: type) -> dict[str, str]:
+    if not issubclass(kind, Struct) or not kind.__module__.startswith("hermes."):
+        return {}
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(body, ast.ClassDef)
+    found: dict[str, str] = {}
+    for field, after in zip(body.body, body.body[1:], strict=False):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            text = _literal(after)
+            if text:
+                found[field.target.id] = text
+    return found
+
+
+def _literal(node: ast.stmt) -> str:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        value = node.value.value
+        return inspect.cleandoc(value) if isinstance(value, str) else ""
+    return ""

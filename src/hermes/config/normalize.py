@@ -1,0 +1,138 @@
+"""Giving every accepted way of writing something one place.
+
+`model` may be a plain string, some keys may stand under `gateway:`, and a few
+keys have older names. After this each value is where the schema has it.
+"""
+
+from typing import Any
+
+from hermes.config.document import Document, Mark
+from hermes.config.keys import Path
+
+__all__ = ["assign", "lookup", "merge_over", "normalize"]
+
+_ALSO_UNDER_GATEWAY = (
+    "always_log_local",
+    "filter_silence_narration",
+    "group_sessions_per_user",
+    "multiplex_profiles",
+    "platforms",
+    "profile_routes",
+    "require_mention",
+    "reset_triggers",
+    "session_reset",
+    "streaming",
+    "thread_sessions_per_user",
+    "unauthorized_dm_behavior",
+)
+
+_MOVED: tuple[tuple[Path, Path], ...] = (
+    *((("gateway", name), (name,)) for name in _ALSO_UNDER_GATEWAY),
+    (("model", "default"), ("model", "model")),
+    (("model", "name"), ("model", "model")),
+    (("stt_echo_transcripts",), ("stt", "echo_transcripts")),
+    (("reset_by_type",), ("session_reset", "reset_by_type")),
+    (("reset_by_platform",), ("session_reset", "reset_by_platform")),
+    (("streaming", "mode"), ("streaming", "transport")),
+)
+"""From -> to. When both are there, the value at its proper place wins."""
+
+
+def normalize(document: Document) -> None:
+    """Move everything in `document` to its proper place."""
+    data = document.data
+    if isinstance(data.get("model"), str):
+        data["model"] = {"model": data["model"]}
+        _rename_marks(document, ("model",), ("model", "model"))
+    mode = lookup(data, ("streaming", "mode"))
+    if mode is not None and lookup(data, ("streaming", "enabled")) is None:
+        mark = document.marks.get(("streaming", "mode"), Mark(document.name))
+        assign(document, ("streaming", "enabled"), mode not in {False, "off"}, mark)
+    for old, new in _MOVED:
+        _move(document, old, new)
+
+
+def lookup(data: Any, path: Path) -> Any:
+    """Return what is at `path`, or None."""
+    for name in path:
+        if isinstance(data, list) and name.isdecimal() and int(name) < len(data):
+            data = data[int(name)]
+        elif isinstance(data, dict) and name in data:
+            data = data[name]
+        else:
+            return None
+    return data
+
+
+def assign(document: Document, path: Path, value: Any, mark: Mark) -> None:
+    """Set the value at `path`, making mappings on the way."""
+    data = document.data
+    for name in path[:-1]:
+        inner = data.get(name)
+        data[name] = dict(inner) if isinstance(inner, dict) else {}
+        data = data[name]
+    data[path[-1]] = value
+    _drop_marks(document, path)
+    document.marks[path] = mark
+
+
+def merge_over(document: Document, upper: Document) -> None:
+    """Lay `upper` over `document`, leaf by leaf."""
+    for path, value in _leaves(upper.data, ()):
+        assign(document, path, value, Mark(upper.origin(path)))
+        for known, mark in upper.marks.items():
+            if known[: len(path)] == path:
+                document.marks[known] = mark
+
+
+def _leaves(value: Any, path: Path) -> list[tuple[Path, Any]]:
+    if not isinstance(value, dict) or (path and not value):
+        return [(path, value)]
+    return [leaf for key, item in value.items() for leaf in _leaves(item, (*path, key))]
+
+
+def _move(document: Document, old: Path, new: Path) -> None:
+    value = lookup(document.data, old)
+    parent = lookup(document.data, old[:-1])
+    if not isinstance(parent, dict) or old[-1] not in parent:
+        return
+    kept = {key: item for key, item in parent.items() if key != old[-1]}
+    if old[:-1]:
+        document.data = _replaced(document.data, old[:-1], kept)
+    else:
+        document.data = kept
+    present = lookup(document.data, new)
+    if isinstance(present, dict) and isinstance(value, dict):
+        merged = Document(name=document.name, data=value)
+        merged.marks = {
+            (*new, *path[len(old) :]): mark
+            for path, mark in document.marks.items()
+            if path[: len(old)] == old
+        }
+        for path, item in _leaves(value, ()):
+            if lookup(present, path) is None:
+                where = (*new, *path)
+                assign(document, where, item, merged.marks.get(where, Mark(document.name)))
+    elif present is None:
+        mark = document.marks.get(old, Mark(document.origin(old)))
+        moved = {p: m for p, m in document.marks.items() if p[: len(old)] == old}
+        assign(document, new, value, mark)
+        for path, known in moved.items():
+            document.marks[(*new, *path[len(old) :])] = known
+
+
+def _replaced(data: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
+    if not path:
+        assert isinstance(value, dict)
+        return value
+    return {**data, path[0]: _replaced(data[path[0]], path[1:], value)}
+
+
+def _rename_marks(document: Document, old: Path, new: Path) -> None:
+    for path in [path for path in document.marks if path[: len(old)] == old]:
+        document.marks[(*new, *path[len(old) :])] = document.marks[path]
+
+
+def _drop_marks(document: Document, path: Path) -> None:
+    for known in [known for known in document.marks if known[: len(path)] == path]:
+        del document.marks[known]

@@ -1,0 +1,209 @@
+"""Secrets: their names and values, and taking them out of text.
+
+`Secrets` holds what must never be shown. `Redactor` replaces these values
+wherever they appear, also when they were URL-encoded, JSON-escaped or
+base64-encoded on the way, and besides that anything shaped like a well-known
+kind of credential.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from hermes.config.redaction_forms import forms_of, pattern_of
+from hermes.config.schema.base import is_secret_name
+
+__all__ = ["Redactor", "Secrets", "secrets_in_config", "secrets_in_variables"]
+
+MIN_LENGTH = 8
+"""Shorter values appear by chance in ordinary text and are not redacted."""
+
+_PLAIN_ENDINGS = frozenset(
+    {"URL", "URI", "HOST", "PORT", "DOMAIN", "ADDRESS", "ORIGINS", "PROXY", "EMAIL"}
+    | {"USER", "USERS", "ROLES", "CHANNEL", "CHANNELS", "CHAT", "CHATS", "ROOMS", "TOPICS"}
+    | {"NAME", "MODEL", "MODELS", "IMAGE", "BACKEND", "PROFILE", "REGION", "LANGUAGE", "TIMEZONE"}
+    | {"ENABLED", "MODE", "POLICY", "LEVEL", "TIMEOUT", "PREFIX", "PATTERNS", "VERSION", "ENV"}
+    | {"PATH", "FILE", "DIR", "CWD", "ID"}
+)
+"""Ends of names in `.env` whose values are settings; all else there is secret."""
+_NOT_SECRET_VALUES = frozenset({"INSECURE_NO_AUTH"})
+_SWITCHES = frozenset({"", "true", "false", "yes", "no", "on", "off", "auto", "none"})
+_FILES = (".json", ".pem", ".key", ".sock")
+_SCHEME = re.compile(r"(?i)^(?:bearer|basic|token|bot)\s+")
+
+_SHAPES = re.compile(
+    r"""
+    (?P<BEARER>\b[Bb]earer\s+)(?=[A-Za-z._~+/=-]*[0-9])[A-Za-z0-9._~+/=-]{12,} |
+    (?P<PRIVATE_KEY>-----BEGIN\ [A-Z ]*PRIVATE\ KEY-----.*?-----END\ [A-Z ]*PRIVATE\ KEY-----) |
+    (?<![A-Za-z0-9_-])(?:
+      (?P<API_KEY>(?:sk|pk|rk)-[A-Za-z0-9_-]{16,} | gsk_[A-Za-z0-9]{20,} | xai-[A-Za-z0-9]{20,}
+        | AIza[A-Za-z0-9_-]{30,} | hf_[A-Za-z0-9]{20,} | tvly-[A-Za-z0-9-]{16,}
+        | (?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}) |
+      (?P<GITHUB_TOKEN>gh[pousr]_[A-Za-z0-9]{20,} | github_pat_[A-Za-z0-9_]{20,}) |
+      (?P<GITLAB_TOKEN>glpat-[A-Za-z0-9_-]{16,}) |
+      (?P<SLACK_TOKEN>xox[a-z]-[A-Za-z0-9-]{10,} | xapp-[A-Za-z0-9-]{10,}) |
+      (?P<AWS_KEY>(?:AKIA|ASIA)[A-Z0-9]{16}) |
+      (?P<TELEGRAM_TOKEN>[0-9]{8,10}:AA[A-Za-z0-9_-]{33}) |
+      (?P<JWT>eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,})
+    )(?![A-Za-z0-9_-])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_HINTS = (
+    *("sk-", "pk-", "rk-", "gsk_", "xai-", "AIza", "hf_", "tvly-", "sk_", "rk_"),
+    *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "xapp-"),
+    *("AKIA", "ASIA", ":AA", "eyJ", "earer", "PRIVATE KEY"),
+)
+"""Text without any of these has no credential of a known shape."""
+
+
+class Secrets:
+    """Names and values that must not be shown. Frozen; `repr` shows names only."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        self._values = dict(values)
+
+    def __repr__(self) -> str:
+        return f"Secrets({', '.join(sorted(self._values))})"
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def get(self, name: str) -> str | None:
+        """Return the secret called `name`, if there is one that is not empty."""
+        return self._values.get(name) or None
+
+    def names(self) -> frozenset[str]:
+        """Return the names, which may be shown."""
+        return frozenset(self._values)
+
+    def only(self, names: Iterable[str]) -> "Secrets":
+        """Return the secrets an agent may use."""
+        return Secrets({name: self._values[name] for name in names if name in self._values})
+
+    def merged(self, other: "Secrets") -> "Secrets":
+        """Return both; the other's values win."""
+        return Secrets({**self._values, **dict(other.items())})
+
+    def redactor(self) -> "Redactor":
+        """Return what takes these values out of text."""
+        return Redactor(self)
+
+    def items(self) -> Iterator[tuple[str, str]]:
+        """Yield name and value. For the redactor and child environments only."""
+        yield from self._values.items()
+
+
+class Redactor:
+    """Replaces secrets in text by `***NAME***`."""
+
+    __slots__ = ("_marks", "_pattern")
+
+    def __init__(self, secrets: Secrets) -> None:
+        marks: dict[str, str] = {}
+        for name, value in secrets.items():
+            if len(value) < MIN_LENGTH or value in _NOT_SECRET_VALUES:
+                continue
+            mark = f"***{name}***"
+            for form in forms_of(value, MIN_LENGTH):
+                marks.setdefault(form, mark)
+        unsafe = {mark for mark in marks.values() if any(form in mark for form in marks)}
+        self._marks = {form: "***" if mark in unsafe else mark for form, mark in marks.items()}
+        self._pattern: re.Pattern[str] | None = None
+
+    def __repr__(self) -> str:
+        return f"Redactor({len(set(self._marks.values()))} secrets)"
+
+    def redact(self, text: str) -> str:
+        """Return `text` without secrets."""
+        if self._marks:
+            # Compiled with the first use: most commands never write a line.
+            if self._pattern is None:
+                self._pattern = re.compile(pattern_of(self._marks))
+            text = self._pattern.sub(self._mark, text)
+        if any(hint in text for hint in _HINTS):
+            text = _SHAPES.sub(_shape_mark, text)
+        return text
+
+    def redact_value(self, value: Any) -> Any:
+        """Redact all text inside JSON-like data."""
+        if isinstance(value, str):
+            return self.redact(value)
+        if isinstance(value, dict):
+            return {key: self.redact_value(item) for key, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.redact_value(item) for item in value]
+        return value
+
+    def _mark(self, match: re.Match[str]) -> str:
+        return self._marks[match[0]]
+
+
+def _shape_mark(match: re.Match[str]) -> str:
+    return f"{match['BEARER'] or ''}***{match.lastgroup}***"
+
+
+def secrets_in_variables(env_file: Mapping[str, str], environ: Mapping[str, str]) -> Secrets:
+    """Collect secrets from `.env` (nearly all of it) and the environment (by name).
+
+    A variable of the environment wins over the same name in `.env`.
+    """
+    values: dict[str, str] = {}
+    for name, value in env_file.items():
+        if _env_value_is_secret(name, value):
+            values[name] = value
+        elif password := _password_of(value):
+            values[f"{name}.password"] = password
+    for name, value in environ.items():
+        if name in values or (is_secret_name(name) and not _is_trivial(value)):
+            values[name] = value
+        elif password := _password_of(value):
+            values[f"{name}.password"] = password
+    return Secrets(values)
+
+
+def secrets_in_config(data: Mapping[str, Any]) -> Secrets:
+    """Collect secrets that are written into the configuration itself."""
+    return Secrets(dict(_walk(data, "", "")))
+
+
+def _walk(value: Any, name: str, key: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping):
+        for child, item in value.items():
+            yield from _walk(item, str(child), f"{key}.{child}" if key else str(child))
+    elif isinstance(value, list | tuple):
+        for at, item in enumerate(value):
+            yield from _walk(item, name, f"{key}.{at}")
+    elif isinstance(value, str) and value and "${" not in value:
+        if is_secret_name(name) and not _is_trivial(value):
+            yield key, _SCHEME.sub("", value)
+        elif password := _password_of(value):
+            yield f"{key}.password", password
+
+
+def _env_value_is_secret(name: str, value: str) -> bool:
+    if is_secret_name(name):
+        return True
+    plain = name.rsplit("_", 1)[-1].upper() in _PLAIN_ENDINGS
+    return not plain and not _is_trivial(value) and not value.startswith(("/", "~", "http"))
+
+
+def _is_trivial(value: str) -> bool:
+    """Tell whether a value is a number, a switch or a path, whatever it is called."""
+    short = len(value) < MIN_LENGTH
+    return (short and (value.isdigit() or value.lower() in _SWITCHES)) or value.endswith(_FILES)
+
+
+def _password_of(value: str) -> str | None:
+    if "://" not in value or "@" not in value:
+        return None
+    try:
+        return urlsplit(value).password
+    except ValueError:
+        return None

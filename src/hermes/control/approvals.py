@@ -1,0 +1,230 @@
+"""The approval gate: what only a person may decide is asked, once, durably.
+
+    intent -> policy -> allow | block | ask -> ledger row -> answer -> run | refuse
+
+The request is a ledger row bound to the tool call, so a call that is resumed
+after a restart finds its earlier request, and the answer given meanwhile. A
+door answers through the `ApprovalDesk`; answers given by another process are
+noticed by looking at the row. Where no door can ask, the answer is no.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from msgspec import Struct
+
+from hermes.domain.approvals import (
+    Approval,
+    ApprovalKind,
+    ApprovalRequest,
+    ApprovalState,
+    Choice,
+    Decision,
+    Gate,
+    Verdict,
+)
+from hermes.domain.errors import ToolRefused
+from hermes.domain.events import ApprovalAnswered, ApprovalAsked
+from hermes.domain.ids import new_id
+from hermes.domain.messages import ToolCall
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.policy import ActionPolicy
+from hermes.domain.ports.state import Ledger
+from hermes.domain.tools import Intent, ToolContext, ToolSpec
+from hermes.domain.turn_stream import TurnStream
+
+__all__ = ["ApprovalDesk", "ApprovalSettings", "LedgerGate", "Mode"]
+
+LOOK_AGAIN_SECONDS = 2.0
+"""How often a waiting call looks for an answer given by another process."""
+
+NOBODY_TO_ASK = (
+    "it needs a person's approval and nobody can be asked here. Do it another way, or tell "
+    "the user what to run."
+)
+
+
+class Mode:
+    """Names of `approvals.mode`."""
+
+    MANUAL = "manual"
+    SMART = "smart"
+    OFF = "off"
+
+
+class ApprovalSettings(Struct, frozen=True, kw_only=True):
+    """How the gate behaves at one door."""
+
+    mode: str = Mode.MANUAL
+    timeout: float = 300.0
+    can_ask: bool = False
+    """Whether the door can put a question to a person."""
+    yolo: bool = False
+    """Nothing is asked; what is never approvable stays blocked."""
+
+
+Judge = Callable[[str, str], Awaitable[Gate]]
+"""`smart` mode: (subject, reason) -> a second opinion; uncertain means ask."""
+
+
+class ApprovalDesk:
+    """Where doors hand in answers, and where waiting calls hear of them."""
+
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._waiting: dict[str, asyncio.Event] = {}
+
+    async def answer(
+        self, approval_id: str, choice: Choice, *, by: str, text: str = ""
+    ) -> Approval | None:
+        """Record an answer; None if somebody was quicker or it has expired."""
+        denied = choice is Choice.DENY
+        state = ApprovalState.DENIED if denied else ApprovalState.APPROVED
+        decision = Decision(state=state, choice=choice, text=text, by=by, at=self._clock.now())
+        return await self._decide(approval_id, decision)
+
+    async def reply(self, approval_id: str, text: str, *, by: str) -> Approval | None:
+        """Record the answer to a question."""
+        decision = Decision(state=ApprovalState.ANSWERED, text=text, by=by, at=self._clock.now())
+        return await self._decide(approval_id, decision)
+
+    async def wait(self, approval: Approval) -> Decision:
+        """Return the decision when there is one; expiry is a denial."""
+        request = approval.request
+        event = self._waiting.setdefault(request.id, asyncio.Event())
+        try:
+            while True:
+                current = await self._ledger.approval(request.id)
+                if current is not None and current.decision is not None:
+                    return current.decision
+                left = self._left(request)
+                if left <= 0:
+                    await self._expire(request)
+                    continue
+                await self._look(event, min(left, LOOK_AGAIN_SECONDS))
+        finally:
+            self._waiting.pop(request.id, None)
+
+    async def _decide(self, approval_id: str, decision: Decision) -> Approval | None:
+        approval = await self._ledger.decide(approval_id, decision)
+        event = self._waiting.get(approval_id)
+        if event is not None:
+            event.set()
+        return approval
+
+    async def _expire(self, request: ApprovalRequest) -> None:
+        decision = Decision(
+            state=ApprovalState.EXPIRED, text="nobody answered in time", at=self._clock.now()
+        )
+        await self._ledger.decide(request.id, decision)
+
+    def _left(self, request: ApprovalRequest) -> float:
+        if request.expires_at is None:
+            return LOOK_AGAIN_SECONDS
+        return request.expires_at - self._clock.now()
+
+    async def _look(self, event: asyncio.Event, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await event.wait()
+        except TimeoutError:
+            pass
+
+
+class LedgerGate(Struct, frozen=True, kw_only=True):
+    """The gate of one turn."""
+
+    ledger: Ledger
+    policy: ActionPolicy
+    desk: ApprovalDesk
+    settings: ApprovalSettings
+    stream: TurnStream
+    clock: Clock
+    judge: Judge | None = None
+
+    async def admit(
+        self, call: ToolCall, spec: ToolSpec, arguments: dict[str, Any], context: ToolContext
+    ) -> None:
+        """Return if the call may run; raise `ToolRefused` with the reason if not."""
+        intent = spec.intent(arguments) if spec.intent else None
+        if intent is None and not spec.destructive:
+            return
+        verdict = await self._verdict(spec, intent or Intent(), context)
+        if verdict.gate is Gate.ALLOW:
+            return
+        subject = _subject(call, intent)
+        if verdict.gate is Gate.BLOCK:
+            raise ToolRefused(f"Not allowed: {verdict.reason}")
+        if self.settings.mode == Mode.SMART and self.judge is not None:
+            opinion = await self.judge(subject, verdict.reason)
+            if opinion is Gate.ALLOW:
+                return
+            if opinion is Gate.BLOCK:
+                raise ToolRefused(f"Judged too dangerous: {verdict.reason}")
+        await self._ask(call, subject, verdict, context)
+
+    async def _verdict(self, spec: ToolSpec, intent: Intent, context: ToolContext) -> Verdict:
+        granted = await self.ledger.grants(context.agent_id, context.session_id)
+        patterns = frozenset(approval.request.pattern for approval in granted)
+        trusted = self.settings.yolo or self.settings.mode == Mode.OFF
+        verdict = self.policy.judge(intent, context.environment, grants=patterns, trusted=trusted)
+        if verdict.gate is not Gate.ALLOW or not spec.destructive or trusted:
+            return verdict
+        pattern = f"tool {spec.name}"
+        if pattern in patterns:
+            return verdict
+        return Verdict(gate=Gate.ASK, reason=f"{spec.name} cannot be undone", pattern=pattern)
+
+    async def _ask(
+        self, call: ToolCall, subject: str, verdict: Verdict, context: ToolContext
+    ) -> None:
+        if not self.settings.can_ask:
+            raise ToolRefused(f"Not carried out ({verdict.reason}): {NOBODY_TO_ASK}")
+        now = self.clock.now()
+        approval = await self.ledger.ask(
+            ApprovalRequest(
+                id=new_id("appr"),
+                kind=ApprovalKind.APPROVAL,
+                agent_id=context.agent_id,
+                session_id=context.session_id,
+                turn_id=context.turn_id,
+                call_id=call.id,
+                tool=call.name,
+                arguments_hash=hashlib.sha256(call.arguments.encode()).hexdigest(),
+                subject=subject,
+                reason=verdict.reason,
+                pattern=verdict.pattern,
+                choices=tuple(choice.value for choice in Choice),
+                created_at=now,
+                expires_at=now + self.settings.timeout,
+            )
+        )
+        decision = approval.decision or await self._wait(approval, context)
+        if decision.state is not ApprovalState.APPROVED:
+            raise ToolRefused(_refusal(decision, verdict))
+
+    async def _wait(self, approval: Approval, context: ToolContext) -> Decision:
+        await self.ledger.set_waiting(context.turn_id, waiting=True, at=self.clock.now())
+        self.stream.emit(ApprovalAsked(request=approval.request))
+        decision = await self.desk.wait(approval)
+        self.stream.emit(ApprovalAnswered(approval_id=approval.request.id, decision=decision))
+        await self.ledger.set_waiting(context.turn_id, waiting=False, at=self.clock.now())
+        return decision
+
+
+def _subject(call: ToolCall, intent: Intent | None) -> str:
+    if intent and intent.command:
+        return intent.command
+    if intent and intent.writes:
+        return f"{call.name} " + ", ".join(intent.writes)
+    return f"{call.name} {intent.code if intent and intent.code else call.arguments}"
+
+
+def _refusal(decision: Decision, verdict: Verdict) -> str:
+    if decision.state is ApprovalState.EXPIRED:
+        return f"Not carried out ({verdict.reason}): nobody approved it in time."
+    reason = f" They said: {decision.text}" if decision.text else ""
+    return f"The user refused this ({verdict.reason}).{reason} Do not try it again another way."

@@ -1,0 +1,1 @@
+"""Slash commands: one registry, the same handlers behind every door."""

@@ -1,0 +1,169 @@
+"""What a command works with: the ledger, the gateway, the core's switches and the door.
+
+Handlers never see a terminal or a chat platform. A `Door` says what they can
+do where they were typed; what only some doors can do is a `Screen`, which is
+None elsewhere.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from hermes.control.approvals import ApprovalDesk
+from hermes.control.busy import BusyMode
+from hermes.control.commands.controls import SessionControls
+from hermes.control.gateway import Gateway
+from hermes.domain.channel import Attachment
+from hermes.domain.errors import UsageError
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.state import Ledger
+from hermes.domain.profile import AgentProfile
+from hermes.domain.session import Session
+
+__all__ = ["CommandContext", "CommandHost", "Door", "Screen"]
+
+
+class Screen(Protocol):
+    """What a door with a screen of its own can do."""
+
+    def clear(self) -> None:
+        """Empty the screen."""
+        ...
+
+    def redraw(self) -> None:
+        """Paint everything anew."""
+        ...
+
+    def leave(self) -> None:
+        """End the door."""
+        ...
+
+    def prefill(self, text: str) -> None:
+        """Put text into the input, to be changed and sent."""
+        ...
+
+    async def compose(self, text: str) -> None:
+        """Open the external editor on the input."""
+        ...
+
+    def set_status_bar(self, *, shown: bool | None) -> bool:
+        """Show or hide the status bar (None toggles); return whether it shows."""
+        ...
+
+    def skins(self) -> Sequence[str]:
+        """Return the names of the skins there are."""
+        ...
+
+    def set_skin(self, name: str) -> None:
+        """Change the look; `NotFound` for an unknown name."""
+        ...
+
+    def copy(self, text: str) -> None:
+        """Put text onto the clipboard of the terminal."""
+        ...
+
+    async def attach_image(self, path: str | None) -> str:
+        """Attach a picture from a file or the clipboard; return what to say."""
+        ...
+
+    async def pick(self, title: str, options: Sequence[str]) -> int | None:
+        """Let the person choose one; None if they chose nothing."""
+        ...
+
+
+class Door(Protocol):
+    """Where a command was typed."""
+
+    @property
+    def source(self) -> str:
+        """The door's name as sessions carry it: `cli`, `telegram`, ..."""
+        ...
+
+    @property
+    def user_id(self) -> str:
+        """Who typed it."""
+        ...
+
+    @property
+    def screen(self) -> Screen | None:
+        """What it can do beyond talking; None in chats."""
+        ...
+
+    async def reply(self, text: str) -> None:
+        """Say something that is not part of the conversation."""
+        ...
+
+    async def switch(self, session: Session | None) -> None:
+        """Make `session` the current one; None: the next message opens a new one."""
+        ...
+
+    async def ensure_session(self) -> Session:
+        """Return the current session, opening one if there is none yet."""
+        ...
+
+    async def submit(
+        self, text: str, *, mode: BusyMode, attachments: tuple[Attachment, ...] = ()
+    ) -> None:
+        """Send text to the agent as if it had been typed."""
+        ...
+
+    async def refresh(self) -> None:
+        """A choice of the session changed: show it."""
+        ...
+
+
+class CommandHost(Struct, frozen=True, kw_only=True):
+    """What stays the same for every command of a door."""
+
+    ledger: Ledger
+    gateway: Gateway
+    desk: ApprovalDesk
+    controls: SessionControls
+    clock: Clock
+    profile: AgentProfile
+    version: str
+    saved_dir: Path
+    """Where `/save` writes."""
+    busy_default: BusyMode = BusyMode.INTERRUPT
+    show_reasoning_default: bool = True
+
+
+class CommandContext(Struct, frozen=True, kw_only=True):
+    """One command at one door."""
+
+    host: CommandHost
+    door: Door
+    session: Session | None
+    """The current conversation; None before the first message."""
+    admin: bool = True
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger."""
+        return self.host.ledger
+
+    @property
+    def busy(self) -> bool:
+        """True while a turn of the session runs."""
+        return (
+            self.session is not None and self.host.gateway.current_turn(self.session.id) is not None
+        )
+
+    @property
+    def screen(self) -> Screen:
+        """The door's screen; a command for terminals only may rely on it."""
+        if self.door.screen is None:
+            raise UsageError("This door has no screen for that.")
+        return self.door.screen
+
+    async def reply(self, text: str) -> None:
+        """Say something that is not part of the conversation."""
+        await self.door.reply(text)
+
+    def need_session(self) -> Session:
+        """Return the current session; explain if nothing was said yet."""
+        if self.session is None:
+            raise UsageError("Nothing has been said yet.", hint="Send a message first.")
+        return self.session

@@ -1,0 +1,259 @@
+"""Commands about the conversation: new, retry, undo, branch, resume, save, compress."""
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+
+from hermes.control.busy import BusyMode
+from hermes.control.commands.context import CommandContext
+from hermes.control.commands.exchanges import Exchange, asked_again, exchanges
+from hermes.control.commands.parse import Invocation
+from hermes.control.commands.wording import clock_time, count, one_line, session_line
+from hermes.domain.errors import ConfigError, NotFound, UsageError
+from hermes.domain.ids import new_session_id
+from hermes.domain.messages import AssistantMessage, UserMessage, content_text
+from hermes.domain.ports.state import SessionQuery
+from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
+
+__all__ = [
+    "branch",
+    "clear",
+    "compress",
+    "history",
+    "new",
+    "resume",
+    "retry",
+    "save",
+    "sessions",
+    "title",
+    "undo",
+]
+
+LISTED = 20
+HISTORY_LINES = 20
+
+
+async def new(context: CommandContext, invocation: Invocation) -> None:
+    """Leave the conversation and begin another."""
+    await _leave(context, "new")
+    await context.reply("A new conversation. The last one is kept: /resume finds it.")
+    if invocation.rest:
+        session = await context.door.ensure_session()
+        await context.ledger.rename_session(session.id, invocation.rest)
+        await context.door.refresh()
+
+
+async def clear(context: CommandContext, _invocation: Invocation) -> None:
+    """Empty the screen and begin another conversation."""
+    await _leave(context, "clear")
+    context.screen.clear()
+
+
+async def _leave(context: CommandContext, reason: str) -> None:
+    if context.session is not None:
+        await context.ledger.end_session(context.session.id, reason, context.host.clock.now())
+    await context.door.switch(None)
+
+
+async def retry(context: CommandContext, _invocation: Invocation) -> None:
+    """Take back the last exchange and ask the same again."""
+    session = context.need_session()
+    last = (await _exchanges(context, session))[-1]
+    text, attachments = asked_again(last.asked)
+    await context.ledger.rewind(session.id, last.seq)
+    await context.door.submit(text, mode=BusyMode.QUEUE, attachments=attachments)
+
+
+async def undo(context: CommandContext, invocation: Invocation) -> None:
+    """Take back the last N exchanges."""
+    session = context.need_session()
+    number = _number(invocation.rest or "1")
+    found = await _exchanges(context, session)
+    first = found[-number] if number <= len(found) else found[0]
+    removed = await context.ledger.rewind(session.id, first.seq)
+    taken = min(number, len(found))
+    await context.reply(
+        f"Took back {count(taken, 'exchange')} ({count(removed, 'message')}), "
+        f"from: {one_line(first.asked_text, 60)}"
+    )
+    await context.door.refresh()
+    if context.door.screen is not None:
+        context.door.screen.prefill(asked_again(first.asked)[0])
+
+
+def _number(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise UsageError(f"`{text}` is not a number of exchanges.", hint="For example: /undo 2")
+    return int(text)
+
+
+async def _exchanges(context: CommandContext, session: Session) -> list[Exchange]:
+    found = exchanges(await context.ledger.history(session.id))
+    if not found:
+        raise UsageError("There is nothing to take back.")
+    return found
+
+
+async def title(context: CommandContext, invocation: Invocation) -> None:
+    """Show the conversation's title, or give it one."""
+    if not invocation.rest:
+        session = context.need_session()
+        await context.reply(
+            f"Title: {session.title}" if session.title else "No title yet. /title NAME sets one."
+        )
+        return
+    session = await context.door.ensure_session()
+    renamed = await context.ledger.rename_session(session.id, invocation.rest)
+    await context.door.refresh()
+    await context.reply(f"Title: {renamed.title}")
+
+
+async def sessions(context: CommandContext, invocation: Invocation) -> None:
+    """List conversations, most recently used first."""
+    found = await _recent(context, invocation.rest or None)
+    if not found:
+        await context.reply("There are no conversations yet.")
+        return
+    now, current = context.host.clock.now(), context.session.id if context.session else None
+    lines = [session_line(each, now, current=each.id == current) for each in found]
+    await context.reply("\n".join([*lines, "/resume ID or TITLE goes on with one."]))
+
+
+async def resume(context: CommandContext, invocation: Invocation) -> None:
+    """Go on with an earlier conversation."""
+    session = await _wanted(context, invocation.rest)
+    if session is None:
+        return
+    if context.session is not None and session.id == context.session.id:
+        await context.reply("That is this conversation.")
+        return
+    await context.door.switch(session)
+
+
+async def _wanted(context: CommandContext, reference: str) -> Session | None:
+    if reference:
+        session = await context.ledger.find_session(reference)
+        if session is None:
+            raise NotFound(f"There is no conversation `{reference}`.", hint="/sessions lists them.")
+        return session
+    found = await _recent(context, None)
+    if not found:
+        await context.reply("There are no conversations yet.")
+        return None
+    now = context.host.clock.now()
+    lines = [session_line(each, now, current=False).strip() for each in found]
+    if context.door.screen is None:
+        await context.reply("\n".join([*lines, "/resume ID or TITLE goes on with one."]))
+        return None
+    chosen = await context.door.screen.pick("Go on with which conversation?", lines)
+    return None if chosen is None else found[chosen]
+
+
+async def _recent(context: CommandContext, title_part: str | None) -> list[Session]:
+    query = SessionQuery(
+        agent_id=context.host.profile.id,
+        user_id=None if context.admin else context.door.user_id,
+        exclude_sources=("tool", "cron"),
+        title=title_part,
+        min_messages=1,
+        limit=LISTED,
+    )
+    return await context.ledger.sessions(query)
+
+
+async def branch(context: CommandContext, invocation: Invocation) -> None:
+    """Go on in a copy; the original stays as it is."""
+    parent, now = context.need_session(), context.host.clock.now()
+    copy = await context.ledger.branch_session(
+        parent.id,
+        NewSession(
+            id=new_session_id(now),
+            agent_id=parent.agent_id,
+            source=context.door.source,
+            started_at=now,
+            model=parent.model,
+            provider=parent.provider,
+            cwd=parent.cwd,
+            user_id=context.door.user_id,
+            parent_id=parent.id,
+            lineage=Lineage.BRANCH,
+            title=invocation.rest or None,
+        ),
+    )
+    await context.door.switch(copy)
+    await context.reply(f"This is a branch of {parent.title or parent.id}: {copy.id}")
+
+
+async def history(context: CommandContext, invocation: Invocation) -> None:
+    """Show what was said so far."""
+    session = context.need_session()
+    limit = _number(invocation.rest) if invocation.rest else HISTORY_LINES
+    found = exchanges(await context.ledger.history(session.id))
+    lines = [f"{session.title or session.id} · {count(len(found), 'exchange')}"]
+    for exchange in found[-limit:]:
+        lines.append(f"> {one_line(exchange.asked_text, 200)}")
+        tools = f"  ({count(exchange.tools, 'tool call')})" if exchange.tools else ""
+        lines.append(f"  {one_line(exchange.answer, 400) or '(no answer)'}{tools}")
+    await context.reply("\n".join(lines))
+
+
+async def save(context: CommandContext, invocation: Invocation) -> None:
+    """Write the conversation to a file."""
+    session = context.need_session()
+    stored = await context.ledger.history(session.id)
+    path = context.host.saved_dir / f"{session.id}.json"
+    if invocation.rest:
+        path = context.host.profile.workspace / await asyncio.to_thread(_expanded, invocation.rest)
+    markdown = path.suffix.lower() in (".md", ".markdown")
+    data = _as_markdown(session, stored).encode() if markdown else _as_json(session, stored)
+    await asyncio.to_thread(_write, path, data)
+    await context.reply(f"Saved {count(len(stored), 'message')} to {path}")
+
+
+def _expanded(name: str) -> Path:
+    return Path(name).expanduser()
+
+
+def _write(path: Path, data: bytes) -> None:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}.", hint="Name another file."
+        ) from error
+
+
+def _as_json(session: Session, stored: list[StoredMessage]) -> bytes:
+    document = {
+        "session": msgspec.to_builtins(session),
+        "messages": [msgspec.to_builtins(each) for each in stored],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
+def _as_markdown(session: Session, stored: list[StoredMessage]) -> str:
+    lines = [f"# {session.title or session.id}", "", f"_{clock_time(session.started_at)}_"]
+    for each in stored:
+        message = each.message
+        if isinstance(message, UserMessage):
+            lines += ["", "## You", "", content_text(message.content)]
+        elif isinstance(message, AssistantMessage) and message.text:
+            lines += ["", "## Hermes", "", message.text]
+    return "\n".join([*lines, ""])
+
+
+async def compress(context: CommandContext, invocation: Invocation) -> None:
+    """Summarise the older part of the conversation."""
+    session = context.need_session()
+    await context.reply("Summarising the older part of the conversation…")
+    done = await context.host.controls.compact(session, invocation.rest)
+    await context.door.refresh()
+    if not done.messages:
+        await context.reply("There is nothing old enough to summarise.")
+        return
+    await context.reply(
+        f"{count(done.messages, 'message')} are one summary now: "
+        f"{done.tokens_before:,} tokens became {done.tokens_after:,}."
+    )

@@ -1,0 +1,185 @@
+"""Commands that tell something, and those of the screen: help, status, skin, quit."""
+
+from collections.abc import Callable
+
+from hermes.control.commands.choices import busy_mode
+from hermes.control.commands.context import CommandContext
+from hermes.control.commands.exchanges import exchanges
+from hermes.control.commands.parse import Invocation
+from hermes.control.commands.registry import CommandRegistry
+from hermes.control.commands.spec import CommandSpec, Handler
+from hermes.control.commands.wording import clock_time, count, table
+from hermes.domain.errors import UsageError
+
+__all__ = [
+    "compose",
+    "config",
+    "copy",
+    "image",
+    "listing",
+    "paged",
+    "quit_door",
+    "redraw",
+    "skin",
+    "status",
+    "statusbar",
+    "version",
+    "whoami",
+]
+
+PAGE = 12
+
+
+def listing(registry: Callable[[], CommandRegistry]) -> Handler:
+    """Make `/help`, which knows the registry it is part of."""
+
+    async def help_command(context: CommandContext, invocation: Invocation) -> None:
+        terminal = context.door.screen is not None
+        if invocation.rest:
+            name = invocation.words[0].lstrip("/").lower()
+            await context.reply(_about(registry().resolve(name, terminal=terminal).spec))
+            return
+        specs = registry().specs(terminal=terminal)
+        blocks = []
+        for category in dict.fromkeys(spec.category for spec in specs):
+            rows = [(f"  {spec.usage}", spec.help) for spec in specs if spec.category is category]
+            blocks.append(f"{category.value}\n{table(rows)}")
+        blocks.append("/help COMMAND tells more about one. //text sends text that begins with /.")
+        await context.reply("\n".join(blocks))
+
+    return help_command
+
+
+def paged(registry: Callable[[], CommandRegistry]) -> Handler:
+    """Make `/commands`, the list in pages for chats."""
+
+    async def commands(context: CommandContext, invocation: Invocation) -> None:
+        specs = registry().specs(terminal=context.door.screen is not None)
+        pages = -(-len(specs) // PAGE)
+        word = invocation.rest or "1"
+        if not word.isdecimal() or not 1 <= int(word) <= pages:
+            raise UsageError(f"There is no page `{word}`.", hint=f"Pages 1 to {pages}.")
+        start = (int(word) - 1) * PAGE
+        rows = [(spec.usage, spec.help) for spec in specs[start : start + PAGE]]
+        await context.reply(f"{table(rows)}\nPage {word} of {pages}.")
+
+    return commands
+
+
+def _about(spec: CommandSpec) -> str:
+    lines = [spec.usage, f"  {spec.help}."]
+    if spec.aliases:
+        lines.append(f"  Also: {', '.join(f'/{alias}' for alias in spec.aliases)}")
+    if spec.choices:
+        lines.append(f"  Choices: {', '.join(spec.choices)}")
+    if spec.needs_idle:
+        lines.append("  Not while a turn is running.")
+    return "\n".join(lines)
+
+
+async def status(context: CommandContext, _invocation: Invocation) -> None:
+    """Show where the conversation stands."""
+    host, session = context.host, context.session
+    session_id = session.id if session else None
+    mode = await busy_mode(context.ledger, session_id, host.busy_default)
+    if session is None:
+        rows = [("session", "none yet"), ("model", host.profile.model)]
+    else:
+        waiting = await context.ledger.waiting(session.id)
+        pending = await context.ledger.pending_approvals(session.id)
+        rows = [
+            ("session", session.id),
+            ("title", session.title or "none"),
+            ("model", f"{session.model} {session.provider}".strip()),
+            ("started", clock_time(session.started_at)),
+            ("messages", f"{session.message_count:,}"),
+            ("tokens", f"{session.usage.total_tokens:,}"),
+            ("working", "yes" if context.busy else "no"),
+            ("queued", count(len(waiting), "message")),
+            ("to approve", str(len(pending))),
+        ]
+    rows += [("agent", host.profile.id), ("busy mode", mode.value)]
+    await context.reply(table(rows))
+
+
+async def whoami(context: CommandContext, _invocation: Invocation) -> None:
+    """Show who talks to which agent, and where."""
+    profile = context.host.profile
+    await context.reply(
+        table(
+            [
+                ("you", f"{context.door.user_id} ({context.door.source})"),
+                ("agent", profile.id),
+                ("home", str(profile.home)),
+                ("workspace", str(profile.workspace)),
+                ("backend", profile.backend),
+                ("rights", "administrator" if context.admin else "user"),
+            ]
+        )
+    )
+
+
+async def version(context: CommandContext, _invocation: Invocation) -> None:
+    """Show the version."""
+    await context.reply(f"Hermes {context.host.version}")
+
+
+async def config(context: CommandContext, invocation: Invocation) -> None:
+    """Show the settings in use."""
+    wanted = invocation.rest.lower()
+    rows = [row for row in await context.host.controls.config_lines() if wanted in row[0].lower()]
+    await context.reply(table(rows) if rows else f"There is no setting `{wanted}` to show.")
+
+
+async def copy(context: CommandContext, _invocation: Invocation) -> None:
+    """Put the last answer onto the clipboard."""
+    session = context.need_session()
+    answers = [
+        each.answer for each in exchanges(await context.ledger.history(session.id)) if each.answer
+    ]
+    if not answers:
+        raise UsageError("There is no answer to copy yet.")
+    context.screen.copy(answers[-1])
+    await context.reply(f"Copied {len(answers[-1]):,} characters.")
+
+
+async def image(context: CommandContext, invocation: Invocation) -> None:
+    """Attach a picture from a file or from the clipboard."""
+    await context.reply(await context.screen.attach_image(invocation.rest or None))
+
+
+async def compose(context: CommandContext, invocation: Invocation) -> None:
+    """Write the next message in the external editor."""
+    await context.screen.compose(invocation.rest)
+
+
+async def redraw(context: CommandContext, _invocation: Invocation) -> None:
+    """Paint the screen anew."""
+    context.screen.redraw()
+
+
+async def statusbar(context: CommandContext, invocation: Invocation) -> None:
+    """Show or hide the status bar."""
+    word = invocation.rest.lower()
+    if word not in ("", "on", "off"):
+        raise UsageError(f"`{word}` is neither on nor off.")
+    shown = context.screen.set_status_bar(shown=None if not word else word == "on")
+    await context.reply(f"The status bar is {'shown' if shown else 'hidden'}.")
+
+
+async def skin(context: CommandContext, invocation: Invocation) -> None:
+    """Show the skins or put one on."""
+    screen, name = context.screen, invocation.rest
+    if not name:
+        names = list(screen.skins())
+        chosen = await screen.pick("Which skin?", names)
+        if chosen is None:
+            return
+        name = names[chosen]
+    screen.set_skin(name)
+    await context.reply(f"Skin: {name}")
+
+
+async def quit_door(context: CommandContext, _invocation: Invocation) -> None:
+    """Leave."""
+    context.screen.leave()

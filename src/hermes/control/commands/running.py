@@ -1,0 +1,139 @@
+"""Commands about work in progress: stop, queue, steer, busy, approve, deny, answer."""
+
+from hermes.control.busy import BusyMode
+from hermes.control.commands.choices import SessionChoice, busy_mode
+from hermes.control.commands.context import CommandContext
+from hermes.control.commands.parse import Invocation
+from hermes.control.commands.wording import count, one_line
+from hermes.domain.approvals import Approval, ApprovalKind, Choice
+from hermes.domain.errors import UsageError
+
+__all__ = ["EFFECTS", "answer", "approve", "busy", "deny", "queue", "steer", "stop"]
+
+EFFECTS = {
+    BusyMode.INTERRUPT: "stops the running turn and is answered next",
+    BusyMode.QUEUE: "waits until the running turn has ended",
+    BusyMode.STEER: "reaches the running turn after its next tool call",
+}
+
+
+async def stop(context: CommandContext, _invocation: Invocation) -> None:
+    """Stop the running turn and forget what is queued."""
+    if context.session is None:
+        await context.reply("Nothing is running.")
+        return
+    session_id = context.session.id
+    # Dropped first: the lane would take the next one the moment its turn stops.
+    waiting = await context.ledger.waiting(session_id)
+    await context.ledger.drop([entry.id for entry in waiting], "stopped by /stop")
+    stopped = context.host.gateway.interrupt(session_id)
+    lines = ["Stopping the turn." if stopped else "Nothing is running."]
+    if waiting:
+        lines.append(f"{count(len(waiting), 'queued message')} will not be answered:")
+        lines += [f"  {one_line(entry.message.text, 70)}" for entry in waiting]
+    await context.reply("\n".join(lines))
+
+
+async def queue(context: CommandContext, invocation: Invocation) -> None:
+    """Say something that waits for the end of the running turn."""
+    await context.door.submit(_text(invocation), mode=BusyMode.QUEUE)
+
+
+async def steer(context: CommandContext, invocation: Invocation) -> None:
+    """Say something to the turn that is running."""
+    await context.door.submit(_text(invocation), mode=BusyMode.STEER)
+
+
+def _text(invocation: Invocation) -> str:
+    if not invocation.rest:
+        raise UsageError(
+            "What should be sent?", hint=f"For example: /{invocation.name} and test it"
+        )
+    return invocation.rest
+
+
+async def busy(context: CommandContext, invocation: Invocation) -> None:
+    """Show or set what text does that is typed while a turn runs."""
+    host, word = context.host, invocation.rest.lower()
+    if word and word not in set(BusyMode):
+        raise UsageError(f"`{word}` is not a mode.", hint=f"One of: {', '.join(BusyMode)}.")
+    if word:
+        session = await context.door.ensure_session()
+        await context.ledger.remember(session.id, SessionChoice.BUSY.value, word)
+        await context.door.refresh()
+        mode = BusyMode(word)
+    else:
+        session_id = context.session.id if context.session else None
+        mode = await busy_mode(context.ledger, session_id, host.busy_default)
+    await context.reply(f"Text typed while it works {EFFECTS[mode]} ({mode.value}).")
+
+
+async def approve(context: CommandContext, invocation: Invocation) -> None:
+    """Allow what is being asked for."""
+    words = [word.lower() for word in invocation.words]
+    everything = "all" in words
+    scopes = [word for word in words if word != "all"] or [Choice.ONCE.value]
+    if scopes[0] not in ("once", "session", "always"):
+        raise UsageError(
+            f"`{scopes[0]}` is not how long.", hint="One of: once, session, always, all."
+        )
+    pending = await _pending(context, ApprovalKind.APPROVAL)
+    chosen = pending if everything else pending[:1]
+    await _answer(context, chosen, Choice(scopes[0]), "")
+
+
+async def deny(context: CommandContext, invocation: Invocation) -> None:
+    """Refuse what is being asked for, with an optional reason."""
+    first, _, after = invocation.rest.partition(" ")
+    everything = first.lower() == "all"
+    pending = await _pending(context, ApprovalKind.APPROVAL)
+    reason = after.strip() if everything else invocation.rest
+    await _answer(context, pending if everything else pending[:1], Choice.DENY, reason)
+
+
+async def answer(context: CommandContext, invocation: Invocation) -> None:
+    """Answer the question the model asks."""
+    pending = await _pending(context, ApprovalKind.QUESTION)
+    if not invocation.rest:
+        raise UsageError("What is the answer?", hint="For example: /answer the second one")
+    request = pending[0].request
+    text = _choice_text(request.choices, invocation.rest)
+    taken = await context.host.desk.reply(request.id, text, by=context.door.user_id)
+    await context.reply(f"Answered: {text}" if taken else "It had been answered already.")
+
+
+def _choice_text(choices: tuple[str, ...], typed: str) -> str:
+    if typed.isdecimal() and 1 <= int(typed) <= len(choices):
+        return choices[int(typed) - 1]
+    return typed
+
+
+async def _pending(context: CommandContext, kind: ApprovalKind) -> list[Approval]:
+    session = context.need_session()
+    found = [
+        approval
+        for approval in await context.ledger.pending_approvals(session.id)
+        if approval.request.kind is kind
+    ]
+    if not found:
+        raise UsageError(
+            "Nothing waits for an approval."
+            if kind is ApprovalKind.APPROVAL
+            else "No question waits for an answer."
+        )
+    return found
+
+
+async def _answer(
+    context: CommandContext, approvals: list[Approval], choice: Choice, reason: str
+) -> None:
+    verb = "Refused" if choice is Choice.DENY else f"Allowed ({choice.value})"
+    for approval in approvals:
+        request = approval.request
+        taken = await context.host.desk.answer(
+            request.id, choice, by=context.door.user_id, text=reason
+        )
+        subject = one_line(request.subject, 70)
+        await context.reply(
+            f"{verb}: {subject}" if taken else f"It had been answered already: {subject}"
+        )

@@ -1,0 +1,282 @@
+"""The gateway: admission, then execution.
+
+`submit` authorises nothing itself (doors pass through `authz` first): it finds
+the session, commits the inbox row and wakes the session's lane. What is
+admitted cannot be lost; a second copy with the same native id is the same row.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+
+from msgspec import Struct
+
+from hermes.control.lane import Lane, TurnRunnerPort
+from hermes.control.ticket import Ticket
+from hermes.domain.errors import HermesError, NotFound, SessionBusy
+from hermes.domain.ids import new_session_id
+from hermes.domain.inbound import InboundMessage, InboxEntry
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.state import Arrival, Ledger
+from hermes.domain.profile import AgentProfile
+from hermes.domain.session import KeyScope, NewSession, Session, session_key
+from hermes.domain.turn import MAX_RESUMES, Turn, TurnError, TurnState
+from hermes.domain.turn_stream import TurnStream
+
+__all__ = ["Gateway", "GatewayParts", "TurnObserver"]
+
+log = logging.getLogger(__name__)
+
+GIVEN_UP = TurnError(
+    code="resume_limit",
+    message=f"This turn was cut off and picked up {MAX_RESUMES} times already; it was given up.",
+    hint="Ask again, perhaps in smaller steps.",
+)
+
+TurnObserver = Callable[[TurnStream, InboxEntry | None], None]
+
+
+class GatewayParts(Struct, frozen=True, kw_only=True):
+    """What a gateway is made of."""
+
+    ledger: Ledger
+    runner: TurnRunnerPort
+    clock: Clock
+    profiles: Mapping[str, AgentProfile]
+    owner: str
+    """The id under which this process owns turns."""
+    owner_alive: Callable[[str], bool]
+    scope: KeyScope = KeyScope()
+    observers: tuple[TurnObserver, ...] = ()
+
+
+class Gateway:
+    """Takes messages in and has them answered, one lane per live session."""
+
+    def __init__(self, parts: GatewayParts) -> None:
+        self.ledger = parts.ledger
+        self.runner = parts.runner
+        self.clock = parts.clock
+        self.owner = parts.owner
+        self._profiles = parts.profiles
+        self._owner_alive = parts.owner_alive
+        self._scope = parts.scope
+        self._observers = list(parts.observers)
+        self._lanes: dict[str, Lane] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._after_turns: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Gateway"]:
+        """Run lanes for the body of the `with`; on leaving, let running turns end."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            yield self
+
+    # -- admission ---------------------------------------------------------
+
+    async def submit(
+        self, agent_id: str, message: InboundMessage, *, session_id: str | None = None
+    ) -> Ticket:
+        """Commit `message` to the inbox and wake the lane that will answer it."""
+        profile = self._profile(agent_id)
+        key = str(session_key(agent_id, message, self._scope))
+        session = await self._session(profile, message, key, session_id)
+        admission = await self.ledger.admit(
+            Arrival(
+                agent_id=agent_id,
+                session_key=key,
+                session_id=session.id,
+                message=message,
+                at=self.clock.now(),
+            )
+        )
+        ticket = Ticket(admission.entry, duplicate=admission.duplicate)
+        if not admission.duplicate:
+            self._lane(session.id, profile).wake(ticket)
+        return ticket
+
+    async def _session(
+        self, profile: AgentProfile, message: InboundMessage, key: str, session_id: str | None
+    ) -> Session:
+        session = await self.ledger.session_for_key(key)
+        if session is not None and session_id in (None, session.id):
+            return session
+        if session_id is not None:
+            session = await self.ledger.session(session_id)
+            if session is None:
+                raise NotFound(f"There is no session {session_id}.")
+        else:
+            session = await self.open_session(profile.id, message.platform, message.sender.id)
+        await self.ledger.bind_key(key, session.id, self.clock.now())
+        return session
+
+    async def open_session(self, agent_id: str, source: str, user_id: str | None) -> Session:
+        """Start a new conversation."""
+        profile, now = self._profile(agent_id), self.clock.now()
+        return await self.ledger.create_session(
+            NewSession(
+                id=new_session_id(now),
+                agent_id=agent_id,
+                source=source,
+                started_at=now,
+                model=profile.model,
+                provider=profile.provider,
+                cwd=str(profile.workspace),
+                user_id=user_id,
+            )
+        )
+
+    # -- control -----------------------------------------------------------
+
+    def interrupt(self, session_id: str, *, turn_id: str | None = None) -> bool:
+        """Stop the session's running turn; False if none runs, or not this one."""
+        lane = self._lanes.get(session_id)
+        if lane is None:
+            return False
+        current = lane.current
+        if turn_id is not None and (current is None or current.turn_id != turn_id):
+            return False
+        return lane.interrupt()
+
+    def current_turn(self, session_id: str) -> TurnStream | None:
+        """Return the turn the session is working on right now."""
+        lane = self._lanes.get(session_id)
+        return lane.current if lane else None
+
+    def steer(self, ticket: Ticket) -> bool:
+        """Offer an admitted message to the running turn; False leaves it in the queue."""
+        lane = self._lanes.get(ticket.session_id)
+        return lane.steer(ticket) if lane else False
+
+    @contextmanager
+    def watching(self, observer: TurnObserver) -> Iterator[None]:
+        """Tell `observer` of every turn that starts during the body of the `with`."""
+        self._observers.append(observer)
+        try:
+            yield
+        finally:
+            self._observers.remove(observer)
+
+    async def idle(self, session_id: str) -> None:
+        """Return once the session has nothing to do any more."""
+        while (lane := self._lanes.get(session_id)) is not None:
+            await lane.gone.wait()
+
+    async def settled(self) -> None:
+        """Return once no after-turn work is under way."""
+        while self._after_turns:
+            await asyncio.wait(set(self._after_turns))
+
+    async def recover(self, session_id: str | None = None) -> list[Turn]:
+        """Pick up open turns whose process died, and messages nobody has taken.
+
+        With a session id only that session is looked at, and `SessionBusy` is
+        raised if a living process is working on it. Returns what is resumed.
+        """
+        resumed = []
+        for turn in await self.ledger.open_turns(session_id):
+            if turn.session_id in self._lanes:
+                continue
+            try:
+                claimed = await self._claim(turn)
+            except SessionBusy:
+                if session_id is not None:
+                    raise
+                continue
+            if claimed is not None:
+                self._lane(turn.session_id, self._profile(turn.agent_id)).resume(claimed)
+                resumed.append(claimed)
+        if session_id is None:
+            for waiting in await self.ledger.sessions_waiting():
+                await self._wake(waiting)
+        return resumed
+
+    async def orphan(self, session_id: str) -> Turn | None:
+        """Claim the session's open turn if its owner is dead; `SessionBusy` if it lives."""
+        for turn in await self.ledger.open_turns(session_id):
+            return await self._claim(turn)
+        return None
+
+    async def _claim(self, turn: Turn) -> Turn | None:
+        if turn.owner != self.owner and self._owner_alive(turn.owner):
+            raise SessionBusy(
+                f"Session {turn.session_id} is busy: another Hermes process is working on it.",
+                hint="Wait until it has answered, or stop it, or start a new session.",
+            )
+        claimed = await self.ledger.claim_turn(
+            turn.id, owner=self.owner, previous=turn.owner, at=self.clock.now()
+        )
+        if claimed is None or claimed.resumes <= MAX_RESUMES:
+            return claimed
+        log.warning("turn %s is given up after %d resumes", turn.id, MAX_RESUMES)
+        await self.ledger.finish_turn(turn.id, TurnState.FAILED, GIVEN_UP, self.clock.now())
+        return None
+
+    async def _wake(self, session_id: str) -> None:
+        session = await self.ledger.session(session_id)
+        if session is None or session.agent_id not in self._profiles:
+            log.warning("session %s waits for an agent that is not served", session_id)
+            return
+        self._lane(session_id, self._profiles[session.agent_id]).wake()
+
+    # -- lanes -------------------------------------------------------------
+
+    def _profile(self, agent_id: str) -> AgentProfile:
+        profile = self._profiles.get(agent_id)
+        if profile is None:
+            raise NotFound(
+                f"There is no agent `{agent_id}` here.",
+                hint=f"Served agents: {', '.join(sorted(self._profiles)) or 'none'}.",
+            )
+        return profile
+
+    def _lane(self, session_id: str, profile: AgentProfile) -> Lane:
+        lane = self._lanes.get(session_id)
+        if lane is None:
+            if self._group is None:
+                raise RuntimeError("the gateway is not running")
+            lane = Lane(session_id, profile, self, self._forget)
+            self._lanes[session_id] = lane
+            self._group.create_task(self._run_lane(lane), name=f"lane {session_id}")
+        return lane
+
+    async def _run_lane(self, lane: Lane) -> None:
+        """Run a lane; whatever goes wrong in it stays in it."""
+        try:
+            await lane.run()
+        except HermesError as error:
+            log.error("lane %s stopped: %s", lane.session_id, error.message)
+            lane.abandon(error)
+        except Exception:
+            log.exception("lane %s stopped", lane.session_id)
+            lane.abandon(
+                HermesError("Something unexpected stopped this conversation; see the log.")
+            )
+        finally:
+            self._forget(lane)
+
+    def _forget(self, lane: Lane) -> None:
+        if self._lanes.get(lane.session_id) is lane:
+            del self._lanes[lane.session_id]
+        lane.gone.set()
+
+    def on_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
+        """Tell the observers that a turn starts."""
+        for observer in tuple(self._observers):
+            observer(stream, entry)
+
+    def spawn_after_turn(self, profile: AgentProfile, session_id: str) -> None:
+        """Run after-turn work beside the lanes."""
+        if self._group is None:
+            return
+        task = self._group.create_task(self._after_turn(profile, session_id))
+        self._after_turns.add(task)
+        task.add_done_callback(self._after_turns.discard)
+
+    async def _after_turn(self, profile: AgentProfile, session_id: str) -> None:
+        try:
+            await self.runner.after_turn(profile, session_id)
+        except Exception:
+            log.exception("after-turn work of session %s failed", session_id)

@@ -1,0 +1,1 @@
+"""Models that run on this machine: GGUF files served by a process of their own."""

@@ -1,0 +1,1 @@
+"""The command policy: reads a script and says allow, ask or block."""

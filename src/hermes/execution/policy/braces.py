@@ -1,0 +1,100 @@
+"""Brace expansion: `{a,b}` and `{1..9}` on the unquoted text of a word."""
+
+import re
+
+from hermes.execution.policy.syntax import Lit, Part
+
+__all__ = ["expand_braces"]
+
+_MARK = 0xF0000
+"""First private-use code point; each stands for a part that braces leave alone."""
+_RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.-?\d+)?$")
+_LIMIT = 512
+
+
+def expand_braces(parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
+    """Return the words that brace expansion makes of one word."""
+    if not any(isinstance(p, Lit) and not p.quoted and "{" in p.text for p in parts):
+        return [parts]
+    kept: list[Part] = []
+    pieces: list[str] = []
+    for part in parts:
+        if isinstance(part, Lit) and not part.quoted:
+            pieces.append(part.text)
+        else:
+            pieces.append(chr(_MARK + len(kept)))
+            kept.append(part)
+    return [_decode(text, kept) for text in _expand("".join(pieces))]
+
+
+def _decode(text: str, kept: list[Part]) -> tuple[Part, ...]:
+    parts: list[Part] = []
+    run = ""
+    for char in text:
+        index = ord(char) - _MARK
+        if 0 <= index < len(kept):
+            if run:
+                parts.append(Lit(run))
+                run = ""
+            parts.append(kept[index])
+        else:
+            run += char
+    if run or not parts:
+        parts.append(Lit(run))
+    return tuple(parts)
+
+
+def _expand(text: str) -> list[str]:
+    start = text.find("{")
+    while start >= 0:
+        found = _alternatives(text, start)
+        if found is not None:
+            options, close = found
+            out: list[str] = []
+            tails = _expand(text[close + 1 :])
+            for option in options:
+                out.extend(
+                    text[:start] + head + tail for head in _expand(option) for tail in tails
+                )
+                if len(out) > _LIMIT:
+                    break
+            return out[:_LIMIT]
+        start = text.find("{", start + 1)
+    return [text]
+
+
+def _alternatives(text: str, start: int) -> tuple[list[str], int] | None:
+    """Return what stands between the braces at `start`, and where they close."""
+    level, options, begin = 0, [], start + 1
+    for index in range(start, len(text)):
+        char = text[index]
+        if char == "{":
+            level += 1
+        elif char == "," and level == 1:
+            options.append(text[begin:index])
+            begin = index + 1
+        elif char == "}":
+            level -= 1
+            if level == 0:
+                options.append(text[begin:index])
+                if len(options) > 1:
+                    return options, index
+                ranged = _range(options[0])
+                return None if ranged is None else (ranged, index)
+    return None
+
+
+def _range(text: str) -> list[str] | None:
+    match = _RANGE.match(text)
+    if match is None:
+        return None
+    low, high = match.groups()
+    if low.lstrip("-").isdigit() and high.lstrip("-").isdigit():
+        first, last = int(low), int(high)
+        step = 1 if last >= first else -1
+        return [str(n) for n in range(first, last + step, step)[:_LIMIT]]
+    if len(low) == len(high) == 1:
+        a, b = ord(low), ord(high)
+        step = 1 if b >= a else -1
+        return [chr(n) for n in range(a, b + step, step)]
+    return None

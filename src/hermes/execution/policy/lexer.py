@@ -1,0 +1,300 @@
+"""Reads shell words: quotes, escapes, expansions and substitutions.
+
+Follows bash's own reading order, character class by character class, because
+every difference between this reader and the shell would be a way around the
+policy. The grammar on top of it is `hermes.execution.policy.grammar`.
+"""
+
+import re
+from abc import ABC, abstractmethod
+
+from hermes.execution.policy.escapes import decode_ansi_c
+from hermes.execution.policy.syntax import Arith, Lit, Param, Part, Script, Subst, Word
+
+__all__ = ["Lexer", "ShellSyntaxError"]
+
+MAX_DEPTH = 40
+
+_PLAIN = re.compile(r"[^ \t\n;&|()<>\\'\"`$]+")
+_DQ_PLAIN = re.compile(r"[^\\\"`$]+")
+_TEXT_PLAIN = re.compile(r"[^\\`$]+")
+_BRACE_PLAIN = re.compile(r"[^\\'\"`$}]+")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]|[@*#?$!_-]")
+_BRACED_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
+_BLANKS = re.compile(r"(?:[ \t]|\\\n)*")
+_EXTGLOB_LEAD = frozenset("?*+@!")
+
+
+class ShellSyntaxError(Exception):
+    """The text is not a shell script that this reader understands."""
+
+
+class Lexer(ABC):
+    """A position in a text and the ways to read a word from there."""
+
+    def __init__(self, text: str, depth: int = 0) -> None:
+        self.text = text
+        self.pos = 0
+        self.end = len(text)
+        self.depth = depth
+
+    @abstractmethod
+    def read_script(self, closer: str) -> Script:
+        """Read statements up to and including `closer`."""
+
+    @abstractmethod
+    def nested(self, text: str) -> "Lexer":
+        """Return a reader for a text found inside this one."""
+
+    def peek(self, count: int = 1) -> str:
+        """Return the next characters without moving."""
+        return self.text[self.pos : self.pos + count]
+
+    def skip_blanks(self) -> None:
+        """Skip spaces, tabs and continued lines."""
+        match = _BLANKS.match(self.text, self.pos)
+        if match is not None:
+            self.pos = match.end()
+
+    def deeper(self) -> None:
+        """Count one more level of nesting; refuse absurd depths."""
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise ShellSyntaxError("nested too deeply")
+
+    def read_word(self) -> Word:
+        """Read one word; it is empty when the next character ends words."""
+        parts: list[Part] = []
+        start = self.pos
+        while self.pos < self.end:
+            plain = _PLAIN.match(self.text, self.pos)
+            if plain is not None:
+                parts.append(Lit(plain.group()))
+                self.pos = plain.end()
+                continue
+            char = self.text[self.pos]
+            if char in " \t\n;&|)":
+                break
+            if char in "<>":
+                if self.peek(2)[1:] != "(":
+                    break
+                parts.append(self._process_substitution())
+            elif char == "(":
+                if self.pos == start or self.text[self.pos - 1] not in _EXTGLOB_LEAD:
+                    break
+                parts.append(Lit(self.balanced("(", ")")))
+            else:
+                parts.extend(self._special(quoted=False))
+        return Word(tuple(parts))
+
+    def read_text(self) -> Word:
+        """Read everything to the end the way a here-document body is read."""
+        parts: list[Part] = []
+        while self.pos < self.end:
+            plain = _TEXT_PLAIN.match(self.text, self.pos)
+            if plain is not None:
+                parts.append(Lit(plain.group(), quoted=True))
+                self.pos = plain.end()
+                continue
+            parts.extend(self._in_quotes('$`\\'))
+        return Word(tuple(parts))
+
+    def balanced(self, opener: str, closer: str) -> str:
+        """Read a bracketed stretch, brackets included; quotes hide brackets."""
+        start, level = self.pos, 0
+        while self.pos < self.end:
+            char = self.text[self.pos]
+            if char == "\\":
+                self.pos += 1
+            elif char == "'":
+                self.pos = self._find("'", self.pos + 1)
+            elif char == opener:
+                level += 1
+            elif char == closer:
+                level -= 1
+                if level == 0:
+                    self.pos += 1
+                    return self.text[start : self.pos]
+            self.pos += 1
+        raise ShellSyntaxError(f"no closing {closer}")
+
+    def _find(self, needle: str, start: int) -> int:
+        found = self.text.find(needle, start)
+        if found < 0:
+            raise ShellSyntaxError(f"no closing {needle}")
+        return found
+
+    def _special(self, *, quoted: bool) -> list[Part]:
+        char = self.text[self.pos]
+        if char == "'":
+            close = self._find("'", self.pos + 1)
+            text = self.text[self.pos + 1 : close]
+            self.pos = close + 1
+            return [Lit(text, quoted=True)]
+        if char == '"':
+            self.pos += 1
+            return self._double_quoted()
+        if char == "\\":
+            following = self.peek(2)[1:]
+            self.pos += 2
+            return [] if following == "\n" else [Lit(following or "\\", quoted=True)]
+        if char == "`":
+            return [self._backticks(quoted=quoted)]
+        return self._dollar(quoted=quoted)
+
+    def _double_quoted(self) -> list[Part]:
+        parts: list[Part] = []
+        while self.pos < self.end:
+            plain = _DQ_PLAIN.match(self.text, self.pos)
+            if plain is not None:
+                parts.append(Lit(plain.group(), quoted=True))
+                self.pos = plain.end()
+                continue
+            if self.text[self.pos] == '"':
+                self.pos += 1
+                return parts or [Lit("", quoted=True)]
+            parts.extend(self._in_quotes('$`"\\'))
+        raise ShellSyntaxError('no closing "')
+
+    def _in_quotes(self, escapable: str) -> list[Part]:
+        char = self.text[self.pos]
+        if char == "\\":
+            following = self.peek(2)[1:]
+            self.pos += 2
+            if following == "\n":
+                return []
+            keeps = following not in escapable or not following
+            return [Lit("\\" + following if keeps else following, quoted=True)]
+        if char == "`":
+            return [self._backticks(quoted=True)]
+        return self._dollar(quoted=True)
+
+    def _backticks(self, *, quoted: bool) -> Subst:
+        close = self.pos + 1
+        while close < self.end and self.text[close] != "`":
+            close += 2 if self.text[close] == "\\" else 1
+        if close >= self.end:
+            raise ShellSyntaxError("no closing `")
+        escapable = r"\\([\\`$\"])" if quoted else r"\\([\\`$])"
+        inner = re.sub(escapable, r"\1", self.text[self.pos + 1 : close])
+        self.pos = close + 1
+        reader = self.nested(inner)
+        return Subst(reader.read_script(""), "$(", quoted)
+
+    def _process_substitution(self) -> Subst:
+        kind = self.peek(2)
+        self.pos += 2
+        return Subst(self._inside(")"), kind, quoted=True)
+
+    def _inside(self, closer: str) -> Script:
+        self.deeper()
+        script = self.read_script(closer)
+        self.depth -= 1
+        return script
+
+    def _dollar(self, *, quoted: bool) -> list[Part]:
+        following = self.peek(2)[1:]
+        if following == "(":
+            return [self._parenthesised(quoted=quoted)]
+        if following == "{":
+            return [self._braced(quoted=quoted)]
+        if following == "[":
+            self.pos += 1
+            return [Arith(self._parts_of(self.balanced("[", "]")[1:-1]))]
+        if following == "'" and not quoted:
+            return [self._ansi_c()]
+        if following == '"' and not quoted:
+            self.pos += 2
+            return self._double_quoted()
+        name = _NAME.match(self.text, self.pos + 1)
+        if name is None:
+            self.pos += 1
+            return [Lit("$", quoted=quoted)]
+        self.pos = name.end()
+        return [Param(name.group(), quoted)]
+
+    def _ansi_c(self) -> Lit:
+        close = self.pos + 2
+        while close < self.end and self.text[close] != "'":
+            close += 2 if self.text[close] == "\\" else 1
+        if close >= self.end:
+            raise ShellSyntaxError("no closing '")
+        text = decode_ansi_c(self.text[self.pos + 2 : close])
+        self.pos = close + 1
+        return Lit(text, quoted=True)
+
+    def _parenthesised(self, *, quoted: bool) -> Part:
+        if self.peek(3) == "$((":
+            arithmetic = self.try_arithmetic(self.pos + 1)
+            if arithmetic is not None:
+                return Arith(arithmetic)
+        self.pos += 2
+        return Subst(self._inside(")"), "$(", quoted)
+
+    def try_arithmetic(self, start: int) -> tuple[Part, ...] | None:
+        """Read `((…))` at `start`; return None, unmoved, if it is two groups."""
+        before = self.pos
+        self.pos = start
+        try:
+            outer = self.balanced("(", ")")
+        except ShellSyntaxError:
+            self.pos = before
+            return None
+        after, self.pos = self.pos, start + 1
+        inner = self.balanced("(", ")")
+        if len(inner) != len(outer) - 2:
+            self.pos = before
+            return None
+        self.pos = after
+        return self._parts_of(inner[1:-1])
+
+    def _parts_of(self, text: str) -> tuple[Part, ...]:
+        if "$" not in text and "`" not in text:
+            return (Lit(text, quoted=True),)
+        return self.nested(text).read_text().parts
+
+    def _braced(self, *, quoted: bool) -> Param:
+        self.deeper()
+        self.pos += 2
+        prefix = ""
+        if self.peek() in {"!", "#"} and self.peek(2)[1:] not in {"}", ""}:
+            prefix = self.peek()
+            self.pos += 1
+        name = _BRACED_NAME.match(self.text, self.pos)
+        if name is None:
+            raise ShellSyntaxError("bad substitution")
+        self.pos = name.end()
+        index = self.balanced("[", "]")[1:-1] if self.peek() == "[" else ""
+        op = self._operator()
+        arg = self._brace_argument(quoted=quoted)
+        self.depth -= 1
+        return Param(name.group(), quoted, op, arg, index, prefix)
+
+    def _operator(self) -> str:
+        two = self.peek(2)
+        known = {":-", ":=", ":?", ":+", "##", "%%", "//", "^^", ",,", "/#", "/%"}
+        op = two if two in known else self.peek()
+        if op == "}":
+            return ""
+        if op[:1] not in set(":-=?+#%/^,@*"):
+            raise ShellSyntaxError("bad substitution")
+        self.pos += len(op)
+        return op
+
+    def _brace_argument(self, *, quoted: bool) -> Word:
+        parts: list[Part] = []
+        while self.pos < self.end:
+            plain = _BRACE_PLAIN.match(self.text, self.pos)
+            if plain is not None:
+                parts.append(Lit(plain.group(), quoted))
+                self.pos = plain.end()
+                continue
+            if self.text[self.pos] == "}":
+                self.pos += 1
+                return Word(tuple(parts))
+            if self.text[self.pos] == "'" and quoted:
+                parts.append(Lit("'", quoted=True))
+                self.pos += 1
+                continue
+            parts.extend(self._special(quoted=quoted))
+        raise ShellSyntaxError("no closing }")

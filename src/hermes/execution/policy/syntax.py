@@ -1,0 +1,138 @@
+"""The shape of a shell script: what the grammar produces and the walk reads.
+
+Only what a judgement needs is kept. `&&`, `||`, `;` and newlines all become
+neighbours in a `Script`, because every branch has to be harmless anyway.
+"""
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+__all__ = [
+    "Arith",
+    "Assign",
+    "Compound",
+    "Function",
+    "Lit",
+    "Node",
+    "Param",
+    "Part",
+    "Pipeline",
+    "Redirect",
+    "Script",
+    "Simple",
+    "Subst",
+    "Word",
+]
+
+
+class Lit(Struct, frozen=True):
+    """Literal text; `quoted` text is not split, globbed or brace-expanded."""
+
+    text: str
+    quoted: bool = False
+
+
+class Param(Struct, frozen=True):
+    """`$name` or `${name…}`."""
+
+    name: str
+    quoted: bool = False
+    op: str = ""
+    """The operator: `:-`, `#`, `%`, `/`, `:`, `^`, `@`, … or nothing."""
+    arg: "Word | None" = None
+    index: str = ""
+    """The array subscript as written."""
+    prefix: str = ""
+    """`!` for indirection, `#` for length."""
+
+
+class Subst(Struct, frozen=True):
+    """`$(…)`, backticks, `<(…)` or `>(…)`; `kind` is the opening token."""
+
+    body: "Script"
+    kind: str = "$("
+    quoted: bool = False
+
+
+class Arith(Struct, frozen=True):
+    """`$((…))`: a number, but substitutions inside it run."""
+
+    parts: "tuple[Part, ...]"
+
+
+Part: TypeAlias = Lit | Param | Subst | Arith
+
+
+class Word(Struct, frozen=True):
+    """One shell word before expansion."""
+
+    parts: tuple[Part, ...]
+
+    def literal(self) -> str | None:
+        """Return the text of a wholly unquoted literal word."""
+        if len(self.parts) == 1 and isinstance(self.parts[0], Lit) and not self.parts[0].quoted:
+            return self.parts[0].text
+        return None
+
+
+class Redirect(Struct):
+    """A redirection; `body` is a here-document or here-string.
+
+    Not frozen: the body of a here-document is read after its command.
+    """
+
+    op: str
+    target: Word | None = None
+    body: Word | None = None
+
+
+class Assign(Struct, frozen=True):
+    """`name=value`; an array has `items` instead of a value."""
+
+    name: str
+    value: Word | None = None
+    items: tuple[Word, ...] | None = None
+    append: bool = False
+
+
+class Simple(Struct, frozen=True):
+    """A simple command."""
+
+    words: tuple[Word, ...] = ()
+    assigns: tuple[Assign, ...] = ()
+    redirects: tuple[Redirect, ...] = ()
+
+
+class Compound(Struct, frozen=True):
+    """Loops, conditions, groups and tests: words that are expanded and bodies that may run."""
+
+    kind: str
+    words: tuple[Word, ...] = ()
+    bodies: "tuple[Script, ...]" = ()
+    redirects: tuple[Redirect, ...] = ()
+    variable: str = ""
+    """The variable of `for` and `select`, or the name of a coprocess."""
+
+
+class Function(Struct, frozen=True):
+    """A function definition."""
+
+    name: str
+    body: "Script"
+
+
+Node: TypeAlias = Simple | Compound | Function
+
+
+class Pipeline(Struct, frozen=True):
+    """One or more commands joined by pipes."""
+
+    commands: tuple[Node, ...]
+    background: bool = False
+
+
+class Script(Struct, frozen=True):
+    """Pipelines in the order in which they were written."""
+
+    items: tuple[Pipeline, ...] = ()

@@ -1,0 +1,355 @@
+"""The one path on which child processes are started, read and ended.
+
+A child runs in a session of its own, so that it and its children can be
+signalled as one group and never reach our terminal. Its output comes through
+a pipe that belongs to us, not to asyncio's transport: the exit of the main
+process is then seen at once even when a grandchild keeps the pipe open.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+import tempfile
+import termios
+from collections.abc import Callable, Mapping
+from typing import IO, Self
+
+from msgspec import Struct
+
+from hermes.domain.errors import HermesError
+from hermes.execution.output import HeadTail, TextFilter
+
+__all__ = ["CANCELLED", "TIMED_OUT", "Child", "Finished", "Launch", "run"]
+
+TIMED_OUT = 124
+CANCELLED = 130
+KILL_GRACE = 2.0
+"""Seconds between asking a process group to end and making it end."""
+
+_READ_SIZE = 65_536
+_LINGER = 0.1
+"""How long output may still arrive after the main process has ended."""
+_POLL = 0.02
+
+
+class Launch(Struct, frozen=True, kw_only=True):
+    """What to start."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str | None = None
+    stdin: bytes | None = None
+    """None: nothing to read."""
+    interactive: bool = False
+    """Keep standard input open for `Child.write`."""
+    pty: bool = False
+    """Give it a terminal; what is written to its input is then typed there."""
+
+
+class Finished(Struct, frozen=True, kw_only=True):
+    """How a child ended."""
+
+    exit_code: int
+    output: str
+    timed_out: bool
+    truncated_bytes: int
+
+
+async def run(
+    launch: Launch,
+    *,
+    timeout: float,
+    max_output: int,
+    on_output: Callable[[str], None] | None = None,
+    grace: float = KILL_GRACE,
+) -> Finished:
+    """Run a child to its end; on timeout or cancellation end its whole group."""
+    text = TextFilter()
+    capture = HeadTail(max_output)
+
+    def take(piece: str) -> None:
+        if piece:
+            capture.add(piece)
+            if on_output is not None:
+                on_output(piece)
+
+    child = await Child.start(launch, lambda data: take(text.feed(data)))
+    timed_out = False
+    try:
+        timed_out = not await child.wait(timeout)
+        if timed_out:
+            await child.stop(grace)
+        await child.finish_reading()
+    finally:
+        await child.close(grace)
+    take(text.finish())
+    output, missing = capture.result()
+    return Finished(
+        exit_code=TIMED_OUT if timed_out else child.exit_code or 0,
+        output=output,
+        timed_out=timed_out,
+        truncated_bytes=missing,
+    )
+
+
+class Child:
+    """A running child process and its group."""
+
+    def __init__(
+        self,
+        transport: asyncio.SubprocessTransport,
+        watch: "_ExitWatch",
+        output: "_OutputPipe",
+        stdin: int | None,
+    ) -> None:
+        self._transport = transport
+        self._watch = watch
+        self._output = output
+        self._stdin = stdin
+        self.pid = transport.get_pid()
+
+    @classmethod
+    async def start(cls, launch: Launch, sink: Callable[[bytes], None]) -> Self:
+        """Start a child whose output goes to `sink`."""
+        ends = _terminal() if launch.pty else _pipes(launch)
+        try:
+            transport, watch = await asyncio.get_running_loop().subprocess_exec(
+                _ExitWatch,
+                *launch.argv,
+                stdin=ends.child_in,
+                stdout=ends.child_out,
+                stderr=ends.child_out,
+                env=dict(launch.env),
+                cwd=launch.cwd,
+                start_new_session=True,
+            )
+        except BaseException as error:
+            _close(ends.output, ends.input)
+            if isinstance(error, OSError):
+                raise HermesError(
+                    f"Cannot start `{launch.argv[0]}`: {error.strerror or error}.",
+                    hint="Check that the program is installed and the directory exists.",
+                ) from error
+            raise
+        finally:
+            _close(ends.child_in, ends.child_out)
+        return cls(transport, watch, _OutputPipe(ends.output, sink), ends.input)
+
+    @property
+    def exit_code(self) -> int | None:
+        """As a shell reports it; None while the process runs."""
+        code = self._transport.get_returncode()
+        if code is None:
+            return None
+        return 128 - code if code < 0 else code
+
+    @property
+    def running(self) -> bool:
+        """True until the main process has ended."""
+        return not self._watch.exited.is_set()
+
+    def when_exited(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the main process has ended."""
+        if self.running:
+            self._watch.callback = callback
+        else:
+            callback()
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the main process; False if `timeout` passes first."""
+        if self._watch.exited.is_set():
+            return True
+        try:
+            async with asyncio.timeout(timeout):
+                await self._watch.exited.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def drain(self) -> None:
+        """Take what is in the pipe now."""
+        self._output.drain()
+
+    async def finish_reading(self) -> None:
+        """Take what the ended process left in the pipe; never wait for its heirs."""
+        self.drain()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER):
+                await self._output.ended.wait()
+
+    async def stop(self, grace: float = KILL_GRACE) -> None:
+        """Ask the group to end, and make it end when `grace` has passed."""
+        self._signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace):
+                await self._group_gone()
+        except TimeoutError:
+            pass
+        finally:
+            self._signal(signal.SIGKILL)
+        await self._watch.exited.wait()
+
+    async def close(self, grace: float = KILL_GRACE) -> None:
+        """End the child if it still runs and give back the pipes."""
+        try:
+            if self.running:
+                await self.stop(grace)
+        finally:
+            self._output.close()
+            self.close_stdin()
+            self._transport.close()
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes to the child's standard input."""
+        view = memoryview(data)
+        while view:
+            if self._stdin is None:
+                raise HermesError(
+                    "The standard input of this process is closed.",
+                    hint="Start the process again to talk to it.",
+                )
+            try:
+                view = view[os.write(self._stdin, view) :]
+            except BlockingIOError:
+                await _writable(self._stdin)
+            except BrokenPipeError:
+                self.close_stdin()
+
+    def close_stdin(self) -> None:
+        """Let the child read the end of its input."""
+        if self._stdin is None:
+            return
+        if os.isatty(self._stdin):
+            with contextlib.suppress(OSError):
+                os.write(self._stdin, b"\x04")
+        os.close(self._stdin)
+        self._stdin = None
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    async def _group_gone(self) -> None:
+        await self._watch.exited.wait()
+        while True:
+            try:
+                os.killpg(self.pid, 0)
+            except (ProcessLookupError, PermissionError):
+                return
+            await asyncio.sleep(_POLL)
+
+
+class _ExitWatch(asyncio.SubprocessProtocol):
+    def __init__(self) -> None:
+        self.exited = asyncio.Event()
+        self.callback: Callable[[], None] | None = None
+
+    def process_exited(self) -> None:
+        self.exited.set()
+        if self.callback is not None:
+            self.callback()
+
+
+class _OutputPipe:
+    """Reads a descriptor whenever there is something, until its end."""
+
+    def __init__(self, fd: int, sink: Callable[[bytes], None]) -> None:
+        self._fd = fd
+        self._sink = sink
+        self._loop = asyncio.get_running_loop()
+        self.ended = asyncio.Event()
+        os.set_blocking(fd, False)
+        self._loop.add_reader(fd, self._read)
+
+    def drain(self) -> None:
+        """Read what is there, bounded because a heir may write for ever."""
+        for _ in range(32):
+            if self.ended.is_set() or not self._read():
+                return
+
+    def close(self) -> None:
+        """Stop reading."""
+        if not self.ended.is_set():
+            self.ended.set()
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._fd, _READ_SIZE)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            if error.errno != errno.EIO:  # a terminal that everybody has left
+                raise
+            data = b""
+        if not data:
+            self.close()
+            return False
+        self._sink(data)
+        return True
+
+
+class _Ends(Struct, frozen=True, kw_only=True):
+    """Descriptors between us and a child."""
+
+    child_in: int
+    child_out: int
+    output: int
+    input: int | None
+
+
+def _pipes(launch: Launch) -> _Ends:
+    child_in, ours = _stdin_for(launch)
+    output, child_out = os.pipe()
+    return _Ends(child_in=child_in, child_out=child_out, output=output, input=ours)
+
+
+def _terminal() -> _Ends:
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(theirs, (40, 120))
+    mode = termios.tcgetattr(theirs)
+    mode[1] &= ~termios.ONLCR  # plain line feeds, as from a pipe
+    termios.tcsetattr(theirs, termios.TCSANOW, mode)
+    typing = os.dup(ours)
+    os.set_blocking(typing, False)
+    return _Ends(child_in=theirs, child_out=os.dup(theirs), output=ours, input=typing)
+
+
+def _stdin_for(launch: Launch) -> tuple[int, int | None]:
+    """Return the child's end of standard input, and ours if it stays open."""
+    if launch.interactive:
+        theirs, ours = os.pipe()
+        os.set_blocking(ours, False)
+        return theirs, ours
+    if launch.stdin is None:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), None
+    # An unnamed file instead of a pipe: nothing to feed, so nothing can stall.
+    with _unnamed_file() as file:
+        file.write(launch.stdin)
+        file.seek(0)
+        return os.dup(file.fileno()), None
+
+
+def _unnamed_file() -> IO[bytes]:
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create("hermes-stdin"), "w+b")
+    return tempfile.TemporaryFile()
+
+
+def _close(*descriptors: int | None) -> None:
+    for fd in descriptors:
+        if fd is not None:
+            os.close(fd)
+
+
+async def _writable(fd: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_writer(fd, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_writer(fd)

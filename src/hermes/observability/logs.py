@@ -1,0 +1,164 @@
+"""Log files that rotate, carry the session and never show a secret.
+
+`agent.log` has everything from the configured level on, `errors.log` what
+needs attention. The finished line, with arguments and traceback, goes through
+the redactor, so nothing can slip past it. Files are opened with the first
+line. A log that cannot be written is given up after one warning: logging
+never breaks a turn.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self, TextIO
+
+from hermes.config.schema.machine import Logging
+
+__all__ = ["LogSetup", "Redacts", "configure_logging", "tag_session"]
+
+_FORMAT = "%(asctime)s %(levelname)-7s %(tag)s%(name)s: %(message)s"
+_session: ContextVar[str] = ContextVar("hermes_log_session", default="")
+
+
+class Redacts(Protocol):
+    """Takes secrets out of text; `hermes.config.secrets.Redactor` is one."""
+
+    def redact(self, text: str) -> str:
+        """Return `text` without secrets."""
+        ...
+
+
+@contextmanager
+def tag_session(session_id: str) -> Iterator[None]:
+    """Mark every line logged in the body, and in tasks started there, with the session."""
+    token = _session.set(session_id)
+    try:
+        yield
+    finally:
+        _session.reset(token)
+
+
+class RedactingFormatter(logging.Formatter):
+    """Formats a record completely, then takes the secrets out."""
+
+    def __init__(self, redactor: Redacts) -> None:
+        super().__init__(_FORMAT)
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line for the file."""
+        session = _session.get()
+        record.tag = f"[{session}] " if session else ""
+        return self._redactor.redact(super().format(record))
+
+    def formatException(self, ei: logging._SysExcInfoType) -> str:  # noqa: N802 - stdlib's
+        """Return the traceback; it is cached on the record, hence redacted already here."""
+        return self._redactor.redact(super().formatException(ei))
+
+
+class QuietFileHandler(RotatingFileHandler):
+    """A rotating file, private to its owner, that gives up rather than disturb."""
+
+    def __init__(self, path: Path, settings: Logging) -> None:
+        super().__init__(
+            path,
+            maxBytes=settings.max_size_mb * 1024 * 1024,
+            backupCount=settings.backup_count,
+            encoding="utf-8",
+            errors="backslashreplace",
+            delay=True,
+        )
+        self._given_up = False
+
+    def _open(self) -> TextIOWrapper:
+        path = Path(self.baseFilename)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        return TextIOWrapper(
+            os.fdopen(descriptor, "ab", buffering=0),
+            encoding=self.encoding,
+            errors=self.errors,
+            write_through=True,
+        )
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one line unless this file has been given up."""
+        if not self._given_up:
+            super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - stdlib's
+        """Give up after an error of the disk; a wrong log call costs only its own line."""
+        error = sys.exc_info()[1]
+        if isinstance(error, OSError):
+            self._given_up = True
+            reason = error.strerror or str(error)
+            _say(f"hermes: {self.baseFilename} cannot be written ({reason}); logging to it stops\n")
+        else:
+            _say(f"hermes: a log line was lost: {type(error).__name__}\n")
+
+
+class LogSetup:
+    """The handlers one `configure_logging` added; close it to take them away."""
+
+    def __init__(self, handlers: tuple[logging.Handler, ...]) -> None:
+        self._handlers = handlers
+
+    def close(self) -> None:
+        """Remove and close the handlers."""
+        root = logging.getLogger()
+        for handler in self._handlers:
+            root.removeHandler(handler)
+            handler.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def configure_logging(
+    logs_dir: Path, settings: Logging, redactor: Redacts, *, stderr: bool = False
+) -> LogSetup:
+    """Send logs to files below `logs_dir`, and to stderr if asked; call it once.
+
+    Calling it again replaces what the earlier call set up. Libraries are heard
+    from WARNING on only.
+    """
+    root = logging.getLogger()
+    for old in [h for h in root.handlers if isinstance(h.formatter, RedactingFormatter)]:
+        root.removeHandler(old)
+        old.close()
+    level = logging.getLevelNamesMapping()[settings.level]
+    everything = QuietFileHandler(logs_dir / "agent.log", settings)
+    errors = QuietFileHandler(logs_dir / "errors.log", settings)
+    everything.setLevel(level)
+    errors.setLevel(logging.WARNING)
+    handlers: list[logging.Handler] = [everything, errors]
+    if stderr:
+        handlers.append(logging.StreamHandler())
+    formatter = RedactingFormatter(redactor)
+    for handler in handlers:
+        handler.setFormatter(formatter)
+        root.addHandler(handler)
+    root.setLevel(max(level, logging.WARNING))
+    logging.getLogger("hermes").setLevel(level)
+    return LogSetup(tuple(handlers))
+
+
+def _say(text: str) -> None:
+    stream: TextIO | None = sys.stderr
+    if stream is not None:
+        stream.write(text)

@@ -1,0 +1,102 @@
+"""Which process runs a turn, and whether it is still alive.
+
+Every process that runs turns holds an exclusive `flock` on a file of its own
+in the home's run folder for as long as it lives. The kernel releases the lock
+when the process ends, however it ends, so a lock that can be taken, or a file
+that is missing, means that the owner is dead. Process ids alone could not tell:
+they are used again.
+"""
+
+import fcntl
+import os
+import re
+import secrets
+import socket
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from hermes.domain.errors import StoreError
+
+__all__ = ["Owner", "clean_up", "owner_alive"]
+
+_SUFFIX = ".lock"
+
+
+class Owner:
+    """This process, as the owner of turns."""
+
+    def __init__(self, owner_id: str, path: Path, descriptor: int) -> None:
+        self.id = owner_id
+        """`<host>-<pid>-<hex>`, unique for every start."""
+        self._path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def claim(cls, run_dir: Path) -> Self:
+        """Become an owner: make the lock file, lock it and clear away dead ones."""
+        host = re.sub(r"[^A-Za-z0-9.]+", "_", socket.gethostname()) or "host"
+        owner_id = f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
+        path = run_dir / f"{owner_id}{_SUFFIX}"
+        try:
+            run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            clean_up(run_dir)
+            # A new name each time: nobody else can hold or delete it before it is locked,
+            # because `clean_up` leaves a file alone that has no content yet.
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise StoreError(
+                f"The folder {run_dir} cannot be used ({error.strerror}).",
+                hint="Check that the Hermes home belongs to you and is not read-only.",
+            ) from error
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.write(descriptor, f"{os.getpid()}\n".encode())
+        return cls(owner_id, path, descriptor)
+
+    def release(self) -> None:
+        """Stop being an owner; doing it again does nothing."""
+        if self._descriptor >= 0:
+            self._path.unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def owner_alive(owner_id: str, run_dir: Path) -> bool:
+    """Tell whether the process that called itself this still runs."""
+    if "/" in owner_id or not owner_id:
+        return False
+    return _is_locked(run_dir / f"{owner_id}{_SUFFIX}")
+
+
+def clean_up(run_dir: Path) -> int:
+    """Remove the lock files of owners that died; return how many."""
+    removed = 0
+    for path in run_dir.glob(f"*{_SUFFIX}"):
+        with suppress(OSError):
+            if path.stat().st_size > 0 and not _is_locked(path):
+                path.unlink()
+                removed += 1
+    return removed
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        # It is there and not ours to look at: take it for alive.
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

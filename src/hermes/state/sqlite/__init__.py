@@ -1,0 +1,1 @@
+"""The ledger on SQLite: one writer thread, a few readers, SQL in files."""

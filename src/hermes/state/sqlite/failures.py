@@ -1,0 +1,104 @@
+"""What SQLite's errors mean for a person: one sentence and the next step."""
+
+import sqlite3
+from pathlib import Path
+
+from hermes.domain.errors import StoreError
+
+__all__ = ["is_busy", "lock_holders", "locked", "store_error"]
+
+_BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Tell whether somebody else holds the lock."""
+    return _primary(error) in _BUSY
+
+
+def store_error(error: sqlite3.Error, path: Path) -> StoreError:
+    """Translate an error of SQLite."""
+    match _primary(error):
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return locked(path)
+        case sqlite3.SQLITE_FULL:
+            return StoreError(
+                f"The disk is full: nothing more can be written to {path}.",
+                hint="Free some space and try again; everything recorded so far is safe.",
+            )
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+            return StoreError(
+                f"The ledger {path} cannot be opened for writing.",
+                hint=f"Check that {path.parent} exists, belongs to you and is not read-only.",
+            )
+        case sqlite3.SQLITE_NOTADB:
+            return StoreError(
+                f"{path} is not a SQLite database.",
+                hint="Move the file aside, or put a copy from backups/ in its place.",
+            )
+        case sqlite3.SQLITE_CORRUPT:
+            return StoreError(
+                f"The ledger {path} is damaged ({error}).",
+                hint="Stop Hermes, keep a copy of the file, then put the newest copy from "
+                "backups/ in its place.",
+            )
+        case sqlite3.SQLITE_IOERR:
+            return StoreError(
+                f"The disk reported an error on {path} ({error}).",
+                hint="Check the disk and its free space; nothing half-written is kept.",
+            )
+        case _:
+            return StoreError(
+                f"The ledger {path} could not be used ({error}).",
+                hint="Try again; if it happens each time, please report it with this message.",
+            )
+
+
+def locked(path: Path) -> StoreError:
+    """Say who is likely to hold the write lock."""
+    holders = lock_holders(path)
+    who = f" by {', '.join(holders)}" if holders else " by another process"
+    return StoreError(
+        f"The ledger {path} is locked{who}.",
+        hint="Wait for that process or stop it, then try again."
+        if holders
+        else f"Find it with `lsof {path}`, wait for it or stop it, then try again.",
+    )
+
+
+def lock_holders(path: Path, *, locks: Path = Path("/proc/locks")) -> list[str]:
+    """Name the processes that hold SQLite's write lock, as far as the kernel tells."""
+    try:
+        # stat, not open: closing any descriptor of these files would drop SQLite's own locks.
+        inode = path.with_name(path.name + "-shm").stat().st_ino
+        lines = locks.read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return []
+    pids = {pid for line in lines if (pid := _writer_pid(line, inode)) is not None}
+    return [_process_name(pid) for pid in sorted(pids)]
+
+
+_WRITE_LOCK_BYTE = 120
+"""Where in the -shm file SQLite locks out other writers."""
+
+
+def _writer_pid(line: str, inode: int) -> int | None:
+    fields = line.split()
+    if len(fields) < 8 or fields[3] != "WRITE" or not fields[5].endswith(f":{inode}"):
+        return None
+    first, last, pid = fields[6], fields[7], fields[4]
+    if not (first.isdigit() and last.isdigit() and pid.isdigit()):
+        return None
+    return int(pid) if int(first) <= _WRITE_LOCK_BYTE <= int(last) else None
+
+
+def _process_name(pid: int) -> str:
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return f"process {pid}"
+    return f"{name} (process {pid})"
+
+
+def _primary(error: sqlite3.Error) -> int:
+    code = getattr(error, "sqlite_errorcode", None)
+    return code & 0xFF if isinstance(code, int) else sqlite3.SQLITE_ERROR

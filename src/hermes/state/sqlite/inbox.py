@@ -1,0 +1,89 @@
+"""The inbox: messages that arrived, each committed once."""
+
+import sqlite3
+from collections.abc import Sequence
+
+from hermes.domain.inbound import InboxEntry
+from hermes.domain.ports.state import Admission, Arrival
+from hermes.state.refusals import inbox_gone, unknown_session
+from hermes.state.sqlite import codec
+from hermes.state.sqlite.part import LedgerPart, change, one, rows
+
+__all__ = ["InboxPart", "take_entries"]
+
+
+class InboxPart(LedgerPart):
+    """Implements `InboxStore`."""
+
+    async def admit(self, arrival: Arrival) -> Admission:
+        """Commit a message under (platform, account, native id), once."""
+        message = arrival.message
+        native = (message.platform, message.account, message.native_id)
+        text = codec.dump(message)
+
+        def work(connection: sqlite3.Connection) -> Admission:
+            if one(connection, "sessions.exists", (arrival.session_id,)) is None:
+                known = one(connection, "inbox.by_native", native)
+                if known is None:
+                    raise unknown_session(arrival.session_id)
+                return Admission(entry=codec.inbox_entry(known), duplicate=True)
+            values = {
+                "platform": message.platform,
+                "account": message.account,
+                "native_id": message.native_id,
+                "agent_id": arrival.agent_id,
+                "session_key": arrival.session_key,
+                "session_id": arrival.session_id,
+                "message": text,
+                "at": arrival.at,
+            }
+            inserted = one(connection, "inbox.insert", values)
+            row = one(connection, "inbox.by_native", native)
+            assert row is not None
+            return Admission(entry=codec.inbox_entry(row), duplicate=inserted is None)
+
+        return await self._write(work)
+
+    async def waiting(self, session_id: str) -> list[InboxEntry]:
+        """Return what no turn has taken yet, in order of admission."""
+
+        def work(connection: sqlite3.Connection) -> list[InboxEntry]:
+            return [
+                codec.inbox_entry(row) for row in rows(connection, "inbox.waiting", (session_id,))
+            ]
+
+        return await self._read(work)
+
+    async def sessions_waiting(self) -> list[str]:
+        """Return the sessions that have something waiting, the longest wait first."""
+        found = await self._read(lambda connection: rows(connection, "inbox.sessions_waiting"))
+        return [row["session_id"] for row in found]
+
+    async def drop(self, inbox_ids: Sequence[int], reason: str) -> None:
+        """Record that these will deliberately not be answered.
+
+        What a turn has taken already stays taken.
+        """
+
+        def work(connection: sqlite3.Connection) -> None:
+            for inbox_id in inbox_ids:
+                change(connection, "inbox.drop", (reason, inbox_id))
+
+        await self._write(work)
+
+
+def take_entries(
+    connection: sqlite3.Connection, session_id: str, turn_id: str, inbox_ids: Sequence[int]
+) -> None:
+    """Give waiting entries to a turn; all of them or none."""
+    gone = [
+        inbox_id
+        for inbox_id in inbox_ids
+        if not change(
+            connection,
+            "inbox.take",
+            {"id": inbox_id, "session_id": session_id, "turn_id": turn_id},
+        )
+    ]
+    if gone:
+        raise inbox_gone(gone)

@@ -1,0 +1,111 @@
+"""The ledger in one SQLite file: the parts put together, opened and closed."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from typing import Self
+
+from hermes.domain.errors import StoreError
+from hermes.domain.ports.state import LedgerStats
+from hermes.state.sqlite.approvals import ApprovalPart
+from hermes.state.sqlite.connection import (
+    BUSY_SECONDS,
+    check_ours,
+    open_writer,
+    switch_to_wal,
+)
+from hermes.state.sqlite.failures import store_error
+from hermes.state.sqlite.inbox import InboxPart
+from hermes.state.sqlite.indexing import index_some
+from hermes.state.sqlite.messages import MessagePart
+from hermes.state.sqlite.migrations import load_migrations, migrate
+from hermes.state.sqlite.outbox import OutboxPart
+from hermes.state.sqlite.part import one, rows
+from hermes.state.sqlite.readers import Readers
+from hermes.state.sqlite.search import SearchPart
+from hermes.state.sqlite.sessions import SessionPart
+from hermes.state.sqlite.turns import TurnPart
+from hermes.state.sqlite.usage import UsagePart
+from hermes.state.sqlite.writer import Writer
+
+__all__ = ["SqliteLedger"]
+
+
+class SqliteLedger(
+    SessionPart,
+    MessagePart,
+    SearchPart,
+    InboxPart,
+    TurnPart,
+    OutboxPart,
+    ApprovalPart,
+    UsagePart,
+):
+    """Everything that survives a restart, in one file."""
+
+    @classmethod
+    async def open(cls, path: Path, *, backups: Path, busy_seconds: float = BUSY_SECONDS) -> Self:
+        """Open the ledger, making or migrating the database where needed."""
+        connections = await asyncio.to_thread(_prepare, path, backups, busy_seconds)
+        writer = Writer(*connections, path, index_some)
+        return cls(path, writer, Readers(path))
+
+    async def stats(self) -> LedgerStats:
+        """Count what is there."""
+
+        def work(connection: sqlite3.Connection) -> LedgerStats:
+            counts = one(connection, "ledger.stats")
+            assert counts is not None
+            by_source = rows(connection, "ledger.by_source")
+            return LedgerStats(
+                by_source={row["source"]: row["sessions"] for row in by_source}, **dict(counts)
+            )
+
+        return await self._read(work)
+
+    async def check_integrity(self) -> list[str]:
+        """Look for damage; return what was found, nothing if all is well."""
+
+        def work(connection: sqlite3.Connection) -> list[str]:
+            found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
+            strays = [
+                f"row {row['rowid']} of {row['table']} refers to a missing {row['parent']}"
+                for row in connection.execute("PRAGMA foreign_key_check")
+            ]
+            return [problem for problem in found if problem != "ok"] + strays
+
+        return await self._read(work)
+
+    async def close(self) -> None:
+        """Finish what was handed in and close the files."""
+        # Readers first: the last connection to go folds the log into the database.
+        await self._readers.close()
+        await self._writer.close()
+
+
+def _prepare(
+    path: Path, backups: Path, busy_seconds: float
+) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """Check, open and migrate; return the writer's two connections."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"The folder {path.parent} cannot be made ({error.strerror}).",
+            hint="Check its permissions, or set HERMES_HOME to a folder of yours.",
+        ) from error
+    check_ours(path)
+    opened: list[sqlite3.Connection] = []
+    try:
+        opened.append(open_writer(path, busy_seconds=busy_seconds))
+        path.chmod(0o600)
+        switch_to_wal(opened[0])
+        migrate(opened[0], path, backups, load_migrations())
+        opened.append(open_writer(path, busy_seconds=busy_seconds))
+    except BaseException as error:
+        for connection in opened:
+            connection.close()
+        if isinstance(error, sqlite3.Error):
+            raise store_error(error, path) from error
+        raise
+    return opened[0], opened[1]

@@ -1,0 +1,152 @@
+"""Search in all messages.
+
+The two full-text indexes only find candidates: the newest `MAX_CANDIDATES`
+matches among the newest `MAX_SCANNED`. Ranking is done on those (see
+`search_text`): the index's own bm25 visits every occurrence of every word,
+which takes longer the more ordinary the word is.
+"""
+
+import sqlite3
+from typing import Any
+
+from hermes.domain.ports.state import SearchHit, SearchQuery
+from hermes.state.search_text import MAX_CANDIDATES, Plan, fold, plans_for, score, snippet
+from hermes.state.sqlite import codec
+from hermes.state.sqlite.indexing import SEARCH_BATCH, empty, index_some, is_behind
+from hermes.state.sqlite.part import LedgerPart, one, rows
+
+__all__ = ["MAX_SCANNED", "SearchPart"]
+
+MAX_SCANNED = 20_000
+"""How many of the newest matches are looked at when filters leave few of them."""
+
+MAX_UNINDEXED = 5_000
+"""How many of the newest messages are read when the index cannot help."""
+
+MAX_TERMS = 200
+"""How many trigrams a needle of one or two characters may stand for."""
+
+
+class SearchPart(LedgerPart):
+    """Implements the search half of `MessageStore`."""
+
+    async def search(self, query: SearchQuery) -> list[SearchHit]:
+        """Search all messages, in any language, by words or by substring."""
+        plans = plans_for(query.text)
+        if not plans or query.limit < 1:
+            return []
+        await self._catch_up()
+
+        def work(connection: sqlite3.Connection) -> list[SearchHit]:
+            for plan in plans:
+                if hits := _search(connection, plan, query):
+                    return hits
+            return []
+
+        return await self._read(work)
+
+    async def rebuild_index(self) -> int:
+        """Make the search index anew from the messages; return how many."""
+        count = await self._write(empty)
+        await self._catch_up()
+        return count
+
+    async def _catch_up(self) -> None:
+        """Index what is missing, in pieces that leave room for other writers."""
+        while await self._read(is_behind):
+            await self._write(lambda connection: index_some(connection, SEARCH_BATCH))
+
+
+def _search(connection: sqlite3.Connection, plan: Plan, query: SearchQuery) -> list[SearchHit]:
+    found = [(row, fold(row["text"])) for row in _candidates(connection, plan, query)]
+    if not plan.words:
+        found = [(row, folded) for row, folded in found if plan.matches(folded)]
+    if not query.newest_first:
+        found.sort(key=lambda pair: -score(plan, pair[1]))
+    return [_hit(plan, row, folded) for row, folded in found[: query.limit]]
+
+
+def _candidates(
+    connection: sqlite3.Connection, plan: Plan, query: SearchQuery
+) -> list[sqlite3.Row]:
+    values = _values(connection, query)
+    if plan.words:
+        return rows(connection, "search.by_words", values | {"match": _words_match(plan)})
+    match = _trigram_match(connection, plan)
+    if match is not None:
+        return rows(connection, "search.by_trigrams", values | {"match": match}) if match else []
+    values["scan"] = MAX_UNINDEXED
+    needles = {max((n.text for n in group), key=len) for group in plan.alternatives}
+    by_id = {
+        row["id"]: row
+        for needle in needles
+        for row in rows(connection, "search.by_scan", values | {"match": needle})
+    }
+    return [by_id[key] for key in sorted(by_id, reverse=True)]
+
+
+def _values(connection: sqlite3.Connection, query: SearchQuery) -> dict[str, Any]:
+    low, high = 0, 2**62
+    if query.session_id is not None:
+        between = one(connection, "search.session_range", (query.session_id,))
+        assert between is not None
+        low, high = between["low"], between["high"]
+    return {
+        "low": low,
+        "high": high,
+        "scan": MAX_SCANNED,
+        "candidates": max(MAX_CANDIDATES, query.limit),
+        "session_id": query.session_id,
+        "agent_id": query.agent_id,
+        "exclude_session_ids": codec.dump(query.exclude_session_ids),
+        "exclude_sources": codec.dump(query.exclude_sources),
+        "roles": codec.dump(query.roles),
+    }
+
+
+def _words_match(plan: Plan) -> str:
+    return " OR ".join(
+        "("
+        + " AND ".join(_quoted(needle.text) + ("*" if needle.prefix else "") for needle in group)
+        + ")"
+        for group in plan.alternatives
+    )
+
+
+def _trigram_match(connection: sqlite3.Connection, plan: Plan) -> str | None:
+    """Return the match expression; empty if nothing can match, None if the index cannot say."""
+    alternatives: list[str] = []
+    for group in plan.alternatives:
+        long = [_quoted(needle.text) for needle in group if len(needle.text) >= 3]
+        if long:
+            alternatives.append("(" + " AND ".join(long) + ")")
+            continue
+        terms = _terms(connection, max((needle.text for needle in group), key=len))
+        if len(terms) > MAX_TERMS:
+            return None
+        if terms:
+            alternatives.append("(" + " OR ".join(map(_quoted, terms)) + ")")
+    return " OR ".join(alternatives)
+
+
+def _terms(connection: sqlite3.Connection, beginning: str) -> list[str]:
+    """Return the trigrams that begin like this."""
+    values = {"low": beginning, "high": beginning + "\U0010ffff", "limit": MAX_TERMS + 1}
+    return [row["term"] for row in rows(connection, "search.terms", values)]
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
+
+
+def _hit(plan: Plan, row: sqlite3.Row, folded: str) -> SearchHit:
+    return SearchHit(
+        session_id=row["session_id"],
+        title=row["title"],
+        source=row["source"],
+        message_id=row["id"],
+        seq=row["seq"],
+        role=row["role"],
+        at=row["timestamp"],
+        snippet=snippet(plan, row["text"], folded),
+    )

@@ -1,0 +1,248 @@
+"""Sessions, their titles, remembered facts and the keys that point at them."""
+
+import sqlite3
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from hermes.domain.ports.state import SessionQuery
+from hermes.domain.session import Lineage, NewSession, Session
+from hermes.state.refusals import ambiguous, id_taken, title_taken, unknown_session
+from hermes.state.sqlite import codec
+from hermes.state.sqlite.indexing import forget_session
+from hermes.state.sqlite.part import LedgerPart, change, one, rows
+from hermes.state.titles import clean_text, clean_title, numbered
+
+__all__ = ["SessionPart"]
+
+
+class SessionPart(LedgerPart):
+    """Implements `SessionStore`."""
+
+    async def create_session(self, new: NewSession) -> Session:
+        """Open a session; `Conflict` if the id or the title is taken."""
+
+        def work(connection: sqlite3.Connection) -> Session:
+            _insert(connection, new)
+            return _get(connection, new.id)
+
+        return await self._write(work)
+
+    async def session(self, session_id: str) -> Session | None:
+        """Return one session by its exact id."""
+
+        def work(connection: sqlite3.Connection) -> Session | None:
+            row = one(connection, "sessions.get", (clean_text(session_id),))
+            return None if row is None else codec.session(row)
+
+        return await self._read(work)
+
+    async def find_session(self, reference: str) -> Session | None:
+        """Find by id, by title (the most recently used continuation), or by id prefix."""
+        wanted = clean_text(reference).strip()
+
+        def work(connection: sqlite3.Connection) -> Session | None:
+            row = one(connection, "sessions.get", (wanted,))
+            if row is None:
+                row = one(connection, "sessions.by_title", {"title": wanted})
+            if row is not None:
+                return codec.session(row)
+            begins = rows(connection, "sessions.by_prefix", {"prefix": wanted})
+            if len(begins) > 1:
+                raise ambiguous(wanted)
+            return codec.session(begins[0]) if begins else None
+
+        return await self._read(work) if wanted else None
+
+    async def sessions(self, query: SessionQuery) -> list[Session]:
+        """List sessions, most recently used first."""
+
+        def work(connection: sqlite3.Connection) -> list[Session]:
+            return [_get(connection, session_id) for session_id in _matching(connection, query)]
+
+        return await self._read(work)
+
+    async def freeze_prompt(self, session_id: str, prompt: str) -> str:
+        """Store the system prompt if there is none yet; return the stored one."""
+
+        def work(connection: sqlite3.Connection) -> str:
+            _check_exists(connection, session_id)
+            change(connection, "sessions.freeze_prompt", (session_id, clean_text(prompt)))
+            row = one(connection, "sessions.prompt", (session_id,))
+            assert row is not None
+            return str(row["system_prompt"])
+
+        return await self._write(work)
+
+    async def rename_session(self, session_id: str, title: str) -> Session:
+        """Set the title a person chose; `Conflict` if it is taken."""
+        wanted = clean_title(title)
+
+        def work(connection: sqlite3.Connection) -> Session:
+            _check_exists(connection, session_id)
+            _check_title_free(connection, session_id, wanted)
+            change(connection, "sessions.set_title", {"id": session_id, "title": wanted})
+            return _get(connection, session_id)
+
+        return await self._write(work)
+
+    async def name_session(self, session_id: str, title: str) -> Session:
+        """Title a session that has none, numbering the title if it is taken."""
+        wanted = clean_title(title)
+
+        def work(connection: sqlite3.Connection) -> Session:
+            current = _get(connection, session_id)
+            if current.title is not None:
+                return current
+            free, number = wanted, 1
+            while one(connection, "sessions.title_exists", {"title": free, "id": session_id}):
+                number += 1
+                free = numbered(wanted, number)
+            change(connection, "sessions.set_title", {"id": session_id, "title": free})
+            return _get(connection, session_id)
+
+        return await self._write(work)
+
+    async def update_session(
+        self,
+        session_id: str,
+        *,
+        model: str | None = None,
+        provider: str | None = None,
+        cwd: str | None = None,
+    ) -> Session:
+        """Change what a later turn of the session will use."""
+
+        def work(connection: sqlite3.Connection) -> Session:
+            values = {"id": session_id, "model": model, "provider": provider, "cwd": cwd}
+            change(connection, "sessions.update", values)
+            return _get(connection, session_id)
+
+        return await self._write(work)
+
+    async def end_session(self, session_id: str, reason: str, at: float) -> None:
+        """Mark the session as ended."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            values = {"id": session_id, "reason": reason, "at": at}
+            if not change(connection, "sessions.end", values):
+                raise unknown_session(session_id)
+
+        await self._write(work)
+
+    async def branch_session(self, session_id: str, new: NewSession) -> Session:
+        """Open `new` with a copy of the active history and the frozen prompt.
+
+        A turn that is still open stays with the origin.
+        """
+        child = msgspec.structs.replace(
+            new, parent_id=new.parent_id or session_id, lineage=new.lineage or Lineage.BRANCH
+        )
+
+        def work(connection: sqlite3.Connection) -> Session:
+            _check_exists(connection, session_id)
+            _insert(connection, child)
+            both = {"from": session_id, "to": child.id}
+            for step in ("copy_prompt", "copy_messages", "copy_counters"):
+                change(connection, f"sessions.{step}", both)
+            return _get(connection, child.id)
+
+        return await self._write(work)
+
+    async def delete_session(self, session_id: str) -> bool:
+        """Delete a session and all that belongs to it; False if unknown."""
+        return await self._write(lambda connection: _delete(connection, session_id))
+
+    async def prune_sessions(self, query: SessionQuery) -> int:
+        """Delete all matching sessions that have no open turn; return how many.
+
+        Each goes in a transaction of its own, so that other writers get their turn.
+        """
+        ids = await self._read(lambda connection: _matching(connection, query))
+        deleted = [await self._write(partial(_delete_idle, session_id=i)) for i in ids]
+        return sum(deleted)
+
+    async def remember(self, session_id: str, name: str, value: Any) -> None:
+        """Keep a small JSON-able fact with the session; None removes it."""
+        text = codec.dump(value)
+
+        def work(connection: sqlite3.Connection) -> None:
+            _check_exists(connection, session_id)
+            if value is None:
+                change(connection, "sessions.clear_fact", (session_id, name))
+            else:
+                change(connection, "sessions.set_fact", (session_id, name, text))
+
+        await self._write(work)
+
+    async def recall(self, session_id: str, name: str) -> Any:
+        """Return a remembered fact, or None."""
+        row = await self._read(lambda c: one(c, "sessions.fact", (session_id, name)))
+        return None if row is None else codec.load_any(row["value"])
+
+    async def bind_key(self, key: str, session_id: str, at: float) -> None:
+        """Point a session key at a session."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            _check_exists(connection, session_id)
+            change(connection, "sessions.bind_key", (key, session_id, at))
+
+        await self._write(work)
+
+    async def session_for_key(self, key: str) -> Session | None:
+        """Return the session a key points at."""
+        row = await self._read(lambda c: one(c, "sessions.for_key", (key,)))
+        return None if row is None else codec.session(row)
+
+
+def _get(connection: sqlite3.Connection, session_id: str) -> Session:
+    row = one(connection, "sessions.get", (session_id,))
+    if row is None:
+        raise unknown_session(session_id)
+    return codec.session(row)
+
+
+def _check_exists(connection: sqlite3.Connection, session_id: str) -> None:
+    if one(connection, "sessions.exists", (session_id,)) is None:
+        raise unknown_session(session_id)
+
+
+def _check_title_free(connection: sqlite3.Connection, session_id: str, title: str) -> None:
+    if one(connection, "sessions.title_exists", {"title": title, "id": session_id}):
+        raise title_taken(title)
+
+
+def _insert(connection: sqlite3.Connection, new: NewSession) -> None:
+    title = None if new.title is None else clean_title(new.title)
+    if one(connection, "sessions.exists", (new.id,)):
+        raise id_taken("session", new.id)
+    if title is not None:
+        _check_title_free(connection, new.id, title)
+    if new.parent_id is not None:
+        _check_exists(connection, new.parent_id)
+    columns = msgspec.structs.asdict(new)
+    columns["title"] = title
+    columns["lineage"] = None if new.lineage is None else new.lineage.value
+    change(connection, "sessions.insert", columns)
+
+
+def _matching(connection: sqlite3.Connection, query: SessionQuery) -> list[str]:
+    values = msgspec.structs.asdict(query)
+    values["exclude_sources"] = codec.dump(query.exclude_sources)
+    values["limit"] = -1 if query.limit is None else query.limit
+    return [row["id"] for row in rows(connection, "sessions.matching", values)]
+
+
+def _delete_idle(connection: sqlite3.Connection, session_id: str) -> bool:
+    busy = one(connection, "sessions.has_open_turn", (session_id,))
+    return busy is None and _delete(connection, session_id)
+
+
+def _delete(connection: sqlite3.Connection, session_id: str) -> bool:
+    if one(connection, "sessions.exists", (session_id,)) is None:
+        return False
+    forget_session(connection, session_id)
+    for step in ("close_inbox", "delete_outbox", "delete_approvals", "detach_usage", "delete"):
+        change(connection, f"sessions.{step}", (session_id,))
+    return True

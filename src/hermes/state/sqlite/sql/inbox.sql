@@ -1,0 +1,29 @@
+-- name: insert
+-- Admit a message, unless it was admitted before.
+INSERT INTO inbox (platform, account, native_id, agent_id, session_key, session_id, message,
+                   admitted_at, state)
+VALUES (:platform, :account, :native_id, :agent_id, :session_key, :session_id, :message,
+        :at, 'waiting')
+ON CONFLICT (platform, account, native_id) DO NOTHING
+RETURNING id;
+
+-- name: by_native
+-- Return the entry of a message.
+SELECT * FROM inbox WHERE platform = ? AND account = ? AND native_id = ?;
+
+-- name: waiting
+-- Return what waits in a session, in order of admission.
+SELECT * FROM inbox WHERE session_id = ? AND state = 'waiting' ORDER BY id;
+
+-- name: sessions_waiting
+-- Return the sessions with something waiting, the longest wait first.
+SELECT session_id FROM inbox WHERE state = 'waiting' GROUP BY session_id ORDER BY min(id);
+
+-- name: take
+-- Give a waiting entry to a turn.
+UPDATE inbox SET state = 'taken', turn_id = :turn_id
+WHERE id = :id AND session_id = :session_id AND state = 'waiting';
+
+-- name: drop
+-- Record that an entry will not be answered.
+UPDATE inbox SET state = 'dropped', drop_reason = ? WHERE id = ? AND state = 'waiting';

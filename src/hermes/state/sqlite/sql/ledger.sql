@@ -1,0 +1,16 @@
+-- name: stats
+-- Count what is there.
+SELECT
+  (SELECT count(*) FROM sessions) AS sessions,
+  (SELECT count(*) FROM messages) AS messages,
+  (SELECT count(*) FROM turns) AS turns,
+  (SELECT count(*) FROM turns WHERE finished_at IS NULL) AS open_turns,
+  (SELECT count(*) FROM inbox WHERE state = 'waiting') AS inbox_waiting,
+  (SELECT count(*) FROM outbox WHERE state = 'pending') AS outbox_pending,
+  (SELECT count(*) FROM approvals WHERE state = 'pending') AS approvals_pending,
+  (SELECT page_count FROM pragma_page_count()) * (SELECT page_size FROM pragma_page_size()) AS bytes,
+  (SELECT user_version FROM pragma_user_version()) AS schema_version;
+
+-- name: by_source
+-- Count the sessions of each door.
+SELECT source, count(*) AS sessions FROM sessions GROUP BY source ORDER BY source;

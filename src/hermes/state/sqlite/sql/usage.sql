@@ -1,0 +1,49 @@
+-- name: insert
+-- Write down one model call.
+INSERT INTO model_usage (session_id, turn_id, agent_id, provider, model, task, input_tokens,
+                         output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens,
+                         estimated_cost_usd, timestamp)
+VALUES (:session_id, :turn_id, :agent_id, :provider, :model, :task, :input_tokens,
+        :output_tokens, :cache_read_tokens, :cache_write_tokens, :reasoning_tokens,
+        :cost_usd, :at);
+
+-- name: count_in_session
+-- Add one call to the counters of its session.
+UPDATE sessions SET
+  input_tokens = input_tokens + :input_tokens,
+  output_tokens = output_tokens + :output_tokens,
+  cache_read_tokens = cache_read_tokens + :cache_read_tokens,
+  cache_write_tokens = cache_write_tokens + :cache_write_tokens,
+  reasoning_tokens = reasoning_tokens + :reasoning_tokens,
+  estimated_cost_usd = estimated_cost_usd + coalesce(:cost_usd, 0)
+WHERE id = :session_id;
+
+-- name: spent_in_session
+-- Sum up what one session spent.
+SELECT count(*) AS calls, coalesce(sum(input_tokens + output_tokens), 0) AS tokens,
+       coalesce(sum(estimated_cost_usd), 0.0) AS cost_usd,
+       count(*) - count(estimated_cost_usd) AS unpriced_calls
+FROM model_usage
+WHERE session_id = :session_id
+  AND (:agent_id IS NULL OR agent_id = :agent_id)
+  AND (:since IS NULL OR timestamp >= :since);
+
+-- name: spent_since
+-- Sum up what was spent from a time on.
+SELECT count(*) AS calls, coalesce(sum(input_tokens + output_tokens), 0) AS tokens,
+       coalesce(sum(estimated_cost_usd), 0.0) AS cost_usd,
+       count(*) - count(estimated_cost_usd) AS unpriced_calls
+FROM model_usage
+WHERE timestamp >= :since AND (:agent_id IS NULL OR agent_id = :agent_id);
+
+-- name: by_model
+-- Sum up by provider and model, dearest first.
+SELECT provider, model, count(*) AS calls,
+       coalesce(sum(input_tokens + output_tokens), 0) AS tokens,
+       coalesce(sum(estimated_cost_usd), 0.0) AS cost_usd,
+       count(*) - count(estimated_cost_usd) AS unpriced_calls
+FROM model_usage
+WHERE (:session_id IS NULL OR session_id = :session_id)
+  AND (:since IS NULL OR timestamp >= :since)
+GROUP BY provider, model
+ORDER BY cost_usd DESC, tokens DESC, provider, model;

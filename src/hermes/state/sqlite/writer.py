@@ -1,0 +1,239 @@
+"""The one thread that writes, with group commit.
+
+Callers hand in transaction functions. The thread takes everything that has
+queued up, runs it in one transaction, each function inside a savepoint of its
+own, commits once and then answers all callers with one wake-up of their event
+loop. While it waits for the disk the next batch queues up, so throughput grows
+with the number of callers although every commit is synced.
+
+What was handed in is carried out even if the caller is cancelled meanwhile.
+"""
+
+import asyncio
+import logging
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from hermes.domain.errors import StoreError
+from hermes.state.sqlite.failures import is_busy, store_error
+
+__all__ = ["Work", "Writer"]
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+
+_log = logging.getLogger(__name__)
+
+MAX_BATCH = 512
+IDLE_SECONDS = 0.25
+CHECKPOINT_CHANGES = 4000
+CHECKPOINT_BYTES = 16 * 1024 * 1024
+
+
+class _Job:
+    """One transaction function and the caller who waits for it."""
+
+    __slots__ = ("error", "future", "loop", "result", "work")
+
+    def __init__(
+        self, work: Work[Any], future: "asyncio.Future[Any]", loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.work = work
+        self.future = future
+        self.loop = loop
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def settle(self) -> None:
+        """Answer the caller; runs in the caller's event loop."""
+        if self.future.done():
+            return
+        if self.error is None:
+            self.future.set_result(self.result)
+        else:
+            self.future.set_exception(self.error)
+
+
+class Writer:
+    """Runs transaction functions on one thread."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        checkpointer: sqlite3.Connection,
+        path: Path,
+        idle_work: Work[bool],
+    ) -> None:
+        """Take over both connections.
+
+        `idle_work` is called in a transaction of its own when nothing waits;
+        it returns True while there is more of it to do.
+        """
+        self._connection = connection
+        self._checkpointer = checkpointer
+        self._path = path
+        self._idle_work = idle_work
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._gate = threading.Lock()
+        self._closing = False
+        self._changes_at_checkpoint = 0
+        self._bytes_at_checkpoint = 0
+        self._thread = threading.Thread(target=self._main, name="hermes-ledger", daemon=True)
+        self._thread.start()
+
+    async def run(self, work: Work[T]) -> T:
+        """Run `work` in a transaction; when this returns, it is durable."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        with self._gate:
+            if self._closing:
+                raise StoreError("The ledger is closed.", hint="Start Hermes again.")
+            self._jobs.put(_Job(work, future, loop))
+        return await future
+
+    async def close(self) -> None:
+        """Finish what was handed in, then close the connections."""
+        with self._gate:
+            if not self._closing:
+                self._closing = True
+                self._jobs.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _main(self) -> None:
+        idle_left = False
+        while True:
+            batch, closing = self._next_batch(IDLE_SECONDS if idle_left else None)
+            if batch:
+                self._commit(batch)
+                _answer(batch)
+                self._maybe_checkpoint()
+                idle_left = True
+            elif not closing:
+                idle_left = self._work_idly()
+            if closing:
+                break
+        for connection in (self._checkpointer, self._connection):
+            with suppress(sqlite3.Error):
+                connection.close()
+
+    def _next_batch(self, patience: float | None) -> tuple[list[_Job], bool]:
+        """Wait for work; return it and whether it is the last."""
+        try:
+            job = self._jobs.get(timeout=patience)
+        except Empty:
+            return [], False
+        batch: list[_Job] = []
+        while job is not None:
+            batch.append(job)
+            if len(batch) == MAX_BATCH:
+                return batch, False
+            try:
+                job = self._jobs.get_nowait()
+            except Empty:
+                return batch, False
+        return batch, True
+
+    def _commit(self, batch: list[_Job]) -> None:
+        connection = self._connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for job in batch:
+                self._run_one(job)
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            failure = store_error(error, self._path)
+            for job in batch:
+                job.error = StoreError(failure.message, hint=failure.hint)
+
+    def _run_one(self, job: _Job) -> None:
+        connection = self._connection
+        connection.execute("SAVEPOINT job")
+        try:
+            job.result = job.work(connection)
+        except Exception as error:
+            # A full disk makes SQLite roll the entire batch back, not just this savepoint.
+            if not connection.in_transaction:
+                raise _lost(error) from error
+            job.error = error
+            if isinstance(error, sqlite3.Error):
+                job.error = store_error(error, self._path)
+            connection.execute("ROLLBACK TO job")
+        connection.execute("RELEASE job")
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+
+    def _work_idly(self) -> bool:
+        """Do a bounded piece of deferred work; return whether some is left."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            more = self._idle_work(self._connection)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._roll_back()
+            if not is_busy(error):
+                _log.warning("deferred ledger work failed: %s", error)
+            return False
+        self._maybe_checkpoint()
+        return more
+
+    def _maybe_checkpoint(self) -> None:
+        """Move the log into the database when it has grown enough.
+
+        The write lock is held meanwhile: no other process can then reset the
+        log under the checkpoint.
+        """
+        changes = self._connection.total_changes
+        size = self._log_bytes()
+        if (
+            changes - self._changes_at_checkpoint < CHECKPOINT_CHANGES
+            and size - self._bytes_at_checkpoint < CHECKPOINT_BYTES
+        ):
+            return
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        except sqlite3.Error as error:
+            _log.warning("checkpoint of the ledger failed: %s", error)
+        self._roll_back()
+        self._changes_at_checkpoint = changes
+        self._bytes_at_checkpoint = size
+
+    def _log_bytes(self) -> int:
+        try:
+            return self._path.with_name(self._path.name + "-wal").stat().st_size
+        except OSError:
+            return 0
+
+
+def _lost(error: Exception) -> sqlite3.Error:
+    if isinstance(error, sqlite3.Error):
+        return error
+    return sqlite3.OperationalError(f"the transaction ended early: {error}")
+
+
+def _answer(batch: list[_Job]) -> None:
+    """Wake each waiting event loop once."""
+    for loop, jobs in _by_loop(batch):
+        # A loop that is closed has no caller left to tell.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(_settle, jobs)
+
+
+def _by_loop(batch: list[_Job]) -> Iterator[tuple[asyncio.AbstractEventLoop, list[_Job]]]:
+    loops = {id(job.loop): job.loop for job in batch}
+    for key, loop in loops.items():
+        yield loop, [job for job in batch if id(job.loop) == key]
+
+
+def _settle(jobs: list[_Job]) -> None:
+    for job in jobs:
+        job.settle()

@@ -1,0 +1,46 @@
+"""How titles and previews are made from text of unknown quality."""
+
+import re
+import unicodedata
+
+from hermes.domain.errors import UsageError
+
+__all__ = ["MAX_TITLE", "PREVIEW_CHARS", "clean_text", "clean_title", "numbered", "preview"]
+
+MAX_TITLE = 100
+PREVIEW_CHARS = 80
+
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
+
+
+def clean_text(text: str) -> str:
+    """Replace what cannot be encoded as UTF-8 (lone surrogates)."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    return text
+
+
+def clean_title(title: str) -> str:
+    """Return `title` as one short line of visible characters."""
+    spaced = re.sub(r"\s+", " ", title)
+    visible = "".join(c for c in spaced if unicodedata.category(c) not in _UNSEEN)
+    cleaned = re.sub(r" +", " ", visible).strip()[:MAX_TITLE].rstrip()
+    if not cleaned:
+        raise UsageError(
+            "A title needs at least one visible character.",
+            hint="Give the session a name of 1 to 100 characters.",
+        )
+    return cleaned
+
+
+def numbered(title: str, number: int) -> str:
+    """Return the continuation title `title #number`, within the length limit."""
+    suffix = f" #{number}"
+    return title[: MAX_TITLE - len(suffix)].rstrip() + suffix
+
+
+def preview(text: str) -> str:
+    """Return the beginning of `text` on one line."""
+    return " ".join(text[: PREVIEW_CHARS * 4].split())[:PREVIEW_CHARS]
