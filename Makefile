@@ -35,6 +35,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet -c constraints.txt --editable . --group dev
+	$(BIN)/python -m compileall -q src
 	@touch $(STAMP)
 
 clean:

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from fakes.core import ScriptedTools, returns, running_core
-
 from hermes.agent.settings import AgentSettings, SpendLimits
 from hermes.domain.turn import TurnState
 from hermes.domain.usage import Usage

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from fakes.core import ScriptedTools, events, returns, running_core
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.core import ScriptedTools, events, returns, running_core
 from hermes.agent.compaction import split_point
 from hermes.agent.settings import AgentSettings, CompactionSettings
 from hermes.domain.events import Notice

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from fakes.core import running_core
-
 from hermes.agent.settings import AgentSettings
 from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.testing.model import ScriptedModel, say

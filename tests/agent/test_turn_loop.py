@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from fakes.core import ScriptedTools, events, returns, running_core, waits
-
 from hermes.agent.settings import AgentSettings
 from hermes.domain.events import (
     MessageCompleted,

@@ -1,11 +1,12 @@
 """A turn that was cut off goes on where it was, in the same session."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from fakes.core import Core, ScriptedTools, message, returns, running_core, waits
 
+from fakes.core import Core, ScriptedTools, message, returns, running_core, waits
 from hermes.domain.errors import SessionBusy
 from hermes.domain.messages import ToolMessage, ToolOutcome
 from hermes.domain.tools import Parallel
@@ -24,7 +25,7 @@ async def cut_off_during_tool(folder: Path, *, replay_safe: bool) -> str:
     tools.add("do", waits(started, never), replay_safe=replay_safe)
     model = ScriptedModel([calls(call("do", "c1"))])
     session_id = ""
-    with pytest.raises(BaseExceptionGroup):
+    with suppress(_PowerCut):
         async with running_core(folder, model, tools=tools, owner="dead") as core:
             session_id = core.session.id
             await core.say("please do it")
@@ -71,7 +72,7 @@ async def test_a_call_that_was_never_started_is_run(tmp_path: Path) -> None:
     tools.add("do", returns("unreached"), parallel=Parallel.NEVER)
     model = ScriptedModel([calls(call("block", "c1"), call("do", "c2"))])
     session_id = ""
-    with pytest.raises(BaseExceptionGroup):
+    with suppress(_PowerCut):
         async with running_core(tmp_path, model, tools=tools, owner="dead") as core:
             session_id = core.session.id
             await core.say("go")
@@ -93,7 +94,7 @@ async def test_a_turn_cut_off_during_a_model_call_asks_the_model_again(tmp_path:
     never = asyncio.Event()
     model = ScriptedModel([Reply(pieces=("half",), before_end=never)])
     session_id = ""
-    with pytest.raises(BaseExceptionGroup):
+    with suppress(_PowerCut):
         async with running_core(tmp_path, model, owner="dead") as core:
             session_id = core.session.id
             await core.say("hi")
@@ -110,7 +111,7 @@ async def test_a_turn_is_given_up_after_two_resumes(tmp_path: Path) -> None:
     session_id = await cut_off_during_tool(tmp_path, replay_safe=False)
     for attempt in range(MAX_RESUMES):
         model = ScriptedModel([Reply(before=asyncio.Event())])
-        with pytest.raises(BaseExceptionGroup):
+        with suppress(_PowerCut):
             async with running_core(
                 tmp_path, model, session_id=session_id, owner=f"dead-{attempt}"
             ) as core:
@@ -147,7 +148,7 @@ async def test_a_message_to_a_cut_off_session_comes_after_the_resumed_turn(tmp_p
 async def test_a_message_admitted_before_the_power_cut_is_answered_after_it(tmp_path: Path) -> None:
     never = asyncio.Event()
     session_id = ""
-    with pytest.raises(BaseExceptionGroup):
+    with suppress(_PowerCut):
         async with running_core(
             tmp_path, ScriptedModel([Reply(before=never)]), owner="dead"
         ) as core:
@@ -159,5 +160,7 @@ async def test_a_message_admitted_before_the_power_cut_is_answered_after_it(tmp_
     async with running_core(tmp_path, model, session_id=session_id) as core:
         await core.gateway.recover()
         await core.idle()
-        texts = [getattr(m, "text", None) or getattr(m, "content", "") for m in await core.messages()]
+        texts = [
+            getattr(m, "text", None) or getattr(m, "content", "") for m in await core.messages()
+        ]
         assert texts == ["one", "answer one", "two", "answer two"]

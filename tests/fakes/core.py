@@ -181,7 +181,9 @@ async def running_core(
     clock = SystemClock()
     own = ledger or await SqliteLedger.open(folder / "state.db", backups=folder / "backups")
     environments = EnvironmentPool(
-        lambda _: EnvironmentSettings(default_cwd=str(workspace), base_env={"PATH": "/usr/bin:/bin"}),
+        lambda _: EnvironmentSettings(
+            default_cwd=str(workspace), base_env={"PATH": "/usr/bin:/bin"}
+        ),
         clock,
     )
     scripted = tools or ScriptedTools()

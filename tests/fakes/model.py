@@ -263,6 +263,8 @@ class _Connection:
                     await asyncio.sleep(interval)
         else:
             self._chunk(b"".join(_doctored(sequence, middle, step)))
+        if step.stall == "end":
+            await self._stall()
         self._writer.write(b"0\r\n\r\n")
         await self._flush()
 

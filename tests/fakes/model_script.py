@@ -54,8 +54,8 @@ class Step(Struct, kw_only=True, forbid_unknown_fields=True):
     """Of an error; a string is sent as it is."""
     headers: dict[str, str] = field(default_factory=dict)
     stall: str = ""
-    """`before` the headers, `first` after the headers, or `middle`: until the client
-    leaves or `release()`."""
+    """`before` the headers, `first` after them, in the `middle` or before the `end` of the
+    body: until the client leaves or `release()`."""
     reset: str = ""
     """`before` or `middle`: the connection is reset (RST)."""
     truncate: bool = False

@@ -53,7 +53,9 @@ def document(protocol: str, step: Step, model: str) -> dict[str, Any]:
 
 def error_body(protocol: str, status: int, message: str, code: str = "") -> dict[str, Any]:
     if protocol == "anthropic":
-        return {"type": "error", "error": {"type": code or "api_error", "message": message}}
+        usual = {400: "invalid_request_error", 401: "authentication_error"}
+        kind = code or usual.get(status, "api_error")
+        return {"type": "error", "error": {"type": kind, "message": message}}
     return {"error": {"message": message, "type": code or "error", "code": code or status}}
 
 

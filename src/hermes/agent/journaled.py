@@ -38,8 +38,9 @@ class Journaled:
         spec = self._inner.spec(call.name)
         if spec is not None and not spec.replay_safe:
             await durable(self._turns.start_call(context.turn_id, call.id, self._clock.now()))
+        limit = asyncio.timeout(self._seconds)
         try:
-            async with asyncio.timeout(self._seconds) as limit:
+            async with limit:
                 return await self._inner.run(call, context)
         except TimeoutError:
             if not limit.expired():

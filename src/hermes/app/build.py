@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from msgspec import Struct
 
 from hermes.agent.scope import AgentServices
+from hermes.agent.second_opinion import SecondOpinion
 from hermes.agent.settings import AgentSettings
 from hermes.agent.turn_runner import TurnRunner
 from hermes.app.identity import FileIdentity
@@ -55,12 +56,13 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
     """Build everything, run it for the body of the `with`, and close it again."""
     loaded = load_config(options.home, options.environ)
     options.home.ensure()
-    configure_logging(options.home, loaded.config.logging, loaded.redactor())
+    logs = configure_logging(options.home.logs_dir, loaded.config.logging, loaded.redactor())
     clock = SystemClock()
     profile = main_profile(loaded, options)
     async with AsyncExitStack() as stack:
+        stack.enter_context(logs)
         ledger = await stack.enter_async_context(open_ledger(options.home))
-        owner = stack.enter_context(Owner(options.home.run_dir))
+        owner = stack.enter_context(Owner.claim(options.home.run_dir))
         models = ModelShelf(loaded, clock)
         stack.push_async_callback(models.close)
         settings = environment_settings(loaded, options, profile)
@@ -84,6 +86,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             settings=agent_settings(loaded, options),
             redact=loaded.redactor().redact,
         )
+        tools.judge = lambda agent, session: SecondOpinion(services, agent, session)
         gateway = Gateway(
             GatewayParts(
                 ledger=ledger,

@@ -3,6 +3,8 @@
 Guarded(Approved(Budgeted(Journaled(registry))))
 """
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from hermes.agent.guarded import Guarded
@@ -10,7 +12,7 @@ from hermes.agent.journaled import Journaled
 from hermes.agent.tools.approved import Approved
 from hermes.agent.tools.budgeted import Budgeted
 from hermes.agent.tools.registry import ToolRegistry
-from hermes.control.approvals import ApprovalDesk, ApprovalSettings, Judge, LedgerGate
+from hermes.control.approvals import ApprovalDesk, ApprovalSettings, Judge, LedgerGate, Mode
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.policy import ActionPolicy
 from hermes.domain.ports.state import Ledger
@@ -33,7 +35,8 @@ class ToolShelf(Struct, kw_only=True):
     policy: ActionPolicy
     desk: ApprovalDesk
     approvals: ApprovalSettings
-    judge: Judge | None = None
+    judge: Callable[[AgentProfile, Session], Judge] | None = None
+    """Makes the second opinion of `approvals.mode: smart`."""
     seconds: float = 900.0
     registries: dict[tuple[tuple[str, ...], tuple[str, ...]], ToolRegistry] = {}
 
@@ -61,7 +64,12 @@ class ToolShelf(Struct, kw_only=True):
             settings=settings,
             stream=stream,
             clock=self.clock,
-            judge=self.judge,
+            judge=self._judge(profile, session),
         )
         journaled = Journaled(self.registry(profile), self.ledger, self.clock, self.seconds)
         return Guarded(Approved(Budgeted(journaled), gate))
+
+    def _judge(self, profile: AgentProfile, session: Session) -> Judge | None:
+        if self.judge is None or self.approvals.mode != Mode.SMART:
+            return None
+        return self.judge(profile, session)

@@ -7,6 +7,7 @@ from importlib import import_module
 import click
 
 from hermes import __version__
+from hermes.config.environment import process_environ
 from hermes.domain.errors import HermesError
 
 __all__ = ["run"]
@@ -62,6 +63,13 @@ def run() -> None:
         # Nobody reads us any more: leave quietly, as `yes | head` does.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except Exception as bug:
+        # The last resort: a bug is one line for a person, a traceback for who asks for it.
+        if process_environ().get("HERMES_DEBUG"):
+            raise
+        sys.stderr.write(f"hermes: something unexpected happened: {type(bug).__name__}: {bug}\n")
+        sys.stderr.write("  -> Run it again with HERMES_DEBUG=1 to see where it happened.\n")
+        sys.exit(70)
 
 
 def with_default_command(arguments: list[str]) -> list[str]:

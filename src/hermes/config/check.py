@@ -119,9 +119,10 @@ class Checker:
         }
 
     def _value(self, kind: Any, value: Any, path: Path) -> Any:
-        origin, args = get_origin(kind), get_args(kind)
         if value is None:
             return self._null(kind, path)
+        kind = _collection(kind)
+        origin, args = get_origin(kind), get_args(kind)
         section = struct_of(kind)
         if section is not None:
             return self._struct(section, value, path)
@@ -193,6 +194,14 @@ class Checker:
             return
         self.unknown.append(format_key(path))
         self._warn(path, f"is not a known key and has no effect{_close(path[-1], _names(kind))}")
+
+
+def _collection(kind: Any) -> Any:
+    """Return the list or mapping in `X | None`, and any other type as it is."""
+    if get_origin(kind) not in {Union, types.UnionType}:
+        return kind
+    others = [arg for arg in get_args(kind) if arg is not type(None)]
+    return others[0] if len(others) == 1 and get_origin(others[0]) in {tuple, dict} else kind
 
 
 def _over(default: Struct, built: Struct, given: dict[str, Any]) -> Struct:

@@ -5,7 +5,6 @@ text must read back as exactly the data that was meant. Comments, order and
 unknown keys stay. Names in capitals are secrets and go to `.env`.
 """
 
-import copy
 import re
 from collections.abc import Mapping
 from io import StringIO
@@ -70,6 +69,8 @@ def parse_value(path: Path, text: str) -> Any:
         value = parse_document(f"value: {text}".encode(), "value").data["value"]
     except ConfigError:
         return text
+    if isinstance(value, str) and not text.lstrip().startswith(('"', "'")):
+        value = text
     kind = type_of(path)
     if kind is None or struct_of(kind) is not None:
         return value
@@ -207,7 +208,7 @@ def _apply(text: str, data: dict[str, Any], path: Path, value: Any, *, remove: b
         return _apply(text, data, ("model",), merged)
     while remove and len(path) > 1 and len(lookup(data, path[:-1])) == 1:
         path = path[:-1]
-    meant = copy.deepcopy(data)
+    meant = _copied(data)
     _change(meant, path, value, remove=remove)
     spliced = splice_unset(text, path) if remove else splice_set(text, path, value)
     if spliced is not None and _reads_as(spliced, meant):
@@ -219,6 +220,13 @@ def _apply(text: str, data: dict[str, Any], path: Path, value: Any, *, remove: b
         f"{format_key(path)} cannot be changed without disturbing the rest of config.yaml.",
         hint="Change it by hand: hermes config edit",
     )
+
+
+def _copied(value: Any) -> Any:
+    # Unlike deepcopy this separates values that share an anchor.
+    if isinstance(value, dict):
+        return {key: _copied(item) for key, item in value.items()}
+    return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 def _reads_as(text: str, meant: dict[str, Any]) -> bool:

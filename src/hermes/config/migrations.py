@@ -18,6 +18,9 @@ OBSOLETE_VARIABLES = {9: ("ANTHROPIC_TOKEN",), 13: ("LLM_MODEL", "OPENAI_MODEL")
 """Version -> names that leave `.env`, because they override the file unseen."""
 
 
+_ASKING = ("approve", "approval", "ask", "confirm", "manual")
+
+
 def version_of(data: Data) -> int:
     """Return the version a file says it has; 0 when it says nothing."""
     version = data.get("_config_version")
@@ -103,7 +106,7 @@ def _write_approval(data: Data) -> Data:
     for section in ("memory", "skills"):
         own = _mapping(data, section)
         if "write_mode" in own:
-            asks = own["write_mode"] in {"approve", "approval", "ask", "confirm", "manual"}
+            asks = own["write_mode"] in _ASKING
             data = {**data, section: {"write_approval": asks, **_without(own, "write_mode")}}
     return data
 

@@ -41,13 +41,13 @@ _MOVED: tuple[tuple[Path, Path], ...] = (
 def normalize(document: Document) -> None:
     """Move everything in `document` to its proper place."""
     data = document.data
-    if isinstance(data.get("model"), str):
+    if isinstance(data.get("model"), str | int | float):
         data["model"] = {"model": data["model"]}
         _rename_marks(document, ("model",), ("model", "model"))
     mode = lookup(data, ("streaming", "mode"))
     if mode is not None and lookup(data, ("streaming", "enabled")) is None:
         mark = document.marks.get(("streaming", "mode"), Mark(document.name))
-        assign(document, ("streaming", "enabled"), mode not in {False, "off"}, mark)
+        assign(document, ("streaming", "enabled"), mode not in (False, "off"), mark)
     for old, new in _MOVED:
         _move(document, old, new)
 

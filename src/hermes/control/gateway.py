@@ -70,9 +70,20 @@ class Gateway:
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Gateway"]:
         """Run lanes for the body of the `with`; on leaving, let running turns end."""
-        async with asyncio.TaskGroup() as group:
-            self._group = group
-            yield self
+        failure: BaseException | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                try:
+                    yield self
+                except BaseException as error:
+                    failure = error
+                    raise
+        except BaseExceptionGroup:
+            # What the body raised is for its caller, not wrapped in a group of lanes.
+            if failure is None:
+                raise
+            raise failure from None
 
     # -- admission ---------------------------------------------------------
 

@@ -5,6 +5,7 @@ start of the process. A finished process stays listed for half an hour. There
 are at most 64: the longest finished makes room, a running one never does.
 """
 
+import asyncio
 import secrets
 from collections.abc import Callable
 
@@ -133,8 +134,9 @@ class BackgroundProcesses:
     async def close(self, grace: float) -> None:
         """End all of them."""
         processes, self._processes = list(self._processes.values()), {}
-        for process in processes:
-            await process.child.close(grace)
+        async with asyncio.TaskGroup() as group:
+            for process in processes:
+                group.create_task(process.child.close(grace))
 
     def _get(self, process_id: str) -> _Process:
         process = self._processes.get(process_id)

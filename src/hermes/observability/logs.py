@@ -17,7 +17,7 @@ from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self, TextIO
+from typing import Any, Protocol, Self, TextIO
 
 from hermes.config.schema.machine import Logging
 
@@ -58,7 +58,7 @@ class RedactingFormatter(logging.Formatter):
         record.tag = f"[{session}] " if session else ""
         return self._redactor.redact(super().format(record))
 
-    def formatException(self, ei: logging._SysExcInfoType) -> str:  # noqa: N802 - stdlib's
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - stdlib's
         """Return the traceback; it is cached on the record, hence redacted already here."""
         return self._redactor.redact(super().formatException(ei))
 

@@ -16,10 +16,25 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-__all__ = ["MAX_CANDIDATES", "Plan", "fold", "plans_for", "score", "snippet"]
+from hermes.domain.messages import AssistantMessage
+from hermes.state.titles import clean_text
+
+__all__ = [
+    "MAX_CANDIDATES",
+    "MAX_SEARCHED",
+    "Plan",
+    "calls_text",
+    "fold",
+    "plans_for",
+    "score",
+    "snippet",
+]
 
 MAX_CANDIDATES = 200
 """How many of the newest matches are ranked."""
+
+MAX_SEARCHED = 20_000
+"""How many characters of a message can be found; also in the schema."""
 
 _MAX_QUERY = 500
 _MAX_NEEDLES = 16
@@ -62,12 +77,17 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 def plans_for(text: str) -> list[Plan]:
     """Return the ways to look for `text`, best first; the first that finds something wins."""
-    tokens = _tokens(text)
+    tokens = _tokens(clean_text(text))
     literal = _plan(tokens, words=False)
     if _UNSPACED.search(text):
         return [literal] if literal else []
     found = (_plan(tokens, words=True), literal)
     return [plan for plan in found if plan is not None]
+
+
+def calls_text(message: AssistantMessage) -> str:
+    """Return what can be searched of the tool calls of a message."""
+    return " ".join(f"{call.name} {call.arguments}" for call in message.tool_calls)
 
 
 def fold(text: str) -> str:

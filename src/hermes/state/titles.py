@@ -18,7 +18,7 @@ def clean_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        return re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)
     return text
 
 

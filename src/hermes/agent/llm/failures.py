@@ -178,6 +178,8 @@ def classify(fault: WireFault) -> FailureKind:
     status = fault.status
     if status is None:
         return coded or _by_words(text, _NO_STATUS_ORDER) or FailureKind.UNKNOWN
+    if 300 <= status < 400:
+        return FailureKind.BAD_REQUEST
     if status in {401, 403}:
         return _forbidden(text)
     if status in {400, 404, 405, 409, 415, 422}:

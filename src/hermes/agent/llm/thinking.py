@@ -42,6 +42,15 @@ class ThinkSplitter:
         if held:
             self._put(held)
 
+    def unopened(self) -> tuple[str, str] | None:
+        """Split text that ends a block which the server's template had opened."""
+        whole = "".join(self.text)
+        thought, tag, answer = whole.partition(_CLOSE[0])
+        at_line_end = not answer or answer[0] in "\r\n"
+        if self.opened or not tag or not at_line_end or _OPEN[0] in whole or tag in answer:
+            return None
+        return thought.strip(), answer.strip()
+
     def _step(self) -> bool:
         """Consume a part of what is held; False when more input is needed."""
         if self._trim:

@@ -7,6 +7,7 @@ is imported with the first call.
 """
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ _MAX_DOCUMENT = 64 * 1024 * 1024
 _MAX_ERROR_BODY = 16 * 1024
 _MAX_ERROR_TEXT = 600
 _DRAIN_SECONDS = 0.25
+_LOOPBACK = re.compile(r"https?://(localhost|127\.[0-9.]+|\[::1\])[:/]")
+"""Proxies are for the world outside: a model on this machine is reached directly."""
 Waiting = Callable[[float], None]
 
 
@@ -77,26 +80,28 @@ class Transport:
     def _client(self, call: WireCall) -> "httpx2.AsyncClient":
         # Loading certificates takes as long as a whole local call: only for TLS.
         secure = call.url.startswith("https:")
-        key = (id(asyncio.get_running_loop()), secure, call.verify, call.ca_file)
+        direct = _LOOPBACK.match(call.url) is not None
+        key = (id(asyncio.get_running_loop()), secure, direct, call.verify, call.ca_file)
         client = self._clients.get(key)
         if client is None:
-            client = self._clients[key] = self._new_client(call, secure=secure)
+            client = self._clients[key] = self._new_client(call, secure=secure, direct=direct)
         return client
 
-    def _new_client(self, call: WireCall, *, secure: bool) -> "httpx2.AsyncClient":
-        httpx2 = _library()
+    def _new_client(self, call: WireCall, *, secure: bool, direct: bool) -> "httpx2.AsyncClient":
+        library = _library()
         verify: ssl.SSLContext | bool = secure and call.verify
         if verify and call.ca_file:
             verify = ssl.create_default_context(cafile=call.ca_file)
-        return httpx2.AsyncClient(
+        client: httpx2.AsyncClient = library.AsyncClient(
             verify=verify,
-            proxy=self._proxy,
-            trust_env=self._trust_env,
+            proxy=None if direct else self._proxy,
+            trust_env=self._trust_env and not direct,
             timeout=None,
-            limits=httpx2.Limits(
+            limits=library.Limits(
                 max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0
             ),
         )
+        return client
 
     async def _exchange(
         self, client: "httpx2.AsyncClient", call: WireCall, decoder: Decoder, patience: "_Patience"

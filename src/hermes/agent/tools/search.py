@@ -72,7 +72,7 @@ async def search_files(args: SearchFilesArgs, context: ToolContext) -> ToolResul
 def _hits(result: CommandResult, search: Search) -> list[Hit]:
     parse = {"content": parse_lines, "files_only": _names_as_hits, "count": parse_counts}
     found = parse[search.mode](result.output, search.root)
-    if not found and result.exit_code not in (0, 1) and not result.timed_out:
+    if not found and result.exit_code and result.output.strip() and not result.timed_out:
         raise UsageError(f"The search failed: {result.output.strip()[:300]}")
     return found
 

@@ -29,14 +29,14 @@ class Search(Struct, frozen=True, kw_only=True):
 def content_script(search: Search) -> str:
     """Return a script that prints matching lines, files or counts.
 
-    Its exit code is that of the search: 0 found, 1 nothing, 2 failed.
+    Output that is not a result is a message; the exit code is that of the search.
     """
     pattern, root = shlex.quote(search.pattern), shlex.quote(search.root)
     rg = ["rg", "--no-config", "--color=never", "--no-messages", "--null", "--sort=path", "-H"]
     rg += _MODE[search.mode]["rg"]
     gnu = ["grep", "-rHIsZ", "--color=never", *(f"--exclude-dir={name}" for name in _SKIPPED)]
     gnu += _MODE[search.mode]["grep"]
-    plain = ["grep", "-rHs", *_MODE[search.mode]["grep"]]
+    plain = ["grep", "-HsE", *_MODE[search.mode]["grep"]]
     if search.glob:
         rg.append(f"--glob={shlex.quote(search.glob)}")
         gnu.append(f"--include={shlex.quote(search.glob)}")
@@ -44,13 +44,14 @@ def content_script(search: Search) -> str:
         for command in (rg, gnu, plain):
             command += ["-C", str(search.context)]
     rest = f"-e {pattern} -- {root}"
+    found = f"{_find(root)} -type f -name {shlex.quote(search.glob or '*')}"
     return (
         "if command -v rg >/dev/null 2>&1; then"
         f" {' '.join(rg)} {rest};"
         " elif grep --version 2>/dev/null | grep -q GNU; then"
         " if echo x | grep -qP x 2>/dev/null; then p=-P; else p=-E; fi;"
         f" {' '.join(gnu)} $p {rest};"
-        f" else {' '.join(plain)} -E {rest}; fi 2>&1"
+        f" else {found} -exec {' '.join(plain)} -e {pattern} {{}} +; fi 2>&1"
         f" | head -n {search.max_lines}; exit ${{PIPESTATUS[0]}}"
     )
 
@@ -64,10 +65,11 @@ _MODE = {
 
 def files_script(search: Search) -> str:
     """Return a script that prints the files whose name matches a glob, NUL-terminated."""
-    pruned = " -o ".join(f"-name {shlex.quote(name)}" for name in _SKIPPED)
     glob = re.sub(r"^(\*\*/)+", "", search.pattern).replace("**/", "*")
     test = f"-path {shlex.quote('*/' + glob)}" if "/" in glob else f"-name {shlex.quote(glob)}"
-    root = shlex.quote(search.root)
-    return (
-        f"find {root} \\( -type d \\( {pruned} \\) -prune \\) -o -type f {test} -print0 2>/dev/null"
-    )
+    return f"{_find(shlex.quote(search.root))} -type f {test} -print0 2>/dev/null"
+
+
+def _find(root: str) -> str:
+    pruned = " -o ".join(f"-name {shlex.quote(name)}" for name in _SKIPPED)
+    return f"find {root} \\( -type d \\( {pruned} \\) -prune \\) -o"

@@ -104,9 +104,7 @@ class MarkdownStream:
         assert first.map is not None
         self._leave_list(first)
         if first.type in LISTS:
-            items = [
-                token for token in tokens[: _closing(tokens)] if _is_item(token)
-            ]
+            items = [token for token in tokens[: _closing(tokens)] if _is_item(token)]
             if len(items) > 1 and items[1].map is not None:
                 start = self._number
                 if first.type == "ordered_list_open" and start is None:

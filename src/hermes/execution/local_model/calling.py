@@ -5,7 +5,8 @@ grammar lets the model either answer in words or write exactly one short form
 such as `<read>notes.md`. The argument can only be a path that the person wrote
 (or `.`), so a call is always well-formed and never invents a file. The form is
 turned back into an ordinary tool call. After a result the model must answer in
-words: one call a turn, no loops.
+words: one call a turn, no loops. There it sees only the question and the
+result, as if it had said it itself, which is what it copes with best.
 """
 
 import json
@@ -22,19 +23,21 @@ _MAX_RESULT_CHARS: Final = 1200
 """A result longer than this is cut: the model reads about 200 tokens a second."""
 _WORD: Final = re.compile(r"[\w~./-]*[\w/]|\.{1,2}")
 _FILE_NAME: Final = re.compile(r"[\w~./-]*\.[A-Za-z0-9]{1,8}|\.[a-z][\w.-]+|[A-Z]{4,}")
-_FOLDER_BEFORE: Final = re.compile(r"(?:folder|directory|in|inside|of|under|ls)$", re.I)
-_FOLDER_AFTER: Final = re.compile(r"(?:folder|directory|dir)$", re.I)
+_FOLDER_BEFORE: Final = re.compile(r"(?:folder|directory|in|inside|of|under|ls)$", re.IGNORECASE)
+_FOLDER_AFTER: Final = re.compile(r"(?:folder|directory|dir)$", re.IGNORECASE)
 _NOT_A_PATH: Final = frozenset(
-    "the a an this that these my your our its current working here there it file files folder"
-    " folders directory directories contents content all and or me you i".split()
+    {"the", "a", "an", "this", "that", "these", "my", "your", "our", "its", "current", "working"}
+    | {"here", "there", "it", "file", "files", "folder", "folders", "directory", "directories"}
+    | {"contents", "content", "all", "and", "or", "me", "you", "i"}
 )
 _ABOUT_FILES: Final = re.compile(
-    r"\b(files?|folders?|director(?:y|ies)|dir|ls|contents?|list|here)\b|/", re.I
+    r"\b(files?|folders?|director(?:y|ies)|dir|ls|contents?|list|here)\b|/", re.IGNORECASE
 )
 """Without one of these, listing is not offered: the model would list when asked for a poem."""
 _DECIDING: Final = {"temperature": 0.0, "repeat_penalty": 1.0}
 """A penalty on repeating would keep the model from writing a form it saw in the examples."""
 _TALKING: Final = {"repeat_penalty": 1.1, "repeat_last_n": 64}
+_LINE_NUMBER: Final = re.compile(r"(?m)^\s*\d+\|")
 _NO_CALL: Final = "[^<] [^\\x00]*"
 
 
@@ -89,20 +92,21 @@ class Constrained(Struct, frozen=True, kw_only=True):
 
 def constrain(body: dict[str, Any]) -> Constrained:
     """Rewrite a chat request; without tools only the messages are simplified."""
-    forms = _offered(body)
     rest = {key: value for key, value in body.items() if key not in _TOOL_FIELDS}
-    messages = _with_examples(_plain(body.get("messages") or []), forms)
-    rest["messages"] = messages
     rest["cache_prompt"] = True
-    last = messages[-1] if messages else {}
-    candidates: list[tuple[CallForm, list[str]]] = []
-    if last.get("role") == "user" and not _ends_with_result(body):
-        found = [(form, paths_for(form, str(last["content"]))) for form in forms]
-        candidates = [(form, paths) for form, paths in found if paths]
+    history = list(body.get("messages") or [])
+    if history and history[-1].get("role") == "tool":
+        rest.update(_DECIDING, messages=_after_result(history), grammar=f"root ::= {_NO_CALL}\n")
+        return Constrained(body=rest, forms=())
+    forms = _offered(body)
+    messages = _with_examples(_plain(history), forms)
+    asked = messages[-1]["content"] if messages and messages[-1]["role"] == "user" else ""
+    found = [(form, paths_for(form, asked)) for form in forms]
+    candidates = [(form, paths) for form, paths in found if paths]
     if candidates:
-        rest.update(_DECIDING, grammar=_grammar(candidates))
+        rest.update(_DECIDING, messages=messages, grammar=_grammar(candidates))
     else:
-        rest = {**_TALKING, **rest}
+        rest = {**_TALKING, **rest, "messages": messages}
     return Constrained(body=rest, forms=tuple(form for form, _ in candidates))
 
 
@@ -160,23 +164,40 @@ def _grammar(candidates: Iterable[tuple[CallForm, list[str]]]) -> str:
     return f"root ::= {' | '.join([*calls, _NO_CALL])}\n"
 
 
-def _plain(messages: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
+def _plain(history: Iterable[dict[str, Any]]) -> list[dict[str, str]]:
     """Return the conversation as alternating text; calls in their short form."""
     plain: list[dict[str, str]] = []
-    question = ""
-    for message in messages:
+    for message in history:
         role, text = str(message.get("role")), _text(message.get("content"))
-        if role == "user":
-            question = text
         if role == "assistant" and message.get("tool_calls"):
             text = _short_form(message["tool_calls"][0]) or text
         elif role == "tool":
-            role, text = "user", f"{_cut(text)}\n\nThat was the result. {question}"
-        if plain and plain[-1]["role"] == role != "system":
+            role, text = "user", _cut(text)
+        if plain and plain[-1]["role"] == role:
             plain[-1]["content"] += f"\n{text}"
         else:
             plain.append({"role": role, "content": text})
     return plain
+
+
+def _after_result(history: Sequence[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return the question, the results as the model's own words, and the question again."""
+    results: list[str] = []
+    at = len(history)
+    while at and history[at - 1].get("role") == "tool":
+        at -= 1
+        results.insert(0, _cut(_LINE_NUMBER.sub("", _text(history[at].get("content")))))
+    called = (history[at - 1].get("tool_calls") or [{}])[0] if at else {}
+    read = (called.get("function") or {}).get("name") == "read_file"
+    lead = "The file says:" if read else "The files are:"
+    users = [m for m in history[:at] if m.get("role") == "user"]
+    question = _text(users[-1].get("content")) if users else ""
+    said = "\n".join([lead, *results])
+    return [
+        {"role": "user", "content": question},
+        {"role": "assistant", "content": said},
+        {"role": "user", "content": f"So, {question}"},
+    ]
 
 
 def _with_examples(
@@ -212,11 +233,6 @@ def _short_form(call: dict[str, Any]) -> str:
                 return ""
             return f"{form.tag}{arguments.get(form.argument, '.')}"
     return ""
-
-
-def _ends_with_result(body: dict[str, Any]) -> bool:
-    messages = body.get("messages") or [{}]
-    return bool(messages[-1].get("role") == "tool")
 
 
 def _text(content: Any) -> str:

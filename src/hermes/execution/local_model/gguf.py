@@ -107,7 +107,8 @@ def _value(file: BinaryIO, kind: int) -> Value:
     if kind == _STRING:
         return _string(file)
     if kind == _ARRAY:
-        return _skip_array(file)
+        _skip_array(file)
+        return None
     scalar = _SCALARS.get(kind)
     if scalar is None:
         raise ValueError("its header is damaged")

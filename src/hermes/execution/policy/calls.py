@@ -1,6 +1,7 @@
 """One command as it would be executed, and questions that rules ask about it."""
 
 import posixpath
+import re
 from collections.abc import Iterator
 from enum import StrEnum
 
@@ -102,6 +103,18 @@ class Call(Struct, frozen=True, kw_only=True):
                     yield arg[len(option) + 1 :]
                 elif len(option) == 2 and arg.startswith(option) and len(arg) > 2:
                     yield arg[2:].removeprefix("=")
+                elif len(option) == 2 and arg[:1] == "-" and arg[1:2] != "-":
+                    yield from self._in_cluster(index, option[1])
+
+    def _in_cluster(self, index: int, letter: str) -> Iterator[str]:
+        """Yield the value of an option that stands at the end of `-abc`."""
+        match = re.match(rf"-[A-Za-z]+?{re.escape(letter)}([/~@.$].*)?$", self.args[index])
+        if match is None:
+            return
+        if match.group(1):
+            yield match.group(1)
+        elif index + 1 < len(self.args):
+            yield self.args[index + 1]
 
     @property
     def remote(self) -> bool:

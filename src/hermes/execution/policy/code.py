@@ -59,7 +59,16 @@ _RISKY_COMPILED = {
     language: re.compile(pattern, re.IGNORECASE if language in {"powershell", "osascript"} else 0)
     for language, pattern in _RISKY.items()
 }
-_STRINGS = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"|`([^`]*)`|\{([^{}]*)\}|%x[({\[](.*?)[)}\]]|qx[({/](.*?)[)}/]")
+_STRINGS = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"'((?:[^'\\]|\\.)*)'",
+        r'"((?:[^"\\]|\\.)*)"',
+        r"`([^`]*)`",
+        r"\bq[qwx]?[({/|](.*?)[)}/|]",
+        r"%x?[({\[](.*?)[)}\]]",
+    )
+)
 _PS_HALT = re.compile(r"\b(?:Stop-Computer|Restart-Computer|Format-Volume|Clear-Disk)\b", re.I)
 
 
@@ -83,7 +92,7 @@ def inspect_code(language: str, text: str) -> Findings:
 
 
 def _strings(text: str) -> list[str]:
-    found = [next((g for g in groups if g), "") for groups in _STRINGS.findall(text)]
+    found = [found for pattern in _STRINGS for found in pattern.findall(text)]
     texts = [f.replace("\\'", "'").replace('\\"', '"') for f in found if " " in f.strip()]
     return texts[:50] + ([" ".join(f for f in found if f)] if found else [])
 
@@ -96,7 +105,7 @@ def _deletes(language: str, text: str) -> tuple[tuple[str, ...], ...]:
     )
     if trees is None:
         return ()
-    found = [next((g for g in groups if g), "") for groups in _STRINGS.findall(text)]
+    found = [found for pattern in _STRINGS for found in pattern.findall(text)]
     if language == "powershell":
         found += text.split()
     paths = [f for f in found if f.startswith(("/", "~", "C:", "c:"))]

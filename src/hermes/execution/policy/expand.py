@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable
 
 from hermes.execution.policy.braces import expand_braces
+from hermes.execution.policy.grammar import parse_text
 from hermes.execution.policy.parameters import apply_operator
 from hermes.execution.policy.scope import COMPUTED, UNKNOWN, UNKNOWN_QUOTED, Scope
 from hermes.execution.policy.syntax import Arith, Lit, Param, Part, Script, Subst, Word
@@ -112,6 +113,8 @@ class Expander:
         unknown = UNKNOWN_QUOTED if part.quoted else UNKNOWN
         argument = self.text(part.arg) if part.arg is not None else ""
         if "$" in part.index or "`" in part.index:
+            # A subscript is evaluated, whatever stands in it.
+            self.text(parse_text(part.index))
             return [COMPUTED]
         items = self._items(part)
         if items is not None and not part.prefix and part.op in {"", ":"}:

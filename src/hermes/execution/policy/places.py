@@ -134,6 +134,8 @@ def place_of(path: str, cwd: str | None, ground: Ground) -> Place | None:
     for protected in ground.protected:
         if clean == protected or clean.startswith(protected.rstrip("/") + "/"):
             return Place(PlaceKind.CUSTOM, protected)
+    if clean == "/":
+        return Place(PlaceKind.SYSTEM, "system path")
     hermes = _hermes(clean, ground)
     if hermes is not None:
         return hermes

@@ -280,6 +280,11 @@ def _eval(call: Call) -> Iterator[Inner]:
     yield ShellText(" ".join(call.args), "eval", fresh=False)
 
 
+def _source(call: Call) -> Iterator[Inner]:
+    if call.stdin is not None and call.args[:1] in (("/dev/stdin",), ("-",), ("/dev/fd/0",)):
+        yield ShellText(call.stdin, "source", fresh=False)
+
+
 def _trap(call: Call) -> Iterator[Inner]:
     operands = call.operands()
     if operands:
@@ -546,6 +551,8 @@ def _npx(call: Call) -> Iterator[Inner]:
 _SPECIAL: dict[str, Callable[[Call], Iterator[Inner]]] = {
     "eval": _eval,
     "trap": _trap,
+    "source": _source,
+    ".": _source,
     "alias": _alias,
     "find": _find,
     "gfind": _find,

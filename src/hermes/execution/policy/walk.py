@@ -300,7 +300,7 @@ class Walk:
         findings = inspect_code(program.language, program.text)
         self.dangers.extend(findings.dangers)
         for text in findings.scripts:
-            self._nested_text(call, ShellText(text, program.language))
+            self._nested_text(call, ShellText(text, program.language), lenient=True)
         for command in findings.commands:
             argv = [self._at_home(word) for word in command]
             self._emit(make_call(argv, via=(*call.via, program.language), cwd=call.cwd))
@@ -309,7 +309,7 @@ class Walk:
         at_home = word == "~" or word.startswith("~/")
         return self._ground.user_home + word[1:] if at_home else word
 
-    def _nested_text(self, call: Call, inner: ShellText) -> None:
+    def _nested_text(self, call: Call, inner: ShellText, *, lenient: bool = False) -> None:
         if not inner.text.strip() or inner.text in {UNKNOWN, COMPUTED}:
             return
         via, self._via = self._via, (*call.via, inner.via)
@@ -320,18 +320,20 @@ class Walk:
         feed = _Feed(call.source, None, call.upstream)
         if call.stdin is not None and call.stdin.strip() != inner.text.strip():
             feed = _Feed(call.source, call.stdin, call.upstream)
-        for script in self._read(inner.text):
+        for script in self._read(inner.text, lenient=lenient):
             self.script(script, feed)
         if inner.fresh:
             self._cwd = cwd
         self._scope.positional = positional
         self._via = via
 
-    def _read(self, text: str) -> list[Script]:
+    def _read(self, text: str, *, lenient: bool) -> list[Script]:
+        """Parse a nested script; a mere string of a program need not be one."""
         try:
             return [parse(text, self._nesting)]
         except ShellSyntaxError:
-            self.dangers.append(UNREADABLE)
+            if not lenient:
+                self.dangers.append(UNREADABLE)
             return salvage(text)
 
     def _effects(self, call: Call) -> None:

@@ -7,7 +7,16 @@ from hermes.domain.ports.state import SearchHit, SearchQuery
 from hermes.domain.session import StoredMessage
 from hermes.state.memory.tables import MemoryPart
 from hermes.state.refusals import nothing_to_compact, turn_open
-from hermes.state.search_text import MAX_CANDIDATES, Plan, fold, plans_for, score, snippet
+from hermes.state.search_text import (
+    MAX_CANDIDATES,
+    MAX_SEARCHED,
+    Plan,
+    calls_text,
+    fold,
+    plans_for,
+    score,
+    snippet,
+)
 
 __all__ = ["MessagePart"]
 
@@ -109,9 +118,9 @@ def _role(message: Message) -> str:
 def _search_text(message: Message) -> str:
     match message:
         case UserMessage():
-            return content_text(message.content) + "  "
+            text = content_text(message.content)
         case AssistantMessage():
-            calls = (f" {call.name} {call.arguments}" for call in message.tool_calls)
-            return message.text + "".join(calls) + "  "
+            text = f"{message.text} {calls_text(message)}" if message.tool_calls else message.text
         case ToolMessage():
-            return f"{content_text(message.content)} {message.name}  "
+            text = f"{content_text(message.content)} {message.name}"
+    return text[:MAX_SEARCHED] + "  "

@@ -35,6 +35,7 @@ from hermes.domain.outbound import OutboxEntry, OutboxKind, OutboxState, Target
 from hermes.domain.session import Lineage, Session, StoredMessage
 from hermes.domain.turn import Turn, TurnError, TurnState
 from hermes.domain.usage import Usage
+from hermes.state.search_text import MAX_SEARCHED, calls_text
 from hermes.state.titles import clean_text
 
 __all__ = [
@@ -84,7 +85,9 @@ def message_columns(message: Message) -> dict[str, Any]:
         case AssistantMessage():
             columns["role"] = "assistant"
             columns["content"] = clean_text(message.text)
-            columns["tool_calls"] = dump(message.tool_calls) if message.tool_calls else None
+            if message.tool_calls:
+                columns["tool_calls"] = dump(message.tool_calls)
+                columns["calls_text"] = clean_text(calls_text(message))[:MAX_SEARCHED]
             columns["finish_reason"] = message.finish.value
             columns["reasoning"] = None if message.reasoning is None else dump(message.reasoning)
         case ToolMessage():
@@ -103,6 +106,7 @@ _MESSAGE_COLUMNS = (
     "kind",
     "sender",
     "tool_calls",
+    "calls_text",
     "tool_call_id",
     "tool_name",
     "outcome",

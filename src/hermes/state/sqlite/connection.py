@@ -13,7 +13,7 @@ import sqlite3
 from pathlib import Path
 
 from hermes.domain.errors import StoreError
-from hermes.state.sqlite.failures import store_error
+from hermes.state.sqlite.failures import cannot_open, not_a_database, store_error
 
 __all__ = [
     "APPLICATION_ID",
@@ -43,17 +43,25 @@ def open_reader(path: Path) -> sqlite3.Connection:
 
 def check_ours(path: Path) -> None:
     """Refuse a database that something else has written, without touching it."""
-    if not path.exists():
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
         return
+    if not path.is_file():
+        raise cannot_open(path)
     try:
         connection = open_reader(path)
         try:
             application = connection.execute("PRAGMA application_id").fetchone()[0]
+            pages = connection.execute("PRAGMA page_count").fetchone()[0]
             tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
         finally:
             connection.close()
     except sqlite3.Error as error:
         raise store_error(error, path) from error
+    if size > 0 and pages == 0:
+        # Too short to be a database: SQLite would take it for an empty one and overwrite it.
+        raise not_a_database(path)
     if application == APPLICATION_ID or not tables:
         return
     origin = "an earlier Hermes" if "schema_version" in tables else "another program"

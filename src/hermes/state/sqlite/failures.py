@@ -5,7 +5,7 @@ from pathlib import Path
 
 from hermes.domain.errors import StoreError
 
-__all__ = ["is_busy", "lock_holders", "locked", "store_error"]
+__all__ = ["cannot_open", "is_busy", "lock_holders", "not_a_database", "store_error"]
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
@@ -19,22 +19,16 @@ def store_error(error: sqlite3.Error, path: Path) -> StoreError:
     """Translate an error of SQLite."""
     match _primary(error):
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return locked(path)
+            return _locked(path)
         case sqlite3.SQLITE_FULL:
             return StoreError(
                 f"The disk is full: nothing more can be written to {path}.",
                 hint="Free some space and try again; everything recorded so far is safe.",
             )
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-            return StoreError(
-                f"The ledger {path} cannot be opened for writing.",
-                hint=f"Check that {path.parent} exists, belongs to you and is not read-only.",
-            )
+            return cannot_open(path)
         case sqlite3.SQLITE_NOTADB:
-            return StoreError(
-                f"{path} is not a SQLite database.",
-                hint="Move the file aside, or put a copy from backups/ in its place.",
-            )
+            return not_a_database(path)
         case sqlite3.SQLITE_CORRUPT:
             return StoreError(
                 f"The ledger {path} is damaged ({error}).",
@@ -53,7 +47,23 @@ def store_error(error: sqlite3.Error, path: Path) -> StoreError:
             )
 
 
-def locked(path: Path) -> StoreError:
+def cannot_open(path: Path) -> StoreError:
+    """The place does not let us write."""
+    return StoreError(
+        f"The ledger {path} cannot be opened for writing.",
+        hint=f"Check that {path.parent} exists, belongs to you and is not read-only.",
+    )
+
+
+def not_a_database(path: Path) -> StoreError:
+    """The file is something else."""
+    return StoreError(
+        f"{path} is not a SQLite database.",
+        hint="Move the file aside, or put a copy from backups/ in its place.",
+    )
+
+
+def _locked(path: Path) -> StoreError:
     """Say who is likely to hold the write lock."""
     holders = lock_holders(path)
     who = f" by {', '.join(holders)}" if holders else " by another process"

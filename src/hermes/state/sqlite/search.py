@@ -71,10 +71,11 @@ def _candidates(
 ) -> list[sqlite3.Row]:
     values = _values(connection, query)
     if plan.words:
-        return rows(connection, "search.by_words", values | {"match": _words_match(plan)})
-    match = _trigram_match(connection, plan)
-    if match is not None:
-        return rows(connection, "search.by_trigrams", values | {"match": match}) if match else []
+        values["match"] = _words_match(plan)
+        return _from_index(connection, "search.by_words", values)
+    values["match"] = _trigram_match(connection, plan)
+    if values["match"] is not None:
+        return _from_index(connection, "search.by_trigrams", values)
     values["scan"] = MAX_UNINDEXED
     needles = {max((n.text for n in group), key=len) for group in plan.alternatives}
     by_id = {
@@ -83,6 +84,20 @@ def _candidates(
         for row in rows(connection, "search.by_scan", values | {"match": needle})
     }
     return [by_id[key] for key in sorted(by_id, reverse=True)]
+
+
+def _from_index(
+    connection: sqlite3.Connection, query: str, values: dict[str, Any]
+) -> list[sqlite3.Row]:
+    """Look at few matches first and at many only if the filters leave too few of them."""
+    if not values["match"]:
+        return []
+    found: list[sqlite3.Row] = []
+    for scan in (values["candidates"], MAX_SCANNED):
+        found = rows(connection, query, values | {"scan": scan})
+        if len(found) >= values["candidates"] or not values["filtered"]:
+            break
+    return found
 
 
 def _values(connection: sqlite3.Connection, query: SearchQuery) -> dict[str, Any]:
@@ -94,14 +109,24 @@ def _values(connection: sqlite3.Connection, query: SearchQuery) -> dict[str, Any
     return {
         "low": low,
         "high": high,
-        "scan": MAX_SCANNED,
         "candidates": max(MAX_CANDIDATES, query.limit),
+        "filtered": _is_filtered(query),
         "session_id": query.session_id,
         "agent_id": query.agent_id,
         "exclude_session_ids": codec.dump(query.exclude_session_ids),
         "exclude_sources": codec.dump(query.exclude_sources),
         "roles": codec.dump(query.roles),
     }
+
+
+def _is_filtered(query: SearchQuery) -> bool:
+    return bool(
+        query.session_id
+        or query.agent_id
+        or query.exclude_session_ids
+        or query.exclude_sources
+        or query.roles
+    )
 
 
 def _words_match(plan: Plan) -> str:

@@ -101,7 +101,7 @@ def _is_hook(call: Call, inner: tuple[Call, ...]) -> bool:
 
 
 def _interpreter(call: Call) -> Iterator[Danger]:
-    has_code = any(re.match(r"-[a-zA-Z]*[ceEr]$", a) or a in {"-m", "--eval"} for a in call.args)
+    has_code = any(re.match(r"-[a-zA-Z]*[ceEr]$", a) or a in {"-m", "--eval", "eval"} for a in call.args)
     operands = call.operands()
     reads = not operands or operands[0] in {"-", "/dev/stdin"}
     if _piped(call) and reads and not has_code and call.stdin is None:

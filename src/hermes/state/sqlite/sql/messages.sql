@@ -1,8 +1,8 @@
 -- name: insert
 -- Write a message into its seat.
-INSERT INTO messages (session_id, turn_id, seq, role, content, parts, kind, sender, tool_calls,
+INSERT INTO messages (session_id, turn_id, seq, role, content, parts, kind, sender, tool_calls, calls_text,
                       tool_call_id, tool_name, outcome, finish_reason, reasoning, timestamp)
-VALUES (:session_id, :turn_id, :seq, :role, :content, :parts, :kind, :sender, :tool_calls,
+VALUES (:session_id, :turn_id, :seq, :role, :content, :parts, :kind, :sender, :tool_calls, :calls_text,
         :tool_call_id, :tool_name, :outcome, :finish_reason, :reasoning, :timestamp);
 
 -- name: history

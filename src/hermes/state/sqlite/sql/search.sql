@@ -53,49 +53,57 @@ SELECT coalesce(min(id), 0) AS low, coalesce(max(id), -1) AS high FROM messages 
 
 -- name: by_words
 -- Return the newest candidates for a match of words.
-SELECT m.id, m.session_id, m.seq, m.role, m.timestamp, s.title, s.source, t.text
-FROM (SELECT rowid FROM messages_fts
-      WHERE messages_fts MATCH :match AND rowid BETWEEN :low AND :high
-      ORDER BY rowid DESC LIMIT :scan) f
-JOIN messages m ON m.id = f.rowid
-JOIN sessions s ON s.id = m.session_id
-JOIN messages_text t ON t.id = m.id
-WHERE (:session_id IS NULL OR m.session_id = :session_id)
-  AND (:agent_id IS NULL OR s.agent_id = :agent_id)
-  AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
-  AND s.source NOT IN (SELECT value FROM json_each(:exclude_sources))
-  AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
-ORDER BY f.rowid DESC LIMIT :candidates;
+SELECT c.*, t.text FROM (
+  SELECT m.id, m.session_id, m.seq, m.role, m.timestamp, s.title, s.source
+  FROM (SELECT rowid AS id FROM messages_fts
+        WHERE messages_fts MATCH :match AND rowid BETWEEN :low AND :high
+        ORDER BY rowid DESC LIMIT :scan) f
+  JOIN messages m ON m.id = f.id
+  JOIN sessions s ON s.id = m.session_id
+  WHERE (:session_id IS NULL OR m.session_id = :session_id)
+    AND (:agent_id IS NULL OR s.agent_id = :agent_id)
+    AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
+    AND s.source NOT IN (SELECT value FROM json_each(:exclude_sources))
+    AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
+  ORDER BY m.id DESC LIMIT :candidates) c
+JOIN messages_text t ON t.id = c.id
+ORDER BY c.id DESC;
 
 -- name: by_trigrams
 -- Return the newest candidates for a match of substrings.
-SELECT m.id, m.session_id, m.seq, m.role, m.timestamp, s.title, s.source, t.text
-FROM (SELECT rowid FROM messages_fts_trigram
-      WHERE messages_fts_trigram MATCH :match AND rowid BETWEEN :low AND :high
-      ORDER BY rowid DESC LIMIT :scan) f
-JOIN messages m ON m.id = f.rowid
-JOIN sessions s ON s.id = m.session_id
-JOIN messages_text t ON t.id = m.id
-WHERE (:session_id IS NULL OR m.session_id = :session_id)
-  AND (:agent_id IS NULL OR s.agent_id = :agent_id)
-  AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
-  AND s.source NOT IN (SELECT value FROM json_each(:exclude_sources))
-  AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
-ORDER BY f.rowid DESC LIMIT :candidates;
+SELECT c.*, t.text FROM (
+  SELECT m.id, m.session_id, m.seq, m.role, m.timestamp, s.title, s.source
+  FROM (SELECT rowid AS id FROM messages_fts_trigram
+        WHERE messages_fts_trigram MATCH :match AND rowid BETWEEN :low AND :high
+        ORDER BY rowid DESC LIMIT :scan) f
+  JOIN messages m ON m.id = f.id
+  JOIN sessions s ON s.id = m.session_id
+  WHERE (:session_id IS NULL OR m.session_id = :session_id)
+    AND (:agent_id IS NULL OR s.agent_id = :agent_id)
+    AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
+    AND s.source NOT IN (SELECT value FROM json_each(:exclude_sources))
+    AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
+  ORDER BY m.id DESC LIMIT :candidates) c
+JOIN messages_text t ON t.id = c.id
+ORDER BY c.id DESC;
 
 -- name: by_scan
 -- Return the newest candidates among the newest messages, without an index.
-SELECT m.id, m.session_id, m.seq, m.role, m.timestamp, s.title, s.source, m.text
-FROM (SELECT m.*, t.text FROM messages m JOIN messages_text t ON t.id = m.id
-      WHERE m.id BETWEEN :low AND :high ORDER BY m.id DESC LIMIT :scan) m
-JOIN sessions s ON s.id = m.session_id
-WHERE instr(fold(m.text), :match) > 0
-  AND (:session_id IS NULL OR m.session_id = :session_id)
-  AND (:agent_id IS NULL OR s.agent_id = :agent_id)
-  AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
-  AND s.source NOT IN (SELECT value FROM json_each(:exclude_sources))
-  AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
-ORDER BY m.id DESC LIMIT :candidates;
+SELECT c.*, t.text FROM (
+  SELECT m.id, m.session_id, m.seq, m.role, m.timestamp, s.title, s.source
+  FROM (SELECT id, text FROM messages_text
+        WHERE id BETWEEN :low AND :high ORDER BY id DESC LIMIT :scan) f
+  JOIN messages m ON m.id = f.id
+  JOIN sessions s ON s.id = m.session_id
+  WHERE instr(fold(f.text), :match) > 0
+    AND (:session_id IS NULL OR m.session_id = :session_id)
+    AND (:agent_id IS NULL OR s.agent_id = :agent_id)
+    AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
+    AND s.source NOT IN (SELECT value FROM json_each(:exclude_sources))
+    AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
+  ORDER BY m.id DESC LIMIT :candidates) c
+JOIN messages_text t ON t.id = c.id
+ORDER BY c.id DESC;
 
 -- name: terms
 -- List the trigrams in a range of the alphabet.

@@ -79,9 +79,9 @@ SELECT :to, system_prompt FROM session_prompts WHERE session_id = :from;
 
 -- name: copy_messages
 -- Give a branch the active history of its origin, up to the last finished turn.
-INSERT INTO messages (session_id, turn_id, seq, role, content, parts, kind, sender, tool_calls,
+INSERT INTO messages (session_id, turn_id, seq, role, content, parts, kind, sender, tool_calls, calls_text,
                       tool_call_id, tool_name, outcome, finish_reason, reasoning, timestamp)
-SELECT :to, NULL, seq, role, content, parts, kind, sender, tool_calls,
+SELECT :to, NULL, seq, role, content, parts, kind, sender, tool_calls, calls_text,
        tool_call_id, tool_name, outcome, finish_reason, reasoning, timestamp
 FROM messages
 WHERE session_id = :from AND active = 1

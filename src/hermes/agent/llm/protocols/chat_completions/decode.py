@@ -133,6 +133,11 @@ class ChatDecoder:
         """Return what arrived."""
         self._split.close()
         text, thought = "".join(self._split.text), "".join(self._split.reasoning)
+        if (halves := self._split.unopened()) is not None:
+            thought, text = halves
+            self._sink.restart()
+            self._sink.reasoning(thought)
+            self._sink.text(text)
         reasoning = "".join(self._reasoning) or thought.strip()
         if self._split.opened:
             text = text.strip()

@@ -80,6 +80,8 @@ CREATE UNIQUE INDEX one_open_turn_a_session ON turns(session_id) WHERE finished_
 
 -- AUTOINCREMENT: an id is never given twice, also after deletes; the search
 -- index relies on it.
+-- calls_text is what can be searched of tool_calls: FTS5 cannot read its content
+-- through a view that takes JSON apart.
 CREATE TABLE messages (
   id                 INTEGER PRIMARY KEY AUTOINCREMENT,
   session_id         TEXT NOT NULL REFERENCES sessions(id) ON DELETE CASCADE,
@@ -91,6 +93,7 @@ CREATE TABLE messages (
   kind               TEXT,
   sender             TEXT,
   tool_calls         TEXT,
+  calls_text         TEXT,
   tool_call_id       TEXT,
   tool_name          TEXT,
   outcome            TEXT,
@@ -207,12 +210,8 @@ CREATE INDEX model_usage_by_time ON model_usage(timestamp);
 -- blowing up the index; the two blanks make the last characters begin trigrams
 -- too, for needles shorter than three.
 CREATE VIEW messages_text AS
-  SELECT id, substr(
-    content
-    || coalesce(' ' || tool_name, '')
-    || coalesce((SELECT group_concat(' ' || (value ->> 'name') || ' ' || (value ->> 'arguments'), '')
-                   FROM json_each(tool_calls)), ''),
-    1, 20000) || '  ' AS text
+  SELECT id, substr(content || coalesce(' ' || tool_name, '') || coalesce(' ' || calls_text, ''),
+                    1, 20000) || '  ' AS text
   FROM messages;
 
 CREATE VIRTUAL TABLE messages_fts USING fts5(

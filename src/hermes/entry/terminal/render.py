@@ -1,0 +1,299 @@
+"""TurnEvents become text above the input, and a few live lines that are redrawn.
+
+Pure apart from rendering: events in, terminal text out. Printed text is final,
+so only finished blocks are printed; the open block, running tools and the end
+of a thought are live until they are finished.
+"""
+
+from msgspec import Struct
+
+from hermes.control.commands.choices import ToolDetail
+from hermes.domain.approvals import ApprovalRequest, ApprovalState, Decision
+from hermes.domain.events import TurnEvent, TurnFinished, UsageReported
+from hermes.domain.messages import ToolOutcome
+from hermes.domain.turn import TurnState
+from hermes.entry.terminal.cells import cut, width, wrap
+from hermes.entry.terminal.look import TerminalKind
+from hermes.entry.terminal.markdown_stream import Block, MarkdownStream
+from hermes.entry.terminal.paint import Painter
+from hermes.entry.terminal.skins import Skin
+from hermes.streaming.terminal import (
+    Answered,
+    Asked,
+    Ended,
+    Piece,
+    Remark,
+    Said,
+    SaidEnd,
+    Thought,
+    ThoughtEnd,
+    ToolDone,
+    TurnView,
+)
+
+__all__ = ["RenderSettings", "Shown", "TurnRenderer", "diff_lines", "tool_line"]
+
+DIFF_LINES = 40
+PREVIEW_LINES = 6
+
+
+class RenderSettings(Struct, frozen=True, kw_only=True):
+    """What is shown of a turn."""
+
+    markdown: bool = True
+    streaming: bool = True
+    reasoning: bool = True
+    diffs: bool = True
+    detail: ToolDetail = ToolDetail.ALL
+    label_cells: int = 0
+    """How long the detail of a tool line may be; 0: to the edge."""
+
+
+class Shown(Struct, kw_only=True):
+    """What an event comes to."""
+
+    lines: list[str]
+    """To be printed above the input."""
+    asked: list[ApprovalRequest]
+    answered: list[str]
+    ended: TurnFinished | None = None
+
+
+class TurnRenderer:
+    """Renders one turn."""
+
+    def __init__(self, skin: Skin, kind: TerminalKind, settings: RenderSettings) -> None:
+        self.settings = settings
+        self.paint = Painter(skin, kind)
+        self._view = TurnView()
+        self._markdown = MarkdownStream()
+        self._held: list[Block] = []
+        self._raw = ""
+        self._thought = ""
+        self._gap = False
+        self._last_tool = ""
+        self._kind = kind
+        self._open_lines: tuple[tuple[Block, int], list[str]] | None = None
+
+    @property
+    def usage(self) -> UsageReported | None:
+        """What the last model call reported."""
+        return self._view.usage
+
+    @property
+    def model(self) -> str:
+        """The model that answers this turn; empty before it has started."""
+        return self._view.model
+
+    @property
+    def thinking(self) -> bool:
+        """True while the model reasons and has not begun to answer."""
+        return bool(self._thought)
+
+    def event(self, event: TurnEvent, cells: int) -> Shown:
+        """Take the next event and return what it comes to at this width."""
+        shown = Shown(lines=[], asked=[], answered=[])
+        for piece in self._view.event(event):
+            self._piece(piece, cells, shown)
+        return shown
+
+    def _piece(self, piece: Piece, cells: int, shown: Shown) -> None:
+        match piece:
+            case Said(text):
+                shown.lines += self._say(text, cells)
+            case SaidEnd():
+                shown.lines += self._end_text(cells)
+            case Thought(text):
+                self._thought += text
+            case ThoughtEnd():
+                shown.lines += self._end_thought(cells)
+            case ToolDone():
+                shown.lines += self._tool(piece, cells)
+            case Remark(text=text, warning=warning):
+                shown.lines += self._remark(text, cells, warning=warning)
+            case Asked(request):
+                shown.asked.append(request)
+            case Answered(approval_id=approval_id, decision=decision):
+                shown.answered.append(approval_id)
+                shown.lines += self._decision(decision, cells)
+            case Ended(finished):
+                shown.ended = finished
+                shown.lines += self._ending(finished, cells)
+
+    # -- text --------------------------------------------------------------
+
+    def _say(self, text: str, cells: int) -> list[str]:
+        if not self.settings.markdown:
+            return self._say_raw(text, cells)
+        blocks = self._markdown.add(text)
+        if not self.settings.streaming:
+            self._held += blocks
+            return []
+        return self._blocks(blocks, cells)
+
+    def _say_raw(self, text: str, cells: int) -> list[str]:
+        self._raw += text
+        if not self.settings.streaming or "\n" not in self._raw:
+            return []
+        done, _, self._raw = self._raw.rpartition("\n")
+        return self._lines_of(done, cells)
+
+    def _end_text(self, cells: int) -> list[str]:
+        blocks, self._held = [*self._held, *self._markdown.end()], []
+        lines = self._blocks(blocks, cells)
+        if self._raw:
+            lines += self._lines_of(self._raw, cells)
+            self._raw = ""
+        self._gap = True
+        return lines
+
+    def _blocks(self, blocks: list[Block], cells: int) -> list[str]:
+        lines: list[str] = []
+        for block in blocks:
+            if self._gap and not block.follows_item:
+                lines.append("")
+            self._gap = True
+            lines += self._block(block, cells)
+        return lines
+
+    def _block(self, block: Block, cells: int) -> list[str]:
+        # rich is heavy: loaded with the first answer, not with the program.
+        from hermes.entry.terminal.markdown_ansi import MarkdownRenderer  # noqa: PLC0415
+
+        return MarkdownRenderer(self.paint.skin, self._kind).render(block, cells)
+
+    def _lines_of(self, text: str, cells: int) -> list[str]:
+        gap = [""] if self._gap else []
+        self._gap = False
+        return gap + [self.paint(line) for line in wrap(text, cells)]
+
+    # -- other pieces ------------------------------------------------------
+
+    def _end_thought(self, cells: int) -> list[str]:
+        text, self._thought = self._thought.strip(), ""
+        if not text or not self.settings.reasoning:
+            return []
+        gap = [""] if self._gap else []
+        self._gap = True
+        bar = "▏ "
+        return gap + [
+            self.paint(f"{bar}{line}", "reasoning") for line in wrap(text, cells - width(bar))
+        ]
+
+    def _tool(self, done: ToolDone, cells: int) -> list[str]:
+        detail = self.settings.detail
+        failed = done.outcome is not ToolOutcome.OK
+        again, self._last_tool = done.name == self._last_tool, done.name
+        lines: list[str] = []
+        if detail in (ToolDetail.ALL, ToolDetail.VERBOSE) or (
+            detail is ToolDetail.NEW and (failed or not again)
+        ):
+            limit = self.settings.label_cells
+            lines.append(tool_line(done, self.paint, cells, label_cells=limit))
+            if detail is ToolDetail.VERBOSE or failed:
+                lines += self._preview(done, cells, PREVIEW_LINES if not failed else 2)
+        if done.diff and self.settings.diffs and detail is not ToolDetail.OFF:
+            lines += diff_lines(done.diff, self.paint, cells)
+        gap = [""] if self._gap and lines else []
+        self._gap = self._gap and not lines
+        return gap + lines
+
+    def _preview(self, done: ToolDone, cells: int, most: int) -> list[str]:
+        prefix = self.paint.skin.tool_prefix
+        lines = [line for line in done.preview.splitlines() if line.strip()]
+        shown = [cut(f"{prefix}    {line.expandtabs(4)}", cells) for line in lines[:most]]
+        if len(lines) > most:
+            shown.append(f"{prefix}    … {len(lines) - most} more lines")
+        return [self.paint(line, "tool") for line in shown]
+
+    def _remark(self, text: str, cells: int, *, warning: bool) -> list[str]:
+        colour = "ui_warn" if warning else "banner_dim"
+        self._gap = False
+        return [self.paint(line, colour) for line in wrap(f"· {text}", cells)]
+
+    def _decision(self, decision: Decision, cells: int) -> list[str]:
+        words = {
+            ApprovalState.APPROVED: f"allowed ({decision.choice.value if decision.choice else ''})",
+            ApprovalState.DENIED: "denied",
+            ApprovalState.ANSWERED: "answered",
+            ApprovalState.EXPIRED: "nobody answered in time",
+        }
+        text = words.get(decision.state, decision.state.value)
+        said = f": {decision.text}" if decision.text else ""
+        return self._remark(f"{text}{said}", cells, warning=False)
+
+    def _ending(self, finished: TurnFinished, cells: int) -> list[str]:
+        if finished.outcome is TurnState.INTERRUPTED and finished.error is None:
+            return self._remark("interrupted", cells, warning=True)
+        if finished.error is None:
+            return []
+        lines = wrap(f"✗ {finished.error.message}", cells)
+        if finished.error.hint:
+            lines += wrap(f"  → {finished.error.hint}", cells)
+        return [self.paint(line, "ui_error") for line in lines]
+
+    # -- live --------------------------------------------------------------
+
+    def live(self, cells: int, most: int) -> list[str]:
+        """Return the last lines of what is still open, at most `most`."""
+        lines = [*self._live_thought(cells), *self._live_text(cells)]
+        for running in self._view.running.values():
+            text = f"{running.emoji} {running.name} {running.detail}".rstrip()
+            if running.progress:
+                text += f" · {running.progress}"
+            line = cut(f"{self.paint.skin.tool_prefix} {text}", cells)
+            lines.append(self.paint(line, "tool"))
+        return lines[-most:] if most > 0 else []
+
+    def _live_thought(self, cells: int) -> list[str]:
+        if not self._thought.strip() or not self.settings.reasoning:
+            return []
+        tail = self._thought.strip()[-cells * 4 :]
+        return [self.paint(f"▏ {line}", "reasoning") for line in wrap(tail, cells - 2)[-3:]]
+
+    def _live_text(self, cells: int) -> list[str]:
+        if not self.settings.streaming:
+            return []
+        if self._raw:
+            return [self.paint(line) for line in wrap(self._raw, cells)]
+        block = self._markdown.open
+        if block is None:
+            return []
+        if self._open_lines is None or self._open_lines[0] != (block, cells):
+            self._open_lines = ((block, cells), self._block(block, cells))
+        gap = [""] if self._gap and not block.follows_item else []
+        return gap + self._open_lines[1]
+
+
+def tool_line(done: ToolDone, paint: Painter, cells: int, *, label_cells: int = 0) -> str:
+    """Return `┊ emoji verb detail duration`, fitted to the width."""
+    failed = done.outcome is not ToolOutcome.OK
+    mark = f" [{done.outcome.value}]" if failed else ""
+    tail = f" {done.seconds:.1f}s{mark}"
+    head = f"{paint.skin.tool_prefix} {done.emoji} {done.name}"
+    room = cells - width(head) - width(tail) - 1
+    if label_cells:
+        room = min(room, label_cells)
+    detail = f" {cut(done.detail, room)}" if done.detail and room > 3 else ""
+    return paint(cut(f"{head}{detail}{tail}", cells), "ui_error" if failed else "tool")
+
+
+def diff_lines(diff: str, paint: Painter, cells: int, most: int = DIFF_LINES) -> list[str]:
+    """Return a unified diff in colours, at most `most` lines of it."""
+    lines = [line for line in diff.splitlines() if not line.startswith(("--- ", "diff ", "index "))]
+    shown = [_diff_line(line, paint, cells) for line in lines[:most]]
+    if len(lines) > most:
+        shown.append(paint(f"  … {len(lines) - most} more lines", "banner_dim"))
+    return shown
+
+
+def _diff_line(line: str, paint: Painter, cells: int) -> str:
+    text = cut(f"  {line.expandtabs(4)}", cells)
+    if line.startswith("+++ "):
+        name = line[4:].partition("\t")[0].removeprefix("b/")
+        return paint(cut(f"  {name}", cells), "ui_accent")
+    if line.startswith("+"):
+        return paint(text, "diff_add")
+    if line.startswith("-"):
+        return paint(text, "diff_remove")
+    return paint(text, "ui_accent" if line.startswith("@@") else "")

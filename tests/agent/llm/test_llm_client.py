@@ -1,0 +1,516 @@
+"""One call against a loopback provider: what works, what is tried, what is told."""
+
+import pytest
+
+from fakes.model import Call, Counts, FakeModelServer, Script, Step
+from fakes.model_client import Heard, InstantClock, ask, client_of, route_to
+from hermes.agent.llm.credentials import ApiKey
+from hermes.agent.llm.providers import Quirks
+from hermes.agent.llm.settings import ApiMode, PoolStrategy, Price, RetryPolicy
+from hermes.agent.llm.catalog import ModelFacts
+from hermes.domain.messages import (
+    AssistantMessage,
+    FinishReason,
+    ImagePart,
+    Reasoning,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from hermes.domain.ports.model import FailureKind, ModelFailure
+from hermes.domain.usage import Usage
+
+MODES = list(ApiMode)
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_text_reasoning_and_parallel_calls_arrive_in_every_protocol(mode: ApiMode) -> None:
+    step = Step(
+        text="Reading both files.",
+        reasoning="two files",
+        calls=[
+            Call(name="read_file", arguments={"path": "a"}, id="call_a"),
+            Call(name="read_file", arguments={"path": "b"}, id="call_b"),
+        ],
+        usage=Counts(input=1000, output=50, cache_read=800),
+    )
+    async with FakeModelServer([step]) as server:
+        client, heard = client_of(route_to(server, mode)), Heard()
+        reply = await client.complete(ask(), heard)
+        await client.close()
+    assert reply.message.text == heard.text == "Reading both files."
+    assert heard.reasoning == "two files"
+    assert reply.message.reasoning is not None
+    assert reply.message.reasoning.text == "two files"
+    assert [(c.id, c.name, c.arguments) for c in reply.message.tool_calls] == [
+        ("call_a", "read_file", '{"path": "a"}'),
+        ("call_b", "read_file", '{"path": "b"}'),
+    ]
+    assert reply.message.finish is FinishReason.TOOL_CALLS
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (1000, 50)
+    assert reply.usage.cache_read_tokens == 800
+    assert (reply.provider, reply.model) == ("fake", "fake-1")
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_server_that_answers_plain_json_is_understood(mode: ApiMode) -> None:
+    step = Step(text="hello", calls=[Call(name="a", arguments={"x": 1})], plain=True)
+    async with FakeModelServer([step]) as server:
+        client, heard = client_of(route_to(server, mode)), Heard()
+        reply = await client.complete(ask(), heard)
+        await client.close()
+    assert reply.message.text == heard.text == "hello"
+    assert [call.name for call in reply.message.tool_calls] == ["a"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_whole_tool_exchange_is_a_history_a_strict_provider_accepts(mode: ApiMode) -> None:
+    history = (
+        UserMessage(content="look"),
+        AssistantMessage(
+            text="",
+            tool_calls=(
+                ToolCall(id="c1", name="read_file", arguments='{"path":"a"}'),
+                ToolCall(id="c2", name="read_file", arguments="{broken"),
+            ),
+            finish=FinishReason.TOOL_CALLS,
+        ),
+        ToolMessage(
+            call_id="c1",
+            name="read_file",
+            content=(TextPart("seen"), ImagePart(url="data:image/png;base64,aGk=")),
+        ),
+        ToolMessage(call_id="c2", name="read_file", content=""),
+        UserMessage(content="and now?", sender="Ann"),
+        AssistantMessage(text="done"),
+        UserMessage(content=""),
+    )
+    if mode is ApiMode.CHAT_COMPLETIONS:
+        history = (*history[:-1], UserMessage(content="more"))
+    async with FakeModelServer([Step(text="fine")]) as server:
+        client = client_of(route_to(server, mode))
+        reply = await client.complete(ask(messages=history, ephemeral="It is Monday."))
+        await client.close()
+    assert reply.message.text == "fine"
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_the_output_limit_is_told_apart_from_a_normal_end(mode: ApiMode) -> None:
+    async with FakeModelServer([Step(text="half a", finish="length")]) as server:
+        client = client_of(route_to(server, mode))
+        reply = await client.complete(ask())
+        await client.close()
+    assert reply.message.finish is FinishReason.LENGTH
+
+
+async def test_the_price_of_a_call_is_computed_from_its_usage() -> None:
+    facts = ModelFacts(price=Price(input=2.0, output=10.0, cache_read=0.5))
+    counts = Counts(input=1_000_000, output=100_000, cache_read=500_000)
+    async with FakeModelServer([Step(text="x", usage=counts)]) as server:
+        client = client_of(route_to(server, facts=facts))
+        reply = await client.complete(ask())
+        await client.close()
+    assert reply.cost_usd == pytest.approx(1.0 + 0.25 + 1.0)
+
+
+async def test_a_server_without_usage_gives_a_reply_all_the_same() -> None:
+    async with FakeModelServer([Step(text="x", usage=None)]) as server:
+        client = client_of(route_to(server))
+        reply = await client.complete(ask())
+        await client.close()
+    assert reply.usage == Usage()
+
+
+RETRIED = [
+    (Step(status=500), FailureKind.SERVER),
+    (Step(status=503), FailureKind.OVERLOADED),
+    (Step(status=529, body={"error": {"type": "overloaded_error"}}), FailureKind.OVERLOADED),
+    (Step(status=429), FailureKind.RATE_LIMIT),
+    (Step(text="some text to cut", reset="middle"), FailureKind.CONNECTION),
+    (Step(text="x", reset="before"), FailureKind.CONNECTION),
+    (Step(text="some text to cut", cut=True), FailureKind.CONNECTION),
+    (Step(text="some text to cut", truncate=True), FailureKind.MALFORMED),
+    (Step(text="some text to cut", malformed=True), FailureKind.MALFORMED),
+    (Step(text="", usage=None), FailureKind.EMPTY),
+    (
+        Step(text="some text to cut", stream_error={"error": {"code": 502, "message": "upstream"}}),
+        FailureKind.SERVER,
+    ),
+]
+
+
+@pytest.mark.parametrize(("step", "kind"), RETRIED)
+async def test_a_passing_fault_is_tried_again_and_text_starts_over(
+    step: Step, kind: FailureKind
+) -> None:
+    async with FakeModelServer([step, Step(text="the answer")]) as server:
+        clock, heard = InstantClock(), Heard()
+        client = client_of(route_to(server), clock=clock)
+        reply = await client.complete(ask(), heard)
+        await client.close()
+    assert reply.message.text == heard.text == "the answer"
+    assert heard.notices == ["retry"]
+    assert len(clock.slept) == 1
+    if step.text and not step.reset == "before":
+        assert heard.restarts == 1
+
+
+@pytest.mark.parametrize(("step", "kind"), RETRIED)
+async def test_a_lasting_fault_ends_in_a_failure_that_says_what_to_do(
+    step: Step, kind: FailureKind
+) -> None:
+    async with FakeModelServer(Script(default=step)) as server:
+        clock = InstantClock()
+        client = client_of(route_to(server), clock=clock, policy=RetryPolicy(max_retries=3))
+        with pytest.raises(ModelFailure) as failure:
+            await client.complete(ask())
+        await client.close()
+    assert failure.value.kind is kind
+    assert failure.value.hint
+    assert len(server.requests) == 1 + len(clock.slept) <= 4
+    assert len(clock.slept) >= 2
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}},
+    ],
+)
+async def test_an_error_inside_an_anthropic_stream_is_tried_again(event: dict[str, object]) -> None:
+    steps = [Step(text="some text to cut", stream_error=event), Step(text="fine")]
+    async with FakeModelServer(steps) as server:
+        heard = Heard()
+        client = client_of(route_to(server, ApiMode.ANTHROPIC_MESSAGES))
+        reply = await client.complete(ask(), heard)
+        await client.close()
+    assert (reply.message.text, heard.text) == ("fine", "fine")
+
+
+async def test_a_failed_response_is_tried_again() -> None:
+    failed = {
+        "type": "response.failed",
+        "response": {"status": "failed", "error": {"code": "server_error", "message": "oops"}},
+    }
+    steps = [Step(text="some text", stream_error=failed), Step(text="fine")]
+    async with FakeModelServer(steps) as server:
+        client = client_of(route_to(server, ApiMode.RESPONSES))
+        reply = await client.complete(ask())
+        await client.close()
+    assert reply.message.text == "fine"
+
+
+FINAL = [
+    (Step(status=400, body={"error": {"message": "messages[0] is odd"}}), FailureKind.BAD_REQUEST),
+    (Step(status=402), FailureKind.BILLING),
+    (Step(status=403, body="Forbidden"), FailureKind.AUTH),
+    (
+        Step(status=404, body={"error": {"message": "model 'fake-1' not found"}}),
+        FailureKind.MODEL_NOT_FOUND,
+    ),
+    (Step(status=301, headers={"location": "https://x.invalid"}), FailureKind.BAD_REQUEST),
+    (Step(finish="content_filter", text=""), FailureKind.POLICY),
+]
+
+
+@pytest.mark.parametrize(("step", "kind"), FINAL)
+async def test_what_cannot_be_cured_by_waiting_is_not_tried_again(
+    step: Step, kind: FailureKind
+) -> None:
+    async with FakeModelServer(Script(default=step)) as server:
+        clock = InstantClock()
+        client = client_of(route_to(server), clock=clock)
+        with pytest.raises(ModelFailure) as failure:
+            await client.complete(ask())
+        await client.close()
+    assert failure.value.kind is kind
+    assert clock.slept == []
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Step(
+            status=400,
+            body={"error": {"message": "too long", "code": "context_length_exceeded"}},
+        ),
+        Step(status=400, body={"error": {"message": "prompt is too long: 210000 tokens"}}),
+        Step(status=413, body="Payload Too Large"),
+    ],
+)
+async def test_an_overflow_is_raised_at_once_so_that_the_core_can_compress(step: Step) -> None:
+    async with FakeModelServer([step]) as server, FakeModelServer() as other:
+        client = client_of(route_to(server), route_to(other))
+        with pytest.raises(ModelFailure) as failure:
+            await client.complete(ask())
+        await client.close()
+    assert failure.value.kind is FailureKind.CONTEXT_OVERFLOW
+    assert len(server.requests) == 1
+    assert other.requests == []
+
+
+async def test_a_wrong_key_never_shows_in_the_failure() -> None:
+    async with FakeModelServer(Script(keys=["the-right-one"])) as server:
+        client = client_of(route_to(server))
+        with pytest.raises(ModelFailure) as failure:
+            await client.complete(ask())
+        await client.close()
+    assert failure.value.kind is FailureKind.AUTH
+    assert "key-one" not in failure.value.message
+    assert "FAKE_API_KEY" in failure.value.hint
+
+
+@pytest.mark.parametrize("strategy", list(PoolStrategy))
+async def test_the_next_key_is_used_when_one_is_refused(strategy: PoolStrategy) -> None:
+    keys = tuple(ApiKey(secret=f"key-{n}", label=f"K{n}") for n in range(3))
+    async with FakeModelServer(Script(keys=["key-2"])) as server:
+        clock, heard = InstantClock(), Heard()
+        client = client_of(route_to(server, keys=keys, strategy=strategy), clock=clock)
+        await client.complete(ask(), heard)
+        first_call = len(server.requests)
+        await client.complete(ask(), heard)
+        await client.close()
+    assert server.requests[-1].key == "key-2"
+    assert first_call <= 3
+    assert len(server.requests) == first_call + 1, "the refused keys are remembered"
+    assert clock.slept == []
+
+
+async def test_a_rate_limit_uses_another_key_before_it_waits() -> None:
+    keys = (ApiKey(secret="one"), ApiKey(secret="two"))
+    steps = [Step(status=429, headers={"retry-after": "30"}), Step(text="fine")]
+    async with FakeModelServer(steps) as server:
+        clock = InstantClock()
+        client = client_of(route_to(server, keys=keys), clock=clock)
+        reply = await client.complete(ask())
+        await client.close()
+    assert reply.message.text == "fine"
+    assert [request.key for request in server.requests] == ["one", "two"]
+    assert clock.slept == []
+
+
+async def test_retry_after_is_waited_for_exactly() -> None:
+    steps = [Step(status=429, headers={"Retry-After": "7"}), Step(text="fine")]
+    async with FakeModelServer(steps) as server:
+        clock = InstantClock()
+        client = client_of(route_to(server), clock=clock)
+        await client.complete(ask())
+        await client.close()
+    assert clock.slept == [7.0]
+
+
+async def test_a_retry_after_of_an_hour_is_not_waited_for() -> None:
+    async with FakeModelServer([Step(status=429, headers={"Retry-After": "3600"})]) as server:
+        clock = InstantClock()
+        client = client_of(route_to(server), clock=clock)
+        with pytest.raises(ModelFailure) as failure:
+            await client.complete(ask())
+        await client.close()
+    assert (failure.value.kind, failure.value.retry_after) == (FailureKind.RATE_LIMIT, 3600.0)
+    assert clock.slept == []
+
+
+async def test_backoff_doubles_from_five_seconds_with_bounded_jitter() -> None:
+    async with FakeModelServer(Script(default=Step(status=500))) as server:
+        clock = InstantClock()
+        client = client_of(route_to(server), clock=clock)
+        with pytest.raises(ModelFailure):
+            await client.complete(ask())
+        await client.close()
+    assert len(clock.slept) == 3
+    for delay, base in zip(clock.slept, (5, 10, 20), strict=True):
+        assert base <= delay <= base * 1.5
+
+
+async def test_a_fallback_answers_this_call_and_the_primary_is_tried_on_the_next() -> None:
+    policy = RetryPolicy(max_retries=0)
+    async with (
+        FakeModelServer([Step(status=500), Step(text="primary again")]) as first,
+        FakeModelServer([Step(text="from the fallback")]) as second,
+    ):
+        heard = Heard()
+        fallback = route_to(second, provider="other", model="other-1")
+        client = client_of(route_to(first), fallback, policy=policy)
+        one = await client.complete(ask(), heard)
+        two = await client.complete(ask())
+        await client.close()
+    assert (one.message.text, one.provider, one.model) == (
+        "from the fallback",
+        "other",
+        "other-1",
+    )
+    assert heard.notices == ["fallback"]
+    assert two.message.text == "primary again"
+
+
+async def test_when_all_routes_fail_the_first_failure_is_told_and_the_others_named() -> None:
+    policy = RetryPolicy(max_retries=0)
+    async with (
+        FakeModelServer(Script(keys=["x"])) as first,
+        FakeModelServer([Step(status=500)]) as second,
+    ):
+        client = client_of(route_to(first), route_to(second, provider="other"), policy=policy)
+        with pytest.raises(ModelFailure) as failure:
+            await client.complete(ask())
+        await client.close()
+    assert failure.value.kind is FailureKind.AUTH
+    assert "other: server_error" in failure.value.message
+
+
+async def test_images_are_left_out_once_when_they_are_refused() -> None:
+    refusal = Step(status=400, body={"error": {"message": "This model does not support images"}})
+    image = ImagePart(url="data:image/png;base64,aGk=")
+    messages = (UserMessage(content=(TextPart("what is this?"), image)),)
+    async with FakeModelServer([refusal, Step(text="no idea")]) as server:
+        heard = Heard()
+        client = client_of(route_to(server))
+        await client.complete(ask(messages=messages), heard)
+        await client.close()
+    assert heard.notices == ["repair"]
+    assert b"aGk=" in server.requests[0].raw
+    assert b"aGk=" not in server.requests[1].raw
+    assert server.requests[1].body["messages"][-1]["content"] == "what is this?\n[image]"
+
+
+async def test_signed_reasoning_is_left_out_once_when_it_is_refused() -> None:
+    details = ({"type": "thinking", "thinking": "hm", "signature": "old"},)
+    thought = Reasoning(text="hm", details=details, protocol="anthropic_messages")
+    messages = (
+        UserMessage(content="a"),
+        AssistantMessage(text="b", reasoning=thought),
+        UserMessage(content="c"),
+    )
+    message = "messages.1.content.0: Invalid `signature` in `thinking` block"
+    refusal = Step(status=400, body={"error": {"type": "x", "message": message}})
+    async with FakeModelServer([refusal, Step(text="fine")]) as server:
+        client = client_of(route_to(server, ApiMode.ANTHROPIC_MESSAGES))
+        await client.complete(ask(messages=messages))
+        await client.close()
+    assert b'"signature":"old"' in server.requests[0].raw
+    assert b"signature" not in server.requests[1].raw
+
+
+@pytest.mark.parametrize(
+    ("mode", "field"),
+    [
+        (ApiMode.CHAT_COMPLETIONS, "stream_options"),
+        (ApiMode.CHAT_COMPLETIONS, "temperature"),
+        (ApiMode.RESPONSES, "temperature"),
+        (ApiMode.ANTHROPIC_MESSAGES, "temperature"),
+        (ApiMode.RESPONSES, "reasoning"),
+    ],
+)
+async def test_a_parameter_that_is_not_supported_is_left_out(mode: ApiMode, field: str) -> None:
+    effort = "high" if field == "reasoning" else None
+    async with FakeModelServer(Script(default=Step(text="fine", refuse_field=field))) as server:
+        client = client_of(route_to(server, mode))
+        request = ask(temperature=0.2, reasoning_effort=effort)
+        reply = await client.complete(request)
+        await client.close()
+    assert reply.message.text == "fine"
+    assert field in server.requests[0].body
+    assert field not in server.requests[1].body
+
+
+async def test_the_output_limit_is_renamed_for_servers_that_want_the_other_name() -> None:
+    step = Step(text="fine", refuse_field="max_tokens")
+    async with FakeModelServer(Script(default=step)) as server:
+        client = client_of(route_to(server))
+        await client.complete(ask(max_tokens=500))
+        await client.close()
+    assert server.requests[1].body["max_completion_tokens"] == 500
+
+
+async def test_a_server_that_refuses_streaming_is_asked_without() -> None:
+    async with FakeModelServer(Script(default=Step(text="fine", refuse_stream=True))) as server:
+        client, heard = client_of(route_to(server)), Heard()
+        reply = await client.complete(ask(), heard)
+        await client.close()
+    assert reply.message.text == heard.text == "fine"
+    assert [request.body["stream"] for request in server.requests] == [True, False]
+
+
+async def test_broken_arguments_are_repaired_and_ids_made_unique() -> None:
+    calls = [
+        Call(name="a", arguments='{"x": 1,}', id="same"),
+        Call(name="b", arguments="", id="same"),
+        Call(name="c", arguments="{'y': True", id=""),
+        Call(name="d", arguments="no json at all", id="d"),
+    ]
+    async with FakeModelServer([Step(calls=calls)]) as server:
+        client = client_of(route_to(server))
+        reply = await client.complete(ask())
+        await client.close()
+    got = reply.message.tool_calls
+    assert [call.arguments for call in got] == ['{"x": 1}', "{}", '{"y": true}', "no json at all"]
+    assert len({call.id for call in got}) == 4
+    assert all(call.id for call in got)
+
+
+async def test_arguments_cut_by_the_output_limit_are_not_closed() -> None:
+    calls = [Call(name="write_file", arguments='{"content": "half of th', id="c")]
+    async with FakeModelServer([Step(calls=calls, finish="length")]) as server:
+        client = client_of(route_to(server))
+        reply = await client.complete(ask())
+        await client.close()
+    assert reply.message.finish is FinishReason.LENGTH
+    assert reply.message.tool_calls[0].arguments == '{"content": "half of th'
+
+
+async def test_connections_are_kept_for_the_next_call() -> None:
+    async with FakeModelServer() as server:
+        client = client_of(route_to(server))
+        for _ in range(5):
+            await client.complete(ask())
+        await client.close()
+    assert len(server.requests) == 5
+    assert server.connections == 1
+
+
+async def test_an_unreachable_server_is_a_connection_failure_with_its_address() -> None:
+    async with FakeModelServer() as server:
+        route = route_to(server)
+    clock = InstantClock()
+    client = client_of(route, clock=clock)
+    with pytest.raises(ModelFailure) as failure:
+        await client.complete(ask())
+    await client.close()
+    assert failure.value.kind is FailureKind.CONNECTION
+    assert route.base_url in failure.value.message
+    assert len(clock.slept) == 3
+
+
+@pytest.mark.parametrize("key", ["sk-ant-oat01-abc", "sk-ant-api03-abc"])
+async def test_anthropic_tokens_and_keys_travel_in_their_own_headers(key: str) -> None:
+    async with FakeModelServer() as server:
+        route = route_to(server, ApiMode.ANTHROPIC_MESSAGES, keys=(ApiKey(secret=key),))
+        client = client_of(route)
+        await client.complete(ask())
+        await client.close()
+    headers = server.requests[0].headers
+    if "oat" in key:
+        assert headers["authorization"] == f"Bearer {key}"
+        assert "oauth" in headers["anthropic-beta"]
+    else:
+        assert headers["x-api-key"] == key
+
+
+async def test_deepseek_gets_its_reasoning_back_with_tool_calls_even_when_empty() -> None:
+    messages = (
+        UserMessage(content="a"),
+        AssistantMessage(
+            tool_calls=(ToolCall(id="c", name="t", arguments="{}"),),
+            reasoning=Reasoning(text="thought", protocol="chat_completions"),
+        ),
+        ToolMessage(call_id="c", name="t", content="r"),
+        AssistantMessage(tool_calls=(ToolCall(id="d", name="t", arguments="{}"),)),
+        ToolMessage(call_id="d", name="t", content="r"),
+    )
+    async with FakeModelServer() as server:
+        client = client_of(route_to(server, quirks=Quirks(replay="content")))
+        await client.complete(ask(messages=messages))
+        await client.close()
+    sent = [m for m in server.requests[0].body["messages"] if m["role"] == "assistant"]
+    assert [message["reasoning_content"] for message in sent] == ["thought", ""]

@@ -1,0 +1,214 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from hermes.cli.commands.config import command
+from hermes.domain.errors import ConfigError, HermesError, NotFound, UsageError
+
+SECRET = "hunter2hunter2"
+
+
+class Shell:
+    """Runs `hermes config ...` in a home of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.config = root / "config.yaml"
+        self.env = root / ".env"
+        self.environ: dict[str, str | None] = {"HERMES_HOME": str(root)}
+
+    def run(self, *arguments: str) -> Result:
+        return CliRunner().invoke(command, arguments, env=self.environ)
+
+    def out(self, *arguments: str) -> str:
+        result = self.run(*arguments)
+        assert result.exit_code == 0, result.output
+        assert SECRET not in result.output
+        return result.output
+
+    def fails(self, kind: type[HermesError], *arguments: str) -> HermesError:
+        result = self.run(*arguments)
+        assert isinstance(result.exception, kind), result.output
+        assert SECRET not in result.exception.message + result.exception.hint
+        return result.exception
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Shell:
+    return Shell(tmp_path / "home")
+
+
+@pytest.fixture
+def filled(shell: Shell) -> Shell:
+    shell.root.mkdir()
+    shell.config.write_text(
+        f"model: {{default: gpt-5, api_key: {SECRET}}}\n"
+        "terminal:\n  timeout: 7\n"
+        f"platforms: {{api_server: {{extra: {{key: {SECRET}, note: 'say {SECRET}'}}}}}}\n"
+    )
+    return shell
+
+
+def test_paths_are_printed_and_nothing_is_created(shell: Shell) -> None:
+    assert shell.out("path") == f"{shell.config}\n"
+    assert shell.out("env-path") == f"{shell.env}\n"
+    assert not shell.root.exists()
+
+
+def test_show_lists_what_differs_with_its_origin_and_without_secrets(filled: Shell) -> None:
+    assert filled.out("show").splitlines() == [
+        "model.model: gpt-5  # config.yaml:1",
+        "model.api_key: ***  # config.yaml:1",
+        "terminal.timeout: 7  # config.yaml:3",
+        "platforms.api_server.extra.key: ***  # config.yaml:4",
+        "platforms.api_server.extra.note: say ***model.api_key***  # config.yaml:4",
+    ]
+    everything = filled.out("show", "--all")
+    assert "approvals.timeout: 300  # default\n" in everything
+    assert json.loads(filled.out("show", "--json"))["terminal.timeout"] == 7
+    assert json.loads(filled.out("show", "--all", "--json"))["approvals"]["mode"] == "manual"
+
+
+def test_show_says_so_when_everything_is_at_its_default(shell: Shell) -> None:
+    assert "Everything is at its default" in shell.out("show")
+
+
+def test_get_prints_the_effective_value_not_the_configured_one(filled: Shell) -> None:
+    assert filled.out("get", "terminal.timeout") == "7\n"
+    assert filled.out("get", "approvals.mode", "--json") == '"manual"\n'
+    assert filled.out("get", "model.api_key") == "***\n"
+    assert json.loads(filled.out("get", "toolsets", "--json")) == ["hermes-cli"]
+    assert json.loads(filled.out("get", "platforms", "--json"))["api_server"]["extra"]["key"] == (
+        "***"
+    )
+    filled.environ["TERMINAL_TIMEOUT"] = "9"
+    assert filled.out("get", "terminal.timeout") == "9\n"
+    assert "terminal.nope" in filled.fails(NotFound, "get", "terminal.nope").message
+
+
+def test_get_tells_whether_a_secret_is_set(shell: Shell) -> None:
+    filled = shell.fails(NotFound, "get", "OPENAI_API_KEY")
+    assert "hermes config set OPENAI_API_KEY" in filled.hint
+    shell.out("set", "OPENAI_API_KEY", SECRET)
+    assert shell.out("get", "OPENAI_API_KEY") == "***\n"
+    assert shell.env.read_text() == f"OPENAI_API_KEY={SECRET}\n"
+
+
+def test_set_and_unset_write_the_file_and_name_it(filled: Shell) -> None:
+    assert filled.out("set", "terminal.timeout", "60") == (
+        f"terminal.timeout is set in {filled.config}\n"
+    )
+    assert "  timeout: 60\n" in filled.config.read_text()
+    assert filled.out("unset", "terminal.timeout") == "terminal.timeout is removed\n"
+    assert "terminal" not in filled.config.read_text()
+    assert "is not set" in filled.fails(NotFound, "unset", "terminal.timeout").message
+
+
+def test_set_refuses_what_the_schema_does_not_allow(filled: Shell) -> None:
+    before = filled.config.read_text()
+    error = filled.fails(ConfigError, "set", "terminal.backend", "dockr")
+    assert "did you mean `docker`" in error.message
+    assert "--force" in filled.fails(UsageError, "set", "terminal.tiemout", "1").hint
+    filled.fails(ConfigError, "set", "platforms.x.token.deeper", SECRET)
+    assert filled.config.read_text() == before
+    filled.out("set", "terminal.tiemout", "1", "--force")
+    assert "tiemout: 1" in filled.config.read_text()
+
+
+def test_set_says_when_something_else_decides(filled: Shell) -> None:
+    filled.environ["TERMINAL_TIMEOUT"] = "9"
+    assert "note: terminal.timeout is decided by env TERMINAL_TIMEOUT" in filled.out(
+        "set", "terminal.timeout", "60"
+    )
+    filled.environ["MY_TOKEN"] = "other"
+    assert "MY_TOKEN wins over .env" in filled.out("set", "MY_TOKEN", SECRET)
+
+
+def test_explain_tells_meaning_value_origin_and_default(filled: Shell) -> None:
+    text = filled.out("explain", "terminal.timeout")
+    assert text.splitlines() == [
+        "terminal.timeout",
+        "  Seconds a command may take unless it asks for another limit.",
+        "  value    7",
+        "  from     config.yaml:3",
+        "  default  180",
+        "  accepts  a number of at least 0",
+        "  variable TERMINAL_TIMEOUT",
+    ]
+    filled.environ["TERMINAL_TIMEOUT"] = "9"
+    assert "  from     env TERMINAL_TIMEOUT\n" in filled.out("explain", "terminal.timeout")
+    assert "  from     default\n" in filled.out("explain", "approvals.mode")
+    assert "  default  120\n" in filled.out("explain", "auxiliary.vision.timeout")
+    assert "The model that names sessions." in filled.out("explain", "auxiliary.title_generation")
+    assert "  value    ***\n" in filled.out("explain", "model.api_key")
+
+
+def test_check_lists_all_problems_and_fails_only_on_errors(shell: Shell) -> None:
+    assert "is valid" in shell.out("check")
+    shell.root.mkdir()
+    shell.config.write_text("terminal: {tiemout: 1}\n")
+    assert "warning: config.yaml:1: terminal.tiemout is not a known key" in shell.out("check")
+    shell.config.write_text("terminal: {timeout: x, backend: y}\nnope: 1\n")
+    result = shell.run("check")
+    assert result.exit_code == 78
+    assert result.output.count("error: ") == 2
+    assert result.output.count("warning: ") == 1
+
+
+@pytest.mark.parametrize("broken", ["a: [1\n", "terminal: {timeout: x}\n", "- list\n"])
+def test_commands_that_repair_work_on_a_broken_file(shell: Shell, broken: str) -> None:
+    shell.root.mkdir()
+    shell.config.write_text(broken)
+    shell.out("path")
+    shell.out("env-path")
+    assert shell.run("check").exit_code == 78
+    shell.out("set", "SOME_API_KEY", SECRET)
+    shell.environ["EDITOR"] = f"{sys.executable} -c \"import sys; open(sys.argv[1], 'w').close()\""
+    shell.out("edit")
+    assert shell.config.read_text() == ""
+    assert "is valid" in shell.out("check")
+
+
+def test_edit_checks_what_was_written(shell: Shell) -> None:
+    program = "import sys; open(sys.argv[1], 'w').write('terminal: {timeout: x}')"
+    shell.environ["VISUAL"] = f'{sys.executable} -c "{program}"'
+    result = shell.run("edit")
+    assert result.exit_code == 78
+    assert "terminal.timeout should be" in result.output
+    shell.environ["VISUAL"] = "/no/such/editor"
+    assert "cannot be started" in shell.fails(UsageError, "edit").message
+    shell.environ["VISUAL"] = f"{sys.executable} -c 'raise SystemExit(3)'"
+    assert "ended with code 3" in shell.fails(UsageError, "edit").message
+
+
+def test_migrate_writes_the_current_version_and_names_the_backup(shell: Shell) -> None:
+    shell.root.mkdir()
+    shell.config.write_text("# mine\n_config_version: 20\nfallback_model: {provider: openai}\n")
+    text = shell.out("migrate")
+    assert "From version 20 to 34" in text
+    (backup,) = (shell.root / "backups").iterdir()
+    assert str(backup) in text
+    assert "# mine\n_config_version: 34\n" in shell.config.read_text()
+    assert "Nothing to do" in shell.out("migrate")
+
+
+def test_the_whole_program_prints_a_sentence_and_a_next_step(filled: Shell) -> None:
+    filled.config.write_text("terminal: {timeout: soon}\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "hermes.cli", "config", "show"],
+        env={"HERMES_HOME": str(filled.root)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=30,
+    )
+    assert done.returncode == 78
+    assert done.stdout == ""
+    assert done.stderr == (
+        "hermes: config.yaml:1: terminal.timeout should be a number of at least 0,"
+        " but is 'soon'.\n  -> Fix them with: hermes config edit\n"
+    )

@@ -1,0 +1,435 @@
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hermes.config.loader import LoadedConfig, inspect_config, load_config
+from hermes.config.paths import HermesHome
+from hermes.config.problems import InvalidConfig
+from hermes.config.schema import CONFIG_VERSION, Config
+from hermes.config.schema.model import ModelChoice
+from hermes.domain.errors import ConfigError
+
+MINIMAL = """\
+model: {default: anthropic/claude-sonnet-4, provider: openrouter}
+fallback_providers: [{provider: openai-codex, model: gpt-5.5}]
+terminal: {backend: docker, docker_image: python:3.12, container_persistent: true}
+streaming: {enabled: true, edit_interval: 0.8}
+session_reset: {mode: both, at_hour: 4, idle_minutes: 1440}
+approvals: {mode: manual, timeout: 60}
+platforms:
+  webhook:
+    enabled: true
+    extra: {port: 8644, routes: {gh: {events: [pull_request], secret: X,
+            prompt: "Review {pull_request.html_url}", deliver: github_comment,
+            deliver_extra: {repo: "{repository.full_name}", pr_number: "{pull_request.number}"}}}}
+  api_server: {enabled: true, extra: {port: 8642, key: LONGKEY}}
+telegram: {require_mention: true, channel_prompts: {"-100123": "be brief"}}
+mcp_servers: {files: {command: npx,
+  args: ["-y", "@modelcontextprotocol/server-filesystem", "/srv"]}}
+platform_toolsets: {telegram: [web, file, terminal, memory, skills]}
+gateway: {multiplex_profiles: true, profile_routes:
+  [{name: dev, platform: discord, guild_id: "1", chat_id: "2", profile: coder}]}
+"""
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> HermesHome:
+    return HermesHome(root=tmp_path)
+
+
+def load(home: HermesHome, text: str = "", env: str = "", **environ: str) -> LoadedConfig:
+    home.config_file.write_text(text, "utf-8")
+    home.env_file.write_text(env, "utf-8")
+    return load_config(home, environ, managed=home.root / "managed.yaml")
+
+
+def errors(home: HermesHome, text: str, **environ: str) -> list[str]:
+    with pytest.raises(InvalidConfig) as caught:
+        load(home, text, **environ)
+    return [str(problem) for problem in caught.value.problems]
+
+
+def test_without_any_file_everything_is_at_its_default(home: HermesHome) -> None:
+    loaded = load_config(home, {}, managed=home.root / "managed.yaml")
+    assert loaded.config == Config()
+    assert loaded.warnings == ()
+    assert loaded.origin("terminal.backend") == "default"
+    assert list(home.root.iterdir()) == []
+
+
+def test_the_configuration_users_have_today_loads_without_warnings(home: HermesHome) -> None:
+    loaded = load(home, MINIMAL)
+    config = loaded.config
+    assert loaded.warnings == ()
+    assert config.model == ModelChoice(provider="openrouter", model="anthropic/claude-sonnet-4")
+    assert config.fallback_providers[0].model == "gpt-5.5"
+    assert config.terminal.backend == "docker"
+    assert config.session_reset.mode == "both"
+    assert config.approvals.timeout == 60
+    assert config.platforms["webhook"].extra["routes"]["gh"]["secret"] == "X"
+    assert config.platforms["api_server"].extra["key"] == "LONGKEY"
+    assert config.telegram["channel_prompts"] == {"-100123": "be brief"}
+    assert config.mcp_servers["files"].args[0] == "-y"
+    assert config.platform_toolsets["telegram"][0] == "web"
+    assert config.multiplex_profiles is True
+    assert config.profile_routes[0].profile == "coder"
+    assert loaded.origin("model.model") == "config.yaml:1"
+    assert loaded.origin("profile_routes.0.profile") == "config.yaml:19"
+
+
+def test_the_defaults_are_the_ones_people_know(home: HermesHome) -> None:
+    config = load(home).config
+    known: dict[str, Any] = {
+        "approvals.mode": "manual",
+        "approvals.timeout": 300,
+        "streaming.enabled": True,
+        "session_reset.mode": "none",
+        "agent.max_turns": 90,
+        "terminal.timeout": 180,
+        "terminal.backend": "local",
+        "compression.threshold": 0.5,
+        "auxiliary.web_extract.timeout": 360,
+        "auxiliary.title_generation.timeout": 30,
+        "tool_loop_guardrails.hard_stop_after.same_tool_failure": 8,
+        "tool_loop_guardrails.warn_after.same_tool_failure": 3,
+        "model_timeouts.connect": 10,
+        "model_timeouts.first_byte": 120,
+        "model_timeouts.idle": 90,
+        "model_timeouts.total": 1800,
+        "budget.day_usd": None,
+        "sessions.write_jsonl": False,
+        "default_agent": "main",
+        "gateway.respawn_storm.max_count": 5,
+        "toolsets": ("hermes-cli",),
+        "display.platforms": config.display.platforms,
+        "max_live_sessions": 16,
+        "config_version": CONFIG_VERSION,
+    }
+    for key, expected in known.items():
+        value: Any = config
+        for name in key.split("."):
+            value = getattr(value, name)
+        assert value == expected, key
+    assert config.display.platforms["telegram"].streaming is True
+
+
+def test_a_partial_section_keeps_the_defaults_of_its_place(home: HermesHome) -> None:
+    config = load(
+        home,
+        "auxiliary: {vision: {model: m}}\n"
+        "tool_loop_guardrails: {hard_stop_after: {exact_failure: 9}}\n"
+        "display: {platforms: {telegram: {tool_progress: off}, irc: {streaming: false}}}\n",
+    ).config
+    assert config.auxiliary.vision.timeout == 120
+    assert config.auxiliary.vision.model == "m"
+    assert config.tool_loop_guardrails.hard_stop_after.same_tool_failure == 8
+    platforms = config.display.platforms
+    assert platforms["telegram"].streaming is True
+    assert platforms["telegram"].tool_progress == "off"
+    assert platforms["discord"].streaming is False
+    assert platforms["irc"].streaming is False
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        ("model: gpt-5", ModelChoice(model="gpt-5")),
+        ("model: ''", ModelChoice()),
+        ("model:", ModelChoice()),
+        ("model: {default: a, provider: b}", ModelChoice(model="a", provider="b")),
+        ("model: {model: a, default: b}", ModelChoice(model="a")),
+        ("model: {model: a, max_tokens: '8000'}", ModelChoice(model="a", max_tokens=8000)),
+        ("model: 4", ModelChoice(model="4")),
+    ],
+)
+def test_the_model_is_a_string_or_a_mapping(
+    home: HermesHome, text: str, choice: ModelChoice
+) -> None:
+    loaded = load(home, text)
+    assert loaded.config.model == choice
+    assert loaded.warnings == ()
+
+
+def test_words_that_yaml_takes_for_something_else_are_read_as_meant(home: HermesHome) -> None:
+    loaded = load(
+        home,
+        "approvals: {mode: off}\n"
+        "streaming: {transport: off}\n"
+        "human_delay: {mode: off}\n"
+        "agents: {on: {model: 0123, toolsets: [yes, 5]}}\n"
+        "platforms: {telegram: {reply_to_mode: off, home_channel: {chat_id: -100123}}}\n"
+        "agent: {max_turns: '50', verify_on_stop: false, reasoning_overrides: {gpt-5.5: off}}\n"
+        "display: {bell_on_complete: 'yes'}\n",
+    )
+    config = loaded.config
+    assert loaded.warnings == ()
+    assert config.approvals.mode == "off"
+    assert config.streaming.transport == "off"
+    assert config.human_delay.mode == "off"
+    assert config.agents["on"].model == "0123"
+    assert config.agents["on"].toolsets == ("yes", "5")
+    assert config.platforms["telegram"].reply_to_mode == "off"
+    home_channel = config.platforms["telegram"].home_channel
+    assert home_channel is not None
+    assert home_channel.chat_id == "-100123"
+    assert config.agent.max_turns == 50
+    assert config.agent.verify_on_stop is False
+    assert config.agent.reasoning_overrides == {"gpt-5.5": "off"}
+    assert config.display.bell_on_complete is True
+
+
+def test_all_wrong_values_are_reported_at_once_with_line_key_expectation_and_finding(
+    home: HermesHome,
+) -> None:
+    found = errors(
+        home,
+        "terminal:\n  backend: dockr\n  timeout: soon\nagent:\n  max_turns: 0\n"
+        "toolsets: web\ncompression: [1]\nroutes:\n- platform: slack\nbudget: {day_usd: -1}\n"
+        "platforms: {x: {enabled: perhaps}}\n",
+    )
+    assert found == [
+        (
+            "config.yaml:2: terminal.backend should be one of local, sandbox, docker, ssh,"
+            " singularity, modal, daytona, but is 'dockr'; did you mean `docker`?"
+        ),
+        "config.yaml:3: terminal.timeout should be a number of at least 0, but is 'soon'",
+        "config.yaml:5: agent.max_turns should be a whole number of at least 1, but is 0",
+        "config.yaml:6: toolsets should be a list, but is 'web'",
+        "config.yaml:7: compression should be a mapping of keys to values, but is a list",
+        "config.yaml:9: routes.0.agent is missing",
+        "config.yaml:10: budget.day_usd should be a number of at least 0 or null, but is -1",
+        "config.yaml:11: platforms.x.enabled should be true or false, but is 'perhaps'",
+    ]
+
+
+def test_an_error_never_shows_a_secret(home: HermesHome) -> None:
+    (found,) = errors(home, "model: {api_key: [hunter2hunter2]}\n")
+    assert "hunter2" not in found
+    assert "model.api_key should be text" in found
+
+
+def test_unknown_keys_are_warnings_with_a_suggestion(home: HermesHome) -> None:
+    loaded = load(
+        home, "terminal:\n  tiemout: 5\nfrobnicate: 1\n_note: mine\nx-common: {a: 1}\nagent: {}\n"
+    )
+    assert loaded.warnings == (
+        (
+            "config.yaml:2: terminal.tiemout is not a known key and has no effect;"
+            " did you mean `timeout`?"
+        ),
+        "config.yaml:3: frobnicate is not a known key and has no effect",
+    )
+
+
+def test_an_empty_section_is_its_default_and_an_explicit_null_is_mentioned(
+    home: HermesHome,
+) -> None:
+    loaded = load(home, "terminal:\nagent:\n  max_turns:\napprovals:\n  timeout: null\nroutes:\n")
+    assert loaded.config == Config()
+    assert loaded.warnings == ("config.yaml:5: approvals.timeout is null; the default is used",)
+
+
+def test_variables_are_expanded_from_env_file_and_environment(home: HermesHome) -> None:
+    loaded = load(
+        home,
+        "model: {api_key: '${MY_KEY}', model: 'x-${SUFFIX:-mini}', max_tokens: '${N}'}\n"
+        "platforms: {a: {extra: {list: ['${MY_KEY}'], other: '$MY_KEY {N}'}}}\n",
+        env="MY_KEY=from-file-123\n",
+        N="99",
+    )
+    assert loaded.config.model == ModelChoice(
+        api_key="from-file-123", model="x-mini", max_tokens=99
+    )
+    assert loaded.config.platforms["a"].extra == {
+        "list": ["from-file-123"],
+        "other": "$MY_KEY {N}",
+    }
+    assert loaded.warnings == ()
+
+
+def test_a_variable_that_is_not_set_is_a_warning_and_stays_literal(home: HermesHome) -> None:
+    loaded = load(home, "\nmodel: {api_key: '${NOPE}'}\n")
+    assert loaded.config.model.api_key == "${NOPE}"
+    assert loaded.warnings == ("config.yaml:2: model.api_key refers to NOPE, which is not set",)
+
+
+def test_the_environment_wins_over_the_env_file_and_both_over_the_file(home: HermesHome) -> None:
+    loaded = load(
+        home,
+        "model: a\nterminal: {backend: local, timeout: 1, cwd: /x}\n",
+        env="TERMINAL_TIMEOUT=2\nTERMINAL_CWD=/y\nHERMES_MODEL=b\n",
+        TERMINAL_CWD="/z",
+        TERMINAL_ENV="docker",
+        TERMINAL_DOCKER_VOLUMES="/a:/a, /b:/b",
+        TERMINAL_DOCKER_ENV='{"A": "1"}',
+    )
+    terminal = loaded.config.terminal
+    assert loaded.config.model.model == "b"
+    assert (terminal.backend, terminal.timeout, terminal.cwd) == ("docker", 2, "/z")
+    assert terminal.docker_volumes == ("/a:/a", "/b:/b")
+    assert terminal.docker_env == {"A": "1"}
+    assert loaded.origin("terminal.timeout") == ".env:1 TERMINAL_TIMEOUT"
+    assert loaded.origin("terminal.cwd") == "env TERMINAL_CWD"
+    assert loaded.origin("terminal.backend") == "env TERMINAL_ENV"
+    assert loaded.origin("terminal.docker_env.A") == "env TERMINAL_DOCKER_ENV"
+    assert loaded.origin("terminal.docker_image") == "default"
+
+
+def test_platforms_can_be_set_up_by_variables_alone(home: HermesHome) -> None:
+    loaded = load(
+        home,
+        API_SERVER_ENABLED="true",
+        API_SERVER_KEY="0123456789abcdef",
+        API_SERVER_PORT="9000",
+        WEBHOOK_SECRET="whsec",
+        GATEWAY_ALLOWED_USERS="1, 2",
+        TELEGRAM_ALLOWED_USERS="77",
+        TELEGRAM_HOME_CHANNEL="-100",
+        SLACK_ALLOW_ALL_USERS="1",
+        HERMES_YOLO_MODE="1",
+    )
+    config = loaded.config
+    assert loaded.warnings == ()
+    assert config.platforms["api_server"].enabled is True
+    assert config.platforms["api_server"].extra == {"key": "0123456789abcdef", "port": 9000}
+    assert config.platforms["webhook"].extra == {"secret": "whsec"}
+    assert config.gateway.allowed_users == ("1", "2")
+    assert config.platforms["telegram"].allowed_users == ("77",)
+    assert config.platforms["slack"].allow_all_users is True
+    assert config.approvals.mode == "off"
+    assert loaded.origin("approvals.mode") == "env HERMES_YOLO_MODE"
+
+
+def test_a_wrong_variable_is_an_error_that_names_it(home: HermesHome) -> None:
+    assert errors(home, "", TERMINAL_TIMEOUT="soon") == [
+        "env TERMINAL_TIMEOUT: terminal.timeout should be a number of at least 0, but is 'soon'"
+    ]
+
+
+def test_the_machines_overlay_wins_leaf_by_leaf(home: HermesHome) -> None:
+    managed = home.root / "managed.yaml"
+    managed.write_text("model: big\nterminal:\n  backend: docker\ntoolsets: [web]\n")
+    loaded = load(
+        home,
+        "model: {default: a, provider: p}\nterminal: {backend: local, timeout: 7}\n"
+        "toolsets: [a, b]\n",
+        TERMINAL_ENV="ssh",
+    )
+    assert loaded.config.model == ModelChoice(model="big", provider="p")
+    assert (loaded.config.terminal.backend, loaded.config.terminal.timeout) == ("docker", 7)
+    assert loaded.config.toolsets == ("web",)
+    assert loaded.origin("terminal.backend") == f"{managed}:3"
+    assert loaded.origin("model.model") == f"{managed}:1"
+
+
+def test_a_top_level_key_beats_the_same_key_under_gateway(home: HermesHome) -> None:
+    loaded = load(
+        home,
+        "gateway:\n  session_reset: {mode: daily, at_hour: 6}\n"
+        "  platforms: {telegram: {enabled: true, token: low}}\n"
+        "session_reset: {mode: idle}\nplatforms: {telegram: {token: top}}\n",
+    )
+    assert loaded.config.session_reset.mode == "idle"
+    assert loaded.config.session_reset.at_hour == 6
+    assert loaded.config.platforms["telegram"].token == "top"
+    assert loaded.config.platforms["telegram"].enabled is True
+    assert loaded.warnings == ()
+
+
+def test_the_streaming_mode_alias_switches_streaming(home: HermesHome) -> None:
+    assert load(home, "streaming: {mode: edit}").config.streaming.transport == "edit"
+    off = load(home, "streaming: {mode: off}").config.streaming
+    assert (off.enabled, off.transport) == (False, "off")
+
+
+def test_secrets_are_found_by_name_and_carry_no_plain_settings(home: HermesHome) -> None:
+    loaded = load(home, MINIMAL, env="OPENAI_API_KEY=sk-123456789012\n", LANG="C.UTF-8")
+    assert loaded.secrets.get("OPENAI_API_KEY") == "sk-123456789012"
+    assert loaded.secrets.get("LANG") is None
+    assert loaded.variable("LANG") == "C.UTF-8"
+    assert loaded.variable("MISSING") is None
+    assert "sk-123456789012" not in repr(loaded)
+    assert loaded.redactor().redact("sk-123456789012") == "***OPENAI_API_KEY***"
+
+
+def test_an_old_file_is_migrated_in_memory_only(home: HermesHome) -> None:
+    text = "_config_version: 10\nfallback_model: {provider: openai, model: gpt-4}\n"
+    loaded = load(home, text)
+    assert loaded.config.fallback_providers[0].model == "gpt-4"
+    assert "hermes config migrate" in loaded.warnings[0]
+    assert home.config_file.read_text() == text
+
+
+def test_a_file_from_the_future_loads_with_a_warning(home: HermesHome) -> None:
+    loaded = load(home, "_config_version: 999\nterminal: {timeout: 3}\nnovelty: 1\n")
+    assert loaded.config.terminal.timeout == 3
+    assert "version 999 is newer" in loaded.warnings[0]
+
+
+def test_an_unreadable_file_and_a_wrong_encoding_are_config_errors(home: HermesHome) -> None:
+    home.env_file.write_bytes(b"A=\xff\n")
+    with pytest.raises(ConfigError, match=r"\.env: is not UTF-8"):
+        load_config(home, {})
+    home.env_file.unlink()
+    home.config_file.mkdir()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(home, {})
+
+
+def test_an_inspection_reports_warnings_beside_errors(home: HermesHome) -> None:
+    home.config_file.write_text("a: 1\nterminal: {timeout: x}\nterminal: {timeout: y}\n")
+    found = inspect_config(home, {}, managed=home.root / "none")
+    assert found.loaded is None
+    assert len(found.errors) == 1
+    assert len(found.warnings) == 2
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=120), env=st.binary(max_size=60))
+def test_arbitrary_files_load_or_raise_a_config_error(
+    home: HermesHome, content: bytes, env: bytes
+) -> None:
+    home.config_file.write_bytes(content)
+    home.env_file.write_bytes(env)
+    with suppress(ConfigError):
+        assert isinstance(load_config(home, {}, managed=home.root / "none").config, Config)
+
+
+json_like = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["mode", "model", "platforms"]) | st.text(max_size=6), inner
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=150)
+@given(st.dictionaries(st.sampled_from(sorted(Config.__struct_encode_fields__)), json_like))
+def test_any_data_under_known_keys_loads_or_raises_a_config_error(
+    home: HermesHome, data: dict[str, Any]
+) -> None:
+    home.config_file.write_bytes(msgspec.json.encode(data))
+    with suppress(ConfigError):
+        assert isinstance(load_config(home, {}, managed=home.root / "none").config, Config)
+
+
+def test_importing_the_loader_does_not_import_what_is_heavy() -> None:
+    code = (
+        "import sys, hermes.config.loader;"
+        "print([m for m in ('ruamel', 'httpx2', 'asyncio', 'difflib') if m in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert done.stdout.strip() == "[]"

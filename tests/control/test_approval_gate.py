@@ -1,0 +1,270 @@
+"""The approval gate: asked once, answered once, remembered over a restart."""
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from hermes.control.approvals import ApprovalDesk, ApprovalSettings, LedgerGate, Mode
+from hermes.domain.approvals import ApprovalState, Choice, Gate, Verdict
+from hermes.domain.errors import ToolRefused
+from hermes.domain.events import ApprovalAnswered, ApprovalAsked
+from hermes.domain.messages import AssistantMessage, ToolCall, UserMessage
+from hermes.domain.ports.execution import Environment
+from hermes.domain.session import NewSession
+from hermes.domain.tools import Intent, ToolContext, ToolSpec
+from hermes.domain.turn import NewTurn, TurnState
+from hermes.domain.turn_stream import TurnStream
+from hermes.execution.clock import SystemClock
+from hermes.state.sqlite.ledger import SqliteLedger
+
+ASKING = ApprovalSettings(can_ask=True)
+SPEC = ToolSpec(
+    name="terminal",
+    description="",
+    parameters={},
+    toolset="terminal",
+    intent=lambda arguments: Intent(command=arguments["command"]),
+)
+
+
+class WordPolicy:
+    """`block` blocks, `rm` asks with the pattern `rm`, the rest is allowed."""
+
+    def judge(
+        self, intent: Intent, environment: Environment, *, grants: Collection[str], trusted: bool
+    ) -> Verdict:
+        if "block" in intent.command:
+            return Verdict(gate=Gate.BLOCK, reason="never")
+        if "rm" in intent.command and not trusted and "rm" not in grants:
+            return Verdict(gate=Gate.ASK, reason="it deletes", pattern="rm")
+        return Verdict(gate=Gate.ALLOW)
+
+
+class Bench:
+    def __init__(self, ledger: SqliteLedger, settings: ApprovalSettings) -> None:
+        self.ledger = ledger
+        self.clock = SystemClock()
+        self.desk = ApprovalDesk(ledger, self.clock)
+        self.stream = TurnStream("t1", "s1")
+        self.settings = settings
+        self.judged: list[str] = []
+        self.opinion = Gate.ASK
+
+    async def judge(self, subject: str, reason: str) -> Gate:
+        self.judged.append(subject)
+        return self.opinion
+
+    def gate(self, settings: ApprovalSettings | None = None) -> LedgerGate:
+        return LedgerGate(
+            ledger=self.ledger,
+            policy=WordPolicy(),
+            desk=self.desk,
+            settings=settings or self.settings,
+            stream=self.stream,
+            clock=self.clock,
+            judge=self.judge,
+        )
+
+    async def admit(self, command: str, call_id: str = "c1", spec: ToolSpec = SPEC) -> None:
+        call = ToolCall(id=call_id, name=spec.name, arguments=f'{{"command": "{command}"}}')
+        await self.gate().admit(call, spec, {"command": command}, context(call_id))
+
+    async def asked(self, count: int = 1) -> list[str]:
+        """Wait until this many approvals were asked; return their ids."""
+        ids = []
+        async for event in self.stream.follow():
+            if isinstance(event, ApprovalAsked):
+                ids.append(event.request.id)
+                if len(ids) == count:
+                    return ids
+        raise AssertionError
+
+
+def context(call_id: str) -> ToolContext:
+    async def nothing(name: str) -> None:
+        return None
+
+    async def keep(name: str, value: object) -> None:
+        return None
+
+    return ToolContext(
+        agent_id="main",
+        session_id="s1",
+        turn_id="t1",
+        call_id=call_id,
+        environment=None,  # type: ignore[arg-type]
+        clock=SystemClock(),
+        progress=lambda text: None,
+        recall=nothing,
+        remember=keep,
+    )
+
+
+@asynccontextmanager
+async def bench(folder: Path, settings: ApprovalSettings = ASKING) -> AsyncIterator[Bench]:
+    ledger = await SqliteLedger.open(folder / "state.db", backups=folder)
+    if await ledger.session("s1") is None:
+        await ledger.create_session(
+            NewSession(id="s1", agent_id="main", source="cli", started_at=0.0)
+        )
+        await ledger.begin_turn(
+            NewTurn(id="t1", session_id="s1", owner="o", inputs=(UserMessage(content="x"),), at=0.0)
+        )
+        calls = tuple(ToolCall(id=f"c{n}", name="terminal", arguments="{}") for n in range(5))
+        await ledger.record_reply("t1", AssistantMessage(tool_calls=calls), None, 0.0)
+    try:
+        yield Bench(ledger, settings)
+    finally:
+        await ledger.close()
+
+
+async def test_harmless_actions_are_not_asked_about(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.admit("ls")
+        assert await b.ledger.approvals() == []
+
+
+async def test_what_is_blocked_stays_blocked_whatever_is_set(tmp_path: Path) -> None:
+    async with bench(tmp_path, ApprovalSettings(yolo=True, mode=Mode.OFF)) as b:
+        with pytest.raises(ToolRefused, match="never"):
+            await b.admit("block this")
+
+
+async def test_where_nobody_can_be_asked_the_answer_is_no(tmp_path: Path) -> None:
+    async with bench(tmp_path, ApprovalSettings(can_ask=False)) as b:
+        with pytest.raises(ToolRefused, match="nobody can be asked"):
+            await b.admit("rm x")
+        assert await b.ledger.approvals() == []
+
+
+async def test_yolo_asks_nothing(tmp_path: Path) -> None:
+    async with bench(tmp_path, ApprovalSettings(can_ask=False, yolo=True)) as b:
+        await b.admit("rm x")
+
+
+async def test_an_approved_call_runs_and_both_sides_are_told(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b, asyncio.TaskGroup() as group:
+        waiting = group.create_task(b.admit("rm x"))
+        (approval_id,) = await b.asked()
+        turn = await b.ledger.turn("t1")
+        assert turn is not None
+        assert turn.state is TurnState.WAITING
+        assert await b.desk.answer(approval_id, Choice.ONCE, by="ann")
+        await waiting
+        turn = await b.ledger.turn("t1")
+        assert turn is not None
+        assert turn.state is TurnState.RUNNING
+        kinds = [type(e) async for e in _so_far(b.stream)]
+        assert kinds == [ApprovalAsked, ApprovalAnswered]
+
+
+async def _so_far(stream: TurnStream) -> AsyncIterator[object]:
+    position = 0
+    async for event in stream.follow():
+        position += 1
+        yield event
+        if position == len(stream):
+            return
+
+
+async def test_a_denial_carries_its_reason_to_the_model(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(_refusal(b.admit("rm x")))
+            (approval_id,) = await b.asked()
+            await b.desk.answer(approval_id, Choice.DENY, by="ann", text="wrong folder")
+        assert "wrong folder" in waiting.result()
+
+
+async def _refusal(admit: object) -> str:
+    with pytest.raises(ToolRefused) as refused:
+        await admit  # type: ignore[misc]
+    return refused.value.message
+
+
+async def test_an_answer_counts_once(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(b.admit("rm x"))
+            (approval_id,) = await b.asked()
+            assert await b.desk.answer(approval_id, Choice.ONCE, by="ann")
+            assert await b.desk.answer(approval_id, Choice.DENY, by="bob") is None
+        stored = await b.ledger.approval(approval_id)
+        assert stored is not None
+        assert stored.state is ApprovalState.APPROVED
+
+
+async def test_two_may_wait_at_once_and_each_gets_its_own_answer(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(b.admit("rm one", "c1"))
+            refused = group.create_task(_refusal(b.admit("rm two", "c2")))
+            await b.asked(2)
+            by_call = {
+                a.request.call_id: a.request.id for a in await b.ledger.pending_approvals("s1")
+            }
+            await b.desk.answer(by_call["c2"], Choice.DENY, by="ann")
+            await b.desk.answer(by_call["c1"], Choice.ONCE, by="ann")
+        assert "refused" in refused.result()
+
+
+async def test_nobody_answering_is_a_denial(tmp_path: Path) -> None:
+    async with bench(tmp_path, ApprovalSettings(can_ask=True, timeout=0.0)) as b:
+        assert "in time" in await _refusal(b.admit("rm x"))
+        (stored,) = await b.ledger.approvals()
+        assert stored.state is ApprovalState.EXPIRED
+        assert await b.desk.answer(stored.request.id, Choice.ONCE, by="late") is None
+
+
+async def test_a_grant_for_the_session_covers_later_calls_and_can_be_revoked(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as b:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(b.admit("rm one", "c1"))
+            (approval_id,) = await b.asked()
+            await b.desk.answer(approval_id, Choice.SESSION, by="ann")
+        await b.admit("rm two", "c2")
+        assert await b.ledger.revoke(approval_id, 1.0)
+        b.settings = ApprovalSettings(can_ask=False)
+        with pytest.raises(ToolRefused):
+            await b.admit("rm three", "c3")
+
+
+async def test_an_answer_given_after_a_restart_is_found(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        waiting = asyncio.ensure_future(b.admit("rm x"))
+        (approval_id,) = await b.asked()
+        waiting.cancel()
+        await asyncio.wait([waiting])
+    async with bench(tmp_path) as b:
+        assert len(await b.ledger.pending_approvals("s1")) == 1
+        await b.desk.answer(approval_id, Choice.ONCE, by="ann")
+        await b.admit("rm x")
+        assert len(await b.ledger.approvals()) == 1
+
+
+async def test_a_destructive_tool_is_always_asked_about(tmp_path: Path) -> None:
+    spec = ToolSpec(name="wipe", description="", parameters={}, toolset="t", destructive=True)
+    async with bench(tmp_path, ApprovalSettings(can_ask=False)) as b:
+        with pytest.raises(ToolRefused, match="cannot be undone"):
+            await b.admit("ls", spec=spec)
+
+
+@pytest.mark.parametrize(
+    ("opinion", "asked"), [(Gate.ALLOW, False), (Gate.ASK, True), (Gate.BLOCK, True)]
+)
+async def test_smart_mode_asks_when_the_second_opinion_is_not_a_clear_yes(
+    tmp_path: Path, opinion: Gate, asked: bool
+) -> None:
+    async with bench(tmp_path, ApprovalSettings(mode=Mode.SMART, can_ask=False)) as b:
+        b.opinion = opinion
+        if asked:
+            with pytest.raises(ToolRefused):
+                await b.admit("rm x")
+        else:
+            await b.admit("rm x")
+        assert b.judged == ["rm x"]

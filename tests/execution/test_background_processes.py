@@ -1,0 +1,159 @@
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from fakes.toolbox import PATH, local_environment
+
+from hermes.domain.errors import Conflict, HermesError, NotFound, UsageError
+from hermes.domain.ports.execution import Command
+from hermes.execution import background
+from hermes.execution.local import LocalEnvironment
+from hermes.execution.watch import OutputWatch
+from hermes.testing.clock import FakeClock
+
+
+@pytest.fixture
+async def env(tmp_path: Path) -> AsyncIterator[LocalEnvironment]:
+    async with local_environment(tmp_path) as environment:
+        yield environment
+
+
+@pytest.fixture(autouse=True)
+async def bounded() -> AsyncIterator[None]:
+    async with asyncio.timeout(30):
+        yield
+
+
+async def test_a_process_runs_beside_commands_and_its_output_is_paged(
+    env: LocalEnvironment,
+) -> None:
+    await env.run(Command(script="export A=carried"))
+    started = await env.spawn(Command(script="echo $A; read line; echo got $line; exit 4"))
+    assert started.running
+    assert (await env.wait(started.id, 0)).running
+    await env.write_stdin(started.id, "text\n")
+    ended = await env.wait(started.id, 10)
+    assert (ended.running, ended.exit_code) == (False, 4)
+    output, end = await env.process_output(started.id)
+    assert output == "carried\ngot text\n"
+    assert await env.process_output(started.id, end - 5) == ("text\n", end)
+    assert [p.id for p in await env.processes()] == [started.id]
+
+
+async def test_a_process_does_not_move_the_session(env: LocalEnvironment, tmp_path: Path) -> None:
+    started = await env.spawn(Command(script="cd /; export B=1"))
+    await env.wait(started.id, 10)
+    assert (await env.run(Command(script="echo $PWD ${B-none}"))).output == f"{tmp_path} none\n"
+
+
+async def test_closing_its_input_lets_a_reader_end(env: LocalEnvironment) -> None:
+    for pty in (False, True):
+        started = await env.spawn(Command(script="cat", pty=pty))
+        await env.write_stdin(started.id, "x\n")
+        await env.close_stdin(started.id)
+        assert (await env.wait(started.id, 10)).exit_code == 0
+        with pytest.raises(HermesError, match="closed"):
+            await env.write_stdin(started.id, "y")
+
+
+async def test_more_input_than_the_pipe_holds_waits_for_the_reader(env: LocalEnvironment) -> None:
+    started = await env.spawn(Command(script="head -c 300000 | wc -c"))
+    await env.write_stdin(started.id, "x" * 300_000)
+    await env.wait(started.id, 10)
+    assert (await env.process_output(started.id))[0].strip() == "300000"
+
+
+async def test_killing_ends_the_children_too(env: LocalEnvironment) -> None:
+    started = await env.spawn(Command(script="trap '' TERM; sleep 60 & echo $!; wait; sleep 60"))
+    while not (output := (await env.process_output(started.id))[0]):
+        await asyncio.sleep(0.01)
+    ended = await env.kill(started.id)
+    assert not ended.running
+    with pytest.raises(ProcessLookupError):
+        while True:
+            os.kill(int(output), 0)
+            await asyncio.sleep(0.01)
+
+
+async def test_closing_the_environment_ends_everything(env: LocalEnvironment) -> None:
+    started = await env.spawn(Command(script="echo $$; exec sleep 60"))
+    while not (output := (await env.process_output(started.id))[0]):
+        await asyncio.sleep(0.01)
+    await env.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(output), 0)
+    assert await env.processes() == []
+
+
+async def test_an_unknown_process_is_named(env: LocalEnvironment) -> None:
+    with pytest.raises(NotFound, match="proc_x"):
+        await env.kill("proc_x")
+
+
+async def test_finished_processes_are_forgotten_after_half_an_hour_and_make_room(
+    tmp_path: Path,
+) -> None:
+    clock = FakeClock()
+    env = LocalEnvironment(cwd=str(tmp_path), base_env={"PATH": PATH}, clock=clock)
+    first = await env.spawn(Command(script="true"))
+    await env.wait(first.id, 10)
+    clock.advance(background.KEEP_FINISHED + 1)
+    assert await env.processes() == []
+    for _ in range(background.MAX_PROCESSES + 2):
+        last = await env.spawn(Command(script="true"))
+        await env.wait(last.id, 10)
+    assert len(await env.processes()) == background.MAX_PROCESSES
+    await env.close()
+
+
+async def test_a_running_process_never_makes_room(env: LocalEnvironment) -> None:
+    for _ in range(background.MAX_PROCESSES):
+        await env.spawn(Command(script="exec sleep 60"))
+    with pytest.raises(Conflict, match="running already"):
+        await env.spawn(Command(script="sleep 60"))
+
+
+async def test_a_notice_comes_when_a_process_ends_or_prints_what_is_watched(
+    tmp_path: Path,
+) -> None:
+    notices: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+    env = LocalEnvironment(
+        cwd=str(tmp_path),
+        base_env={"PATH": PATH},
+        clock=FakeClock(),
+        notify=lambda process_id, text: notices.put_nowait((process_id, text)),
+    )
+    command = Command(
+        script="echo starting; echo listening on 80; exit 3",
+        notify_on_complete=True,
+        watch_patterns=("listening on [0-9]+",),
+    )
+    started = await env.spawn(command)
+    watched, ended = await notices.get(), await notices.get()
+    assert watched == (
+        started.id,
+        f"Background process {started.id} printed a line you watch for: listening on 80",
+    )
+    assert "ended with exit code 3" in ended[1]
+    assert ended[1].endswith("starting\nlistening on 80")
+    quiet = await env.spawn(Command(script="sleep 60", notify_on_complete=True))
+    await env.close()
+    assert notices.empty(), quiet
+
+
+async def test_watching_is_given_up_when_it_becomes_a_flood() -> None:
+    clock = FakeClock()
+    told: list[str] = []
+    watch = OutputWatch(("x",), clock, told.append)
+    watch.feed("x1\nx2")
+    assert told == ["printed a line you watch for: x1"]
+    clock.advance(20)
+    watch.feed("\n")
+    assert told[1:] == ["printed a line you watch for: x2"]
+    watch.feed("x\nx\nx\nx\n")
+    assert len(told) == 3
+    assert "no longer watched" in told[2]
+    with pytest.raises(UsageError, match="not a regex"):
+        OutputWatch(("(",), clock, told.append)

@@ -1,0 +1,139 @@
+import asyncio
+import gc
+from pathlib import Path
+
+import pytest
+from fakes.toolbox import PATH
+
+from hermes.domain.errors import ConfigError
+from hermes.domain.ports.execution import Command
+from hermes.execution.environ import child_environment
+from hermes.execution.registry import EnvironmentPool, EnvironmentSettings
+from hermes.testing.clock import FakeClock
+
+
+def pool_in(directory: Path, clock: FakeClock, **settings: object) -> EnvironmentPool:
+    made = EnvironmentSettings(
+        default_cwd=str(directory),
+        base_env={"PATH": PATH, "OPENAI_API_KEY": "sk-1", "MY_SECRET_NAME": "s", "KEPT_TOKEN": "t"},
+        secret_names=frozenset({"MY_SECRET_NAME"}),
+        env_passthrough=frozenset({"KEPT_TOKEN"}),
+        **settings,  # type: ignore[arg-type]
+    )
+    return EnvironmentPool(lambda agent_id: made, clock)
+
+
+async def test_sessions_never_share_an_environment(tmp_path: Path) -> None:
+    pool = pool_in(tmp_path, FakeClock())
+    one = await pool.get("main", "s1", None)
+    assert await pool.get("main", "s1", "/usr") is one
+    two = await pool.get("main", "s2", "/usr")
+    other_agent = await pool.get("coder", "s1", None)
+    assert len({id(one), id(two), id(other_agent)}) == 3
+    await one.run(Command(script="export A=1; cd /"))
+    started = await one.spawn(Command(script="sleep 60"))
+    assert (await two.run(Command(script="echo ${A-none} $PWD"))).output == "none /usr\n"
+    assert await two.processes() == []
+    await pool.close()
+    assert not (await one.processes()), started
+
+
+async def test_two_calls_at_once_get_the_same_environment(tmp_path: Path) -> None:
+    pool = pool_in(tmp_path, FakeClock())
+    one, two = await asyncio.gather(pool.get("main", "s", None), pool.get("main", "s", None))
+    assert one is two
+
+
+async def test_secrets_do_not_reach_commands(tmp_path: Path) -> None:
+    pool = pool_in(tmp_path, FakeClock())
+    env = await pool.get("main", "s", None)
+    for _ in range(2):  # the second command gets its variables from the snapshot
+        output = (await env.run(Command(script="env"))).output
+        assert "sk-1" not in output
+        assert "MY_SECRET_NAME" not in output
+        assert "KEPT_TOKEN=t" in output
+    await pool.close()
+
+
+async def test_idle_environments_are_closed_and_the_directory_is_remembered(tmp_path: Path) -> None:
+    clock = FakeClock()
+    pool = pool_in(tmp_path, clock, lifetime_seconds=300.0)
+    env = await pool.get("main", "s", None)
+    await env.run(Command(script="cd /usr"))
+    clock.advance(299)
+    assert await pool.reap() == 0
+    clock.advance(1)
+    assert await pool.reap() == 1
+    assert len(pool) == 0
+    assert await pool.get("main", "s", None) is env, "somebody still holds it"
+    clock.advance(300)
+    await pool.reap()
+    del env
+    gc.collect()
+    assert (await pool.get("main", "s", "/tmp")).cwd == "/usr"
+    await pool.release("s")
+    assert (await pool.get("main", "s", None)).cwd == str(tmp_path)
+    await pool.close()
+
+
+async def test_an_environment_in_which_something_runs_is_not_idle(tmp_path: Path) -> None:
+    clock = FakeClock()
+    pool = pool_in(tmp_path, clock)
+    env = await pool.get("main", "s", None)
+    started = await env.spawn(Command(script="sleep 60"))
+    clock.advance(10_000)
+    assert await pool.reap() == 0
+    await env.kill(started.id)
+    clock.advance(10_000)
+    assert await pool.reap() == 1
+    await pool.close()
+
+
+async def test_the_reaper_runs_on_the_clock(tmp_path: Path) -> None:
+    clock = FakeClock()
+    pool = pool_in(tmp_path, clock)
+    await pool.get("main", "s", None)
+    task = asyncio.ensure_future(pool.keep_reaping(every=30))
+    async with asyncio.timeout(10):
+        await clock.until_sleeping()
+        clock.advance(301)
+        await clock.until_sleeping()
+    assert len(pool) == 0
+    task.cancel()
+
+
+async def test_notices_carry_the_session_they_belong_to(tmp_path: Path) -> None:
+    pool = pool_in(tmp_path, FakeClock())
+    env = await pool.get("coder", "s9", None)
+    started = await env.spawn(Command(script="echo hi", notify_on_complete=True))
+    async with asyncio.timeout(10):
+        notice = await pool.next_notice()
+    assert (notice.agent_id, notice.session_id, notice.process_id) == ("coder", "s9", started.id)
+    await pool.close()
+
+
+async def test_an_unknown_backend_is_a_config_error_that_lists_the_known(tmp_path: Path) -> None:
+    pool = pool_in(tmp_path, FakeClock(), backend="dockr")
+    with pytest.raises(ConfigError, match="dockr") as caught:
+        await pool.get("main", "s", None)
+    assert "local" in caught.value.hint
+    assert len(pool) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "passed"),
+    [
+        ("PATH", True),
+        ("EDITOR", True),
+        ("TOKENIZERS_PARALLELISM", True),
+        ("OPENAI_API_KEY", False),
+        ("github_token", False),
+        ("DB_PASSWORD", False),
+        ("CLIENT_SECRET", False),
+        ("AWS_SECRET_ACCESS_KEY", False),
+        ("NAMED", False),
+    ],
+)
+def test_variables_that_look_like_secrets_stay_here(name: str, passed: bool) -> None:
+    assert (name in child_environment({name: "v"}, {"NAMED"})) is passed
+    assert child_environment({name: "v"}, {"NAMED"}, {name}) == {name: "v"}

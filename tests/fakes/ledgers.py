@@ -1,0 +1,173 @@
+"""Short ways to say what ledger tests say all the time."""
+
+from hermes.domain.approvals import ApprovalKind, ApprovalRequest
+from hermes.domain.channel import Chat, ChatKind, Sender
+from hermes.domain.inbound import InboundMessage
+from hermes.domain.messages import (
+    AssistantMessage,
+    FinishReason,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+from hermes.domain.outbound import OutboxEntry, OutboxKind, Target
+from hermes.domain.ports.state import Arrival, Ledger
+from hermes.domain.session import NewSession, StoredMessage
+from hermes.domain.turn import NewTurn, TurnState
+from hermes.domain.usage import Usage, UsageRecord
+
+
+def session(
+    session_id: str = "s1",
+    *,
+    title: str | None = None,
+    source: str = "cli",
+    agent_id: str = "main",
+    at: float = 1.0,
+) -> NewSession:
+    return NewSession(
+        id=session_id, agent_id=agent_id, source=source, started_at=at, title=title, model="m"
+    )
+
+
+def turn(
+    turn_id: str = "t1",
+    *,
+    session_id: str = "s1",
+    says: str | None = "hello",
+    inbox_ids: tuple[int, ...] = (),
+    owner: str = "host-1-aa",
+    at: float = 2.0,
+) -> NewTurn:
+    inputs = () if says is None else (UserMessage(content=says),)
+    return NewTurn(
+        id=turn_id, session_id=session_id, owner=owner, inputs=inputs, inbox_ids=inbox_ids, at=at
+    )
+
+
+def reply(text: str = "", *call_ids: str) -> AssistantMessage:
+    calls = tuple(ToolCall(id=i, name=f"tool_{i}", arguments="{}") for i in call_ids)
+    finish = FinishReason.TOOL_CALLS if calls else FinishReason.STOP
+    return AssistantMessage(text=text, tool_calls=calls, finish=finish)
+
+
+def result(call_id: str, text: str = "done") -> ToolMessage:
+    return ToolMessage(call_id=call_id, name=f"tool_{call_id}", content=text)
+
+
+def inbound(native_id: str, text: str = "hi", *, account: str = "bot") -> InboundMessage:
+    return InboundMessage(
+        platform="telegram",
+        account=account,
+        native_id=native_id,
+        chat=Chat(kind=ChatKind.PRIVATE, id="7"),
+        sender=Sender(id="7", name="Ada"),
+        text=text,
+        sent_at=1.0,
+    )
+
+
+def arrival(
+    native_id: str,
+    text: str = "hi",
+    *,
+    session_id: str = "s1",
+    account: str = "bot",
+    at: float = 1.5,
+) -> Arrival:
+    return Arrival(
+        agent_id="main",
+        session_key="agent:main:telegram:dm:7",
+        session_id=session_id,
+        message=inbound(native_id, text, account=account),
+        at=at,
+    )
+
+
+def outgoing(
+    entry_id: str = "o1",
+    *,
+    turn_id: str | None = None,
+    part: int = 0,
+    at: float = 1.0,
+    platform: str = "telegram",
+    session_id: str | None = None,
+) -> OutboxEntry:
+    return OutboxEntry(
+        id=entry_id,
+        agent_id="main",
+        target=Target(platform=platform, account="bot", chat_id="7"),
+        kind=OutboxKind.REPLY,
+        content="text",
+        created_at=at,
+        updated_at=at,
+        turn_id=turn_id,
+        session_id=session_id,
+        part=part,
+    )
+
+
+def request(
+    approval_id: str = "a1",
+    *,
+    session_id: str = "s1",
+    turn_id: str = "t1",
+    call_id: str = "c1",
+    at: float = 3.0,
+    expires_at: float | None = None,
+) -> ApprovalRequest:
+    return ApprovalRequest(
+        id=approval_id,
+        kind=ApprovalKind.APPROVAL,
+        agent_id="main",
+        session_id=session_id,
+        turn_id=turn_id,
+        call_id=call_id,
+        tool="terminal",
+        arguments_hash="abc",
+        subject="rm -r build",
+        reason="deletes files",
+        pattern="rm *",
+        choices=("once", "session", "always", "deny"),
+        created_at=at,
+        expires_at=expires_at,
+    )
+
+
+def usage(
+    *,
+    session_id: str | None = "s1",
+    turn_id: str | None = "t1",
+    model: str = "m",
+    tokens: int = 10,
+    cost: float | None = 0.5,
+    at: float = 3.0,
+) -> UsageRecord:
+    return UsageRecord(
+        session_id=session_id,
+        turn_id=turn_id,
+        agent_id="main",
+        provider="p",
+        model=model,
+        task="turn",
+        usage=Usage(input_tokens=tokens, output_tokens=1),
+        cost_usd=cost,
+        at=at,
+    )
+
+
+async def say(ledger: Ledger, text: str, *, session_id: str = "s1", turn_id: str) -> None:
+    """Have a whole turn: `text`, and an answer."""
+    await ledger.begin_turn(turn(turn_id, session_id=session_id, says=text))
+    await ledger.record_reply(turn_id, reply("ok"), None, 3.0)
+    await ledger.finish_turn(turn_id, TurnState.DONE, None, 4.0)
+
+
+def texts(messages: list[StoredMessage]) -> list[str]:
+    """Return what was said, in order."""
+    return [
+        stored.message.text
+        if isinstance(stored.message, AssistantMessage)
+        else str(stored.message.content)
+        for stored in messages
+    ]

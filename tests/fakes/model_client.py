@@ -1,0 +1,108 @@
+"""A model client wired to a loopback server, with a clock that never waits."""
+
+from typing import Any
+
+import msgspec
+
+from fakes.model import FakeModelServer
+from hermes.agent.llm.client import ModelClient
+from hermes.agent.llm.credentials import ApiKey
+from hermes.agent.llm.routes import Route
+from hermes.agent.llm.settings import ApiMode, RetryPolicy, Timeouts
+from hermes.domain.messages import UserMessage
+from hermes.domain.ports.model import ModelRequest
+
+__all__ = ["Heard", "InstantClock", "ask", "client_of", "route_to"]
+
+QUICK = Timeouts(connect=5.0, first_byte=5.0, idle=5.0, total=10.0, notice=60.0)
+
+
+class InstantClock:
+    """Sleeping takes no time and is remembered."""
+
+    def __init__(self) -> None:
+        self.time = 1_700_000_000.0
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        return self.time
+
+    def monotonic(self) -> float:
+        return self.time
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.time += seconds
+
+
+class Heard:
+    """Writes down everything a listener hears."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[str, str]] = []
+
+    @property
+    def text(self) -> str:
+        """What a person would see now: restarts take earlier text back."""
+        return self._since_restart("text")
+
+    @property
+    def reasoning(self) -> str:
+        return self._since_restart("reasoning")
+
+    @property
+    def notices(self) -> list[str]:
+        return [what.partition(":")[2] for what, _ in self.log if what.startswith("notice:")]
+
+    @property
+    def restarts(self) -> int:
+        return sum(what == "restart" for what, _ in self.log)
+
+    def _since_restart(self, kind: str) -> str:
+        pieces: list[str] = []
+        for what, text in self.log:
+            if what == "restart":
+                pieces = []
+            elif what == kind:
+                pieces.append(text)
+        return "".join(pieces)
+
+    def on_text(self, text: str) -> None:
+        self.log.append(("text", text))
+
+    def on_reasoning(self, text: str) -> None:
+        self.log.append(("reasoning", text))
+
+    def on_notice(self, code: str, text: str) -> None:
+        self.log.append((f"notice:{code}", text))
+
+    def on_restart(self) -> None:
+        self.log.append(("restart", ""))
+
+
+def route_to(
+    server: FakeModelServer, mode: ApiMode = ApiMode.CHAT_COMPLETIONS, **changes: Any
+) -> Route:
+    anthropic = mode is ApiMode.ANTHROPIC_MESSAGES
+    route = Route(
+        provider="fake",
+        model="fake-1",
+        base_url=server.origin if anthropic else server.base_url,
+        api_mode=mode,
+        auth="x-api-key" if anthropic else "bearer",
+        keys=(ApiKey(secret="key-one", label="FAKE_API_KEY"),),
+        key_names=("FAKE_API_KEY",),
+        timeouts=QUICK,
+    )
+    return msgspec.structs.replace(route, **changes)
+
+
+def client_of(
+    *routes: Route, clock: InstantClock | None = None, policy: RetryPolicy | None = None
+) -> ModelClient:
+    return ModelClient(routes, clock=clock or InstantClock(), policy=policy, seed=1)
+
+
+def ask(text: str = "hi", **fields: Any) -> ModelRequest:
+    messages = fields.pop("messages", (UserMessage(content=text),))
+    return ModelRequest(system=fields.pop("system", "You help."), messages=messages, **fields)

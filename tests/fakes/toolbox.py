@@ -1,0 +1,87 @@
+"""Runs tools the way the loop does, in any environment."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from hermes.agent.tools.registry import ToolRegistry
+from hermes.domain.messages import ToolCall, content_text
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.execution import Environment
+from hermes.domain.tools import ToolContext, ToolResult, ToolRunner
+from hermes.execution.clock import SystemClock
+from hermes.execution.local import LocalEnvironment
+from hermes.testing.clock import FakeClock
+
+PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+class Toolbox:
+    """Tools bound to one environment; `do` runs one call."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        tools: ToolRunner | None = None,
+        clock: Clock | None = None,
+        session_id: str = "20261115_120000_abcd1234",
+    ) -> None:
+        self.environment = environment
+        self.tools = tools or ToolRegistry(["file", "terminal", "todo"])
+        self.clock: Clock = clock or FakeClock()
+        self.session_id = session_id
+        self.turn_id = "turn_1"
+        self.facts: dict[str, Any] = {}
+        self.progress: list[str] = []
+        self._calls = 0
+
+    async def call(self, tool: str, arguments: str) -> ToolResult:
+        """Run a call whose arguments are JSON text."""
+        self._calls += 1
+        call = ToolCall(id=f"call_{self._calls}", name=tool, arguments=arguments)
+        return await self.tools.run(call, self.context(call.id))
+
+    async def do(self, tool: str, **arguments: Any) -> ToolResult:
+        """Run a call."""
+        return await self.call(tool, json.dumps(arguments))
+
+    async def text(self, tool: str, **arguments: Any) -> str:
+        """Run a call and return the text of its result."""
+        return content_text((await self.do(tool, **arguments)).content)
+
+    def context(self, call_id: str = "call_0") -> ToolContext:
+        """Return a context for one call."""
+        return ToolContext(
+            agent_id="main",
+            session_id=self.session_id,
+            turn_id=self.turn_id,
+            call_id=call_id,
+            environment=self.environment,
+            clock=self.clock,
+            progress=self.progress.append,
+            recall=self._recall,
+            remember=self._remember,
+        )
+
+    async def _recall(self, name: str) -> Any:
+        return self.facts.get(name)
+
+    async def _remember(self, name: str, value: Any) -> None:
+        self.facts[name] = json.loads(json.dumps(value))
+
+
+@asynccontextmanager
+async def local_environment(cwd: Path, **env: str) -> AsyncIterator[LocalEnvironment]:
+    """Open the `local` backend in `cwd` with a small environment."""
+    environment = LocalEnvironment(
+        cwd=str(cwd),
+        base_env={"PATH": PATH, "HOME": str(cwd), **env},
+        clock=SystemClock(),
+        kill_grace=0.5,
+    )
+    try:
+        yield environment
+    finally:
+        await environment.close()
