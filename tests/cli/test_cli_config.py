@@ -210,5 +210,5 @@ def test_the_whole_program_prints_a_sentence_and_a_next_step(filled: Shell) -> N
     assert done.stdout == ""
     assert done.stderr == (
         "hermes: config.yaml:1: terminal.timeout should be a number of at least 0,"
-        " but is 'soon'.\n  -> Fix them with: hermes config edit\n"
+        " but is 'soon'.\n  -> Fix it with: hermes config edit\n"
     )

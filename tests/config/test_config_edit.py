@@ -8,10 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.config.document import parse_document
-from hermes.config.edit import append_value, parse_value, set_value, type_of, unset_value
+from hermes.config.edit import append_value, set_value, unset_value
 from hermes.config.keys import format_key, parse_key
 from hermes.config.loader import load_config
 from hermes.config.paths import HermesHome
+from hermes.config.values import parse_value, type_of
 from hermes.domain.errors import ConfigError, UsageError
 
 TEXT = """\

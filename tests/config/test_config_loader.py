@@ -236,129 +236,6 @@ def test_an_empty_section_is_its_default_and_an_explicit_null_is_mentioned(
     assert loaded.warnings == ("config.yaml:5: approvals.timeout is null; the default is used",)
 
 
-def test_variables_are_expanded_from_env_file_and_environment(home: HermesHome) -> None:
-    loaded = load(
-        home,
-        "model: {api_key: '${MY_KEY}', model: 'x-${SUFFIX:-mini}', max_tokens: '${N}'}\n"
-        "platforms: {a: {extra: {list: ['${MY_KEY}'], other: '$MY_KEY {N}'}}}\n",
-        env="MY_KEY=from-file-123\n",
-        N="99",
-    )
-    assert loaded.config.model == ModelChoice(
-        api_key="from-file-123", model="x-mini", max_tokens=99
-    )
-    assert loaded.config.platforms["a"].extra == {
-        "list": ["from-file-123"],
-        "other": "$MY_KEY {N}",
-    }
-    assert loaded.warnings == ()
-
-
-def test_a_variable_that_is_not_set_is_a_warning_and_stays_literal(home: HermesHome) -> None:
-    loaded = load(home, "\nmodel: {api_key: '${NOPE}'}\n")
-    assert loaded.config.model.api_key == "${NOPE}"
-    assert loaded.warnings == ("config.yaml:2: model.api_key refers to NOPE, which is not set",)
-
-
-def test_the_environment_wins_over_the_env_file_and_both_over_the_file(home: HermesHome) -> None:
-    loaded = load(
-        home,
-        "model: a\nterminal: {backend: local, timeout: 1, cwd: /x}\n",
-        env="TERMINAL_TIMEOUT=2\nTERMINAL_CWD=/y\nHERMES_MODEL=b\n",
-        TERMINAL_CWD="/z",
-        TERMINAL_ENV="docker",
-        TERMINAL_DOCKER_VOLUMES="/a:/a, /b:/b",
-        TERMINAL_DOCKER_ENV='{"A": "1"}',
-    )
-    terminal = loaded.config.terminal
-    assert loaded.config.model.model == "b"
-    assert (terminal.backend, terminal.timeout, terminal.cwd) == ("docker", 2, "/z")
-    assert terminal.docker_volumes == ("/a:/a", "/b:/b")
-    assert terminal.docker_env == {"A": "1"}
-    assert loaded.origin("terminal.timeout") == ".env:1 TERMINAL_TIMEOUT"
-    assert loaded.origin("terminal.cwd") == "env TERMINAL_CWD"
-    assert loaded.origin("terminal.backend") == "env TERMINAL_ENV"
-    assert loaded.origin("terminal.docker_env.A") == "env TERMINAL_DOCKER_ENV"
-    assert loaded.origin("terminal.docker_image") == "default"
-
-
-def test_platforms_can_be_set_up_by_variables_alone(home: HermesHome) -> None:
-    loaded = load(
-        home,
-        API_SERVER_ENABLED="true",
-        API_SERVER_KEY="0123456789abcdef",
-        API_SERVER_PORT="9000",
-        WEBHOOK_SECRET="whsec",
-        GATEWAY_ALLOWED_USERS="1, 2",
-        TELEGRAM_ALLOWED_USERS="77",
-        TELEGRAM_HOME_CHANNEL="-100",
-        SLACK_ALLOW_ALL_USERS="1",
-        HERMES_YOLO_MODE="1",
-    )
-    config = loaded.config
-    assert loaded.warnings == ()
-    assert config.platforms["api_server"].enabled is True
-    assert config.platforms["api_server"].extra == {"key": "0123456789abcdef", "port": 9000}
-    assert config.platforms["webhook"].extra == {"secret": "whsec"}
-    assert config.gateway.allowed_users == ("1", "2")
-    assert config.platforms["telegram"].allowed_users == ("77",)
-    assert config.platforms["slack"].allow_all_users is True
-    assert config.approvals.mode == "off"
-    assert loaded.origin("approvals.mode") == "env HERMES_YOLO_MODE"
-
-
-def test_a_wrong_variable_is_an_error_that_names_it(home: HermesHome) -> None:
-    assert errors(home, "", TERMINAL_TIMEOUT="soon") == [
-        "env TERMINAL_TIMEOUT: terminal.timeout should be a number of at least 0, but is 'soon'"
-    ]
-
-
-def test_the_machines_overlay_wins_leaf_by_leaf(home: HermesHome) -> None:
-    managed = home.root / "managed.yaml"
-    managed.write_text("model: big\nterminal:\n  backend: docker\ntoolsets: [web]\n")
-    loaded = load(
-        home,
-        "model: {default: a, provider: p}\nterminal: {backend: local, timeout: 7}\n"
-        "toolsets: [a, b]\n",
-        TERMINAL_ENV="ssh",
-    )
-    assert loaded.config.model == ModelChoice(model="big", provider="p")
-    assert (loaded.config.terminal.backend, loaded.config.terminal.timeout) == ("docker", 7)
-    assert loaded.config.toolsets == ("web",)
-    assert loaded.origin("terminal.backend") == f"{managed}:3"
-    assert loaded.origin("model.model") == f"{managed}:1"
-
-
-def test_a_top_level_key_beats_the_same_key_under_gateway(home: HermesHome) -> None:
-    loaded = load(
-        home,
-        "gateway:\n  session_reset: {mode: daily, at_hour: 6}\n"
-        "  platforms: {telegram: {enabled: true, token: low}}\n"
-        "session_reset: {mode: idle}\nplatforms: {telegram: {token: top}}\n",
-    )
-    assert loaded.config.session_reset.mode == "idle"
-    assert loaded.config.session_reset.at_hour == 6
-    assert loaded.config.platforms["telegram"].token == "top"
-    assert loaded.config.platforms["telegram"].enabled is True
-    assert loaded.warnings == ()
-
-
-def test_the_streaming_mode_alias_switches_streaming(home: HermesHome) -> None:
-    assert load(home, "streaming: {mode: edit}").config.streaming.transport == "edit"
-    off = load(home, "streaming: {mode: off}").config.streaming
-    assert (off.enabled, off.transport) == (False, "off")
-
-
-def test_secrets_are_found_by_name_and_carry_no_plain_settings(home: HermesHome) -> None:
-    loaded = load(home, MINIMAL, env="OPENAI_API_KEY=sk-123456789012\n", LANG="C.UTF-8")
-    assert loaded.secrets.get("OPENAI_API_KEY") == "sk-123456789012"
-    assert loaded.secrets.get("LANG") is None
-    assert loaded.variable("LANG") == "C.UTF-8"
-    assert loaded.variable("MISSING") is None
-    assert "sk-123456789012" not in repr(loaded)
-    assert loaded.redactor().redact("sk-123456789012") == "***OPENAI_API_KEY***"
-
-
 def test_an_old_file_is_migrated_in_memory_only(home: HermesHome) -> None:
     text = "_config_version: 10\nfallback_model: {provider: openai, model: gpt-4}\n"
     loaded = load(home, text)
@@ -381,6 +258,12 @@ def test_an_unreadable_file_and_a_wrong_encoding_are_config_errors(home: HermesH
     home.config_file.mkdir()
     with pytest.raises(ConfigError, match="cannot be read"):
         load_config(home, {})
+
+
+def test_a_link_to_nowhere_is_mentioned(home: HermesHome) -> None:
+    home.config_file.symlink_to(home.root / "gone.yaml")
+    loaded = load_config(home, {}, managed=home.root / "none")
+    assert loaded.warnings == ("config.yaml: is a link to a file that does not exist",)
 
 
 def test_an_inspection_reports_warnings_beside_errors(home: HermesHome) -> None:

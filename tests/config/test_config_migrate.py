@@ -81,6 +81,8 @@ def home(tmp_path: Path) -> HermesHome:
             {"fallback_providers": [{"provider": "a", "model": "m"}]},
         ),
         (34, {"fallback_model": {}}, {}),
+        (34, {"custom_providers": [{"name": "x"}]}, {"providers": {"x": {}}}),
+        (12, {"custom_providers": None}, {}),
     ],
 )
 def test_each_migration_does_its_one_thing_and_twice_is_as_good_as_once(
@@ -96,7 +98,7 @@ def test_migrations_are_in_order_and_end_at_the_current_version() -> None:
 
 
 def test_only_newer_migrations_are_applied() -> None:
-    data = {"_config_version": 20, "custom_providers": [{"name": "x"}]}
+    data = {"_config_version": 30, "memory": {"write_mode": "approve"}}
     assert migrate_data(data) == data
     assert version_of({"_config_version": "x"}) == 0
 

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 from hermes.config.schema import Config
 from hermes.config.schema.doors import Platform
 from hermes.config.schema.model import ModelChoice
-from hermes.config.secrets import Redactor, Secrets, secrets_in_config, secrets_in_variables
+from hermes.config.secrets import (
+    PLACEHOLDERS,
+    Redactor,
+    Secrets,
+    secrets_in_config,
+    secrets_in_variables,
+)
 
 KEY = 'Zq8+pL/0 x&y="w" é9'
 
@@ -171,7 +177,9 @@ def test_log_arguments_are_redacted_once_formatted(redactor: Redactor) -> None:
     assert redactor.redact(record.getMessage()) == "got ***MY_KEY***"
 
 
-values = st.text(string.ascii_letters + string.digits + "-_+/=.:;!? $%&\"'\\\n", min_size=8)
+values = st.text(string.ascii_letters + string.digits + "-_+/=.:;!? $%&\"'\\\n", min_size=8).filter(
+    lambda value: value not in PLACEHOLDERS
+)
 around = st.text(max_size=20)
 
 
@@ -194,3 +202,13 @@ def test_no_encoded_secret_value_survives_redaction(secret: str) -> None:
         base64.b64encode(secret.encode()).decode(),
     ):
         assert form not in redactor.redact(f"<{form}>")
+
+
+def test_several_tokens_in_one_variable_are_each_redacted() -> None:
+    redact = Redactor(Secrets({"SLACK_BOT_TOKEN": "first-token-123, second-token-456"})).redact
+    assert redact("second-token-456") == "***SLACK_BOT_TOKEN***"
+
+
+def test_a_placeholder_for_a_key_is_not_taken_out_of_ordinary_text() -> None:
+    redact = Redactor(Secrets({"OPENAI_API_KEY": "placeholder"})).redact
+    assert redact("a placeholder text") == "a placeholder text"

@@ -1,5 +1,6 @@
 """Markdown that arrives in pieces looks like Markdown that was there at once."""
 
+import itertools
 import re
 
 import pytest
@@ -65,7 +66,7 @@ def text_of(blocks: list[Block]) -> str:
 
 def cuts(text: str, positions: list[int]) -> list[str]:
     edges = [0, *sorted(position % (len(text) + 1) for position in positions), len(text)]
-    return [text[start:end] for start, end in zip(edges, edges[1:], strict=False)]
+    return [text[start:end] for start, end in itertools.pairwise(edges)]
 
 
 @settings(max_examples=300, deadline=None)
@@ -120,7 +121,9 @@ def test_html_and_link_definitions_are_shown_as_written() -> None:
     assert shown == "<b>hi</b>[x]:http://127.0.0.1/"
 
 
-@pytest.mark.parametrize("address", ["<http://127.0.0.1/a>", "[http://127.0.0.1/a](http://127.0.0.1/a)"])
+@pytest.mark.parametrize(
+    "address", ["<http://127.0.0.1/a>", "[http://127.0.0.1/a](http://127.0.0.1/a)"]
+)
 def test_a_link_named_by_its_address_shows_it_once(address: str) -> None:
     assert text_of(streamed([address])) == "http://127.0.0.1/a"
 

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from fakes.toolbox import PATH, local_environment
 
+from fakes.toolbox import PATH, gone, local_environment
 from hermes.domain.errors import Conflict, HermesError, NotFound, UsageError
 from hermes.domain.ports.execution import Command
 from hermes.execution import background
@@ -24,6 +24,17 @@ async def env(tmp_path: Path) -> AsyncIterator[LocalEnvironment]:
 async def bounded() -> AsyncIterator[None]:
     async with asyncio.timeout(30):
         yield
+
+
+async def started_with_pid(env: LocalEnvironment, script: str) -> tuple[str, int]:
+    """Start a process that prints a process id, and wait for that."""
+    os.mkfifo(f"{env.cwd}/ready")
+    script = script.replace("echo $!;", "echo $! | tee ready;").replace(
+        "echo $$;", "echo $$ | tee ready;"
+    )
+    started = await env.spawn(Command(script=script))
+    pid = int(await asyncio.to_thread(Path(env.cwd, "ready").read_text))
+    return started.id, pid
 
 
 async def test_a_process_runs_beside_commands_and_its_output_is_paged(
@@ -66,24 +77,17 @@ async def test_more_input_than_the_pipe_holds_waits_for_the_reader(env: LocalEnv
 
 
 async def test_killing_ends_the_children_too(env: LocalEnvironment) -> None:
-    started = await env.spawn(Command(script="trap '' TERM; sleep 60 & echo $!; wait; sleep 60"))
-    while not (output := (await env.process_output(started.id))[0]):
-        await asyncio.sleep(0.01)
-    ended = await env.kill(started.id)
-    assert not ended.running
-    with pytest.raises(ProcessLookupError):
-        while True:
-            os.kill(int(output), 0)
-            await asyncio.sleep(0.01)
+    script = "trap '' TERM; sleep 60 & echo $!; wait; sleep 60"
+    started, pid = await started_with_pid(env, script)
+    assert not (await env.kill(started)).running
+    await gone(pid)
 
 
 async def test_closing_the_environment_ends_everything(env: LocalEnvironment) -> None:
-    started = await env.spawn(Command(script="echo $$; exec sleep 60"))
-    while not (output := (await env.process_output(started.id))[0]):
-        await asyncio.sleep(0.01)
+    _, pid = await started_with_pid(env, "echo $$; exec sleep 60")
     await env.close()
     with pytest.raises(ProcessLookupError):
-        os.kill(int(output), 0)
+        os.kill(pid, 0)
     assert await env.processes() == []
 
 
@@ -96,7 +100,7 @@ async def test_finished_processes_are_forgotten_after_half_an_hour_and_make_room
     tmp_path: Path,
 ) -> None:
     clock = FakeClock()
-    env = LocalEnvironment(cwd=str(tmp_path), base_env={"PATH": PATH}, clock=clock)
+    env = LocalEnvironment(cwd=str(tmp_path), env={"PATH": PATH}, clock=clock)
     first = await env.spawn(Command(script="true"))
     await env.wait(first.id, 10)
     clock.advance(background.KEEP_FINISHED + 1)
@@ -121,7 +125,7 @@ async def test_a_notice_comes_when_a_process_ends_or_prints_what_is_watched(
     notices: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
     env = LocalEnvironment(
         cwd=str(tmp_path),
-        base_env={"PATH": PATH},
+        env={"PATH": PATH},
         clock=FakeClock(),
         notify=lambda process_id, text: notices.put_nowait((process_id, text)),
     )

@@ -3,8 +3,8 @@ import gc
 from pathlib import Path
 
 import pytest
-from fakes.toolbox import PATH
 
+from fakes.toolbox import PATH
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.execution import Command
 from hermes.execution.environ import child_environment
@@ -42,6 +42,21 @@ async def test_two_calls_at_once_get_the_same_environment(tmp_path: Path) -> Non
     pool = pool_in(tmp_path, FakeClock())
     one, two = await asyncio.gather(pool.get("main", "s", None), pool.get("main", "s", None))
     assert one is two
+
+
+async def test_a_session_that_comes_back_while_it_is_closed_gets_a_working_environment(
+    tmp_path: Path,
+) -> None:
+    clock = FakeClock()
+    pool = pool_in(tmp_path, clock)
+    env = await pool.get("main", "s", None)
+    await env.run(Command(script="cd /usr"))
+    clock.advance(1000)
+    _, again = await asyncio.gather(pool.reap(), pool.get("main", "s", None))
+    assert len(pool) == 1
+    assert (await again.run(Command(script="pwd"))).output == "/usr\n"
+    await pool.close()
+    assert len(pool) == 0
 
 
 async def test_secrets_do_not_reach_commands(tmp_path: Path) -> None:

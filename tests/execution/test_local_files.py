@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from fakes.toolbox import local_environment
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.toolbox import local_environment
 from hermes.domain.errors import HermesError, NotFound, UsageError
 from hermes.execution import files
 from hermes.execution.local import LocalEnvironment
@@ -24,7 +24,7 @@ async def test_what_is_written_is_read_back(env: LocalEnvironment, tmp_path: Pat
     await env.write("new/deep/file.bin", b"\x00\xff bytes")
     assert (tmp_path / "new/deep/file.bin").read_bytes() == b"\x00\xff bytes"
     assert await env.read("new/deep/file.bin", offset=2, limit=3) == b" by"
-    assert os.listdir(tmp_path / "new/deep") == ["file.bin"]
+    assert [p.name for p in (tmp_path / "new/deep").iterdir()] == ["file.bin"]
 
 
 async def test_a_replaced_file_keeps_its_mode(env: LocalEnvironment, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.execution.output import HeadTail, Rolling, TextFilter, strip_ansi
+from hermes.execution.output import HeadTail, Rolling, TextFilter
 
 ESCAPES = [
     "\x1b[31m",
@@ -38,10 +38,6 @@ def test_an_unfinished_escape_is_let_through_when_it_is_too_long() -> None:
     text = TextFilter()
     held = text.feed(b"\x1b]" + b"x" * 10_000)
     assert len(held + text.feed(b"more") + text.finish()) > 10_000
-
-
-def test_stripping_leaves_plain_text_alone() -> None:
-    assert strip_ansi("a [31m b") == "a [31m b"
 
 
 @given(st.lists(st.text(max_size=40), max_size=40), st.integers(10, 200))

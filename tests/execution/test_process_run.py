@@ -3,21 +3,15 @@ import os
 from pathlib import Path
 
 import pytest
-from fakes.toolbox import local_environment
 
+from fakes.toolbox import gone, local_environment
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.execution import Command
 from hermes.execution.process import Launch, run
 
 
-async def gone(pid: int) -> None:
-    """Wait until a process that was signalled is no more."""
-    while True:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return
-        await asyncio.sleep(0.01)
+def open_descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 async def test_output_of_both_streams_comes_in_order(tmp_path: Path) -> None:
@@ -122,12 +116,18 @@ async def test_a_program_that_does_not_exist_is_explained() -> None:
         await run(launch, timeout=5, max_output=100)
 
 
+async def test_text_that_no_program_can_take_is_explained(tmp_path: Path) -> None:
+    async with local_environment(tmp_path) as shell:
+        with pytest.raises(HermesError, match="embedded null byte"):
+            await shell.run(Command(script="echo a\0b"))
+
+
 async def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
     async with local_environment(tmp_path) as shell:
         await shell.run(Command(script="true"))
-        before = len(os.listdir("/proc/self/fd"))
+        before = open_descriptors()
         for pty in (False, True):
             await shell.run(Command(script="sleep 60 & echo hi; kill $!", pty=pty, stdin=b"x"))
         with pytest.raises(HermesError):
             await run(Launch(argv=("/no/such/program",), env={}), timeout=5, max_output=100)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert open_descriptors() == before

@@ -2,8 +2,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from fakes.toolbox import local_environment
 
+from fakes.toolbox import local_environment
 from hermes.domain.ports.execution import Command, CommandResult
 from hermes.execution.local import LocalEnvironment
 
@@ -122,6 +122,9 @@ async def test_scripts_longer_than_an_argument_may_be_run(shell: LocalEnvironmen
     result = await sh(shell, f"text='{'x' * 400_000}'\nexport N=${{#text}}; echo $N")
     assert result.output == "400000\n"
     assert (await sh(shell, "echo $N")).output == "400000\n"
+    failing = await sh(shell, f": {'x' * 100_000}\nnosuchcommand")
+    assert failing.output == "bash: line 2: nosuchcommand: command not found\n"
+    assert failing.exit_code == 127
 
 
 async def test_state_is_kept_over_many_commands_that_save_none(shell: LocalEnvironment) -> None:

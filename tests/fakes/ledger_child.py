@@ -1,13 +1,16 @@
-"""A process that writes to a ledger for ever and says so after each commit.
+"""Processes that write to a ledger for ever and say so after each commit.
 
-    python ledger_child.py <home> <name>
+    python ledger_child.py
 
-One line a commit, flushed after it: `admit <n>`, `begin <turn>`,
-`reply <turn> <text>`, `result <turn> <call>`, `end <turn>`.
+Each line `<home> <name> <pipe>` on standard input forks one such process, whose
+id is the answer on standard output; forking is much quicker than starting. The
+process writes a line to its pipe after each commit: `admit <turn>`,
+`begin <turn>`, `reply <turn>`, `result <turn> <call>`, `end <turn>`.
 """
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -15,9 +18,11 @@ from fakes.ledgers import arrival, reply, result, session, turn
 from hermes.domain.turn import TurnState
 from hermes.state.sqlite.ledger import SqliteLedger
 
+PIPE = 1
+
 
 def say(*words: str) -> None:
-    os.write(1, (" ".join(words) + "\n").encode())
+    os.write(PIPE, (" ".join(words) + "\n").encode())
 
 
 async def work(ledger: SqliteLedger, name: str) -> None:
@@ -32,7 +37,7 @@ async def work(ledger: SqliteLedger, name: str) -> None:
         await ledger.begin_turn(turn(turn_id, session_id=session_id, inbox_ids=(entry.id,)))
         say("begin", turn_id)
         await ledger.record_reply(turn_id, reply(f"call {turn_id}", "a", "b"), None, 3.0)
-        say("reply", turn_id, "call")
+        say("reply", turn_id)
         async with asyncio.TaskGroup() as group:
             for call in ("b", "a"):
                 group.create_task(finish_call(ledger, turn_id, call))
@@ -52,5 +57,17 @@ async def main(home: Path, name: str) -> None:
             group.create_task(work(ledger, f"{name}-{lane}"))
 
 
+def fork_writers() -> None:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    for line in sys.stdin:
+        home, name, pipe = line.split()
+        pid = os.fork()
+        if pid == 0:
+            os.dup2(os.open(pipe, os.O_WRONLY), PIPE)
+            asyncio.run(main(Path(home), name))
+        sys.stdout.write(f"{pid}\n")
+        sys.stdout.flush()
+
+
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2]))
+    fork_writers()

@@ -174,7 +174,10 @@ class _Connection:
         line = await self._reader.readline()
         if not line:
             return False
-        method, target, _ = line.decode("latin-1").split(" ", 2)
+        try:
+            method, target, _ = line.decode("latin-1").split(" ", 2)
+        except ValueError:
+            return False
         headers: dict[str, str] = {}
         while (line := await self._reader.readline()) not in {b"\r\n", b"\n", b""}:
             name, _, value = line.decode("latin-1").partition(":")
@@ -243,7 +246,8 @@ class _Connection:
             await self._stream(frames(request.protocol, step, model), step)
 
     async def _stream(self, events: Any, step: Step) -> None:
-        self._head(200, {"content-type": "text/event-stream", "transfer-encoding": "chunked"})
+        usual = {"content-type": "text/event-stream", "transfer-encoding": "chunked"}
+        self._head(200, usual | step.headers)
         if step.stall == "first":
             await self._stall()
         interval = step.interval

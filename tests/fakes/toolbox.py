@@ -1,7 +1,8 @@
 """Runs tools the way the loop does, in any environment."""
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -72,13 +73,29 @@ class Toolbox:
         self.facts[name] = json.loads(json.dumps(value))
 
 
+async def gone(pid: int) -> None:
+    """Wait until a process that was signalled runs no more; reaping it is its parent's business."""
+    status = Path(f"/proc/{pid}/stat")
+    while True:
+        try:
+            text = await asyncio.to_thread(status.read_text)
+        except (FileNotFoundError, ProcessLookupError):
+            return
+        if text.rpartition(") ")[2][0] in "ZX":
+            return
+        await asyncio.sleep(0.01)
+
+
 @asynccontextmanager
-async def local_environment(cwd: Path, **env: str) -> AsyncIterator[LocalEnvironment]:
+async def local_environment(
+    cwd: Path, notify: Callable[[str, str], None] = lambda *_: None
+) -> AsyncIterator[LocalEnvironment]:
     """Open the `local` backend in `cwd` with a small environment."""
     environment = LocalEnvironment(
         cwd=str(cwd),
-        base_env={"PATH": PATH, "HOME": str(cwd), **env},
+        env={"PATH": PATH, "HOME": str(cwd)},
         clock=SystemClock(),
+        notify=notify,
         kill_grace=0.5,
     )
     try:

@@ -170,3 +170,16 @@ async def test_a_secret_in_the_environment_reaches_neither_tools_model_nor_log(
     assert secret not in sent
     for log in (hermes.home / "logs").glob("*"):
         assert secret not in log.read_text()
+
+
+async def test_the_transcript_mirror_has_every_message_once(tmp_path: Path) -> None:
+    async with FakeModelServer(talkative()) as server:
+        hermes = Hermes(tmp_path, server.base_url, {"sessions": {"write_jsonl": True}})
+        await hermes.run("chat", "-q", "look around")
+        await hermes.run("chat", "-c", "-q", "thanks")
+    (mirror,) = (hermes.home / "sessions").glob("*.jsonl")
+    lines = [json.loads(line) for line in mirror.read_text(encoding="utf-8").splitlines()]
+    assert [line["role"] for line in lines] == [
+        "user", "assistant", "tool", "tool", "assistant", "user", "assistant",
+    ]  # fmt: skip
+    assert lines[1]["tool_calls"][0]["function"]["name"] == "terminal"

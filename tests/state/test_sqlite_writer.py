@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fakes.ledgers import reply, session, texts, turn
+from fakes.ledgers import arrival, reply, session, texts, turn
 from hermes.domain.errors import StoreError
-from hermes.domain.messages import AssistantMessage, UserMessage
+from hermes.domain.messages import AssistantMessage, ToolCall, UserMessage
 from hermes.domain.ports.state import SearchQuery
 from hermes.domain.turn import NewTurn
 from hermes.state.sqlite.ledger import SqliteLedger
@@ -89,7 +89,7 @@ async def test_work_handed_in_is_done_though_its_caller_is_cancelled(ledger: Sql
     await first
     with pytest.raises(asyncio.CancelledError):
         await cancelled
-    assert await ledger.create_session(session("s2"))
+    await ledger.create_session(session("s2"))
     assert await ledger.session("s1") is not None
 
 
@@ -124,11 +124,14 @@ async def test_the_event_loop_goes_on_while_the_disk_is_slow(ledger: SqliteLedge
 async def test_text_that_is_not_unicode_is_kept_as_far_as_it_can_be(ledger: SqliteLedger) -> None:
     await ledger.create_session(session())
     bad = UserMessage(content="a\udcffb\0c", sender="x\ud800")
+    call = ToolCall(id="c1", name="read", arguments='"\ud800"')
     await ledger.begin_turn(NewTurn(id="t1", session_id="s1", owner="o", inputs=(bad,), at=2.0))
-    await ledger.record_reply("t1", AssistantMessage(text="\udfff"), None, 3.0)
+    await ledger.record_reply("t1", AssistantMessage(text="\udfff", tool_calls=(call,)), None, 3.0)
     stored = await ledger.history("s1")
     assert texts(stored) == ["a\ufffdb\0c", "\ufffd"]
     assert len(await ledger.search(SearchQuery(text="\udcff"))) == 2
+    entry = (await ledger.admit(arrival("n1", "\ud800"))).entry
+    assert entry.message.text == "\ufffd"
 
 
 async def test_the_log_is_folded_into_the_database_as_it_grows(
@@ -156,6 +159,20 @@ async def _indexed(ledger: SqliteLedger) -> int:
     query = "SELECT value FROM state_meta WHERE key = 'indexed_through'"
     row = await ledger._read(lambda c: c.execute(query).fetchone())
     return int(row["value"])
+
+
+async def test_the_file_shrinks_after_much_was_deleted(ledger: SqliteLedger) -> None:
+    await ledger.create_session(session("big"))
+    await ledger.create_session(session("small"))
+    await ledger.begin_turn(turn(session_id="big"))
+    for _ in range(30):
+        await ledger.record_reply("t1", reply("x" * 500_000), None, 3.0)
+    before = (await ledger.stats()).bytes
+    await ledger.delete_session("big")
+    async with asyncio.timeout(20):
+        while (await ledger.stats()).bytes > before / 2:
+            await asyncio.to_thread(threading.Event().wait, 0.05)
+    assert await ledger.check_integrity() == []
 
 
 async def test_the_index_stays_true_through_deletes(ledger: SqliteLedger) -> None:

@@ -7,20 +7,18 @@ had arrived, and every tool call has a result.
 
 import asyncio
 import logging
-from datetime import datetime
 
-from hermes.agent.context_files import ContextFile, find_context_file
 from hermes.agent.durable import durable
 from hermes.agent.executor import ToolExecutor
 from hermes.agent.loop import TurnLoop
 from hermes.agent.open_calls import CUT_OFF, NOT_STARTED, open_calls
-from hermes.agent.prompt import PromptInputs, build_prompt
+from hermes.agent.prompt import build_prompt
+from hermes.agent.prompt_inputs import gather_inputs
 from hermes.agent.scope import AgentServices, TurnScope
 from hermes.agent.titles import TitleMaker
 from hermes.domain.errors import Conflict, HermesError, NotFound
 from hermes.domain.events import TurnFinished, TurnStarted
 from hermes.domain.messages import AssistantMessage, FinishReason
-from hermes.domain.ports.identity import IdentitySnapshot
 from hermes.domain.ports.model import Model
 from hermes.domain.profile import AgentProfile, use_profile
 from hermes.domain.session import Session
@@ -142,29 +140,10 @@ class _Attempt:
 
     async def _freeze_prompt(self, session: Session, model: Model, tools: ToolRunner) -> Session:
         """Build the system prompt once and keep it with the session for good."""
-        settings = self._services.settings
-        notes: ContextFile | None = None
-        identity = IdentitySnapshot()
-        if settings.load_context_files:
-            environment = await self._services.environments.get(
-                self._profile.id, session.id, session.cwd
-            )
-            notes = await find_context_file(environment, settings.context_file_max_chars)
-            identity = await self._services.identity.snapshot(self._profile)
-        started = datetime.fromtimestamp(session.started_at).astimezone()
-        prompt = build_prompt(
-            PromptInputs(
-                identity=identity,
-                tools=tools.specs(),
-                platform=session.source,
-                platform_hint=settings.platform_hints.get(session.source),
-                context_name=notes.name if notes else None,
-                context_text=notes.text if notes else None,
-                date=started.strftime("%A, %Y-%m-%d"),
-                model=model.info.model,
-                cwd=session.cwd,
-            )
+        inputs = await gather_inputs(
+            self._services, self._profile, session, model.info.model, tools
         )
+        prompt = build_prompt(inputs)
         await self._services.ledger.freeze_prompt(session.id, self._services.redact(prompt))
         frozen = await self._services.ledger.session(session.id)
         assert frozen is not None

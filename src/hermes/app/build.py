@@ -11,6 +11,7 @@ from hermes.agent.settings import AgentSettings
 from hermes.agent.turn_runner import TurnRunner
 from hermes.app.identity import FileIdentity
 from hermes.app.ledger import open_ledger
+from hermes.app.mirror import MirroredRunner
 from hermes.app.models import ModelShelf
 from hermes.app.options import AppOptions
 from hermes.app.policy import action_policy
@@ -27,6 +28,7 @@ from hermes.execution.clock import SystemClock
 from hermes.execution.registry import EnvironmentPool
 from hermes.observability.logs import configure_logging
 from hermes.state.ownership import Owner, owner_alive
+from hermes.state.transcripts import TranscriptMirror
 
 __all__ = ["App", "open_app"]
 
@@ -90,7 +92,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
         gateway = Gateway(
             GatewayParts(
                 ledger=ledger,
-                runner=TurnRunner(services),
+                runner=_runner(services, loaded, options),
                 clock=clock,
                 profiles={profile.id: profile},
                 owner=owner.id,
@@ -125,6 +127,16 @@ def approval_settings(loaded: LoadedConfig, options: AppOptions) -> ApprovalSett
         can_ask=options.can_ask,
         yolo=options.yolo,
     )
+
+
+def _runner(
+    services: AgentServices, loaded: LoadedConfig, options: AppOptions
+) -> TurnRunner | MirroredRunner:
+    runner = TurnRunner(services)
+    if not loaded.config.sessions.write_jsonl:
+        return runner
+    mirror = TranscriptMirror(options.home.sessions_dir)
+    return MirroredRunner(runner, services.ledger, mirror)
 
 
 def _identity(loaded: LoadedConfig) -> FileIdentity:

@@ -15,6 +15,7 @@ __all__ = ["run"]
 COMMANDS: dict[str, str] = {
     "chat": "Talk to the agent: interactively, or one question with -q.",
     "config": "Show, change, check and migrate the configuration.",
+    "prompt-size": "Show where the fixed prompt goes: sections and tools in bytes and tokens.",
     "sessions": "List, show, search, export and tidy up conversations.",
 }
 """Command -> short help. The code is `hermes.cli.commands.<command>:command`."""
@@ -34,7 +35,7 @@ class LazyGroup(click.Group):
         """Import and return one command."""
         if cmd_name not in COMMANDS:
             return None
-        command = import_module(f"hermes.cli.commands.{cmd_name}").command
+        command = import_module(f"hermes.cli.commands.{cmd_name.replace('-', '_')}").command
         assert isinstance(command, click.Command)
         return command
 

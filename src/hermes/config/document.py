@@ -31,17 +31,24 @@ class Mark(Struct, frozen=True):
     """`config.yaml:12`, `env NAME`, ..."""
     text: str | None = None
     """The scalar as it was written."""
-    quoted: bool = False
-    """Written in quotes, so it is text whatever it looks like."""
+
+    def __repr__(self) -> str:
+        return f"Mark({self.origin})"
 
 
 class Document(Struct, kw_only=True):
-    """A mapping read from a file, with marks and what looked odd."""
+    """A mapping read from a file, with marks and what looked odd.
+
+    It may hold secrets, hence the short representation.
+    """
 
     name: str
     data: dict[str, Any] = field(default_factory=dict)
     marks: dict[Path, Mark] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+
+    def __repr__(self) -> str:
+        return f"Document({self.name}, {len(self.marks)} values)"
 
     def origin(self, path: Path) -> str:
         """Return where the value at `path`, or its nearest parent, came from."""
@@ -57,7 +64,10 @@ def read_document(file: FilePath, name: str) -> Document:
     try:
         content = file.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        return Document(name=name)
+        document = Document(name=name)
+        if file.is_symlink():
+            document.warnings.append(f"{name}: is a link to a file that does not exist")
+        return document
     except OSError as error:
         raise _broken(str(file), f"cannot be read: {error.strerror}") from error
     return parse_document(content, name)
@@ -149,9 +159,7 @@ class _Builder:
         tag = event.tag
         if tag is None or tag == "!":
             tag = self._loader.resolve(yaml.ScalarNode, event.value, event.implicit)
-        self._document.marks[path] = Mark(
-            self._where(event), event.value, quoted=event.style in {"'", '"'}
-        )
+        self._document.marks[path] = Mark(self._where(event), event.value)
         return self._construct(tag, event)
 
     def _construct(self, tag: str, event: Any) -> Any:

@@ -8,12 +8,10 @@ unknown keys stay. Names in capitals are secrets and go to `.env`.
 import re
 from collections.abc import Mapping
 from io import StringIO
-from typing import Any, get_args, get_origin
-
-import msgspec
+from typing import Any
 
 from hermes.config.atomic import editing, write_atomic
-from hermes.config.check import Checker, fields_by_name, struct_of
+from hermes.config.check import Checker
 from hermes.config.document import parse_document
 from hermes.config.dotenv import set_env, unset_env
 from hermes.config.keys import Path, format_key, parse_key
@@ -21,7 +19,6 @@ from hermes.config.loader import expand, prepare, read_env
 from hermes.config.normalize import lookup
 from hermes.config.paths import HermesHome
 from hermes.config.problems import InvalidConfig, Problem
-from hermes.config.schema import Config
 from hermes.config.splice import render, splice_set, splice_unset
 from hermes.domain.errors import ConfigError, UsageError
 
@@ -29,11 +26,9 @@ __all__ = [
     "append_value",
     "apply_change",
     "is_env_name",
-    "parse_value",
     "read_env_text",
     "read_text",
     "set_value",
-    "type_of",
     "unset_value",
     "write_checked",
 ]
@@ -44,43 +39,6 @@ _ENV_NAME = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 def is_env_name(key: str) -> bool:
     """Tell whether `key` names a variable of `.env` and not a key of the file."""
     return _ENV_NAME.fullmatch(key) is not None
-
-
-def type_of(path: Path) -> Any:
-    """Return the type the schema gives a key, or None where it knows nothing."""
-    kind: Any = Config
-    for name in path:
-        section = struct_of(kind)
-        if section is not None:
-            info = fields_by_name(section).get(name)
-            kind = info.type if info is not None else None
-        elif get_origin(kind) is dict:
-            kind = get_args(kind)[1]
-        elif get_origin(kind) is tuple:
-            kind = get_args(kind)[0]
-        else:
-            return None
-    return kind
-
-
-def parse_value(path: Path, text: str) -> Any:
-    """Read a value from the command line as YAML or JSON, minding the key's type."""
-    try:
-        value = parse_document(f"value: {text}".encode(), "value").data["value"]
-    except ConfigError:
-        return text
-    if isinstance(value, str) and not text.lstrip().startswith(('"', "'")):
-        value = text
-    kind = type_of(path)
-    if kind is None or struct_of(kind) is not None:
-        return value
-    for candidate in (value, text):
-        try:
-            msgspec.convert(candidate, kind)
-        except msgspec.ValidationError:
-            continue
-        return candidate
-    return value
 
 
 def set_value(

@@ -163,18 +163,29 @@ def _inspect(
     checker = Checker(document)
     config = checker.config()
     warnings += map(str, checker.warnings)
-    if checker.errors:
-        return Inspection(loaded=None, errors=tuple(checker.errors), warnings=tuple(warnings))
-    origins = {format_key(path): mark.origin for path, mark in document.marks.items() if path}
     named = secrets_in_variables(env_file.values, environ)
+    secrets = named.merged(secrets_in_config(document.data))
+    if checker.errors:
+        errors = _redacted(checker.errors, secrets)
+        return Inspection(loaded=None, errors=errors, warnings=tuple(warnings))
+    origins = {format_key(path): mark.origin for path, mark in document.marks.items() if path}
     loaded = LoadedConfig(
         config=config,
         warnings=tuple(warnings),
         origins=origins,
-        secrets=secrets_in_config(document.data).merged(named),
+        secrets=secrets,
         variables=variables,
     )
     return Inspection(loaded=loaded, errors=(), warnings=tuple(warnings))
+
+
+def _redacted(problems: list[Problem], secrets: Secrets) -> tuple[Problem, ...]:
+    """Take out secrets that stand, by expansion or mistake, where something else belongs."""
+    redactor = Redactor(secrets)
+    return tuple(
+        Problem(where=problem.where, key=problem.key, text=redactor.redact(problem.text))
+        for problem in problems
+    )
 
 
 def _expanded(

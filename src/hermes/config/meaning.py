@@ -11,9 +11,9 @@ import textwrap
 from msgspec import Struct
 
 from hermes.config.check import fields_by_name, struct_of
-from hermes.config.edit import type_of
 from hermes.config.keys import Path
 from hermes.config.schema import Config
+from hermes.config.values import type_of
 
 __all__ = ["default_of", "meaning_of"]
 

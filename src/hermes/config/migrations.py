@@ -38,7 +38,9 @@ def migrate_data(data: Data) -> Data:
 
 def _providers_by_name(data: Data) -> Data:
     """12: the list `custom_providers` became the mapping `providers`."""
-    listed = data.get("custom_providers")
+    listed = data.get("custom_providers", False)
+    if listed is None:
+        return _without(data, "custom_providers")
     if not isinstance(listed, list):
         return data
     providers = dict(_mapping(data, "providers"))
@@ -125,8 +127,13 @@ def _one_limit_for_children(data: Data) -> Data:
     }
 
 
+def _no_older_forms(data: Data) -> Data:
+    """34: the older forms of providers and fallbacks, until then accepted, end."""
+    return _fallback_list(_providers_by_name(data))
+
+
 def _fallback_list(data: Data) -> Data:
-    """34: the single `fallback_model` became the list `fallback_providers`."""
+    """The single `fallback_model` became the list `fallback_providers`."""
     if "fallback_model" not in data:
         return data
     old, listed = data["fallback_model"], data.get("fallback_providers") or []
@@ -156,5 +163,5 @@ MIGRATIONS: dict[int, Callable[[Data], Data]] = {
     25: _catalog_hour,
     29: _write_approval,
     33: _one_limit_for_children,
-    CONFIG_VERSION: _fallback_list,
+    CONFIG_VERSION: _no_older_forms,
 }

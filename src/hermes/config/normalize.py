@@ -33,7 +33,6 @@ _MOVED: tuple[tuple[Path, Path], ...] = (
     (("stt_echo_transcripts",), ("stt", "echo_transcripts")),
     (("reset_by_type",), ("session_reset", "reset_by_type")),
     (("reset_by_platform",), ("session_reset", "reset_by_platform")),
-    (("streaming", "mode"), ("streaming", "transport")),
 )
 """From -> to. When both are there, the value at its proper place wins."""
 
@@ -44,12 +43,19 @@ def normalize(document: Document) -> None:
     if isinstance(data.get("model"), str | int | float):
         data["model"] = {"model": data["model"]}
         _rename_marks(document, ("model",), ("model", "model"))
-    mode = lookup(data, ("streaming", "mode"))
-    if mode is not None and lookup(data, ("streaming", "enabled")) is None:
-        mark = document.marks.get(("streaming", "mode"), Mark(document.name))
-        assign(document, ("streaming", "enabled"), mode not in (False, "off"), mark)
     for old, new in _MOVED:
         _move(document, old, new)
+    _streaming_mode(document)
+
+
+def _streaming_mode(document: Document) -> None:
+    """Read the alias `streaming.mode`, which also switches streaming on or off."""
+    old = ("streaming", "mode")
+    mode = lookup(document.data, old)
+    if mode is not None and lookup(document.data, ("streaming", "enabled")) is None:
+        mark = Mark(document.origin(old))
+        assign(document, ("streaming", "enabled"), mode not in (False, "off"), mark)
+    _move(document, old, ("streaming", "transport"))
 
 
 def lookup(data: Any, path: Path) -> Any:
@@ -92,33 +98,26 @@ def _leaves(value: Any, path: Path) -> list[tuple[Path, Any]]:
 
 
 def _move(document: Document, old: Path, new: Path) -> None:
-    value = lookup(document.data, old)
     parent = lookup(document.data, old[:-1])
     if not isinstance(parent, dict) or old[-1] not in parent:
         return
+    value = parent[old[-1]]
     kept = {key: item for key, item in parent.items() if key != old[-1]}
-    if old[:-1]:
-        document.data = _replaced(document.data, old[:-1], kept)
-    else:
-        document.data = kept
+    document.data = _replaced(document.data, old[:-1], kept)
     present = lookup(document.data, new)
     if isinstance(present, dict) and isinstance(value, dict):
-        merged = Document(name=document.name, data=value)
-        merged.marks = {
-            (*new, *path[len(old) :]): mark
-            for path, mark in document.marks.items()
-            if path[: len(old)] == old
-        }
-        for path, item in _leaves(value, ()):
-            if lookup(present, path) is None:
-                where = (*new, *path)
-                assign(document, where, item, merged.marks.get(where, Mark(document.name)))
-    elif present is None:
-        mark = document.marks.get(old, Mark(document.origin(old)))
-        moved = {p: m for p, m in document.marks.items() if p[: len(old)] == old}
-        assign(document, new, value, mark)
-        for path, known in moved.items():
-            document.marks[(*new, *path[len(old) :])] = known
+        missing = [leaf for leaf in _leaves(value, ()) if lookup(present, leaf[0]) is None]
+    else:
+        missing = [((), value)] if present is None else []
+    for below, item in missing:
+        _assign_with_marks(document, (*old, *below), (*new, *below), item)
+
+
+def _assign_with_marks(document: Document, old: Path, new: Path, value: Any) -> None:
+    marks = {path: mark for path, mark in document.marks.items() if path[: len(old)] == old}
+    assign(document, new, value, Mark(document.origin(old)))
+    for path, mark in marks.items():
+        document.marks[(*new, *path[len(old) :])] = mark
 
 
 def _replaced(data: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:

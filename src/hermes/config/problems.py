@@ -32,5 +32,13 @@ class InvalidConfig(ConfigError):
         else:
             listed = "".join(f"\n  {problem}" for problem in problems)
             message = f"The configuration has {len(problems)} errors:{listed}"
-        super().__init__(message, hint=hint or "Fix them with: hermes config edit")
+        super().__init__(message, hint=hint or _hint(problems))
         self.problems = problems
+
+
+def _hint(problems: tuple[Problem, ...]) -> str:
+    if all(problem.where.startswith("env ") for problem in problems):
+        return "Change or unset the environment variable."
+    if all(problem.where.startswith(".env") for problem in problems):
+        return "Fix it with: hermes config set NAME VALUE"
+    return f"Fix {'it' if len(problems) == 1 else 'them'} with: hermes config edit"

@@ -49,6 +49,9 @@ def _forms(value: str) -> Iterator[str]:
     yield stripped
     if "\n" in stripped:
         yield from (line.strip() for line in stripped.splitlines() if len(line.strip()) >= 16)
+    if "," in stripped:
+        # Several tokens in one variable: each is a secret of its own.
+        yield from (part.strip() for part in stripped.split(",") if len(part.strip()) >= 12)
     yield from _base64_forms(value.encode("utf-8", "surrogatepass"))
 
 

@@ -14,7 +14,13 @@ from urllib.parse import urlsplit
 from hermes.config.redaction_forms import forms_of, pattern_of
 from hermes.config.schema.base import is_secret_name
 
-__all__ = ["Redactor", "Secrets", "secrets_in_config", "secrets_in_variables"]
+__all__ = [
+    "PLACEHOLDERS",
+    "Redactor",
+    "Secrets",
+    "secrets_in_config",
+    "secrets_in_variables",
+]
 
 MIN_LENGTH = 8
 """Shorter values appear by chance in ordinary text and are not redacted."""
@@ -23,11 +29,16 @@ _PLAIN_ENDINGS = frozenset(
     {"URL", "URI", "HOST", "PORT", "DOMAIN", "ADDRESS", "ORIGINS", "PROXY", "EMAIL"}
     | {"USER", "USERS", "ROLES", "CHANNEL", "CHANNELS", "CHAT", "CHATS", "ROOMS", "TOPICS"}
     | {"NAME", "MODEL", "MODELS", "IMAGE", "BACKEND", "PROFILE", "REGION", "LANGUAGE", "TIMEZONE"}
+    | {"PROVIDER", "ENGINE", "THEME", "FORMAT", "PROMPT", "LANG", "ALL", "TZ", "DEVICE"}
     | {"ENABLED", "MODE", "POLICY", "LEVEL", "TIMEOUT", "PREFIX", "PATTERNS", "VERSION", "ENV"}
     | {"PATH", "FILE", "DIR", "CWD", "ID"}
 )
 """Ends of names in `.env` whose values are settings; all else there is secret."""
-_NOT_SECRET_VALUES = frozenset({"INSECURE_NO_AUTH"})
+PLACEHOLDERS = frozenset(
+    {"INSECURE_NO_AUTH", "changeme", "dummy-key", "lm-studio", "localhost", "no-key-required"}
+    | {"not-needed", "placeholder", "undefined", "your-api-key", "your_api_key"}
+)
+"""What people write where a key is demanded but none is needed."""
 _SWITCHES = frozenset({"", "true", "false", "yes", "no", "on", "off", "auto", "none"})
 _FILES = (".json", ".pem", ".key", ".sock")
 _SCHEME = re.compile(r"(?i)^(?:bearer|basic|token|bot)\s+")
@@ -108,7 +119,7 @@ class Redactor:
     def __init__(self, secrets: Secrets) -> None:
         marks: dict[str, str] = {}
         for name, value in secrets.items():
-            if len(value) < MIN_LENGTH or value in _NOT_SECRET_VALUES:
+            if len(value) < MIN_LENGTH or value in PLACEHOLDERS:
                 continue
             mark = f"***{name}***"
             for form in forms_of(value, MIN_LENGTH):

@@ -161,6 +161,12 @@ class Gateway:
         lane = self._lanes.get(ticket.session_id)
         return lane.steer(ticket) if lane else False
 
+    def hold(self, session_id: str) -> None:
+        """Let the session's lane take nothing more; what waits is kept for the next wake."""
+        lane = self._lanes.get(session_id)
+        if lane is not None:
+            lane.hold()
+
     @contextmanager
     def watching(self, observer: TurnObserver) -> Iterator[None]:
         """Tell `observer` of every turn that starts during the body of the `with`."""
@@ -199,9 +205,9 @@ class Gateway:
             if claimed is not None:
                 self._lane(turn.session_id, self._profile(turn.agent_id)).resume(claimed)
                 resumed.append(claimed)
-        if session_id is None:
-            for waiting in await self.ledger.sessions_waiting():
-                await self._wake(waiting)
+        for waiting in await self.ledger.sessions_waiting():
+            if session_id in {None, waiting}:
+                await self.wake(waiting)
         return resumed
 
     async def orphan(self, session_id: str) -> Turn | None:
@@ -225,7 +231,8 @@ class Gateway:
         await self.ledger.finish_turn(turn.id, TurnState.FAILED, GIVEN_UP, self.clock.now())
         return None
 
-    async def _wake(self, session_id: str) -> None:
+    async def wake(self, session_id: str) -> None:
+        """Have what waits in the session's inbox answered."""
         session = await self.ledger.session(session_id)
         if session is None or session.agent_id not in self._profiles:
             log.warning("session %s waits for an agent that is not served", session_id)

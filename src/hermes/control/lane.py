@@ -87,6 +87,7 @@ class Lane:
         """Set when the lane has ended."""
         self._tickets: dict[int, Ticket] = {}
         self._awake = True
+        self._held = False
         self._control: TurnControl | None = None
         self._current: TurnStream | None = None
         self._claimed: Turn | None = None
@@ -106,6 +107,10 @@ class Lane:
         self._awake = True
         if ticket is not None:
             self._tickets[ticket.entry.id] = ticket
+
+    def hold(self) -> None:
+        """Take nothing more: what waits stays in the inbox."""
+        self._held = True
 
     def resume(self, turn: Turn) -> None:
         """Continue a turn claimed from a dead process before anything else."""
@@ -130,7 +135,7 @@ class Lane:
 
     async def run(self) -> None:
         """Work until nothing waits any more."""
-        while self._awake:
+        while self._awake and not self._held:
             self._awake = False
             if self._claimed is not None:
                 turn, self._claimed = self._claimed, None

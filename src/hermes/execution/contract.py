@@ -32,6 +32,8 @@ class EnvironmentRequest(Struct, frozen=True, kw_only=True):
     agent_id: str
     session_id: str
     cwd: str
+    env: Mapping[str, str]
+    """What children get to see; shared between sessions, so never to be changed."""
     settings: EnvironmentSettings
     clock: Clock
     notify: Callable[[str, str], None]

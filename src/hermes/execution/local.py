@@ -25,7 +25,6 @@ from hermes.domain.ports.execution import (
 from hermes.execution import files
 from hermes.execution.background import BackgroundProcesses
 from hermes.execution.contract import EnvironmentRequest
-from hermes.execution.environ import child_environment
 from hermes.execution.process import KILL_GRACE, Launch, run
 from hermes.execution.shell import MAX_INLINE, Generation, ShellSession
 
@@ -39,15 +38,12 @@ _BASH = ("bash", "--noprofile", "--norc", "-c")
 
 async def open_environment(request: EnvironmentRequest) -> "LocalEnvironment":
     """Make the environment of one session."""
-    settings = request.settings
     return LocalEnvironment(
         cwd=request.cwd,
-        base_env=child_environment(
-            settings.base_env, settings.secret_names, settings.env_passthrough
-        ),
+        env=request.env,
         clock=request.clock,
         notify=request.notify,
-        kill_grace=float(settings.options.get("kill_grace", KILL_GRACE)),
+        kill_grace=float(request.settings.options.get("kill_grace", KILL_GRACE)),
     )
 
 
@@ -58,13 +54,13 @@ class LocalEnvironment:
         self,
         *,
         cwd: str,
-        base_env: Mapping[str, str],
+        env: Mapping[str, str],
         clock: Clock,
         notify: Callable[[str, str], None] = lambda *_: None,
         kill_grace: float = KILL_GRACE,
     ) -> None:
         self._cwd = os.path.abspath(cwd)  # noqa: PTH100 - links stay as the user wrote them
-        self._env = {**base_env, "TERM": "dumb"}
+        self._env = env
         self._clock = clock
         self._grace = kill_grace
         self._shell: ShellSession | None = None
@@ -207,7 +203,8 @@ class LocalEnvironment:
         script = command.script
         if len(script) > MAX_INLINE // 4:
             await asyncio.to_thread(_write_script, generation.script, script)
-            script = f". {shlex.quote(generation.script)}"
+            path = shlex.quote(generation.script)
+            script = f"IFS= read -rd '' __hermes_script <{path}; eval -- \"$__hermes_script\""
         if command.pty:
             # Opening the terminal by name makes it the controlling one.
             script = f"exec <>/dev/fd/0 >&0 2>&0\n{script}"

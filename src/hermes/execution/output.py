@@ -9,7 +9,7 @@ remains goes into a bounded store: `HeadTail` for a command that ends,
 import codecs
 import re
 
-__all__ = ["HeadTail", "Rolling", "TextFilter", "strip_ansi"]
+__all__ = ["HeadTail", "Rolling", "TextFilter"]
 
 _ESCAPES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
@@ -25,13 +25,6 @@ _MAX_HELD = 4096
 """A sequence longer than this is not one: it is let through."""
 
 _HEAD_SHARE = 0.4
-
-
-def strip_ansi(text: str) -> str:
-    """Return `text` without terminal escape sequences."""
-    if "\x1b" not in text and "\x9b" not in text:
-        return text
-    return _ESCAPES.sub("", text)
 
 
 class TextFilter:

@@ -8,27 +8,24 @@ process is then seen at once even when a grandchild keeps the pipe open.
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
-import tempfile
-import termios
 from collections.abc import Callable, Mapping
-from typing import IO, Self
+from pathlib import Path
+from typing import Self
 
 from msgspec import Struct
 
 from hermes.domain.errors import HermesError
 from hermes.execution.output import HeadTail, TextFilter
+from hermes.execution.pipes import OutputPipe, close, pipes, terminal, writable
 
-__all__ = ["CANCELLED", "TIMED_OUT", "Child", "Finished", "Launch", "run"]
+__all__ = ["KILL_GRACE", "TIMED_OUT", "Child", "Finished", "Launch", "run"]
 
 TIMED_OUT = 124
-CANCELLED = 130
 KILL_GRACE = 2.0
 """Seconds between asking a process group to end and making it end."""
 
-_READ_SIZE = 65_536
 _LINGER = 0.1
 """How long output may still arrive after the main process has ended."""
 _POLL = 0.02
@@ -101,7 +98,7 @@ class Child:
         self,
         transport: asyncio.SubprocessTransport,
         watch: "_ExitWatch",
-        output: "_OutputPipe",
+        output: OutputPipe,
         stdin: int | None,
     ) -> None:
         self._transport = transport
@@ -113,7 +110,12 @@ class Child:
     @classmethod
     async def start(cls, launch: Launch, sink: Callable[[bytes], None]) -> Self:
         """Start a child whose output goes to `sink`."""
-        ends = _terminal() if launch.pty else _pipes(launch)
+        if launch.pty:
+            ends = terminal()
+        elif launch.stdin is not None:
+            ends = await asyncio.to_thread(pipes, launch.stdin, interactive=False)
+        else:
+            ends = pipes(None, interactive=launch.interactive)
         try:
             transport, watch = await asyncio.get_running_loop().subprocess_exec(
                 _ExitWatch,
@@ -126,16 +128,16 @@ class Child:
                 start_new_session=True,
             )
         except BaseException as error:
-            _close(ends.output, ends.input)
-            if isinstance(error, OSError):
+            close(ends.output, ends.input)
+            if isinstance(error, (OSError, ValueError)):
                 raise HermesError(
-                    f"Cannot start `{launch.argv[0]}`: {error.strerror or error}.",
+                    f"Cannot start `{launch.argv[0]}`: {error}.",
                     hint="Check that the program is installed and the directory exists.",
                 ) from error
             raise
         finally:
-            _close(ends.child_in, ends.child_out)
-        return cls(transport, watch, _OutputPipe(ends.output, sink), ends.input)
+            close(ends.child_in, ends.child_out)
+        return cls(transport, watch, OutputPipe(ends.output, sink), ends.input)
 
     @property
     def exit_code(self) -> int | None:
@@ -186,9 +188,10 @@ class Child:
             async with asyncio.timeout(grace):
                 await self._group_gone()
         except TimeoutError:
-            pass
-        finally:
             self._signal(signal.SIGKILL)
+        except asyncio.CancelledError:
+            self._signal(signal.SIGKILL)
+            raise
         await self._watch.exited.wait()
 
     async def close(self, grace: float = KILL_GRACE) -> None:
@@ -213,7 +216,7 @@ class Child:
             try:
                 view = view[os.write(self._stdin, view) :]
             except BlockingIOError:
-                await _writable(self._stdin)
+                await writable(self._stdin)
             except BrokenPipeError:
                 self.close_stdin()
 
@@ -234,9 +237,7 @@ class Child:
     async def _group_gone(self) -> None:
         await self._watch.exited.wait()
         while True:
-            try:
-                os.killpg(self.pid, 0)
-            except (ProcessLookupError, PermissionError):
+            if not await asyncio.to_thread(_group_alive, self.pid):
                 return
             await asyncio.sleep(_POLL)
 
@@ -252,104 +253,20 @@ class _ExitWatch(asyncio.SubprocessProtocol):
             self.callback()
 
 
-class _OutputPipe:
-    """Reads a descriptor whenever there is something, until its end."""
-
-    def __init__(self, fd: int, sink: Callable[[bytes], None]) -> None:
-        self._fd = fd
-        self._sink = sink
-        self._loop = asyncio.get_running_loop()
-        self.ended = asyncio.Event()
-        os.set_blocking(fd, False)
-        self._loop.add_reader(fd, self._read)
-
-    def drain(self) -> None:
-        """Read what is there, bounded because a heir may write for ever."""
-        for _ in range(32):
-            if self.ended.is_set() or not self._read():
-                return
-
-    def close(self) -> None:
-        """Stop reading."""
-        if not self.ended.is_set():
-            self.ended.set()
-            self._loop.remove_reader(self._fd)
-            os.close(self._fd)
-
-    def _read(self) -> bool:
-        try:
-            data = os.read(self._fd, _READ_SIZE)
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            if error.errno != errno.EIO:  # a terminal that everybody has left
-                raise
-            data = b""
-        if not data:
-            self.close()
-            return False
-        self._sink(data)
-        return True
-
-
-class _Ends(Struct, frozen=True, kw_only=True):
-    """Descriptors between us and a child."""
-
-    child_in: int
-    child_out: int
-    output: int
-    input: int | None
-
-
-def _pipes(launch: Launch) -> _Ends:
-    child_in, ours = _stdin_for(launch)
-    output, child_out = os.pipe()
-    return _Ends(child_in=child_in, child_out=child_out, output=output, input=ours)
-
-
-def _terminal() -> _Ends:
-    ours, theirs = os.openpty()
-    termios.tcsetwinsize(theirs, (40, 120))
-    mode = termios.tcgetattr(theirs)
-    mode[1] &= ~termios.ONLCR  # plain line feeds, as from a pipe
-    termios.tcsetattr(theirs, termios.TCSANOW, mode)
-    typing = os.dup(ours)
-    os.set_blocking(typing, False)
-    return _Ends(child_in=theirs, child_out=os.dup(theirs), output=ours, input=typing)
-
-
-def _stdin_for(launch: Launch) -> tuple[int, int | None]:
-    """Return the child's end of standard input, and ours if it stays open."""
-    if launch.interactive:
-        theirs, ours = os.pipe()
-        os.set_blocking(ours, False)
-        return theirs, ours
-    if launch.stdin is None:
-        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), None
-    # An unnamed file instead of a pipe: nothing to feed, so nothing can stall.
-    with _unnamed_file() as file:
-        file.write(launch.stdin)
-        file.seek(0)
-        return os.dup(file.fileno()), None
-
-
-def _unnamed_file() -> IO[bytes]:
-    if hasattr(os, "memfd_create"):
-        return os.fdopen(os.memfd_create("hermes-stdin"), "w+b")
-    return tempfile.TemporaryFile()
-
-
-def _close(*descriptors: int | None) -> None:
-    for fd in descriptors:
-        if fd is not None:
-            os.close(fd)
-
-
-async def _writable(fd: int) -> None:
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_writer(fd, ready.set)
+def _group_alive(group: int) -> bool:
+    """Tell whether a process of the group still runs; one that waits to be reaped does not."""
     try:
-        await ready.wait()
-    finally:
-        loop.remove_writer(fd)
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    statuses = list(Path("/proc").glob("[0-9]*/stat"))
+    return not statuses or any(_runs_in(group, status) for status in statuses)
+
+
+def _runs_in(group: int, status: Path) -> bool:
+    try:
+        # The name, in brackets, may hold anything: read from behind it.
+        state, _, member_of = status.read_bytes().rpartition(b") ")[2].split()[:3]
+    except (OSError, ValueError):
+        return False
+    return int(member_of) == group and state not in (b"Z", b"X")

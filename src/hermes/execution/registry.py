@@ -23,11 +23,14 @@ from hermes.execution.contract import (
     OpenEnvironment,
     PooledEnvironment,
 )
+from hermes.execution.environ import child_environment
 
 __all__ = ["BACKENDS", "EnvironmentPool", "EnvironmentSettings", "resolve_backend"]
 
 BACKENDS: Mapping[str, str] = {"local": "hermes.execution.local:open_environment"}
 """Built-in backends, imported on use."""
+
+_DIRECTORIES_REMEMBERED = 10_000
 
 _Key = tuple[str, str]
 
@@ -63,6 +66,7 @@ class EnvironmentPool:
         self._clock = clock
         self._backends = backends
         self._slots: dict[_Key, _Slot] = {}
+        self._envs: dict[str, tuple[EnvironmentSettings, Mapping[str, str]]] = {}
         self._notices: asyncio.Queue[ProcessNotice] = asyncio.Queue()
         self._last_cwd: dict[_Key, str] = {}
         # Closed while idle but still in somebody's hands: the next `get` must
@@ -80,16 +84,15 @@ class EnvironmentPool:
         `cwd` counts only for a session that has none yet.
         """
         key = (agent_id, session_id)
-        slot = self._slots.setdefault(key, _Slot(lock=asyncio.Lock()))
-        async with slot.lock:
-            if slot.environment is None:
-                try:
-                    slot.environment = self._parked.pop(key, None) or await self._open(key, cwd)
-                finally:
-                    if slot.environment is None:
-                        self._slots.pop(key, None)
-                slot.lifetime = self._settings(agent_id).lifetime_seconds
-            return slot.environment
+        while True:
+            slot = self._slots.setdefault(key, _Slot(lock=asyncio.Lock()))
+            async with slot.lock:
+                if self._slots.get(key) is not slot:
+                    continue  # closed while we waited
+                if slot.environment is None:
+                    await self._fill(slot, key, cwd)
+                assert slot.environment is not None
+                return slot.environment
 
     async def release(self, session_id: str) -> None:
         """Close the session's environments and forget where it stood."""
@@ -97,6 +100,7 @@ class EnvironmentPool:
             await self._close(key)
         for key in [key for key in self._last_cwd if key[1] == session_id]:
             del self._last_cwd[key]
+            self._parked.pop(key, None)
 
     async def reap(self) -> int:
         """Close what has been idle for its lifetime; return how many."""
@@ -129,6 +133,14 @@ class EnvironmentPool:
         )
         self._notices.put_nowait(notice)
 
+    async def _fill(self, slot: _Slot, key: _Key, cwd: str | None) -> None:
+        try:
+            slot.environment = self._parked.pop(key, None) or await self._open(key, cwd)
+        finally:
+            if slot.environment is None:
+                del self._slots[key]
+        slot.lifetime = self._settings(key[0]).lifetime_seconds
+
     async def _open(self, key: _Key, cwd: str | None) -> PooledEnvironment:
         agent_id, session_id = key
         settings = self._settings(agent_id)
@@ -136,23 +148,43 @@ class EnvironmentPool:
             agent_id=agent_id,
             session_id=session_id,
             cwd=self._last_cwd.get(key) or cwd or settings.default_cwd,
+            env=self._env_of(agent_id, settings),
             settings=settings,
             clock=self._clock,
             notify=functools.partial(self._tell, agent_id, session_id),
         )
         return await resolve_backend(settings.backend, self._backends)(request)
 
+    def _env_of(self, agent_id: str, settings: EnvironmentSettings) -> Mapping[str, str]:
+        """Return the agent's variables, worked out once for all its sessions."""
+        known = self._envs.get(agent_id)
+        if known is None or known[0] != settings:
+            env = child_environment(
+                settings.base_env, settings.secret_names, settings.env_passthrough
+            )
+            self._envs[agent_id] = known = (settings, {**env, "TERM": "dumb"})
+        return known[1]
+
     async def _close(self, key: _Key) -> None:
         slot = self._slots.get(key)
         if slot is None:
             return
         async with slot.lock:
-            environment, slot.environment = slot.environment, None
-            self._slots.pop(key, None)
-            if environment is not None:
-                self._last_cwd[key] = environment.cwd
-                self._parked[key] = environment
+            if self._slots.get(key) is not slot or slot.environment is None:
+                return
+            environment = slot.environment
+            self._remember(key, environment.cwd)
+            self._parked[key] = environment
+            try:
                 await environment.close()
+            finally:
+                del self._slots[key]
+
+    def _remember(self, key: _Key, cwd: str) -> None:
+        self._last_cwd.pop(key, None)
+        self._last_cwd[key] = cwd
+        if len(self._last_cwd) > _DIRECTORIES_REMEMBERED:
+            del self._last_cwd[next(iter(self._last_cwd))]
 
 
 def _expired(slot: _Slot, now: float) -> bool:

@@ -36,8 +36,13 @@ def test_an_unknown_model_has_no_facts_and_no_price() -> None:
     assert cost(Usage(input_tokens=1), None) is None
 
 
+@pytest.mark.parametrize("name", ["gpt-5.9", "claude-opus-4.9", "kimi-k2.5", "qwen35", "o3x"])
+def test_a_newer_version_is_not_taken_for_an_older_one(name: str) -> None:
+    assert find_model(name) is None
+
+
 def test_a_free_variant_costs_nothing() -> None:
-    facts = find_model("deepseek/deepseek-chat:free")
+    facts = find_model("google/gemini-2.5-flash:free")
     assert facts is not None
     assert cost(Usage(input_tokens=1_000_000), facts.price) == 0
 

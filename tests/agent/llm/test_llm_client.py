@@ -4,10 +4,10 @@ import pytest
 
 from fakes.model import Call, Counts, FakeModelServer, Script, Step
 from fakes.model_client import Heard, InstantClock, ask, client_of, route_to
+from hermes.agent.llm.catalog import ModelFacts
 from hermes.agent.llm.credentials import ApiKey
 from hermes.agent.llm.providers import Quirks
 from hermes.agent.llm.settings import ApiMode, PoolStrategy, Price, RetryPolicy
-from hermes.agent.llm.catalog import ModelFacts
 from hermes.domain.messages import (
     AssistantMessage,
     FinishReason,
@@ -152,7 +152,7 @@ async def test_a_passing_fault_is_tried_again_and_text_starts_over(
     assert reply.message.text == heard.text == "the answer"
     assert heard.notices == ["retry"]
     assert len(clock.slept) == 1
-    if step.text and not step.reset == "before":
+    if step.text and step.reset != "before":
         assert heard.restarts == 1
 
 
@@ -289,6 +289,19 @@ async def test_a_rate_limit_uses_another_key_before_it_waits() -> None:
     assert reply.message.text == "fine"
     assert [request.key for request in server.requests] == ["one", "two"]
     assert clock.slept == []
+
+
+async def test_keys_that_are_limited_for_a_moment_are_not_tried_in_circles() -> None:
+    keys = (ApiKey(secret="one"), ApiKey(secret="two"))
+    step = Step(status=429, headers={"retry-after-ms": "1"})
+    async with FakeModelServer(Script(default=step)) as server:
+        clock = InstantClock()
+        clock.advance_on_read = 1.0
+        client = client_of(route_to(server, keys=keys), clock=clock)
+        with pytest.raises(ModelFailure):
+            await client.complete(ask())
+        await client.close()
+    assert len(server.requests) <= 1 + len(keys) + 3
 
 
 async def test_retry_after_is_waited_for_exactly() -> None:
@@ -485,7 +498,9 @@ async def test_an_unreachable_server_is_a_connection_failure_with_its_address() 
 @pytest.mark.parametrize("key", ["sk-ant-oat01-abc", "sk-ant-api03-abc"])
 async def test_anthropic_tokens_and_keys_travel_in_their_own_headers(key: str) -> None:
     async with FakeModelServer() as server:
-        route = route_to(server, ApiMode.ANTHROPIC_MESSAGES, keys=(ApiKey(secret=key),))
+        route = route_to(
+            server, ApiMode.ANTHROPIC_MESSAGES, provider="anthropic", keys=(ApiKey(secret=key),)
+        )
         client = client_of(route)
         await client.complete(ask())
         await client.close()
@@ -495,6 +510,7 @@ async def test_anthropic_tokens_and_keys_travel_in_their_own_headers(key: str) -
         assert "oauth" in headers["anthropic-beta"]
     else:
         assert headers["x-api-key"] == key
+        assert "authorization" not in headers
 
 
 async def test_deepseek_gets_its_reasoning_back_with_tool_calls_even_when_empty() -> None:

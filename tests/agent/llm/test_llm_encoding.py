@@ -254,6 +254,21 @@ def test_anthropic_results_come_before_text_and_thinking_comes_first() -> None:
     assert ids == {"functions_t_0"}
 
 
+@pytest.mark.parametrize("ephemeral", ["", "now"])
+def test_anthropic_skips_empty_answers_and_always_begins_with_the_user(ephemeral: str) -> None:
+    histories: list[tuple[Message, ...]] = [
+        (UserMessage(content="a"), AssistantMessage(text=" "), UserMessage(content="b")),
+        (AssistantMessage(text=""), AssistantMessage(text="x"), UserMessage(content="b")),
+        (AssistantMessage(text="x"), UserMessage(content="b"), AssistantMessage(text="")),
+    ]
+    for messages in histories:
+        cache = LoweredCache()
+        for end in range(1, len(messages) + 1):
+            body = encode(ApiMode.ANTHROPIC_MESSAGES, messages[:end], cache, ephemeral=ephemeral)
+            if body["messages"]:
+                assert complaint("anthropic", body) == ""
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_reasoning_of_another_protocol_is_not_replayed(mode: ApiMode) -> None:
     foreign = Reasoning(text="t", details=({"type": "alien", "x": "secret"},), protocol="other")

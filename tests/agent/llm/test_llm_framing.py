@@ -1,5 +1,7 @@
 """Server-sent events come out the same however the bytes arrive."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -83,5 +85,5 @@ def test_any_split_yields_the_same_events(
     body += b"".join(line + eol for line, eol in zip(lines, eols, strict=False))
     cuts = sorted(data.draw(st.lists(st.integers(0, len(body)), max_size=12)))
     edges = [0, *cuts, len(body)]
-    pieces = [body[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [body[a:b] for a, b in pairwise(edges)]
     assert parse(*pieces) == parse(body)

@@ -1,6 +1,7 @@
 """Recorded provider streams decode to what the provider meant, however they are split."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ def decode(body: bytes, mode: str, cuts: list[int]) -> tuple[Decoded, Heard]:
     decoder = protocol_for(ApiMode(mode)).decoder(Sink(heard))
     parser = SseParser()
     edges = [0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]
-    for start, end in zip(edges, edges[1:], strict=False):
+    for start, end in pairwise(edges):
         for event in parser.feed(body[start:end]):
             decoder.feed(event.data)
     for event in parser.close():

@@ -1,5 +1,7 @@
 """`<think>` blocks are split off, wherever the fragments break."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,7 +52,7 @@ def test_any_split_gives_the_same(parts: list[str], data: st.DataObject) -> None
     stream = "".join(parts)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
     edges = [0, *cuts, len(stream)]
-    pieces = [stream[a:b] for a, b in zip(edges, edges[1:], strict=False)]
+    pieces = [stream[a:b] for a, b in pairwise(edges)]
     assert split(*pieces) == split(stream)
 
 

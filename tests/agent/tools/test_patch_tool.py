@@ -1,9 +1,8 @@
-import os
 from pathlib import Path
 
 import pytest
-from fakes.toolbox import Toolbox, local_environment
 
+from fakes.toolbox import Toolbox, local_environment
 from hermes.agent.tools.patch import TOOLS
 from hermes.domain.messages import ToolOutcome, content_text
 from hermes.testing.environment import FakeEnvironment
@@ -171,7 +170,12 @@ PATCH = """*** Begin Patch
 
 
 async def test_a_patch_changes_several_files() -> None:
-    tools = box(**{"a.py": CODE, "old.txt": "old", "moved.txt": b"x\r\nz\r\n"})
+    files: dict[str, bytes | str] = {
+        "a.py": CODE,
+        "old.txt": "old",
+        "moved.txt": b"x\r\nz\r\n",
+    }
+    tools = box(**files)
     result = await tools.do("patch", mode="patch", patch=PATCH)
     assert isinstance(tools.environment, FakeEnvironment)
     assert tools.environment.files == {
@@ -186,6 +190,7 @@ async def test_a_patch_changes_several_files() -> None:
     "broken",
     [
         "*** Update File: a.py\n@@\n-    value = 1\n+    value = 2",  # two places
+        "*** Update File: a.py\n@@ return value\n+    # which one?\n     return value",
         "*** Update File: a.py\n@@ def nowhere():\n-    value = 1\n+    value = 2",
         "*** Update File: a.py\n-    value = 99\n+    value = 2",
         "*** Update File: a.py",
@@ -208,11 +213,14 @@ async def test_one_change_without_a_clear_place_stops_them_all(broken: str) -> N
 async def test_a_write_that_fails_half_way_is_put_back(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("a\n")
     (tmp_path / "file").write_text("not a directory\n")
-    text = "*** Update File: a.txt\n-a\n+A\n*** Add File: fresh.txt\n+x\n*** Add File: file/below.txt\n+y\n"
+    text = (
+        "*** Update File: a.txt\n-a\n+A\n*** Add File: fresh.txt\n+x\n"
+        "*** Add File: file/below.txt\n+y\n"
+    )
     async with local_environment(tmp_path) as env:
         result = await Toolbox(env).do("patch", mode="patch", patch=text)
+        assert [entry.name for entry in await env.list_dir(".")] == ["a.txt", "file"]
     assert result.outcome is ToolOutcome.ERROR
-    assert sorted(os.listdir(tmp_path)) == ["a.txt", "file"]
     assert (tmp_path / "a.txt").read_text() == "a\n"
 
 
@@ -224,9 +232,23 @@ async def test_anchors_narrow_the_place_down() -> None:
     result = await tools.do(
         "patch",
         mode="patch",
-        patch="*** Update File: a\n@@ class B:\n@@     def f(self):\n-        pass\n+        return 2\n",
+        patch="*** Update File: a\n@@ class B:\n@@     def f(self):\n"
+        "-        pass\n+        return 2\n",
     )
     assert content(tools, "a") == text[:58] + text[58:].replace("pass", "return 2"), result.content
+
+
+async def test_hunks_may_come_in_another_order_than_the_lines() -> None:
+    tools = box(a="one\ntwo\nthree\n")
+    text = "*** Update File: a\n@@\n-three\n+3\n@@\n-one\n+1\n"
+    await tools.do("patch", mode="patch", patch=text)
+    assert content(tools, "a") == "1\ntwo\n3\n"
+
+
+async def test_text_that_was_escaped_twice_is_put_right_on_both_sides() -> None:
+    tools = box(a="one\n\ttwo\n")
+    await tools.do("patch", path="a", old_string="one\\n\\ttwo", new_string="1\\n\\t2")
+    assert content(tools, "a") == "1\n\t2\n"
 
 
 async def test_an_insertion_goes_after_its_anchor_or_to_the_end() -> None:

@@ -2,10 +2,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from fakes.toolbox import Toolbox, local_environment
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fakes.toolbox import Toolbox, local_environment
 from hermes.domain.messages import ToolOutcome
 from hermes.testing.environment import FakeEnvironment
 

@@ -5,10 +5,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from fakes.toolbox import PATH, Toolbox
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fakes.toolbox import PATH, Toolbox
 from hermes.domain.messages import ToolOutcome
 from hermes.execution.clock import SystemClock
 from hermes.execution.local import LocalEnvironment
@@ -44,7 +44,7 @@ async def tools(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     root = tmp_path / "root"
     root.mkdir()
     path = limited_path(tmp_path / "bin", request.param)
-    env = LocalEnvironment(cwd=str(root), base_env={"PATH": path}, clock=SystemClock())
+    env = LocalEnvironment(cwd=str(root), env={"PATH": path}, clock=SystemClock())
     yield Toolbox(env)
     await env.close()
 
@@ -156,12 +156,16 @@ NAMES = [
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_hostile_file_names_are_found_and_do_nothing(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("engine", [ENGINES[0], ENGINES[2]])
+async def test_hostile_file_names_are_found_and_do_nothing(
+    tmp_path: Path, name: str, engine: str
+) -> None:
+    path = limited_path(tmp_path / "bin", engine)
     root = tmp_path / "root"
     (root / name).mkdir(parents=True)
     (root / name / "file.txt").write_text("needle\n")
     (root / f"{name}.txt").write_text("needle\n")
-    env = LocalEnvironment(cwd=str(root), base_env={"PATH": PATH}, clock=SystemClock())
+    env = LocalEnvironment(cwd=str(root), env={"PATH": path}, clock=SystemClock())
     tools = Toolbox(env)
     everywhere = await tools.text("search_files", pattern="needle")
     assert everywhere.count("1:needle") == 2
@@ -184,7 +188,7 @@ def test_no_pattern_reaches_the_shell(tmp_path: Path, pattern: str) -> None:
     (root / "file.txt").write_text("a\n")
 
     async def search() -> None:
-        env = LocalEnvironment(cwd=str(root), base_env={"PATH": PATH}, clock=SystemClock())
+        env = LocalEnvironment(cwd=str(root), env={"PATH": PATH}, clock=SystemClock())
         tools = Toolbox(env)
         for arguments in (
             {"pattern": pattern},

@@ -1,9 +1,11 @@
 """What is known about a model by its name: the longest prefix wins.
 
 The table is indexed on first use. Vendor prefixes (`anthropic/`), variants
-(`:free`) and dots in version numbers are ignored in the comparison.
+(`:free`) and dots in version numbers are ignored in the comparison. A newer
+version than any in the table is unknown rather than taken for an older one.
 """
 
+import re
 from functools import lru_cache
 
 from msgspec import Struct
@@ -30,7 +32,7 @@ UNKNOWN = ModelFacts()
 def find_model(model: str) -> ModelFacts | None:
     """Return the facts of a model, None if it is not in the table."""
     name = _normal(model)
-    best = max((p for p in _table() if name.startswith(p)), key=len, default=None)
+    best = max((p for p in _table() if _matches(name, p)), key=len, default=None)
     if best is None:
         return None
     facts = _table()[best]
@@ -58,6 +60,14 @@ def cost(usage: Usage, price: Price | None) -> float | None:
         + usage.output_tokens * price.output
     )
     return total / 1_000_000
+
+
+_OTHER_VERSION = re.compile(r"-\d{1,2}(-|$)|[a-z0-9]")
+
+
+def _matches(name: str, prefix: str) -> bool:
+    """Whether `name` is `prefix` with a date or a variant, not the next version of it."""
+    return name.startswith(prefix) and not _OTHER_VERSION.match(name, len(prefix))
 
 
 def _normal(model: str) -> str:

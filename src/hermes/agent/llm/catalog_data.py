@@ -1,7 +1,8 @@
 """Well-known models: window, output limit, vision, prices per million tokens.
 
-Table of 2026-11. Prices change: `providers.<name>` in the configuration
-overrides a row, and a model that is not here simply has no known price.
+Table of 2026-11; rows of older models may be older. Prices change:
+`providers.<name>` in the configuration overrides a row, and a model that is
+not here, or has no flat price, simply has no known price.
 Columns: prefix, context window, max output, vision, input, output,
 cache read, cache write (None: unknown, or charged as input).
 """
@@ -10,13 +11,19 @@ from typing import Final
 
 __all__ = ["ROWS", "Row"]
 
-Row = tuple[str, int, int, bool, float | None, float | None, float | None, float | None]
+Row = tuple[str, int | None, int, bool, float | None, float | None, float | None, float | None]
 
 ROWS: Final[tuple[Row, ...]] = (
+    ("claude-fable-5-1", 1_000_000, 128_000, True, 10, 50, 0.25, 12.5),
+    ("claude-fable-5", 1_000_000, 128_000, True, 10, 50, 1, 12.5),
+    ("claude-opus-5-5", 1_000_000, 128_000, True, 4, 20, 0.2, 5),
     ("claude-opus-5", 1_000_000, 128_000, True, 5, 25, 0.5, 6.25),
-    ("claude-sonnet-5", 1_000_000, 128_000, True, 3, 15, 0.3, 3.75),
-    ("claude-opus-4-8", 1_000_000, 128_000, True, 5, 25, 0.5, 6.25),
-    ("claude-opus-4-7", 1_000_000, 128_000, True, 5, 25, 0.5, 6.25),
+    ("claude-sonnet-5-5", 1_000_000, 128_000, True, 2, 10, 0.2, 2.5),
+    ("claude-sonnet-5", 1_000_000, 128_000, True, 2, 10, 0.2, 2.5),
+    # Priced by the length of the prompt.
+    ("claude-haiku-5-5", 1_000_000, 128_000, True, None, None, None, None),
+    ("claude-opus-4-8", 200_000, 128_000, True, 5, 25, 0.5, 6.25),
+    ("claude-opus-4-7", 200_000, 128_000, True, 5, 25, 0.5, 6.25),
     ("claude-opus-4-6", 200_000, 128_000, True, 5, 25, 0.5, 6.25),
     ("claude-opus-4-5", 200_000, 64_000, True, 5, 25, 0.5, 6.25),
     ("claude-opus-4-1", 200_000, 32_000, True, 15, 75, 1.5, 18.75),
@@ -28,6 +35,13 @@ ROWS: Final[tuple[Row, ...]] = (
     ("claude-3-7-sonnet", 200_000, 64_000, True, 3, 15, 0.3, 3.75),
     ("claude-3-5-sonnet", 200_000, 8_192, True, 3, 15, 0.3, 3.75),
     ("claude-3-5-haiku", 200_000, 8_192, True, 0.8, 4, 0.08, 1),
+    ("gpt-6-sol", None, 128_000, True, 2, 10, 0.2, 2.5),
+    ("gpt-6-luna", None, 128_000, True, 0.1, 0.5, 0.01, 0.125),
+    ("gpt-5.6-sol", 1_050_000, 128_000, True, None, None, None, None),
+    ("gpt-5.5-pro", 1_050_000, 128_000, True, 30, 180, None, None),
+    ("gpt-5.5", 1_050_000, 128_000, True, 5, 30, 0.5, None),
+    ("gpt-5.4-mini", 400_000, 128_000, True, 0.75, 4.5, 0.075, None),
+    ("gpt-5.4", 1_050_000, 128_000, True, 2.5, 15, 0.25, None),
     ("gpt-5.2-pro", 400_000, 128_000, True, 21, 168, None, None),
     ("gpt-5.2", 400_000, 128_000, True, 1.75, 14, 0.175, None),
     ("gpt-5.1-codex-mini", 400_000, 128_000, True, 0.25, 2, 0.025, None),
@@ -48,15 +62,19 @@ ROWS: Final[tuple[Row, ...]] = (
     ("o4-mini", 200_000, 100_000, True, 1.1, 4.4, 0.275, None),
     ("o3-mini", 200_000, 100_000, False, 1.1, 4.4, 0.55, None),
     ("o3", 200_000, 100_000, True, 2, 8, 0.5, None),
+    ("gemini-3.5-flash", 1_000_000, 64_000, True, 1.5, 9, 0.15, None),
     ("gemini-3-pro", 1_048_576, 65_536, True, 2, 12, 0.2, None),
     ("gemini-3-flash", 1_048_576, 65_536, True, 0.5, 3, 0.05, None),
     ("gemini-2.5-pro", 1_048_576, 65_536, True, 1.25, 10, 0.125, None),
     ("gemini-2.5-flash-lite", 1_048_576, 65_536, True, 0.1, 0.4, 0.01, None),
     ("gemini-2.5-flash", 1_048_576, 65_536, True, 0.3, 2.5, 0.03, None),
     ("gemini-2.0-flash", 1_048_576, 8_192, True, 0.1, 0.4, 0.025, None),
-    ("deepseek-chat", 131_072, 8_192, False, 0.28, 0.42, 0.028, None),
-    ("deepseek-reasoner", 131_072, 65_536, False, 0.28, 0.42, 0.028, None),
-    ("deepseek-v4", 1_048_576, 262_144, False, None, None, None, None),
+    # Priced by the time of day.
+    ("deepseek-flash", 1_048_576, 393_216, True, None, None, None, None),
+    ("deepseek-v4-flash", 1_048_576, 393_216, False, None, None, None, None),
+    ("deepseek-v4-pro", 1_048_576, 393_216, False, None, None, None, None),
+    ("deepseek-chat", 131_072, 8_192, False, None, None, None, None),
+    ("deepseek-reasoner", 131_072, 65_536, False, None, None, None, None),
     ("deepseek-v3", 131_072, 65_536, False, None, None, None, None),
     ("deepseek-r1", 131_072, 65_536, False, None, None, None, None),
     ("grok-4-fast", 2_000_000, 30_000, True, 0.2, 0.5, 0.05, None),

@@ -51,6 +51,7 @@ class ModelClient:
         clock: Clock,
         transport: Transport | None = None,
         policy: RetryPolicy | None = None,
+        cache: LoweredCache | None = None,
         seed: int | None = None,
     ) -> None:
         if not routes:
@@ -69,6 +70,7 @@ class ModelClient:
             transport=transport or self._owned or Transport(),
             policy=policy or RetryPolicy(),
             rng=random.Random(seed),  # noqa: S311 - jitter, not security
+            cache=cache or LoweredCache(),
         )
 
     @property
@@ -116,13 +118,19 @@ class _Shared:
     """What all calls of one client use."""
 
     def __init__(
-        self, *, clock: Clock, transport: Transport, policy: RetryPolicy, rng: random.Random
+        self,
+        *,
+        clock: Clock,
+        transport: Transport,
+        policy: RetryPolicy,
+        rng: random.Random,
+        cache: LoweredCache,
     ) -> None:
         self.clock = clock
         self.transport = transport
         self.policy = policy
         self.rng = rng
-        self.cache = LoweredCache()
+        self.cache = cache
 
 
 class _RouteCall:
@@ -139,6 +147,7 @@ class _RouteCall:
         self._sink = sink
         self._repairs = Repairs()
         self._mends = 0
+        self._rotations = 0
         self._tries: Counter[FailureKind] = Counter()
         self._key = self._first_key()
 
@@ -194,7 +203,8 @@ class _RouteCall:
 
     def _rotate(self, kind: FailureKind, fault: WireFault) -> bool:
         """Set the key aside and take another one, if there is one."""
-        if self._key is None:
+        self._rotations += 1
+        if self._key is None or self._rotations > len(self._pool):
             return False
         match kind:
             case FailureKind.AUTH:
@@ -284,7 +294,10 @@ def _auth_headers(route: Route, key: ApiKey | None) -> dict[str, str]:
         if key.secret.startswith("sk-ant-oat"):
             bearer = f"Bearer {key.secret}"
             return {"authorization": bearer, "anthropic-beta": "oauth-2025-04-20"}
-        return {"x-api-key": key.secret}
+        if route.provider == "anthropic":
+            return {"x-api-key": key.secret}
+        # Servers that imitate the Messages API take the key in one or the other.
+        return {"x-api-key": key.secret, "authorization": f"Bearer {key.secret}"}
     if route.auth == "api-key":
         return {"api-key": key.secret}
     return {"authorization": f"Bearer {key.secret}"}

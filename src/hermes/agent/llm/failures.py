@@ -52,8 +52,16 @@ PLANS: Final = MappingProxyType(
 )
 
 
-def _words(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(patterns), re.IGNORECASE)
+Words = str
+"""A pattern, compiled when first needed: most processes never see a failure."""
+
+
+def _words(*patterns: str) -> Words:
+    return "|".join(patterns)
+
+
+def _says(text: str, words: Words) -> bool:
+    return re.search(words, text, re.IGNORECASE) is not None
 
 
 _CONTEXT = _words(
@@ -208,18 +216,16 @@ def _by_status(status: int, text: str) -> FailureKind:
         case 413:
             return FailureKind.PAYLOAD_TOO_LARGE
         case 429:
-            return FailureKind.BILLING if _BILLING.search(text) else FailureKind.RATE_LIMIT
+            return FailureKind.BILLING if _says(text, _BILLING) else FailureKind.RATE_LIMIT
         case 503 | 529:
             return FailureKind.OVERLOADED
     if status >= 500:
-        return FailureKind.CONTEXT_OVERFLOW if _CONTEXT.search(text) else FailureKind.SERVER
+        return FailureKind.CONTEXT_OVERFLOW if _says(text, _CONTEXT) else FailureKind.SERVER
     return FailureKind.UNKNOWN
 
 
-def _by_words(
-    text: str, order: tuple[tuple[re.Pattern[str], FailureKind], ...]
-) -> FailureKind | None:
-    return next((kind for pattern, kind in order if pattern.search(text)), None)
+def _by_words(text: str, order: tuple[tuple[Words, FailureKind], ...]) -> FailureKind | None:
+    return next((kind for words, kind in order if _says(text, words)), None)
 
 
 _SENTENCES: Final = MappingProxyType(
@@ -253,8 +259,8 @@ _SENTENCES: Final = MappingProxyType(
             "Check that the address is right, the server runs and the network is up.",
         ),
         FailureKind.TLS: (
-            "The TLS certificate of {base_url} could not be verified",
-            "Set `ssl_ca` to your authority's file, or correct the clock of this machine.",
+            "No secure connection to {base_url} could be made",
+            "Use http:// if the server has no TLS, or set its `ssl_ca` to your authority's file.",
         ),
         FailureKind.CONTEXT_OVERFLOW: (
             "The conversation is longer than {model} can take",

@@ -81,7 +81,7 @@ class Transport:
         # Loading certificates takes as long as a whole local call: only for TLS.
         secure = call.url.startswith("https:")
         direct = _LOOPBACK.match(call.url) is not None
-        key = (id(asyncio.get_running_loop()), secure, direct, call.verify, call.ca_file)
+        key = (asyncio.get_running_loop(), secure, direct, call.verify, call.ca_file)
         client = self._clients.get(key)
         if client is None:
             client = self._clients[key] = self._new_client(call, secure=secure, direct=direct)
@@ -170,6 +170,9 @@ class _Patience:
         self._started = self._loop.time()
         self._end = self._started + timeouts.total
         self._scope: asyncio.Timeout | None = None
+        self._last = self._started
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._draining = False
         self._next_notice = timeouts.notice
         self._timer: asyncio.TimerHandle | None = None
         self.connected = False
@@ -186,20 +189,28 @@ class _Patience:
         self._arm()
 
     def arrived(self) -> None:
-        """Bytes came: the idle time begins anew."""
+        """Bytes came: the idle time begins anew.
+
+        Only a clock reading is kept, because this runs for every token; one
+        timer looks at it when the idle time could be over.
+        """
+        self._last = self._loop.time()
         if not self.received:
             self.received = True
             self.stop()
-        self._move(min(self._end, self._loop.time() + self._timeouts.idle))
+            self._move(self._end)
+            self._watch_idle()
 
     def drain(self) -> None:
         """The reply is complete: allow a moment for the end of the body."""
-        self._move(min(self._end, self._loop.time() + _DRAIN_SECONDS))
+        if not self._draining:
+            self._draining = True
+            self._move(min(self._end, self._loop.time() + _DRAIN_SECONDS))
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._idle_timer):
+            if timer is not None:
+                timer.cancel()
 
     def complaint(self) -> str:
         waited = self._loop.time() - self._started
@@ -213,6 +224,13 @@ class _Patience:
         scope = self._scope
         if scope is not None and not scope.expired():
             scope.reschedule(deadline)
+
+    def _watch_idle(self) -> None:
+        over = self._last + self._timeouts.idle
+        if over <= self._loop.time():
+            self._move(over)
+        else:
+            self._idle_timer = self._loop.call_at(over, self._watch_idle)
 
     def _arm(self) -> None:
         self._timer = self._loop.call_at(self._started + self._next_notice, self._notify)
@@ -236,14 +254,14 @@ def _http_errors() -> tuple[type[Exception], ...]:
 
 def _connection_fault(error: Exception, patience: _Patience) -> WireFault:
     httpx2 = _library()
+    if isinstance(error, httpx2.TimeoutException):
+        return WireFault("the connection could not be made in time", kind=FailureKind.TIMEOUT)
     chain: BaseException | None = error
     while chain is not None:
-        if isinstance(chain, ssl.SSLCertVerificationError | ssl.SSLError):
+        if isinstance(chain, ssl.SSLError):
             return WireFault(_bounded(str(chain)), kind=FailureKind.TLS)
         chain = chain.__cause__ or chain.__context__
     text = _bounded(str(error)) or type(error).__name__
-    if isinstance(error, httpx2.TimeoutException):
-        return WireFault("the connection could not be made in time", kind=FailureKind.TIMEOUT)
     if isinstance(error, httpx2.InvalidURL | httpx2.UnsupportedProtocol):
         return WireFault(f"the address is not usable: {text}", kind=FailureKind.BAD_REQUEST)
     if patience.received:

@@ -85,20 +85,16 @@ class Sink:
     def __init__(self, listener: CallListener | None) -> None:
         self._listener = listener
         self.heard = False
-        self.silent = True
-        """Nothing at all has arrived on the current attempt."""
 
     def text(self, text: str) -> None:
         """Pass on a piece of the answer."""
         self.heard = True
-        self.silent = False
         if self._listener is not None:
             self._listener.on_text(text)
 
     def reasoning(self, text: str) -> None:
         """Pass on a piece of the reasoning."""
         self.heard = True
-        self.silent = False
         if self._listener is not None:
             self._listener.on_reasoning(text)
 
@@ -112,7 +108,6 @@ class Sink:
         if self.heard and self._listener is not None:
             self._listener.on_restart()
         self.heard = False
-        self.silent = True
 
 
 class Decoder(Protocol):

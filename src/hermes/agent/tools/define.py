@@ -87,7 +87,7 @@ def simplified_schema(arguments: type[Struct]) -> dict[str, Any]:
     schema = _inline(root, components)
     if not isinstance(schema, dict) or schema.get("type") != "object":
         raise UsageError(f"{arguments.__name__} is not a struct of arguments.")
-    return {key: value for key, value in schema.items() if value or key == "properties"}
+    return schema
 
 
 _NOISE = frozenset({"title", "additionalProperties", "default"})
@@ -124,6 +124,6 @@ _ORDER = ("type", "description", "enum", "properties", "items", "required")
 def _ordered(schema: dict[str, Any]) -> list[tuple[str, Any]]:
     if all(isinstance(choice, str) for choice in schema.get("enum", [0])):
         schema = {**schema, "type": "string"}
-    kept = [(key, schema[key]) for key in _ORDER if key in schema]
+    kept = [(key, schema[key]) for key in _ORDER if key in schema and schema[key] != []]
     rest = sorted(item for item in schema.items() if item[0] not in _ORDER)
     return [*kept, *((key, value) for key, value in rest if key not in _NOISE)]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-__all__ = ["Found", "find", "find_lines", "nearest_line", "reindent"]
+__all__ = ["Found", "find", "find_lines", "nearest_line", "reindent", "unescape"]
 
 _SIMILAR_ENOUGH = 0.85
 
@@ -43,15 +43,14 @@ def find(text: str, wanted: str) -> Found | None:
     if not wanted.strip():
         return None
     found = _by_lines(text, wanted)
-    if found is not None:
-        return found
-    unescaped = _ESCAPED.sub(lambda match: _UNESCAPED[match[1]], wanted)
-    if unescaped != wanted:
-        spans = _occurrences(text, unescaped)
-        if spans:
-            return Found(strategy="escapes", spans=tuple(spans))
-        found = _by_lines(text, unescaped)
+    if found is None and (spans := _occurrences(text, unescape(wanted))):
+        return Found(strategy="escapes", spans=tuple(spans))
     return found
+
+
+def unescape(text: str) -> str:
+    """Return `text` as it was before somebody escaped it once too often."""
+    return _ESCAPED.sub(lambda match: _UNESCAPED[match[1]], text)
 
 
 def find_lines(lines: list[str], wanted: list[str], start: int = 0) -> tuple[str, list[int]]:

@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from hermes.agent.tools.define import tool
 from hermes.agent.tools.diffs import count_changes, unified_diff
 from hermes.agent.tools.file_read import not_found
-from hermes.agent.tools.fuzzy import Found, find, nearest_line, reindent
+from hermes.agent.tools.fuzzy import Found, find, nearest_line, reindent, unescape
 from hermes.agent.tools.patch_apply import added_text, apply_hunks
 from hermes.agent.tools.patch_parse import FileChange, Kind, parse_patch
 from hermes.agent.tools.syntax import syntax_problem
@@ -134,8 +134,10 @@ def _replaced(text: str, wanted: str, new: str, *, replace_all: bool) -> tuple[s
 
 
 def _fitted(matched: str, wanted: str, new: str, strategy: str) -> str:
-    if strategy in ("exact", "escapes"):
+    if strategy == "exact":
         return new
+    if strategy == "escapes":
+        return new if "\n" in new else unescape(new)
     shifted = reindent(new.split("\n"), wanted.split("\n"), matched.split("\n"))
     return "\n".join(shifted)
 

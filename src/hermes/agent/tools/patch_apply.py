@@ -22,35 +22,40 @@ def apply_hunks(path: str, text: str, hunks: list[Hunk]) -> str:
     cursor = 0
     for number, hunk in enumerate(hunks, 1):
         label = f"hunk {number} of {path}"
-        start = _after_anchors(lines, hunk, cursor, label)
+        start, clear = _after_anchors(lines, hunk, cursor, label)
         old = hunk.old
-        at = _place(lines, hunk, start, label, anchored=start > cursor or number > 1)
+        at = _place(lines, hunk, start, label, clear=clear)
         new = _replacement(hunk, lines[at : at + len(old)])
         lines[at : at + len(old)] = new
         cursor = at + len(new)
     return "\n".join(lines) + ("\n" if closed and lines else "")
 
 
-def _after_anchors(lines: list[str], hunk: Hunk, cursor: int, label: str) -> int:
-    start = cursor
-    for anchor in hunk.anchors:
+def _after_anchors(lines: list[str], hunk: Hunk, cursor: int, label: str) -> tuple[int, bool]:
+    """Return where to look, and whether the anchors name one place only."""
+    start, clear = cursor, False
+    for number, anchor in enumerate(hunk.anchors):
         _, hits = find_lines(lines, [anchor], start)
         if not hits:
             hits = [i for i in range(start, len(lines)) if anchor in lines[i]]
         if not hits:
             raise UsageError(f"{label}: there is no line `{anchor}`{_near(lines, anchor)}.")
         start = hits[0] + 1
+        if number == 0:
+            clear = len(hits) == 1
     # The anchor may itself be the first kept line of the hunk.
     if hunk.anchors and hunk.old and hunk.old[0].strip() == hunk.anchors[-1].strip():
         start -= 1
-    return start
+    return start, clear
 
 
-def _place(lines: list[str], hunk: Hunk, start: int, label: str, *, anchored: bool) -> int:
+def _place(lines: list[str], hunk: Hunk, start: int, label: str, *, clear: bool) -> int:
     old = hunk.old
     if not old:
         return start if hunk.anchors and not hunk.at_end else len(lines)
     hits = _hits(lines, old, start)
+    if not hits and not hunk.anchors:
+        hits = _hits(lines, old, 0)  # hunks in another order than the file's
     if hunk.at_end:
         hits = [hit for hit in hits if hit + len(old) == len(lines)]
     if not hits:
@@ -59,7 +64,7 @@ def _place(lines: list[str], hunk: Hunk, start: int, label: str, *, anchored: bo
             f"{_near(lines, next((o for o in old if o.strip()), ''))}.",
             hint="Read the file again and quote it exactly.",
         )
-    if len(hits) > 1 and not (anchored and hunk.anchors):
+    if len(hits) > 1 and not clear:
         places = ", ".join(str(hit + 1) for hit in hits[:8])
         raise UsageError(
             f"{label} fits in {len(hits)} places (lines {places}).",

@@ -92,7 +92,9 @@ def _take(change: FileChange, line: str, number: int) -> None:
     if move and change.kind is Kind.UPDATE and not change.hunks:
         change.move_to = move[1]
     elif line.startswith("@@") and change.kind is Kind.UPDATE:
-        _start_hunk(change, _LINE_NUMBERS.sub("", line).removeprefix("@@").strip())
+        _start_hunk(
+            change, _LINE_NUMBERS.sub("", line).removeprefix("@@").removesuffix(" @@").strip()
+        )
     elif line.strip() == _END_OF_FILE and change.hunks:
         change.hunks[-1].at_end = True
     elif line.startswith("***"):

@@ -8,7 +8,6 @@ path and advice.
 import re
 import shlex
 
-from hermes.domain.messages import ToolOutcome
 from hermes.domain.ports.execution import Command
 from hermes.domain.tools import ToolContext, ToolResult
 
@@ -51,7 +50,7 @@ async def spill(result: ToolResult, text: str, context: ToolContext) -> ToolResu
         )
     return ToolResult(
         content=f"{preview}\n\n[Cut after {len(preview)} characters. {where}]",
-        outcome=ToolOutcome(result.outcome),
+        outcome=result.outcome,
         diff=result.diff,
     )
 

@@ -12,6 +12,9 @@ from msgspec import Struct
 
 __all__ = ["Search", "content_script", "files_script"]
 
+# Exit code 1 means "nothing found", so the options are known.
+_PROBE = "grep -q {} --null --include=x -e x /dev/null 2>/dev/null || [ $? = 1 ]"
+
 _SKIPPED = (".git", ".hg", ".venv", "__pycache__", "node_modules")
 
 
@@ -34,7 +37,13 @@ def content_script(search: Search) -> str:
     pattern, root = shlex.quote(search.pattern), shlex.quote(search.root)
     rg = ["rg", "--no-config", "--color=never", "--no-messages", "--null", "--sort=path", "-H"]
     rg += _MODE[search.mode]["rg"]
-    gnu = ["grep", "-rHIsZ", "--color=never", *(f"--exclude-dir={name}" for name in _SKIPPED)]
+    gnu = [
+        "grep",
+        "-rHIs",
+        "--null",
+        "--color=never",
+        *(f"--exclude-dir={name}" for name in _SKIPPED),
+    ]
     gnu += _MODE[search.mode]["grep"]
     plain = ["grep", "-HsE", *_MODE[search.mode]["grep"]]
     if search.glob:
@@ -48,9 +57,8 @@ def content_script(search: Search) -> str:
     return (
         "if command -v rg >/dev/null 2>&1; then"
         f" {' '.join(rg)} {rest};"
-        " elif grep --version 2>/dev/null | grep -q GNU; then"
-        " if echo x | grep -qP x 2>/dev/null; then p=-P; else p=-E; fi;"
-        f" {' '.join(gnu)} $p {rest};"
+        f" elif {_PROBE.format('-P')}; then {' '.join(gnu)} -P {rest};"
+        f" elif {_PROBE.format('-E')}; then {' '.join(gnu)} -E {rest};"
         f" else {found} -exec {' '.join(plain)} -e {pattern} {{}} +; fi 2>&1"
         f" | head -n {search.max_lines}; exit ${{PIPESTATUS[0]}}"
     )

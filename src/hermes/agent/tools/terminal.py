@@ -48,17 +48,18 @@ async def terminal(args: TerminalArgs, context: ToolContext) -> ToolResult:
     if args.notify_on_complete or args.watch_patterns:
         raise UsageError("notify_on_complete and watch_patterns need background=true.")
     before = context.environment.cwd
+    timeout = min(max(args.timeout, 1.0), MAX_FOREGROUND)
     result = await context.environment.run(
         Command(
             script=args.command,
             cwd=args.workdir,
-            timeout=min(max(args.timeout, 1.0), MAX_FOREGROUND),
+            timeout=timeout,
             pty=args.pty,
         ),
         _Progress(context).show,
     )
     return ToolResult(
-        content=_report(result, before, args.timeout),
+        content=_report(result, before, timeout),
         outcome=ToolOutcome.ERROR if result.timed_out else ToolOutcome.OK,
     )
 
@@ -92,7 +93,7 @@ def _report(result: CommandResult, before: str, timeout: float) -> str:
     parts = [result.output.rstrip("\n")] if result.output.strip() else []
     if result.timed_out:
         parts.append(
-            f"[Stopped after {min(timeout, MAX_FOREGROUND):g} s, exit code {result.exit_code}."
+            f"[Stopped after {timeout:g} s, exit code {result.exit_code}."
             " Use background=true for what takes longer.]"
         )
     elif result.exit_code:

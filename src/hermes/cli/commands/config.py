@@ -14,7 +14,7 @@ import click
 
 from hermes.cli.config_view import effective, leaves, plain, shown
 from hermes.config.check import describe
-from hermes.config.edit import is_env_name, parse_value, set_value, type_of, unset_value
+from hermes.config.edit import is_env_name, set_value, unset_value
 from hermes.config.environment import process_environ
 from hermes.config.keys import format_key, parse_key
 from hermes.config.loader import LoadedConfig, inspect_config, load_config, read_env
@@ -24,6 +24,7 @@ from hermes.config.overrides import variables_for
 from hermes.config.paths import HermesHome
 from hermes.config.schema import CONFIG_VERSION
 from hermes.config.schema.base import is_secret_name
+from hermes.config.values import parse_value, type_of
 from hermes.domain.errors import ConfigError, NotFound, UsageError
 
 __all__ = ["command"]

@@ -28,10 +28,13 @@ Port = Annotated[int, Meta(ge=0, le=65535)]
 
 _SECRET_WORDS = frozenset(
     {"apikey", "authorization", "cookie", "credential", "credentials", "key", "passphrase"}
-    | {"password", "passwd", "pat", "secret", "token"}
+    | {"password", "passwd", "pat", "secret", "token", "keys", "passwords", "secrets", "tokens"}
 )
 _ALSO_SECRET = frozenset({"password_hash"})
-_NOT_SECRET = frozenset({"record_key", "ssh_key", "terminal_ssh_key", "public_key", "rule_key"})
+_NOT_SECRET = frozenset(
+    {"record_key", "ssh_key", "terminal_ssh_key", "public_key", "rule_key"}
+    | {"max_tokens", "session_tokens", "day_tokens", "context_tokens"}
+)
 _MASK = "***"
 
 

@@ -5,6 +5,8 @@ so only finished blocks are printed; the open block, running tools and the end
 of a thought are live until they are finished.
 """
 
+from enum import StrEnum
+
 from msgspec import Struct
 
 from hermes.control.commands.choices import ToolDetail
@@ -35,6 +37,22 @@ __all__ = ["RenderSettings", "Shown", "TurnRenderer", "diff_lines", "tool_line"]
 
 DIFF_LINES = 40
 PREVIEW_LINES = 6
+
+
+class Kind(StrEnum):
+    """What was printed last."""
+
+    NOTHING = "nothing"
+    TEXT = "text"
+    THOUGHT = "thought"
+    TOOL = "tool"
+    REMARK = "remark"
+
+
+def _needs_gap(last: Kind, this: Kind) -> bool:
+    if this is Kind.TEXT or this is Kind.THOUGHT:
+        return last is not Kind.NOTHING
+    return last in (Kind.TEXT, Kind.THOUGHT)
 
 
 class RenderSettings(Struct, frozen=True, kw_only=True):
@@ -70,7 +88,7 @@ class TurnRenderer:
         self._held: list[Block] = []
         self._raw = ""
         self._thought = ""
-        self._gap = False
+        self._last = Kind.NOTHING
         self._last_tool = ""
         self._kind = kind
         self._open_lines: tuple[tuple[Block, int], list[str]] | None = None
@@ -144,15 +162,13 @@ class TurnRenderer:
         if self._raw:
             lines += self._lines_of(self._raw, cells)
             self._raw = ""
-        self._gap = True
         return lines
 
     def _blocks(self, blocks: list[Block], cells: int) -> list[str]:
         lines: list[str] = []
         for block in blocks:
-            if self._gap and not block.follows_item:
-                lines.append("")
-            self._gap = True
+            if not block.follows_item:
+                lines += self._gap_before(Kind.TEXT)
             lines += self._block(block, cells)
         return lines
 
@@ -163,9 +179,13 @@ class TurnRenderer:
         return MarkdownRenderer(self.paint.skin, self._kind).render(block, cells)
 
     def _lines_of(self, text: str, cells: int) -> list[str]:
-        gap = [""] if self._gap else []
-        self._gap = False
+        gap = [] if self._last is Kind.TEXT else self._gap_before(Kind.TEXT)
         return gap + [self.paint(line) for line in wrap(text, cells)]
+
+    def _gap_before(self, kind: Kind) -> list[str]:
+        """Return the blank line, if any, between what was printed last and this."""
+        last, self._last = self._last, kind
+        return [""] if _needs_gap(last, kind) else []
 
     # -- other pieces ------------------------------------------------------
 
@@ -173,10 +193,8 @@ class TurnRenderer:
         text, self._thought = self._thought.strip(), ""
         if not text or not self.settings.reasoning:
             return []
-        gap = [""] if self._gap else []
-        self._gap = True
         bar = "▏ "
-        return gap + [
+        return self._gap_before(Kind.THOUGHT) + [
             self.paint(f"{bar}{line}", "reasoning") for line in wrap(text, cells - width(bar))
         ]
 
@@ -194,9 +212,7 @@ class TurnRenderer:
                 lines += self._preview(done, cells, PREVIEW_LINES if not failed else 2)
         if done.diff and self.settings.diffs and detail is not ToolDetail.OFF:
             lines += diff_lines(done.diff, self.paint, cells)
-        gap = [""] if self._gap and lines else []
-        self._gap = self._gap and not lines
-        return gap + lines
+        return [*self._gap_before(Kind.TOOL), *lines] if lines else []
 
     def _preview(self, done: ToolDone, cells: int, most: int) -> list[str]:
         prefix = self.paint.skin.tool_prefix
@@ -208,7 +224,7 @@ class TurnRenderer:
 
     def _remark(self, text: str, cells: int, *, warning: bool) -> list[str]:
         colour = "ui_warn" if warning else "banner_dim"
-        self._gap = False
+        self._last = Kind.REMARK
         return [self.paint(line, colour) for line in wrap(f"· {text}", cells)]
 
     def _decision(self, decision: Decision, cells: int) -> list[str]:
@@ -261,8 +277,8 @@ class TurnRenderer:
             return []
         if self._open_lines is None or self._open_lines[0] != (block, cells):
             self._open_lines = ((block, cells), self._block(block, cells))
-        gap = [""] if self._gap and not block.follows_item else []
-        return gap + self._open_lines[1]
+        gap = _needs_gap(self._last, Kind.TEXT) and not block.follows_item
+        return [""] * gap + self._open_lines[1]
 
 
 def tool_line(done: ToolDone, paint: Painter, cells: int, *, label_cells: int = 0) -> str:

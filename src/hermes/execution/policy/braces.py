@@ -53,9 +53,7 @@ def _expand(text: str) -> list[str]:
             out: list[str] = []
             tails = _expand(text[close + 1 :])
             for option in options:
-                out.extend(
-                    text[:start] + head + tail for head in _expand(option) for tail in tails
-                )
+                out.extend(text[:start] + head + tail for head in _expand(option) for tail in tails)
                 if len(out) > _LIMIT:
                     break
             return out[:_LIMIT]

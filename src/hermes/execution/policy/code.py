@@ -5,34 +5,25 @@ matter has to do, and the strings in such a program are judged as scripts.
 """
 
 import re
-
-from msgspec import Struct
+from functools import cache
 
 from hermes.execution.policy.calls import Danger
+from hermes.execution.policy.code_python import inspect_python
+from hermes.execution.policy.findings import Findings
 
-__all__ = ["Findings", "inspect_code"]
-
-
-class Findings(Struct, frozen=True):
-    """What a program does that needs a second look."""
-
-    dangers: tuple[Danger, ...] = ()
-    scripts: tuple[str, ...] = ()
-    """Texts that it hands to a shell."""
-    commands: tuple[tuple[str, ...], ...] = ()
-    """Commands that it runs, or that do the same as it does."""
-    unreadable: bool = False
-    """Whether its grammar rejects it, so that only its words were looked at."""
+__all__ = ["inspect_code"]
 
 
 _RISKY: dict[str, str] = {
     "perl": r"\bsystem\b|\bexec\b|\bunlink\b|rmtree|remove_tree|\brmdir\b|`|\bqx\b|\bfork\b|"
     r"\bkill\b|open\s*\(?[^;]*\||IO::Socket|\bsocket\b|\beval\b|\bchmod\b|\bchown\b|\brename\b|"
     r"\bsyscall\b|open\s*\(?[^;]*['\"]\s*>|\btruncate\b|\brequire\b|LWP|HTTP::Tiny",
-    "ruby": r"\bsystem\b|\bexec\b|\bspawn\b|`|%x|File\.(?:delete|unlink|write|rename|chmod)|FileUtils|"
+    "ruby": r"\bsystem\b|\bexec\b|\bspawn\b|`|%x|File\.(?:delete|unlink|write|rename|chmod)|"
+    r"FileUtils|"
     r"Dir\.(?:delete|rmdir|unlink)|IO\.popen|Open3|\beval\b|TCPSocket|\bsocket\b|Process\.kill|"
     r"\bsend\b|open-uri|instance_eval|Kernel|rmtree|unlink",
-    "node": r"child_process|\brm(?:dir)?(?:Sync)?\s*\(|unlink|\bexec(?:Sync|File)?\b|\bspawn|\beval\b|"
+    "node": r"child_process|\brm(?:dir)?(?:Sync)?\s*\(|unlink|\bexec(?:Sync|File)?\b|\bspawn|"
+    r"\beval\b|"
     r"Function\s*\(|writeFile|appendFile|createWriteStream|\bnet\b|\bdgram\b|process\.kill|"
     r"\bvm\b|rename(?:Sync)?\s*\(|truncate|chmod|Deno\.(?:run|remove|Command)|Bun\.(?:spawn|\$)|"
     r"require\s*\(\s*[^'\")]|import\s*\(|process\.binding|rimraf|fs-extra",
@@ -41,7 +32,8 @@ _RISKY: dict[str, str] = {
     r"base64_decode|include|require)\b|`",
     "lua": r"os\.(?:execute|remove|rename)|io\.(?:popen|open|output)|\bload(?:string|file)?\b|"
     r"\bdofile\b|\bsocket\b",
-    "awk": r"\bsystem\s*\(|\|\s*getline|\|\s*&?\s*\"|\"\s*\|\s*getline|/inet/|>\s*\"/|@load|print\s*>\s*[^\"&]",
+    "awk": r"\bsystem\s*\(|\|\s*getline|\|\s*&?\s*\"|\"\s*\|\s*getline"
+    r'|/inet/|>\s*"/|@load|print\s*>\s*[^"&]',
     "tcl": r"\bexec\b|\bspawn\b|\bsystem\b|file\s+delete|\bopen\s+\"?\||\bsocket\b|\beval\b",
     "r": r"\bsystem2?\s*\(|\bunlink\s*\(|file\.remove|\beval\s*\(|socketConnection|download\.file",
     "osascript": r"do\s+shell\s+script|\bdelete\b|shut\s*down|restart|empty\s+trash|keystroke",
@@ -51,13 +43,10 @@ _RISKY: dict[str, str] = {
     r"FromBase64String|Set-Content|Out-File|New-Service|reg|schtasks|Add-Type|Invoke-Command)\b|"
     r"^[A-Za-z0-9+/=]{24,}$",
     "other": r"system|shell|exec|delete|remove|unlink|run|spawn|process|socket",
-    "python": r"\bos\s*\.\s*(?:system|popen|remove|unlink|rmdir|exec|spawn|kill|chmod|chown|rename)|"
+    "python": r"\bos\s*\.\s*(?:system|popen|remove|unlink|rmdir|exec|spawn|kill|chmod|chown|"
+    r"rename)|"
     r"subprocess|shutil|rmtree|unlink|socket|ctypes|\bpty\b|\beval\b|\bexec\b|__import__|"
     r"importlib|marshal|pickle|base64|commands\.getoutput|popen",
-}  # fmt: skip
-_RISKY_COMPILED = {
-    language: re.compile(pattern, re.IGNORECASE if language in {"powershell", "osascript"} else 0)
-    for language, pattern in _RISKY.items()
 }
 _STRINGS = tuple(
     re.compile(pattern)
@@ -65,23 +54,31 @@ _STRINGS = tuple(
         r"'((?:[^'\\]|\\.)*)'",
         r'"((?:[^"\\]|\\.)*)"',
         r"`([^`]*)`",
-        r"\bq[qwx]?[({/|](.*?)[)}/|]",
-        r"%x?[({\[](.*?)[)}\]]",
+        r"\bq[qwx]?\{(.*?)\}",
+        r"\bq[qwx]?\((.*?)\)",
+        r"\bq[qwx]?/(.*?)/",
+        r"%x?\((.*?)\)",
+        r"%x?[{\[](.*?)[}\]]",
     )
 )
-_PS_HALT = re.compile(r"\b(?:Stop-Computer|Restart-Computer|Format-Volume|Clear-Disk)\b", re.I)
+_PS_HALT = re.compile(
+    r"\b(?:Stop-Computer|Restart-Computer|Format-Volume|Clear-Disk)\b", re.IGNORECASE
+)
+
+
+@cache
+def _risky(language: str) -> re.Pattern[str]:
+    flags = re.IGNORECASE if language in {"powershell", "osascript"} else 0
+    return re.compile(_RISKY.get(language, _RISKY["other"]), flags)
 
 
 def inspect_code(language: str, text: str) -> Findings:
     """Return what is dangerous in a program."""
     if language == "python":
-        from hermes.execution.policy.code_python import inspect_python
-
         findings = inspect_python(text)
         if findings is not None:
             return findings
-    pattern = _RISKY_COMPILED.get(language, _RISKY_COMPILED["other"])
-    match = pattern.search(text)
+    match = _risky(language).search(text)
     if match is None:
         return Findings(unreadable=language == "python")
     word = " ".join(match.group().split())[:40]

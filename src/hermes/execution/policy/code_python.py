@@ -5,22 +5,23 @@ import re
 import warnings
 
 from hermes.execution.policy.calls import Danger
-from hermes.execution.policy.code import Findings
+from hermes.execution.policy.findings import Findings
 from hermes.execution.policy.scope import COMPUTED, UNKNOWN, UNKNOWN_QUOTED
+from hermes.execution.policy.vocabulary import words
 
 __all__ = ["inspect_python"]
 
-_SHELL = frozenset(
+_SHELL = words(
     "os.system os.popen subprocess.getoutput subprocess.getstatusoutput commands.getoutput "
-    "pty.spawn asyncio.create_subprocess_shell posix.system popen2.popen2 platform.popen".split()
+    "pty.spawn asyncio.create_subprocess_shell posix.system popen2.popen2 platform.popen"
 )
 _SPAWN = re.compile(
     r"subprocess\.(?:run|call|check_call|check_output|Popen)$|os\.(?:exec|spawn|posix_spawn)\w*$|"
     r"asyncio\.create_subprocess_exec$"
 )
 _TREES = frozenset({"shutil.rmtree", "os.removedirs", "rmtree"})
-_DELETES = frozenset(
-    "os.remove os.unlink os.rmdir shutil.move os.rename os.replace os.truncate send2trash".split()
+_DELETES = words(
+    "os.remove os.unlink os.rmdir shutil.move os.rename os.replace os.truncate send2trash"
 )
 _DELETING_METHODS = frozenset({"unlink", "rmdir", "rmtree"})
 _RISKY_CALLS: dict[str, str] = {
@@ -34,9 +35,9 @@ _RISKY_CALLS: dict[str, str] = {
     "code.interact": "opens a console", "webbrowser.open": "opens a browser",
     "os.symlink": "makes links", "os.link": "makes links", "globals": "reaches into its namespace",
 }  # fmt: skip
-_RISKY_MODULES = frozenset(
+_RISKY_MODULES = words(
     "ctypes socket pty telnetlib ftplib smtplib paramiko fabric pexpect winreg cffi "
-    "multiprocessing.connection socketserver posix nt pip _posixsubprocess".split()
+    "multiprocessing.connection socketserver posix nt pip _posixsubprocess"
 )
 _WRITING = re.compile(r"[wax+]")
 
@@ -85,7 +86,7 @@ class _Reader(ast.NodeVisitor):
                 self._found(module, "imports everything from a module that can do anything")
 
     def _module(self, name: str) -> None:
-        if name in _RISKY_MODULES or name.split(".")[0] in _RISKY_MODULES:
+        if name in _RISKY_MODULES or name.split(".", maxsplit=1)[0] in _RISKY_MODULES:
             self._found(name, "uses a module that reaches the network or the system")
 
     def visit_Assign(self, node: ast.Assign) -> None:
@@ -112,14 +113,14 @@ class _Reader(ast.NodeVisitor):
         dotted = self._names.get(node.id, "")
         if dotted in _TREES | _DELETES | _SHELL or _SPAWN.match(dotted):
             self._found(dotted, "deletes, moves or runs something")
-        if node.id in {"__builtins__"}:
+        if node.id == "__builtins__":
             self._found(node.id, "reaches into the interpreter")
 
     def visit_Call(self, node: ast.Call) -> None:
         name = self._dotted(node.func)
         first = node.args[0] if node.args else None
         if name in _SHELL or _SPAWN.match(name):
-            self._spawns(first)
+            self._spawns(node, name)
         elif name in _TREES or name in _DELETES:
             path = self._text(first)
             if path is not None:
@@ -130,7 +131,7 @@ class _Reader(ast.NodeVisitor):
             self._found("getattr", "looks up a computed name")
         elif name == "getattr" and len(node.args) > 1:
             self._looked_up(node)
-        elif name == "open" or name.endswith((".open", ".write_text", ".write_bytes")):
+        elif name.rsplit(".", 1)[-1] in {"open", "write_text", "write_bytes"}:
             self._opens(node, name)
         self._method(node)
         self.generic_visit(node)
@@ -149,16 +150,24 @@ class _Reader(ast.NodeVisitor):
                 if path is not None:
                     self.commands.append(("rm", "-r", path))
 
-    def _spawns(self, first: ast.expr | None) -> None:
-        text = self._text(first)
+    def _spawns(self, node: ast.Call, name: str) -> None:
+        lists = [a for a in node.args if isinstance(a, ast.List | ast.Tuple) and a.elts]
+        for items in lists[:1]:
+            self.commands.append(tuple(self._text(e) or UNKNOWN_QUOTED for e in items.elts))
+        if lists or not node.args:
+            return
+        if name.startswith(
+            ("os.exec", "os.spawn", "os.posix_spawn", "asyncio.create_subprocess_exec")
+        ):
+            self.commands.append(tuple(self._text(e) or UNKNOWN_QUOTED for e in node.args))
+            self.commands.append(tuple(self._text(e) or UNKNOWN_QUOTED for e in node.args[1:]))
+            return
+        text = self._text(node.args[0])
         if text is not None:
             self.scripts.append(text)
-        elif isinstance(first, ast.List | ast.Tuple) and first.elts:
-            words = tuple(self._text(e) or UNKNOWN_QUOTED for e in first.elts)
-            self.commands.append(words)
 
     def _opens(self, node: ast.Call, name: str) -> None:
-        if name == "open" or name == "io.open":
+        if name in {"open", "io.open"}:
             mode = self._text(node.args[1]) if len(node.args) > 1 else "r"
             for keyword in node.keywords:
                 if keyword.arg == "mode":
@@ -177,8 +186,12 @@ class _Reader(ast.NodeVisitor):
         if isinstance(node, ast.Attribute):
             base = self._dotted(node.value)
             return f"{base}.{node.attr}" if base else node.attr
-        if isinstance(node, ast.Call) and self._dotted(node.func) == "__import__" and node.args:
-            return self._text(node.args[0]) or ""
+        if isinstance(node, ast.Call) and node.args:
+            function = self._dotted(node.func)
+            if function == "__import__":
+                return self._text(node.args[0]) or ""
+            if function == "getattr" and len(node.args) > 1:
+                return f"{self._dotted(node.args[0])}.{self._text(node.args[1]) or '?'}"
         return ""
 
     def _text(self, node: ast.expr | None) -> str | None:

@@ -13,7 +13,10 @@ from hermes.execution.policy.parameters import apply_operator
 from hermes.execution.policy.scope import COMPUTED, UNKNOWN, UNKNOWN_QUOTED, Scope
 from hermes.execution.policy.syntax import Arith, Lit, Param, Part, Script, Subst, Word
 
-__all__ = ["Expander", "variables_in"]
+__all__ = ["PROCESS_FILE", "Expander", "variables_in"]
+
+PROCESS_FILE = "/dev/fd/63"
+"""What a process substitution looks like as an argument."""
 
 _TILDE = re.compile(r"~([A-Za-z0-9_.+-]*)(?=/|$)")
 _SPACE = re.compile(r"[ \t\n]+")
@@ -21,9 +24,13 @@ _MAX_FIELDS = 2000
 
 
 class Expander:
-    """Evaluates words in a scope; `run` tells what a substitution prints, if that is known."""
+    """Evaluates words in a scope.
 
-    def __init__(self, scope: Scope, home: str, run: Callable[[Script], str | None]) -> None:
+    `run` tells what a substitution prints, if that is known; for a process
+    substitution it returns the name of the file it looks like.
+    """
+
+    def __init__(self, scope: Scope, home: str, run: Callable[[Script, str], str | None]) -> None:
         self._scope = scope
         self._home = home
         self._run = run
@@ -99,9 +106,9 @@ class Expander:
             self._visit(part.parts)
             return [UNKNOWN_QUOTED]
         if isinstance(part, Subst):
-            output = self._run(part.body)
+            output = self._run(part.body, part.kind)
             if part.kind != "$(":
-                return ["/dev/fd/63"]
+                return [output or PROCESS_FILE]
             return [COMPUTED if output is None else output.rstrip("\n")]
         return self._parameter(part)
 
@@ -153,9 +160,8 @@ class Expander:
 def _pieces(text: str) -> list[str]:
     if not any(c in text for c in " \t\n"):
         return [text] if text else []
-    pieces = _SPACE.split(text)
     # White space at either end separates from the neighbouring text.
-    return pieces
+    return _SPACE.split(text)
 
 
 def _keeps_empty(parts: tuple[Part, ...]) -> bool:

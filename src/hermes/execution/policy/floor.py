@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 from hermes.domain.approvals import Gate
 from hermes.execution.policy.calls import Call, Danger, Ground
-from hermes.execution.policy.places import absolute, is_device, is_vital, place_of
-from hermes.execution.policy.places import PlaceKind
+from hermes.execution.policy.places import PlaceKind, absolute, is_device, is_vital, place_of
 from hermes.execution.policy.targets import written_paths
 
 __all__ = ["FORK_BOMB", "SUDO_PASSWORD", "floor_dangers"]
@@ -71,27 +70,29 @@ def floor_dangers(call: Call, ground: Ground) -> Iterator[Danger]:
 
 
 def _deletes_vital(call: Call, ground: Ground) -> str:
-    targets: list[str] = []
-    if call.name in _DELETES:
-        recursive = bool(call.letters() & {"r", "R"}) or call.has_long("recursive")
-        if recursive or call.name in {"rmtree", "srm", "shred", "wipe", "rd", "del", "Remove-Item"}:
-            targets = [a for a in call.args if not a.startswith("-")]
-        elif any(_is_ledger(a, call, ground) for a in call.operands()):
-            return "it deletes the ledger of Hermes"
-    elif call.name in {"find", "gfind"} and _find_deletes(call):
-        targets = _find_roots(call)
-    elif call.name == "mv" and call.operands()[-1:] == ["/dev/null"]:
-        targets = call.operands()[:-1]
-    elif call.name == "mv":
-        targets = [t for t in call.operands()[:-1] if absolute(t, call.cwd) != "."]
-    elif call.name == "rsync" and any(a.startswith("--del") for a in call.args):
-        targets = call.operands()[-1:]
-    for target in targets:
+    for target in _deleted(call, ground):
         if is_vital(target, call.cwd, ground):
             return f"it deletes {target}: the system, a home or the home of Hermes"
         if _is_ledger(target, call, ground):
             return "it deletes the ledger of Hermes"
     return ""
+
+
+def _deleted(call: Call, ground: Ground) -> list[str]:
+    """Return the paths that `call` removes with everything in them, and the ledger."""
+    if call.name in _DELETES:
+        trees = {"rmtree", "srm", "shred", "wipe", "rd", "del", "Remove-Item"}
+        recursive = bool(call.letters() & {"r", "R"}) or call.has_long("recursive")
+        if recursive or call.name in trees:
+            return [a for a in call.args if not a.startswith("-")]
+        return [a for a in call.operands() if _is_ledger(a, call, ground)]
+    if call.name in {"find", "gfind"} and _find_deletes(call):
+        return _find_roots(call)
+    if call.name == "mv":
+        return [t for t in call.operands()[:-1] if absolute(t, call.cwd) != "."]
+    if call.name == "rsync" and any(a.startswith("--del") for a in call.args):
+        return call.operands()[-1:]
+    return []
 
 
 def _find_deletes(call: Call) -> bool:

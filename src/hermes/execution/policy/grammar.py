@@ -7,54 +7,38 @@ that does, so that a broken tail cannot hide what stands before it.
 
 import re
 
-from hermes.execution.policy.lexer import Lexer, ShellSyntaxError
+from hermes.execution.policy.commands import CommandReader
+from hermes.execution.policy.lexer import ShellSyntaxError
 from hermes.execution.policy.syntax import (
-    Assign,
     Compound,
     Function,
     Lit,
     Node,
     Pipeline,
-    Redirect,
     Script,
-    Simple,
     Word,
 )
 
 __all__ = ["ShellSyntaxError", "parse", "parse_text", "salvage"]
 
-_RESERVED = re.compile(
-    r"(?:if|then|elif|else|fi|for|select|while|until|do|done|case|esac|function|coproc|time|"
-    r"\{|\}|!|\[\[|in)(?=[ \t\n;&|()<>]|$)"
-)
 _CLOSERS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
-_REDIRECT = re.compile(
-    r"(?:[0-9]+|\{[A-Za-z_]\w*\})?(&>>|&>|<<<|<<-|<<|<>|<&|>>|>&|>\||<(?!\()|>(?!\())"
-)
-_ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]]*\])?(\+)?=")
-_DECLARERS = frozenset({"export", "declare", "local", "readonly", "typeset"})
-_COMMENT = re.compile(r"#[^\n]*")
 _SPLIT = re.compile(r"\n|;|&&|\|\||\||&|[(){}]")
 
 
-class _Parser(Lexer):
-    def __init__(self, text: str, depth: int = 0) -> None:
-        super().__init__(text, depth)
-        self._heredocs: list[tuple[Redirect, str, bool]] = []
-
+class _Parser(CommandReader):
     def nested(self, text: str) -> "_Parser":
         inner = _Parser(text, self.depth)
         inner.deeper()
         return inner
 
     def read_script(self, closer: str) -> Script:
-        outer, self._heredocs = self._heredocs, []
+        outer, self.heredocs = self.heredocs, []
         script = self._statements()
-        if self._heredocs and closer:
+        if self.heredocs and closer:
             raise ShellSyntaxError("here-document without a body")
-        self._heredocs = outer
+        self.heredocs = outer
         if closer:
-            self._expect(closer)
+            self.expect(closer)
         elif self.pos < self.end:
             raise ShellSyntaxError(f"unexpected {self.peek()!r}")
         return script
@@ -64,10 +48,10 @@ class _Parser(Lexer):
     def _statements(self) -> Script:
         items: list[Pipeline] = []
         while True:
-            self._skip_newlines()
+            self.skip_newlines()
             if self.pos >= self.end or self.peek() == ")" or self.peek(2) in {";;", ";&"}:
                 break
-            if self._reserved() in _CLOSERS:
+            if self.reserved() in _CLOSERS:
                 break
             items.extend(self._and_or())
             if not self._terminator():
@@ -75,7 +59,7 @@ class _Parser(Lexer):
         return Script(tuple(items))
 
     def _terminator(self) -> bool:
-        self._skip_space()
+        self.skip_space()
         if self.peek() == "\n":
             return True
         if self.peek(2) in {";;", ";&"}:
@@ -88,11 +72,11 @@ class _Parser(Lexer):
     def _and_or(self) -> list[Pipeline]:
         items = [self._pipeline()]
         while True:
-            self._skip_space()
+            self.skip_space()
             if self.peek(2) not in {"&&", "||"}:
                 break
             self.pos += 2
-            self._skip_newlines()
+            self.skip_newlines()
             items.append(self._pipeline())
         if self.peek() == "&":
             last = items[-1]
@@ -100,7 +84,7 @@ class _Parser(Lexer):
         return items
 
     def _pipeline(self) -> Pipeline:
-        while (word := self._reserved()) in {"!", "time"}:
+        while (word := self.reserved()) in {"!", "time"}:
             self.pos += len(word)
             self.skip_blanks()
             if word == "time" and re.match(r"-p[ \t]", self.text[self.pos : self.pos + 3]):
@@ -110,11 +94,11 @@ class _Parser(Lexer):
                 return Pipeline(())
         commands = [self._command()]
         while True:
-            self._skip_space()
+            self.skip_space()
             if self.peek() != "|" or self.peek(2) == "||":
                 return Pipeline(tuple(commands))
             self.pos += 2 if self.peek(2) == "|&" else 1
-            self._skip_newlines()
+            self.skip_newlines()
             commands.append(self._command())
 
     # --- commands ---
@@ -122,7 +106,7 @@ class _Parser(Lexer):
     def _command(self) -> Node:
         self.skip_blanks()
         self.deeper()
-        node = self._compound() or self._simple()
+        node = self._compound() or self.simple()
         self.depth -= 1
         return node
 
@@ -134,7 +118,7 @@ class _Parser(Lexer):
         if self.peek() == "(":
             self.pos += 1
             return self._finish(Compound("subshell", bodies=(self.read_script(")"),)))
-        word = self._reserved()
+        word = self.reserved()
         reader = {
             "{": self._group,
             "[[": self._test,
@@ -157,26 +141,20 @@ class _Parser(Lexer):
         return None
 
     def _finish(self, node: Compound) -> Compound:
-        redirects = self._redirects()
+        redirects = self.redirects()
         if not redirects:
             return node
         return Compound(node.kind, node.words, node.bodies, redirects, node.variable)
 
-    def _redirects(self) -> tuple[Redirect, ...]:
-        found: list[Redirect] = []
-        while self._redirect(found):
-            pass
-        return tuple(found)
-
     def _group(self) -> Compound:
         script = self._statements()
-        self._expect("}")
+        self.expect("}")
         return Compound("group", bodies=(script,))
 
     def _test(self) -> Compound:
         words: list[Word] = []
         while True:
-            self._skip_newlines()
+            self.skip_newlines()
             if self.pos >= self.end:
                 raise ShellSyntaxError("no closing ]]")
             if re.match(r"\]\](?=[ \t\n;&|()<>]|$)", self.text[self.pos : self.pos + 3]):
@@ -189,18 +167,18 @@ class _Parser(Lexer):
                 self.pos += 1
 
     def _if(self) -> Compound:
-        bodies = [self._until("then"), self._statements()]
-        while (word := self._reserved()) in {"elif", "else"}:
+        bodies = [self.until("then"), self._statements()]
+        while (word := self.reserved()) in {"elif", "else"}:
             self.pos += len(word)
             if word == "elif":
-                bodies.append(self._until("then"))
+                bodies.append(self.until("then"))
             bodies.append(self._statements())
-        self._expect("fi")
+        self.expect("fi")
         return Compound("if", bodies=tuple(bodies))
 
     def _while(self) -> Compound:
-        condition = self._until("do")
-        return Compound("loop", bodies=(condition, self._until("done")))
+        condition = self.until("do")
+        return Compound("loop", bodies=(condition, self.until("done")))
 
     def _for(self) -> Compound:
         self.skip_blanks()
@@ -208,20 +186,20 @@ class _Parser(Lexer):
             parts = self.try_arithmetic(self.pos)
             if parts is None:
                 raise ShellSyntaxError("bad for")
-            self._skip_space()
+            self.skip_space()
             self.pos += self.peek() == ";"
             return Compound("loop", words=(Word(parts),), bodies=(self._do_group(),))
         name = self.read_word().literal()
         if name is None:
             raise ShellSyntaxError("bad for")
-        self._skip_newlines()
+        self.skip_newlines()
         words: list[Word] = []
-        if self._reserved() == "in":
+        if self.reserved() == "in":
             self.pos += 2
             words = self._words_to_line_end()
         else:
             words = [Word((*self.nested('"$@"').read_word().parts,))]
-            self._skip_space()
+            self.skip_space()
             self.pos += self.peek() == ";"
         return Compound("for", tuple(words), (self._do_group(),), variable=name)
 
@@ -239,33 +217,38 @@ class _Parser(Lexer):
             self.pos += 1
         return words
 
+    def until(self, token: str) -> Script:
+        script = self._statements()
+        self.expect(token)
+        return script
+
     def _do_group(self) -> Script:
-        self._skip_newlines()
-        if self._reserved() == "{":
+        self.skip_newlines()
+        if self.reserved() == "{":
             self.pos += 1
             script = self._statements()
-            self._expect("}")
+            self.expect("}")
             return script
-        self._expect("do")
-        return self._until("done")
+        self.expect("do")
+        return self.until("done")
 
     def _case(self) -> Compound:
         self.skip_blanks()
         words = [self.read_word()]
-        self._skip_newlines()
-        self._expect("in")
+        self.skip_newlines()
+        self.expect("in")
         bodies: list[Script] = []
         while True:
-            self._skip_newlines()
-            if self._reserved() == "esac":
+            self.skip_newlines()
+            if self.reserved() == "esac":
                 self.pos += 4
                 return Compound("case", tuple(words), tuple(bodies))
             words.extend(self._case_patterns())
             bodies.append(self._statements())
-            self._skip_newlines()
+            self.skip_newlines()
             if self.peek(2) in {";;", ";&"}:
                 self.pos += 3 if self.peek(3) == ";;&" else 2
-            elif self._reserved() != "esac":
+            elif self.reserved() != "esac":
                 raise ShellSyntaxError("bad case")
 
     def _case_patterns(self) -> list[Word]:
@@ -293,12 +276,18 @@ class _Parser(Lexer):
             raise ShellSyntaxError("bad function")
         self.skip_blanks()
         if self.peek() == "(":
-            self._expect("(")
-            self._expect(")")
+            self.expect("(")
+            self.expect(")")
+        return self._function_body(name)
+
+    def function_from(self, word: Word) -> Function:
+        name = "".join(p.text if isinstance(p, Lit) else "?" for p in word.parts)
+        self.expect("(")
+        self.expect(")")
         return self._function_body(name)
 
     def _function_body(self, name: str) -> Function:
-        self._skip_newlines()
+        self.skip_newlines()
         body = self._command()
         return Function(name, Script((Pipeline((body,)),)))
 
@@ -311,146 +300,6 @@ class _Parser(Lexer):
             self.skip_blanks()
         body = Script((Pipeline((self._command(),), background=True),))
         return Compound("group", bodies=(body,), variable=name.group() if name else "COPROC")
-
-    # --- simple commands ---
-
-    def _simple(self) -> Node:
-        words: list[Word] = []
-        assigns: list[Assign] = []
-        redirects: list[Redirect] = []
-        while True:
-            self.skip_blanks()
-            if self._redirect(redirects):
-                continue
-            declares = bool(words) and words[0].literal() in _DECLARERS
-            if (not words or declares) and self._assignment(assigns):
-                continue
-            if self.peek() == "#":
-                break
-            word = self.read_word()
-            if not word.parts:
-                if self.peek() == "(" and len(words) == 1 and not redirects:
-                    return self._function_from(words[0])
-                break
-            words.append(word)
-        if not (words or assigns or redirects):
-            raise ShellSyntaxError(f"unexpected {self.peek()!r}")
-        return Simple(tuple(words), tuple(assigns), tuple(redirects))
-
-    def _function_from(self, word: Word) -> Function:
-        name = "".join(p.text if isinstance(p, Lit) else "?" for p in word.parts)
-        self._expect("(")
-        self._expect(")")
-        return self._function_body(name)
-
-    def _assignment(self, assigns: list[Assign]) -> bool:
-        match = _ASSIGN.match(self.text, self.pos)
-        if match is None:
-            return False
-        self.pos = match.end()
-        name, append = match.group(1), bool(match.group(3))
-        if self.peek() == "(":
-            self.pos += 1
-            assigns.append(Assign(name, None, self._array_items(), append))
-        else:
-            assigns.append(Assign(name, self.read_word(), None, append))
-            subscript = match.group(2) or ""
-            if "$" in subscript or "`" in subscript:
-                assigns.append(Assign("_", self.nested(subscript).read_text()))
-        return True
-
-    def _array_items(self) -> tuple[Word, ...]:
-        items: list[Word] = []
-        while True:
-            self._skip_newlines()
-            if self.peek() == ")":
-                self.pos += 1
-                return tuple(items)
-            word = self.read_word()
-            if not word.parts:
-                raise ShellSyntaxError("bad array")
-            items.append(word)
-
-    def _redirect(self, into: list[Redirect]) -> bool:
-        self.skip_blanks()
-        match = _REDIRECT.match(self.text, self.pos)
-        if match is None:
-            return False
-        op = match.group(1)
-        self.pos = match.end()
-        self.skip_blanks()
-        start = self.pos
-        word = self.read_word()
-        if not word.parts:
-            raise ShellSyntaxError("redirection without a target")
-        if op in {"<<", "<<-"}:
-            raw = self.text[start : self.pos]
-            quoted = any(c in raw for c in "'\"\\")
-            redirect = Redirect(op)
-            self._heredocs.append((redirect, _delimiter(word), quoted))
-            into.append(redirect)
-        elif op == "<<<":
-            into.append(Redirect(op, body=word))
-        else:
-            into.append(Redirect(op, word))
-        return True
-
-    # --- tokens ---
-
-    def _reserved(self) -> str:
-        match = _RESERVED.match(self.text, self.pos)
-        return match.group() if match is not None else ""
-
-    def _expect(self, token: str) -> None:
-        self._skip_newlines()
-        if not self.text.startswith(token, self.pos):
-            raise ShellSyntaxError(f"expected {token}")
-        if token.isalpha() and self._reserved() != token:
-            raise ShellSyntaxError(f"expected {token}")
-        self.pos += len(token)
-
-    def _until(self, token: str) -> Script:
-        script = self._statements()
-        self._expect(token)
-        return script
-
-    def _skip_space(self) -> None:
-        self.skip_blanks()
-        if self.peek() == "#":
-            match = _COMMENT.match(self.text, self.pos)
-            self.pos = match.end() if match is not None else self.pos
-
-    def _skip_newlines(self) -> None:
-        while True:
-            self._skip_space()
-            if self.peek() != "\n":
-                return
-            self.pos += 1
-            self._read_heredocs()
-
-    def _read_heredocs(self) -> None:
-        pending, self._heredocs = self._heredocs, []
-        for redirect, delimiter, quoted in pending:
-            body = self._heredoc_body(delimiter, strip=redirect.op == "<<-")
-            literal = Word((Lit(body, quoted=True),))
-            redirect.body = literal if quoted else self.nested(body).read_text()
-
-    def _heredoc_body(self, delimiter: str, *, strip: bool) -> str:
-        lines: list[str] = []
-        while self.pos < self.end:
-            stop = self.text.find("\n", self.pos)
-            stop = self.end if stop < 0 else stop
-            line = self.text[self.pos : stop]
-            line = line.lstrip("\t") if strip else line
-            self.pos = min(stop + 1, self.end)
-            if line == delimiter:
-                break
-            lines.append(line + "\n")
-        return "".join(lines)
-
-
-def _delimiter(word: Word) -> str:
-    return "".join(part.text for part in word.parts if isinstance(part, Lit))
 
 
 def parse(text: str, depth: int = 0) -> Script:

@@ -96,7 +96,7 @@ class Lexer(ABC):
                 parts.append(Lit(plain.group(), quoted=True))
                 self.pos = plain.end()
                 continue
-            parts.extend(self._in_quotes('$`\\'))
+            parts.extend(self._in_quotes("$`\\"))
         return Word(tuple(parts))
 
     def balanced(self, opener: str, closer: str) -> str:

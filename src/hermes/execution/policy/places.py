@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from hermes.execution.policy.calls import Ground
 from hermes.execution.policy.scope import COMPUTED, UNKNOWN, UNKNOWN_QUOTED
+from hermes.execution.policy.vocabulary import words
 
 __all__ = ["Place", "PlaceKind", "absolute", "is_device", "is_vital", "join", "place_of"]
 
@@ -37,13 +38,15 @@ class Place(Struct, frozen=True):
 
 
 _UNKNOWN = re.compile(f"[{UNKNOWN}{UNKNOWN_QUOTED}{COMPUTED}]")
-_VITAL = frozenset(
-    "/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /libx32 /mnt /media /opt /proc /root /run /sbin "
+_VITAL = words(
+    "/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /libx32 /mnt /media /opt /proc /root /run "
+    "/sbin "
     "/srv /sys /usr /var /nix /snap /usr/bin /usr/sbin /usr/lib /usr/lib64 /usr/share /usr/local "
-    "/usr/local/bin /usr/local/lib /usr/include /usr/libexec /var/lib /var/lib/dpkg /var/lib/docker "
+    "/usr/local/bin /usr/local/lib /usr/include /usr/libexec /var/lib /var/lib/dpkg "
+    "/var/lib/docker "
     "/etc/ssh /etc/pam.d /etc/systemd /lib/modules /boot/efi /lib/systemd "
     "/Users /System /Library /Applications /private /private/etc /private/var /Volumes /cores "
-    "/c /c/Windows /mnt/c /mnt/c/Windows C: C:/ C:/Windows C:/Users".split()
+    "/c /c/Windows /mnt/c /mnt/c/Windows C: C:/ C:/Windows C:/Users"
 )
 _DEVICE = re.compile(
     r"/dev/(?:sd[a-z]|hd[a-z]|vd[a-z]|xvd[a-z]|nvme\d|mmcblk\d|r?disk\d|md\d|dm-\d|mapper/|loop\d|"
@@ -115,7 +118,7 @@ def is_vital(path: str, cwd: str | None, ground: Ground) -> bool:
     for candidate in {clean, stripped}:
         if candidate in _VITAL or re.match(r"/(?:home|Users)/[^/]+$", candidate):
             return True
-        if candidate == ground.user_home or candidate == ground.hermes_home:
+        if candidate in {ground.user_home, ground.hermes_home}:
             return True
         if (ground.hermes_home + "/").startswith(candidate.rstrip("/") + "/"):
             return candidate.startswith("/")
@@ -134,27 +137,32 @@ def place_of(path: str, cwd: str | None, ground: Ground) -> Place | None:
     for protected in ground.protected:
         if clean == protected or clean.startswith(protected.rstrip("/") + "/"):
             return Place(PlaceKind.CUSTOM, protected)
-    if clean == "/":
-        return Place(PlaceKind.SYSTEM, "system path")
     hermes = _hermes(clean, ground)
     if hermes is not None:
         return hermes
     for kind, label, pattern in _TABLE:
         if pattern.search(clean):
-            if kind is PlaceKind.SECRETS and _SAMPLE.search(clean):
-                return None
-            if kind is PlaceKind.SYSTEM and (
-                _HARMLESS_SYSTEM.match(clean) or clean.startswith(ground.user_home + "/")
-            ):
-                return None
-            return Place(kind, label)
+            return None if _exempt(kind, clean, ground) else Place(kind, label)
     if any(c in clean for c in "*?[") and clean.startswith("/"):
         top = clean.split("/")[1]
         if any(fnmatch.fnmatchcase(name, top) for name in ("etc", "usr", "bin", "boot", "root")):
-            return Place(PlaceKind.SYSTEM, "system path")
-    return None
+            return _SYSTEM_PLACE
+    return _SYSTEM_PLACE if clean == "/" else None
 
 
+def _exempt(kind: PlaceKind, clean: str, ground: Ground) -> bool:
+    """Return whether a path only looks like the kind of place it was taken for."""
+    if kind is PlaceKind.SECRETS:
+        return _SAMPLE.search(clean) is not None
+    if kind is PlaceKind.SHELL:
+        return not _in_a_home(clean, ground)
+    if kind is PlaceKind.SYSTEM:
+        at_home = clean.startswith(ground.user_home + "/")
+        return at_home or _HARMLESS_SYSTEM.match(clean) is not None
+    return False
+
+
+_SYSTEM_PLACE = Place(PlaceKind.SYSTEM, "system path")
 _TABLE: tuple[tuple[PlaceKind, str, re.Pattern[str]], ...] = (
     (PlaceKind.SSH, "~/.ssh", _SSH),
     (PlaceKind.CREDENTIALS, "credentials", _CREDENTIALS),
@@ -166,13 +174,22 @@ _TABLE: tuple[tuple[PlaceKind, str, re.Pattern[str]], ...] = (
 )
 
 
+def _in_a_home(clean: str, ground: Ground) -> bool:
+    """Return whether a path is in a home directory; a bare relative one may be."""
+    if clean.startswith((ground.user_home + "/.", "/root/.", ".")):
+        return True
+    return re.match(r"/(?:home|Users)/[^/]+/\.", clean) is not None
+
+
 def _inside_workspace(clean: str, ground: Ground) -> bool:
     """Return whether a path is inside the part of a Hermes home where agents work."""
     home = ground.hermes_home
     if not clean.startswith(home + "/"):
         return False
     inner = clean[len(home) + 1 :]
-    return re.match(r"(?:agents/[^/]+/|profiles/[^/]+/)?(?:workspace|cache|tmp)/", inner) is not None
+    return (
+        re.match(r"(?:agents/[^/]+/|profiles/[^/]+/)?(?:workspace|cache|tmp)/", inner) is not None
+    )
 
 
 def _hermes(clean: str, ground: Ground) -> Place | None:

@@ -16,14 +16,15 @@ from hermes.domain.approvals import Gate, Verdict
 from hermes.execution.policy.calls import Call, Danger, Ground
 from hermes.execution.policy.code import inspect_code
 from hermes.execution.policy.floor import floor_dangers
+from hermes.execution.policy.follow import TOO_COMPLICATED, UNREADABLE
 from hermes.execution.policy.grammar import ShellSyntaxError, parse, salvage
+from hermes.execution.policy.inner import CodeText
 from hermes.execution.policy.paths import write_verdict
 from hermes.execution.policy.rules import CHECKS
 from hermes.execution.policy.sanitize import Cleaned, clean
 from hermes.execution.policy.sequences import sequence_dangers
 from hermes.execution.policy.syntax import Script
-from hermes.execution.policy.unwrap import CodeText
-from hermes.execution.policy.walk import TOO_COMPLICATED, UNREADABLE, Walk, walk
+from hermes.execution.policy.walk import Walk, walk
 
 __all__ = ["CommandPolicy", "PolicySettings"]
 
@@ -67,11 +68,13 @@ class CommandPolicy:
         dangers = self._dangers(readings, self._ground(cwd))
         return self._decide(readings.text, dangers, grants)
 
-    def judge_write(self, path: str, *, cwd: str | None = None, grants: Collection[str] = ()) -> Verdict:
+    def judge_write(
+        self, path: str, *, cwd: str | None = None, grants: Collection[str] = ()
+    ) -> Verdict:
         """Decide about writing one file."""
         verdict = write_verdict(path, self._ground(cwd))
-        if verdict.gate is Gate.ASK and (self._settings.mode == "off" or verdict.pattern in grants
-                                         or verdict.pattern in self._settings.allowlist):  # fmt: skip
+        granted = verdict.pattern in {*grants, *self._settings.allowlist}
+        if verdict.gate is Gate.ASK and (granted or self._settings.mode == "off"):
             return Verdict(gate=Gate.ALLOW)
         return verdict
 
@@ -137,7 +140,11 @@ class CommandPolicy:
         for entry in self._settings.allowlist:
             if text == entry.strip():
                 return True
-            if not operators and any(c in entry for c in "*?[") and fnmatchcase(text, entry.strip()):
+            if (
+                not operators
+                and any(c in entry for c in "*?[")
+                and fnmatchcase(text, entry.strip())
+            ):
                 return True
         return False
 
@@ -185,7 +192,7 @@ def _judge_walk(found: Walk, ground: Ground) -> list[Danger]:
         dangers.extend(floor_dangers(call, ground))
         for check in CHECKS:
             dangers.extend(check(call, ground))
-    dangers.extend(sequence_dangers(found.calls))
+    dangers.extend(sequence_dangers(found.calls, ground))
     return list(dict.fromkeys(dangers))
 
 

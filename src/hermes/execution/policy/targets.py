@@ -70,7 +70,7 @@ def _tar(call: Call) -> Iterator[str]:
     )  # fmt: skip
     if extracts:
         yield from call.values_of("-C", "--directory")
-        if "P" in call.letters() or call.has_long("absolute-names"):
+        if "P" in call.letters() or "P" in first.split("=")[0] or call.has_long("absolute-names"):
             yield "/"
     elif "c" in call.letters() or (not first.startswith("-") and "c" in first[:6]):
         operands = call.operands()
@@ -117,7 +117,7 @@ def _patch(call: Call) -> Iterator[str]:
 def _editor_scripts(call: Call) -> Iterator[str]:
     for command in [*call.values_of("-c", "--cmd"), *(a[1:] for a in call.args if a[:1] == "+")]:
         if re.search(r"\b(?:wq?|x|s/|g/|normal|%s|d)\b|%s|wq", command):
-            yield from call.operands()[:1]
+            yield from call.operands()
     if call.source != "none":
         yield from call.operands()[:1]
         for match in re.finditer(r"^\s*[wW]q?\s+(\S+)", call.stdin or "", re.MULTILINE):
@@ -130,8 +130,6 @@ def _xattr(call: Call) -> Iterator[str]:
 
 def _sort(call: Call) -> Iterator[str]:
     yield from call.values_of("-o", "--output")
-
-
 
 
 _TARGETS: dict[str, Callable[[Call], Iterator[str]]] = {

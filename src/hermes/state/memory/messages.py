@@ -116,11 +116,16 @@ def _role(message: Message) -> str:
 
 
 def _search_text(message: Message) -> str:
+    return _said(message)[:MAX_SEARCHED] + "  "
+
+
+def _said(message: Message) -> str:
     match message:
         case UserMessage():
-            text = content_text(message.content)
+            return content_text(message.content)
+        case AssistantMessage(tool_calls=()):
+            return message.text
         case AssistantMessage():
-            text = f"{message.text} {calls_text(message)}" if message.tool_calls else message.text
+            return f"{message.text} {calls_text(message)}"
         case ToolMessage():
-            text = f"{content_text(message.content)} {message.name}"
-    return text[:MAX_SEARCHED] + "  "
+            return f"{content_text(message.content)} {message.name}"

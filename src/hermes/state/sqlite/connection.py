@@ -73,6 +73,9 @@ def check_ours(path: Path) -> None:
 
 def switch_to_wal(connection: sqlite3.Connection) -> None:
     """Make the database use a write-ahead log; persistent."""
+    if connection.execute("PRAGMA page_count").fetchone()[0] == 0:
+        # Can only be chosen before anything is written to the file.
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA journal_size_limit = 67108864")
 

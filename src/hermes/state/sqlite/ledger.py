@@ -16,7 +16,6 @@ from hermes.state.sqlite.connection import (
 )
 from hermes.state.sqlite.failures import store_error
 from hermes.state.sqlite.inbox import InboxPart
-from hermes.state.sqlite.indexing import index_some
 from hermes.state.sqlite.messages import MessagePart
 from hermes.state.sqlite.migrations import load_migrations, migrate
 from hermes.state.sqlite.outbox import OutboxPart
@@ -25,6 +24,7 @@ from hermes.state.sqlite.readers import Readers
 from hermes.state.sqlite.search import SearchPart
 from hermes.state.sqlite.sessions import SessionPart
 from hermes.state.sqlite.turns import TurnPart
+from hermes.state.sqlite.upkeep import some_upkeep
 from hermes.state.sqlite.usage import UsagePart
 from hermes.state.sqlite.writer import Writer
 
@@ -47,7 +47,7 @@ class SqliteLedger(
     async def open(cls, path: Path, *, backups: Path, busy_seconds: float = BUSY_SECONDS) -> Self:
         """Open the ledger, making or migrating the database where needed."""
         connections = await asyncio.to_thread(_prepare, path, backups, busy_seconds)
-        writer = Writer(*connections, path, index_some)
+        writer = Writer(*connections, path, some_upkeep)
         return cls(path, writer, Readers(path))
 
     async def stats(self) -> LedgerStats:
@@ -64,7 +64,10 @@ class SqliteLedger(
         return await self._read(work)
 
     async def check_integrity(self) -> list[str]:
-        """Look for damage; return what was found, nothing if all is well."""
+        """Look for damage; return what was found, nothing if all is well.
+
+        The search index is not looked at: it can be made anew at any time.
+        """
 
         def work(connection: sqlite3.Connection) -> list[str]:
             found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]

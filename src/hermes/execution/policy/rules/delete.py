@@ -15,28 +15,53 @@ _SHAPES = Shapes(
         Shape("find gfind", r"(?:^|\s)-delete\b", "find deletes what it finds", "find -delete"),
         Shape("find gfind", r"-fprintf?\s+/(?:etc|usr|bin|root)", "find writes a system file"),
         Shape("shred wipe srm scrub", "", "it destroys data for good", "shred"),
-        Shape("rsync", r"--del(?:ete)?\b|--remove-source-files", "rsync deletes files",
-              "rsync --delete"),
+        Shape(
+            "rsync",
+            r"--del(?:ete)?\b|--remove-source-files",
+            "rsync deletes files",
+            "rsync --delete",
+        ),
         Shape("gio trash trash-put", r"^(?:trash|remove)|.", "it moves files to the trash"),
         Shape("del erase rd", r"(?i)/[sqf]\b", "it deletes recursively or without asking"),
         Shape("Remove-Item ri", r"(?i)-(?:r|fo)", "it deletes recursively or without asking"),
         Shape("rclone", r"^(?:delete|purge|sync|cleanup|rmdirs?)\b", "rclone deletes files"),
-        Shape("aws", r"\bs3\s+(?:rm|rb)\b|\bdelete-\w+|terminate-instances",
-              "it deletes cloud resources", "aws delete"),
+        Shape(
+            "aws",
+            r"\bs3\s+(?:rm|rb)\b|\bdelete-\w+|terminate-instances",
+            "it deletes cloud resources",
+            "aws delete",
+        ),
         Shape("gcloud az gsutil doctl", r"\bdelete\b|\brm\b", "it deletes cloud resources"),
-        Shape("kubectl oc helm", r"(?:^|\s)(?:delete|drain|uninstall|cordon)\b",
-              "it deletes or drains cluster resources"),
-        Shape("terraform tofu pulumi", r"(?:^|\s)(?:destroy|apply\s.*-auto-approve|-destroy)",
-              "it destroys infrastructure"),
+        Shape(
+            "kubectl oc helm",
+            r"(?:^|\s)(?:delete|drain|uninstall|cordon)\b",
+            "it deletes or drains cluster resources",
+        ),
+        Shape(
+            "terraform tofu pulumi",
+            r"(?:^|\s)(?:destroy|apply\s.*-auto-approve|-destroy)",
+            "it destroys infrastructure",
+        ),
         Shape("vagrant", r"^destroy", "it destroys a machine"),
-        Shape("redis-cli", r"(?i)\bflush(?:all|db)\b|\bshutdown\b", "it empties Redis",
-              "redis-cli flush"),
-        Shape("mongo mongosh", r"(?i)dropDatabase|\.drop\(|deleteMany|remove\(", "it drops data",
-              "mongo drop"),
-        Shape("dropdb dropuser mysqladmin", r"^(?!.*\b(?:status|ping|version)\b).",
-              "it drops a database or user"),
+        Shape(
+            "redis-cli",
+            r"(?i)\bflush(?:all|db)\b|\bshutdown\b",
+            "it empties Redis",
+            "redis-cli flush",
+        ),
+        Shape(
+            "mongo mongosh",
+            r"(?i)dropDatabase|\.drop\(|deleteMany|remove\(",
+            "it drops data",
+            "mongo drop",
+        ),
+        Shape(
+            "dropdb dropuser mysqladmin",
+            r"^(?!.*\b(?:status|ping|version)\b).",
+            "it drops a database or user",
+        ),
     ),
-)  # fmt: skip
+)
 _SOURCES = ("xargs", "find", "parallel")
 
 
@@ -59,9 +84,10 @@ def _rm(call: Call) -> Iterator[Danger]:
     if source:
         yield Danger("delete", "it deletes whatever a list names", f"{source} rm")
         return
-    if any(COMPUTED in a or UNKNOWN in a for a in call.args):
-        yield Danger("delete", "what it deletes is computed")
-    elif sum(is_unknown(a) for a in call.args) > 1:
+    if (
+        any(COMPUTED in a or UNKNOWN in a for a in call.args)
+        or sum(is_unknown(a) for a in call.args) > 1
+    ):
         yield Danger("delete", "what it deletes is computed")
     if any(re.fullmatch(r"(?:\./|\.\./)*(?:\*|\.\*|\*\*)/?", a) for a in call.operands()):
         yield Danger("delete", "it deletes everything in a directory", "rm *")

@@ -9,7 +9,8 @@ from hermes.execution.policy.targets import written_paths
 __all__ = ["check"]
 
 _LOADER = re.compile(
-    r"(?:LD_PRELOAD|LD_LIBRARY_PATH|LD_AUDIT|DYLD_\w+|PYTHONSTARTUP|PYTHONINSPECT|PERL5OPT|PERL5LIB|"
+    r"(?:LD_PRELOAD|LD_LIBRARY_PATH|LD_AUDIT|DYLD_\w+|PYTHONSTARTUP|PYTHONINSPECT|PERL5OPT|"
+    r"PERL5LIB|"
     r"RUBYOPT|BASH_ENV|ENV|PROMPT_COMMAND|IFS|GCONV_PATH|GIT_SSH|GIT_SSH_COMMAND|LESSOPEN|"
     r"GIT_EXTERNAL_DIFF|SHELLOPTS|BASHOPTS|PS4|BASH_FUNC_\S*|GIT_EXEC_PATH|GIT_CONFIG_\w+|"
     r"PIP_INDEX_URL|PIP_EXTRA_INDEX_URL|NODE_OPTIONS|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|"
@@ -53,9 +54,9 @@ def _traces(call: Call) -> Iterator[Danger]:
     line = call.line
     if call.name == "history" and re.search(r"(?:^|\s)-[a-z]*[cdw]", line):
         yield Danger("traces", "it wipes the shell history", "history -c")
-    elif call.name in {"unset", "export", ":"} and _hides_history(call):
-        yield Danger("traces", "it turns the shell history off", "HISTFILE=")
-    elif call.name == "set" and "+o history" in line:
+    elif (call.name in {"unset", "export", ":"} and _hides_history(call)) or (
+        call.name == "set" and "+o history" in line
+    ):
         yield Danger("traces", "it turns the shell history off", "HISTFILE=")
     elif call.name == "journalctl" and "--vacuum" in line:
         yield Danger("traces", "it deletes logs", "journalctl --vacuum")
@@ -75,6 +76,7 @@ def _hides_history(call: Call) -> bool:
         return bool({"HISTFILE", "HISTSIZE"} & set(call.args))
     pairs = [*call.assigns, *((a.partition("=")[0], a.partition("=")[2]) for a in call.args)]
     return any(
-        (n in {"HISTFILE"} and v in {"", "/dev/null"}) or (n in {"HISTSIZE", "HISTFILESIZE"} and v == "0")
+        (n == "HISTFILE" and v in {"", "/dev/null"})
+        or (n in {"HISTSIZE", "HISTFILESIZE"} and v == "0")
         for n, v in pairs
     )

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 
 from hermes.execution.policy.calls import Call, Danger, Ground
 from hermes.execution.policy.places import PlaceKind, place_of
+from hermes.execution.policy.vocabulary import words
 
-__all__ = ["NETWORK", "check"]
+__all__ = ["NETWORK", "check", "reads_secret"]
 
-NETWORK = frozenset(
+NETWORK = words(
     "curl wget nc ncat netcat socat telnet ssh scp sftp rsync ftp lftp http https xh mail sendmail "
     "mailx mutt aws gsutil rclone openssl nslookup dig host ping tftp smbclient irm iwr gh "
-    "Invoke-WebRequest transfer wormhole croc wget2 aria2c magic-wormhole".split()
+    "Invoke-WebRequest transfer wormhole croc wget2 aria2c magic-wormhole"
 )
 _SECRET_KINDS = frozenset({PlaceKind.SSH, PlaceKind.CREDENTIALS, PlaceKind.SECRETS,
                            PlaceKind.HERMES, PlaceKind.LEDGER})  # fmt: skip
@@ -30,13 +31,15 @@ def check(call: Call, ground: Ground) -> Iterator[Danger]:
     yield from _reverse_shell(call)
     if call.name not in NETWORK and not any(_SOCKET.match(w) for w in call.writes):
         return
-    sources = [c for c in (*call.upstream, *call.inner) if c.name not in {":"}]
-    leaks = any(_reads_secret(c, ground) for c in sources) or _sends_secret(call, ground)
+    leaks = any(reads_secret(c, ground) for c in (*call.upstream, *call.inner)) or _sends_secret(
+        call, ground
+    )
     if leaks:
         yield Danger("exfiltration", "it sends secrets over the network")
 
 
-def _reads_secret(call: Call, ground: Ground) -> bool:
+def reads_secret(call: Call, ground: Ground) -> bool:
+    """Return whether `call` prints secrets."""
     if call.name in _ENVIRONMENT and not call.operands() and call.name != "export":
         return True
     if call.name == "printenv" or (call.name in {"export", "declare"} and "-p" in call.args):
@@ -61,9 +64,7 @@ def _sends_secret(call: Call, ground: Ground) -> bool:
         return True
     if call.name in {"scp", "rsync", "sftp", "rclone", "gsutil", "aws"}:
         keys = set(call.values_of("-i", "-F", "-e"))
-        return any(
-            _is_secret(a, call.cwd, ground) and a not in keys for a in call.operands()[:-1]
-        )
+        return any(_is_secret(a, call.cwd, ground) and a not in keys for a in call.operands()[:-1])
     sent = [
         *call.values_of("-d", "--data", "--data-binary", "--data-raw", "--data-urlencode", "-F",
                         "--form", "-T", "--upload-file", "--post-file", "--body-file", "-a", "-H",
@@ -78,7 +79,9 @@ def _sends_secret(call: Call, ground: Ground) -> bool:
 def _reverse_shell(call: Call) -> Iterator[Danger]:
     if any(_SOCKET.match(w) for w in (*call.writes, *call.reads)):
         interactive = call.name in {"bash", "sh", "zsh", "exec", ":"} or "i" in call.letters()
-        reason = "it connects a shell to the network" if interactive else "it opens a raw connection"
+        reason = (
+            "it connects a shell to the network" if interactive else "it opens a raw connection"
+        )
         yield Danger("reverse-shell", reason, "/dev/tcp")
     if call.name in {"nc", "ncat", "netcat"} and (
         call.letters() & {"e", "c"} or call.has_long("exec") or call.has_long("sh-exec")

@@ -8,7 +8,8 @@ from hermes.execution.policy.calls import Call, Danger, Ground
 __all__ = ["check"]
 
 _WORLD = re.compile(
-    r"[0-7]?[0-7][0-7][2367]|(?:[ugoa]*[+=][rwxXst]*,)*(?:[ug]*[oa][ugoa]*[+=][rx]*w|[+=][rx]*w.*o).*"
+    r"[0-7]?[0-7][0-7][2367]|(?:[ugoa]*[+=][rwxXst]*,)*(?:[ug]*[oa][ugoa]*[+=][rx]*w|"
+    r"[+=][rx]*w.*o).*"
 )
 _SETUID = re.compile(r"[2467][0-7]{3}|[ug]*[+=][rwxX]*s.*")
 

@@ -4,24 +4,27 @@ import re
 from collections.abc import Iterator
 
 from hermes.execution.policy.calls import Call, Danger, Ground, Source
+from hermes.execution.policy.inner import SHELLS
 from hermes.execution.policy.scope import is_unknown
-from hermes.execution.policy.unwrap import SHELLS, shell_code
+from hermes.execution.policy.unwrap import shell_code
+from hermes.execution.policy.vocabulary import words
 
 __all__ = ["check"]
 
-_FETCHERS = frozenset(
+_FETCHERS = words(
     "curl wget wget2 fetch http https xh aria2c lynx w3m links nc ncat netcat socat ftp iwr irm "
-    "Invoke-WebRequest scp rsync ssh gh telnet dig nslookup lwp-request GET".split()
+    "Invoke-WebRequest scp rsync ssh gh telnet dig nslookup lwp-request GET"
 )
-_DECODERS = frozenset(
+_DECODERS = words(
     "base64 base32 xxd openssl gunzip zcat gzip bunzip2 bzcat unxz xzcat xz rev tr uudecode od gpg "
-    "zstd zstdcat uncompress basenc ascii85 jq sed awk perl python python3 tac fold cut paste".split()
+    "zstd zstdcat uncompress basenc ascii85 jq sed awk perl python python3 tac fold cut paste"
 )
-_HOOKS = frozenset(
-    "ssh-agent direnv pyenv rbenv nodenv jenv goenv brew starship conda mamba micromamba zoxide fnm "
+_HOOKS = words(
+    "ssh-agent direnv pyenv rbenv nodenv jenv goenv brew starship conda mamba micromamba zoxide "
+    "fnm "
     "dircolors kubectl helm pip pipenv poetry register-python-argcomplete fzf mise asdf rustup gh "
     "docker thefuck atuin mcfly keychain gpg-connect-agent lesspipe opam luarocks npm uv hermes "
-    "resize tput stty getopt".split()
+    "resize tput stty getopt"
 )
 _INTERPRETERS = re.compile(
     r"(?:python[\d.]*|pypy[\d.]*|perl|ruby|node|nodejs|php|lua|osascript|tclsh|deno|bun|Rscript|"
@@ -61,26 +64,28 @@ def _danger(sources: tuple[Call, ...], runner: str) -> Danger:
 
 
 def _shell(call: Call) -> Iterator[Danger]:
-    code = shell_code(call) if call.name in SHELLS else None
     inner = tuple(c for c in call.inner if c.name != ":")
     if _is_hook(call, inner):
         return
     if any(c.name in _FETCHERS | {"base64", "xxd", "openssl"} for c in inner):
-        yield _danger(inner, call.name)
-    elif call.name == "eval":
-        if any(is_unknown(a) for a in call.args[:1]) or _computed_text(" ".join(call.args)):
-            yield _danger(inner, "shell")
-    elif code is not None:
-        if _computed_text(code.text):
-            yield _danger(inner or call.upstream, "shell")
-        elif _piped(call) and {c.name for c in call.upstream} & _DECODERS - {"tr", "sed", "awk"}:
-            yield _danger(call.upstream, "shell")
-    elif any(a.startswith("/dev/fd/63") for a in (*call.args, *call.reads)):
-        yield _danger(inner or call.upstream, "shell")
-    elif _reads_input(call) and _piped(call):
-        yield _danger(call.upstream, "shell")
-    elif call.operands() and is_unknown(call.operands()[0]) and inner:
         yield _danger(inner, "shell")
+    elif _hidden_code(call):
+        yield _danger(inner or call.upstream, "shell")
+
+
+def _hidden_code(call: Call) -> bool:
+    """Return whether a shell would run something that is not known."""
+    code = shell_code(call) if call.name in SHELLS else None
+    if call.name == "eval":
+        return _computed_text(" ".join(call.args))
+    if code is not None:
+        decoded = {c.name for c in call.upstream} & _DECODERS - {"tr", "sed", "awk"}
+        return _computed_text(code.text) or (_piped(call) and bool(decoded))
+    if any(a.startswith("/dev/fd/63") for a in (*call.args, *call.reads)):
+        return True
+    if _reads_input(call) and _piped(call):
+        return True
+    return bool(call.operands()) and is_unknown(call.operands()[0]) and bool(call.inner)
 
 
 def _reads_input(call: Call) -> bool:
@@ -101,7 +106,9 @@ def _is_hook(call: Call, inner: tuple[Call, ...]) -> bool:
 
 
 def _interpreter(call: Call) -> Iterator[Danger]:
-    has_code = any(re.match(r"-[a-zA-Z]*[ceEr]$", a) or a in {"-m", "--eval", "eval"} for a in call.args)
+    has_code = any(
+        re.match(r"-[a-zA-Z]*[ceEr]$", a) or a in {"-m", "--eval", "eval"} for a in call.args
+    )
     operands = call.operands()
     reads = not operands or operands[0] in {"-", "/dev/stdin"}
     if _piped(call) and reads and not has_code and call.stdin is None:
@@ -109,6 +116,8 @@ def _interpreter(call: Call) -> Iterator[Danger]:
     fetched = tuple(c for c in call.inner if c.name in _FETCHERS)
     if fetched and (has_code or any("/dev/fd/63" in a for a in call.args)):
         yield _danger(fetched, call.name)
-    codes = [a for i, a in enumerate(call.args) if i and re.match(r"-[a-zA-Z]*[ceE]$", call.args[i - 1])]
+    codes = [
+        a for i, a in enumerate(call.args) if i and re.match(r"-[a-zA-Z]*[ceE]$", call.args[i - 1])
+    ]
     if any(is_unknown(c[:1]) and len(c) == 1 for c in codes):
         yield _danger(call.inner, call.name)

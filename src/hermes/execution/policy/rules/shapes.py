@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import cache
 
 from msgspec import Struct
 
@@ -20,21 +21,26 @@ class Shape(Struct, frozen=True):
     """What a grant allows; by default the name and the first word that matched."""
 
 
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile on first use: most runs meet few of the commands in the tables."""
+    return re.compile(pattern)
+
+
 class Shapes:
     """A table of shapes, indexed by command name."""
 
     def __init__(self, family: str, rows: Iterable[Shape]) -> None:
         self._family = family
-        self._rows: dict[str, list[tuple[re.Pattern[str], Shape]]] = {}
+        self._rows: dict[str, list[Shape]] = {}
         for row in rows:
-            compiled = re.compile(row.arguments)
             for name in row.names.split():
-                self._rows.setdefault(name, []).append((compiled, row))
+                self._rows.setdefault(name, []).append(row)
 
     def check(self, call: Call) -> Iterable[Danger]:
         """Yield a danger for every row that fits."""
-        for compiled, row in self._rows.get(call.name, ()):
-            match = compiled.search(call.line)
+        for row in self._rows.get(call.name, ()):
+            match = _compiled(row.arguments).search(call.line)
             if match is None:
                 continue
             words = match.group().split()

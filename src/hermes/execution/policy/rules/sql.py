@@ -18,8 +18,14 @@ _DROP = re.compile(
 )
 _DELETE = re.compile(r"\bdelete\s+from\s+[^;]*", re.IGNORECASE)
 _UPDATE = re.compile(r"\bupdate\s+\S+\s+set\s[^;]*", re.IGNORECASE)
-_WHERE = re.compile(r"\bwhere\b(?!\s*\(?\s*(?:1\s*=\s*1|true|'?\w'?\s*=\s*'?\w'?\s*(?:;|$)))", re.I)
-_PROGRAM = re.compile(r"\b(?:copy\s.*\b(?:to|from)\s+program|pg_read_file|lo_export|into\s+outfile|xp_cmdshell|writefile\s*\()", re.I)
+_WHERE = re.compile(
+    r"\bwhere\b(?!\s*\(?\s*(?:1\s*=\s*1|true|'?\w'?\s*=\s*'?\w'?\s*(?:;|$)))", re.IGNORECASE
+)
+_PROGRAM = re.compile(
+    r"\b(?:copy\s.*\b(?:to|from)\s+program|pg_read_file|lo_export|into\s+outfile|xp_cmdshell|"
+    r"writefile\s*\()",
+    re.IGNORECASE,
+)
 
 
 def check(call: Call, _ground: Ground) -> Iterator[Danger]:
@@ -28,9 +34,8 @@ def check(call: Call, _ground: Ground) -> Iterator[Danger]:
         return
     texts = [*call.args, call.stdin or ""]
     texts += [a for up in call.upstream for a in up.args]
-    for text in texts:
-        # `DROP/**/TABLE` is `DROP TABLE`.
-        text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL)
+    # `DROP/**/TABLE` is `DROP TABLE`.
+    for text in [re.sub(r"/\*.*?\*/", " ", t, flags=re.DOTALL) for t in texts]:
         if _DROP.search(text):
             yield Danger("sql", "it drops or truncates", "sql drop")
         for pattern, pattern_name in ((_DELETE, "sql delete"), (_UPDATE, "sql update")):

@@ -45,6 +45,7 @@ _BUDGETS = {"minimal": 1024, "low": 4096, "medium": 8192, "high": 16_384}
 _LARGE_BUDGET = 32_000
 _BAD_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _ADAPTIVE = re.compile(r"(opus|sonnet|haiku)-(4[-.][6-9]|[5-9])|fable|mythos")
+_OPENING = b'{"role":"user","content":[{"type":"text","text":"(The conversation goes on.)"}'
 Mark = dict[str, str] | None
 
 
@@ -53,7 +54,7 @@ def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: Lowered
     lowering = _Lowering(route, repairs)
     key = None
     if request.session_id is not None:
-        key = (_PROTOCOL, request.session_id, repairs)
+        key = (_PROTOCOL, request.session_id, request.task, repairs)
     chunks = cache.lower(key, request.messages, lowering.chunks)
     marked = lowering.with_marks(request.messages, chunks)
     body: dict[str, Any] = {"model": route.model}
@@ -63,7 +64,7 @@ def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: Lowered
             body["tool_choice"] = {"type": request.tool_choice}
     if request.system:
         body["system"] = [_marked({"type": "text", "text": request.system}, lowering.mark)]
-    body["messages"] = _grouped(request.messages, marked, request.ephemeral)
+    body["messages"] = _history(request.messages, marked, request.ephemeral)
     stream = route.stream and not repairs.no_stream
     body["stream"] = stream
     body |= _options(request, route)
@@ -129,29 +130,40 @@ def _marked(block: dict[str, Any], mark: Mark) -> dict[str, Any]:
     return block if mark is None else {**block, "cache_control": mark}
 
 
-def _grouped(messages: tuple[Message, ...], chunks: list[bytes], ephemeral: str) -> list[Raw]:
-    groups: list[tuple[str, list[bytes]]] = []
-    for message, chunk in zip(messages, chunks, strict=True):
-        role = "assistant" if isinstance(message, AssistantMessage) else "user"
-        if not chunk:
-            continue
-        if groups and groups[-1][0] == role:
-            groups[-1][1].append(chunk)
-        else:
-            groups.append((role, [chunk]))
+def _history(messages: tuple[Message, ...], chunks: list[bytes], ephemeral: str) -> Raw:
+    """Join chunks, each of which opens its own message where the role changes."""
+    joined = b"".join(chunks)
     if ephemeral:
         block = encode_json({"type": "text", "text": f"{EPHEMERAL_LABEL}\n{ephemeral}"})
-        if groups and groups[-1][0] == "user":
-            groups[-1][1].append(block)
-        else:
-            groups.append(("user", [block]))
-    if groups and groups[0][0] == "assistant":
-        opening = {"type": "text", "text": "(The conversation goes on.)"}
-        groups.insert(0, ("user", [encode_json(opening)]))
-    return [
-        Raw(b'{"role":"%b","content":[%b]}' % (role.encode(), b",".join(blocks)))
-        for role, blocks in groups
-    ]
+        joined += _lead(_role_before(messages, len(messages)), b"user") + block
+    return Raw(b"[" + joined + b"]}]") if joined else Raw(b"[]")
+
+
+def _role(message: Message) -> bytes:
+    return b"assistant" if isinstance(message, AssistantMessage) else b"user"
+
+
+def _role_before(messages: tuple[Message, ...], at: int) -> bytes:
+    """Return whose message is open before `messages[at]`; empty answers are not sent."""
+    while at and _is_empty(messages[at - 1]):
+        at -= 1
+    return _role(messages[at - 1]) if at else b""
+
+
+def _is_empty(message: Message) -> bool:
+    if not isinstance(message, AssistantMessage):
+        return False
+    return not message.tool_calls and not message.text.strip()
+
+
+def _lead(before: bytes, role: bytes) -> bytes:
+    """Return what goes between blocks: a comma, or the turn to the other role."""
+    if before == role:
+        return b","
+    opening = b'{"role":"%b","content":[' % role
+    if before:
+        return b"]}," + opening
+    return opening if role == b"user" else _OPENING + b"]}," + opening
 
 
 class _Lowering:
@@ -167,7 +179,13 @@ class _Lowering:
 
     def chunks(self, messages: tuple[Message, ...], start: int) -> list[bytes]:
         """Lower `messages[start:]`, one run of blocks each."""
-        return [self._joined(message, None) for message in messages[start:]]
+        before = _role_before(messages, start)
+        chunks: list[bytes] = []
+        for message in messages[start:]:
+            chunks.append(self._joined(message, before, None))
+            if not _is_empty(message):
+                before = _role(message)
+        return chunks
 
     def with_marks(self, messages: tuple[Message, ...], chunks: list[bytes]) -> list[bytes]:
         """Put breakpoints on the last messages."""
@@ -175,14 +193,15 @@ class _Lowering:
         if self.mark is None:
             return marked
         for at in range(max(0, len(messages) - _MARKED), len(messages)):
-            marked[at] = self._joined(messages[at], self.mark)
+            marked[at] = self._joined(messages[at], _role_before(messages, at), self.mark)
         return marked
 
-    def _joined(self, message: Message, mark: Mark) -> bytes:
+    def _joined(self, message: Message, before: bytes, mark: Mark) -> bytes:
+        if _is_empty(message):
+            return b""
         blocks = self._blocks(message)
-        if blocks and mark is not None and blocks[-1]["type"] != "thinking":
-            blocks[-1] = _marked(blocks[-1], mark)
-        return b",".join(map(encode_json, blocks))
+        blocks[-1] = _marked(blocks[-1], mark)
+        return _lead(before, _role(message)) + b",".join(map(encode_json, blocks))
 
     def _blocks(self, message: Message) -> list[dict[str, Any]]:
         match message:
@@ -204,9 +223,8 @@ class _Lowering:
     def _assistant(self, message: AssistantMessage) -> list[dict[str, Any]]:
         blocks: list[dict[str, Any]] = []
         reasoning = message.reasoning
-        answered = bool(message.text.strip() or message.tool_calls)
         ours = reasoning is not None and reasoning.protocol == _PROTOCOL
-        if reasoning is not None and ours and answered and self._thinking:
+        if reasoning is not None and ours and self._thinking:
             blocks += reasoning.details
         if message.text.strip():
             blocks.append({"type": "text", "text": message.text})

@@ -210,7 +210,6 @@ class ChatDecoder:
             self._refused = True
             self._split.feed(delta.refusal)
         if delta.tool_calls:
-            self._sink.silent = False
             for call in delta.tool_calls:
                 self._take_call(call)
 

@@ -45,16 +45,17 @@ def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: Lowered
     lowering = _Lowering(route, repairs)
     key = None
     if request.session_id is not None:
-        key = (_PROTOCOL, request.session_id, repairs, route.quirks.replay)
+        key = (_PROTOCOL, request.session_id, request.task, repairs, route.quirks.replay)
     chunks = cache.lower(key, request.messages, lowering.chunks)
-    messages = [Raw(chunk) for chunk in lowering.with_marks(request.messages, chunks)]
-    if request.system:
-        messages.insert(0, Raw(lowering.system(request.system)))
+    messages = lowering.with_marks(request.messages, chunks)
     if trailing := lowering.trailing_images(request.messages):
-        messages.append(Raw(trailing))
-    body: dict[str, Any] = {"model": route.model, "messages": messages}
+        messages.append(trailing)
     if request.ephemeral:
         _add_ephemeral(messages, request, route)
+    if request.system:
+        messages.insert(0, lowering.system(request.system))
+    history = Raw(b"[" + b",".join(messages) + b"]")
+    body: dict[str, Any] = {"model": route.model, "messages": history}
     stream = route.stream and not repairs.no_stream
     body |= _options(request, route, repairs, stream=stream)
     return WireCall(
@@ -143,19 +144,19 @@ def _tools(tools: tuple[ToolSpec, ...]) -> list[bytes]:
     ]
 
 
-def _add_ephemeral(messages: list[Raw], request: ModelRequest, route: Route) -> None:
+def _add_ephemeral(messages: list[bytes], request: ModelRequest, route: Route) -> None:
     """Put context for this call after the stable prefix."""
     if route.quirks.late_system:
-        messages.append(Raw(encode_json({"role": "system", "content": request.ephemeral})))
+        messages.append(encode_json({"role": "system", "content": request.ephemeral}))
         return
     text = f"{EPHEMERAL_LABEL}\n{request.ephemeral}"
     last = request.messages[-1] if request.messages else None
     if isinstance(last, UserMessage) and isinstance(last.content, str):
         # Templates of local models refuse two user messages in a row.
         joined = f"{text_of(last.content, user_prefix(last))}\n\n{text}"
-        messages[-1] = Raw(encode_json({"role": "user", "content": joined}))
+        messages[-1] = encode_json({"role": "user", "content": joined})
         return
-    messages.append(Raw(encode_json({"role": "user", "content": text})))
+    messages.append(encode_json({"role": "user", "content": text}))
 
 
 class _Lowering:

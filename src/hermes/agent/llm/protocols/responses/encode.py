@@ -40,14 +40,15 @@ def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: Lowered
     lowering = _Lowering(repairs)
     key = None
     if request.session_id is not None:
-        key = (_PROTOCOL, request.session_id, repairs)
+        key = (_PROTOCOL, request.session_id, request.task, repairs)
     chunks = cache.lower(key, request.messages, lowering.chunks)
-    items = [Raw(chunk) for chunk in chunks if chunk]
+    items = list(filter(None, chunks))
     if request.ephemeral:
         part = {"type": "input_text", "text": request.ephemeral}
-        items.append(Raw(encode_json({"role": "developer", "content": [part]})))
+        items.append(encode_json({"role": "developer", "content": [part]}))
     stream = route.stream and not repairs.no_stream
-    body: dict[str, Any] = {"model": route.model, "input": items, "store": False}
+    history = Raw(b"[" + b",".join(items) + b"]")
+    body: dict[str, Any] = {"model": route.model, "input": history, "store": False}
     if request.system:
         body["instructions"] = request.system
     body["stream"] = stream

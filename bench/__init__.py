@@ -1,0 +1,1 @@
+"""Benchmarks: each figure beside a bare baseline measured in the same run."""

@@ -1,0 +1,145 @@
+"""`hermes prompt-size`: where the fixed prompt goes.
+
+Everything listed here is sent with every single model call: the sections of
+the system prompt and the schema of each tool. Tokens are bytes / 4, a rough
+count that needs no provider.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+import msgspec
+from msgspec import Struct
+
+from hermes.agent.prompt import prompt_sections
+from hermes.agent.prompt_inputs import gather_inputs
+from hermes.app.build import App, open_app
+from hermes.app.options import AppOptions
+from hermes.config.environment import process_environ
+from hermes.config.paths import HermesHome
+from hermes.domain.session import Session
+from hermes.domain.tools import ToolSpec
+
+__all__ = ["PromptSize", "command", "measure_prompt"]
+
+BUDGET_TOKENS = 5_000
+BYTES_PER_TOKEN = 4
+
+
+class PromptPart(Struct, frozen=True, kw_only=True):
+    """One section or tool and what it takes."""
+
+    name: str
+    bytes: int
+
+    @property
+    def tokens(self) -> int:
+        """An estimate."""
+        return round(self.bytes / BYTES_PER_TOKEN)
+
+
+class PromptSize(Struct, frozen=True, kw_only=True):
+    """The fixed prompt in parts."""
+
+    sections: tuple[PromptPart, ...]
+    tools: tuple[PromptPart, ...]
+
+    @property
+    def bytes(self) -> int:
+        """The whole of it."""
+        return sum(part.bytes for part in (*self.sections, *self.tools))
+
+    @property
+    def tokens(self) -> int:
+        """An estimate for the whole of it."""
+        return round(self.bytes / BYTES_PER_TOKEN)
+
+
+@click.command("prompt-size")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.option("-t", "--toolsets", metavar="A,B", help="With these toolsets.")
+@click.option("--ignore-rules", is_flag=True, help="Leave out SOUL.md, memory and project files.")
+def command(as_json: bool, toolsets: str | None, ignore_rules: bool) -> None:
+    """Show where the fixed prompt goes: sections and tools in bytes and tokens."""
+    environ = process_environ()
+    options = AppOptions(
+        home=HermesHome.from_environ(environ),
+        environ=environ,
+        cwd=Path.cwd(),
+        toolsets=tuple(name.strip() for name in toolsets.split(",")) if toolsets else None,
+        ignore_rules=ignore_rules,
+    )
+    size = asyncio.run(_measure(options))
+    click.echo(json.dumps(_document(size), indent=2) if as_json else "\n".join(_lines(size)))
+
+
+async def _measure(options: AppOptions) -> PromptSize:
+    async with open_app(options) as app:
+        return await measure_prompt(app)
+
+
+async def measure_prompt(app: App) -> PromptSize:
+    """Return the size of the prompt that a session starting now would have."""
+    now = app.clock.now()
+    session = Session(
+        id="prompt-size",
+        agent_id=app.profile.id,
+        source="cli",
+        started_at=now,
+        updated_at=now,
+        cwd=str(app.profile.workspace),
+    )
+    tools = app.tools.registry(app.profile)
+    model = app.profile.model or "unknown"
+    sections = prompt_sections(
+        await gather_inputs(app.services, app.profile, session, model, tools)
+    )
+    await app.environments.release(session.id)
+    return PromptSize(
+        sections=tuple(
+            PromptPart(name=section.name, bytes=len(section.text.strip().encode()))
+            for section in sections
+        ),
+        tools=tuple(PromptPart(name=spec.name, bytes=_wire_bytes(spec)) for spec in tools.specs()),
+    )
+
+
+def _wire_bytes(spec: ToolSpec) -> int:
+    """Return the length of a tool's schema as chat completions send it."""
+    function = {
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": spec.parameters,
+    }
+    return len(msgspec.json.encode({"type": "function", "function": function}))
+
+
+def _document(size: PromptSize) -> dict[str, object]:
+    def listed(parts: Iterable[PromptPart]) -> list[dict[str, object]]:
+        return [{"name": p.name, "bytes": p.bytes, "tokens": p.tokens} for p in parts]
+
+    return {
+        "sections": listed(size.sections),
+        "tools": listed(size.tools),
+        "bytes": size.bytes,
+        "tokens": size.tokens,
+        "budget_tokens": BUDGET_TOKENS,
+    }
+
+
+def _lines(size: PromptSize) -> list[str]:
+    parts = (*size.sections, *size.tools)
+    width = max((len(part.name) for part in parts), default=0)
+    lines = []
+    for title, group in (("System prompt", size.sections), ("Tools", size.tools)):
+        lines.append(f"{title:{width + 2}} {'bytes':>8} {'tokens':>8}")
+        for part in sorted(group, key=lambda part: -part.bytes):
+            lines.append(f"  {part.name:{width}} {part.bytes:>8,} {part.tokens:>8,}")
+        lines.append("")
+    share = size.tokens / BUDGET_TOKENS
+    lines.append(f"{'Total':{width + 2}} {size.bytes:>8,} {size.tokens:>8,}")
+    lines.append(f"{share:.0%} of the budget of {BUDGET_TOKENS:,} tokens.")
+    return lines

@@ -1,0 +1,150 @@
+"""`hermes setup`: the few questions that matter, or none at all.
+
+The only thing Hermes cannot guess is which model answers. In a terminal the
+person picks one; in scripts options decide. Running it again changes nothing
+unless something else is chosen.
+"""
+
+import asyncio
+
+import click
+
+from hermes.agent.llm.providers import PROVIDERS, canonical_name
+from hermes.app.model_detect import Offer, detect_servers, offers, suggested_models
+from hermes.cli.commands.model import fetch_with_progress
+from hermes.cli.model_choice import key_variable, needed_key, provider_of, save_key, write_choice
+from hermes.cli.model_picker import is_interactive, pick
+from hermes.cli.model_view import offer_line
+from hermes.config.environment import process_environ
+from hermes.config.loader import LoadedConfig, load_config
+from hermes.config.paths import HermesHome
+from hermes.domain.errors import UsageError
+from hermes.execution.local_model.files import EMBEDDED, PROVIDER
+from hermes.execution.local_model.profile import TOY_NOTICE
+
+__all__ = ["command"]
+
+_OTHER = "Another provider: enter a key"
+
+
+@click.command("setup")
+@click.option("--non-interactive", is_flag=True, help="Ask nothing.")
+@click.option("--local", is_flag=True, help="Use the embedded model; fetches it (98 MB).")
+@click.option("--provider", default="", help="Who serves the model.")
+@click.option("--model", default="", help="The model's name there.")
+@click.option("--key-env", default="", help="The variable that holds the provider's key.")
+@click.option("--base-url", default="", help="The server's address, if not the usual one.")
+def command(
+    non_interactive: bool, local: bool, provider: str, model: str, key_env: str, base_url: str
+) -> None:
+    """Choose the model that answers; then everything is ready."""
+    home = HermesHome.from_environ(process_environ())
+    if local and (provider or model or key_env or base_url):
+        raise UsageError("--local goes without --provider, --model, --key-env and --base-url.")
+    if provider or model or base_url:
+        _chosen(home, provider or ("custom" if base_url else ""), model, key_env, base_url)
+    elif local:
+        _embedded(home)
+    elif not non_interactive and is_interactive():
+        _ask(home)
+    else:
+        _without_questions(home)
+
+
+def _loaded(home: HermesHome) -> LoadedConfig:
+    return load_config(home, process_environ())
+
+
+def _without_questions(home: HermesHome) -> None:
+    """Keep what is chosen; otherwise use the embedded model."""
+    chosen = _loaded(home).config.model
+    if chosen.model and not (chosen.provider == PROVIDER and chosen.model == EMBEDDED):
+        click.echo(f"{chosen.model} is already chosen; nothing changed.")
+        return
+    _embedded(home)
+
+
+def _embedded(home: HermesHome) -> None:
+    fetch_with_progress(home)
+    _finish(home, PROVIDER, EMBEDDED, "")
+    click.echo(TOY_NOTICE)
+
+
+def _chosen(home: HermesHome, provider: str, model: str, key_env: str, base_url: str) -> None:
+    """Do what the options say."""
+    loaded = _loaded(home)
+    name = canonical_name(provider) if provider not in loaded.config.providers else provider
+    if not model:
+        known = ", ".join(suggested_models(name))
+        raise UsageError(
+            "Which model? Its name is missing.",
+            hint=f"Add --model NAME{f' (known: {known})' if known else ''}.",
+        )
+    if key_env:
+        key = loaded.variable(key_env)
+        if not key:
+            raise UsageError(
+                f"{key_env} is not set.",
+                hint=f"Export it first, or: hermes config set {key_env} KEY",
+            )
+        save_key(home, name, key_env, key)
+        loaded = _loaded(home)
+    _finish(home, provider_of(loaded, home, model, name), model, base_url)
+
+
+def _ask(home: HermesHome) -> None:
+    """Let a person pick."""
+    loaded = _loaded(home)
+    click.echo("Looking for models on this machine ...")
+    servers = asyncio.run(detect_servers(loaded.variables))
+    offered = offers(loaded, home, servers)
+    chosen = loaded.config.model
+    current = [o.model == chosen.model and o.provider == chosen.provider for o in offered]
+    lines = [offer_line(o, current=c) for o, c in zip(offered, current, strict=True)]
+    at = pick(
+        "Which model should answer?",
+        [*lines, f"  {_OTHER}"],
+        chosen=current.index(True) if any(current) else 0,
+    )
+    if at is None:
+        click.echo("Nothing changed. Run `hermes setup` again whenever you like.")
+    elif at == len(offered):
+        _ask_for_key(home)
+    elif offered[at].provider == PROVIDER and offered[at].model == EMBEDDED:
+        _embedded(home)
+    else:
+        _take(home, offered[at])
+
+
+def _take(home: HermesHome, offer: Offer) -> None:
+    _finish(home, offer.provider, offer.model, offer.base_url)
+
+
+def _ask_for_key(home: HermesHome) -> None:
+    hosted = [spec for spec in PROVIDERS.values() if not spec.local and spec.key_env]
+    at = pick("Whose key do you have?", [spec.name for spec in hosted])
+    if at is None:
+        click.echo("Nothing changed.")
+        return
+    spec = hosted[at]
+    if spec.key_url:
+        click.echo(f"Keys are made at {spec.key_url}")
+    name = key_variable(spec.name)
+    key = click.prompt(f"{name} (not shown)", hide_input=True).strip()
+    names = suggested_models(spec.name)
+    picked = pick("Which model?", [*names, "Another one"]) if names else len(names)
+    if picked is None:
+        click.echo("Nothing changed.")
+        return
+    model = names[picked] if picked < len(names) else click.prompt("Name of the model").strip()
+    save_key(home, spec.name, name, key)
+    _finish(home, spec.name, model, "")
+
+
+def _finish(home: HermesHome, provider: str, model: str, base_url: str) -> None:
+    environ = process_environ()
+    changed = write_choice(home, provider, model, base_url=base_url, environ=environ)
+    what = "answers from now on" if changed else "was already chosen"
+    click.echo(f"{model} ({provider}) {what}. Start talking with: hermes")
+    if missing := needed_key(_loaded(home), provider, model, base_url):
+        click.echo(f"Still missing: {missing}", err=True)

@@ -1,0 +1,383 @@
+"""The interactive chat: wires the canvas, the input, pickers and keys to the talk."""
+
+import asyncio
+import importlib
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from prompt_toolkit.filters import Condition
+
+from hermes.control.commands.running import EFFECTS
+from hermes.domain.approvals import ApprovalRequest
+from hermes.domain.channel import Attachment
+from hermes.domain.errors import HermesError
+from hermes.entry.terminal.canvas import Canvas
+from hermes.entry.terminal.cells import cut, wrap
+from hermes.entry.terminal.clipboard import clipboard_image, copy_sequence, image_file
+from hermes.entry.terminal.completion import CompletionSources
+from hermes.entry.terminal.editor import edit
+from hermes.entry.terminal.guard import clean_terminal, on_signals
+from hermes.entry.terminal.input import PrivateHistory, input_buffer
+from hermes.entry.terminal.interrupts import AGAIN_SECONDS, CtrlC, InterruptKey
+from hermes.entry.terminal.keys import chat_keys
+from hermes.entry.terminal.layout import Panes, chat_layout
+from hermes.entry.terminal.look import TerminalKind, ascii_text
+from hermes.entry.terminal.opening import opening_lines
+from hermes.entry.terminal.parts import ChatParts
+from hermes.entry.terminal.paste import PasteShelf
+from hermes.entry.terminal.pickers import Reply
+from hermes.entry.terminal.programs import run_program
+from hermes.entry.terminal.questions import Questions
+from hermes.entry.terminal.skins import Skin, SkinShelf
+from hermes.entry.terminal.spinner import FRAME_SECONDS, spinner_line
+from hermes.entry.terminal.statusbar import status_line
+from hermes.entry.terminal.talk import Talk
+
+__all__ = ["TerminalApp"]
+
+
+class TerminalApp:
+    """The screen: a `Display` for the talk, a `Screen` for commands, `KeyActions` for keys."""
+
+    def __init__(self, parts: ChatParts, skin: Skin, kind: TerminalKind) -> None:
+        self.talk = Talk(parts, skin, kind, self)
+        self._parts = parts
+        self._kind = kind
+        self._canvas = Canvas(kind, skin, term=parts.environ.get("TERM", ""))
+        self._shelf = SkinShelf(parts.paths.skins_dir)
+        self._pastes = PasteShelf()
+        self._ctrl_c = InterruptKey()
+        self._typed: asyncio.Queue[tuple[str, tuple[Attachment, ...]]] = asyncio.Queue()
+        self._command: asyncio.Task[None] | None = None
+        self._questions = Questions(self._replied, self._asked_changed)
+        self._attachments: list[Attachment] = []
+        self._note = ""
+        self._status_shown = parts.settings.status_bar
+        self._exit_code = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._group: asyncio.TaskGroup | None = None
+        self._input = input_buffer(self._sources(), PrivateHistory(parts.paths.history_file))
+
+    def _sources(self) -> CompletionSources:
+        specs = self.talk.registry.specs(terminal=True)
+        return CompletionSources(
+            specs=specs,
+            cwd=self._parts.profile.workspace,
+            arguments={
+                "skin": self._shelf.names,
+                "help": lambda: [spec.name for spec in specs],
+            },
+        )
+
+    # -- the life of the chat ---------------------------------------------
+
+    async def run(self) -> int:
+        """Chat until the person leaves; return the exit code."""
+        layout = chat_layout(
+            self._panes(),
+            self._input,
+            self._questions.text,
+            typing=Condition(lambda: self._questions.typing),
+        )
+        with (
+            clean_terminal(),
+            on_signals(self._signalled),
+            self._parts.gateway.watching(self.talk.on_turn),
+        ):
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                self._canvas.show(await opening_lines(self.talk))
+                for work in (self._open(), self._take_typed(), self._animate(), _warm_up()):
+                    self._spawn(work)
+                self._spawn(self.talk.follow_turns())
+                try:
+                    await self._canvas.run(layout, chat_keys(self))
+                finally:
+                    if not self._exit_code:
+                        await self.talk.leave()
+                    for task in self._tasks:
+                        task.cancel()
+        return self._exit_code
+
+    async def _open(self) -> None:
+        await self.talk.refresh()
+        await self.talk.recap()
+        await self.talk.pick_up()
+        if self._parts.first_message:
+            self._send(self._parts.first_message, ())
+
+    def _signalled(self, number: int) -> None:
+        self._exit_code = 128 + number
+        self._canvas.close()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        assert self._group is not None
+        task = self._group.create_task(self._explained(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _explained(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except HermesError as error:
+            self.talk.say(f"{error.message} {error.hint}".rstrip(), "ui_error")
+
+    async def _take_typed(self) -> None:
+        """Carry out what was typed, one after the other."""
+        while True:
+            text, attachments = await self._typed.get()
+            self._command = self._spawn(self.talk.typed(text, attachments))
+            await asyncio.wait([self._command])
+            self._command = None
+
+    async def _animate(self) -> None:
+        while True:
+            await asyncio.sleep(FRAME_SECONDS)
+            if self.talk.working:
+                self._canvas.repaint()
+
+    # -- Display -----------------------------------------------------------
+
+    @property
+    def cells(self) -> int:
+        """The width of the terminal."""
+        return max(20, self._canvas.size[0])
+
+    @property
+    def screen(self) -> "TerminalApp":
+        """What commands can do with it."""
+        return self
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Print lines above the input."""
+        self._canvas.show(lines)
+
+    def ask(self, request: ApprovalRequest) -> None:
+        """Put a request before the person."""
+        self._questions.ask(request)
+
+    def settle(self, approval_id: str) -> None:
+        """Take a request away: it has its answer."""
+        self._questions.settle(approval_id)
+
+    def changed(self) -> None:
+        """Have the panes painted soon."""
+        self._canvas.repaint()
+
+    def ring(self) -> None:
+        """Ring the bell."""
+        self._canvas.ring()
+
+    # -- panes -------------------------------------------------------------
+
+    def _panes(self) -> Panes:
+        return Panes(
+            live=self._live,
+            spinner=self._spinner,
+            picker=self._picker_lines,
+            prompt=self._prompt,
+            hint=self._hint,
+            status=self._status,
+        )
+
+    def _glyphs(self, text: str) -> str:
+        return text if self._kind.unicode else ascii_text(text)
+
+    def _live(self) -> list[str]:
+        renderer = self.talk.renderer
+        most = max(3, self._canvas.size[1] // 3)
+        return renderer.live(self.cells, most) if renderer else []
+
+    def _spinner(self) -> str:
+        renderer = self.talk.renderer
+        if renderer is None or self._questions.picker is not None:
+            return ""
+        line = spinner_line(
+            self.talk.skin.spinner,
+            self.talk.elapsed(),
+            thinking=renderer.thinking,
+            unicode=self._kind.unicode,
+        )
+        return cut(line, self.cells)
+
+    def _picker_lines(self) -> list[tuple[str, str]]:
+        picker = self._questions.picker
+        if picker is None:
+            return []
+        lines = picker.lines(self.cells, pointer=self.talk.skin.branding.prompt_symbol)
+        return [(style, self._glyphs(text)) for style, text in lines]
+
+    def _prompt(self) -> str:
+        branding = self.talk.skin.branding
+        symbol = branding.working_symbol if self.talk.working else branding.prompt_symbol
+        return self._glyphs(f"{symbol} ")
+
+    def _hint(self) -> str:
+        parts = [self._note] if self._note else []
+        if self._attachments:
+            names = ", ".join(each.name for each in self._attachments)
+            parts.append(f"attached: {names}")
+        if self.talk.working and self._input.text and not self._questions.picker:
+            parts.append(f"Enter: {self.talk.mode.value}, {EFFECTS[self.talk.mode]}")
+        return self._glyphs(cut(" · ".join(parts), self.cells))
+
+    def _status(self) -> str:
+        if not self._status_shown:
+            return ""
+        return self._glyphs(status_line(self.talk.status(), self.cells))
+
+    # -- KeyActions --------------------------------------------------------
+
+    def submit(self) -> None:
+        """Send the input."""
+        text = self._input.text
+        if not text.strip() and not self._attachments:
+            return
+        self._input.append_to_history()
+        self._input.reset()
+        attachments, self._attachments = tuple(self._attachments), []
+        self._send(text, attachments)
+
+    def _send(self, text: str, attachments: tuple[Attachment, ...]) -> None:
+        self._note = ""
+        symbol = self.talk.skin.branding.prompt_symbol
+        lines = wrap(text.strip(), self.cells - 2)
+        marked = [f"{symbol if number == 0 else ' '} {line}" for number, line in enumerate(lines)]
+        self.show(["", *(self.talk.paint(line, "prompt") for line in marked)])
+        self._typed.put_nowait((self._pastes.expand(text), attachments))
+
+    def pasted(self, text: str) -> None:
+        """Take a paste; a long one becomes a placeholder."""
+        self._input.insert_text(self._pastes.collapse(text))
+
+    def ctrl_c(self) -> None:
+        """Stop something, or leave."""
+        if self._questions.choosing_from_list:
+            self._questions.key("escape")
+            return
+        action = self._ctrl_c.press(
+            self._parts.clock.monotonic(),
+            working=self.talk.working,
+            command=self._command is not None,
+            has_text=bool(self._input.text),
+        )
+        match action:
+            case CtrlC.LEAVE:
+                self.leave()
+            case CtrlC.STOP_TURN:
+                self.talk.interrupt()
+                self._notice("stopping the turn; Ctrl+C again leaves")
+            case CtrlC.STOP_COMMAND if self._command is not None:
+                self._command.cancel()
+            case CtrlC.CLEAR_INPUT:
+                self._input.reset()
+            case _:
+                self._notice("Ctrl+C again or Ctrl+D leaves")
+
+    def _notice(self, text: str) -> None:
+        self._note = text
+        self.changed()
+        asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._forget_notice, text)
+
+    def _forget_notice(self, text: str) -> None:
+        if self._note == text:
+            self._note = ""
+            self.changed()
+
+    def leave(self) -> None:
+        """End the chat."""
+        self._canvas.close()
+
+    def redraw(self) -> None:
+        """Empty the screen and paint the panes anew."""
+        self._canvas.clear()
+
+    def open_editor(self) -> None:
+        """Open the external editor on the input."""
+        self._spawn(self.compose(self._input.text))
+
+    def paste_image(self) -> None:
+        """Attach the picture in the clipboard."""
+        self._spawn(self._paste_image())
+
+    async def _paste_image(self) -> None:
+        self._notice(await self.attach_image(None))
+
+    def picker_open(self) -> bool:
+        """Say whether a picker has the keys."""
+        return self._questions.picker is not None
+
+    def picker_typing(self) -> bool:
+        """Say whether text is being typed for the picker."""
+        return self._questions.typing
+
+    def picker_key(self, key: str) -> None:
+        """Give a key to the picker."""
+        self._questions.key(key)
+
+    def _asked_changed(self) -> None:
+        self._canvas.focus("answer" if self._questions.typing else "input")
+        self.changed()
+
+    def _replied(self, request: ApprovalRequest, reply: Reply) -> None:
+        self._spawn(self.talk.answer(request, reply))
+
+    # -- Screen ------------------------------------------------------------
+
+    def clear(self) -> None:
+        """Empty the screen."""
+        self._canvas.clear()
+
+    def prefill(self, text: str) -> None:
+        """Put text into the input, unless something is being written there."""
+        if not self._input.text:
+            self._input.text = text
+            self._input.cursor_position = len(text)
+
+    async def compose(self, text: str) -> None:
+        """Open the external editor and take what was written into the input."""
+        folder = self._parts.paths.cache_dir / "messages"
+        async with self._canvas.outside():
+            written = await edit(self._pastes.expand(text), self._parts.environ, folder)
+        self._input.text = written
+        self._input.cursor_position = len(written)
+
+    def set_status_bar(self, *, shown: bool | None) -> bool:
+        """Show or hide the status bar (None toggles); return whether it shows."""
+        self._status_shown = not self._status_shown if shown is None else shown
+        return self._status_shown
+
+    def skins(self) -> Sequence[str]:
+        """Return the names of the skins there are."""
+        return self._shelf.names()
+
+    def set_skin(self, name: str) -> None:
+        """Change the look."""
+        self.talk.skin = self._shelf.load(name)
+        self._canvas.wear(self.talk.skin)
+
+    def copy(self, text: str) -> None:
+        """Put text onto the clipboard of the terminal."""
+        self._canvas.write(copy_sequence(text))
+
+    async def attach_image(self, path: str | None) -> str:
+        """Attach a picture from a file or the clipboard; return what to say."""
+        parts = self._parts
+        picture = (
+            await image_file(path, parts.profile.workspace)
+            if path
+            else await clipboard_image(parts.environ, parts.paths.cache_dir, run_program)
+        )
+        self._attachments.append(picture)
+        self.changed()
+        return f"Attached {picture.name} to the next message."
+
+    async def pick(self, title: str, options: Sequence[str]) -> int | None:
+        """Let the person choose one; None if they chose nothing."""
+        return await self._questions.pick(title, options)
+
+
+async def _warm_up() -> None:
+    """Load what the first answer needs while the person is still typing."""
+    await asyncio.to_thread(importlib.import_module, "hermes.entry.terminal.markdown_ansi")

@@ -1,0 +1,170 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from fakes.echo import EchoArgs, echo_tool
+from fakes.toolbox import Toolbox, local_environment
+from hermes.agent.tools.define import Tool, simplified_schema
+from hermes.agent.tools.registry import BUILTIN, ToolRegistry, load_tool, resolve_toolsets
+from hermes.domain.messages import ToolOutcome
+from hermes.testing.environment import FakeEnvironment
+
+
+def box(made: Tool | None = None) -> Toolbox:
+    return Toolbox(FakeEnvironment(), ToolRegistry(["extra"], extra=[made or echo_tool()]))
+
+
+def test_schemas_are_plain() -> None:
+    assert simplified_schema(EchoArgs) == {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string", "description": "What to say"},
+            "times": {"type": "integer"},
+            "loud": {"type": "boolean"},
+            "inner": {"type": "object", "properties": {"size": {"type": "integer"}}},
+            "tags": {"type": "array", "items": {"type": "string"}},
+        },
+        "required": ["text"],
+    }
+
+
+def test_the_built_in_tools_are_described_in_few_words() -> None:
+    specs = ToolRegistry(["file", "terminal", "todo"]).specs()
+    assert [spec.name for spec in specs] == sorted(BUILTIN)
+    shown = [
+        {"name": s.name, "description": s.description, "parameters": s.parameters} for s in specs
+    ]
+    text = json.dumps(shown)
+    assert len(text) / 4 < 1500
+    for word in ("$ref", "$defs", "title", "anyOf", 'default":'):
+        assert word not in text
+    for spec in specs:
+        assert 20 < len(spec.description) < 200
+        assert set(spec.path_fields) <= set(spec.parameters["properties"])
+        assert spec.label_field == "" or spec.label_field in spec.parameters["properties"]
+    assert text == json.dumps(
+        [
+            {"name": s.name, "description": s.description, "parameters": s.parameters}
+            for s in ToolRegistry(["todo", "terminal", "file"]).specs()
+        ]
+    )
+
+
+@pytest.mark.parametrize("name", sorted(BUILTIN))
+def test_every_built_in_tool_is_where_the_map_says(name: str) -> None:
+    assert load_tool(name).spec.name == name
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ('{"text":"a"}', "a"),
+        ('{"text":"a","times":"2"}', "a a"),
+        ('{"text":"a","loud":"true"}', "A"),
+        ('{"text":5}', "5"),
+        ('{"text":"a","inner":null,"times":null}', "a"),
+        ('{"text":"a","inner":"{\\"size\\":3}"}', "a 3"),
+        ('{"text":"a","tags":"[\\"x\\",\\"y\\"]"}', "axy"),
+        ('{"text":"a","tags":"x"}', "ax"),
+        ('{"text":"a","tags":[1]}', "a1"),
+    ],
+)
+async def test_small_mistakes_in_arguments_are_put_right(arguments: str, expected: str) -> None:
+    result = await box().call("echo", arguments)
+    assert (result.content, result.outcome) == (expected, ToolOutcome.OK)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("{}", ["missing required field `text`", "text (required), times"]),
+        ("", ["missing required field `text`"]),
+        ('{"txt":"a"}', ["no argument `txt`", "did you mean `text`?"]),
+        ('{"text":"a","times":"many"}', ["Expected `int`", "times"]),
+        ('{"text":["a"]}', ["Expected `str`, got `array`", "$.text"]),
+        ('{"text":', ["not a JSON object"]),
+        ("[1]", ["not a JSON object"]),
+    ],
+)
+async def test_wrong_arguments_are_explained(arguments: str, words: list[str]) -> None:
+    result = await box().call("echo", arguments)
+    assert result.outcome is ToolOutcome.ERROR
+    for word in words:
+        assert word in str(result.content)
+
+
+async def test_failures_are_results_and_only_bugs_raise() -> None:
+    refused = await box().do("echo", text="refuse")
+    assert (refused.outcome, refused.content) == (
+        ToolOutcome.REFUSED,
+        "Not that. Say something else.",
+    )
+    failed = await box().do("echo", text="fail")
+    assert (failed.outcome, failed.content) == (ToolOutcome.ERROR, "It failed. Try again.")
+    with pytest.raises(ZeroDivisionError):
+        await box().do("echo", text="bug")
+
+
+async def test_an_unknown_tool_is_answered_with_a_suggestion() -> None:
+    tools = Toolbox(FakeEnvironment())
+    assert "Did you mean `read_file`?" in await tools.text("readfile")
+    assert (await tools.do("frobnicate")).outcome is ToolOutcome.ERROR
+
+
+async def test_what_is_not_installed_is_listed_and_says_so() -> None:
+    registry = ToolRegistry(["hermes-telegram", "mcp-github", "typo"])
+    assert registry.spec("terminal") is not None
+    assert "web_search" in registry.unavailable
+    assert registry.choice.unknown == ("mcp-github", "typo")
+    text = await Toolbox(FakeEnvironment(), registry).text("web_search", query="x")
+    assert "not available" in text
+
+
+async def test_a_tool_whose_check_finds_something_missing_is_not_offered() -> None:
+    def check(secrets: frozenset[str]) -> str:
+        return "" if "ECHO_KEY" in secrets else "ECHO_KEY is not set"
+
+    made = echo_tool(check=check)
+    without = ToolRegistry(["extra"], extra=[made])
+    assert without.specs() == ()
+    assert without.unavailable == {"echo": "ECHO_KEY is not set"}
+    with_key = ToolRegistry(["extra"], extra=[made], secret_names=frozenset({"ECHO_KEY"}))
+    assert with_key.spec("echo") is not None
+
+
+def test_toolsets_add_up_and_can_be_switched_off() -> None:
+    assert resolve_toolsets(["file"]).tools == {"patch", "read_file", "search_files", "write_file"}
+    assert resolve_toolsets(["debugging"]).tools >= {"terminal", "process", "web_search", "patch"}
+    assert resolve_toolsets(["safe"]).tools.isdisjoint({"terminal", "write_file", "patch"})
+    assert resolve_toolsets(["hermes-cli"]).tools == resolve_toolsets(["hermes-telegram"]).tools
+    assert "terminal" not in resolve_toolsets(["hermes-webhook"]).tools
+    assert "terminal" not in resolve_toolsets(["all"], ["terminal"]).tools
+    assert "process" in resolve_toolsets(["*"], ["clarify"]).tools
+    assert resolve_toolsets(["read_file"]).tools == {"read_file"}
+    assert "ha_get_state" not in resolve_toolsets(["hermes-cli"]).tools
+    assert resolve_toolsets(["mine"], extra={"mine": ["x"]}).tools == {"x"}
+
+
+async def test_a_result_that_is_too_long_goes_into_a_private_file(tmp_path: Path) -> None:
+    made = echo_tool(max_result_chars=5000)
+    async with local_environment(tmp_path) as env:
+        tools = Toolbox(
+            env, ToolRegistry(["extra", "terminal"], extra=[made]), session_id="s/../x y"
+        )
+        text = await tools.text("echo", text="long", times=4000)
+        assert text.startswith("long long")
+        assert len(text) < 2000
+        path = text.split(" and is in ")[1].split(". Page")[0]
+        assert path.endswith("/s____x_y/call_1.txt")
+        assert await env.read(path) == b" ".join([b"long"] * 4000)
+        command = f"stat -c %a {path} $(dirname {path}); rm -r $(dirname {path})"
+        assert await tools.text("terminal", command=command) == "600\n700"
+        assert env.cwd == str(tmp_path)
+
+
+async def test_a_long_result_is_cut_even_where_it_cannot_be_stored() -> None:
+    tools = box(echo_tool(max_result_chars=5000))
+    text = await tools.text("echo", text="long", times=4000)
+    assert "could not be stored" in text
+    assert len(text) < 2000

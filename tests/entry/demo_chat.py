@@ -1,0 +1,157 @@
+"""A chat with scripted turns at a real terminal; run by the tmux tests.
+
+    python tests/entry/demo_chat.py HOME [--resume] [--steer] [--cost]
+
+The first word of a message chooses the script; anything else is echoed.
+"""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from fakes.chat_kit import ChatKit
+from fakes.scripted_turns import Play, Script
+from hermes.control.busy import BusyMode
+from hermes.domain.approvals import ApprovalKind
+from hermes.domain.events import ReasoningDelta, TextDelta, TextReset
+from hermes.domain.messages import ToolOutcome
+from hermes.domain.session import Session
+from hermes.entry.terminal.chat import ChatParts, ChatPaths, ChatSettings, run_chat
+from hermes.entry.terminal.oneshot import Question, inbound
+from hermes.execution.clock import SystemClock
+from hermes.state.memory.ledger import MemoryLedger
+
+DIFF = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1,2 +1,2 @@\n same\n-old line\n+new line\n"
+ANSWER = """# Result
+
+Two files were **changed**:
+
+1. `notes.txt`
+2. `main.py`
+
+```python
+def main():
+    return 42
+```
+
+Done."""
+
+
+class Killed(Exception):
+    pass
+
+
+async def tools(play: Play) -> None:
+    play.emit(ReasoningDelta("Let me look at the files first."))
+    play.tool("read_file", "notes.txt")
+    play.tool("patch", "notes.txt", emoji="🔨", diff=DIFF)
+    play.tool("terminal", "make", emoji="💻", outcome=ToolOutcome.ERROR, preview="make: no rule")
+    await play.say(ANSWER)
+    play.usage()
+
+
+async def approve(play: Play) -> None:
+    decision = await play.ask("rm -r build")
+    await play.say(f"The decision was {decision.state.value}: {decision.text or 'no reason'}.")
+
+
+async def question(play: Play) -> None:
+    decision = await play.ask("Which colour?", kind=ApprovalKind.QUESTION, choices=("red", "blue"))
+    await play.say(f"You chose {decision.text}.")
+
+
+async def forever(play: Play) -> None:
+    play.text = "Working on it"
+    play.emit(TextDelta("Working on it"))
+    await asyncio.Event().wait()
+
+
+async def steerable(play: Play) -> None:
+    play.tool("read_file", "a.txt")
+    heard = await play.take_steering()
+    await play.say(f"Heard meanwhile: {heard[0]}")
+
+
+async def reset(play: Play) -> None:
+    play.emit(TextDelta("First paragraph.\n\nSecond para"))
+    await asyncio.sleep(0.05)
+    play.emit(TextReset())
+    play.emit(TextDelta("First para"))
+    play.emit(TextDelta("graph.\n\nSecond paragraph.\n"))
+    await play.complete("First paragraph.\n\nSecond paragraph.\n")
+
+
+async def broken(play: Play) -> None:
+    raise ValueError("The model could not be reached.")
+
+
+async def earlier(kit: ChatKit) -> Session:
+    session = await kit.gateway.open_session("main", "cli", "tester")
+    for number in range(12):
+        text = f"earlier {number} " + "q" * (400 if number == 11 else 10)
+        asked = Question(
+            agent_id="main", session=session, text=text, asked_by="tester", at=kit.clock.now()
+        )
+        ticket = await kit.gateway.submit("main", inbound(asked), session_id=session.id)
+        await (await ticket.stream()).wait()
+    return await kit.ledger.rename_session(session.id, "old talk")
+
+
+def _leave_at_once(code: int) -> None:
+    """Leave the gateway by an exception if the chat was killed: its turn stays open."""
+    if code > 128:
+        raise Killed
+
+
+async def main(arguments: list[str]) -> int:
+    home = Path(arguments[0])
+    (home / "work").mkdir(parents=True, exist_ok=True)
+    scripts: dict[str, Script] = {
+        "tools": tools,
+        "approve": approve,
+        "question": question,
+        "forever": forever,
+        "steerable": steerable,
+        "reset": reset,
+        "broken": broken,
+    }
+    kit = ChatKit(MemoryLedger(), SystemClock(), home, scripts)
+    code = 1
+    try:
+        async with kit.gateway.running():
+            parts = ChatParts(
+                gateway=kit.gateway,
+                ledger=kit.ledger,
+                desk=kit.desk,
+                controls=kit.controls,
+                clock=kit.clock,
+                profile=kit.profile,
+                paths=ChatPaths(
+                    history_file=home / "history",
+                    cache_dir=home / "cache",
+                    skins_dir=home / "skins",
+                    saved_dir=home / "saved",
+                ),
+                environ=dict(os.environ),
+                version="1.2.3",
+                user="tester",
+                model_label="demo",
+                settings=ChatSettings(
+                    busy_mode=BusyMode.STEER if "--steer" in arguments else BusyMode.INTERRUPT,
+                    show_cost="--cost" in arguments,
+                ),
+                session=await earlier(kit) if "--resume" in arguments else None,
+                notices=("This is a demonstration.",),
+            )
+            code = await run_chat(parts)
+            _leave_at_once(code)
+    except* Killed:
+        pass
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(sys.argv[1:])))

@@ -1,0 +1,108 @@
+"""The registry of model files."""
+
+from pathlib import Path
+
+import pytest
+
+from fakes.gguf import gguf_bytes
+from hermes.config.paths import HermesHome
+from hermes.domain.errors import ConfigError, Conflict, NotFound, UsageError
+from hermes.execution.local_model.files import (
+    EMBEDDED,
+    add_local,
+    embedded_file,
+    find_local,
+    list_local,
+    remove_local,
+)
+from hermes.execution.local_model.profile import STANDARD, TINY, profile_for
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> HermesHome:
+    return HermesHome(root=tmp_path / "home")
+
+
+@pytest.fixture
+def gguf(tmp_path: Path) -> Path:
+    file = tmp_path / "My Model.Q4.gguf"
+    file.write_bytes(
+        gguf_bytes(
+            {"general.architecture": "llama", "general.name": "Mine", "llama.context_length": 2048}
+        )
+    )
+    return file
+
+
+def test_a_registered_file_is_found_by_its_name_and_not_copied(
+    home: HermesHome, gguf: Path
+) -> None:
+    added = add_local(home, gguf)
+    assert added.name == "my-model.q4"
+    assert find_local(home, "my-model.q4") == added
+    assert (added.path, added.title, added.context_length) == (gguf, "Mine", 2048)
+    assert [file.name for file in home.models_dir.iterdir()] == ["models.json"]
+
+
+def test_registering_twice_is_the_same_as_once(home: HermesHome, gguf: Path) -> None:
+    add_local(home, gguf)
+    add_local(home, gguf)
+    assert len(list_local(home)) == 1
+
+
+def test_a_name_stands_for_one_file(home: HermesHome, gguf: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.gguf"
+    other.write_bytes(gguf.read_bytes())
+    add_local(home, gguf, "mine")
+    with pytest.raises(Conflict, match="already stands for"):
+        add_local(home, other, "mine")
+
+
+@pytest.mark.parametrize("name", ["../x", "UPPER", EMBEDDED, ".hidden", "a b"])
+def test_names_that_could_not_be_files_are_refused(home: HermesHome, gguf: Path, name: str) -> None:
+    with pytest.raises(UsageError):
+        add_local(home, gguf, name)
+    assert not list_local(home)
+
+
+def test_forgetting_leaves_the_file(home: HermesHome, gguf: Path) -> None:
+    add_local(home, gguf, "mine")
+    remove_local(home, "mine")
+    assert gguf.is_file()
+    assert list_local(home) == ()
+    with pytest.raises(NotFound):
+        remove_local(home, "mine")
+
+
+def test_a_file_that_is_gone_is_named(home: HermesHome, gguf: Path) -> None:
+    add_local(home, gguf, "mine")
+    gguf.unlink()
+    with pytest.raises(NotFound, match="is gone") as caught:
+        find_local(home, "mine")
+    assert "remove-local mine" in caught.value.hint
+
+
+def test_the_embedded_model_is_listed_once_it_is_there(home: HermesHome) -> None:
+    with pytest.raises(NotFound) as caught:
+        find_local(home, EMBEDDED)
+    assert "fetch-embedded" in caught.value.hint
+    home.subdirectory(home.models_dir)
+    embedded_file(home).write_bytes(gguf_bytes({}))
+    assert find_local(home, EMBEDDED).path == embedded_file(home)
+
+
+def test_a_damaged_registry_is_explained(home: HermesHome) -> None:
+    home.subdirectory(home.models_dir)
+    (home.models_dir / "models.json").write_text("{not json", "utf-8")
+    with pytest.raises(ConfigError, match=r"models\.json"):
+        list_local(home)
+
+
+def test_small_models_get_the_short_profile_within_their_context(
+    home: HermesHome, gguf: Path
+) -> None:
+    small = profile_for(add_local(home, gguf))
+    assert small.constrained
+    assert small.system == TINY.system
+    assert small.n_ctx == 2048
+    assert STANDARD.system is None

@@ -1,0 +1,96 @@
+"""A gateway with scripted turns and recorded controls, for chats and commands."""
+
+from pathlib import Path
+
+from fakes.scripted_turns import Script, ScriptedRunner
+from hermes.control.approvals import ApprovalDesk
+from hermes.control.commands.controls import (
+    Compacted,
+    ContextUse,
+    ModelOption,
+    PromptShare,
+    ToolInfo,
+)
+from hermes.control.gateway import Gateway, GatewayParts
+from hermes.domain.errors import NotFound
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.state import Ledger
+from hermes.domain.profile import AgentProfile
+from hermes.domain.session import Session
+
+__all__ = ["ChatKit", "RecordedControls"]
+
+MODELS = ("demo", "demo-large")
+
+
+class RecordedControls:
+    """`SessionControls` that note what they were asked."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.calls: list[tuple[object, ...]] = []
+        self._ledger = ledger
+
+    async def models(self, session: Session) -> list[ModelOption]:
+        return [ModelOption(provider="fake", model=name) for name in MODELS]
+
+    async def set_model(self, session: Session, model: str, provider: str | None) -> Session:
+        if model not in MODELS:
+            raise NotFound(f"There is no model `{model}`.")
+        self.calls.append(("set_model", model, provider))
+        return await self._ledger.update_session(
+            session.id, model=model, provider=provider or "fake"
+        )
+
+    async def compact(self, session: Session, focus: str) -> Compacted:
+        self.calls.append(("compact", focus))
+        return Compacted(messages=4, tokens_before=900, tokens_after=200)
+
+    async def set_reasoning(self, session: Session, effort: str | None) -> None:
+        self.calls.append(("set_reasoning", effort))
+
+    async def set_yolo(self, session: Session, *, on: bool) -> None:
+        self.calls.append(("set_yolo", on))
+
+    async def list_tools(self, session: Session | None) -> list[ToolInfo]:
+        return [
+            ToolInfo(name="read_file", toolset="file", description="Read a file.\nMore."),
+            ToolInfo(name="terminal", toolset="terminal", description="Run a command."),
+        ]
+
+    async def prompt_size(self, session: Session | None) -> ContextUse:
+        parts = (PromptShare(name="tools", tokens=300), PromptShare(name="system", tokens=200))
+        return ContextUse(tokens=500, window=1000, parts=parts)
+
+    async def config_lines(self) -> list[tuple[str, str]]:
+        return [("model.default", "demo"), ("display.skin", "default")]
+
+
+class ChatKit:
+    """Everything around a door, with no model in it."""
+
+    def __init__(
+        self, ledger: Ledger, clock: Clock, home: Path, scripts: dict[str, Script]
+    ) -> None:
+        self.ledger = ledger
+        self.clock = clock
+        self.desk = ApprovalDesk(ledger, clock)
+        self.controls = RecordedControls(ledger)
+        self.runner = ScriptedRunner(ledger, self.desk, clock, scripts)
+        self.profile = AgentProfile(
+            id="main",
+            home=home,
+            workspace=home / "work",
+            provider="fake",
+            model="demo",
+            toolsets=("all",),
+        )
+        self.gateway = Gateway(
+            GatewayParts(
+                ledger=ledger,
+                runner=self.runner,
+                clock=clock,
+                profiles={"main": self.profile},
+                owner="test",
+                owner_alive=lambda _owner: False,
+            )
+        )
