@@ -44,6 +44,13 @@ class Killed(Exception):
     pass
 
 
+class FixedDate(SystemClock):
+    """Real waiting, an unchanging date: screens look the same every time."""
+
+    def now(self) -> float:
+        return 1_700_000_000.0
+
+
 async def tools(play: Play) -> None:
     play.emit(ReasoningDelta("Let me look at the files first."))
     play.tool("read_file", "notes.txt")
@@ -118,7 +125,8 @@ async def main(arguments: list[str]) -> int:
         "reset": reset,
         "broken": broken,
     }
-    kit = ChatKit(MemoryLedger(), SystemClock(), home, scripts)
+    kit = ChatKit(MemoryLedger(), FixedDate(), home, scripts)
+    (home / "pid").write_text(str(os.getpid()), encoding="ascii")
     code = 1
     try:
         async with kit.gateway.running():

@@ -50,7 +50,7 @@ async def test_tools_run_and_only_the_final_answer_is_on_stdout(tmp_path: Path) 
         last = [r.body for r in server.requests if "tools" in r.body][-1]
     assert outcome.out == "Seen it.\n"
     assert "Let me look." in outcome.err
-    assert "read_file" in outcome.err
+    assert "📖 read notes.txt" in outcome.err
     results = [m["content"] for m in last["messages"] if m["role"] == "tool"]
     assert "from-the-shell" in results[0]
     assert "1|remember the milk" in results[1]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fakes.ledgers import texts
+from hermes.domain.session import StoredMessage
 from hermes.state.sqlite.ledger import SqliteLedger
 
 TESTS = Path(__file__).parents[1]
@@ -76,25 +77,34 @@ async def test_every_acknowledged_write_survives_kill_9(nursery: Nursery) -> Non
     home = nursery.home
     ledger = await SqliteLedger.open(home / "state.db", backups=home / "backups")
     assert await ledger.check_integrity() == []
-    missing = [line for line in acknowledged if not await present(ledger, line)]
+    names = {session_of(line) for line in acknowledged}
+    histories = {name: await ledger.history(name) for name in names}
+    missing = [
+        line
+        for line in acknowledged
+        if not await present(ledger, histories[session_of(line)], line)
+    ]
     assert missing == []
     open_turns = await ledger.open_turns()
     assert len({turn.session_id for turn in open_turns}) == len(open_turns)
     await ledger.close()
 
 
-async def present(ledger: SqliteLedger, line: str) -> bool:
+def session_of(line: str) -> str:
+    return f"session-{line.split(' ')[1].rpartition('-')[0]}"
+
+
+async def present(ledger: SqliteLedger, history: list[StoredMessage], line: str) -> bool:
     verb, turn_id, *call = line.split(" ")
-    session_id = f"session-{turn_id.rpartition('-')[0]}"
     found = await ledger.turn(turn_id)
     if verb == "admit":
-        waiting = {entry.message.native_id for entry in await ledger.waiting(session_id)}
+        waiting = {entry.message.native_id for entry in await ledger.waiting(session_of(line))}
         return (turn_id in waiting) != (found is not None)
     if found is None:
         return False
     if verb == "end":
         return found.finished_at is not None
-    said = texts([m for m in await ledger.history(session_id) if m.turn_id == turn_id])
+    said = texts([m for m in history if m.turn_id == turn_id])
     expected = {"begin": "hello", "reply": f"call {turn_id}"}
     wanted = expected.get(verb) or f"{turn_id} {call[0]}"
     return said.count(wanted) == 1 and sorted(said[2:]) == said[2:]

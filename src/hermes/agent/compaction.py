@@ -6,13 +6,12 @@ summary cannot be had, nothing is dropped: the turn goes on if it can, and
 otherwise ends with an explanation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hermes.agent.durable import durable
-from hermes.agent.scope import AgentServices, TurnScope
+from hermes.agent.scope import AgentServices
 from hermes.agent.tokens import estimate_message
 from hermes.domain.errors import HermesError
-from hermes.domain.events import Notice
 from hermes.domain.messages import (
     AssistantMessage,
     InputKind,
@@ -21,7 +20,8 @@ from hermes.domain.messages import (
     content_text,
 )
 from hermes.domain.ports.model import Model, ModelRequest
-from hermes.domain.session import StoredMessage
+from hermes.domain.profile import AgentProfile
+from hermes.domain.session import Session, StoredMessage
 from hermes.domain.usage import UsageRecord
 
 __all__ = ["CompactionImpossible", "Compactor", "split_point"]
@@ -50,9 +50,22 @@ class CompactionImpossible(HermesError):
 class Compactor:
     """Decides when a history is too long and replaces its older part."""
 
-    def __init__(self, services: AgentServices, scope: TurnScope, model: Model) -> None:
+    def __init__(
+        self,
+        services: AgentServices,
+        profile: AgentProfile,
+        session: Session,
+        model: Model,
+        *,
+        turn_id: str | None = None,
+        notify: Callable[[str, str], None] = lambda _code, _text: None,
+    ) -> None:
+        """Compact the history of `session`, within a turn if `turn_id` says so."""
         self._services = services
-        self._scope = scope
+        self._profile = profile
+        self._session = session
+        self._turn_id = turn_id
+        self._notify = notify
         self._window = model.info.context_window
 
     def due(self, tokens: int) -> bool:
@@ -77,19 +90,19 @@ class Compactor:
                 "The conversation does not fit the model's context and cannot be made shorter.",
                 hint="Start a new session, or choose a model with a larger context window.",
             )
-        self._notice("compaction", f"Summarising {cut} older messages to make room.")
+        self._notify("compaction", f"Summarising {cut} older messages to make room.")
         text = await self._summarise(history[:cut], history[cut:], focus)
         summary = UserMessage(kind=InputKind.SUMMARY, content=text)
         stored = await durable(
-            self._services.ledger.compact(self._scope.session.id, history[cut - 1].seq, summary)
+            self._services.ledger.compact(self._session.id, history[cut - 1].seq, summary)
         )
         return [stored, *history[cut:]]
 
     async def _summarise(
         self, head: Sequence[StoredMessage], tail: Sequence[StoredMessage], focus: str
     ) -> str:
-        services, scope = self._services, self._scope
-        model = services.models.auxiliary("compression", scope.profile, scope.session)
+        services = self._services
+        model = services.models.auxiliary("compression", self._profile, self._session)
         room = int((model.info.context_window or DEFAULT_WINDOW) * 0.6) * 4
         focus_line = f"\nPay special attention to: {focus}" if focus else ""
         reply = await model.complete(
@@ -102,9 +115,9 @@ class Compactor:
         )
         await services.ledger.record_usage(
             UsageRecord(
-                session_id=scope.session.id,
-                turn_id=scope.turn.id,
-                agent_id=scope.profile.id,
+                session_id=self._session.id,
+                turn_id=self._turn_id,
+                agent_id=self._profile.id,
                 provider=reply.provider,
                 model=reply.model,
                 task="compression",
@@ -122,9 +135,6 @@ class Compactor:
         header = "[Summary of the earlier conversation; the messages themselves are archived]"
         asked = "" if any(_is_ask(stored) for stored in tail) else _last_ask(head)
         return services.redact(f"{header}\n{summary}{asked}")
-
-    def _notice(self, code: str, text: str) -> None:
-        self._scope.stream.emit(Notice(code=code, text=text))
 
 
 def split_point(history: Sequence[StoredMessage], budget: int, protect: int) -> int:

@@ -25,6 +25,7 @@ from hermes.domain.messages import (
     ToolOutcome,
     content_text,
 )
+from hermes.domain.ports.execution import Environment
 from hermes.domain.session import StoredMessage
 from hermes.domain.tools import ToolContext, ToolResult, ToolRunner, ToolSpec
 
@@ -47,8 +48,11 @@ class ToolExecutor:
 
     async def run(self, calls: Sequence[ToolCall]) -> list[StoredMessage]:
         """Run `calls` and return their stored results in call order."""
+        if not calls:
+            return []
         results: dict[str, StoredMessage] = {}
-        for segment in segments(calls, self._tools.spec):
+        environment = await self._environment()
+        for segment in segments(calls, self._tools.spec, environment.resolve):
             async with asyncio.TaskGroup() as group:
                 for call in segment:
                     group.create_task(self._run_one(call, results))
@@ -69,6 +73,7 @@ class ToolExecutor:
                     name=call.name,
                     arguments=_arguments(call),
                     emoji=spec.emoji if spec else "❔",
+                    verb=spec.verb if spec else "",
                     label=self._services.redact(_label(call, spec)),
                 )
             )
@@ -99,9 +104,6 @@ class ToolExecutor:
     async def _context(self, call: ToolCall) -> ToolContext:
         scope, services = self._scope, self._services
         session_id = scope.session.id
-        environment = await services.environments.get(
-            scope.profile.id, session_id, scope.session.cwd
-        )
 
         async def recall(name: str) -> Any:
             return await services.ledger.recall(session_id, name)
@@ -117,11 +119,17 @@ class ToolExecutor:
             session_id=session_id,
             turn_id=scope.turn.id,
             call_id=call.id,
-            environment=environment,
+            environment=await self._environment(),
             clock=services.clock,
             progress=progress,
             recall=recall,
             remember=remember,
+        )
+
+    async def _environment(self) -> Environment:
+        scope = self._scope
+        return await self._services.environments.get(
+            scope.profile.id, scope.session.id, scope.session.cwd
         )
 
     async def _commit(self, call: ToolCall, result: ToolResult) -> StoredMessage:

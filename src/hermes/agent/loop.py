@@ -37,8 +37,10 @@ from hermes.domain.session import StoredMessage
 from hermes.domain.tools import ToolRunner
 from hermes.domain.usage import Usage, UsageRecord
 
-__all__ = ["TurnLoop"]
+__all__ = ["REASONING_EFFORT", "TurnLoop"]
 
+REASONING_EFFORT = "reasoning_effort"
+"""Where a session remembers how hard the model should think."""
 CONTINUE = "Your answer was cut off by its length limit. Go on exactly where it stopped."
 TOO_LONG = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
 MAX_FORCED_COMPACTIONS = 2
@@ -62,7 +64,14 @@ class TurnLoop:
         self._history = history
         self._specs = tools.specs()
         self._executor = ToolExecutor(services, scope, tools)
-        self._compactor = Compactor(services, scope, model)
+        self._compactor = Compactor(
+            services,
+            scope.profile,
+            scope.session,
+            model,
+            turn_id=scope.turn.id,
+            notify=lambda code, text: scope.stream.emit(Notice(code=code, text=text)),
+        )
         self._guard = SpendGuard(services.settings.limits, services.ledger, services.clock)
         self._iterations = IterationBudget(services.settings.max_iterations)
         self._context_tokens = 0
@@ -147,7 +156,9 @@ class TurnLoop:
             tool_choice=None if tools_allowed else "none",
             ephemeral="\n\n".join(notes),
             max_tokens=settings.max_tokens,
-            reasoning_effort=settings.reasoning_effort,
+            reasoning_effort=self._scope.session.state.get(
+                REASONING_EFFORT, settings.reasoning_effort
+            ),
             session_id=self._scope.session.id,
         )
 

@@ -1,5 +1,6 @@
 """Putting a Hermes together: from options to a running gateway."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -9,6 +10,7 @@ from hermes.agent.scope import AgentServices
 from hermes.agent.second_opinion import SecondOpinion
 from hermes.agent.settings import AgentSettings
 from hermes.agent.turn_runner import TurnRunner
+from hermes.app.background import pass_on_notices
 from hermes.app.identity import FileIdentity
 from hermes.app.ledger import open_ledger
 from hermes.app.mirror import MirroredRunner
@@ -103,7 +105,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
                 ),
             )
         )
-        async with gateway.running():
+        async with gateway.running(), _beside(environments, gateway, clock):
             yield App(
                 loaded=loaded,
                 profile=profile,
@@ -116,6 +118,21 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
                 services=services,
                 clock=clock,
             )
+
+
+@asynccontextmanager
+async def _beside(pool: EnvironmentPool, gateway: Gateway, clock: Clock) -> AsyncIterator[None]:
+    """Run the background services for the body of the `with`."""
+    tasks = [
+        asyncio.ensure_future(pool.keep_reaping()),
+        asyncio.ensure_future(pass_on_notices(pool, gateway, clock)),
+    ]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def approval_settings(loaded: LoadedConfig, options: AppOptions) -> ApprovalSettings:

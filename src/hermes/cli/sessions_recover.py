@@ -1,12 +1,12 @@
 """`hermes sessions recover`: finish what a crash cut off."""
 
-import asyncio
 from pathlib import Path
 
 import click
 
 from hermes.app.build import App, open_app
 from hermes.app.options import AppOptions
+from hermes.app.runtime import run
 from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import NotFound, SessionBusy
@@ -28,7 +28,7 @@ def recover(reference: str | None) -> None:
     options = AppOptions(
         home=HermesHome.from_environ(environ), environ=environ, cwd=Path.cwd(), platform=PLATFORM
     )
-    asyncio.run(_recover(options, reference))
+    run(_recover(options, reference))
 
 
 async def _recover(options: AppOptions, reference: str | None) -> None:

@@ -69,6 +69,8 @@ class ToolStarted(Struct, frozen=True, kw_only=True, tag="tool.started"):
     name: str
     arguments: dict[str, Any]
     emoji: str
+    verb: str = ""
+    """What a tool line says it is doing, e.g. `read`; empty: its name."""
     label: str
     """What it is about in a few words, e.g. the path or the command."""
 

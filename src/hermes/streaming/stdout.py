@@ -118,8 +118,9 @@ class _PlainWriter:
                 self._message.reset()
             case MessageCompleted(message=message):
                 self._end(answer=not message.tool_calls)
-            case ToolStarted(call_id=call_id, emoji=emoji, name=name, label=label):
-                self._labels[call_id] = f"┊ {emoji} {name} {label}".rstrip()
+            case ToolStarted(call_id=call_id, emoji=emoji, label=label):
+                verb = event.verb or event.name
+                self._labels[call_id] = f"┊ {emoji} {verb} {label}".rstrip()
             case ToolFinished():
                 self._tool(event)
             case Notice(text=text):

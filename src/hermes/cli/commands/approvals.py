@@ -1,5 +1,6 @@
 """`hermes approvals`: what commands need a person's word."""
 
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -34,8 +35,8 @@ def test_command(words: tuple[str, ...]) -> None:
 
 
 def _lines() -> Iterator[str]:
-    for line in click.get_text_stream("stdin", errors="replace"):
-        yield line.rstrip("\n")
+    for line in sys.stdin.buffer:
+        yield line.decode(errors="replace").rstrip("\n")
 
 
 def _judged(scripts: Iterable[str]) -> Iterator[str]:

@@ -1,7 +1,5 @@
 """`hermes chat`: talk to the agent."""
 
-import asyncio
-import getpass
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,18 +9,22 @@ import msgspec
 from msgspec import Struct
 
 from hermes.app.build import App, open_app
+from hermes.app.chat import chat_parts, user_name
 from hermes.app.options import AppOptions
+from hermes.app.runtime import run
 from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.events import TurnFinished
 from hermes.domain.ports.state import SessionQuery
 from hermes.domain.session import Session
+from hermes.entry.terminal.chat import run_chat
 from hermes.entry.terminal.oneshot import EXIT_CODES, PLATFORM, Question, answer_once
 from hermes.streaming.stdout import PlainOutput
 
 __all__ = ["command"]
 
+KILLED = 128
 HOLD_SECONDS = 0.3
 """How long text is held back in a pipe to tell remarks from answers."""
 
@@ -66,12 +68,8 @@ class Ask(Struct, frozen=True, kw_only=True):
 def command(**given: Any) -> None:
     """Talk to the agent: interactively, or one question with -q."""
     query = given["query"] if given["query"] is not None else given["oneshot"]
-    if query is None:
-        raise UsageError(
-            "There is nothing to answer.", hint='Ask with: hermes chat -q "your question"'
-        )
     ask = Ask(
-        text=_question(query),
+        text="" if query is None else _question(query),
         resume=given["resume"],
         latest=given["latest"],
         source=given["source"],
@@ -79,10 +77,12 @@ def command(**given: Any) -> None:
         restore_cwd=not given["no_restore_cwd"],
         usage_file=given["usage_file"],
     )
-    sys.exit(asyncio.run(_ask_once(_options(given), ask)))
+    if query is not None:
+        sys.exit(run(_ask_once(_options(given, can_ask=False), ask)))
+    sys.exit(run(_chat(_options(given, can_ask=True), ask)))
 
 
-def _options(given: dict[str, Any]) -> AppOptions:
+def _options(given: dict[str, Any], *, can_ask: bool) -> AppOptions:
     environ = process_environ()
     toolsets = given["toolsets"]
     return AppOptions(
@@ -94,6 +94,7 @@ def _options(given: dict[str, Any]) -> AppOptions:
         toolsets=tuple(t.strip() for t in toolsets.split(",") if t.strip()) if toolsets else None,
         max_turns=given["max_turns"],
         yolo=given["yolo"],
+        can_ask=can_ask,
         ignore_rules=given["ignore_rules"],
     )
 
@@ -127,7 +128,7 @@ async def _ask_once(options: AppOptions, ask: Ask) -> int:
             agent_id=app.profile.id,
             session=session,
             text=ask.text,
-            asked_by=_user(),
+            asked_by=user_name(),
             at=app.clock.now(),
         )
         finished = await answer_once(app.gateway, question, output)
@@ -137,10 +138,28 @@ async def _ask_once(options: AppOptions, ask: Ask) -> int:
     return EXIT_CODES.get(finished.outcome, 1)
 
 
+async def _chat(options: AppOptions, ask: Ask) -> int:
+    async with open_app(options) as app:
+        session = await _earlier_session(app, options, ask)
+        if session is not None:
+            await app.gateway.recover(session.id)
+        code = await run_chat(chat_parts(app, options, session))
+        if code > KILLED:
+            # Leaving by an exception keeps a running turn open for the next start.
+            raise SystemExit(code)
+        return code
+
+
 async def _session(app: App, options: AppOptions, ask: Ask) -> Session:
     """Find the session to go on with, or open a new one."""
+    session = await _earlier_session(app, options, ask)
+    return session or await app.gateway.open_session(app.profile.id, ask.source, user_name())
+
+
+async def _earlier_session(app: App, options: AppOptions, ask: Ask) -> Session | None:
+    """Find the session that `-r` or `-c` means; None if a new one is wanted."""
     if ask.resume is None and ask.latest is None:
-        return await app.gateway.open_session(app.profile.id, ask.source, _user())
+        return None
     reference = ask.resume or ask.latest
     if reference:
         session = await app.ledger.find_session(reference)
@@ -153,13 +172,6 @@ async def _session(app: App, options: AppOptions, ask: Ask) -> Session:
     if not ask.restore_cwd:
         session = await app.ledger.update_session(session.id, cwd=str(options.cwd))
     return session
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        return "user"
 
 
 def _write_usage(path: Path, session: Session, app: App, finished: TurnFinished) -> None:

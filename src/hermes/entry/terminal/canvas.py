@@ -37,6 +37,17 @@ REPAINT_SECONDS = 0.04
 ESCAPE_SECONDS = 0.05
 
 
+class _Output(Vt100_Output):
+    """Output that can be held back, so that a change of the screen is one write."""
+
+    batching = False
+
+    def flush(self) -> None:
+        """Write what was collected, unless more belongs to it."""
+        if not self.batching:
+            super().flush()
+
+
 class Canvas:
     """The terminal: scrollback above, panes below."""
 
@@ -44,7 +55,7 @@ class Canvas:
         self._kind = kind
         self._style: BaseStyle = chat_style(Painter(skin, kind))
         # Asking for the cursor position is of no use here: the panes have no floats.
-        self._output = Vt100_Output(sys.stdout, _size, term=term, enable_cpr=False)
+        self._output = _Output(sys.stdout, _size, term=term, enable_cpr=False)
         self._app: Application[None] | None = None
         self._held: list[str] = []
         self._outside = False
@@ -100,11 +111,16 @@ class Canvas:
         if not self._held:
             return
         text, self._held = "\r\n".join(self._held) + "\r\n", []
-        live = self._app is not None and self._app.is_running
-        if live and self._app is not None:
-            self._app.renderer.erase()
-        self.write(text)
-        self.repaint()
+        app = self._app
+        if app is None or not app.is_running or app.is_done:
+            self.write(text)
+            return
+        self._output.batching = True
+        app.renderer.erase()
+        self._output.write_raw(text)
+        app.renderer.render(app, app.layout)
+        self._output.batching = False
+        self._output.flush()
 
     def write(self, text: str) -> None:
         """Write to the terminal as it is."""

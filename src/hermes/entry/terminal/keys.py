@@ -104,7 +104,7 @@ def _bind_picker(keys: KeyBindings, actions: KeyActions, picking: Filter, typing
     choosing = picking & ~typing
 
     def bind(key: str, name: str, when: Filter) -> None:
-        @keys.add(key, filter=when, eager=key != "escape")
+        @keys.add(key, filter=when, eager=True)
         def _(_event: E) -> None:
             actions.picker_key(name)
 

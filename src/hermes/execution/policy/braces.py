@@ -2,6 +2,7 @@
 
 import re
 
+from hermes.execution.policy.scope import COMPUTED
 from hermes.execution.policy.syntax import Lit, Part
 
 __all__ = ["expand_braces"]
@@ -10,12 +11,16 @@ _MARK = 0xF0000
 """First private-use code point; each stands for a part that braces leave alone."""
 _RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.-?\d+)?$")
 _LIMIT = 512
+_MAX_BRACES = 64
 
 
 def expand_braces(parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
     """Return the words that brace expansion makes of one word."""
-    if not any(isinstance(p, Lit) and not p.quoted and "{" in p.text for p in parts):
+    braces = sum(p.text.count("{") for p in parts if isinstance(p, Lit) and not p.quoted)
+    if not braces:
         return [parts]
+    if braces > _MAX_BRACES:
+        return [(Lit(COMPUTED),)]
     kept: list[Part] = []
     pieces: list[str] = []
     for part in parts:

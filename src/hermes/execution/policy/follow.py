@@ -43,8 +43,8 @@ class CallFollower(ABC):
         self.ground = ground
         self.cwd = ground.cwd
         self.functions: dict[str, Script] = {}
-        self.running: list[str] = []
-        self.files: dict[str, str] = {}
+        self.running: list[Script] = []
+        self.files: dict[str, tuple[str, ...]] = {}
         self.via: tuple[str, ...] = ()
         self.nesting = 0
         self.assigned = False
@@ -70,10 +70,12 @@ class CallFollower(ABC):
 
     def call_function(self, name: str, feed: Feed) -> None:
         """Follow the body of a function."""
-        if name in self.running or len(self.running) > MAX_NESTING:
+        # By identity: a function may define another one of its own name.
+        body = self.functions[name]
+        if any(body is b for b in self.running) or len(self.running) > MAX_NESTING:
             return
-        self.running.append(name)
-        self.script(self.functions[name], feed)
+        self.running.append(body)
+        self.script(body, feed)
         self.running.pop()
 
     def assign(self, name: str, value: str) -> None:
@@ -110,23 +112,25 @@ class CallFollower(ABC):
             return
         for path in paths:
             key = absolute(path, call.cwd)
-            self.files[key] = self.files.get(key, "") + text
+            before = self.files.get(key, ())
+            whole = before[-1] + text if before else text
+            # Replaced or appended to: either may be what is run in the end.
+            self.files[key] = tuple(dict.fromkeys((*before[-4:], text, whole)))
 
     def _from_files(self, call: Call) -> Iterator[Inner]:
         """Yield the text of files that `call` runs and this script has made."""
         if not self.files or call.name == "tee":
             return
-        if "/" in call.path and (text := self.files.get(absolute(call.path, call.cwd))):
-            yield ShellText(text, call.path)
+        if "/" in call.path:
+            for text in self.files.get(absolute(call.path, call.cwd), ()):
+                yield ShellText(text, call.path)
         language = language_of(call)
         if not language:
             return
         for arg in (*call.args, *call.reads):
-            text = self.files.get(absolute(arg, call.cwd), "")
-            if text and language == "shell":
-                yield ShellText(text, call.name)
-            elif text:
-                yield CodeText(language, text)
+            for text in self.files.get(absolute(arg, call.cwd), ()):
+                shell = language == "shell"
+                yield ShellText(text, call.name) if shell else CodeText(language, text)
 
     def _inner(self, call: Call, inner: Inner) -> None:
         if isinstance(inner, CodeText):
@@ -202,7 +206,7 @@ class CallFollower(ABC):
             self.scope.positional = None
         elif call.name in SETTERS:
             self._declare(call)
-        elif call.path in self.functions and call.path not in self.running:
+        elif call.path in self.functions:
             positional, self.scope.positional = self.scope.positional, call.args
             self.call_function(call.path, Feed(call.source, call.stdin, call.upstream))
             self.scope.positional = positional

@@ -8,7 +8,7 @@ from hermes.execution.policy.inner import Inner, Run, ShellText, command_start
 from hermes.execution.policy.scope import COMPUTED
 from hermes.execution.policy.vocabulary import words
 
-__all__ = ["TOOLS"]
+__all__ = ["TOOLS", "sed_command"]
 
 _EDITORS = frozenset({"vi", "vim", "nvim", "view", "ex", "gvim", "vimdiff"})
 _LINE_EDITORS = frozenset({"ed", "ex", "red", "vi", "vim"})
@@ -202,14 +202,23 @@ def _cmd_exe(call: Call) -> Iterator[Inner]:
 
 
 def _sed(call: Call) -> Iterator[Inner]:
-    scripts = [*call.values_of("-e", "--expression"), *call.operands()[:1]]
-    for script in scripts:
-        match = re.search(r"(?:^|[;\n{\d$/])\s*e\s+(.+)", script)
-        if match is not None:
-            yield ShellText(match.group(1), "sed")
-        substitution = re.match(r"s(.)(?:.*?)\1(.*?)\1\w*e\w*$", script)
-        if substitution is not None:
-            yield ShellText(substitution.group(2) or COMPUTED, "sed")
+    for script in (*call.values_of("-e", "--expression"), *call.operands()[:1]):
+        code = sed_command(script)
+        if code is not None:
+            yield ShellText(code or COMPUTED, "sed")
+
+
+def sed_command(script: str) -> str | None:
+    """Return what the `e` command or flag of a sed script runs, or None."""
+    match = re.search(r"(?:^|[;\n{\d$/])\s*e(?:\s+(\S.*)|\s*)$", script[:_MAX_SED])
+    if match is not None:
+        return match.group(1) or ""
+    pieces = script.split(script[1]) if script[:1] == "s" and len(script) > 3 else []
+    runs = len(pieces) == 4 and "e" in pieces[3]
+    return pieces[2] if runs else None
+
+
+_MAX_SED = 2000
 
 
 def _npx(call: Call) -> Iterator[Inner]:

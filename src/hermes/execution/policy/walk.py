@@ -139,7 +139,7 @@ class Walk(CallFollower):
         if kind == "$(":
             return output
         path = f"{PROCESS_FILE}{len(self.files)}"
-        self.files[path] = output or ""
+        self.files[path] = (output or "",)
         return path
 
     def _redirects(self, redirects: tuple[Redirect, ...], feed: Feed) -> _Redirected:

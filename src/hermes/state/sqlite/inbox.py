@@ -22,11 +22,11 @@ class InboxPart(LedgerPart):
         text = codec.dump(message)
 
         def work(connection: sqlite3.Connection) -> Admission:
-            if one(connection, "sessions.exists", (arrival.session_id,)) is None:
-                known = one(connection, "inbox.by_native", native)
-                if known is None:
-                    raise unknown_session(arrival.session_id)
+            known = one(connection, "inbox.by_native", native)
+            if known is not None:
                 return Admission(entry=codec.inbox_entry(known), duplicate=True)
+            if one(connection, "sessions.exists", (arrival.session_id,)) is None:
+                raise unknown_session(arrival.session_id)
             values = {
                 "platform": message.platform,
                 "account": message.account,
@@ -37,10 +37,9 @@ class InboxPart(LedgerPart):
                 "message": text,
                 "at": arrival.at,
             }
-            inserted = one(connection, "inbox.insert", values)
-            row = one(connection, "inbox.by_native", native)
+            row = one(connection, "inbox.insert", values)
             assert row is not None
-            return Admission(entry=codec.inbox_entry(row), duplicate=inserted is None)
+            return Admission(entry=codec.inbox_entry(row), duplicate=False)
 
         return await self._write(work)
 

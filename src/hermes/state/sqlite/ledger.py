@@ -47,7 +47,7 @@ class SqliteLedger(
     async def open(cls, path: Path, *, backups: Path, busy_seconds: float = BUSY_SECONDS) -> Self:
         """Open the ledger, making or migrating the database where needed."""
         connections = await asyncio.to_thread(_prepare, path, backups, busy_seconds)
-        writer = Writer(*connections, path, some_upkeep)
+        writer = Writer(*connections, path, some_upkeep, busy_seconds=busy_seconds)
         return cls(path, writer, Readers(path))
 
     async def stats(self) -> LedgerStats:

@@ -22,5 +22,7 @@ def _shrink(connection: sqlite3.Connection) -> bool:
     pages = int(connection.execute("PRAGMA page_count").fetchone()[0])
     if free < MIN_FREE_PAGES or free * FREE_SHARE < pages:
         return False
-    connection.execute(f"PRAGMA incremental_vacuum({PAGES_AT_ONCE})").fetchall()
+    for _ in range(PAGES_AT_ONCE):
+        # One at a time: the sqlite3 module steps this statement once, which frees one page.
+        connection.execute("PRAGMA incremental_vacuum(1)").fetchall()
     return True

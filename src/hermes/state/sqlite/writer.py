@@ -11,8 +11,10 @@ What was handed in is carried out even if the caller is cancelled meanwhile.
 
 import asyncio
 import logging
+import random
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -68,16 +70,22 @@ class Writer:
         checkpointer: sqlite3.Connection,
         path: Path,
         idle_work: Work[bool],
+        *,
+        busy_seconds: float,
     ) -> None:
         """Take over both connections.
 
         `idle_work` is called in a transaction of its own when nothing waits;
-        it returns True while there is more of it to do.
+        it returns True while there is more of it to do. `busy_seconds` is how
+        long another process may hold the write lock before callers are told.
         """
         self._connection = connection
         self._checkpointer = checkpointer
         self._path = path
         self._idle_work = idle_work
+        self._busy_seconds = busy_seconds
+        # SQLite's own waiting backs off to 100 ms and starves beside a busy process.
+        connection.execute("PRAGMA busy_timeout = 0")
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
         self._gate = threading.Lock()
         self._closing = False
@@ -141,7 +149,7 @@ class Writer:
     def _commit(self, batch: list[_Job]) -> None:
         connection = self._connection
         try:
-            connection.execute("BEGIN IMMEDIATE")
+            self._begin()
             for job in batch:
                 self._run_one(job)
             connection.execute("COMMIT")
@@ -150,6 +158,19 @@ class Writer:
             failure = store_error(error, self._path)
             for job in batch:
                 job.error = StoreError(failure.message, hint=failure.hint)
+
+    def _begin(self) -> None:
+        """Take the write lock, waiting for other processes within the bound."""
+        deadline = time.monotonic() + self._busy_seconds
+        while True:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(random.uniform(0.0005, 0.003))  # noqa: S311 - jitter
+            else:
+                return
 
     def _run_one(self, job: _Job) -> None:
         connection = self._connection
@@ -179,8 +200,9 @@ class Writer:
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             self._roll_back()
-            if not is_busy(error):
-                _log.warning("deferred ledger work failed: %s", error)
+            if is_busy(error):
+                return True
+            _log.warning("deferred ledger work failed: %s", error)
             return False
         self._maybe_checkpoint()
         return more
@@ -202,6 +224,8 @@ class Writer:
             self._connection.execute("BEGIN IMMEDIATE")
             self._checkpointer.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         except sqlite3.Error as error:
+            if is_busy(error):
+                return
             _log.warning("checkpoint of the ledger failed: %s", error)
         self._roll_back()
         self._changes_at_checkpoint = changes

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from hermes.execution.policy.calls import Call, Danger, Ground
 from hermes.execution.policy.rules.shapes import Shape, Shapes
+from hermes.execution.policy.tools import sed_command
 
 __all__ = ["check"]
 
@@ -153,7 +154,6 @@ _SHAPES = Shapes(
 )
 _URL_USERS = frozenset({"curl", "wget", "git", "pip", "pip3", "npm", "ssh", "scp", "docker"})
 _URL = re.compile(r"[a-z+]+://(?:[^/@\s]*@)?([^/:?#\s]+)")
-_SED_RUN = re.compile(r"(?:^|[;\n{\d$/])\s*e(?:\s+\S|\s*$)|s(.).*?\1.*?\1\w*e\w*$")
 
 
 def check(call: Call, _ground: Ground) -> Iterator[Danger]:
@@ -166,5 +166,5 @@ def check(call: Call, _ground: Ground) -> Iterator[Danger]:
                 yield Danger("homograph", "the address imitates another one with foreign letters")
     if call.name in {"sed", "gsed"}:
         scripts = [*call.values_of("-e", "--expression"), *call.operands()[:1]]
-        if any(_SED_RUN.search(s) for s in scripts):
+        if any(sed_command(s) is not None for s in scripts):
             yield Danger("system", "sed runs a command", "sed e")

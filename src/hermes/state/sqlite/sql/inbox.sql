@@ -1,11 +1,10 @@
 -- name: insert
--- Admit a message, unless it was admitted before.
+-- Admit a message.
 INSERT INTO inbox (platform, account, native_id, agent_id, session_key, session_id, message,
                    admitted_at, state)
 VALUES (:platform, :account, :native_id, :agent_id, :session_key, :session_id, :message,
         :at, 'waiting')
-ON CONFLICT (platform, account, native_id) DO NOTHING
-RETURNING id;
+RETURNING *;
 
 -- name: by_native
 -- Return the entry of a message.

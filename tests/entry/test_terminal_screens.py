@@ -1,0 +1,353 @@
+"""The chat at a real terminal: screens as a person sees them."""
+
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fakes.tmux import Tmux
+
+pytestmark = [
+    pytest.mark.xdist_group("tmux"),
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
+]
+
+SCREENS = Path(__file__).parent / "screens"
+DEMO = Path(__file__).parent / "demo_chat.py"
+LOCALE = "LANG=C.UTF-8 LC_ALL=C.UTF-8 TERM=screen-256color"
+IDLE = r"^❯$"
+
+Start = Callable[..., Tmux]
+
+
+def idle(screen: str) -> bool:
+    """The prompt waits, above the status bar."""
+    lines = screen.split("\n")
+    return len(lines) > 1 and lines[-2] == "❯" and "demo" in lines[-1]
+
+
+def answered(text: str) -> Callable[[str], bool]:
+    return lambda screen: text in screen and idle(screen)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    opened: list[Tmux] = []
+
+    def begin(*options: str, columns: int = 80, environ: str = "", ready: str = IDLE) -> Tmux:
+        terminal = Tmux(tmp_path, columns=columns)
+        opened.append(terminal)
+        arguments = " ".join(options)
+        terminal.run(f"{LOCALE} {environ} {sys.executable} {DEMO} . {arguments}")
+        terminal.wait_for(ready)
+        return terminal
+
+    yield begin
+    for terminal in opened:
+        terminal.close()
+
+
+def matches(name: str, screen: str) -> None:
+    """Compare a screen with the one that is kept; HERMES_UPDATE_SCREENS=1 keeps it anew."""
+    spinner = re.compile(r"^\(.{1,12}?\) [a-z ]+\.{1,3} +\d+s$", re.MULTILINE)
+    steady = spinner.sub("(face) verb... 0s", screen)
+    steady = re.sub(r"· \d+s\b", "· 0s", steady)
+    path = SCREENS / f"{name}.txt"
+    if os.environ.get("HERMES_UPDATE_SCREENS"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(steady + "\n", encoding="utf-8")
+    assert steady + "\n" == path.read_text(encoding="utf-8")
+
+
+def test_the_first_start_shows_banner_prompt_and_status(start: Start) -> None:
+    matches("first_start", start().screen())
+
+
+def test_a_chat_with_tools_shows_lines_diffs_and_markdown(start: Start) -> None:
+    terminal = start()
+
+    terminal.type("tools please")
+    terminal.keys("Enter")
+
+    matches("tools", terminal.wait_for(answered("Done.")))
+
+
+def test_an_approval_is_picked_with_arrows_and_enter(start: Start) -> None:
+    terminal = start()
+    terminal.type("approve it")
+    terminal.keys("Enter")
+
+    matches("approval", terminal.wait_for("Allow once"))
+    terminal.keys("Down", "Enter")
+
+    terminal.wait_for(r"allowed \(session\)")
+    terminal.wait_for("The decision was approved")
+
+
+def test_an_approval_is_denied_with_a_reason_or_with_escape(start: Start) -> None:
+    terminal = start()
+    terminal.type("approve one")
+    terminal.keys("Enter")
+    terminal.wait_for("Allow once")
+    terminal.keys("5")
+    terminal.wait_for("Enter sends")
+    terminal.type("too risky")
+    terminal.keys("Enter")
+    terminal.wait_for("The decision was denied: too risky")
+
+    terminal.type("approve two")
+    terminal.keys("Enter")
+    terminal.wait_for("Allow once")
+    terminal.keys("Escape")
+
+    terminal.wait_for("The decision was denied: no reason")
+
+
+def test_a_question_takes_a_choice_by_its_number_or_words_of_ones_own(start: Start) -> None:
+    terminal = start()
+    terminal.type("question one")
+    terminal.keys("Enter")
+    terminal.wait_for("Which colour")
+    terminal.keys("2")
+    terminal.wait_for("You chose blue")
+
+    terminal.type("question two")
+    terminal.keys("Enter")
+    terminal.wait_for("1. red")
+    terminal.keys("3")
+    terminal.wait_for("Enter sends")
+    terminal.type("green")
+    terminal.keys("Enter")
+
+    terminal.wait_for("You chose green")
+
+
+def test_ctrl_c_interrupts_the_turn_and_a_second_one_leaves(start: Start) -> None:
+    terminal = start()
+    terminal.type("forever")
+    terminal.keys("Enter")
+    matches("working", terminal.wait_for(r"Working on it\n\(.*\n⚕ ❯\n"))
+
+    terminal.keys("C-c")
+    matches("interrupted", terminal.wait_for(r"· interrupted\n\n❯\n"))
+    terminal.keys("C-c")
+
+    terminal.wait_for("EXIT 0")
+
+
+def test_text_typed_while_it_works_interrupts_and_says_so(start: Start) -> None:
+    terminal = start()
+    terminal.type("forever")
+    terminal.keys("Enter")
+    terminal.wait_for("^⚕ ❯")
+
+    terminal.type("something else")
+    terminal.wait_for("Enter: interrupt, stops the running turn")
+    terminal.keys("Enter")
+
+    screen = terminal.wait_for("You said: something else")
+    assert "· interrupted" in screen
+
+
+def test_text_typed_while_it_works_steers_the_turn(start: Start) -> None:
+    terminal = start("--steer")
+    terminal.type("steerable")
+    terminal.keys("Enter")
+    terminal.wait_for("^⚕ ❯")
+
+    terminal.type("be quick")
+    terminal.keys("Enter")
+
+    screen = terminal.wait_for("Heard meanwhile: be quick")
+    assert "taken into the running turn: be quick" in screen
+
+
+def test_a_queued_message_is_answered_after_the_turn(start: Start) -> None:
+    terminal = start()
+    terminal.type("approve first")
+    terminal.keys("Enter")
+    terminal.wait_for("Allow once")
+    terminal.keys("4")
+    terminal.wait_for("The decision was denied")
+    terminal.type("forever")
+    terminal.keys("Enter")
+    terminal.wait_for("^⚕ ❯")
+
+    terminal.type("/queue afterwards")
+    terminal.keys("Enter")
+    terminal.wait_for("1 queued")
+    terminal.keys("C-c")
+
+    terminal.wait_for("You said: afterwards")
+
+
+def test_text_that_starts_over_is_not_shown_twice(start: Start) -> None:
+    terminal = start()
+
+    terminal.type("reset")
+    terminal.keys("Enter")
+
+    screen = terminal.wait_for(
+        lambda text: "Second paragraph." in text and text.endswith("interrupt")
+    )
+    assert screen.count("First paragraph.") == 1
+    assert screen.count("Second para") == 1
+
+
+def test_a_resumed_conversation_begins_with_a_recap(start: Start) -> None:
+    terminal = start("--resume", ready=r"^❯$")
+
+    matches("resume", terminal.wait_for(answered("earlier 11")))
+
+
+def test_a_narrow_terminal_shows_everything_that_matters(start: Start) -> None:
+    terminal = start(columns=40)
+    matches("narrow_start", terminal.screen())
+    terminal.type("tools please")
+    terminal.keys("Enter")
+    terminal.wait_for("Done.")
+
+    terminal.type("approve it")
+    terminal.keys("Enter")
+
+    screen = terminal.wait_for("Allow once")
+    matches("narrow_approval", screen)
+    assert max(len(line) for line in screen.split("\n")) <= 40
+
+
+def test_without_colour_there_is_none(start: Start) -> None:
+    terminal = start(environ="NO_COLOR=1")
+    terminal.type("tools please")
+    terminal.keys("Enter")
+    terminal.wait_for("Done.")
+
+    colours = re.findall(r"\x1b\[[0-9;]*m", terminal.screen(colours=True))
+
+    assert not [code for code in colours if re.search(r"[\[;](3[0-8]|4[0-8]|9\d|10\d)\b", code)]
+    matches("no_colour", terminal.wait_for(answered("Done.")))
+
+
+def test_a_dumb_terminal_gets_plain_lines(start: Start) -> None:
+    terminal = start(environ="TERM=dumb", ready="^>")
+
+    terminal.type("tools please")
+    terminal.keys("Enter")
+    screen = terminal.wait_for("Done")
+    assert "| ? read_file notes.txt 0.3s" in screen
+    terminal.type("approve it")
+    terminal.keys("Enter")
+    terminal.wait_for("1. Allow once")
+    terminal.type("4")
+    terminal.keys("Enter")
+    terminal.wait_for("The decision was denied")
+    terminal.type("/quit")
+    terminal.keys("Enter")
+
+    screen = terminal.wait_for("EXIT 0")
+    assert screen.isascii()
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_killed_chat_leaves_the_terminal_clean(
+    start: Start, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    terminal = start()
+    terminal.type("forever")
+    terminal.keys("Enter")
+    terminal.wait_for("^⚕ ❯")
+
+    os.kill(int((tmp_path / "pid").read_text(encoding="ascii")), number)
+
+    screen = terminal.wait_for(f"EXIT {code}")
+    assert "⚕ ❯" not in screen
+    assert (tmp_path / "after").read_text("utf-8") == (tmp_path / "before").read_text("utf-8")
+    assert terminal.cursor_shown()
+    raw = terminal.raw()
+    assert raw.rindex("\x1b[?2004l") > raw.rindex("\x1b[?2004h")
+
+
+def test_ctrl_d_leaves_and_the_terminal_is_clean(start: Start, tmp_path: Path) -> None:
+    terminal = start()
+
+    terminal.keys("C-d")
+
+    terminal.wait_for("EXIT 0")
+    assert (tmp_path / "after").read_text("utf-8") == (tmp_path / "before").read_text("utf-8")
+
+
+def test_a_long_paste_is_a_placeholder_and_whole_when_sent(start: Start) -> None:
+    terminal = start()
+
+    terminal.paste("\n".join(f"line {number}" for number in range(6)))
+    terminal.wait_for(r"\[pasted #1: 6 lines, 41 characters\]")
+    terminal.keys("Enter")
+
+    terminal.wait_for("You said: line 0 line 1 line 2 line 3 line 4 line 5")
+
+
+def test_commands_complete_with_their_descriptions(start: Start) -> None:
+    terminal = start()
+
+    terminal.type("/un")
+    terminal.wait_for("Take back the last exchanges")
+    terminal.keys("Tab")
+    terminal.wait_for("^❯ /undo")
+    terminal.keys("Enter")
+
+    terminal.wait_for("Nothing has been said yet")
+
+
+def test_the_editor_changes_the_input(start: Start, tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nprintf 'from the editor' > \"$1\"\n", encoding="utf-8")
+    editor.chmod(0o755)
+    terminal = start(environ=f"VISUAL={editor}")
+
+    terminal.keys("C-g")
+    terminal.wait_for("^❯ from the editor")
+    terminal.keys("Enter")
+
+    terminal.wait_for("You said: from the editor")
+
+
+def test_history_is_kept_for_the_next_start_and_for_its_owner_only(
+    start: Start, tmp_path: Path
+) -> None:
+    terminal = start()
+    terminal.type("remember this")
+    terminal.keys("Enter")
+    terminal.wait_for("You said: remember this")
+    terminal.keys("C-d")
+    terminal.wait_for("EXIT 0")
+
+    terminal.run(f"{LOCALE} {sys.executable} {DEMO} .")
+    terminal.wait_for(lambda text: "EXIT" not in text and idle(text))
+    terminal.keys("Up")
+
+    terminal.wait_for("^❯ remember this")
+    assert (tmp_path / "history").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_failed_turn_says_what_is_wrong_and_what_to_do(start: Start) -> None:
+    terminal = start()
+
+    terminal.type("broken")
+    terminal.keys("Enter")
+
+    screen = terminal.wait_for("✗ The model could not be reached.")
+    assert "→ Try another script." in screen
+
+
+def test_wide_characters_do_not_break_the_lines(start: Start) -> None:
+    terminal = start(columns=40)
+
+    terminal.type("漢字かな混じり文" * 4)
+    terminal.keys("Enter")
+    screen = terminal.wait_for(answered("You said"))
+
+    assert screen.replace("\n", "").replace(" ", "").count("漢字かな混じり文") == 8

@@ -1,0 +1,69 @@
+"""Every command of the corpus gets the verdict that is written beside it."""
+
+from fakes.command_corpus import Sample, read_corpus, strict_policy
+from hermes.domain.approvals import Gate
+
+FLOOR = read_corpus("floor")
+DANGER = read_corpus("danger")
+HARMLESS = read_corpus("harmless")
+
+
+def wrong(samples: list[Sample], *wanted: Gate) -> list[tuple[str, str, str]]:
+    policy = strict_policy()
+    verdicts = [(sample, policy.judge(sample.command)) for sample in samples]
+    return [(s.family, s.command, v.gate.value) for s, v in verdicts if v.gate not in wanted]
+
+
+def test_the_corpus_is_large_and_has_no_command_twice() -> None:
+    everything = [sample.command for sample in (*FLOOR, *DANGER, *HARMLESS)]
+    assert len(everything) == len(set(everything))
+    assert len(FLOOR) + len(DANGER) >= 1000
+    assert len(HARMLESS) >= 600
+
+
+def test_no_dangerous_command_is_allowed() -> None:
+    assert wrong(DANGER, Gate.ASK) == []
+
+
+def test_every_command_of_the_floor_is_blocked() -> None:
+    assert wrong(FLOOR, Gate.BLOCK) == []
+
+
+def test_at_most_two_percent_of_the_harmless_commands_ask() -> None:
+    asked = wrong(HARMLESS, Gate.ALLOW)
+    assert len(asked) <= len(HARMLESS) * 0.02, asked
+
+
+def test_the_floor_holds_in_every_mode_and_against_every_grant_and_allowlist() -> None:
+    patterns = sorted({strict_policy().judge(s.command).pattern for s in DANGER})
+    own = tuple(s.command for s in FLOOR)
+    policy = strict_policy(mode="off", allowlist=("*", *own, *patterns))
+    grants = {*patterns, *own, *(f"= {command}" for command in own)}
+    passed = [s.command for s in FLOOR if policy.judge(s.command, grants=grants).gate != Gate.BLOCK]
+    assert passed == []
+
+
+def test_every_question_has_a_reason_and_a_pattern_that_answers_it() -> None:
+    policy = strict_policy()
+    for sample in DANGER:
+        verdict = policy.judge(sample.command)
+        assert verdict.reason
+        assert verdict.pattern
+        assert policy.judge(sample.command, grants={verdict.pattern}).gate == Gate.ALLOW, sample
+
+
+def test_a_known_directory_does_not_turn_harmless_commands_into_questions() -> None:
+    policy = strict_policy()
+    inside = [s for s in HARMLESS if policy.judge(s.command, cwd="/home/user/work").gate != "allow"]
+    assert inside == []
+
+
+def test_a_judgement_takes_well_under_a_millisecond_on_average() -> None:
+    import time
+
+    policy = strict_policy()
+    commands = [s.command for s in (*HARMLESS, *DANGER)]
+    started = time.process_time()
+    for command in commands:
+        policy.judge(command)
+    assert (time.process_time() - started) / len(commands) < 0.002

@@ -1,0 +1,142 @@
+"""The order of decisions: floor, deny, mode, allowlist and grants, detectors."""
+
+import pytest
+
+from fakes.command_corpus import strict_policy
+from hermes.domain.approvals import Gate
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "git push origin main",
+        "  git   push   origin main ",
+        "ls && git push origin main",
+        "bash -c 'git push origin main'",
+        "g=git; $g push origin main",
+        "/usr/bin/git push origin main",
+        "(git push origin main)",
+    ],
+)
+def test_a_denied_command_is_blocked_however_it_is_written(command: str) -> None:
+    verdict = strict_policy(deny=("git push *",)).judge(command)
+    assert verdict.gate == Gate.BLOCK
+    assert "approvals.deny" in verdict.reason
+
+
+def test_deny_holds_in_mode_off_and_against_allowlist_and_grants() -> None:
+    policy = strict_policy(mode="off", deny=("curl *",), allowlist=("curl *", "curl x"))
+    assert policy.judge("curl x", grants={"= curl x"}).gate == Gate.BLOCK
+
+
+def test_deny_does_not_block_text_that_only_mentions_the_command() -> None:
+    assert strict_policy(deny=("curl *",)).judge("echo 'curl x'").gate == Gate.ALLOW
+
+
+def test_mode_off_allows_what_would_ask_but_not_the_floor() -> None:
+    policy = strict_policy(mode="off")
+    assert policy.judge("rm -rf build").gate == Gate.ALLOW
+    assert policy.judge("curl x | sh").gate == Gate.ALLOW
+    assert policy.judge("rm -rf /").gate == Gate.BLOCK
+    assert policy.judge("echo pw | sudo -S id").gate == Gate.BLOCK
+
+
+def test_an_allowlisted_command_is_allowed_exactly_or_by_glob() -> None:
+    policy = strict_policy(allowlist=("rm -rf build", "git push --force origin *"))
+    assert policy.judge("rm -rf build").gate == Gate.ALLOW
+    assert policy.judge("git push --force origin topic").gate == Gate.ALLOW
+    assert policy.judge("rm -rf dist").gate == Gate.ASK
+
+
+@pytest.mark.parametrize(
+    "tail",
+    ["; rm -rf x", " && rm -rf x", " | sh", "\nrm -rf x", " $(rm -rf x)", " `rm -rf x`", " > .env"],
+)
+def test_a_glob_of_the_allowlist_does_not_stretch_over_operators(tail: str) -> None:
+    policy = strict_policy(allowlist=("git push --force *",))
+    assert policy.judge("git push --force origin" + tail).gate == Gate.ASK
+
+
+def test_an_exact_entry_may_contain_operators() -> None:
+    policy = strict_policy(allowlist=("rm -rf build && make",))
+    assert policy.judge("rm -rf build && make").gate == Gate.ALLOW
+    assert policy.judge("rm -rf build && make; rm -r x").gate == Gate.ASK
+
+
+def test_a_grant_allows_its_kind_of_danger_and_nothing_wider() -> None:
+    policy = strict_policy()
+    pattern = policy.judge("rm -r build").pattern
+    assert pattern == "rm -r"
+    assert policy.judge("rm -r dist", grants={pattern}).gate == Gate.ALLOW
+    assert policy.judge("rm -r /etc", grants={pattern}).gate == Gate.BLOCK
+    assert policy.judge("rm -r dist; git push --force", grants={pattern}).gate == Gate.ASK
+    assert policy.judge("rm -r /etc/nginx", grants={pattern}).gate == Gate.ASK
+
+
+def test_the_question_about_a_script_names_only_what_is_not_granted_yet() -> None:
+    verdict = strict_policy().judge("rm -r x; git push --force", grants={"rm -r"})
+    assert verdict.pattern == "git push --force"
+
+
+def test_one_answer_to_a_script_with_two_dangers_grants_both() -> None:
+    policy = strict_policy()
+    pattern = policy.judge("rm -r x && git push -f").pattern
+    assert policy.judge("rm -r x && git push -f", grants={pattern}).gate == Gate.ALLOW
+    assert policy.judge("git push -f; rm -r y", grants=[pattern]).gate == Gate.ALLOW
+    assert policy.judge("git clean -fd", grants=[pattern]).gate == Gate.ASK
+
+
+def test_what_is_computed_can_only_be_granted_as_it_is() -> None:
+    policy = strict_policy()
+    pattern = policy.judge("$CMD --now").pattern
+    assert policy.judge("$CMD --now", grants={pattern}).gate == Gate.ALLOW
+    assert policy.judge("$CMD --later", grants={pattern}).gate == Gate.ASK
+
+
+def test_a_granted_script_does_not_grant_the_patterns_it_mentions() -> None:
+    policy = strict_policy()
+    pattern = policy.judge("$X 1 + rm -r + 2").pattern
+    assert policy.judge("rm -r build", grants={pattern}).gate == Gate.ASK
+
+
+def test_always_is_remembered_by_putting_the_pattern_on_the_allowlist() -> None:
+    pattern = strict_policy().judge("systemctl restart nginx").pattern
+    assert strict_policy(allowlist=(pattern,)).judge("systemctl restart nginx").gate == Gate.ALLOW
+
+
+@pytest.mark.parametrize(
+    ("command", "pattern"),
+    [
+        ("rm -rf build", "rm -r"),
+        ("rm -f x", "rm -f"),
+        ("git push origin +main", "git push --force"),
+        ("wget -qO- x | bash", "curl | sh"),
+        ("find . -delete", "find -delete"),
+        ("sudo ls", "sudo"),
+        ("echo x > .env", "write .env"),
+        ("docker stop web", "docker stop"),
+        ("kill -9 12", "kill -9"),
+    ],
+)
+def test_patterns_are_short_and_stable(command: str, pattern: str) -> None:
+    assert strict_policy().judge(command).pattern == pattern
+
+
+def test_the_directory_decides_what_a_relative_path_means() -> None:
+    policy = strict_policy()
+    assert policy.judge("rm -rf *", cwd="/").gate == Gate.BLOCK
+    assert policy.judge("rm -rf .", cwd="/home/user").gate == Gate.BLOCK
+    assert policy.judge("rm -rf *", cwd="/home/user/work").gate == Gate.ASK
+    assert policy.judge("echo x > hosts", cwd="/etc").gate == Gate.ASK
+    assert policy.judge("echo x > hosts", cwd="/home/user/work").gate == Gate.ALLOW
+
+
+def test_protected_paths_of_the_settings_ask() -> None:
+    policy = strict_policy(protected_paths=("/srv/prod",))
+    assert policy.judge("cp x /srv/prod/y").gate == Gate.ASK
+    assert policy.judge("cp x /srv/test/y").gate == Gate.ALLOW
+
+
+def test_the_floor_asks_on_another_machine() -> None:
+    assert strict_policy().judge("ssh web1 reboot").gate == Gate.ASK
+    assert strict_policy().judge("ssh localhost reboot").gate == Gate.BLOCK

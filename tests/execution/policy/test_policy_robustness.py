@@ -1,0 +1,100 @@
+"""Nothing that can be typed breaks the policy or keeps it busy."""
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fakes.command_corpus import read_corpus, strict_policy
+from hermes.domain.approvals import Gate, Verdict
+
+POLICY = strict_policy()
+PIECES = [
+    "rm", "ls", "-rf", "/", " ", "\n", ";", "&&", "|", "$(", ")", "(", "`", "'", '"', "\\", "${x",
+    "}", "{", "<<E", "\nE\n", "<(", "((", "))", "[[", "]]", "if", "then", "fi", "case", "esac", "in",
+    "do", "done", "for", "$x", "x=", "=(", "#", "{a,b}", "$'", "\x00", "\x02", "\u200b", "*", "~",
+]  # fmt: skip
+
+
+@given(st.text(max_size=300))
+@settings(max_examples=300, deadline=None)
+def test_arbitrary_text_gets_a_verdict(text: str) -> None:
+    assert isinstance(POLICY.judge(text), Verdict)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=40))
+@settings(max_examples=500, deadline=None)
+def test_arbitrary_shell_fragments_get_a_verdict(pieces: list[str]) -> None:
+    assert isinstance(POLICY.judge("".join(pieces)), Verdict)
+
+
+@given(st.sampled_from(read_corpus("floor")), st.text(max_size=20))
+@settings(max_examples=200, deadline=None)
+def test_rubbish_on_the_next_line_does_not_unblock_the_floor(sample: object, rubbish: str) -> None:
+    command = "rm -rf /\n" + rubbish
+    assert POLICY.judge(command).gate != Gate.ALLOW
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a" * 1_000_000,
+        "ls; " * 250_000,
+        "$(" * 100_000,
+        "((" * 20_000,
+        "{" * 30_000,
+        "`" * 30_000,
+        "\\" * 30_000,
+        "'" * 30_001,
+        "a=b " * 8_000,
+        "x=$x$x;" * 4_000,
+        "{1..99999999}",
+        "{a,b}" * 40,
+        "{" * 200 + "a,b" + "}" * 200,
+        "f(){ f; f; f; };" + "f;" * 500,
+        "a() { b; b; }; b() { c; c; }; c() { d; d; }; d() { a; a; }; " * 20 + "a",
+        "bash -c " * 2_000 + "ls",
+        "env " * 5_000 + "ls",
+        "sudo " * 3_000 + "rm -rf x",
+        "eval " * 3_000,
+        "x=1; " + "for i in $x; do " * 30 + "x=$i$x" + "; done" * 30,
+        "cat " + "<<A " * 2_000,
+        "echo " + "${x:-" * 500,
+        "[[ " + "(" * 10_000,
+        "case x in " + "a) ls;; " * 3_000 + "esac",
+        "python3 -c '" + "(" * 5_000 + "'",
+        "sed -e 's" + "/a" * 5_000 + "'",
+        "psql -c '" + "delete from x " * 2_000 + "'",
+        "git " + "-c a.b=c " * 2_000 + "status",
+        "echo " + "/*" * 5_000 + " > /" + "*/" * 2_000,
+        "rm " + "\u200b" * 10_000,
+        "chmod " + "+w," * 5_000 + " x",
+        "perl -e '" + "open " * 3_000 + "'",
+    ],
+    ids=lambda text: text[:16],
+)
+def test_huge_and_nested_commands_are_judged_quickly(text: str) -> None:
+    started = time.process_time()
+    verdict = POLICY.judge(text)
+    assert time.process_time() - started < 2.0
+    assert isinstance(verdict, Verdict)
+
+
+@pytest.mark.parametrize("filler", ["a" * 1_000_000, "ls; " * 250_000, "echo hi\n" * 100_000])
+def test_a_command_that_is_too_long_to_read_asks(filler: str) -> None:
+    assert POLICY.judge(filler).gate == Gate.ASK
+
+
+def test_the_floor_is_seen_at_the_head_of_a_command_that_is_too_long() -> None:
+    assert POLICY.judge("rm -rf /; " + "ls; " * 250_000).gate == Gate.BLOCK
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n\n", "\t"])
+def test_nothing_is_harmless(text: str) -> None:
+    assert POLICY.judge(text).gate == Gate.ALLOW
+
+
+def test_reasons_contain_nothing_unprintable() -> None:
+    verdict = POLICY.judge("echo x > /etc/\x1b[31m$x")
+    assert verdict.reason.isprintable()

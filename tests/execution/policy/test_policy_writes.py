@@ -1,0 +1,100 @@
+"""Files are written freely in a project and asked about elsewhere."""
+
+from pathlib import Path
+
+import pytest
+
+from fakes.command_corpus import strict_policy
+from hermes.domain.approvals import Gate
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/etc/hosts",
+        "/usr/local/bin/x",
+        "~/.ssh/authorized_keys",
+        "/home/user/.ssh/id_ed25519",
+        "/home/user/.bashrc",
+        "~/.zshenv",
+        "/home/user/.aws/credentials",
+        "/home/user/.netrc",
+        "/home/user/.hermes/config.yaml",
+        "/home/user/.hermes/.env",
+        "/home/user/.hermes/agents/other/SOUL.md",
+        "/home/user/work/.env",
+        "/home/user/work/.git/hooks/pre-commit",
+        "/home/user/work/.github/workflows/ci.yml",
+        "/home/user/work/../.bashrc",
+        "/home/user/work/../../../etc/passwd",
+        "/etc/cron.d/x",
+        "/home/user/.config/systemd/user/x.service",
+        "/home/bob/.profile",
+        "/root/.ssh/authorized_keys",
+    ],
+)
+def test_protected_files_ask(path: str) -> None:
+    verdict = strict_policy().judge_write(path)
+    assert verdict.gate == Gate.ASK
+    assert verdict.pattern
+    assert strict_policy().judge_write(path, grants={verdict.pattern}).gate == Gate.ALLOW
+    assert strict_policy(mode="off").judge_write(path).gate == Gate.ALLOW
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/home/user/.hermes/state.db", "/home/user/.hermes/state.db-wal", "/dev/sda", "/dev/nvme0n1"],
+)
+def test_the_ledger_and_devices_are_never_written(path: str) -> None:
+    policy = strict_policy(mode="off", allowlist=("*", "write device", "write Hermes ledger"))
+    assert policy.judge_write(path, grants={"write device"}).gate == Gate.BLOCK
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "src/main.py",
+        "/home/user/work/README.md",
+        "/tmp/out.txt",
+        "/home/user/work/.env.example",
+        "/home/user/.hermes/workspace/notes.md",
+        "/home/user/work/etc/hosts",
+        "docs/ssh.md",
+        "/home/user/work/dotfiles/.bashrc",
+        "/dev/null",
+    ],
+)
+def test_ordinary_files_are_written_freely(path: str) -> None:
+    assert strict_policy().judge_write(path, cwd="/home/user/work").gate == Gate.ALLOW
+
+
+def test_a_link_does_not_hide_where_a_write_goes(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "notes").symlink_to(home / ".ssh")
+    policy = strict_policy(user_home=str(home), hermes_home=str(home / ".hermes"))
+    assert policy.judge_write("notes/authorized_keys", cwd=str(work)).gate == Gate.ASK
+    assert policy.judge_write(str(work / "notes" / "config")).gate == Gate.ASK
+    assert policy.judge_write("plain.txt", cwd=str(work)).gate == Gate.ALLOW
+
+
+def test_a_link_before_dots_counts(tmp_path: Path) -> None:
+    (tmp_path / ".ssh" / "deep").mkdir(parents=True)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "link").symlink_to(tmp_path / ".ssh" / "deep")
+    verdict = strict_policy().judge_write("link/../config", cwd=str(work))
+    assert verdict.gate == Gate.ASK
+
+
+def test_relative_paths_are_judged_from_the_working_directory() -> None:
+    policy = strict_policy()
+    assert policy.judge_write("hosts", cwd="/etc").gate == Gate.ASK
+    assert policy.judge_write("authorized_keys", cwd="/home/user/.ssh").gate == Gate.ASK
+    assert policy.judge_write("../.bashrc", cwd="/home/user/work").gate == Gate.ASK
+
+
+def test_a_path_with_a_null_byte_gets_a_verdict() -> None:
+    assert strict_policy().judge_write("/etc/x\x00y").gate == Gate.ASK
