@@ -10,6 +10,7 @@ from hermes.control.commands.context import CommandContext, CommandHost, Screen
 from hermes.control.commands.parse import Invocation, parse
 from hermes.control.commands.registry import run_command
 from hermes.domain.channel import Attachment
+from hermes.domain.events import ApprovalAsked
 from hermes.domain.session import Session
 from hermes.entry.terminal.oneshot import Question, inbound
 
@@ -114,11 +115,21 @@ class RecordingDoor:
 
     async def begin(self, text: str) -> None:
         """Say something whose turn goes on, and wait until it runs."""
-        await self.submit(text, mode=BusyMode.QUEUE)
+        running = asyncio.Event()
+        with self.kit.gateway.watching(lambda _stream, _entry: running.set()):
+            await self.submit(text, mode=BusyMode.QUEUE)
+            async with asyncio.timeout(10):
+                await running.wait()
+
+    async def asked(self) -> None:
+        """Wait until the running turn asks for something."""
         assert self.session is not None
+        stream = self.kit.gateway.current_turn(self.session.id)
+        assert stream is not None
         async with asyncio.timeout(10):
-            while self.kit.gateway.current_turn(self.session.id) is None:
-                await asyncio.sleep(0)
+            async for event in stream.follow():
+                if isinstance(event, ApprovalAsked):
+                    return
 
     # -- Door --------------------------------------------------------------
 

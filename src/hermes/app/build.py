@@ -98,6 +98,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
                 clock=clock,
                 profiles={profile.id: profile},
                 owner=owner.id,
+                redact=services.redact,
                 owner_alive=lambda other: owner_alive(other, options.home.run_dir),
                 scope=KeyScope(
                     group_per_user=loaded.config.group_sessions_per_user,

@@ -4,18 +4,16 @@ import logging
 
 import msgspec
 
+from hermes.agent.llm.auxiliary import AuxiliaryModels, AuxiliarySettings, TaskSettings
 from hermes.agent.llm.client import ModelClient
+from hermes.agent.llm.lowering import LoweredCache
 from hermes.agent.llm.routes import Route, RouteBook, resolve_route
-from hermes.agent.llm.settings import ModelTarget, RetryPolicy
+from hermes.agent.llm.settings import ModelTarget
 from hermes.agent.llm.transport import Transport
-from hermes.app.settings import (
-    auxiliary_task,
-    fallback_targets,
-    main_target,
-    retry_policy,
-    route_book,
-)
+from hermes.app.settings import fallback_targets, main_target, retry_policy, route_book
 from hermes.config.loader import LoadedConfig
+from hermes.config.schema import Config
+from hermes.config.schema.model import AuxiliaryTask
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.model import Model
@@ -30,61 +28,99 @@ MODEL_OVERRIDE = "model_override"
 """Where a session remembers a model chosen for it alone: `{provider, model}`."""
 
 
+class _Shelved(msgspec.Struct, frozen=True):
+    """A main model and the side-task models that go with it."""
+
+    main: ModelClient
+    auxiliary: AuxiliaryModels
+
+
 class ModelShelf:
-    """Hands out model clients; all of them share one connection pool."""
+    """Hands out models; all clients share one connection pool and one encoding cache."""
 
     def __init__(self, loaded: LoadedConfig, clock: Clock) -> None:
         self._loaded = loaded
         self._clock = clock
         self._book: RouteBook = route_book(loaded)
         self._transport = Transport()
-        self._clients: dict[bytes, Model] = {}
+        self._lowered = LoweredCache()
+        self._shelf: dict[bytes, _Shelved] = {}
 
     def main(self, profile: AgentProfile, session: Session) -> Model:
         """Return the model that answers turns of `session`."""
-        override = session.state.get(MODEL_OVERRIDE) or {}
-        provider = override.get("provider", profile.provider)
-        model = override.get("model", profile.model)
-        target = main_target(self._loaded, provider, model)
-        return self._client(target, retry_policy(self._loaded.config), fallbacks=True)
+        return self._shelved(profile, session).main
 
     def auxiliary(self, task: str, profile: AgentProfile, session: Session) -> Model:
         """Return the model for a side task such as `title_generation`."""
-        config = self._loaded.config
-        chosen = auxiliary_task(config, task)
-        if chosen.provider in {"", "auto"} and not chosen.model and not chosen.base_url:
-            return self.main(profile, session)
-        target = ModelTarget(
-            model=chosen.model or profile.model,
-            provider="" if chosen.provider == "auto" else chosen.provider,
-            base_url=chosen.base_url,
-            api_key=chosen.api_key,
-            extra_body=dict(chosen.extra_body),
-        )
-        policy = RetryPolicy(max_retries=config.auxiliary.transient_retries, base_delay=1.0)
-        return self._client(target, policy, fallbacks=False)
+        return self._shelved(profile, session).auxiliary.model(task)
 
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()
 
-    def _client(self, target: ModelTarget, policy: RetryPolicy, *, fallbacks: bool) -> Model:
+    def _shelved(self, profile: AgentProfile, session: Session) -> _Shelved:
+        override = session.state.get(MODEL_OVERRIDE) or {}
+        target = main_target(
+            self._loaded,
+            override.get("provider", profile.provider),
+            override.get("model", profile.model),
+        )
         key = msgspec.json.encode(target)
-        found = self._clients.get(key)
+        found = self._shelf.get(key)
         if found is None:
-            found = self._clients[key] = ModelClient(
-                self._routes(target, fallbacks=fallbacks),
-                clock=self._clock,
-                transport=self._transport,
-                policy=policy,
-            )
+            found = self._shelf[key] = self._open(target)
         return found
 
-    def _routes(self, target: ModelTarget, *, fallbacks: bool) -> list[Route]:
+    def _open(self, target: ModelTarget) -> _Shelved:
+        config = self._loaded.config
+        routes = self._routes(target)
+        main = ModelClient(
+            routes,
+            clock=self._clock,
+            transport=self._transport,
+            policy=retry_policy(config),
+            cache=self._lowered,
+        )
+        auxiliary = AuxiliaryModels(
+            lambda: main,
+            self._book,
+            clock=self._clock,
+            transport=self._transport,
+            settings=auxiliary_settings(config),
+            main_routes=tuple(routes),
+        )
+        return _Shelved(main, auxiliary)
+
+    def _routes(self, target: ModelTarget) -> list[Route]:
         routes = [resolve_route(target, self._book)]
-        for each in fallback_targets(self._loaded.config) if fallbacks else ():
+        for each in fallback_targets(self._loaded.config):
             try:
                 routes.append(resolve_route(each, self._book))
             except ConfigError as error:
                 log.warning("fallback %s is left out: %s", each.provider, error.message)
         return routes
+
+
+def auxiliary_settings(config: Config) -> AuxiliarySettings:
+    """Return what the configuration says about side tasks."""
+    names = (field.name for field in msgspec.structs.fields(config.auxiliary))
+    tasks = {name: getattr(config.auxiliary, name) for name in names}
+    return AuxiliarySettings(
+        tasks={name: _task(t) for name, t in tasks.items() if isinstance(t, AuxiliaryTask)},
+        transient_retries=config.auxiliary.transient_retries,
+    )
+
+
+def _task(task: AuxiliaryTask) -> TaskSettings:
+    target = None
+    if task.model or task.base_url or task.provider not in {"", "auto"}:
+        target = ModelTarget(
+            model=task.model,
+            provider="" if task.provider == "auto" else task.provider,
+            base_url=task.base_url,
+            api_key=task.api_key,
+            extra_body=dict(task.extra_body),
+        )
+    return TaskSettings(
+        target=target, timeout=task.timeout, reasoning_effort=task.reasoning_effort or None
+    )

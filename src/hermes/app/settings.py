@@ -16,14 +16,13 @@ from hermes.agent.settings import AgentSettings, CompactionSettings, SpendLimits
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
 from hermes.config.schema import Config
-from hermes.config.schema.model import AuxiliaryTask, FallbackProvider, Provider
+from hermes.config.schema.model import FallbackProvider, Provider
 from hermes.domain.errors import ConfigError
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.execution.contract import EnvironmentSettings
 
 __all__ = [
     "agent_settings",
-    "auxiliary_task",
     "environment_settings",
     "fallback_targets",
     "main_profile",
@@ -189,9 +188,3 @@ def _fallback(entry: FallbackProvider, providers: Mapping[str, Provider]) -> Mod
 def retry_policy(config: Config) -> RetryPolicy:
     """Return how patiently a failed call is tried again."""
     return RetryPolicy(max_retries=config.agent.api_max_retries)
-
-
-def auxiliary_task(config: Config, task: str) -> AuxiliaryTask:
-    """Return the settings of a side task."""
-    found = getattr(config.auxiliary, task, None)
-    return found if isinstance(found, AuxiliaryTask) else AuxiliaryTask()

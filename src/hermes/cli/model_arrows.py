@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from prompt_toolkit.application import Application
+from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.layout import Layout
 from prompt_toolkit.layout.containers import Window
@@ -38,10 +39,10 @@ class _Cursor:
         """Move the mark, around the ends."""
         self.at = (self.at + steps) % len(self._lines)
 
-    def fragments(self) -> list[tuple[str, str]]:
+    def fragments(self) -> StyleAndTextTuples:
         """Return the visible part of the list."""
         first = max(0, min(self.at - _ROWS // 2, len(self._lines) - _ROWS))
-        shown = [("bold", f"{self._title}\n")]
+        shown: StyleAndTextTuples = [("bold", f"{self._title}\n")]
         for at in range(first, min(first + _ROWS, len(self._lines))):
             style, mark = ("reverse", "❯") if at == self.at else ("", " ")
             shown.append((style, f"{mark} {self._lines[at]}\n"))

@@ -13,12 +13,16 @@ from hermes.domain.errors import HermesError
 __all__ = ["run"]
 
 COMMANDS: dict[str, str] = {
+    "approvals": "What needs a person's approval, and what was granted.",
     "chat": "Talk to the agent: interactively, or one question with -q.",
     "config": "Show, change, check and migrate the configuration.",
     "prompt-size": "Show where the fixed prompt goes: sections and tools in bytes and tokens.",
+    "model": "Show and choose the model; add local ones.",
+    "prompt-size": "Show where the fixed prompt goes.",
     "sessions": "List, show, search, export and tidy up conversations.",
+    "setup": "Answer the few questions that matter and write the configuration.",
 }
-"""Command -> short help. The code is `hermes.cli.commands.<command>:command`."""
+"""Command -> short help. The code is `hermes.cli.commands.<command>:command`, `-` as `_`."""
 
 
 OWN_OPTIONS = frozenset({"-h", "--help", "-V", "--version"})

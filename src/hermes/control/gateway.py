@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.control.lane import Lane, TurnRunnerPort
 from hermes.control.ticket import Ticket
@@ -48,6 +49,8 @@ class GatewayParts(Struct, frozen=True, kw_only=True):
     """The id under which this process owns turns."""
     owner_alive: Callable[[str], bool]
     scope: KeyScope = KeyScope()
+    redact: Callable[[str], str] = str
+    """Removes secrets by value from what people type, before it is kept."""
     observers: tuple[TurnObserver, ...] = ()
 
 
@@ -62,6 +65,7 @@ class Gateway:
         self._profiles = parts.profiles
         self._owner_alive = parts.owner_alive
         self._scope = parts.scope
+        self._redact = parts.redact
         self._observers = list(parts.observers)
         self._lanes: dict[str, Lane] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -92,6 +96,7 @@ class Gateway:
     ) -> Ticket:
         """Commit `message` to the inbox and wake the lane that will answer it."""
         profile = self._profile(agent_id)
+        message = replace(message, text=self._redact(message.text))
         key = str(session_key(agent_id, message, self._scope))
         session = await self._session(profile, message, key, session_id)
         admission = await self.ledger.admit(

@@ -61,13 +61,6 @@ async def said(door: RecordingDoor) -> list[tuple[str, str]]:
     return [(content_text(each.asked), each.answer) for each in exchanges(history)]
 
 
-async def until_pending(door: RecordingDoor) -> None:
-    assert door.session is not None
-    async with asyncio.timeout(10):
-        while not await door.kit.ledger.pending_approvals(door.session.id):
-            await asyncio.sleep(0)
-
-
 async def test_new_begins_another_conversation_and_keeps_the_last(door: RecordingDoor) -> None:
     await door.ask("one")
     before = door.session
@@ -283,7 +276,7 @@ async def test_approvals_are_answered_in_text(
     door: RecordingDoor, command: str, answer: str
 ) -> None:
     await door.begin("approve")
-    await until_pending(door)
+    await door.asked()
 
     await door.type(command)
     await door.idle()
@@ -293,7 +286,7 @@ async def test_approvals_are_answered_in_text(
 
 async def test_questions_are_answered_in_words_or_by_number(door: RecordingDoor) -> None:
     await door.begin("which")
-    await until_pending(door)
+    await door.asked()
 
     await door.type("/answer 2")
     await door.idle()
@@ -357,7 +350,7 @@ async def test_commands_that_need_quiet_wait_for_it(door: RecordingDoor) -> None
 async def test_status_whoami_version_and_help_tell_what_they_should(door: RecordingDoor) -> None:
     await door.begin("forever")
 
-    assert "working    yes" in await door.type("/status")
+    assert "working     yes" in await door.type("/status")
     assert "tester (cli)" in await door.type("/whoami")
     assert await door.type("/version") == "Hermes 1.2.3"
     overview = await door.type("/help")

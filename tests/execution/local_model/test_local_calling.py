@@ -114,6 +114,12 @@ def test_earlier_calls_are_shown_in_their_short_form() -> None:
     assert texts[-4:] == ["<list>src", "a.py", "There is a.py.", "thanks"]
 
 
+def test_an_answer_is_bounded_unless_the_request_bounds_it() -> None:
+    assert constrain(_request("Hello!")).body["max_tokens"] == 400
+    assert constrain(_request("Hello!", max_tokens=7)).body["max_tokens"] == 7
+    assert "max_tokens" not in constrain(_request("Hello!", max_completion_tokens=7)).body
+
+
 @given(st.text(max_size=200))
 def test_any_message_gives_a_request_whose_calls_quote_it(text: str) -> None:
     rewritten = constrain(_request(text))

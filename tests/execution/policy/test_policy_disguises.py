@@ -13,8 +13,14 @@ from hermes.domain.approvals import Gate
 
 POLICY = strict_policy()
 CORPUS = [s.command for s in (*read_corpus("floor"), *read_corpus("danger"))]
-# A wrapper that passes no arguments really does empty "$1" and "$@".
-DANGEROUS = [c for c in CORPUS if not re.search(r"\$[@*0-9]", c)]
+# A wrapper that passes no arguments really does empty "$1" and "$@", and one
+# that closes a bracket can complete a fragment that was merely broken.
+DANGEROUS = [
+    c
+    for c in CORPUS
+    if not re.search(r"\$[@*0-9]", c)
+    and POLICY.judge(c).reason != "It cannot be read as a shell script"
+]
 FLOOR = [s.command for s in read_corpus("floor")]
 
 

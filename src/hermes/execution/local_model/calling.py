@@ -21,6 +21,8 @@ __all__ = ["FORMS", "CallForm", "Constrained", "constrain", "tool_call"]
 
 _MAX_RESULT_CHARS: Final = 1200
 """A result longer than this is cut: the model reads about 200 tokens a second."""
+_MAX_ANSWER: Final = 400
+"""Unless the request says otherwise: a small model that has lost the thread never ends."""
 _WORD: Final = re.compile(r"[\w~./-]*[\w/]|\.{1,2}")
 _FILE_NAME: Final = re.compile(r"[\w~./-]*\.[A-Za-z0-9]{1,8}|\.[a-z][\w.-]+|[A-Z]{4,}")
 _FOLDER_BEFORE: Final = re.compile(r"(?:folder|directory|in|inside|of|under|ls)$", re.IGNORECASE)
@@ -94,6 +96,8 @@ def constrain(body: dict[str, Any]) -> Constrained:
     """Rewrite a chat request; without tools only the messages are simplified."""
     rest = {key: value for key, value in body.items() if key not in _TOOL_FIELDS}
     rest["cache_prompt"] = True
+    if "max_completion_tokens" not in rest:
+        rest.setdefault("max_tokens", _MAX_ANSWER)
     history = list(body.get("messages") or [])
     if history and history[-1].get("role") == "tool":
         rest.update(_DECIDING, messages=_after_result(history), grammar=f"root ::= {_NO_CALL}\n")

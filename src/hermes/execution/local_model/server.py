@@ -234,6 +234,12 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def _detach(log: Path) -> None:
     """Go on as a process of its own; the lock goes along."""
     if os.fork():
@@ -263,7 +269,7 @@ def main(argv: list[str] | None = None) -> None:
         sys.exit(ALREADY_RUNNING)
     if given.detach:
         _detach(files.log)
-    threads = given.threads or len(os.sched_getaffinity(0))
+    threads = given.threads or _usable_cores()
     options = ServerOptions(
         engine=EngineSettings(
             model=given.model,

@@ -1,0 +1,183 @@
+"""References are put into the message, bounded, and never with secrets."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.domain.channel import Attachment
+from hermes.domain.errors import HermesError, NotFound
+from hermes.entry.terminal.clipboard import clipboard_image, image_file
+from hermes.entry.terminal.editor import edit
+from hermes.entry.terminal.programs import run_program
+from hermes.entry.terminal.references import ReferenceReader, find_references, is_secret
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> ReferenceReader:
+    return ReferenceReader(cwd=tmp_path, environ=dict(os.environ), run=run_program)
+
+
+async def test_a_file_is_put_below_the_message(reader: ReferenceReader, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("x = 1\n", "utf-8")
+
+    expanded = await reader.expand("explain @file:a.py.")
+
+    assert expanded.text == (
+        "explain @file:a.py.\n\nReferenced above:\n\n@file:a.py\n```\nx = 1\n```"
+    )
+    assert expanded.problems == ()
+
+
+async def test_some_lines_of_a_file(reader: ReferenceReader, tmp_path: Path) -> None:
+    (tmp_path / "n.txt").write_text("\n".join("abcdef"), "utf-8")
+
+    expanded = await reader.expand("@file:n.txt:2-3")
+
+    assert "```\nb\nc\n```" in expanded.text
+
+
+async def test_a_file_with_fences_cannot_break_out_of_its_own(
+    reader: ReferenceReader, tmp_path: Path
+) -> None:
+    (tmp_path / "r.md").write_text("````\ncode\n````\n", "utf-8")
+
+    assert "`````\n````\ncode\n````\n`````" in (await reader.expand("@file:r.md")).text
+
+
+@pytest.mark.parametrize("name", [".env", ".env.local", "id_ed25519", "server.key", "auth.json"])
+async def test_files_with_secrets_are_refused(
+    reader: ReferenceReader, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).write_text("TOKEN=hunter2", "utf-8")
+    (tmp_path / "link.txt").symlink_to(tmp_path / name)
+
+    for reference in (f"@file:{name}", "@file:link.txt"):
+        expanded = await reader.expand(reference)
+        assert "hunter2" not in expanded.text
+        assert "secrets" in expanded.problems[0]
+
+
+def test_examples_and_public_keys_are_no_secrets() -> None:
+    assert not is_secret(Path("/p/.env.example"))
+    assert not is_secret(Path("/home/me/.ssh/id_rsa.pub"))
+    assert is_secret(Path("/home/me/.ssh/config"))
+
+
+async def test_problems_are_reported_and_the_text_is_sent(
+    reader: ReferenceReader, tmp_path: Path
+) -> None:
+    (tmp_path / "binary").write_bytes(b"\0\1\2")
+
+    expanded = await reader.expand("@file:binary @file:gone @git:99 @url:http://127.0.0.1/ @diff")
+
+    assert expanded.text == "@file:binary @file:gone @git:99 @url:http://127.0.0.1/ @diff"
+    assert len(expanded.problems) == 5
+
+
+async def test_a_long_file_is_cut(reader: ReferenceReader, tmp_path: Path) -> None:
+    (tmp_path / "long.txt").write_text("x" * 150_000, "utf-8")
+
+    expanded = await reader.expand("@file:long.txt")
+
+    assert "cut here: 50,000 characters more" in expanded.text
+
+
+async def test_a_folder_is_listed(reader: ReferenceReader, tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "f.txt").touch()
+
+    assert "```\nsub/\nf.txt\n```" in (await reader.expand("@folder:.")).text
+
+
+async def test_changes_come_from_git(reader: ReferenceReader, tmp_path: Path) -> None:
+    def git(*arguments: str) -> None:
+        identity = ("-c", "user.name=t", "-c", "user.email=t@example.invalid")
+        subprocess.run(
+            ["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True
+        )
+
+    git("init", "-q")
+    (tmp_path / "a.txt").write_text("old\n", "utf-8")
+    git("add", ".")
+    git("commit", "-q", "-m", "the first commit")
+    (tmp_path / "a.txt").write_text("new\n", "utf-8")
+
+    expanded = await reader.expand("@diff @staged @git:1")
+
+    assert "-old\n+new" in expanded.text
+    assert "(no changes)" in expanded.text
+    assert "the first commit" in expanded.text
+
+
+async def test_pages_come_through_the_port(tmp_path: Path) -> None:
+    async def fetch(url: str) -> str:
+        return f"text of {url}"
+
+    reader = ReferenceReader(cwd=tmp_path, environ={}, run=run_program, fetch_url=fetch)
+
+    expanded = await reader.expand("@url:https://example.invalid/x and @url:ftp://example.invalid")
+
+    assert "text of https://example.invalid/x" in expanded.text
+    assert "only http" in expanded.problems[0]
+
+
+@given(st.text(alphabet='@:file ".,diff/x\n', max_size=40))
+def test_what_is_found_stands_in_the_text(text: str) -> None:
+    for reference in find_references(text):
+        assert reference.written in text
+        assert reference.kind in ("diff", "staged") or reference.value
+
+
+def test_mail_addresses_are_no_references() -> None:
+    assert find_references("me@diff.example and a@file:b") == []
+
+
+async def test_the_clipboard_is_read_with_the_program_that_is_there(tmp_path: Path) -> None:
+    program = tmp_path / "xclip"
+    program.write_text('#!/bin/sh\nexec cat "$CLIP"\n', "utf-8")
+    program.chmod(0o755)
+    (tmp_path / "clip").write_bytes(PNG)
+    environ = {
+        "PATH": f"{tmp_path}:/usr/bin:/bin",
+        "DISPLAY": ":0",
+        "CLIP": str(tmp_path / "clip"),
+    }
+
+    picture = await clipboard_image(environ, tmp_path / "cache", run_program)
+
+    kept = Path(picture.path)
+    assert kept.read_bytes() == PNG
+    assert kept.stat().st_mode & 0o777 == 0o600
+    assert picture.media_type == "image/png"
+
+
+async def test_no_clipboard_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="cannot be read here"):
+        await clipboard_image({"PATH": str(tmp_path)}, tmp_path, run_program)
+
+
+async def test_a_picture_is_attached_by_its_file(tmp_path: Path) -> None:
+    (tmp_path / "p.png").write_bytes(PNG)
+    (tmp_path / "t.txt").write_text("text", "utf-8")
+
+    assert await image_file("p.png", tmp_path) == Attachment(
+        kind="image",
+        path=str(tmp_path / "p.png"),
+        name="p.png",
+        media_type="image/png",
+        size=len(PNG),
+    )
+    with pytest.raises(HermesError, match="holds no PNG"):
+        await image_file("t.txt", tmp_path)
+
+
+async def test_an_editor_that_does_not_exist_is_explained(tmp_path: Path) -> None:
+    with pytest.raises(NotFound, match="cannot be run"):
+        await edit("text", {"EDITOR": str(tmp_path / "no-editor")}, tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir()) == []

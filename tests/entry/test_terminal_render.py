@@ -1,0 +1,191 @@
+"""A turn as it is printed."""
+
+import pytest
+
+from hermes.control.commands.choices import ToolDetail
+from hermes.domain.events import (
+    MessageCompleted,
+    ReasoningDelta,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    TurnFinished,
+)
+from hermes.domain.messages import AssistantMessage, ToolOutcome
+from hermes.domain.turn import TurnError, TurnState
+from hermes.domain.usage import Usage
+from hermes.entry.terminal.cells import width
+from hermes.entry.terminal.look import Colours, TerminalKind
+from hermes.entry.terminal.paint import Painter
+from hermes.entry.terminal.render import RenderSettings, TurnRenderer, diff_lines
+from hermes.entry.terminal.skins import SkinShelf
+
+SKIN = SkinShelf(None).load("default")
+PLAIN = TerminalKind(colours=Colours.NONE, unicode=True, cursor=True)
+ASCII = TerminalKind(colours=Colours.NONE, unicode=False, cursor=True)
+TRUE = TerminalKind(colours=Colours.TRUE, unicode=True, cursor=True)
+
+
+def tool(
+    name: str = "read_file",
+    label: str = "a.txt",
+    *,
+    outcome: ToolOutcome = ToolOutcome.OK,
+    preview: str = "",
+    diff: str | None = None,
+) -> list[TurnEvent]:
+    return [
+        ToolStarted(call_id="c", name=name, arguments={}, emoji="📖", label=label),
+        ToolFinished(
+            call_id="c", name=name, outcome=outcome, seconds=1.25, preview=preview, diff=diff
+        ),
+    ]
+
+
+def text(answer: str) -> list[TurnEvent]:
+    message = MessageCompleted(message_id=1, message=AssistantMessage(text=answer))
+    return [TextDelta(answer), message]
+
+
+def finished(state: TurnState, error: TurnError | None = None) -> TurnFinished:
+    return TurnFinished(
+        outcome=state, text="", usage=Usage(), cost_usd=None, model_calls=1, error=error
+    )
+
+
+def printed(
+    events: list[TurnEvent],
+    *,
+    cells: int = 60,
+    kind: TerminalKind = PLAIN,
+    settings: RenderSettings | None = None,
+) -> list[str]:
+    renderer = TurnRenderer(SKIN, kind, settings or RenderSettings())
+    return [line for event in events for line in renderer.event(event, cells).lines]
+
+
+def test_a_tool_line_has_emoji_verb_detail_and_duration() -> None:
+    assert printed(tool()) == ["┊ 📖 read_file a.txt 1.2s"]
+
+
+@pytest.mark.parametrize("cells", [20, 40, 80])
+def test_a_tool_line_fits_whatever_its_detail(cells: int) -> None:
+    lines = printed(tool(label="漢字" * 60), cells=cells)
+
+    assert [line for line in lines if width(line) > cells] == []
+    assert lines[0].endswith("1.2s")
+
+
+def test_a_failed_tool_shows_why() -> None:
+    lines = printed(tool(outcome=ToolOutcome.ERROR, preview="no such file\nmore\neven more"))
+
+    assert lines == [
+        "┊ 📖 read_file a.txt 1.2s [error]",
+        "┊    no such file",
+        "┊    more",
+        "┊    … 1 more lines",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("detail", "count"),
+    [(ToolDetail.OFF, 0), (ToolDetail.NEW, 2), (ToolDetail.ALL, 3), (ToolDetail.VERBOSE, 6)],
+)
+def test_how_much_is_shown_of_tools(detail: ToolDetail, count: int) -> None:
+    events = [
+        *tool("read_file", preview="x"),
+        *tool("read_file", preview="x"),
+        *tool("patch", preview="x"),
+    ]
+
+    assert len(printed(events, settings=RenderSettings(detail=detail))) == count
+
+
+def test_text_tools_and_text_are_kept_apart() -> None:
+    lines = printed([*text("Looking."), *tool(), *tool(), *text("First.\n\nSecond.")])
+
+    assert lines == [
+        "Looking.",
+        "",
+        "┊ 📖 read_file a.txt 1.2s",
+        "┊ 📖 read_file a.txt 1.2s",
+        "",
+        "First.",
+        "",
+        "Second.",
+    ]
+
+
+def test_an_unfinished_block_is_live_and_printed_once() -> None:
+    renderer = TurnRenderer(SKIN, PLAIN, RenderSettings())
+
+    first = renderer.event(TextDelta("Some **bo"), 60)
+    live = renderer.live(60, 5)
+    renderer.event(TextDelta("ld** words"), 60)
+    done = renderer.event(text("Some **bold** words")[1], 60)
+
+    assert first.lines == []
+    assert live == ["Some **bo"]
+    assert done.lines == ["Some bold words"]
+    assert renderer.live(60, 5) == []
+
+
+def test_without_streaming_text_comes_when_it_is_complete() -> None:
+    renderer = TurnRenderer(SKIN, PLAIN, RenderSettings(streaming=False))
+
+    held = renderer.event(TextDelta("One.\n\nTwo.\n\nThree."), 60)
+
+    assert (held.lines, renderer.live(60, 5)) == ([], [])
+    assert renderer.event(text("x")[1], 60).lines == ["One.", "", "Two.", "", "Three."]
+
+
+def test_raw_text_is_left_as_written() -> None:
+    lines = printed(text("# not a heading\n**x**"), settings=RenderSettings(markdown=False))
+
+    assert lines == ["# not a heading", "**x**"]
+
+
+@pytest.mark.parametrize(("shown", "lines"), [(True, ["▏ Hm, let me see."]), (False, [])])
+def test_thoughts_are_shown_if_wanted(shown: bool, lines: list[str]) -> None:
+    events = [ReasoningDelta("Hm, let me see."), *tool()]
+
+    before_tool = [
+        line
+        for line in printed(list(events), settings=RenderSettings(reasoning=shown))
+        if line.startswith("▏")
+    ]
+
+    assert before_tool == lines
+
+
+def test_a_diff_is_bounded_and_coloured() -> None:
+    diff = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n" + "".join(f"+line {n}\n" for n in range(100))
+
+    lines = diff_lines(diff, Painter(SKIN, TRUE), 60)
+
+    assert len(lines) == 41
+    assert "line 0" in lines[2]
+    assert lines[2].startswith("\x1b[38;2;135;175;95m")
+    assert "62 more lines" in lines[-1]
+
+
+def test_a_failure_is_shown_with_its_hint() -> None:
+    error = TurnError(code="model", message="No answer.", hint="Check the key.")
+
+    assert printed([finished(TurnState.FAILED, error)]) == ["✗ No answer.", "  → Check the key."]
+    assert printed([finished(TurnState.INTERRUPTED)]) == ["· interrupted"]
+
+
+def test_code_is_highlighted_and_copies_clean() -> None:
+    lines = printed(text("```python\nx = 1\n```"), kind=TRUE)
+
+    assert "\x1b[" in lines[0]
+    assert printed(text("```python\nx = 1\n```")) == ["  x = 1"]
+
+
+def test_without_unicode_everything_is_ascii() -> None:
+    lines = printed([*tool(), *text("- item\n\n> “quoted”")], kind=ASCII)
+
+    assert all(line.isascii() for line in lines)
+    assert any("* item" in line for line in lines)
