@@ -70,7 +70,7 @@ def test_the_status_bar_keeps_the_model_longest() -> None:
     )
 
     assert status_line(status, 60).strip() == "demo · ctx 10% · 5 tok · 0s · queue"
-    assert status_line(status, 20).strip() == "demo · ctx 10% · 0s"
+    assert status_line(status, 22).strip() == "demo · ctx 10% · 0s"
     assert status_line(status, 8).strip() == "demo"
 
 
@@ -317,10 +317,12 @@ def test_ctrl_c_stops_warns_and_leaves(
 ) -> None:
     key = InterruptKey()
 
-    for now, working, has_text in presses:
-        last = key.press(now, working=working, command=False, has_text=has_text)
+    results = [
+        key.press(now, working=working, command=False, has_text=has_text)
+        for now, working, has_text in presses
+    ]
 
-    assert last is outcome
+    assert results[-1] is outcome
 
 
 @pytest.fixture

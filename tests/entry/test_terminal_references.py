@@ -151,7 +151,8 @@ async def test_the_clipboard_is_read_with_the_program_that_is_there(tmp_path: Pa
 
     picture = await clipboard_image(environ, tmp_path / "cache", run_program)
 
-    kept = Path(picture.path)
+    [kept] = (tmp_path / "cache" / "images").iterdir()
+    assert picture.path == str(kept)
     assert kept.read_bytes() == PNG
     assert kept.stat().st_mode & 0o777 == 0o600
     assert picture.media_type == "image/png"

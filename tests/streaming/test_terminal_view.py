@@ -1,5 +1,7 @@
 """TurnEvents become pieces to show."""
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -55,7 +57,7 @@ def completed(text: str) -> MessageCompleted:
 def test_text_that_comes_again_is_shown_once(text: str, until: int, cuts: list[int]) -> None:
     text = harmless(text)
     edges = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
-    again = [TextDelta(text[a:b]) for a, b in zip(edges, edges[1:], strict=False)]
+    again = [TextDelta(text[a:b]) for a, b in itertools.pairwise(edges)]
 
     shown = pieces(TextDelta(text[:until]), TextReset(), *again, completed(text))
 
@@ -101,7 +103,9 @@ def test_a_thought_ends_when_the_answer_or_a_tool_begins() -> None:
 def test_a_tool_gets_its_line_when_it_ends_and_shows_progress_meanwhile() -> None:
     view = TurnView()
     view.event(
-        ToolStarted(call_id="c", name="terminal", arguments={}, emoji="💻", label="make\n  all")
+        ToolStarted(
+            call_id="c", name="terminal", verb="run", arguments={}, emoji="💻", label="make\n  all"
+        )
     )
     view.event(ToolProgress(call_id="c", text="compiling\nlinking\n\n"))
 
@@ -115,6 +119,7 @@ def test_a_tool_gets_its_line_when_it_ends_and_shows_progress_meanwhile() -> Non
     assert done == [
         ToolDone(
             name="terminal",
+            verb="run",
             emoji="💻",
             detail="make all",
             seconds=1.5,

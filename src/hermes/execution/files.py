@@ -17,7 +17,15 @@ from pathlib import Path
 from hermes.domain.errors import HermesError, NotFound, UsageError
 from hermes.domain.ports.execution import DirEntry, FileStat
 
-__all__ = ["describe", "list_directory", "read_bytes", "remove_file", "write_bytes"]
+__all__ = [
+    "describe",
+    "explained",
+    "list_directory",
+    "read_bytes",
+    "remove_file",
+    "require_regular",
+    "write_bytes",
+]
 
 _PROCESS_INTERNALS = re.compile(
     r"/proc/(?:\d+/)*(?:task/\d+/)?(?:environ|mem|auxv|fd|fdinfo|map_files)(?:/|\Z)"
@@ -27,7 +35,7 @@ _PROCESS_INTERNALS = re.compile(
 
 def describe(path: str) -> FileStat | None:
     """Describe what `path` leads to; None if that is nothing."""
-    with _explained(path):
+    with explained(path):
         try:
             status = Path(path).stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -43,13 +51,13 @@ def describe(path: str) -> FileStat | None:
 
 def read_bytes(path: str, offset: int = 0, limit: int | None = None) -> bytes:
     """Read bytes of a regular file."""
-    with _explained(path):
+    with explained(path):
         real = os.path.realpath(path)
         if _PROCESS_INTERNALS.match(real):
             raise UsageError(f"{path} shows the inside of a process and is not readable here.")
         fd = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(fd, "rb") as file:
-            _require_regular(path, os.fstat(fd))
+            require_regular(path, os.fstat(fd))
             if offset:
                 file.seek(offset)
             return file.read(-1 if limit is None else limit)
@@ -57,7 +65,7 @@ def read_bytes(path: str, offset: int = 0, limit: int | None = None) -> bytes:
 
 def write_bytes(path: str, data: bytes) -> None:
     """Replace a regular file in one step, making parent directories."""
-    with _explained(path):
+    with explained(path):
         real = Path(os.path.realpath(path))
         existing = _existing(path, real)
         real.parent.mkdir(parents=True, exist_ok=True)
@@ -78,16 +86,16 @@ def write_bytes(path: str, data: bytes) -> None:
 
 def remove_file(path: str) -> None:
     """Delete a regular file or a symbolic link."""
-    with _explained(path):
+    with explained(path):
         status = Path(path).lstat()
         if not stat.S_ISLNK(status.st_mode):
-            _require_regular(path, status)
+            require_regular(path, status)
         Path(path).unlink()
 
 
 def list_directory(path: str) -> list[DirEntry]:
     """List a directory, sorted by name."""
-    with _explained(path), os.scandir(path) as entries:
+    with explained(path), os.scandir(path) as entries:
         return sorted((_entry(entry) for entry in entries), key=lambda entry: entry.name)
 
 
@@ -104,7 +112,7 @@ def _existing(path: str, real: Path) -> os.stat_result | None:
         status = real.lstat()
     except FileNotFoundError:
         return None
-    _require_regular(path, status)
+    require_regular(path, status)
     return status
 
 
@@ -115,7 +123,8 @@ def _copy_ownership(fd: int, existing: os.stat_result) -> None:
     os.fchmod(fd, stat.S_IMODE(existing.st_mode))
 
 
-def _require_regular(path: str, status: os.stat_result) -> None:
+def require_regular(path: str, status: os.stat_result) -> None:
+    """Refuse what is not a regular file."""
     if stat.S_ISDIR(status.st_mode):
         raise UsageError(f"{path} is a directory, not a file.")
     if not stat.S_ISREG(status.st_mode):
@@ -123,7 +132,7 @@ def _require_regular(path: str, status: os.stat_result) -> None:
 
 
 @contextlib.contextmanager
-def _explained(path: str) -> Iterator[None]:
+def explained(path: str) -> Iterator[None]:
     """Turn the system's errors into sentences."""
     try:
         yield

@@ -82,6 +82,7 @@ class ToolDone(Struct, frozen=True, kw_only=True):
     """A tool call that has ended."""
 
     name: str
+    verb: str
     emoji: str
     detail: str
     seconds: float
@@ -122,7 +123,7 @@ Piece = Said | SaidEnd | Thought | ThoughtEnd | ToolDone | Asked | Answered | Re
 class Running(Struct, kw_only=True):
     """A tool call that is going on."""
 
-    name: str
+    verb: str
     emoji: str
     detail: str
     progress: str = ""
@@ -221,7 +222,7 @@ class TurnView:
     def _tool(self, event: ToolStarted | ToolProgress | ToolFinished) -> list[Piece]:
         if isinstance(event, ToolStarted):
             self.running[event.call_id] = Running(
-                name=event.name, emoji=event.emoji, detail=_flat(event.label)
+                verb=event.verb or event.name, emoji=event.emoji, detail=_flat(event.label)
             )
             return self._end_thought()
         if isinstance(event, ToolProgress):
@@ -233,6 +234,7 @@ class TurnView:
         return [
             ToolDone(
                 name=event.name,
+                verb=begun.verb if begun else event.name,
                 emoji=begun.emoji if begun else "🔧",
                 detail=begun.detail if begun else "",
                 seconds=event.seconds,

@@ -40,6 +40,7 @@ def test_only_files_that_were_named_can_be_read(text: str, paths: list[str]) -> 
         ("What is in the folder lib?", ["lib"]),
         ("what's inside the tests directory?", ["tests"]),
         ("List all files in /tmp", ["/tmp"]),
+        ("show directory contents", ["."]),
         ("Which files are in this directory?", ["."]),
         ("Write a haiku about the sea", []),
         ("Hello!", []),

@@ -65,7 +65,7 @@ WRAPPERS: dict[str, Callable[[str], str]] = {
 
 
 @given(st.sampled_from(DANGEROUS), st.lists(st.sampled_from(sorted(WRAPPERS)), max_size=3))
-@settings(max_examples=20000, deadline=None)
+@settings(max_examples=400, deadline=None)
 @example("rm -rf /", ["base64", "here-document", "bash -c"])
 def test_wrapping_a_dangerous_command_never_makes_it_harmless(
     command: str, names: list[str]

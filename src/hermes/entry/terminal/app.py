@@ -3,6 +3,7 @@
 import asyncio
 import importlib
 from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
 from prompt_toolkit.filters import Condition
@@ -13,9 +14,7 @@ from hermes.domain.channel import Attachment
 from hermes.domain.errors import HermesError
 from hermes.entry.terminal.canvas import Canvas
 from hermes.entry.terminal.cells import cut, wrap
-from hermes.entry.terminal.clipboard import clipboard_image, copy_sequence, image_file
 from hermes.entry.terminal.completion import CompletionSources
-from hermes.entry.terminal.editor import edit
 from hermes.entry.terminal.guard import clean_terminal, on_signals
 from hermes.entry.terminal.input import PrivateHistory, input_buffer
 from hermes.entry.terminal.interrupts import AGAIN_SECONDS, CtrlC, InterruptKey
@@ -26,37 +25,41 @@ from hermes.entry.terminal.opening import opening_lines
 from hermes.entry.terminal.parts import ChatParts
 from hermes.entry.terminal.paste import PasteShelf
 from hermes.entry.terminal.pickers import Reply
-from hermes.entry.terminal.programs import run_program
 from hermes.entry.terminal.questions import Questions
-from hermes.entry.terminal.skins import Skin, SkinShelf
+from hermes.entry.terminal.screen import ChatScreen
+from hermes.entry.terminal.skins import Skin
 from hermes.entry.terminal.spinner import FRAME_SECONDS, spinner_line
 from hermes.entry.terminal.statusbar import status_line
 from hermes.entry.terminal.talk import Talk
 
 __all__ = ["TerminalApp"]
 
+LAST_WORDS_SECONDS = 2.0
+"""How long leaving waits for what was typed just before."""
+
 
 class TerminalApp:
-    """The screen: a `Display` for the talk, a `Screen` for commands, `KeyActions` for keys."""
+    """The screen: a `Display` for the talk, `KeyActions` for the keys."""
 
     def __init__(self, parts: ChatParts, skin: Skin, kind: TerminalKind) -> None:
         self.talk = Talk(parts, skin, kind, self)
         self._parts = parts
         self._kind = kind
         self._canvas = Canvas(kind, skin, term=parts.environ.get("TERM", ""))
-        self._shelf = SkinShelf(parts.paths.skins_dir)
         self._pastes = PasteShelf()
         self._ctrl_c = InterruptKey()
         self._typed: asyncio.Queue[tuple[str, tuple[Attachment, ...]]] = asyncio.Queue()
         self._command: asyncio.Task[None] | None = None
         self._questions = Questions(self._replied, self._asked_changed)
-        self._attachments: list[Attachment] = []
         self._note = ""
-        self._status_shown = parts.settings.status_bar
+        self._moving = asyncio.Event()
         self._exit_code = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
         self._input = input_buffer(self._sources(), PrivateHistory(parts.paths.history_file))
+        self._screen = ChatScreen(
+            self.talk, self._canvas, self._questions, buffer=self._input, pastes=self._pastes
+        )
 
     def _sources(self) -> CompletionSources:
         specs = self.talk.registry.specs(terminal=True)
@@ -64,7 +67,7 @@ class TerminalApp:
             specs=specs,
             cwd=self._parts.profile.workspace,
             arguments={
-                "skin": self._shelf.names,
+                "skin": lambda: self._screen.skins(),
                 "help": lambda: [spec.name for spec in specs],
             },
         )
@@ -93,10 +96,7 @@ class TerminalApp:
                 try:
                     await self._canvas.run(layout, chat_keys(self))
                 finally:
-                    if not self._exit_code:
-                        await self.talk.leave()
-                    for task in self._tasks:
-                        task.cancel()
+                    await self._wind_up()
         return self._exit_code
 
     async def _open(self) -> None:
@@ -105,6 +105,16 @@ class TerminalApp:
         await self.talk.pick_up()
         if self._parts.first_message:
             self._send(self._parts.first_message, ())
+
+    async def _wind_up(self) -> None:
+        """Let what was typed reach the inbox, then end everything."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_SECONDS):
+                await self._typed.join()
+        if not self._exit_code:
+            await self.talk.leave()
+        for task in self._tasks:
+            task.cancel()
 
     def _signalled(self, number: int) -> None:
         self._exit_code = 128 + number
@@ -130,12 +140,16 @@ class TerminalApp:
             self._command = self._spawn(self.talk.typed(text, attachments))
             await asyncio.wait([self._command])
             self._command = None
+            self._typed.task_done()
 
     async def _animate(self) -> None:
+        """Repaint while a turn runs; wait without waking up while none does."""
         while True:
+            await self._moving.wait()
             await asyncio.sleep(FRAME_SECONDS)
-            if self.talk.working:
-                self._canvas.repaint()
+            self._canvas.repaint()
+            if not self.talk.working:
+                self._moving.clear()
 
     # -- Display -----------------------------------------------------------
 
@@ -145,9 +159,9 @@ class TerminalApp:
         return max(20, self._canvas.size[0])
 
     @property
-    def screen(self) -> "TerminalApp":
+    def screen(self) -> ChatScreen:
         """What commands can do with it."""
-        return self
+        return self._screen
 
     def show(self, lines: Sequence[str]) -> None:
         """Print lines above the input."""
@@ -163,6 +177,8 @@ class TerminalApp:
 
     def changed(self) -> None:
         """Have the panes painted soon."""
+        if self.talk.working:
+            self._moving.set()
         self._canvas.repaint()
 
     def ring(self) -> None:
@@ -215,15 +231,15 @@ class TerminalApp:
 
     def _hint(self) -> str:
         parts = [self._note] if self._note else []
-        if self._attachments:
-            names = ", ".join(each.name for each in self._attachments)
+        if self._screen.attachments:
+            names = ", ".join(each.name for each in self._screen.attachments)
             parts.append(f"attached: {names}")
         if self.talk.working and self._input.text and not self._questions.picker:
             parts.append(f"Enter: {self.talk.mode.value}, {EFFECTS[self.talk.mode]}")
         return self._glyphs(cut(" · ".join(parts), self.cells))
 
     def _status(self) -> str:
-        if not self._status_shown:
+        if not self._screen.status_shown:
             return ""
         return self._glyphs(status_line(self.talk.status(), self.cells))
 
@@ -232,12 +248,11 @@ class TerminalApp:
     def submit(self) -> None:
         """Send the input."""
         text = self._input.text
-        if not text.strip() and not self._attachments:
+        if not text.strip() and not self._screen.attachments:
             return
         self._input.append_to_history()
         self._input.reset()
-        attachments, self._attachments = tuple(self._attachments), []
-        self._send(text, attachments)
+        self._send(text, self._screen.take_attachments())
 
     def _send(self, text: str, attachments: tuple[Attachment, ...]) -> None:
         self._note = ""
@@ -295,14 +310,14 @@ class TerminalApp:
 
     def open_editor(self) -> None:
         """Open the external editor on the input."""
-        self._spawn(self.compose(self._input.text))
+        self._spawn(self._screen.compose(self._input.text))
 
     def paste_image(self) -> None:
         """Attach the picture in the clipboard."""
         self._spawn(self._paste_image())
 
     async def _paste_image(self) -> None:
-        self._notice(await self.attach_image(None))
+        self._notice(await self._screen.attach_image(None))
 
     def picker_open(self) -> bool:
         """Say whether a picker has the keys."""
@@ -322,60 +337,6 @@ class TerminalApp:
 
     def _replied(self, request: ApprovalRequest, reply: Reply) -> None:
         self._spawn(self.talk.answer(request, reply))
-
-    # -- Screen ------------------------------------------------------------
-
-    def clear(self) -> None:
-        """Empty the screen."""
-        self._canvas.clear()
-
-    def prefill(self, text: str) -> None:
-        """Put text into the input, unless something is being written there."""
-        if not self._input.text:
-            self._input.text = text
-            self._input.cursor_position = len(text)
-
-    async def compose(self, text: str) -> None:
-        """Open the external editor and take what was written into the input."""
-        folder = self._parts.paths.cache_dir / "messages"
-        async with self._canvas.outside():
-            written = await edit(self._pastes.expand(text), self._parts.environ, folder)
-        self._input.text = written
-        self._input.cursor_position = len(written)
-
-    def set_status_bar(self, *, shown: bool | None) -> bool:
-        """Show or hide the status bar (None toggles); return whether it shows."""
-        self._status_shown = not self._status_shown if shown is None else shown
-        return self._status_shown
-
-    def skins(self) -> Sequence[str]:
-        """Return the names of the skins there are."""
-        return self._shelf.names()
-
-    def set_skin(self, name: str) -> None:
-        """Change the look."""
-        self.talk.skin = self._shelf.load(name)
-        self._canvas.wear(self.talk.skin)
-
-    def copy(self, text: str) -> None:
-        """Put text onto the clipboard of the terminal."""
-        self._canvas.write(copy_sequence(text))
-
-    async def attach_image(self, path: str | None) -> str:
-        """Attach a picture from a file or the clipboard; return what to say."""
-        parts = self._parts
-        picture = (
-            await image_file(path, parts.profile.workspace)
-            if path
-            else await clipboard_image(parts.environ, parts.paths.cache_dir, run_program)
-        )
-        self._attachments.append(picture)
-        self.changed()
-        return f"Attached {picture.name} to the next message."
-
-    async def pick(self, title: str, options: Sequence[str]) -> int | None:
-        """Let the person choose one; None if they chose nothing."""
-        return await self._questions.pick(title, options)
 
 
 async def _warm_up() -> None:

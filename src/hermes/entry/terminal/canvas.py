@@ -81,6 +81,7 @@ class Canvas:
             erase_when_done=True,
             enable_page_navigation_bindings=to_filter(False),  # noqa: FBT003 (a filter, not a flag)
             min_redraw_interval=REPAINT_SECONDS,
+            terminal_size_polling_interval=None,
             before_render=self._shrink,
         )
         app.ttimeoutlen = ESCAPE_SECONDS

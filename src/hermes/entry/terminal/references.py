@@ -33,6 +33,8 @@ FetchUrl = Callable[[str], Awaitable[str]]
 _REFERENCE = re.compile(
     r"(?<![\w@])@(?:(?P<kind>file|folder|git|url):(?P<value>\"[^\"\n]+\"|\S+)|(?P<word>diff|staged)\b)"
 )
+_DOTS = re.compile(r"(?:^|/)\.\.?$")
+"""`.` and `..` are names, not the end of a sentence."""
 _LINES = re.compile(r"(?P<path>.+):(?P<first>\d+)(?:-(?P<last>\d+))?")
 _SECRET_NAMES = (
     ".env", ".env.*", "*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", "id_rsa*", "id_dsa*",
@@ -71,7 +73,7 @@ def find_references(text: str) -> list[Reference]:
         if value.startswith('"'):
             value = value.strip('"')
         else:
-            trimmed = value.rstrip(".,;!?)")
+            trimmed = value if _DOTS.search(value) else value.rstrip(".,;!?)")
             written = written[: len(written) - (len(value) - len(trimmed))]
             value = trimmed
         if kind in ("diff", "staged") or value:

@@ -6,6 +6,7 @@ of a thought are live until they are finished.
 """
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -32,6 +33,9 @@ from hermes.streaming.terminal import (
     ToolDone,
     TurnView,
 )
+
+if TYPE_CHECKING:
+    from hermes.entry.terminal.markdown_ansi import MarkdownRenderer
 
 __all__ = ["RenderSettings", "Shown", "TurnRenderer", "diff_lines", "tool_line"]
 
@@ -91,6 +95,7 @@ class TurnRenderer:
         self._last = Kind.NOTHING
         self._last_tool = ""
         self._kind = kind
+        self._blocks_of: MarkdownRenderer | None = None
         self._open_lines: tuple[tuple[Block, int], list[str]] | None = None
 
     @property
@@ -176,7 +181,9 @@ class TurnRenderer:
         # rich is heavy: loaded with the first answer, not with the program.
         from hermes.entry.terminal.markdown_ansi import MarkdownRenderer  # noqa: PLC0415
 
-        return MarkdownRenderer(self.paint.skin, self._kind).render(block, cells)
+        if self._blocks_of is None:
+            self._blocks_of = MarkdownRenderer(self.paint.skin, self._kind)
+        return self._blocks_of.render(block, cells)
 
     def _lines_of(self, text: str, cells: int) -> list[str]:
         gap = [] if self._last is Kind.TEXT else self._gap_before(Kind.TEXT)
@@ -254,7 +261,7 @@ class TurnRenderer:
         """Return the last lines of what is still open, at most `most`."""
         lines = [*self._live_thought(cells), *self._live_text(cells)]
         for running in self._view.running.values():
-            text = f"{running.emoji} {running.name} {running.detail}".rstrip()
+            text = f"{running.emoji} {running.verb} {running.detail}".rstrip()
             if running.progress:
                 text += f" · {running.progress}"
             line = cut(f"{self.paint.skin.tool_prefix} {text}", cells)
@@ -286,7 +293,7 @@ def tool_line(done: ToolDone, paint: Painter, cells: int, *, label_cells: int = 
     failed = done.outcome is not ToolOutcome.OK
     mark = f" [{done.outcome.value}]" if failed else ""
     tail = f" {done.seconds:.1f}s{mark}"
-    head = f"{paint.skin.tool_prefix} {done.emoji} {done.name}"
+    head = f"{paint.skin.tool_prefix} {done.emoji} {done.verb}"
     room = cells - width(head) - width(tail) - 1
     if label_cells:
         room = min(room, label_cells)

@@ -30,7 +30,7 @@ _FOLDER_AFTER: Final = re.compile(r"(?:folder|directory|dir)$", re.IGNORECASE)
 _NOT_A_PATH: Final = frozenset(
     {"the", "a", "an", "this", "that", "these", "my", "your", "our", "its", "current", "working"}
     | {"here", "there", "it", "file", "files", "folder", "folders", "directory", "directories"}
-    | {"contents", "content", "all", "and", "or", "me", "you", "i"}
+    | {"contents", "content", "all", "and", "or", "me", "you", "i", "show", "list", "print"}
 )
 _ABOUT_FILES: Final = re.compile(
     r"\b(files?|folders?|director(?:y|ies)|dir|ls|contents?|list|here)\b|/", re.IGNORECASE

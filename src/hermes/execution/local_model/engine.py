@@ -29,6 +29,8 @@ class EngineSettings(Struct, frozen=True, kw_only=True):
     name: str
     n_ctx: int
     threads: int
+    """Fewer than cores: threads wait for each other hundreds of times a token, and one that
+    has to share its core holds up all."""
     temperature: float | None = None
 
 
@@ -59,12 +61,9 @@ def start_engine(settings: EngineSettings) -> Engine:
     params.model_alias = {settings.name}
     params.n_ctx = settings.n_ctx
     params.n_parallel = 1
-    # Threads wait for each other several hundred times a token. One that has to share its
-    # core holds up all: with a busy neighbour 2 threads on 2 cores gave 5 tokens a second,
-    # 1 thread gave 35. So one core is left alone while words are written, and nobody spins.
-    params.cpuparams.n_threads = max(1, settings.threads - 1)
-    params.cpuparams_batch.n_threads = settings.threads
-    params.cpuparams.poll = params.cpuparams_batch.poll = 0
+    for cpu in (params.cpuparams, params.cpuparams_batch):
+        cpu.n_threads = settings.threads
+        cpu.poll = 0
     params.hostnames = ["127.0.0.1"]
     params.port = 0
     params.api_keys = [key]

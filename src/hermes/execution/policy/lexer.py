@@ -18,7 +18,7 @@ MAX_DEPTH = 40
 _PLAIN = re.compile(r"[^ \t\n;&|()<>\\'\"`$]+")
 _DQ_PLAIN = re.compile(r"[^\\\"`$]+")
 _TEXT_PLAIN = re.compile(r"[^\\`$]+")
-_BRACE_PLAIN = re.compile(r"[^\\'\"`$}]+")
+_BRACE_PLAIN = re.compile(r"(?:[^\\'\"`$}<>]|[<>](?!\())+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]|[@*#?$!_-]")
 _BRACED_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)*")
@@ -82,10 +82,17 @@ class Lexer(ABC):
             elif char == "(":
                 if self.pos == start or self.text[self.pos - 1] not in _EXTGLOB_LEAD:
                     break
-                parts.append(Lit(self.balanced("(", ")")))
+                parts.extend(self._extended_glob())
             else:
                 parts.extend(self._special(quoted=False))
         return Word(tuple(parts))
+
+    def _extended_glob(self) -> tuple[Part, ...]:
+        """Read the brackets of `@(a|b)`; what is substituted in them runs."""
+        text = self.balanced("(", ")")
+        if "<(" in text or ">(" in text:
+            raise ShellSyntaxError("process substitution in a pattern")
+        return self._parts_of(text)
 
     def read_text(self) -> Word:
         """Read everything to the end the way a here-document body is read."""
@@ -292,9 +299,14 @@ class Lexer(ABC):
             if self.text[self.pos] == "}":
                 self.pos += 1
                 return Word(tuple(parts))
-            if self.text[self.pos] == "'" and quoted:
-                parts.append(Lit("'", quoted=True))
-                self.pos += 1
-                continue
-            parts.extend(self._special(quoted=quoted))
+            parts.extend(self._in_braces(quoted=quoted))
         raise ShellSyntaxError("no closing }")
+
+    def _in_braces(self, *, quoted: bool) -> list[Part]:
+        char = self.text[self.pos]
+        if char in "<>" and not quoted:
+            return [self._process_substitution()]
+        if quoted and char in "<>'":
+            self.pos += 1
+            return [Lit(char, quoted=True)]
+        return self._special(quoted=quoted)

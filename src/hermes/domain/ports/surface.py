@@ -1,0 +1,58 @@
+"""Surface: where one turn's reply becomes visible in one chat.
+
+A reply occupies slots. Showing a slot for the first time sends a message;
+showing it again edits that same message; the final text of a slot is always
+an edit of its preview, never a second message. The implementation keeps an
+outbox entry per slot, paces all calls to the chat together and returns when
+the call is done, so a follower that always shows the latest text adapts to the
+platform's speed by itself.
+"""
+
+from typing import Protocol
+
+from msgspec import Struct
+
+from hermes.domain.ports.platform import Capabilities
+
+__all__ = ["Shown", "Surface"]
+
+
+class Shown(Struct, frozen=True, kw_only=True):
+    """What a slot should look like."""
+
+    text: str
+    """In the platform's dialect, within its length limit."""
+    plain: str
+    """The same without markup."""
+    final: bool = False
+    """The slot will not change any more."""
+
+
+class Surface(Protocol):
+    """One turn's place in one chat."""
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the platform can do."""
+        ...
+
+    async def show(self, slot: str, shown: Shown) -> None:
+        """Make a slot look like this, sending or editing as needed.
+
+        Slots appear in the order of their first showing: `reply:0`, `reply:1`,
+        `progress`. Never raises for platform trouble: what cannot be shown now
+        is retried, and what can never be shown is recorded.
+        """
+        ...
+
+    async def remove(self, slot: str) -> None:
+        """Take a slot away again, where the platform can; only for what is not final."""
+        ...
+
+    async def attach(self, slot: str, path: str, kind: str, caption: Shown | None) -> None:
+        """Send a file: image, voice, audio, video or document."""
+        ...
+
+    async def typing(self) -> None:
+        """Show that an answer is being made; cheap to call often."""
+        ...
