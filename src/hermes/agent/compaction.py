@@ -68,12 +68,16 @@ class Compactor:
         self._notify = notify
         self._window = model.info.context_window
 
+    @property
+    def enabled(self) -> bool:
+        """False if no prompt is ever too long: switched off, or the window is not known."""
+        return self._services.settings.compaction.enabled and self._window is not None
+
     def due(self, tokens: int) -> bool:
         """Return whether a prompt of `tokens` should be compacted before it is sent."""
-        settings = self._services.settings.compaction
-        if not settings.enabled or self._window is None:
+        if not self._services.settings.compaction.enabled or self._window is None:
             return False
-        threshold = settings.threshold
+        threshold = self._services.settings.compaction.threshold
         if self._window < SMALL_WINDOW:
             threshold = max(threshold, SMALL_WINDOW_THRESHOLD)
         return tokens >= threshold * self._window

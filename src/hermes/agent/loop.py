@@ -110,10 +110,10 @@ class TurnLoop:
 
     async def _settle_open_calls(self) -> None:
         """Give every call of an earlier attempt at this turn its result."""
+        if not open_calls(self._history, frozenset(), self._tools.spec):
+            return
         started = await self._services.ledger.started_calls(self._scope.turn.id)
         calls = open_calls(self._history, started, self._tools.spec)
-        if not calls:
-            return
         for call in calls.cut_off:
             await self._executor.record(call, CUT_OFF)
         await self._executor.run(calls.repeatable)
@@ -238,9 +238,9 @@ class TurnLoop:
         )
 
     async def _compact_if_due(self) -> None:
-        if self._compaction_failed or not self._compactor.due(
-            self._context_tokens or self._estimate()
-        ):
+        if self._compaction_failed or not self._compactor.enabled:
+            return
+        if not self._compactor.due(self._context_tokens or self._estimate()):
             return
         try:
             self._history = await self._compactor.compact(self._history)

@@ -42,6 +42,8 @@ class TitleMaker:
         self, profile: AgentProfile, session: Session, question: str, answer: str
     ) -> str:
         model = self._services.models.auxiliary("title_generation", profile, session)
+        if not model.info.can_title:
+            return ""
         text = f"User: {question[:EXCERPT_CHARS]}\n\nAssistant: {answer[:EXCERPT_CHARS]}"
         request = ModelRequest(
             system=INSTRUCTIONS,

@@ -21,7 +21,8 @@ MESSAGE_OVERHEAD = 4
 
 def estimate_tokens(text: str) -> int:
     """Estimate the tokens of `text`; wide scripts count closer to one a character."""
-    return len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN + 1
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    return size // BYTES_PER_TOKEN + 1
 
 
 def estimate_message(message: Message) -> int:

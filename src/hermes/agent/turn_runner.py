@@ -16,6 +16,7 @@ from hermes.agent.prompt import build_prompt
 from hermes.agent.prompt_inputs import gather_inputs
 from hermes.agent.scope import AgentServices, TurnScope
 from hermes.agent.titles import TitleMaker
+from hermes.agent.tools.filtered import Filtered
 from hermes.domain.errors import Conflict, HermesError, NotFound
 from hermes.domain.events import TurnFinished, TurnStarted
 from hermes.domain.messages import AssistantMessage, FinishReason
@@ -43,6 +44,8 @@ class TurnRunner:
     def __init__(self, services: AgentServices) -> None:
         self._services = services
         self._titles = TitleMaker(services)
+        self._untitled: set[str] = set()
+        """Sessions whose turn has ended and that had no title when it began."""
 
     async def run(
         self,
@@ -56,9 +59,14 @@ class TurnRunner:
         with use_profile(profile):
             attempt = _Attempt(self._services, profile, turn, stream, control, ephemeral)
             await attempt.run()
+        if attempt.untitled:
+            self._untitled.add(turn.session_id)
 
     async def after_turn(self, profile: AgentProfile, session_id: str) -> None:
         """Do what may wait until the answer is out: name a new session."""
+        if session_id not in self._untitled:
+            return
+        self._untitled.discard(session_id)
         try:
             await self._titles.name(profile, session_id)
         except HermesError as error:
@@ -86,6 +94,11 @@ class _Attempt:
         self._scope: TurnScope | None = None
         self._tools: ToolRunner | None = None
         self._loop: TurnLoop | None = None
+
+    @property
+    def untitled(self) -> bool:
+        """True if the session had no title when the turn began."""
+        return self._scope is not None and not self._scope.session.title
 
     async def run(self) -> None:
         """Run, and settle whatever way it ends."""
@@ -124,6 +137,8 @@ class _Attempt:
             )
         )
         self._tools = self._services.tools.for_turn(self._profile, session, self._stream)
+        if model.info.own_tools is not None:
+            self._tools = Filtered(self._tools, model.info.own_tools)
         if session.system_prompt is None:
             session = await self._freeze_prompt(session, model, self._tools)
         self._scope = TurnScope(
@@ -140,10 +155,11 @@ class _Attempt:
 
     async def _freeze_prompt(self, session: Session, model: Model, tools: ToolRunner) -> Session:
         """Build the system prompt once and keep it with the session for good."""
-        inputs = await gather_inputs(
-            self._services, self._profile, session, model.info.model, tools
-        )
-        prompt = build_prompt(inputs)
+        prompt = model.info.own_prompt
+        if prompt is None:
+            prompt = build_prompt(
+                await gather_inputs(self._services, self._profile, session, model.info.model, tools)
+            )
         await self._services.ledger.freeze_prompt(session.id, self._services.redact(prompt))
         frozen = await self._services.ledger.session(session.id)
         assert frozen is not None
@@ -152,7 +168,8 @@ class _Attempt:
     async def _settle(self, state: TurnState, error: TurnError | None) -> TurnError | None:
         """Leave a valid history and close the turn; return what went wrong, if anything."""
         try:
-            await self._close_history()
+            if state is not TurnState.DONE:
+                await self._close_history()
             await durable(
                 self._services.ledger.finish_turn(
                     self._turn.id, state, error, self._services.clock.now()

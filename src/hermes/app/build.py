@@ -67,7 +67,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
         stack.enter_context(logs)
         ledger = await stack.enter_async_context(open_ledger(options.home))
         owner = stack.enter_context(Owner.claim(options.home.run_dir))
-        models = ModelShelf(loaded, clock)
+        models = ModelShelf(loaded, options, clock)
         stack.push_async_callback(models.close)
         settings = environment_settings(loaded, options, profile)
         environments = EnvironmentPool(lambda _agent: settings, clock)

@@ -16,7 +16,7 @@ __all__ = ["chat_parts", "user_name"]
 
 
 def chat_parts(
-    app: App, options: AppOptions, session: Session | None, first_message: str = ""
+    app: App, options: AppOptions, session: Session | None, notices: tuple[str, ...] = ()
 ) -> ChatParts:
     """Return what `run_chat` needs."""
     home = options.home
@@ -39,8 +39,7 @@ def chat_parts(
         model_label=app.profile.model or "no model",
         settings=_settings(app.loaded.config),
         session=session,
-        notices=app.loaded.warnings,
-        first_message=first_message,
+        notices=(*app.loaded.warnings, *notices),
     )
 
 

@@ -1,6 +1,7 @@
 """The models of this process: resolved on first use, then shared and kept open."""
 
 import logging
+from collections.abc import Sequence
 
 import msgspec
 
@@ -10,6 +11,8 @@ from hermes.agent.llm.lowering import LoweredCache
 from hermes.agent.llm.routes import Route, RouteBook, resolve_route
 from hermes.agent.llm.settings import ModelTarget
 from hermes.agent.llm.transport import Transport
+from hermes.app.embedded import PROVIDER, EmbeddedModel
+from hermes.app.options import AppOptions
 from hermes.app.settings import fallback_targets, main_target, retry_policy, route_book
 from hermes.config.loader import LoadedConfig
 from hermes.config.schema import Config
@@ -19,6 +22,8 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.model import Model
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
+from hermes.domain.tools import ToolSpec
+from hermes.execution.local_model.supervisor import Progress
 
 __all__ = ["MODEL_OVERRIDE", "ModelShelf"]
 
@@ -31,15 +36,16 @@ MODEL_OVERRIDE = "model_override"
 class _Shelved(msgspec.Struct, frozen=True):
     """A main model and the side-task models that go with it."""
 
-    main: ModelClient
+    main: ModelClient | EmbeddedModel
     auxiliary: AuxiliaryModels
 
 
 class ModelShelf:
     """Hands out models; all clients share one connection pool and one encoding cache."""
 
-    def __init__(self, loaded: LoadedConfig, clock: Clock) -> None:
+    def __init__(self, loaded: LoadedConfig, options: AppOptions, clock: Clock) -> None:
         self._loaded = loaded
+        self._options = options
         self._clock = clock
         self._book: RouteBook = route_book(loaded)
         self._transport = Transport()
@@ -53,6 +59,17 @@ class ModelShelf:
     def auxiliary(self, task: str, profile: AgentProfile, session: Session) -> Model:
         """Return the model for a side task such as `title_generation`."""
         return self._shelved(profile, session).auxiliary.model(task)
+
+    async def start(
+        self, profile: AgentProfile, tools: Sequence[ToolSpec], progress: Progress | None = None
+    ) -> None:
+        """Load what the first call of a new session would otherwise wait for."""
+        session = Session(id="", agent_id=profile.id, source="", started_at=0.0, updated_at=0.0)
+        main = self._shelved(profile, session).main
+        if isinstance(main, EmbeddedModel):
+            await main.start(tools, progress)
+        else:
+            await main.warm()
 
     async def close(self) -> None:
         """Close all connections."""
@@ -73,14 +90,26 @@ class ModelShelf:
 
     def _open(self, target: ModelTarget) -> _Shelved:
         config = self._loaded.config
-        routes = self._routes(target)
-        main = ModelClient(
-            routes,
-            clock=self._clock,
-            transport=self._transport,
-            policy=retry_policy(config),
-            cache=self._lowered,
-        )
+        main: ModelClient | EmbeddedModel
+        if target.provider == PROVIDER:
+            routes: list[Route] = []
+            main = EmbeddedModel(
+                target.model,
+                self._options.home,
+                book=self._book,
+                transport=self._transport,
+                clock=self._clock,
+                environ=self._options.environ,
+            )
+        else:
+            routes = self._routes(target)
+            main = ModelClient(
+                routes,
+                clock=self._clock,
+                transport=self._transport,
+                policy=retry_policy(config),
+                cache=self._lowered,
+            )
         auxiliary = AuxiliaryModels(
             lambda: main,
             self._book,

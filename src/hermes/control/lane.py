@@ -141,7 +141,8 @@ class Lane:
                 turn, self._claimed = self._claimed, None
                 await self._run_turn(turn, None)
             waiting = await self._context.ledger.waiting(self.session_id)
-            if waiting and await self._answer(waiting[0]):
+            # What is admitted from here on wakes the lane itself.
+            if waiting and await self._answer(waiting[0]) and len(waiting) > 1:
                 self._awake = True
         self._on_idle(self)
 
@@ -173,6 +174,7 @@ class Lane:
         self, entry: InboxEntry, ticket: Ticket | None, busy: SessionBusy
     ) -> None:
         """Take over the turn that is in the way if its owner died; else wait a little."""
+        self._awake = True
         try:
             orphan = await self._context.orphan(self.session_id)
         except SessionBusy:

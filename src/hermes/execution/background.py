@@ -15,7 +15,7 @@ from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Command, ProcessInfo
 from hermes.execution.output import Rolling, TextFilter
-from hermes.execution.process import Child, Launch
+from hermes.execution.process import ChildProcess, Startable
 from hermes.execution.watch import OutputWatch
 
 __all__ = ["BackgroundProcesses"]
@@ -32,7 +32,7 @@ class _Process(Struct, kw_only=True):
     started_at: float
     text: TextFilter
     output: Rolling
-    child: Child
+    child: ChildProcess
     ended_at: float | None = None
 
     def info(self) -> ProcessInfo:
@@ -58,7 +58,7 @@ class BackgroundProcesses:
         """How many have not ended."""
         return sum(process.child.running for process in self._processes.values())
 
-    async def spawn(self, launch: Launch, command: Command) -> ProcessInfo:
+    async def spawn(self, launch: Startable, command: Command) -> ProcessInfo:
         """Start a process and return at once."""
         await self._make_room()
         process_id = f"proc_{secrets.token_hex(4)}"
@@ -80,7 +80,7 @@ class BackgroundProcesses:
             started_at=self._clock.now(),
             text=text,
             output=output,
-            child=await Child.start(launch, take),
+            child=await launch.start(take),
         )
         self._processes[process.id] = process
         if command.notify_on_complete:

@@ -12,7 +12,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Protocol, Self
 
 from msgspec import Struct
 
@@ -20,7 +20,16 @@ from hermes.domain.errors import HermesError
 from hermes.execution.output import HeadTail, TextFilter
 from hermes.execution.pipes import OutputPipe, close, pipes, terminal, writable
 
-__all__ = ["KILL_GRACE", "TIMED_OUT", "Child", "Finished", "Launch", "run"]
+__all__ = [
+    "KILL_GRACE",
+    "TIMED_OUT",
+    "Child",
+    "ChildProcess",
+    "Finished",
+    "Launch",
+    "Startable",
+    "run",
+]
 
 TIMED_OUT = 124
 KILL_GRACE = 2.0
@@ -31,8 +40,62 @@ _LINGER = 0.1
 _POLL = 0.02
 
 
+class ChildProcess(Protocol):
+    """A process that was started, here or on another machine."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """As a shell reports it; None while the process runs."""
+        ...
+
+    @property
+    def running(self) -> bool:
+        """True until the main process has ended."""
+        ...
+
+    def when_exited(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the main process has ended."""
+        ...
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the main process; False if `timeout` passes first."""
+        ...
+
+    def drain(self) -> None:
+        """Take the output that is there now."""
+        ...
+
+    async def finish_reading(self) -> None:
+        """Take what the ended process left; never wait for its heirs."""
+        ...
+
+    async def stop(self, grace: float = KILL_GRACE) -> None:
+        """Ask the group to end, and make it end when `grace` has passed."""
+        ...
+
+    async def close(self, grace: float = KILL_GRACE) -> None:
+        """End the process if it still runs and give back what was held."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes to its standard input."""
+        ...
+
+    def close_stdin(self) -> None:
+        """Let it read the end of its input."""
+        ...
+
+
+class Startable(Protocol):
+    """What `run` and `BackgroundProcesses` can start."""
+
+    async def start(self, sink: Callable[[bytes], None]) -> ChildProcess:
+        """Start it; its output goes to `sink`."""
+        ...
+
+
 class Launch(Struct, frozen=True, kw_only=True):
-    """What to start."""
+    """What to start on this machine."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -43,6 +106,10 @@ class Launch(Struct, frozen=True, kw_only=True):
     """Keep standard input open for `Child.write`."""
     pty: bool = False
     """Give it a terminal; what is written to its input is then typed there."""
+
+    async def start(self, sink: Callable[[bytes], None]) -> "Child":
+        """Start it; its output goes to `sink`."""
+        return await Child.start(self, sink)
 
 
 class Finished(Struct, frozen=True, kw_only=True):
@@ -55,7 +122,7 @@ class Finished(Struct, frozen=True, kw_only=True):
 
 
 async def run(
-    launch: Launch,
+    launch: Startable,
     *,
     timeout: float,
     max_output: int,
@@ -72,7 +139,7 @@ async def run(
             if on_output is not None:
                 on_output(piece)
 
-    child = await Child.start(launch, lambda data: take(text.feed(data)))
+    child = await launch.start(lambda data: take(text.feed(data)))
     timed_out = False
     try:
         timed_out = not await child.wait(timeout)

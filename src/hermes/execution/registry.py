@@ -27,7 +27,11 @@ from hermes.execution.environ import child_environment
 
 __all__ = ["BACKENDS", "EnvironmentPool", "EnvironmentSettings", "resolve_backend"]
 
-BACKENDS: Mapping[str, str] = {"local": "hermes.execution.local:open_environment"}
+BACKENDS: Mapping[str, str] = {
+    "local": "hermes.execution.local:open_environment",
+    "sandbox": "hermes.execution.sandbox:open_environment",
+    "docker": "hermes.execution.docker:open_environment",
+}
 """Built-in backends, imported on use."""
 
 _DIRECTORIES_REMEMBERED = 10_000

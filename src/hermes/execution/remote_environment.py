@@ -23,7 +23,7 @@ from hermes.domain.ports.execution import (
     ProcessInfo,
 )
 from hermes.execution.background import BackgroundProcesses
-from hermes.execution.process import KILL_GRACE, Launch, run
+from hermes.execution.process import KILL_GRACE, Launch, Startable, run
 from hermes.execution.shell import MAX_INLINE, Generation, ShellSession
 
 __all__ = ["Place", "PlaceFiles", "RemoteEnvironment"]
@@ -256,7 +256,7 @@ class RemoteEnvironment:
         command: Command,
         *,
         background: bool = False,
-    ) -> Launch:
+    ) -> Startable:
         script = command.script
         if len(script) > MAX_INLINE // 4:
             data = script.encode("utf-8", "surrogateescape")
@@ -273,6 +273,12 @@ class RemoteEnvironment:
             # Once there is a snapshot it is the whole truth: a variable that the
             # session unset must not come back from where the command runs.
             rendered = f"unset $(compgen -e) 2>/dev/null; {rendered}"
+        return self._start(rendered, command, generation, background=background)
+
+    def _start(
+        self, rendered: str, command: Command, generation: Generation, *, background: bool
+    ) -> Startable:
+        """Return what runs `rendered`; `generation` says where it leaves its state."""
         return self._place.launch(rendered, command, background=background)
 
     @contextlib.asynccontextmanager

@@ -1,5 +1,7 @@
 """Every command of the corpus gets the verdict that is written beside it."""
 
+import time
+
 from fakes.command_corpus import Sample, read_corpus, strict_policy
 from hermes.domain.approvals import Gate
 
@@ -59,8 +61,6 @@ def test_a_known_directory_does_not_turn_harmless_commands_into_questions() -> N
 
 
 def test_a_judgement_takes_well_under_a_millisecond_on_average() -> None:
-    import time
-
     policy = strict_policy()
     commands = [s.command for s in (*HARMLESS, *DANGER)]
     started = time.process_time()

@@ -12,6 +12,7 @@ from hermes.app.build import App, open_app
 from hermes.app.chat import chat_parts, user_name
 from hermes.app.options import AppOptions
 from hermes.app.runtime import run
+from hermes.cli.model_progress import ProgressLine
 from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import NotFound, UsageError
@@ -20,6 +21,8 @@ from hermes.domain.ports.state import SessionQuery
 from hermes.domain.session import Session
 from hermes.entry.terminal.chat import run_chat
 from hermes.entry.terminal.oneshot import EXIT_CODES, PLATFORM, Question, answer_once
+from hermes.execution.local_model.files import EMBEDDED, PROVIDER
+from hermes.execution.local_model.profile import TOY_NOTICE
 from hermes.streaming.stdout import PlainOutput
 
 __all__ = ["command"]
@@ -143,11 +146,24 @@ async def _chat(options: AppOptions, ask: Ask) -> int:
         session = await _earlier_session(app, options, ask)
         if session is not None:
             await app.gateway.recover(session.id)
-        code = await run_chat(chat_parts(app, options, session))
+        notices = await _ready(app)
+        code = await run_chat(chat_parts(app, options, session, notices))
         if code > KILLED:
             # Leaving by an exception keeps a running turn open for the next start.
             raise SystemExit(code)
         return code
+
+
+async def _ready(app: App) -> tuple[str, ...]:
+    """Have an embedded model loaded, with a progress bar; return what to say about it."""
+    if app.profile.provider != PROVIDER:
+        return ()
+    progress = ProgressLine()
+    try:
+        await app.models.start(app.profile, app.tools.registry(app.profile).specs(), progress)
+    finally:
+        progress.finish()
+    return (TOY_NOTICE,) if app.profile.model == EMBEDDED else ()
 
 
 async def _session(app: App, options: AppOptions, ask: Ask) -> Session:

@@ -65,6 +65,12 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
     context_window: int | None = None
     max_output: int | None = None
     vision: bool = False
+    own_prompt: str | None = None
+    """A very small model gets this as its whole system prompt."""
+    own_tools: tuple[str, ...] | None = None
+    """The only tools such a model can handle; None: no restriction."""
+    can_title: bool = True
+    """Whether it is able to name a session."""
 
 
 class CallListener(Protocol):

@@ -27,7 +27,7 @@ from hermes.entry.terminal.paste import PasteShelf
 from hermes.entry.terminal.pickers import Reply
 from hermes.entry.terminal.questions import Questions
 from hermes.entry.terminal.screen import ChatScreen
-from hermes.entry.terminal.skins import Skin
+from hermes.entry.terminal.skins import Skin, SkinShelf
 from hermes.entry.terminal.spinner import FRAME_SECONDS, spinner_line
 from hermes.entry.terminal.statusbar import status_line
 from hermes.entry.terminal.talk import Talk
@@ -67,7 +67,7 @@ class TerminalApp:
             specs=specs,
             cwd=self._parts.profile.workspace,
             arguments={
-                "skin": lambda: self._screen.skins(),
+                "skin": SkinShelf(self._parts.paths.skins_dir).names,
                 "help": lambda: [spec.name for spec in specs],
             },
         )

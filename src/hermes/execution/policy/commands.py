@@ -18,6 +18,7 @@ _REDIRECT = re.compile(
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]]*\])?(\+)?=")
 _DECLARERS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _COMMENT = re.compile(r"#[^\n]*")
+_AFTER_ARRAY = frozenset(("", " ", "\t", "\n", ";", "&", "|", ")", "<", ">", "\\"))
 
 
 class CommandReader(Lexer):
@@ -84,6 +85,9 @@ class CommandReader(Lexer):
             self.skip_newlines()
             if self.peek() == ")":
                 self.pos += 1
+                if self.peek() not in _AFTER_ARRAY:
+                    # `a=(x)y` is one word to bash, and no array.
+                    raise ShellSyntaxError("text after an array")
                 return tuple(items)
             word = self.read_word()
             if not word.parts:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from hermes.execution.policy.calls import Call, Danger, Ground, Source, make_call
 from hermes.execution.policy.code import inspect_code
-from hermes.execution.policy.grammar import ShellSyntaxError, parse, salvage
+from hermes.execution.policy.grammar import read_scripts
 from hermes.execution.policy.inner import CodeText, Inner, ShellText
 from hermes.execution.policy.languages import language_of
 from hermes.execution.policy.names import guess_name
@@ -181,12 +181,10 @@ class CallFollower(ABC):
 
     def _read(self, text: str, *, lenient: bool) -> list[Script]:
         """Parse a nested script; a mere string of a program need not be one."""
-        try:
-            return [parse(text, self.nesting)]
-        except ShellSyntaxError:
-            if not lenient:
-                self.dangers.append(UNREADABLE)
-            return salvage(text)
+        scripts, whole = read_scripts(text, self.nesting)
+        if not whole and not lenient:
+            self.dangers.append(UNREADABLE)
+        return scripts
 
     def _effects(self, call: Call) -> None:
         """Keep track of what a builtin or a function changes."""

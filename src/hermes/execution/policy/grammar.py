@@ -19,9 +19,10 @@ from hermes.execution.policy.syntax import (
     Word,
 )
 
-__all__ = ["ShellSyntaxError", "parse", "parse_text", "salvage"]
+__all__ = ["ShellSyntaxError", "parse", "parse_text", "read_scripts", "salvage"]
 
 _CLOSERS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
+_CONTINUED = "\\\n"
 _SPLIT = re.compile(r"\n|;|&&|\|\||\||&|[(){}]")
 
 
@@ -307,6 +308,19 @@ def parse(text: str, depth: int = 0) -> Script:
     return _Parser(text, depth).read_script("")
 
 
+def read_scripts(text: str, depth: int = 0) -> tuple[list[Script], bool]:
+    """Return the scripts that `text` may stand for, and whether it parsed as a whole.
+
+    A continued line inside a token joins the token, which the reader does not
+    follow everywhere; a text with continued lines is read a second time joined.
+    """
+    scripts = _readable([text], depth)
+    whole = bool(scripts)
+    if _CONTINUED in text:
+        scripts += _readable([text.replace(_CONTINUED, "")], depth)
+    return (scripts, True) if whole else (scripts + salvage(text), False)
+
+
 def parse_text(text: str) -> Word:
     """Read `text` as the inside of double quotes, to find what would run in it."""
     return _Parser(text).read_text()
@@ -314,13 +328,15 @@ def parse_text(text: str) -> Word:
 
 def salvage(text: str, limit: int = 200) -> list[Script]:
     """Return the fragments of an unreadable text that are readable on their own."""
-    found: list[Script] = []
     pieces = [*text.split("\n"), *_SPLIT.split(text)]
-    for piece in dict.fromkeys(p.strip() for p in pieces):
-        if not piece or len(found) >= limit:
-            continue
+    return _readable(list(dict.fromkeys(p.strip() for p in pieces if p.strip()))[:limit])
+
+
+def _readable(texts: list[str], depth: int = 0) -> list[Script]:
+    found: list[Script] = []
+    for text in texts:
         try:
-            found.append(parse(piece))
+            found.append(parse(text, depth))
         except ShellSyntaxError:
             continue
     return found

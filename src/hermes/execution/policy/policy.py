@@ -17,7 +17,7 @@ from hermes.execution.policy.calls import Call, Danger, Ground
 from hermes.execution.policy.code import inspect_code
 from hermes.execution.policy.floor import floor_dangers
 from hermes.execution.policy.follow import TOO_COMPLICATED, UNREADABLE
-from hermes.execution.policy.grammar import ShellSyntaxError, parse, salvage
+from hermes.execution.policy.grammar import ShellSyntaxError, parse, read_scripts
 from hermes.execution.policy.inner import CodeText
 from hermes.execution.policy.paths import write_verdict
 from hermes.execution.policy.rules import CHECKS
@@ -168,12 +168,8 @@ def _typed(call: Call, *, path: bool = False) -> str:
 
 
 def _read(text: str, ground: Ground, *, whole: bool = True) -> list[Danger]:
-    try:
-        scripts = [parse(text)]
-        dangers: list[Danger] = []
-    except (ShellSyntaxError, RecursionError):
-        scripts = salvage(text)
-        dangers = [UNREADABLE] if whole else []
+    scripts, readable = read_scripts(text)
+    dangers = [] if readable or not whole else [UNREADABLE]
     for script in scripts:
         dangers += _judge_script(script, ground)
     return dangers

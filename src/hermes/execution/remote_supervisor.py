@@ -1,0 +1,137 @@
+"""The bash that stands around every command on another machine.
+
+The supervisor runs the command in a process group of its own and, when it has
+ended, prints a mark with the exit status and the directory the command ended
+in. Whoever reads the output up to the mark has all of it and knows the end,
+even while a grandchild keeps the pipe open; output that stops without a mark
+means that the way to the machine was cut and the effect is unknown.
+
+The command's first act is to claim `pid.<number>` without overwriting it.
+Killing works through that file: if the killer finds none it claims the name
+itself, and then the command never begins. So a cancel cannot come too early.
+"""
+
+import re
+import secrets
+import shlex
+from collections.abc import Callable
+
+from msgspec import Struct
+
+__all__ = ["MarkReader", "Supervised", "kill_all_script", "kill_script", "supervised"]
+
+# Arguments: state directory, number, mark, outdated generation, INNER.
+_SUPERVISOR = (
+    '[ -d "$1" ] || mkdir -m 700 "$1";'
+    " if [ -t 0 ]; then stty -onlcr; set -m;"
+    ' bash --noprofile --norc -c "$5" bash "$1" "$2"; s=$?; exec 2>/dev/null;'
+    ' else set -m; bash --noprofile --norc -c "$5" bash "$1" "$2" 2>&1 <&0 &'
+    " c=$!; set +m; exec </dev/null 2>/dev/null; wait $c; s=$?; fi;"
+    ' w=; [ -f "$1/cwd.$2" ] && IFS= read -rd "" w <"$1/cwd.$2";'
+    ' rm -f "$1/pid.$2" "$1/cwd.$2" "$1/script.$2" ${4:+"$1/env.$4"};'
+    r' printf "\036%s %s %s\036%s\n" "$3" "$s" "$w" "$3"'
+)
+_INNER = (
+    'set -C; { echo $$ >"$1/pid.$2"; } 2>/dev/null || exit 137; set +C;'
+    ' if [ -f "$1/script.$2" ]; then IFS= read -rd "" __hermes_script <"$1/script.$2";'
+    ' else IFS= read -rd "" __hermes_script; fi;'
+    ' set --; eval -- "unset __hermes_script; $__hermes_script"'
+)
+_KILL = (
+    'f={pid}; {{ set -C; echo 0 >"$f"; }} 2>/dev/null && exit 0; p=$(cat "$f" 2>/dev/null);'
+    ' [ "${{p:-0}}" -gt 1 ] || exit 0; kill -TERM -- "-$p" 2>/dev/null; i=0;'
+    ' while kill -0 -- "-$p" 2>/dev/null && [ $i -lt {polls} ];'
+    " do sleep 0.05; i=$((i+1)); done;"
+    ' kill -KILL -- "-$p" 2>/dev/null; exit 0'
+)
+_KILL_ALL = (
+    "for f in {state}/pid.*; do [ -f \"$f\" ] && p=$(cat \"$f\") && [ \"${{p:-0}}\" -gt 1 ]"
+    ' && [ "$f" != {own} ] && kill -KILL -- "-$p" 2>/dev/null; done; rm -rf {state}'
+)
+_POLL = 0.05
+
+
+class Supervised(Struct, frozen=True, kw_only=True):
+    """A supervised command: what to start, and how to recognise its end."""
+
+    number: str
+    mark: str
+    argv: tuple[str, ...]
+
+
+def supervised(state_dir: str, number: str, outdated: str = "") -> Supervised:
+    """Return the command line for the next script; the script itself goes to its input."""
+    mark = secrets.token_hex(8)
+    return Supervised(
+        number=number,
+        mark=mark,
+        argv=(
+            *("bash", "--noprofile", "--norc", "-c", _SUPERVISOR),
+            *("bash", state_dir, number, mark, outdated, _INNER),
+        ),
+    )
+
+
+def kill_script(state_dir: str, number: str, grace: float) -> str:
+    """Return bash that ends a supervised command and its group."""
+    pid = shlex.quote(f"{state_dir}/pid.{number}")
+    return _KILL.format(pid=pid, polls=max(1, int(grace / _POLL)))
+
+
+def kill_all_script(state_dir: str, own_number: str) -> str:
+    """Return bash that ends everything supervised there and removes the state."""
+    own = shlex.quote(f"{state_dir}/pid.{own_number}")
+    return _KILL_ALL.format(state=shlex.quote(state_dir), own=own)
+
+
+class MarkReader:
+    """Passes output on until the mark, then knows how the command ended."""
+
+    def __init__(self, mark: str, sink: Callable[[bytes], None]) -> None:
+        self._start = f"\x1e{mark} ".encode()
+        self._whole = re.compile(
+            re.escape(self._start) + rb"(\d+) (.*?)\x1e" + mark.encode(), re.DOTALL
+        )
+        self._sink = sink
+        self._held = b""
+        self.tail = b""
+        """The last of the output, to explain an end without a mark."""
+        self.status: int | None = None
+        self.cwd = ""
+
+    def feed(self, data: bytes) -> bool:
+        """Take bytes; True once the mark was seen."""
+        if self.status is not None:
+            return True
+        data = self._held + data
+        self._held = b""
+        at = data.find(self._start)
+        if at < 0:
+            keep = _partial(data, self._start)
+            self._pass(data[: len(data) - keep])
+            self._held = data[len(data) - keep :]
+            return False
+        self._pass(data[:at])
+        found = self._whole.match(data, at)
+        if found is None:
+            self._held = data[at:]
+            return False
+        self.status = int(found[1])
+        self.cwd = found[2].decode("utf-8", "surrogateescape")
+        return True
+
+    def finish(self) -> None:
+        """Pass on what was held back: there will be no mark."""
+        held, self._held = self._held, b""
+        self._pass(held)
+
+    def _pass(self, data: bytes) -> None:
+        if data:
+            self.tail = (self.tail + data)[-2000:]
+            self._sink(data)
+
+
+def _partial(data: bytes, mark: bytes) -> int:
+    """Return how many bytes at the end of `data` may be the beginning of the mark."""
+    at = data.rfind(mark[:1], max(0, len(data) - len(mark) + 1))
+    return len(data) - at if at >= 0 and mark.startswith(data[at:]) else 0

@@ -1,0 +1,221 @@
+"""The `sandbox` backend: bubblewrap, without a daemon and without root.
+
+Each session has a sandbox of its own with a private workspace, or the project
+directory when it works on one. What a sandbox contains is in
+`sandbox_mounts`, how it is held and entered in `sandbox_holder`, how its
+files are read from outside in `sandbox_view`.
+"""
+
+import asyncio
+import contextlib
+import os
+import posixpath
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from hermes.domain.errors import HermesError
+from hermes.domain.ports.execution import Command
+from hermes.execution.contract import EnvironmentRequest
+from hermes.execution.process import Launch
+from hermes.execution.remote_environment import PlaceFiles, RemoteEnvironment
+from hermes.execution.remote_paths import task_directory
+from hermes.execution.sandbox_holder import Holder, missing_tools
+from hermes.execution.sandbox_mounts import HOME, STATE_DIR, WORKSPACE, Layout, prepare
+from hermes.execution.sandbox_options import SandboxOptions, sandbox_options
+from hermes.execution.sandbox_view import SandboxFiles, View
+from hermes.execution.shell import Generation
+
+__all__ = ["available", "open_environment"]
+
+_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
+_KEPT = frozenset({"LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "NO_COLOR"})
+_ROOM = 12
+"""Tasks that must be free inside for a command to start and do something."""
+_MAX_CWD = 8192
+
+
+async def open_environment(request: EnvironmentRequest) -> RemoteEnvironment:
+    """Make the environment of one session."""
+    reason = available()
+    if reason:
+        raise HermesError(
+            f"The `sandbox` backend cannot run here: {reason}.",
+            hint="Or set `terminal.backend` to another backend.",
+        )
+    options = sandbox_options(request.settings.options)
+    base = task_directory(
+        options.sandbox_dir, "sandbox", request.agent_id, request.session_id
+    )
+    layout = await asyncio.to_thread(prepare, options, base)
+    place = SandboxPlace(
+        options,
+        layout,
+        env=_environment(request.env, request.settings.env_passthrough),
+        start=_start(request.cwd, layout),
+    )
+    return RemoteEnvironment(
+        place, clock=request.clock, notify=request.notify, kill_grace=options.kill_grace
+    )
+
+
+def available() -> str:
+    """Return why sandboxes cannot run on this machine; empty if they can."""
+    if sys.platform != "linux":
+        return "bubblewrap needs Linux"
+    missing = missing_tools()
+    if "bwrap" in missing:
+        return "bubblewrap is not installed (apt install bubblewrap, dnf install bubblewrap)"
+    if missing:
+        return f"{' and '.join(missing)} is not installed (package util-linux)"
+    if _setting("user/max_user_namespaces") == "0":
+        return "user namespaces are off (sysctl user.max_user_namespaces)"
+    if os.geteuid() == 0:
+        return ""
+    if _setting("kernel/unprivileged_userns_clone") == "0":
+        return "user namespaces are off (sysctl kernel.unprivileged_userns_clone=1)"
+    if (
+        _setting("kernel/apparmor_restrict_unprivileged_userns") == "1"
+        and not Path("/etc/apparmor.d/bwrap-userns-restrict").exists()
+        and not Path("/etc/apparmor.d/bwrap").exists()
+    ):
+        return "AppArmor keeps bubblewrap from user namespaces (add a profile for bwrap)"
+    return ""
+
+
+class SandboxPlace:
+    """The sandbox of one session."""
+
+    def __init__(
+        self, options: SandboxOptions, layout: Layout, *, env: Mapping[str, str], start: str
+    ) -> None:
+        self._options = options
+        self._layout = layout
+        self._env = env
+        self._start = start
+        self._holder: Holder | None = None
+        self._files = SandboxFiles(self._view)
+
+    @property
+    def isolated(self) -> bool:
+        """Commands see what the sandbox holds and nothing else."""
+        return True
+
+    @property
+    def home(self) -> str:
+        """What `~` means inside."""
+        return HOME
+
+    @property
+    def start(self) -> str:
+        """Where the first command starts."""
+        return self._start
+
+    @property
+    def state_dir(self) -> str:
+        """On a RAM disk of the sandbox."""
+        return STATE_DIR
+
+    @property
+    def files(self) -> PlaceFiles:
+        """Its files."""
+        return self._files
+
+    async def open(self) -> None:
+        """Bring it up, or up again if it has ended or has no room for a command."""
+        if self._holder is not None:
+            if self._holder.running and not await self._crowded(self._holder):
+                return
+            await self.close()
+        await asyncio.to_thread(prepare, self._options, self._layout.base)
+        self._holder = await Holder.start(self._options, self._layout)
+
+    def launch(self, script: str, command: Command, *, background: bool) -> Launch:
+        """Return what runs bash text inside."""
+        assert self._holder is not None
+        return Launch(
+            argv=self._holder.command(script, pty=command.pty),
+            env=self._env,
+            cwd="/",
+            stdin=command.stdin,
+            interactive=background and command.stdin is None,
+            pty=command.pty,
+        )
+
+    async def collect(self, generation: Generation, outdated: Generation | None) -> str | None:
+        """Return the directory a command ended in, and clear away what is not needed."""
+        return await asyncio.to_thread(_collect, self._view(), generation, outdated)
+
+    async def settle(self) -> str:
+        """End what a command left behind if it leaves no room for the next."""
+        if self._holder is None or not await self._crowded(self._holder):
+            return ""
+        await self.close()
+        return (
+            f"\n[The sandbox was full: {self._options.max_processes} processes."
+            " Everything that ran in it has been ended.]"
+        )
+
+    async def close(self) -> None:
+        """Stop everything in it; its files stay."""
+        holder, self._holder = self._holder, None
+        if holder is not None:
+            await holder.stop()
+        await asyncio.to_thread(_tidy, self._layout.base)
+
+    def _view(self) -> View:
+        if self._holder is None:
+            raise HermesError("The sandbox is not running.", hint="Run a command to start it.")
+        return View(self._holder.root, self._layout.writable)
+
+    async def _crowded(self, holder: Holder) -> bool:
+        return await asyncio.to_thread(holder.tasks) > self._options.max_processes - _ROOM
+
+
+def _collect(view: View, generation: Generation, outdated: Generation | None) -> str | None:
+    for path in (generation.script, *((outdated.env, outdated.cwd) if outdated else ())):
+        with contextlib.suppress(HermesError):
+            view.remove(path)
+    try:
+        return os.fsdecode(view.read(generation.cwd, 0, _MAX_CWD))
+    except HermesError:
+        return None
+
+
+def _environment(env: Mapping[str, str], passthrough: frozenset[str]) -> dict[str, str]:
+    """Return what commands start with: nothing of the host's but the language."""
+    kept = {
+        name: value
+        for name, value in env.items()
+        if name in _KEPT or name in passthrough or name.startswith("LC_")
+    }
+    own = {"PATH": _PATH, "HOME": HOME, "USER": "hermes", "LOGNAME": "hermes", "SHELL": "/bin/bash"}
+    return {**kept, **own}
+
+
+def _start(cwd: str, layout: Layout) -> str:
+    inside = posixpath.normpath(cwd)
+    roots = {layout.start, WORKSPACE} if layout.start == WORKSPACE else {layout.start}
+    if any(inside == root or inside.startswith(f"{root}/") for root in roots):
+        return inside
+    return layout.start
+
+
+def _tidy(base: Path) -> None:
+    """Remove directories that nothing was put into."""
+    for name in ("workspace", "tmp", "home"):
+        with contextlib.suppress(OSError):
+            (base / name).rmdir()
+    if base.is_dir() and {path.name for path in base.iterdir()} == {"etc"}:
+        for path in (base / "etc").iterdir():
+            path.unlink()
+        with contextlib.suppress(OSError):
+            (base / "etc").rmdir()
+            base.rmdir()
+
+
+def _setting(name: str) -> str:
+    try:
+        return Path("/proc/sys", name).read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
