@@ -1,42 +1,67 @@
 # Everything a person or CI needs, on a bare machine with Python 3.11, pip and make.
 #
-#   make run     set up and start the chat
+#   make run     set up, fetch the embedded model, start the chat
 #   make test    set up, lint, all tests
 #
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-STAMP  := $(VENV)/.installed
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SAMPLE := What is the capital of France?
 
-.PHONY: run test lint fix setup soak bench clean
+.PHONY: run test lint fix setup dev services soak bench fresh clean
 
 run: setup
-	@$(BIN)/hermes chat
+	@$(BIN)/hermes setup --non-interactive
+	@if [ -t 0 ] && [ -t 1 ]; then exec $(BIN)/hermes chat; \
+	 else echo "You: $(SAMPLE)"; $(BIN)/hermes chat -Q -q "$(SAMPLE)"; fi
 
-test: setup lint
+test: dev services lint
 	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
-lint: setup
+lint: dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-fix: setup
+fix: dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-soak: setup
+soak: dev services
 	$(BIN)/python -m pytest -m slow --timeout 1800 tests
 
-setup: $(STAMP)
+bench: dev
+	$(BIN)/python -m bench
 
-$(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet -c constraints.txt --editable . --group dev
-	$(BIN)/python -m compileall -q src
-	@touch $(STAMP)
+fresh:
+	scripts/fresh-clone.sh
+
+services:
+	@scripts/test-services.sh
+
+setup: $(VENV)/.installed
+
+dev: $(VENV)/.dev
+
+# Debian ships venv without pip unless python3-venv is installed; pip can fill it from outside.
+$(BIN)/python:
+	@echo "Setting up $(VENV) ..."
+	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { rm -rf $(VENV) && $(PYTHON) -m venv --without-pip $(VENV); }
+	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m pip --quiet --python $(BIN)/python install pip
+
+$(VENV)/.installed: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing Hermes ..."
+	@$(PIP) install -c constraints.txt --editable '.[local]'
+	@$(BIN)/python -m compileall -q src
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.installed
+	@echo "Installing what the tests need ..."
+	@$(PIP) install -c constraints.txt 'pip>=25.1'
+	@$(PIP) install -c constraints.txt --group dev
+	@touch $@
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .import_linter_cache .hypothesis

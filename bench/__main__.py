@@ -32,6 +32,8 @@ BENCHES = (
 )
 ROOT = Path(__file__).resolve().parent.parent
 PATHS = (str(ROOT / "src"), str(ROOT), str(ROOT / "tests"))
+LONGEST = 1800
+"""Seconds after which a bench counts as broken."""
 RESULTS = ROOT / "bench" / "results"
 
 
@@ -51,9 +53,7 @@ def main() -> int:
     print(f"\n{machine.cpu}, {machine.cores} cores, load {machine.load} at the start")
     folder = options.results or (None if options.quick else RESULTS)
     if folder is not None and figures:
-        result = Result(
-            date=today(), commit=commit(ROOT), machine=machine, figures=tuple(figures)
-        )
+        result = Result(date=today(), commit=commit(ROOT), machine=machine, figures=tuple(figures))
         print(f"saved as {save(folder, result).name}")
         draw(load_all(folder), folder / "history.svg")
     missed = any(judge(figure) is Verdict.MISSED for figure in figures)
@@ -72,16 +72,24 @@ def _options() -> argparse.Namespace:
 def _run(name: str, *, quick: bool) -> list[Figure] | None:
     """Run one bench; None if it broke."""
     with tempfile.TemporaryDirectory(prefix="hermes-bench-") as folder:
-        done = subprocess.run(
-            [sys.executable, "-m", "bench.one", name, folder, *(["quick"] if quick else [])],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(PATHS)},
-            stdout=subprocess.PIPE,
-            check=False,
-        )
+        try:
+            done = _child(name, folder, quick=quick)
+        except subprocess.TimeoutExpired:
+            return None
     if done.returncode != 0:
         return None
     return msgspec.json.decode(done.stdout.splitlines()[-1], type=list[Figure])
+
+
+def _child(name: str, folder: str, *, quick: bool) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
+        [sys.executable, "-m", "bench.one", name, folder, *(["quick"] if quick else [])],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(PATHS)},
+        stdout=subprocess.PIPE,
+        timeout=LONGEST,
+        check=False,
+    )
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ class BareClient:
     def __init__(self, base_url: str) -> None:
         self._url = f"{base_url}/chat/completions"
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
-        self._http = httpx2.AsyncClient(timeout=None, limits=limits)  # noqa: S113 - loopback
+        self._http = httpx2.AsyncClient(timeout=None, limits=limits)
 
     async def ask(self, body: bytes) -> Times:
         """Send `body` and read the answer to its end."""

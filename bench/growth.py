@@ -16,25 +16,25 @@ ROUNDS = 40
 
 
 async def run(job: Job) -> list[Figure]:
-    async with model_process(script(Step(text=ANSWER))) as model:
-        async with open_core(job.folder, model.base_url) as core:
-            bodies = {}
-            for turns in (SHORT, job.pick(LONG, 50)):
-                bodies[turns] = await _grown(core, model, turns)
-            short, long = bodies
-            bare = BareClient(model.base_url)
-            added: dict[int, list[float]] = {short: [], long: []}
+    long = job.pick(LONG, 50)
+    added: dict[int, list[float]] = {SHORT: [], long: []}
+    async with (
+        model_process(script(Step(text=ANSWER))) as model,
+        open_core(job.folder, model.base_url) as core,
+    ):
+        bodies = {turns: await _grown(core, model, turns) for turns in added}
+        bare = BareClient(model.base_url)
 
-            async def sample(turns: int) -> float:
-                passed = (await bare.ask(bodies[turns])).end
-                served = (await core.ask(f"grown-{turns}")).end
-                added[turns].append(served - passed)
-                return 0.0
+        async def sample(turns: int) -> float:
+            passed = (await bare.ask(bodies[turns])).end
+            served = (await core.ask(f"grown-{turns}")).end
+            added[turns].append(served - passed)
+            return served
 
-            # Both in turn, so that whatever else the machine does hits both alike.
-            await alternate(job.pick(ROUNDS, 3), lambda: sample(long), lambda: sample(short))
-            await bare.close()
-    first, last = median(added[short][1:]), median(added[long][1:])
+        # Both in turn, so that whatever else the machine does hits both alike.
+        await alternate(job.pick(ROUNDS, 3), lambda: sample(long), lambda: sample(SHORT))
+        await bare.close()
+    first, last = median(added[SHORT][1:]), median(added[long][1:])
     return [
         Figure(key="growth_turn_10", measured=first),
         Figure(key="growth_turn_500", measured=last, baseline=first),

@@ -3,13 +3,14 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from msgspec import Struct
 
 from bench.bare import BareClient, Times
 from bench.core import open_core
 from bench.harness import Figure, Job, median, p95
-from bench.model_server import ANSWER, model_process, script
+from bench.model_server import ANSWER, ModelProcess, model_process, script
 from fakes.model_script import Step
 
 __all__ = ["run"]
@@ -38,16 +39,24 @@ async def run(job: Job) -> list[Figure]:
     figures: list[Figure] = []
     async with model_process(script(answer)) as model:
         for sessions, turns in (QUICK if job.quick else LOAD).items():
-            async with open_core(job.folder / str(sessions), model.base_url) as core:
-                await core.ask("warm")
-                body = (await model.requests())[-1]
-                await core.app.gateway.settled()
-                bare = BareClient(model.base_url)
-                passed = await crowd(sessions, turns, lambda _chat, b=body: bare.ask(b))
-                served = await crowd(sessions, turns, core.ask)
-                await bare.close()
-            figures += _figures(sessions, served, passed)
+            figures += await _compare(job.folder / str(sessions), model, sessions, turns)
     return figures
+
+
+async def _compare(folder: Path, model: ModelProcess, sessions: int, turns: int) -> list[Figure]:
+    bare = BareClient(model.base_url)
+    async with open_core(folder, model.base_url) as core:
+        await core.ask("warm")
+        body = (await model.requests())[-1]
+        await core.app.gateway.settled()
+
+        async def pass_through(_chat: str) -> Times:
+            return await bare.ask(body)
+
+        passed = await crowd(sessions, turns, pass_through)
+        served = await crowd(sessions, turns, core.ask)
+    await bare.close()
+    return _figures(sessions, served, passed)
 
 
 async def crowd(sessions: int, turns: int, ask: Ask) -> Crowd:
@@ -91,9 +100,7 @@ def _figures(sessions: int, served: Crowd, passed: Crowd) -> list[Figure]:
         return [failed]
     return [
         Figure(key=f"{name}_rate", measured=served.rate, baseline=passed.rate),
-        Figure(
-            key=f"{name}_median", measured=median(served.added), baseline=median(passed.added)
-        ),
+        Figure(key=f"{name}_median", measured=median(served.added), baseline=median(passed.added)),
         Figure(key=f"{name}_p95", measured=p95(served.added), baseline=p95(passed.added)),
         Figure(key=f"{name}_lag", measured=p95(served.lag), baseline=p95(passed.lag)),
         failed,

@@ -15,15 +15,17 @@ AT_ONCE = 20
 async def run(job: Job) -> list[Figure]:
     count = job.pick(1_000, 20)
     bare = clean_rss_kb()
-    async with model_process(script(Step(text=ANSWER))) as model:
-        async with open_core(job.folder, model.base_url) as core:
-            await core.ask("first")
-            await core.app.gateway.settled()
-            idle = clean_rss_kb()
-            # The first few hundred also fill buffers, caches and pools that are then reused.
-            await _use(core, "warm", job.pick(400, 5))
-            opened = await _growth(core, count, used=False)
-            used = await _growth(core, count, used=True)
+    async with (
+        model_process(script(Step(text=ANSWER))) as model,
+        open_core(job.folder, model.base_url) as core,
+    ):
+        await core.ask("first")
+        await core.app.gateway.settled()
+        idle = clean_rss_kb()
+        # The first few hundred also fill buffers, caches and pools that are then reused.
+        await _use(core, "warm", job.pick(400, 5))
+        opened = await _growth(core, count, used=False)
+        used = await _growth(core, count, used=True)
     return [
         Figure(
             key="idle_core",

@@ -105,8 +105,8 @@ class _Server(FakeModelServer):
         return {**super().stats(), "requests": self._recent.total}
 
 
-async def _main() -> None:
-    server = _Server(load_script(Path(sys.argv[1]).read_bytes()))
+async def _main(said: Script) -> None:
+    server = _Server(said)
     await server.start()
     gc.freeze()
     print(server.port, flush=True)
@@ -114,4 +114,4 @@ async def _main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_main())
+    asyncio.run(_main(load_script(Path(sys.argv[1]).read_bytes())))

@@ -13,15 +13,17 @@ WIDTH, HEIGHT, GAP, ACROSS = 280, 120, 16, 4
 TOP, BOTTOM, SIDE = 34, 16, 10
 STYLE = """
 text { font: 11px sans-serif; fill: #333 } .value { font-weight: bold; text-anchor: end }
-.small { font-size: 9px; fill: #777 } .panel { fill: #fafafa; stroke: #ddd }
+.small { font-size: 9px; fill: #777 }
+.end { text-anchor: end } .panel { fill: #fafafa; stroke: #ddd }
 .line { fill: none; stroke: #1f6feb; stroke-width: 1.5 } .dot { fill: #1f6feb }
-.limit { stroke: #d1242f; stroke-dasharray: 4 3 } .stretch { stroke: #1a7f37; stroke-dasharray: 2 3 }
+.limit { stroke: #d1242f; stroke-dasharray: 4 3 }
+.stretch { stroke: #1a7f37; stroke-dasharray: 2 3 }
 """
 Point = tuple[str, float]
 
 
 def draw(results: Sequence[Result], path: Path) -> None:
-    """Write one panel per figure: its values over commits, with budget (red) and stretch (green)."""
+    """Write one panel per figure: its values over commits, budget in red, stretch in green."""
     series = {key: points for key in BUDGETS if (points := _points(results, key))}
     panels = [_panel(BUDGETS[key], points, at) for at, (key, points) in enumerate(series.items())]
     width = ACROSS * (WIDTH + GAP) + GAP
@@ -57,16 +59,18 @@ def _panel(budget: Budget, points: list[Point], at: int) -> str:
     def rule(name: str, value: float | None) -> str:
         if value is None:
             return ""
-        return f'<line class="{name}" x1="{SIDE}" x2="{WIDTH - SIDE}" y1="{y(value):.1f}" y2="{y(value):.1f}"/>'
+        across = f'x1="{SIDE}" x2="{WIDTH - SIDE}" y1="{y(value):.1f}" y2="{y(value):.1f}"'
+        return f'<line class="{name}" {across}/>'
 
+    right = WIDTH - SIDE
+    latest = f"{values[-1]:,.4g} {escape(budget.unit)}"
     places = [(x(index), y(value)) for index, value in enumerate(values)]
     return "".join(
         [
             f'<g transform="translate({left},{top})">',
             f'<rect class="panel" width="{WIDTH}" height="{HEIGHT}"/>',
             f'<text x="{SIDE}" y="14">{escape(budget.what)}</text>',
-            f'<text class="value" x="{WIDTH - SIDE}" y="28">'
-            f"{values[-1]:,.4g} {escape(budget.unit)}</text>",
+            f'<text class="value" x="{right}" y="28">{latest}</text>',
             rule("limit", budget.limit),
             rule("stretch", budget.stretch),
             '<polyline class="line" points="',
@@ -74,8 +78,7 @@ def _panel(budget: Budget, points: list[Point], at: int) -> str:
             '"/>',
             *(f'<circle class="dot" cx="{px:.1f}" cy="{py:.1f}" r="2"/>' for px, py in places),
             f'<text class="small" x="{SIDE}" y="{HEIGHT - 4}">{escape(points[0][0])}</text>',
-            f'<text class="small" x="{WIDTH - SIDE}" y="{HEIGHT - 4}" text-anchor="end">'
-            f"{escape(points[-1][0])}</text>",
+            f'<text class="small end" x="{right}" y="{HEIGHT - 4}">{escape(points[-1][0])}</text>',
             "</g>",
         ]
     )

@@ -92,6 +92,9 @@ class TurnLoop:
         await self._settle_open_calls()
         answer: list[str] = []
         continuations = 0
+        allowed = self._services.settings.max_continuations
+        if self._model.info.own_prompt is not None:
+            allowed = 0  # a very small model does not find back to where it stopped
         message = self._resumed_reply()
         while True:
             if message is None:
@@ -102,7 +105,7 @@ class TurnLoop:
             else:
                 answer.append(message.text)
                 cut_off = message.finish is FinishReason.LENGTH
-                if not cut_off or continuations >= self._services.settings.max_continuations:
+                if not cut_off or continuations >= allowed:
                     return "".join(answer)
                 continuations += 1
                 await self._add_notice(CONTINUE)

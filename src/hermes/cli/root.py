@@ -16,7 +16,6 @@ COMMANDS: dict[str, str] = {
     "approvals": "What needs a person's approval, and what was granted.",
     "chat": "Talk to the agent: interactively, or one question with -q.",
     "config": "Show, change, check and migrate the configuration.",
-    "prompt-size": "Show where the fixed prompt goes: sections and tools in bytes and tokens.",
     "model": "Show and choose the model; add local ones.",
     "prompt-size": "Show where the fixed prompt goes.",
     "sessions": "List, show, search, export and tidy up conversations.",

@@ -7,12 +7,13 @@ admitted cannot be lost; a second copy with the same native id is the same row.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes.control.batching import NO_BATCHING, BatchWindow
 from hermes.control.lane import Lane, TurnRunnerPort
 from hermes.control.ticket import Ticket
 from hermes.domain.errors import HermesError, NotFound, SessionBusy
@@ -52,6 +53,10 @@ class GatewayParts(Struct, frozen=True, kw_only=True):
     redact: Callable[[str], str] = str
     """Removes secrets by value from what people type, before it is kept."""
     observers: tuple[TurnObserver, ...] = ()
+    windows: Mapping[str, BatchWindow] = {}
+    """Platform -> how long messages wait for the rest of them."""
+    ephemeral: Callable[[Turn, InboxEntry | None], Awaitable[str]] | None = None
+    """What the door wants the model to know in a turn, and nobody to keep."""
 
 
 class Gateway:
@@ -66,6 +71,8 @@ class Gateway:
         self._owner_alive = parts.owner_alive
         self._scope = parts.scope
         self._redact = parts.redact
+        self._windows = parts.windows
+        self._ephemeral = parts.ephemeral
         self._observers = list(parts.observers)
         self._lanes: dict[str, Lane] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -289,6 +296,14 @@ class Gateway:
         """Tell the observers that a turn starts."""
         for observer in tuple(self._observers):
             observer(stream, entry)
+
+    def window(self, platform: str) -> BatchWindow:
+        """Return how long messages of a platform wait for the rest of them."""
+        return self._windows.get(platform, NO_BATCHING)
+
+    async def ephemeral(self, turn: Turn, entry: InboxEntry | None) -> str:
+        """Return what the door wants the model to know in this turn only."""
+        return await self._ephemeral(turn, entry) if self._ephemeral else ""
 
     def spawn_after_turn(self, profile: AgentProfile, session_id: str) -> None:
         """Run after-turn work beside the lanes."""

@@ -11,18 +11,20 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from hermes.control.batching import BatchWindow, first_batch
+from hermes.control.inputs import batch_message, user_message
 from hermes.control.ticket import Ticket
 from hermes.domain.errors import HermesError, SessionBusy
 from hermes.domain.ids import new_id
-from hermes.domain.inbound import InboundMessage, InboxEntry
-from hermes.domain.messages import Content, FilePart, ImagePart, InputKind, TextPart, UserMessage
+from hermes.domain.inbound import InboxEntry
+from hermes.domain.messages import InputKind
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.turn import NewTurn, Turn, TurnControl
 from hermes.domain.turn_stream import TurnStream
 
-__all__ = ["Lane", "LaneContext", "TurnRunnerPort", "user_message"]
+__all__ = ["Lane", "LaneContext", "TurnRunnerPort"]
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +64,14 @@ class LaneContext(Protocol):
 
     def spawn_after_turn(self, profile: AgentProfile, session_id: str) -> None:
         """Run after-turn work beside the lanes."""
+        ...
+
+    def window(self, platform: str) -> BatchWindow:
+        """Return how long messages of a platform wait for the rest of them."""
+        ...
+
+    async def ephemeral(self, turn: Turn, entry: InboxEntry | None) -> str:
+        """Return what the door wants the model to know in this turn only."""
         ...
 
     async def orphan(self, session_id: str) -> Turn | None:
@@ -139,63 +149,69 @@ class Lane:
             self._awake = False
             if self._claimed is not None:
                 turn, self._claimed = self._claimed, None
-                await self._run_turn(turn, None)
+                await self._run_turn(turn, [])
             waiting = await self._context.ledger.waiting(self.session_id)
-            # What is admitted from here on wakes the lane itself.
-            if waiting and await self._answer(waiting[0]) and len(waiting) > 1:
+            if waiting and await self._take(waiting):
                 self._awake = True
         self._on_idle(self)
 
-    async def _answer(self, entry: InboxEntry) -> bool:
-        """Run the turn that answers `entry`; False if it has to wait."""
-        ticket = self._tickets.pop(entry.id, None)
+    async def _take(self, waiting: list[InboxEntry]) -> bool:
+        """Answer what came first, once it is complete; False if that is not possible now."""
+        window = self._context.window(waiting[0].message.platform)
+        batch, wait = first_batch(waiting, window, self._context.clock.now())
+        if wait > 0:
+            await self._context.clock.sleep(wait)
+            return True
+        return await self._answer(batch)
+
+    async def _answer(self, batch: list[InboxEntry]) -> bool:
+        """Run the turn that answers `batch`; False if it could not begin."""
         new = NewTurn(
             id=new_id("turn"),
             session_id=self.session_id,
             owner=self._context.owner,
-            inputs=(user_message(entry.message),),
-            inbox_ids=(entry.id,),
+            inputs=(batch_message(batch),),
+            inbox_ids=tuple(entry.id for entry in batch),
             at=self._context.clock.now(),
         )
         try:
             begun = await self._context.ledger.begin_turn(new)
         except SessionBusy as busy:
-            await self._wait_for_other(entry, ticket, busy)
+            await self._wait_for_other(busy)
             return True
         except HermesError as error:
-            log.error("no turn for inbox entry %s: %s", entry.id, error.message)
-            if ticket:
+            log.error("no turn for inbox entries %s: %s", new.inbox_ids, error.message)
+            for ticket in self._claim_tickets(batch):
                 ticket.fail(error)
             return False
-        await self._run_turn(begun.turn, entry, ticket)
+        await self._run_turn(begun.turn, batch)
         return True
 
-    async def _wait_for_other(
-        self, entry: InboxEntry, ticket: Ticket | None, busy: SessionBusy
-    ) -> None:
+    def _claim_tickets(self, batch: list[InboxEntry]) -> list[Ticket]:
+        found = [self._tickets.pop(entry.id, None) for entry in batch]
+        return [ticket for ticket in found if ticket is not None]
+
+    async def _wait_for_other(self, busy: SessionBusy) -> None:
         """Take over the turn that is in the way if its owner died; else wait a little."""
-        self._awake = True
         try:
             orphan = await self._context.orphan(self.session_id)
         except SessionBusy:
             log.warning("session %s: %s", self.session_id, busy.message)
             await self._context.clock.sleep(BUSY_POLL_SECONDS)
-        else:
-            if orphan is not None:
-                await self._run_turn(orphan, None)
-        if ticket:
-            self._tickets[entry.id] = ticket
+            return
+        if orphan is not None:
+            await self._run_turn(orphan, [])
 
-    async def _run_turn(
-        self, turn: Turn, entry: InboxEntry | None, ticket: Ticket | None = None
-    ) -> None:
+    async def _run_turn(self, turn: Turn, batch: list[InboxEntry]) -> None:
         stream = TurnStream(turn.id, self.session_id)
         self._control, self._current = TurnControl(), stream
-        if ticket:
+        for ticket in self._claim_tickets(batch):
             ticket.resolve(stream)
+        entry = batch[0] if batch else None
         self._context.on_turn(stream, entry)
         try:
-            await self._context.runner.run(self.profile, turn, stream, self._control)
+            ephemeral = await self._context.ephemeral(turn, entry)
+            await self._context.runner.run(self.profile, turn, stream, self._control, ephemeral)
         finally:
             self._control = self._current = None
         self._context.spawn_after_turn(self.profile, self.session_id)
@@ -205,18 +221,3 @@ class Lane:
         for ticket in self._tickets.values():
             ticket.fail(error)
         self._tickets.clear()
-
-
-def user_message(message: InboundMessage, kind: InputKind = InputKind.USER) -> UserMessage:
-    """Turn what a door delivered into what the model is told."""
-    content: Content = message.text
-    if message.attachments:
-        parts: list[TextPart | ImagePart | FilePart] = (
-            [TextPart(message.text)] if message.text else []
-        )
-        parts += [
-            FilePart(path=item.path, name=item.name, media_type=item.media_type)
-            for item in message.attachments
-        ]
-        content = tuple(parts)
-    return UserMessage(content=content, kind=kind)

@@ -28,6 +28,10 @@ class InboundMessage(Struct, frozen=True, kw_only=True):
     thread_id: str | None = None
     attachments: tuple[Attachment, ...] = ()
     reply_to: ReplyRef | None = None
+    group_id: str | None = None
+    """What the parts of one album share, where a platform sends them one by one."""
+    context: str = ""
+    """What others said before it in the chat: for the model to read, never a command."""
     internal: bool = False
     """Made by Hermes itself (handoff, cron): already authorised."""
 
@@ -38,6 +42,8 @@ class InboxState(StrEnum):
     WAITING = "waiting"
     TAKEN = "taken"
     """A turn has it in its history."""
+    ANSWERED = "answered"
+    """The outcome of that turn has been delivered."""
     DROPPED = "dropped"
     """Deliberately not answered; the reason is recorded."""
 

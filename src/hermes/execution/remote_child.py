@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from hermes.domain.errors import HermesError
 from hermes.execution.process import KILL_GRACE, ChildProcess
 from hermes.execution.remote_link import Link, RemoteCall
-from hermes.execution.remote_supervisor import MarkReader, Supervised
+from hermes.execution.remote_supervisor import MarkReader
 
 __all__ = ["LOST", "RemoteChild"]
 
@@ -34,9 +34,7 @@ class RemoteChild:
         self.lost = False
         """True when it ended without telling how."""
 
-    async def begin(
-        self, ticket: Supervised, call: RemoteCall, end: Callable[[float], Awaitable[None]] | None
-    ) -> None:
+    async def begin(self, call: RemoteCall, end: Callable[[float], Awaitable[None]] | None) -> None:
         """Start it; `end` is how it is killed, None to let it go with its carrier."""
         self._end = end
         async with asyncio.timeout(START_TIMEOUT):

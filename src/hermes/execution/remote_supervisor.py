@@ -45,7 +45,7 @@ _KILL = (
     ' kill -KILL -- "-$p" 2>/dev/null; exit 0'
 )
 _KILL_ALL = (
-    "for f in {state}/pid.*; do [ -f \"$f\" ] && p=$(cat \"$f\") && [ \"${{p:-0}}\" -gt 1 ]"
+    'for f in {state}/pid.*; do [ -f "$f" ] && p=$(cat "$f") && [ "${{p:-0}}" -gt 1 ]'
     ' && [ "$f" != {own} ] && kill -KILL -- "-$p" 2>/dev/null; done; rm -rf {state}'
 )
 _POLL = 0.05

@@ -3,7 +3,7 @@
 Each session has a sandbox of its own with a private workspace, or the project
 directory when it works on one. What a sandbox contains is in
 `sandbox_mounts`, how it is held and entered in `sandbox_holder`, how its
-files are read from outside in `sandbox_view`.
+files are read from outside in `remote_view`.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from hermes.execution.contract import EnvironmentRequest
 from hermes.execution.process import Launch
 from hermes.execution.remote_environment import PlaceFiles, RemoteEnvironment
 from hermes.execution.remote_paths import task_directory
+from hermes.execution.remote_view import View, ViewFiles
 from hermes.execution.sandbox_holder import Holder, missing_tools
 from hermes.execution.sandbox_mounts import HOME, STATE_DIR, WORKSPACE, Layout, prepare
 from hermes.execution.sandbox_options import SandboxOptions, sandbox_options
-from hermes.execution.sandbox_view import SandboxFiles, View
 from hermes.execution.shell import Generation
 
 __all__ = ["available", "open_environment"]
@@ -44,9 +44,7 @@ async def open_environment(request: EnvironmentRequest) -> RemoteEnvironment:
             hint="Or set `terminal.backend` to another backend.",
         )
     options = sandbox_options(request.settings.options)
-    base = task_directory(
-        options.sandbox_dir, "sandbox", request.agent_id, request.session_id
-    )
+    base = task_directory(options.sandbox_dir, "sandbox", request.agent_id, request.session_id)
     layout = await asyncio.to_thread(prepare, options, base)
     place = SandboxPlace(
         options,
@@ -94,7 +92,7 @@ class SandboxPlace:
         self._env = env
         self._start = start
         self._holder: Holder | None = None
-        self._files = SandboxFiles(self._view)
+        self._files = ViewFiles(self._view)
 
     @property
     def isolated(self) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.domain.errors import ConfigError
+from hermes.execution.remote_paths import checked_project
 from hermes.execution.sandbox_options import SandboxOptions
 
 __all__ = ["HOME", "STATE_DIR", "WORKSPACE", "Layout", "bwrap_arguments", "prepare"]
@@ -32,18 +32,63 @@ UID = 1000
 
 _USR_ALIASES = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = (
-    "alternatives bash.bashrc ca-certificates ca-certificates.conf crypto-policies debian_version"
-    " fonts gai.conf inputrc java-*-openjdk ld.so.cache ld.so.conf ld.so.conf.d localtime"
-    " locale.alias lsb-release magic magic.mime mime.types nanorc os-release perl pki/ca-trust"
-    " pki/tls/certs profile protocols python3* services ssl/certs ssl/openssl.cnf terminfo timezone"
-    " vim"
-).split()
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "crypto-policies",
+    "debian_version",
+    "fonts",
+    "gai.conf",
+    "inputrc",
+    "java-*-openjdk",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "locale.alias",
+    "lsb-release",
+    "magic",
+    "magic.mime",
+    "mime.types",
+    "nanorc",
+    "os-release",
+    "perl",
+    "pki/ca-trust",
+    "pki/tls/certs",
+    "profile",
+    "protocols",
+    "python3*",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+    "vim",
+)
 _ETC_NETWORK = ("resolv.conf", "hosts", "host.conf")
 _SECRET_PLACES = (
-    ".hermes .ssh .gnupg .aws .azure .kube .docker .netrc .pgpass .git-credentials .npmrc .pypirc"
-    " .config/gcloud .config/gh .config/hub .local/share/keyrings .password-store .mozilla"
-    " .bash_history .zsh_history"
-).split()
+    ".hermes",
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".docker",
+    ".netrc",
+    ".pgpass",
+    ".git-credentials",
+    ".npmrc",
+    ".pypirc",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/hub",
+    ".local/share/keyrings",
+    ".password-store",
+    ".mozilla",
+    ".bash_history",
+    ".zsh_history",
+)
 _DEVICES = {
     "null": (1, 3),
     "zero": (1, 5),
@@ -55,8 +100,6 @@ _DEVICES = {
 _NOBODY = 65534
 _PROC_READ_ONLY = ("fs", "irq", "bus", "sysrq-trigger", "acpi", "asound", "scsi", "mtrr")
 _PROC_HIDDEN = ("kcore", "keys", "timer_list", "latency_stats", "sched_debug", "kpagecount")
-_TOO_MUCH = ("/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/proc", "/root", "/run",
-             "/sbin", "/sys", "/tmp", "/usr", "/var")  # fmt: skip
 
 
 class Layout(Struct, frozen=True, kw_only=True):
@@ -90,7 +133,7 @@ def prepare(options: SandboxOptions, base: Path) -> Layout:
         "passwd: files\ngroup: files\nhosts: files dns\n", encoding="ascii"
     )
     if options.project:
-        project = _checked_project(options)
+        project = checked_project(options.project, options.hermes_home)
         return Layout(base=base, start=str(project), workspace=project)
     (base / "workspace").mkdir(mode=0o700, exist_ok=True)
     return Layout(base=base, start=WORKSPACE, workspace=base / "workspace")
@@ -122,7 +165,7 @@ def _system(options: SandboxOptions, own_etc: Path) -> Iterator[str]:
     for alias in _USR_ALIASES:
         path = Path(alias)
         if path.is_symlink():
-            yield from ("--symlink", os.readlink(path), alias)
+            yield from ("--symlink", str(path.readlink()), alias)
         elif path.is_dir():
             yield from ("--ro-bind", alias, alias)
     yield from ("--ro-bind-try", "/nix/store", "/nix/store")
@@ -199,23 +242,6 @@ def _cover(path: Path) -> Iterator[str]:
         yield from ("--tmpfs", str(path), "--remount-ro", str(path))
     elif path.exists():
         yield from ("--ro-bind", "/dev/null", str(path))
-
-
-def _checked_project(options: SandboxOptions) -> Path:
-    given = Path(options.project)
-    project = Path(os.path.realpath(given))
-    home = Path(os.path.realpath(options.hermes_home))
-    if not project.is_dir():
-        raise ConfigError(
-            f"The directory to work on does not exist: {given}.",
-            hint="Start Hermes in another directory or set `terminal.cwd`.",
-        )
-    if str(project) in _TOO_MUCH or _inside_any(project, [Path("/usr"), Path("/etc"), home]):
-        raise ConfigError(
-            f"The sandbox will not open {project} for writing.",
-            hint="Work in a project directory, or choose another `terminal.backend`.",
-        )
-    return project
 
 
 def _inside_any(path: Path, directories: Iterable[Path]) -> bool:

@@ -136,8 +136,10 @@ def _lines(size: PromptSize) -> list[str]:
     lines = []
     for title, group in (("System prompt", size.sections), ("Tools", size.tools)):
         lines.append(f"{title:{width + 2}} {'bytes':>8} {'tokens':>8}")
-        for part in sorted(group, key=lambda part: -part.bytes):
-            lines.append(f"  {part.name:{width}} {part.bytes:>8,} {part.tokens:>8,}")
+        lines += [
+            f"  {part.name:{width}} {part.bytes:>8,} {part.tokens:>8,}"
+            for part in sorted(group, key=lambda part: -part.bytes)
+        ]
         lines.append("")
     share = size.tokens / BUDGET_TOKENS
     lines.append(f"{'Total':{width + 2}} {size.bytes:>8,} {size.tokens:>8,}")

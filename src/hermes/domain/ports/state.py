@@ -250,6 +250,14 @@ class InboxStore(Protocol):
         """Return the sessions that have something waiting."""
         ...
 
+    async def mark_answered(self, turn_id: str) -> int:
+        """Record that the outcome of a turn has been delivered; return for how many entries."""
+        ...
+
+    async def unanswered(self, platforms: Sequence[str]) -> list[InboxEntry]:
+        """Return what a turn has taken whose outcome was not delivered yet, oldest first."""
+        ...
+
     async def drop(self, inbox_ids: Sequence[int], reason: str) -> None:
         """Record that these will deliberately not be answered."""
         ...
@@ -431,6 +439,14 @@ class Ledger(
     Protocol,
 ):
     """Everything that survives a restart."""
+
+    async def keep(self, name: str, value: Any) -> None:
+        """Keep a small JSON-able fact that belongs to no session, e.g. a cursor; None removes it."""
+        ...
+
+    async def kept(self, name: str) -> Any:
+        """Return a fact that was kept, or None."""
+        ...
 
     async def stats(self) -> LedgerStats:
         """Count what is there."""

@@ -1,16 +1,18 @@
 """Brace expansion: `{a,b}` and `{1..9}` on the unquoted text of a word."""
 
 import re
+from itertools import pairwise
 
 from hermes.execution.policy.scope import COMPUTED
-from hermes.execution.policy.syntax import Lit, Part
+from hermes.execution.policy.syntax import Lit, Param, Part
 
-__all__ = ["expand_braces"]
+__all__ = ["BRACE_LIMIT", "expand_braces"]
 
 _MARK = 0xF0000
 """First private-use code point; each stands for a part that braces leave alone."""
 _RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.-?\d+)?$")
-_LIMIT = 512
+BRACE_LIMIT = 2000
+"""More words than this are cut off; who expands has to say so."""
 _MAX_BRACES = 64
 
 
@@ -29,7 +31,22 @@ def expand_braces(parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
         else:
             pieces.append(chr(_MARK + len(kept)))
             kept.append(part)
-    return [_decode(text, kept) for text in _expand("".join(pieces))]
+    texts = _expand("".join(pieces))
+    if len(texts) > 1 and _extends_name(parts):
+        return [(Lit(COMPUTED),)]
+    return [_decode(text, kept) for text in texts]
+
+
+def _extends_name(parts: tuple[Part, ...]) -> bool:
+    """Return whether braces become part of a variable's name: `$x{a,b}` is `$xa $xb`."""
+    return any(
+        isinstance(part, Param)
+        and not part.quoted
+        and isinstance(following, Lit)
+        and not following.quoted
+        and following.text.startswith("{")
+        for part, following in pairwise(parts)
+    )
 
 
 def _decode(text: str, kept: list[Part]) -> tuple[Part, ...]:
@@ -59,9 +76,9 @@ def _expand(text: str) -> list[str]:
             tails = _expand(text[close + 1 :])
             for option in options:
                 out.extend(text[:start] + head + tail for head in _expand(option) for tail in tails)
-                if len(out) > _LIMIT:
+                if len(out) > BRACE_LIMIT:
                     break
-            return out[:_LIMIT]
+            return out[:BRACE_LIMIT]
         start = text.find("{", start + 1)
     return [text]
 
@@ -95,7 +112,7 @@ def _range(text: str) -> list[str] | None:
     if low.lstrip("-").isdigit() and high.lstrip("-").isdigit():
         first, last = int(low), int(high)
         step = 1 if last >= first else -1
-        return [str(n) for n in range(first, last + step, step)[:_LIMIT]]
+        return [str(n) for n in range(first, last + step, step)[:BRACE_LIMIT]]
     if len(low) == len(high) == 1:
         a, b = ord(low), ord(high)
         step = 1 if b >= a else -1

@@ -7,7 +7,7 @@ the characters of `hermes.execution.policy.scope`, which no command contains.
 import re
 from collections.abc import Callable
 
-from hermes.execution.policy.braces import expand_braces
+from hermes.execution.policy.braces import BRACE_LIMIT, expand_braces
 from hermes.execution.policy.grammar import parse_text
 from hermes.execution.policy.parameters import apply_operator
 from hermes.execution.policy.scope import COMPUTED, UNKNOWN, UNKNOWN_QUOTED, Scope
@@ -20,7 +20,6 @@ PROCESS_FILE = "/dev/fd/63"
 
 _TILDE = re.compile(r"~([A-Za-z0-9_.+-]*)(?=/|$)")
 _SPACE = re.compile(r"[ \t\n]+")
-_MAX_FIELDS = 2000
 
 
 class Expander:
@@ -41,10 +40,10 @@ class Expander:
         if isinstance(first, Lit) and (first.quoted or "{" not in first.text):
             return [first.text if first.quoted else self._tilde(first.text)]
         out: list[str] = []
-        for parts in expand_braces(word.parts):
+        expanded = expand_braces(word.parts)
+        self._scope.overflow = self._scope.overflow or len(expanded) >= BRACE_LIMIT
+        for parts in expanded:
             out.extend(self._split(parts))
-            if len(out) > _MAX_FIELDS:
-                break
         return out
 
     def text(self, word: Word | None) -> str:

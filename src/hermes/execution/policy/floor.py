@@ -12,7 +12,7 @@ from hermes.execution.policy.calls import Call, Danger, Ground
 from hermes.execution.policy.places import PlaceKind, absolute, is_device, is_vital, place_of
 from hermes.execution.policy.targets import written_paths
 
-__all__ = ["FORK_BOMB", "SUDO_PASSWORD", "floor_dangers"]
+__all__ = ["COMPACT_BOMB", "FORK_BOMB", "SUDO_PASSWORD", "floor_dangers"]
 
 FORK_BOMB = Danger("floor", "a fork bomb takes the machine down", gate=Gate.BLOCK)
 SUDO_PASSWORD = Danger(
@@ -22,6 +22,8 @@ SUDO_PASSWORD = Danger(
     gate=Gate.BLOCK,
 )
 
+COMPACT_BOMB = re.compile(r"([^\s(){};|&]{1,40})\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}\s*;\s*\1")
+"""A fork bomb as it is often quoted, without the spaces that the grammar wants."""
 _MKFS = re.compile(
     r"(?:mkfs(?:\..+)?|mke2fs|mkntfs|mkdosfs|mkreiserfs|mkswap|wipefs|blkdiscard|newfs(?:_.+)?)$"
 )

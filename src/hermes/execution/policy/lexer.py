@@ -188,10 +188,12 @@ class Lexer(ABC):
         reader = self.nested(inner)
         return Subst(reader.read_script(""), "$(", quoted)
 
-    def _process_substitution(self) -> Subst:
+    def _process_substitution(self) -> Part:
         kind = self.peek(2)
         self.pos += 2
-        return Subst(self._inside(")"), kind, quoted=True)
+        body = self._inside(")")
+        # An empty one is an empty string, not a file: `rm<()` is `rm`.
+        return Subst(body, kind, quoted=True) if body.items else Lit("", quoted=True)
 
     def _inside(self, closer: str) -> Script:
         self.deeper()

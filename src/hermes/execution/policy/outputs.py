@@ -115,6 +115,10 @@ def _mktemp(_call: Call) -> str | None:
     return "/tmp/tmp.made\n"  # noqa: S108
 
 
+def _nothing(call: Call) -> str | None:
+    return None if call.reads or call.assigns else ""
+
+
 def _pwd(call: Call) -> str | None:
     return None if call.cwd is None else call.cwd + "\n"
 
@@ -133,4 +137,7 @@ _PRINTERS: dict[str, Callable[[Call], str | None]] = {
     "dirname": _basename,
     "mktemp": _mktemp,
     "pwd": _pwd,
+    "true": _nothing,
+    "false": _nothing,
+    ":": _nothing,
 }

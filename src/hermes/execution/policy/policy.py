@@ -15,7 +15,7 @@ from msgspec import Struct
 from hermes.domain.approvals import Gate, Verdict
 from hermes.execution.policy.calls import Call, Danger, Ground
 from hermes.execution.policy.code import inspect_code
-from hermes.execution.policy.floor import floor_dangers
+from hermes.execution.policy.floor import COMPACT_BOMB, FORK_BOMB, floor_dangers
 from hermes.execution.policy.follow import TOO_COMPLICATED, UNREADABLE
 from hermes.execution.policy.grammar import ShellSyntaxError, parse, read_scripts
 from hermes.execution.policy.inner import CodeText
@@ -170,6 +170,8 @@ def _typed(call: Call, *, path: bool = False) -> str:
 def _read(text: str, ground: Ground, *, whole: bool = True) -> list[Danger]:
     scripts, readable = read_scripts(text)
     dangers = [] if readable or not whole else [UNREADABLE]
+    if not readable and COMPACT_BOMB.search(text):
+        dangers.append(FORK_BOMB)
     for script in scripts:
         dangers += _judge_script(script, ground)
     return dangers

@@ -5,6 +5,7 @@ of them for the command at hand, so that each command is judged once for each
 value that could reach it.
 """
 
+import re
 from itertools import product
 
 from msgspec import Struct, field
@@ -18,8 +19,10 @@ UNKNOWN_QUOTED = "\x01"
 COMPUTED = "\x02"
 """Stands for the output of a command."""
 
-_MAX_VALUES = 12
-_MAX_CHOICES = 16
+_MAX_VALUES = 40
+_MAX_CHOICES = 40
+_MAX_ITEMS = 500
+_PLAIN = re.compile(r"[A-Za-z0-9_][\w.-]*")
 
 
 def is_unknown(text: str) -> bool:
@@ -34,6 +37,8 @@ class Scope(Struct):
     arrays: dict[str, tuple[str, ...]] = field(default_factory=dict)
     positional: tuple[str, ...] | None = None
     choice: dict[str, str] = field(default_factory=dict)
+    overflow: bool = False
+    """Whether something was left out that could matter."""
 
     def assign(self, name: str, value: str) -> None:
         """Add one more value that `name` may have."""
@@ -41,6 +46,7 @@ class Scope(Struct):
         if value in known:
             return
         if len(known) >= _MAX_VALUES:
+            self.overflow = self.overflow or not _PLAIN.fullmatch(value)
             value = COMPUTED
         self.values[name] = tuple(dict.fromkeys((*known, value)))
 
@@ -48,7 +54,8 @@ class Scope(Struct):
         """Set or extend an array."""
         before = self.arrays.get(name, ()) if append else ()
         if before[-len(items) :] != items or not items:
-            self.arrays[name] = (*before, *items)[:200]
+            self.overflow = self.overflow or len(before) + len(items) > _MAX_ITEMS
+            self.arrays[name] = (*before, *items)[:_MAX_ITEMS]
 
     def get(self, name: str) -> str | None:
         """Return the chosen value of a variable, or None if it is not known."""

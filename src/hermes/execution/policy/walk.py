@@ -136,6 +136,8 @@ class Walk(CallFollower):
         own = [c for c in made if c.via == self.via]
         self.via = via
         output = static_output(own[-1]) if len(script.items) == 1 and own else None
+        if not script.items:
+            output = ""
         if kind == "$(":
             return output
         path = f"{PROCESS_FILE}{len(self.files)}"
@@ -247,4 +249,6 @@ def walk(script: Script, ground: Ground) -> Walk:
     if found.assigned:
         found.again()
         found.script(script)
+    if found.scope.overflow:
+        found.dangers.append(TOO_COMPLICATED)
     return found

@@ -43,6 +43,20 @@ class InboxPart(MemoryPart):
         """Return the sessions that have something waiting, the longest wait first."""
         return list(dict.fromkeys(entry.session_id for entry in self._waiting()))
 
+    async def mark_answered(self, turn_id: str) -> int:
+        """Record that the outcome of a turn has been delivered; return for how many entries."""
+        taken = [entry for entry in self._taken() if entry.turn_id == turn_id]
+        for entry in taken:
+            self._tables.inbox[entry.id] = msgspec.structs.replace(entry, state=InboxState.ANSWERED)
+        return len(taken)
+
+    async def unanswered(self, platforms: Sequence[str]) -> list[InboxEntry]:
+        """Return what a turn has taken whose outcome was not delivered yet, oldest first."""
+        return [entry for entry in self._taken() if entry.message.platform in platforms]
+
+    def _taken(self) -> list[InboxEntry]:
+        return [e for e in self._tables.inbox.values() if e.state is InboxState.TAKEN]
+
     async def drop(self, inbox_ids: Sequence[int], reason: str) -> None:
         """Record that these will deliberately not be answered.
 

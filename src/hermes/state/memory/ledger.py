@@ -1,6 +1,9 @@
 """The ledger in memory: for tests and for sessions nobody wants to keep."""
 
 from collections import Counter
+from typing import Any
+
+import msgspec
 
 from hermes.domain.approvals import ApprovalState
 from hermes.domain.outbound import OutboxState
@@ -20,6 +23,18 @@ class MemoryLedger(SessionPart, MessagePart, TurnPart, OutboxPart, ApprovalPart)
 
     def __init__(self) -> None:
         super().__init__(Tables())
+
+    async def keep(self, name: str, value: Any) -> None:
+        """Keep a small JSON-able fact that belongs to no session; None removes it."""
+        if value is None:
+            self._tables.facts.pop(name, None)
+        else:
+            self._tables.facts[name] = msgspec.json.encode(value)
+
+    async def kept(self, name: str) -> Any:
+        """Return a fact that was kept, or None."""
+        value = self._tables.facts.get(name)
+        return None if value is None else msgspec.json.decode(value)
 
     async def stats(self) -> LedgerStats:
         """Count what is there."""

@@ -43,6 +43,7 @@ class Tables:
         self.outbox: dict[str, OutboxEntry] = {}
         self.approvals: dict[str, Approval] = {}
         self.usage: list[UsageRecord] = []
+        self.facts: dict[str, bytes] = {}
 
 
 class MemoryPart:

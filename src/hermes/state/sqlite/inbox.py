@@ -58,6 +58,19 @@ class InboxPart(LedgerPart):
         found = await self._read(lambda connection: rows(connection, "inbox.sessions_waiting"))
         return [row["session_id"] for row in found]
 
+    async def mark_answered(self, turn_id: str) -> int:
+        """Record that the outcome of a turn has been delivered; return for how many entries."""
+        return await self._write(lambda c: change(c, "inbox.mark_answered", (turn_id,)))
+
+    async def unanswered(self, platforms: Sequence[str]) -> list[InboxEntry]:
+        """Return what a turn has taken whose outcome was not delivered yet, oldest first."""
+        wanted = codec.dump(list(platforms))
+
+        def work(connection: sqlite3.Connection) -> list[InboxEntry]:
+            return [codec.inbox_entry(r) for r in rows(connection, "inbox.unanswered", (wanted,))]
+
+        return await self._read(work)
+
     async def drop(self, inbox_ids: Sequence[int], reason: str) -> None:
         """Record that these will deliberately not be answered.
 

@@ -3,10 +3,13 @@
 import asyncio
 import sqlite3
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
+
+import msgspec
 
 from hermes.domain.errors import StoreError
 from hermes.domain.ports.state import LedgerStats
+from hermes.state.sqlite import codec
 from hermes.state.sqlite.approvals import ApprovalPart
 from hermes.state.sqlite.connection import (
     BUSY_SECONDS,
@@ -19,7 +22,7 @@ from hermes.state.sqlite.inbox import InboxPart
 from hermes.state.sqlite.messages import MessagePart
 from hermes.state.sqlite.migrations import load_migrations, migrate
 from hermes.state.sqlite.outbox import OutboxPart
-from hermes.state.sqlite.part import one, rows
+from hermes.state.sqlite.part import change, one, rows
 from hermes.state.sqlite.readers import Readers
 from hermes.state.sqlite.search import SearchPart
 from hermes.state.sqlite.sessions import SessionPart
@@ -49,6 +52,19 @@ class SqliteLedger(
         connections = await asyncio.to_thread(_prepare, path, backups, busy_seconds)
         writer = Writer(*connections, path, some_upkeep, busy_seconds=busy_seconds)
         return cls(path, writer, Readers(path))
+
+    async def keep(self, name: str, value: Any) -> None:
+        """Keep a small JSON-able fact that belongs to no session; None removes it."""
+        if value is None:
+            await self._write(lambda c: change(c, "ledger.forget", (name,)))
+            return
+        text = codec.dump(value)
+        await self._write(lambda c: change(c, "ledger.keep", (name, text)))
+
+    async def kept(self, name: str) -> Any:
+        """Return a fact that was kept, or None."""
+        row = await self._read(lambda c: one(c, "ledger.kept", (name,)))
+        return None if row is None else msgspec.json.decode(row["value"])
 
     async def stats(self) -> LedgerStats:
         """Count what is there."""

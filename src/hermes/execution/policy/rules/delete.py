@@ -24,6 +24,7 @@ _SHAPES = Shapes(
         Shape("gio trash trash-put", r"^(?:trash|remove)|.", "it moves files to the trash"),
         Shape("del erase rd", r"(?i)/[sqf]\b", "it deletes recursively or without asking"),
         Shape("Remove-Item ri", r"(?i)-(?:r|fo)", "it deletes recursively or without asking"),
+        Shape("mv", r"\s/dev/null$", "it throws files away", "mv /dev/null"),
         Shape("rclone", r"^(?:delete|purge|sync|cleanup|rmdirs?)\b", "rclone deletes files"),
         Shape(
             "aws",

@@ -20,7 +20,7 @@ _HARMLESS_VALUES = {
     "NODE_OPTIONS": re.compile(r"(?!.*(?:--require|-r\s|--import|--loader|--eval)).*$"),
     "IFS": re.compile(r"\W{0,4}$"),
     "GIT_SSH_COMMAND": re.compile(r"ssh(?:\s+-[\w]\s*[\w./~=-]*)*$"),
-    "LD_LIBRARY_PATH": re.compile(r"(?:/usr|/opt)/[^\x00-\x02]*$"),
+    "LD_LIBRARY_PATH": re.compile(r"(?:/usr|/opt)/"),
     "PS4": re.compile(r"[^`$]*$"),
     "ENV": re.compile(r"(?:dev|development|prod|production|test|testing|staging|local|ci)$"),
 }

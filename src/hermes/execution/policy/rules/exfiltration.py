@@ -17,7 +17,7 @@ NETWORK = words(
 _SECRET_KINDS = frozenset({PlaceKind.SSH, PlaceKind.CREDENTIALS, PlaceKind.SECRETS,
                            PlaceKind.HERMES, PlaceKind.LEDGER})  # fmt: skip
 _SECRET_FILES = re.compile(
-    r"/etc/(?:passwd|shadow|sudoers|gshadow|ssl/private|krb5\.keytab)|/proc/\S*/environ|"
+    r"^/etc/?$|^/root/?$|/etc/(?:passwd|shadow|sudoers|gshadow|ssl/private|krb5\.keytab)|/proc/\S*/environ|"
     r"\.(?:pem|key|p12|pfx|kdbx|keystore|jks)$|(?:_history|wallet\.dat|Cookies|Login Data)$|"
     r"/run/secrets/|/var/run/secrets/"
 )
@@ -54,6 +54,8 @@ def _is_secret(text: str, cwd: str | None, ground: Ground) -> bool:
     if not path or _PUBLIC.search(path) or "://" in path:
         return False
     if _SECRET_FILES.search(path):
+        return True
+    if path.rstrip("/") == ground.user_home:
         return True
     place = place_of(path, cwd, ground)
     return place is not None and place.kind in _SECRET_KINDS

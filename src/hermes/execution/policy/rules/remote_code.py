@@ -26,6 +26,7 @@ _HOOKS = words(
     "docker thefuck atuin mcfly keychain gpg-connect-agent lesspipe opam luarocks npm uv hermes "
     "resize tput stty getopt"
 )
+_SCRIPTED = frozenset({"make", "gmake", "awk", "gawk", "sed", "crontab", "at", "psql", "mysql"})
 _INTERPRETERS = re.compile(
     r"(?:python[\d.]*|pypy[\d.]*|perl|ruby|node|nodejs|php|lua|osascript|tclsh|deno|bun|Rscript|"
     r"powershell|pwsh|iex|Invoke-Expression)$"
@@ -42,6 +43,8 @@ def check(call: Call, _ground: Ground) -> Iterator[Danger]:
         yield Danger("schedule", "it schedules commands", call.name)
     elif call.name == "make" and _piped(call) and re.search(r"-f\s*(?:-|/dev/)", call.line):
         yield Danger("remote-code", "it runs a makefile from a pipe", "| make")
+    if call.name in _SCRIPTED and call.inner and "/dev/fd/63" in call.line:
+        yield _danger(call.inner, call.name)
     if call.name in {"xargs", "parallel"} and _piped(call):
         inner = [a for a in call.operands() if a.rsplit("/", 1)[-1] in SHELLS]
         if inner and call.stdin is None:

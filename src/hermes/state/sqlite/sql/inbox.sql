@@ -26,3 +26,12 @@ WHERE id = :id AND session_id = :session_id AND state = 'waiting';
 -- name: drop
 -- Record that an entry will not be answered.
 UPDATE inbox SET state = 'dropped', drop_reason = ? WHERE id = ? AND state = 'waiting';
+
+-- name: mark_answered
+-- Record that the outcome of a turn was delivered.
+UPDATE inbox SET state = 'answered' WHERE turn_id = ? AND state = 'taken';
+
+-- name: unanswered
+-- Return what turns have taken without their outcome being delivered.
+SELECT * FROM inbox
+WHERE state = 'taken' AND platform IN (SELECT value FROM json_each(?)) ORDER BY id;

@@ -14,3 +14,16 @@ SELECT
 -- name: by_source
 -- Count the sessions of each door.
 SELECT source, count(*) AS sessions FROM sessions GROUP BY source ORDER BY source;
+
+-- name: keep
+-- Keep a fact that belongs to no session.
+INSERT INTO facts (name, value) VALUES (?, ?)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- name: forget
+-- Remove such a fact.
+DELETE FROM facts WHERE name = ?;
+
+-- name: kept
+-- Return such a fact.
+SELECT value FROM facts WHERE name = ?;

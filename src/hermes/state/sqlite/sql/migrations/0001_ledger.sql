@@ -135,6 +135,12 @@ CREATE TABLE inbox (
 ) STRICT;
 CREATE INDEX inbox_waiting ON inbox(session_id, id) WHERE state = 'waiting';
 CREATE INDEX inbox_by_session ON inbox(session_id);
+CREATE INDEX inbox_taken ON inbox(turn_id) WHERE state = 'taken';
+
+CREATE TABLE facts (
+  name  TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+) STRICT;
 
 CREATE TABLE outbox (
   id         TEXT PRIMARY KEY,

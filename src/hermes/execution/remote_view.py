@@ -1,10 +1,10 @@
-"""The files of a sandbox, seen from outside exactly as its commands see them.
+"""Files below a root that others can write to, seen exactly as they see them.
 
-Paths are walked component by component from the root directory of the
-sandbox's own mount namespace. Every step is an open without following links,
+Paths are walked component by component from the root, which may be that of
+another mount namespace. Every step is an open without following links,
 relative to the directory before it; links are read and interpreted here,
-absolute ones from the sandbox's root. So no link, `..` or rename that a
-command plays leads out, and no race does either.
+absolute ones from that root. So no link, `..` or rename that a command plays
+leads out, and no race does either.
 
 Hermes may have rights that commands lack. Therefore kernel file systems are
 out of bounds, and writing needs a writable place besides a writable mount.
@@ -18,12 +18,13 @@ import os
 import secrets
 import stat
 from collections.abc import Callable
+from typing import Self
 
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.execution import DirEntry, FileStat
 from hermes.execution.files import explained, require_regular
 
-__all__ = ["SandboxFiles", "View"]
+__all__ = ["View", "ViewFiles"]
 
 _OUT_OF_BOUNDS = frozenset({"proc", "sys", "dev"})
 _MAX_LINKS = 40
@@ -114,7 +115,7 @@ class View:
 
     def _require_writable(self, names: list[str]) -> None:
         if not any(names[: len(root)] == root for root in self._writable):
-            raise OSError(errno.EROFS, "this part of the sandbox is read-only")
+            raise OSError(errno.EROFS, "this place is read-only")
 
 
 class _Walk:
@@ -127,7 +128,7 @@ class _Walk:
         self.names: list[str] = []
         """The real path, without links and dots."""
 
-    def __enter__(self) -> "_Walk":
+    def __enter__(self) -> Self:
         try:
             # The root itself is reached through a link of the kernel's own making.
             flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
@@ -242,7 +243,7 @@ class _Walk:
             raise OSError(errno.EACCES, "kernel files are not for the file tools")
 
 
-class SandboxFiles:
+class ViewFiles:
     """The same for asyncio."""
 
     def __init__(self, view: Callable[[], View]) -> None:

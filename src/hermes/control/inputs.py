@@ -1,0 +1,53 @@
+"""From what a door delivered to what the model is told."""
+
+from collections.abc import Sequence
+
+from hermes.domain.channel import Attachment, ChatKind
+from hermes.domain.inbound import InboundMessage, InboxEntry
+from hermes.domain.messages import Content, FilePart, InputKind, Part, TextPart, UserMessage
+
+__all__ = ["batch_message", "user_message"]
+
+QUOTE_CHARS = 300
+
+
+def user_message(message: InboundMessage, kind: InputKind = InputKind.USER) -> UserMessage:
+    """Turn one inbound message into input for the agent."""
+    return UserMessage(content=_content(_text(message), message.attachments), kind=kind)
+
+
+def batch_message(entries: Sequence[InboxEntry]) -> UserMessage:
+    """Turn messages that belong together into one input, naming the speaker where it matters."""
+    first = entries[0]
+    text = "\n".join(text for entry in entries if (text := _text(entry.message)))
+    attachments = tuple(item for entry in entries for item in entry.message.attachments)
+    return UserMessage(content=_content(text, attachments), sender=_speaker(first))
+
+
+def _speaker(entry: InboxEntry) -> str | None:
+    """Return who speaks, if several people share the session."""
+    sender = entry.message.sender
+    private = entry.message.chat.kind is ChatKind.PRIVATE
+    own = entry.session_key.endswith(f":{sender.alt_id or sender.id}")
+    if private or own or entry.message.internal:
+        return None
+    return sender.name or sender.id
+
+
+def _text(message: InboundMessage) -> str:
+    quoted = message.reply_to
+    if quoted is None or not quoted.text:
+        return message.text
+    who = "you" if quoted.own else (quoted.sender.name if quoted.sender else None) or "someone"
+    excerpt = " ".join(quoted.text.split())[:QUOTE_CHARS]
+    return f'[In reply to {who}: "{excerpt}"]\n{message.text}'
+
+
+def _content(text: str, attachments: Sequence[Attachment]) -> Content:
+    if not attachments:
+        return text
+    parts: list[Part] = [TextPart(text)] if text else []
+    parts += [
+        FilePart(path=item.path, name=item.name, media_type=item.media_type) for item in attachments
+    ]
+    return tuple(parts)

@@ -1,0 +1,147 @@
+"""The command lines that are given to docker or podman. They understand the same ones."""
+
+import hashlib
+import os
+import shlex
+from pathlib import Path
+
+from msgspec import Struct
+
+from hermes.execution.docker_options import DockerOptions
+
+__all__ = [
+    "HOME",
+    "LABEL",
+    "STATE_DIR",
+    "WORKSPACE",
+    "ContainerSpec",
+    "container_spec",
+    "exec_arguments",
+    "guarded",
+    "list_arguments",
+    "run_arguments",
+]
+
+WORKSPACE = "/workspace"
+HOME = "/root"
+STATE_DIR = "/run/hermes"
+LABEL = "hermes"
+_RESULTS = "/tmp/hermes-results"  # noqa: S108 - the container's own
+
+# Waits for the number of the process, which is also that of its group, then
+# ends the group, politely first.
+_STOP = (
+    'i=0; until p=$(cat {pidfile}) && [ -n "$p" ]; do [ $i -lt 20 ] || exit 0; i=$((i+1));'
+    " sleep 0.05; done; kill -TERM -- -$p; i=0; while kill -0 -- -$p && [ $i -lt {tries} ];"
+    " do i=$((i+1)); sleep 0.05; done; kill -KILL -- -$p; exit 0"
+)
+# The client does not pass signals on: it is ended, and the group inside by a
+# second one. If even that cannot start, the container is full: it goes.
+_GUARD = (
+    "exec 3<&0; trap '{stop} >/dev/null 2>&1 || {kill} >/dev/null 2>&1' TERM;"
+    ' "$@" <&3 3<&- & c=$!; exec 3<&-; wait $c'
+)
+
+
+class ContainerSpec(Struct, frozen=True, kw_only=True):
+    """One container as it is to be."""
+
+    name: str
+    """Says which session it belongs to and what it is made with."""
+    arguments: tuple[str, ...]
+    """Of `run`, after the name."""
+    environment: dict[str, str]
+    """What the client needs in its own environment for that."""
+
+
+def container_spec(
+    options: DockerOptions, base: Path, task: str, forwarded: dict[str, str]
+) -> ContainerSpec:
+    """Return the container for a session."""
+    arguments = (*_labels(options, base, task), *run_arguments(options, base, tuple(forwarded)))
+    made_with = "\0".join((*arguments, *(f"{k}={v}" for k, v in sorted(forwarded.items()))))
+    return ContainerSpec(
+        name=f"hermes-{_digest(f'{options.hermes_home}|{task}')}-{_digest(made_with)[:8]}",
+        arguments=arguments,
+        environment=forwarded,
+    )
+
+
+def run_arguments(options: DockerOptions, base: Path, forwarded: tuple[str, ...]) -> list[str]:
+    """Return what a container may do and see, its image and its command."""
+    memory = f"{options.memory_mb}m"
+    return [
+        *("--init", "--hostname", "sandbox", "--workdir", WORKSPACE),
+        *("--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"),
+        *("--pids-limit", str(options.max_processes)),
+        *("--memory", memory, "--memory-swap", memory, "--cpus", f"{options.cpus:g}"),
+        *("--shm-size", "64m", "--ulimit", "core=0"),
+        *("--network", "bridge" if options.network else "none"),
+        *("--tmpfs", "/tmp:rw,exec,nosuid,nodev,size=512m,mode=1777"),  # noqa: S108
+        *("--tmpfs", "/var/tmp:rw,noexec,nosuid,nodev,size=256m,mode=1777"),  # noqa: S108
+        *("--tmpfs", "/run:rw,noexec,nosuid,nodev,size=64m,mode=755"),
+        *_places(options, base),
+        *(part for volume in options.volumes for part in ("-v", volume)),
+        *("-e", f"HOME={HOME}", "-e", "TERM=dumb"),
+        *(part for name, value in options.env.items() for part in ("-e", f"{name}={value}")),
+        *(part for name in forwarded for part in ("-e", name)),
+        *(("--user", f"{os.geteuid()}:{os.getegid()}") if options.run_as_host_user else ()),
+        *options.extra_args,
+        *("--entrypoint", "sh", options.image, "-c", "while :; do sleep 86400; done"),
+    ]
+
+
+def list_arguments(options: DockerOptions) -> list[str]:
+    """Return what lists the containers of this home as `name|state|directory`."""
+    return [
+        *("ps", "-a", "--no-trunc", "--filter", f"label={LABEL}.home={_home(options)}"),
+        *("--format", '{{.Names}}|{{.State}}|{{.Label "hermes.directory"}}'),
+    ]
+
+
+def exec_arguments(name: str, script: str, *, pty: bool = False) -> list[str]:
+    """Return what runs bash text in a container."""
+    return ["exec", "-it" if pty else "-i", name, "bash", "--noprofile", "--norc", "-c", script]
+
+
+def guarded(
+    binary: str, name: str, script: str, pidfile: str, *, pty: bool, grace: float
+) -> tuple[str, ...]:
+    """Return the argv that runs bash text so that ending it ends what runs inside."""
+    stop = _STOP.replace("{pidfile}", pidfile).replace("{tries}", str(int(grace / 0.05)))
+    # Inside the quotes of the trap there may be no other single quote.
+    stopping = (
+        " ".join(f'"{part}"' for part in (binary, "exec", name, "bash", "-c")) + ' "$HERMES_STOP"'
+    )
+    guard = _GUARD.replace("{stop}", stopping).replace("{kill}", f'"{binary}" kill "{name}"')
+    text = f"HERMES_STOP={shlex.quote(stop)}; {guard}"
+    plain_lines = "stty -onlcr 2>/dev/null; " if pty else ""
+    recorded = f"echo $$ >{pidfile}; {plain_lines}{script}"
+    return ("sh", "-c", text, "sh", binary, *exec_arguments(name, recorded, pty=pty))
+
+
+def _labels(options: DockerOptions, base: Path, task: str) -> tuple[str, ...]:
+    labels = {"": "1", ".home": _home(options), ".task": task, ".directory": str(base)}
+    return tuple(
+        part for key, value in labels.items() for part in ("--label", f"{LABEL}{key}={value}")
+    )
+
+
+def _places(options: DockerOptions, base: Path) -> list[str]:
+    own = ["-v", f"{base / 'state'}:{STATE_DIR}", "-v", f"{base / 'results'}:{_RESULTS}"]
+    workspace = options.project or (str(base / "workspace") if options.persistent else "")
+    home = str(base / "home") if options.persistent else ""
+    for source, target in ((workspace, WORKSPACE), (home, HOME)):
+        if source:
+            own += ["-v", f"{source}:{target}"]
+        else:
+            own += ["--tmpfs", f"{target}:rw,exec,nosuid,nodev,size=1g,mode=1777"]
+    return own
+
+
+def _home(options: DockerOptions) -> str:
+    return _digest(options.hermes_home)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:16]

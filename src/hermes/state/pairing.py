@@ -1,0 +1,144 @@
+"""Pairing records as files in the home: `<p>-pending.json`, `<p>-approved.json`, limits.
+
+A lock file makes one process at a time read, change and write; each file is
+replaced as a whole, so a reader never sees half of one. A file that cannot be
+understood is an error, never an empty list: an empty list would be written
+back over the people who were let in.
+"""
+
+import asyncio
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from hermes.config.atomic import write_atomic
+from hermes.domain.errors import StoreError
+from hermes.domain.pairing import PairedUser, PairingRecords, PendingPairing
+
+__all__ = ["PairingFiles"]
+
+T = TypeVar("T")
+LIMITS = "_rate_limits.json"
+_PENDING = "-pending.json"
+_APPROVED = "-approved.json"
+_LOCKOUT = "_lockout:"
+_FAILURES = "_failures:"
+
+
+class PairingFiles:
+    """The pairing records of a home."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._turn = asyncio.Lock()
+        """Our own callers queue here, so at most one thread waits for the file lock."""
+
+    async def platforms(self) -> list[str]:
+        """Return the platforms there are records of, in alphabetical order."""
+        return await asyncio.to_thread(self._platforms)
+
+    async def read(self, platform: str) -> PairingRecords:
+        """Return the records of a platform."""
+        return await asyncio.to_thread(self._read, platform)
+
+    async def change(
+        self, platform: str, edit: Callable[[PairingRecords], tuple[PairingRecords, T]]
+    ) -> T:
+        """Replace the records by what `edit` makes of them while nobody else can."""
+        async with self._turn:
+            return await asyncio.to_thread(self._change, platform, edit)
+
+    async def stamp(self) -> object:
+        """Return a value that differs after any process has changed a record."""
+        return await asyncio.to_thread(self._stamp)
+
+    def _platforms(self) -> list[str]:
+        names = [path.name for path in self._folder.glob("*.json")]
+        found = {
+            name.removesuffix(end)
+            for name in names
+            for end in (_PENDING, _APPROVED)
+            if name.endswith(end)
+        }
+        return sorted(found)
+
+    def _stamp(self) -> object:
+        # A replaced file has a new inode, so two changes within one tick still differ.
+        stats = [(path.name, path.stat()) for path in self._folder.glob(f"*{_APPROVED}")]
+        return tuple(sorted((name, stat.st_mtime_ns, stat.st_ino) for name, stat in stats))
+
+    def _read(self, platform: str) -> PairingRecords:
+        limits = self._load(LIMITS, dict[str, float])
+        mine = f"{platform}:"
+        return PairingRecords(
+            pending=self._load(platform + _PENDING, dict[str, PendingPairing]),
+            approved=self._load(platform + _APPROVED, dict[str, PairedUser]),
+            asked_at={
+                name.removeprefix(mine): at for name, at in limits.items() if name.startswith(mine)
+            },
+            failures=int(limits.get(_FAILURES + platform, 0)),
+            locked_until=limits.get(_LOCKOUT + platform, 0.0),
+        )
+
+    def _change(
+        self, platform: str, edit: Callable[[PairingRecords], tuple[PairingRecords, T]]
+    ) -> T:
+        with self._locked():
+            old = self._read(platform)
+            new, answer = edit(old)
+            if new.pending != old.pending:
+                self._save(platform + _PENDING, new.pending)
+            if new.approved != old.approved:
+                self._save(platform + _APPROVED, new.approved)
+            self._save_limits(platform, old, new)
+            return answer
+
+    def _save_limits(self, platform: str, old: PairingRecords, new: PairingRecords) -> None:
+        mine = (f"{platform}:", _LOCKOUT + platform, _FAILURES + platform)
+        before = self._load(LIMITS, dict[str, float])
+        limits = {name: value for name, value in before.items() if not name.startswith(mine)}
+        limits |= {f"{platform}:{user}": at for user, at in new.asked_at.items()}
+        if new.failures:
+            limits[_FAILURES + platform] = new.failures
+        if new.locked_until:
+            limits[_LOCKOUT + platform] = new.locked_until
+        if limits != before:
+            self._save(LIMITS, limits)
+
+    def _load(self, name: str, kind: type[T]) -> T:
+        path = self._folder / name
+        try:
+            return msgspec.json.decode(path.read_bytes() or b"{}", type=kind, strict=False)
+        except FileNotFoundError:
+            return kind()
+        except (OSError, msgspec.DecodeError) as error:
+            raise StoreError(
+                f"{path} cannot be read: {error}.", hint="Repair the file or move it away."
+            ) from error
+
+    def _save(self, name: str, value: Any) -> None:
+        text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+        write_atomic(self._folder / name, text + "\n")
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(
+                self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
+        except OSError as error:
+            raise StoreError(
+                f"{self._folder} cannot be used: {error.strerror}.",
+                hint="Check that the Hermes home belongs to you and is not read-only.",
+            ) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)

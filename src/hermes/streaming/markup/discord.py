@@ -1,0 +1,57 @@
+"""Discord's Markdown: nearly the source itself; tables go into a code block.
+
+Discord counts the source characters, so what is added is paid for by weight.
+"""
+
+from hermes.domain.ports.platform import LengthUnit
+from hermes.streaming.markup.plain import plain
+from hermes.streaming.markup.scan import Block, Code, Heading, Item, Quote, Rule, Table, Text, read
+from hermes.streaming.markup.table import ROOM, lay_out
+from hermes.streaming.units import clean, is_blank, length
+
+__all__ = ["plain", "render", "visible_length", "weight"]
+
+_MAX_LANGUAGE = 40
+
+
+def render(markdown: str) -> str:
+    """Return `markdown` as Discord shows it best."""
+    markdown = clean(markdown)
+    text = "\n".join(_block(block) for block in read(markdown)).strip("\n").rstrip()
+    return markdown.strip() if is_blank(text) else text
+
+
+def visible_length(rendered: str, unit: LengthUnit) -> int:
+    """Return the length of `rendered`: Discord counts the marks too."""
+    return length(rendered, unit)
+
+
+def weight(markdown: str, unit: LengthUnit) -> int:
+    """Return the most that `markdown` can take when it is rendered."""
+    # A row of a table has a `|`, a fence that is left open needs closing, a heading grows.
+    extra = (ROOM + 2) * markdown.count("|") + 6 * markdown.count("```")
+    return length(markdown, unit) + extra + 6 * markdown.count("~~~") + 3 * markdown.count("#")
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Text(text):
+            return text
+        case Heading(text):
+            return f"### {text}"
+        case Item():
+            box = "" if block.done is None else ("☑ " if block.done else "☐ ")
+            return f"{block.indent}{block.marker} {box}{block.text}"
+        case Quote(blocks):
+            lines = "\n".join(_block(inner) for inner in blocks)
+            return "\n".join(f"> {line}".rstrip() for line in lines.split("\n"))
+        case Code(language=language, text=text):
+            return _fenced(text, language[:_MAX_LANGUAGE])
+        case Table():
+            return _fenced(lay_out(block), "")
+        case Rule():
+            return block.text
+
+
+def _fenced(text: str, language: str) -> str:
+    return f"```{language}\n{text.replace('```', "'''")}\n```"

@@ -1,0 +1,64 @@
+"""Text without markup: what is left is still pleasant to read."""
+
+from hermes.domain.ports.platform import LengthUnit
+from hermes.streaming.markup.inline import Node, parse
+from hermes.streaming.markup.scan import Block, Code, Heading, Item, Quote, Rule, Table, Text, read
+from hermes.streaming.markup.table import ROOM, lay_out
+from hermes.streaming.units import clean, is_blank, length
+
+__all__ = ["plain", "render", "visible_length", "weight"]
+
+
+def plain(markdown: str) -> str:
+    """Return `markdown` without markup; its own text if nothing else would be left."""
+    markdown = clean(markdown)
+    text = "\n".join(_block(block) for block in read(markdown)).strip("\n").rstrip()
+    return markdown.strip() if is_blank(text) else text
+
+
+def render(markdown: str) -> str:
+    """Return `markdown` without markup."""
+    return plain(markdown)
+
+
+def visible_length(rendered: str, unit: LengthUnit) -> int:
+    """Return the length of `rendered`."""
+    return length(rendered, unit)
+
+
+def weight(markdown: str, unit: LengthUnit) -> int:
+    """Return the most that `markdown` can take when it is rendered."""
+    return length(markdown, unit) + ROOM * markdown.count("|")
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Text(text) | Heading(text):
+            return _inline(text)
+        case Item():
+            box = "" if block.done is None else ("[x] " if block.done else "[ ] ")
+            return f"{block.indent}{block.marker} {box}{_inline(block.text)}"
+        case Quote(blocks):
+            lines = "\n".join(_block(inner) for inner in blocks)
+            return "\n".join(f">{line}" for line in lines.split("\n"))
+        case Code(text=text) | Rule(text):
+            return text
+        case Table():
+            return lay_out(block)
+
+
+def _inline(text: str) -> str:
+    return "".join(_node(node) for node in parse(text).nodes)
+
+
+def _node(node: Node) -> str:
+    inner = node.text or "".join(_node(child) for child in node.children)
+    if node.kind in ("link", "image"):
+        return _link(inner, node.url)
+    return inner
+
+
+def _link(label: str, url: str) -> str:
+    if not url or label == url or label == url.removeprefix("mailto:"):
+        return label
+    return f"{label} ({url})" if label.strip() else url

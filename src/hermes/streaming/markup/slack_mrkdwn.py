@@ -1,0 +1,92 @@
+"""Slack's mrkdwn: one star for bold, `<url|label>` for links, three characters escaped."""
+
+import re
+from collections.abc import Iterator
+from html import escape
+
+from hermes.domain.ports.platform import LengthUnit
+from hermes.streaming.markup.inline import Node, parse, text_of
+from hermes.streaming.markup.plain import plain
+from hermes.streaming.markup.scan import Block, Code, Heading, Item, Quote, Rule, Table, Text, read
+from hermes.streaming.markup.table import ROOM, lay_out
+from hermes.streaming.units import clean, is_blank, length
+
+__all__ = ["plain", "render", "visible_length", "weight"]
+
+_SAFE_URL = re.compile(r"(?:https?://|mailto:|tel:)[^\s|<>]+$", re.IGNORECASE)
+_STYLES = {"strong": "*", "em": "_", "strike": "~"}
+
+
+def render(markdown: str) -> str:
+    """Return `markdown` as mrkdwn."""
+    markdown = clean(markdown)
+    text = "\n".join(_block(block) for block in read(markdown)).strip("\n").rstrip()
+    return escape(markdown.strip(), quote=False) if is_blank(text) else text
+
+
+def visible_length(rendered: str, unit: LengthUnit) -> int:
+    """Return the length of `rendered`: Slack counts marks and escapes too."""
+    return length(rendered, unit)
+
+
+def weight(markdown: str, unit: LengthUnit) -> int:
+    """Return the most that `markdown` can take when it is rendered."""
+    escapes = 4 * markdown.count("&") + 3 * markdown.count("<") + 4 * markdown.count(">")
+    # A row of a table has a `|`, a fence that is left open needs closing, a heading gets stars.
+    marks = (ROOM + 2) * markdown.count("|") + 6 * markdown.count("```")
+    marks += 6 * markdown.count("~~~") + markdown.count("#")
+    return length(markdown, unit) + escapes + marks
+
+
+def _block(block: Block) -> str:
+    match block:
+        case Text(text):
+            return _inline(text)
+        case Heading(text):
+            bare = escape(text_of(parse(text).nodes), quote=False).strip()
+            return f"*{bare}*" if bare else ""
+        case Item():
+            mark = "•" if block.marker in "-*+" else block.marker
+            box = "" if block.done is None else ("☑ " if block.done else "☐ ")
+            return f"{block.indent}{mark} {box}{_inline(block.text)}"
+        case Quote(blocks):
+            lines = "\n".join(_block(inner) for inner in blocks)
+            return "\n".join(f"> {line}".rstrip() for line in lines.split("\n"))
+        case Code(text=text):
+            return _fenced(text)
+        case Table():
+            return _fenced(lay_out(block))
+        case Rule():
+            return "———"
+
+
+def _fenced(text: str) -> str:
+    return f"```\n{escape(text.replace('```', "'''"), quote=False)}\n```"
+
+
+def _inline(text: str) -> str:
+    return "".join(_nodes(parse(text).nodes))
+
+
+def _nodes(nodes: tuple[Node, ...]) -> Iterator[str]:
+    for node in nodes:
+        inner = escape(node.text, quote=False) if node.text else "".join(_nodes(node.children))
+        match node.kind:
+            case "code":
+                yield f"`{inner.replace('`', "'")}`" if inner.strip() else inner
+            case "link" | "image":
+                yield _link(node)
+            case "strong" | "em" | "strike" if inner.strip():
+                mark = _STYLES[node.kind]
+                yield f"{mark}{inner}{mark}"
+            case _:
+                yield inner
+
+
+def _link(node: Node) -> str:
+    label = node.text or text_of(node.children)
+    shown = escape(label.replace("|", "/"), quote=False)
+    if _SAFE_URL.match(node.url):
+        url = escape(node.url, quote=False)
+        return f"<{url}|{shown}>" if label.strip() and label != node.url else f"<{url}>"
+    return f"{shown} ({escape(node.url, quote=False)})" if node.url else shown

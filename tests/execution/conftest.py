@@ -1,0 +1,52 @@
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from fakes import docker_engine
+from fakes.boxes import Boxes
+from hermes.execution import sandbox
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[str]:
+    """The address of a Docker engine; tests that use it belong to xdist_group("docker")."""
+    reason = docker_engine.missing()
+    if reason:
+        pytest.skip(reason)
+    with docker_engine.docker_engine() as address:
+        yield address
+
+
+@pytest.fixture
+def bubblewrap() -> None:
+    reason = sandbox.available()
+    if reason:
+        pytest.skip(reason)
+
+
+@pytest.fixture
+async def boxes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Boxes]:
+    """Sessions on the backend named by the parameter: small limits, no network."""
+    backend = request.param
+    (tmp_path / "hermes").mkdir(mode=0o700)
+    (tmp_path / "hermes/.env").write_text("OPENAI_API_KEY=sk-host-secret\n")
+    secrets = {"OPENAI_API_KEY": "sk-host-secret", "SOME_TOKEN": "sk-host-secret"}
+    if backend == "docker":
+        env = {**secrets, "DOCKER_HOST": request.getfixturevalue("engine")}
+        made = Boxes(
+            "docker",
+            tmp_path / "hermes",
+            env=env,
+            image=docker_engine.IMAGE,
+            network=False,
+            max_processes=64,
+            memory_mb=256,
+        )
+    else:
+        request.getfixturevalue("bubblewrap")
+        made = Boxes(
+            "sandbox", tmp_path / "hermes", env=secrets, max_processes=64, max_memory_mb=256
+        )
+    yield made
+    await made.pool.close()

@@ -1,0 +1,340 @@
+"""What a command must not be able to do, on every backend that says it isolates."""
+
+import asyncio
+import os
+import socket
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from fakes.boxes import Boxes, says, sh
+from fakes.toolbox import gone
+from hermes.domain.errors import HermesError
+from hermes.domain.ports.execution import Command
+
+pytestmark = [
+    pytest.mark.parametrize(
+        "boxes",
+        ["sandbox", pytest.param("docker", marks=pytest.mark.xdist_group("docker"))],
+        indirect=True,
+    ),
+]
+
+SECRET = "sk-host-secret"
+
+
+@pytest.fixture(autouse=True)
+async def bounded() -> AsyncIterator[None]:
+    async with asyncio.timeout(55):
+        yield
+
+
+@pytest.fixture
+def listener() -> Iterator[int]:
+    """A port of the host's loopback at which every visitor leaves a trace."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        server.settimeout(0.05)
+        stop = threading.Event()
+        visitors: list[object] = []
+
+        def serve() -> None:
+            while not stop.is_set():
+                try:
+                    visitors.append(server.accept())
+                except TimeoutError:
+                    continue
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield server.getsockname()[1]
+        stop.set()
+        thread.join()
+        assert not visitors
+
+
+async def processes_of(boxes: Boxes, marker: str) -> list[int]:
+    """Find processes on the host whose command line holds `marker`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if marker.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+async def test_the_backend_calls_itself_isolated(boxes: Boxes) -> None:
+    assert (await boxes.open()).isolated
+
+
+async def test_the_hermes_home_is_out_of_sight(boxes: Boxes) -> None:
+    env = await boxes.open()
+    for way in (f"{boxes.home}", f"/proc/1/root{boxes.home}", f"/workspace/../../..{boxes.home}"):
+        assert (await sh(env, f"ls {way}; cat {way}/.env")).exit_code != 0
+    assert SECRET not in await says(env, "grep -rs host-secret / --include=.env 2>/dev/null")
+    for path in (boxes.home / ".env", f"/proc/1/root{boxes.home}/.env", "/proc/self/environ"):
+        with pytest.raises(HermesError):
+            await env.read(str(path))
+
+
+async def test_places_where_people_keep_secrets_are_out_of_sight(boxes: Boxes) -> None:
+    env = await boxes.open()
+    host_home = Path("~").expanduser()
+    listed = await says(env, f"cd /; ls -A {host_home} /home/* /var/run/docker.sock 2>/dev/null")
+    for name in (".ssh", ".bashrc", ".pyenv", "docker.sock"):
+        assert name not in listed
+    with pytest.raises(HermesError):
+        await env.read("/etc/shadow")
+    assert (await sh(env, "cat /etc/shadow")).exit_code != 0
+
+
+async def test_one_session_never_sees_the_files_of_another(boxes: Boxes) -> None:
+    one, two = await boxes.open("one"), await boxes.open("two")
+    await sh(one, "echo mine > /workspace/f; echo mine > /tmp/f; echo mine > ~/f")
+    assert "mine" not in await says(two, "cat /workspace/f /tmp/f ~/f 2>/dev/null; ls -R /tmp ~ .")
+    their = boxes.directory("one") / "workspace/f"
+    assert their.read_text() == "mine\n"
+    assert (await sh(two, f"cat {their}")).exit_code != 0
+    with pytest.raises(HermesError):
+        await two.read(str(their))
+
+
+async def test_nothing_of_the_system_can_be_written(boxes: Boxes) -> None:
+    env = await boxes.open()
+    for place in ("/", "/etc", "/usr", "/bin", "/usr/bin", "/var", "/proc", "/sys"):
+        result = await sh(env, f"touch {place}/hermes-was-here")
+        assert result.exit_code != 0, place
+        with pytest.raises(HermesError):
+            await env.write(f"{place}/hermes-was-here", b"x")
+    assert (await sh(env, "echo x >> /etc/passwd")).exit_code != 0
+    assert (await sh(env, "echo x > /proc/sys/kernel/core_pattern")).exit_code != 0
+    assert (await sh(env, "echo b > /proc/sysrq-trigger")).exit_code != 0
+    assert not Path("/etc/hermes-was-here").exists()
+
+
+async def test_there_is_no_network(boxes: Boxes, listener: int) -> None:
+    env = await boxes.open()
+    for host in ("127.0.0.1", socket.gethostbyname("localhost"), "0.0.0.0", "192.0.2.1"):
+        result = await sh(env, f"timeout 3 bash -c 'echo hi >/dev/tcp/{host}/{listener}'")
+        assert result.exit_code != 0, host
+    names = await says(env, "cut -d: -f1 -s /proc/net/dev")
+    assert set(names.split()) - {"Inter-|", "face"} <= {"lo", "tunl0", "sit0", "ip6tnl0"}
+
+
+async def test_commands_of_a_session_share_a_network_of_their_own(boxes: Boxes) -> None:
+    env = await boxes.open()
+    server = await env.spawn(Command(script="busybox nc -l -p 8123 -s 127.0.0.1 <<<hello"))
+    result = await sh(
+        env, "for i in $(seq 100); do cat </dev/tcp/127.0.0.1/8123 && break; sleep 0.05; done"
+    )
+    assert "hello" in result.output
+    await env.kill(server.id)
+
+
+async def test_a_fork_bomb_stays_inside_and_ends(boxes: Boxes) -> None:
+    env = await boxes.open()
+    bomb = "b() { b hermes-bomb | b hermes-bomb & }; b; sleep 20"
+    await sh(env, bomb, timeout=2)
+    other = await boxes.open("other")
+    assert await says(other, "echo fine") == "fine"
+    # At the latest the second command finds a place that works again.
+    results = [await sh(env, "echo usable") for _ in range(2)]
+    assert "usable" in results[-1].output
+    tasks = await says(env, "ls -d /proc/[0-9]* | wc -l")
+    assert int(tasks) < 20
+
+
+async def test_a_program_that_fills_memory_is_ended(boxes: Boxes) -> None:
+    env = await boxes.open()
+    result = await sh(env, "x=$(head -c 1200m /dev/zero | tr '\\0' x); echo survived ${#x}")
+    assert "survived 1258" not in result.output
+    assert await says(env, "echo usable") == "usable"
+
+
+async def test_ram_disks_are_small(boxes: Boxes) -> None:
+    env = await boxes.open()
+    result = await sh(env, "head -c 300m /dev/zero > /dev/shm/x; stat -c %s /dev/shm/x")
+    size = int(result.output.split()[-1]) if result.output.split()[-1].isdigit() else 0
+    assert size <= 64 << 20
+    await sh(env, "rm -f /dev/shm/x")
+
+
+async def test_nothing_runs_on_after_closing(boxes: Boxes) -> None:
+    env = await boxes.open()
+    await env.spawn(Command(script="exec -a hermes-left-1 sleep 300"))
+    await sh(env, "(exec -a hermes-left-2 setsid sleep 300 &) ; setsid bash -c 'sleep 300' &")
+    await sh(
+        env, "nohup setsid bash -c 'trap \"\" TERM HUP; : hermes-left-3; sleep 300' >/dev/null &"
+    )
+    left = await processes_of(boxes, "hermes-left-3")
+    assert left
+    await env.close()
+    for pid in left:
+        await gone(pid)
+    for marker in ("hermes-left-1", "hermes-left-2", "hermes-left-3"):
+        assert await processes_of(boxes, marker) == []
+
+
+async def test_a_timeout_and_a_cancel_end_the_group_inside(boxes: Boxes) -> None:
+    env = await boxes.open()
+    timed = await sh(env, "trap '' TERM; : hermes-timed; sleep 300; sleep 300", timeout=0.5)
+    assert (timed.exit_code, timed.timed_out) == (124, True)
+    started = asyncio.Event()
+    task = asyncio.ensure_future(
+        env.run(Command(script="echo on; : hermes-cut; sleep 300"), lambda _: started.set())
+    )
+    await started.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await says(env, "ps | grep -c '[s]leep 300'") == "0"
+
+
+LINKS = {
+    "absolute": "ln -s {home}/.env link",
+    "climbing": "ln -s ../../../../../../../..{home}/.env link",
+    "directory": "ln -s {home} d; ln -s d/.env link",
+    "through proc": "ln -s /proc/1/root{home}/.env link",
+    "through a descriptor": "ln -s /proc/self/cwd/../../..{home}/.env link",
+}
+
+
+@pytest.mark.parametrize("how", LINKS)
+async def test_links_made_inside_lead_nowhere_outside(boxes: Boxes, how: str) -> None:
+    env = await boxes.open()
+    script = LINKS[how].format(home=boxes.home)
+    assert (await sh(env, f"cd /workspace; rm -f link; {script}")).exit_code == 0
+    with pytest.raises(HermesError):
+        await env.read("/workspace/link")
+    with pytest.raises(HermesError):
+        await env.list_dir("/workspace/link")
+    try:
+        await env.write("/workspace/link", b"overwritten")
+    except HermesError:
+        pass
+    assert SECRET in (boxes.home / ".env").read_text()
+    assert sorted(path.name for path in boxes.home.iterdir()) == [".env", "sandboxes"]
+
+
+async def test_dots_in_paths_lead_nowhere_outside(boxes: Boxes) -> None:
+    env = await boxes.open()
+    up = "../" * 12
+    for path in (f"{up}{boxes.home}/.env", f"/workspace/{up}{boxes.home}/.env"):
+        with pytest.raises(HermesError):
+            await env.read(path)
+    with pytest.raises(HermesError):
+        await env.write(f"{up}etc/hermes-was-here", b"x")
+    with pytest.raises(HermesError):
+        await env.remove(f"{boxes.home}/.env")
+    assert (boxes.home / ".env").exists()
+
+
+async def test_links_that_stay_inside_work(boxes: Boxes) -> None:
+    env = await boxes.open()
+    await sh(env, "cd /workspace; mkdir d; echo text > d/f; ln -s /workspace/d/f a; ln -s d e")
+    assert await env.read("/workspace/a") == b"text\n"
+    assert await env.read("/workspace/e/../d/f") == b"text\n"
+    await env.write("/workspace/e/f", b"new\n")
+    assert await says(env, "cat /workspace/d/f") == "new"
+    listed = {entry.name: entry.is_dir for entry in await env.list_dir("/workspace")}
+    assert listed == {"a": False, "d": True, "e": True}
+
+
+async def test_the_state_of_the_shell_cannot_be_used_to_read_outside(boxes: Boxes) -> None:
+    env = await boxes.open()
+    script = (
+        f"for i in $(seq 0 9); do ln -sf {boxes.home}/.env /run/hermes/cwd.$i;"
+        f" ln -sf {boxes.home}/.env /run/hermes/env.$i; done; exec true"
+    )
+    for _ in range(3):
+        assert SECRET not in str(await sh(env, script))
+    assert SECRET not in env.cwd
+    assert SECRET in (boxes.home / ".env").read_text()
+
+
+async def test_a_pipe_left_where_state_is_expected_holds_nobody_up(boxes: Boxes) -> None:
+    env = await boxes.open()
+    await sh(
+        env,
+        "rm -f /run/hermes/cwd.*; for i in 1 2 3 4; do mkfifo /run/hermes/cwd.$i; done; exec true",
+    )
+    assert await says(env, "exec echo fine") == "fine"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "mount -t tmpfs none /tmp",
+        "mount --bind /workspace /usr",
+        "mount -o remount,rw /",
+        "umount /proc",
+        "unshare -Ur true",
+        "unshare -m true",
+        "chroot / true",
+        "mknod /workspace/disk b 8 0",
+        "mknod /workspace/memory c 1 1",
+        "chown 12345 /workspace",
+        "busybox hostname escaped",
+        "dmesg | grep .",
+        "busybox insmod x.ko",
+        "busybox ip link add dummy0 type dummy",
+    ],
+)
+async def test_what_needs_privilege_fails(boxes: Boxes, script: str) -> None:
+    env = await boxes.open()
+    assert (await sh(env, script)).exit_code != 0
+
+
+async def test_there_are_no_capabilities_and_none_can_be_gained(boxes: Boxes) -> None:
+    env = await boxes.open()
+    status = dict(
+        line.split(":\t", 1)
+        for line in (await says(env, "cat /proc/self/status")).splitlines()
+        if ":\t" in line
+    )
+    for name in ("CapInh", "CapPrm", "CapEff", "CapAmb"):
+        assert int(status[name], 16) == 0, name
+    assert status["NoNewPrivs"] == "1"
+    ids = "for f in $(find / -xdev -perm -4000 -type f 2>/dev/null); do echo $f; done"
+    for program in (await says(env, ids)).split()[:3]:
+        gained = await says(env, f"{program} grep CapEff /proc/self/status 2>/dev/null")
+        assert gained in {"", "CapEff:\t0000000000000000"} or "CapEff" not in gained
+
+
+async def test_processes_of_the_host_are_neither_seen_nor_touched(boxes: Boxes) -> None:
+    env = await boxes.open()
+    ours = os.getpid()
+    seen = await says(env, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    assert "pytest" not in seen
+    assert (await sh(env, f"kill -0 {ours}")).exit_code != 0 or ours < 100
+    assert (await sh(env, f"cat /proc/{ours}/environ")).exit_code != 0 or ours < 100
+    inside = await says(env, "ls -d /proc/[0-9]* | wc -l")
+    assert int(inside) < 12
+
+
+async def test_devices_of_the_host_are_not_there(boxes: Boxes) -> None:
+    env = await boxes.open()
+    names = set((await says(env, "ls /dev")).split())
+    allowed = {"core", "fd", "full", "mqueue", "null", "ptmx", "pts", "random", "shm"}
+    assert names <= allowed | {"stderr", "stdin", "stdout", "tty", "urandom", "zero", "console"}
+    before = Path("/dev/null").stat().st_mode
+    await sh(env, "chmod 600 /dev/null; chmod 000 /dev/zero")
+    assert Path("/dev/null").stat().st_mode == before
+    with pytest.raises(HermesError):
+        await env.read("/dev/zero", limit=10)
+
+
+async def test_secrets_of_hermes_are_not_in_the_environment(boxes: Boxes) -> None:
+    env = await boxes.open()
+    for _ in range(2):
+        assert SECRET not in await says(env, "env; cat /proc/*/environ 2>/dev/null | tr '\\0' ' '")
+
+
+async def test_the_host_is_not_named_in_what_commands_can_see_of_processes(boxes: Boxes) -> None:
+    env = await boxes.open()
+    assert str(boxes.home) not in await says(env, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")

@@ -1,0 +1,62 @@
+"""Environments of isolating backends, opened the way the gateway opens them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.execution import Command, CommandResult
+from hermes.execution.clock import SystemClock
+from hermes.execution.contract import PooledEnvironment
+from hermes.execution.registry import EnvironmentPool, EnvironmentSettings
+
+PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
+
+class Boxes:
+    """A Hermes home and the environments of its sessions on one backend."""
+
+    def __init__(
+        self,
+        backend: str,
+        home: Path,
+        *,
+        env: Mapping[str, str] | None = None,
+        clock: Clock | None = None,
+        **options: Any,
+    ) -> None:
+        self.backend = backend
+        self.home = home
+        self.sandboxes = home / "sandboxes"
+        home.mkdir(mode=0o700, exist_ok=True)
+        base_env = {"PATH": PATH, "HOME": str(home.parent), **(env or {})}
+        self.settings = EnvironmentSettings(
+            backend=backend,
+            default_cwd=str(home.parent),
+            base_env=base_env,
+            options={
+                "sandbox_dir": str(self.sandboxes),
+                "hermes_home": str(home),
+                "kill_grace": 0.5,
+                **options,
+            },
+        )
+        self.pool = EnvironmentPool(lambda _: self.settings, clock or SystemClock())
+
+    async def open(self, session_id: str = "s1", agent_id: str = "main") -> PooledEnvironment:
+        """Return the environment of a session."""
+        return await self.pool.get(agent_id, session_id, None)
+
+    def directory(self, session_id: str = "s1", agent_id: str = "main") -> Path:
+        """Return where the host keeps a session's files."""
+        return self.sandboxes / self.backend / agent_id / session_id
+
+
+async def sh(environment: PooledEnvironment, script: str, timeout: float = 30.0) -> CommandResult:
+    """Run a script."""
+    return await environment.run(Command(script=script, timeout=timeout))
+
+
+async def says(environment: PooledEnvironment, script: str) -> str:
+    """Run a script and return what it prints."""
+    return (await sh(environment, script)).output.strip()
