@@ -28,6 +28,7 @@ PermitUserEnvironment no
 PrintMotd no
 LogLevel ERROR
 MaxStartups 100
+SetEnv HOME={directory}/home
 """
 
 
@@ -51,12 +52,13 @@ class Sshd(Struct, kw_only=True):
         }
 
     def start(self) -> None:
-        self.process = subprocess.Popen(
-            [self.program, "-D", "-e", "-f", str(self.directory / "sshd_config")],
-            stdin=subprocess.DEVNULL,
-            stderr=(self.directory / "log").open("ab"),
-            start_new_session=True,
-        )
+        with (self.directory / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [self.program, "-D", "-e", "-f", str(self.directory / "sshd_config")],
+                stdin=subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
         until = time.monotonic() + 20
         while True:
             with socket.socket() as probe:
@@ -118,6 +120,7 @@ def running_sshd(directory: Path) -> Iterator[Sshd]:
     assert program is not None
     if os.getuid() == 0:
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd insists when it is root
+    (directory / "home").mkdir()
     for name in ("host_key", "key"):
         argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(directory / name)]
         subprocess.run(argv, check=True)

@@ -254,7 +254,9 @@ def _granted(settings: AuthzSettings, sender: Sender, reason: str, *, private: b
     admins, commands = settings.admins, settings.user_commands
     if not private:
         admins = admins if settings.group_admins is None else settings.group_admins
-        commands = commands if settings.group_user_commands is None else settings.group_user_commands
+        commands = (
+            commands if settings.group_user_commands is None else settings.group_user_commands
+        )
     if admins is None and commands is None:
         return Access(allowed=True, reason=reason, admin=True)
     admin = bool((admins or frozenset()) & (_ids(sender) | {EVERYBODY}))

@@ -20,7 +20,7 @@ from hermes.domain.errors import HermesError, NotFound, SessionBusy
 from hermes.domain.ids import new_session_id
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.state import Arrival, Ledger
+from hermes.domain.ports.state import Admission, Arrival, Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import KeyScope, NewSession, Session, session_key
 from hermes.domain.turn import MAX_RESUMES, Turn, TurnError, TurnState
@@ -103,22 +103,44 @@ class Gateway:
     ) -> Ticket:
         """Commit `message` to the inbox and wake the lane that will answer it."""
         profile = self._profile(agent_id)
+        admission = await self._admit(profile, message, session_id, None)
+        ticket = Ticket(admission.entry, duplicate=admission.duplicate)
+        if not admission.duplicate:
+            self._lane(admission.entry.session_id, profile).wake(ticket)
+        return ticket
+
+    async def take_note(
+        self, agent_id: str, message: InboundMessage, session_id: str, handled_as: str
+    ) -> bool:
+        """Commit a message that no turn answers, e.g. a command; False if it came before."""
+        profile = self._profile(agent_id)
+        admission = await self._admit(profile, message, session_id, handled_as)
+        return not admission.duplicate
+
+    def key_of(self, agent_id: str, message: InboundMessage) -> str:
+        """Return the key of the conversation that a message belongs to."""
+        return str(session_key(agent_id, message, self._scope))
+
+    async def _admit(
+        self,
+        profile: AgentProfile,
+        message: InboundMessage,
+        session_id: str | None,
+        handled_as: str | None,
+    ) -> Admission:
         message = replace(message, text=self._redact(message.text))
-        key = str(session_key(agent_id, message, self._scope))
+        key = self.key_of(profile.id, message)
         session = await self._session(profile, message, key, session_id)
-        admission = await self.ledger.admit(
+        return await self.ledger.admit(
             Arrival(
-                agent_id=agent_id,
+                agent_id=profile.id,
                 session_key=key,
                 session_id=session.id,
                 message=message,
                 at=self.clock.now(),
+                handled_as=handled_as,
             )
         )
-        ticket = Ticket(admission.entry, duplicate=admission.duplicate)
-        if not admission.duplicate:
-            self._lane(session.id, profile).wake(ticket)
-        return ticket
 
     async def _session(
         self, profile: AgentProfile, message: InboundMessage, key: str, session_id: str | None

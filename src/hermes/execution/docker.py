@@ -19,6 +19,7 @@ from hermes.execution.contract import EnvironmentRequest
 from hermes.execution.docker_command import (
     HOME,
     STATE_DIR,
+    TASKS,
     WORKSPACE,
     ContainerSpec,
     container_spec,
@@ -37,6 +38,8 @@ from hermes.execution.shell import Generation
 __all__ = ["available", "open_environment"]
 
 _MAX_CWD = 8192
+_ROOM = 12
+"""Processes that must be free inside for a command to do something."""
 _CLIENT_SECONDS = 5.0
 """What ending a command takes beyond the grace it is given inside."""
 _NEVER_RAN = frozenset({1, 125, 126, 127, 128, 255})
@@ -93,6 +96,7 @@ class DockerPlace:
         self._up = False
         self._lost = False
         """The last command did not report its end, if it ran at all."""
+        self._crowded = False
         self._files = RemoteFiles(self._call)
 
     @property
@@ -151,14 +155,17 @@ class DockerPlace:
         state = self._base / "state"
         reported = await asyncio.to_thread(_collect, state, generation, outdated)
         self._lost = reported is None
+        self._crowded = await asyncio.to_thread(_tasks, state) > self._options.max_processes - _ROOM
         return reported
 
     async def settle(self) -> str:
         """Remove the container if no command can be started in it any more."""
-        if not self._lost or await self._engine.answers(self._spec.name):
+        if not self._crowded and not (
+            self._lost and not await self._engine.answers(self._spec.name)
+        ):
             return ""
         await self._engine.remove(self._spec.name)
-        self._up = False
+        self._up = self._crowded = False
         return (
             "\n[The container had stopped or had no room for another process."
             " It has been removed; the next command starts a new one.]"
@@ -214,6 +221,14 @@ def _collect(state: Path, generation: Generation, outdated: Generation | None) -
     except HermesError:
         return None
     return data.decode("utf-8", "surrogateescape")
+
+
+def _tasks(state: Path) -> int:
+    """Return how many processes there were when the last command started."""
+    try:
+        return int(View(str(state), ()).read(TASKS, 0, 20))
+    except (HermesError, ValueError):
+        return 0
 
 
 def _quietly_remove(view: View, path: str) -> None:

@@ -13,6 +13,7 @@ __all__ = [
     "HOME",
     "LABEL",
     "STATE_DIR",
+    "TASKS",
     "WORKSPACE",
     "ContainerSpec",
     "container_spec",
@@ -26,14 +27,16 @@ WORKSPACE = "/workspace"
 HOME = "/root"
 STATE_DIR = "/run/hermes"
 LABEL = "hermes"
+TASKS = "tasks"
 _RESULTS = "/tmp/hermes-results"  # noqa: S108 - the container's own
 
 # Waits for the number of the process, which is also that of its group, then
-# ends the group, politely first.
+# ends the group, politely first. Up to the first signal it starts no process:
+# there may be no room for one.
 _STOP = (
-    'i=0; until p=$(cat {pidfile}) && [ -n "$p" ]; do [ $i -lt 20 ] || exit 0; i=$((i+1));'
-    " sleep 0.05; done; kill -TERM -- -$p; i=0; while kill -0 -- -$p && [ $i -lt {tries} ];"
-    " do i=$((i+1)); sleep 0.05; done; kill -KILL -- -$p; exit 0"
+    "i=0; until read -r p <{pidfile} && [[ $p ]]; do (( i++ < 20 )) || exit 0; sleep 0.05; done;"
+    " kill -TERM -- -$p; i=0; while kill -0 -- -$p && (( i++ < {tries} )); do sleep 0.05; done;"
+    " kill -KILL -- -$p; exit 0"
 )
 # The client does not pass signals on: it is ended, and the group inside by a
 # second one. If even that cannot start, the container is full: it goes.
@@ -41,6 +44,8 @@ _GUARD = (
     "exec 3<&0; trap '{stop} >/dev/null 2>&1 || {kill} >/dev/null 2>&1' TERM;"
     ' "$@" <&3 3<&- & c=$!; exec 3<&-; wait $c'
 )
+# How many processes there were when the last command started, counted by bash itself.
+_COUNT = f"__n=(/proc/[0-9]*); echo ${{#__n[@]}} >{STATE_DIR}/{TASKS}; unset __n; "
 
 
 class ContainerSpec(Struct, frozen=True, kw_only=True):
@@ -116,7 +121,7 @@ def guarded(
     guard = _GUARD.replace("{stop}", stopping).replace("{kill}", f'"{binary}" kill "{name}"')
     text = f"HERMES_STOP={shlex.quote(stop)}; {guard}"
     plain_lines = "stty -onlcr 2>/dev/null; " if pty else ""
-    recorded = f"echo $$ >{pidfile}; {plain_lines}{script}"
+    recorded = f"echo $$ >{pidfile}; {_COUNT}{plain_lines}{script}"
     return ("sh", "-c", text, "sh", binary, *exec_arguments(name, recorded, pty=pty))
 
 

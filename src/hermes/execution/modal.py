@@ -183,14 +183,14 @@ class ModalLink:
         return True
 
     @contextlib.asynccontextmanager
-    async def _explained(self, timeout: float) -> AsyncIterator[None]:
+    async def _explained(self, timeout: float | None) -> AsyncIterator[None]:
         """Bound a call and turn the SDK's errors into sentences."""
         errors = self._modal.exception
         try:
             async with asyncio.timeout(timeout):
                 yield
         except TimeoutError as error:
-            raise HermesError(f"Modal did not answer for {timeout:g} seconds.") from error
+            raise HermesError(f"Modal did not answer for {timeout} seconds.") from error
         except errors.AuthError as error:
             raise ConfigError(
                 "Modal refuses the token.",
@@ -209,7 +209,7 @@ class _Exec:
 
     async def follow(self, sink: Callable[[bytes], None]) -> int | None:
         # No time limit: the command has one.
-        async with self._explained(float("inf")):
+        async with self._explained(None):
             async for data in self._process.stdout:
                 sink(data)
             return int(await self._process.wait.aio())

@@ -31,6 +31,11 @@ BACKENDS: Mapping[str, str] = {
     "local": "hermes.execution.local:open_environment",
     "sandbox": "hermes.execution.sandbox:open_environment",
     "docker": "hermes.execution.docker:open_environment",
+    "ssh": "hermes.execution.ssh:open_environment",
+    "singularity": "hermes.execution.singularity:open_environment",
+    "apptainer": "hermes.execution.singularity:open_environment",
+    "modal": "hermes.execution.modal:open_environment",
+    "daytona": "hermes.execution.daytona:open_environment",
 }
 """Built-in backends, imported on use."""
 

@@ -9,6 +9,7 @@ back over the people who were let in.
 import asyncio
 import fcntl
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from hermes.config.atomic import write_atomic
-from hermes.domain.errors import StoreError
+from hermes.domain.errors import StoreError, UsageError
 from hermes.domain.pairing import PairedUser, PairingRecords, PendingPairing
 
 __all__ = ["PairingFiles"]
@@ -28,6 +29,7 @@ _PENDING = "-pending.json"
 _APPROVED = "-approved.json"
 _LOCKOUT = "_lockout:"
 _FAILURES = "_failures:"
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")
 
 
 class PairingFiles:
@@ -73,6 +75,8 @@ class PairingFiles:
         return tuple(sorted((name, stat.st_mtime_ns, stat.st_ino) for name, stat in stats))
 
     def _read(self, platform: str) -> PairingRecords:
+        if not _NAME.fullmatch(platform):
+            raise UsageError(f"`{platform}` is not the name of a platform.")
         limits = self._load(LIMITS, dict[str, float])
         mine = f"{platform}:"
         return PairingRecords(
@@ -95,13 +99,17 @@ class PairingFiles:
                 self._save(platform + _PENDING, new.pending)
             if new.approved != old.approved:
                 self._save(platform + _APPROVED, new.approved)
-            self._save_limits(platform, old, new)
+            self._save_limits(platform, new)
             return answer
 
-    def _save_limits(self, platform: str, old: PairingRecords, new: PairingRecords) -> None:
-        mine = (f"{platform}:", _LOCKOUT + platform, _FAILURES + platform)
+    def _save_limits(self, platform: str, new: PairingRecords) -> None:
+        mine = (_LOCKOUT + platform, _FAILURES + platform)
         before = self._load(LIMITS, dict[str, float])
-        limits = {name: value for name, value in before.items() if not name.startswith(mine)}
+        limits = {
+            name: value
+            for name, value in before.items()
+            if name not in mine and not name.startswith(f"{platform}:")
+        }
         limits |= {f"{platform}:{user}": at for user, at in new.asked_at.items()}
         if new.failures:
             limits[_FAILURES + platform] = new.failures

@@ -62,7 +62,10 @@ WORD_PIECES = [
 
 @given(st.lists(st.sampled_from(WORD_PIECES), min_size=1, max_size=7))
 @settings(
-    max_examples=2500, deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
+    max_examples=200,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.filter_too_much],
 )
 def test_words_expand_to_what_bash_makes_of_them(pieces: list[str]) -> None:
     word = "".join(pieces)
@@ -85,7 +88,7 @@ def test_words_expand_to_what_bash_makes_of_them(pieces: list[str]) -> None:
     scope = Scope(values={"x": ("one two",), "y": ("",)})
     expander = Expander(scope, "/home/user", lambda _script, _kind: None)
     fields = [f for part in node.words[1:] for f in expander.fields(part)]
-    if any(is_unknown(f) for f in fields):
+    if scope.overflow or any(is_unknown(f) for f in fields):
         return
     assert [f.encode() for f in fields] == done.stdout.split(b"\0")[:-1]
 

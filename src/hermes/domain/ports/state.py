@@ -225,6 +225,8 @@ class Arrival(Struct, frozen=True, kw_only=True):
     session_id: str
     message: InboundMessage
     at: float
+    handled_as: str | None = None
+    """Set when no turn is to answer it, e.g. `command`: it is kept for recognition only."""
 
 
 class Admission(Struct, frozen=True, kw_only=True):

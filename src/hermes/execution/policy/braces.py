@@ -1,28 +1,27 @@
 """Brace expansion: `{a,b}` and `{1..9}` on the unquoted text of a word."""
 
 import re
-from itertools import pairwise
 
 from hermes.execution.policy.scope import COMPUTED
 from hermes.execution.policy.syntax import Lit, Param, Part
 
-__all__ = ["BRACE_LIMIT", "expand_braces"]
+__all__ = ["expand_braces"]
 
 _MARK = 0xF0000
 """First private-use code point; each stands for a part that braces leave alone."""
 _RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.-?\d+)?$")
-BRACE_LIMIT = 2000
-"""More words than this are cut off; who expands has to say so."""
+_LIMIT = 2000
+_LEFT_OVER = re.compile(r"\{[^{}]*\}[^{}]*,[^{}]*\}|\{[^}]*(?:\.\.|,)[^{]*\}")
 _MAX_BRACES = 64
 
 
-def expand_braces(parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
-    """Return the words that brace expansion makes of one word."""
+def expand_braces(parts: tuple[Part, ...]) -> tuple[list[tuple[Part, ...]], bool]:
+    """Return the words that brace expansion makes of one word, and whether that is certain."""
     braces = sum(p.text.count("{") for p in parts if isinstance(p, Lit) and not p.quoted)
     if not braces:
-        return [parts]
+        return [parts], True
     if braces > _MAX_BRACES:
-        return [(Lit(COMPUTED),)]
+        return [(Lit(COMPUTED),)], False
     kept: list[Part] = []
     pieces: list[str] = []
     for part in parts:
@@ -32,21 +31,9 @@ def expand_braces(parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
             pieces.append(chr(_MARK + len(kept)))
             kept.append(part)
     texts = _expand("".join(pieces))
-    if len(texts) > 1 and _extends_name(parts):
-        return [(Lit(COMPUTED),)]
-    return [_decode(text, kept) for text in texts]
-
-
-def _extends_name(parts: tuple[Part, ...]) -> bool:
-    """Return whether braces become part of a variable's name: `$x{a,b}` is `$xa $xb`."""
-    return any(
-        isinstance(part, Param)
-        and not part.quoted
-        and isinstance(following, Lit)
-        and not following.quoted
-        and following.text.startswith("{")
-        for part, following in pairwise(parts)
-    )
+    # Bash has its own ideas about `{a},b}`.
+    certain = len(texts) < _LIMIT and not any(_LEFT_OVER.search(t) for t in texts)
+    return [_decode(text, kept) for text in texts], certain
 
 
 def _decode(text: str, kept: list[Part]) -> tuple[Part, ...]:
@@ -59,11 +46,21 @@ def _decode(text: str, kept: list[Part]) -> tuple[Part, ...]:
                 parts.append(Lit(run))
                 run = ""
             parts.append(kept[index])
+        elif not run and _lengthens(parts, char):
+            return (Lit(COMPUTED),)
         else:
             run += char
     if run or not parts:
         parts.append(Lit(run))
     return tuple(parts)
+
+
+def _lengthens(parts: list[Part], char: str) -> bool:
+    """Return whether braces make `char` part of a variable's name: `$x{a,b}` is `$xa $xb`."""
+    last = parts[-1] if parts else None
+    if not isinstance(last, Param) or last.quoted or not last.bare:
+        return False
+    return last.name.isidentifier() and (char.isalnum() or char == "_")
 
 
 def _expand(text: str) -> list[str]:
@@ -76,9 +73,9 @@ def _expand(text: str) -> list[str]:
             tails = _expand(text[close + 1 :])
             for option in options:
                 out.extend(text[:start] + head + tail for head in _expand(option) for tail in tails)
-                if len(out) > BRACE_LIMIT:
+                if len(out) > _LIMIT:
                     break
-            return out[:BRACE_LIMIT]
+            return out[:_LIMIT]
         start = text.find("{", start + 1)
     return [text]
 
@@ -112,7 +109,7 @@ def _range(text: str) -> list[str] | None:
     if low.lstrip("-").isdigit() and high.lstrip("-").isdigit():
         first, last = int(low), int(high)
         step = 1 if last >= first else -1
-        return [str(n) for n in range(first, last + step, step)[:BRACE_LIMIT]]
+        return [str(n) for n in range(first, last + step, step)[:_LIMIT]]
     if len(low) == len(high) == 1:
         a, b = ord(low), ord(high)
         step = 1 if b >= a else -1

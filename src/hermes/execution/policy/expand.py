@@ -7,7 +7,7 @@ the characters of `hermes.execution.policy.scope`, which no command contains.
 import re
 from collections.abc import Callable
 
-from hermes.execution.policy.braces import BRACE_LIMIT, expand_braces
+from hermes.execution.policy.braces import expand_braces
 from hermes.execution.policy.grammar import parse_text
 from hermes.execution.policy.parameters import apply_operator
 from hermes.execution.policy.scope import COMPUTED, UNKNOWN, UNKNOWN_QUOTED, Scope
@@ -40,8 +40,8 @@ class Expander:
         if isinstance(first, Lit) and (first.quoted or "{" not in first.text):
             return [first.text if first.quoted else self._tilde(first.text)]
         out: list[str] = []
-        expanded = expand_braces(word.parts)
-        self._scope.overflow = self._scope.overflow or len(expanded) >= BRACE_LIMIT
+        expanded, certain = expand_braces(word.parts)
+        self._scope.overflow = self._scope.overflow or not certain
         for parts in expanded:
             out.extend(self._split(parts))
         return out

@@ -220,7 +220,7 @@ class Lexer(ABC):
             self.pos += 1
             return [Lit("$", quoted=quoted)]
         self.pos = name.end()
-        return [Param(name.group(), quoted)]
+        return [Param(name.group(), quoted, bare=True)]
 
     def _ansi_c(self) -> Lit:
         close = self.pos + 2

@@ -30,6 +30,10 @@ def is_unknown(text: str) -> bool:
     return UNKNOWN in text or UNKNOWN_QUOTED in text or COMPUTED in text
 
 
+def _is_plain(text: str) -> bool:
+    return _PLAIN.fullmatch(text) is not None or is_unknown(text)
+
+
 class Scope(Struct):
     """Variables, arrays and positional parameters."""
 
@@ -46,7 +50,7 @@ class Scope(Struct):
         if value in known:
             return
         if len(known) >= _MAX_VALUES:
-            self.overflow = self.overflow or not _PLAIN.fullmatch(value)
+            self.overflow = self.overflow or not _is_plain(value)
             value = COMPUTED
         self.values[name] = tuple(dict.fromkeys((*known, value)))
 
@@ -82,6 +86,8 @@ class Scope(Struct):
         for name in several:
             total *= len(self.values[name])
         if total > _MAX_CHOICES:
+            values = [v for n in several for v in self.values[n]]
+            self.overflow = self.overflow or not all(_is_plain(v) for v in values)
             longest = max(len(self.values[n]) for n in several)
             columns = [(self.values[n] * longest)[:longest] for n in several]
             return [dict(zip(several, row, strict=True)) for row in zip(*columns, strict=True)]

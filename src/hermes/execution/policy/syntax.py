@@ -45,6 +45,8 @@ class Param(Struct, frozen=True):
     """The array subscript as written."""
     prefix: str = ""
     """`!` for indirection, `#` for length."""
+    bare: bool = False
+    """Whether it is written without braces, so that letters behind it lengthen its name."""
 
 
 class Subst(Struct, frozen=True):

@@ -30,6 +30,8 @@ class InboxPart(MemoryPart):
             session_id=arrival.session_id,
             message=message,
             admitted_at=arrival.at,
+            state=InboxState.DROPPED if arrival.handled_as else InboxState.WAITING,
+            drop_reason=arrival.handled_as,
         )
         self._tables.inbox[entry.id] = entry
         self._tables.by_native[native] = entry.id

@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Sequence
 
-from hermes.domain.inbound import InboxEntry
+from hermes.domain.inbound import InboxEntry, InboxState
 from hermes.domain.ports.state import Admission, Arrival
 from hermes.state.refusals import inbox_gone, unknown_session
 from hermes.state.sqlite import codec
@@ -36,6 +36,8 @@ class InboxPart(LedgerPart):
                 "session_id": arrival.session_id,
                 "message": text,
                 "at": arrival.at,
+                "state": InboxState.DROPPED if arrival.handled_as else InboxState.WAITING,
+                "drop_reason": arrival.handled_as,
             }
             row = one(connection, "inbox.insert", values)
             assert row is not None

@@ -29,8 +29,9 @@ def visible_length(rendered: str, unit: LengthUnit) -> int:
 def weight(markdown: str, unit: LengthUnit) -> int:
     """Return the most that `markdown` can take when it is rendered."""
     # A row of a table has a `|`, a fence that is left open needs closing, a heading grows.
-    extra = (ROOM + 2) * markdown.count("|") + 6 * markdown.count("```")
-    return length(markdown, unit) + extra + 6 * markdown.count("~~~") + 3 * markdown.count("#")
+    marks = (ROOM + 2) * markdown.count("|") + 3 * markdown.count("#") + 5 * markdown.count(">")
+    fences = markdown.count("```") + markdown.count("~~~")
+    return length(markdown, unit) + marks + 9 * fences
 
 
 def _block(block: Block) -> str:
@@ -54,4 +55,5 @@ def _block(block: Block) -> str:
 
 
 def _fenced(text: str, language: str) -> str:
-    return f"```{language}\n{text.replace('```', "'''")}\n```"
+    body = text.replace("```", "'''")
+    return f"```{language}\n{body}\n```"

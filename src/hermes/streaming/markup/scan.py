@@ -54,7 +54,7 @@ class Fence(Struct, frozen=True, kw_only=True):
 
     def opener(self) -> str:
         """Return a line that opens such a block again."""
-        return self.marker + self.language
+        return " " * self.indent + self.marker + self.language
 
 
 class Text(Struct, frozen=True):

@@ -31,11 +31,11 @@ def visible_length(rendered: str, unit: LengthUnit) -> int:
 
 def weight(markdown: str, unit: LengthUnit) -> int:
     """Return the most that `markdown` can take when it is rendered."""
-    escapes = 4 * markdown.count("&") + 3 * markdown.count("<") + 4 * markdown.count(">")
+    escapes = 4 * markdown.count("&") + 3 * markdown.count("<") + 5 * markdown.count(">")
     # A row of a table has a `|`, a fence that is left open needs closing, a heading gets stars.
-    marks = (ROOM + 2) * markdown.count("|") + 6 * markdown.count("```")
-    marks += 6 * markdown.count("~~~") + markdown.count("#")
-    return length(markdown, unit) + escapes + marks
+    marks = (ROOM + 2) * markdown.count("|") + markdown.count("#")
+    fences = markdown.count("```") + markdown.count("~~~")
+    return length(markdown, unit) + escapes + marks + 9 * fences
 
 
 def _block(block: Block) -> str:
@@ -61,7 +61,8 @@ def _block(block: Block) -> str:
 
 
 def _fenced(text: str) -> str:
-    return f"```\n{escape(text.replace('```', "'''"), quote=False)}\n```"
+    body = escape(text.replace("```", "'''"), quote=False)
+    return f"```\n{body}\n```"
 
 
 def _inline(text: str) -> str:
@@ -73,7 +74,8 @@ def _nodes(nodes: tuple[Node, ...]) -> Iterator[str]:
         inner = escape(node.text, quote=False) if node.text else "".join(_nodes(node.children))
         match node.kind:
             case "code":
-                yield f"`{inner.replace('`', "'")}`" if inner.strip() else inner
+                code = inner.replace("`", "'")
+                yield f"`{code}`" if code.strip() else code
             case "link" | "image":
                 yield _link(node)
             case "strong" | "em" | "strike" if inner.strip():
@@ -89,4 +91,6 @@ def _link(node: Node) -> str:
     if _SAFE_URL.match(node.url):
         url = escape(node.url, quote=False)
         return f"<{url}|{shown}>" if label.strip() and label != node.url else f"<{url}>"
-    return f"{shown} ({escape(node.url, quote=False)})" if node.url else shown
+    if not node.url or label == node.url:
+        return shown
+    return f"{shown} ({escape(node.url, quote=False)})"

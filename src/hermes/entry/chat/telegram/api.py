@@ -18,13 +18,7 @@ from hermes.entry.chat.telegram.wire import FileInfo, SentWire, TopicWire, User,
 
 __all__ = ["ALLOWED_UPDATES", "BotApi"]
 
-ALLOWED_UPDATES = (
-    "message",
-    "edited_message",
-    "channel_post",
-    "callback_query",
-    "my_chat_member",
-)
+ALLOWED_UPDATES = ("message", "channel_post", "callback_query")
 _UPLOAD_BYTES_PER_SECOND = 100_000
 T = TypeVar("T")
 
@@ -76,9 +70,7 @@ class BotApi:
         """Send a text."""
         return await self._call("sendMessage", fields, SentWire, effect=Effect.ONCE)
 
-    async def send_file(
-        self, method: str, fields: Mapping[str, Any], upload: Upload
-    ) -> SentWire:
+    async def send_file(self, method: str, fields: Mapping[str, Any], upload: Upload) -> SentWire:
         """Send one file with `sendPhoto`, `sendDocument` and so on."""
         return await self._call(
             method,

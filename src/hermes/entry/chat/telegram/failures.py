@@ -7,10 +7,20 @@ and is matched by substring, as all clients do.
 
 from enum import StrEnum
 
+from msgspec import Struct
+
 from hermes.domain.ports.platform import FailureAction, PlatformFailure
 from hermes.entry.chat.telegram.wire import Envelope
 
-__all__ = ["ApiFailure", "Effect", "answer_failure", "transport_failure", "unreadable"]
+__all__ = [
+    "TOKEN_HINT",
+    "ApiFailure",
+    "Effect",
+    "Refusal",
+    "answer_failure",
+    "transport_failure",
+    "unreadable",
+]
 
 TOKEN_HINT = (
     "Check TELEGRAM_BOT_TOKEN: it must be the whole token that @BotFather gave, "  # noqa: S105
@@ -40,6 +50,15 @@ class Effect(StrEnum):
     """Sending: a second time shows a second message."""
 
 
+class Refusal(Struct, frozen=True, kw_only=True):
+    """What Telegram's answer said; all empty if there was none."""
+
+    status: int = 0
+    description: str = ""
+    retry_after: float = 0.0
+    moved_to: str | None = None
+
+
 class ApiFailure(PlatformFailure):
     """A refusal or a broken call, with Telegram's own words."""
 
@@ -49,15 +68,17 @@ class ApiFailure(PlatformFailure):
         message: str,
         *,
         hint: str = "",
-        retry_after: float = 0.0,
-        moved_to: str | None = None,
-        status: int = 0,
-        description: str = "",
+        refusal: Refusal = Refusal(),  # noqa: B008 - frozen
     ) -> None:
-        super().__init__(action, message, hint=hint, retry_after=retry_after, moved_to=moved_to)
-        self.status = status
-        """The error code of the answer; 0 if there was none."""
-        self.description = description.lower()
+        super().__init__(
+            action,
+            message,
+            hint=hint,
+            retry_after=refusal.retry_after,
+            moved_to=refusal.moved_to,
+        )
+        self.status = refusal.status
+        self.description = refusal.description.lower()
 
 
 def answer_failure(method: str, status: int, answer: Envelope) -> ApiFailure:
@@ -71,25 +92,28 @@ def answer_failure(method: str, status: int, answer: Envelope) -> ApiFailure:
         action,
         f"Telegram refused {method}: {description}",
         hint=TOKEN_HINT if action is FailureAction.FATAL else "",
-        retry_after=max(0.0, retry_after or 1.0) if action is FailureAction.WAIT else 0.0,
-        moved_to=None if moved is None else str(moved),
-        status=status,
-        description=description,
+        refusal=Refusal(
+            status=status,
+            description=description,
+            retry_after=_pause(retry_after) if action is FailureAction.WAIT else 0.0,
+            moved_to=None if moved is None else str(moved),
+        ),
     )
 
 
 def unreadable(method: str, status: int, effect: Effect) -> ApiFailure:
     """Explain an answer that is not from the Bot API itself, e.g. a proxy's error page."""
+    refusal = Refusal(status=status)
     if status == 413:
         return ApiFailure(
-            FailureAction.GIVE_UP, "The file is too large for Telegram.", status=status
+            FailureAction.GIVE_UP, "The file is too large for Telegram.", refusal=refusal
         )
     if status in {401, 404}:
         return ApiFailure(
             FailureAction.FATAL,
             f"Telegram's server does not know this bot (HTTP {status}).",
             hint=TOKEN_HINT,
-            status=status,
+            refusal=refusal,
         )
     # 500, 502 and 503 pages come from in front of the Bot API; a good status with a
     # broken body and a gateway's timeout come after the request was passed on.
@@ -98,7 +122,7 @@ def unreadable(method: str, status: int, effect: Effect) -> ApiFailure:
     return ApiFailure(
         FailureAction.UNKNOWN if ambiguous else FailureAction.RETRY,
         f"Telegram's answer to {method} could not be read (HTTP {status}).",
-        status=status,
+        refusal=refusal,
     )
 
 
@@ -110,6 +134,10 @@ def transport_failure(method: str, reason: str, *, sent: bool, effect: Effect) -
             f"The connection broke during {method}; it may have been carried out ({reason}).",
         )
     return ApiFailure(FailureAction.RETRY, f"Telegram cannot be reached for {method} ({reason}).")
+
+
+def _pause(retry_after: float | None) -> float:
+    return 1.0 if retry_after is None else max(0.0, retry_after)
 
 
 def _action(status: int, description: str) -> FailureAction:

@@ -8,7 +8,8 @@ caller may tell Telegram so.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -16,7 +17,7 @@ from hermes.domain.ports.platform import FailureAction, InboundSink, PlatformFai
 from hermes.entry.chat.telegram.api import BotApi
 from hermes.entry.chat.telegram.decode import decode_update, update_number
 from hermes.entry.chat.telegram.media import MediaStore
-from hermes.entry.chat.telegram.mention import judge
+from hermes.entry.chat.telegram.mention import Verdict, judge
 from hermes.entry.chat.telegram.observed import Observed
 from hermes.entry.chat.telegram.parse import Bot, Heard, Ignored, Pressed, parse
 from hermes.entry.chat.telegram.settings import TelegramSettings
@@ -25,6 +26,7 @@ __all__ = ["Intake"]
 
 _LOG = logging.getLogger(__name__)
 _TOAST_LENGTH = 200
+_ALBUMS = 200
 
 
 class Intake:
@@ -37,23 +39,20 @@ class Intake:
         self._settings = settings
         self._media = media
         self._bot = bot
+        self._observing = settings.observe_unmentioned_group_messages
         self._observed = Observed()
+        self._albums: OrderedDict[str | None, None] = OrderedDict()
 
     async def take(
         self, raws: Sequence[bytes], sink: InboundSink, answers: asyncio.TaskGroup
     ) -> int | None:
         """Hand a batch over; return the number after its last update."""
+        numbers = [number for raw in raws if (number := update_number(raw)) is not None]
+        understood = [item for raw in raws if (item := self._understand(raw)) is not None]
         places: dict[str, list[Heard | Pressed]] = {}
-        numbers: list[int] = []
-        for raw in raws:
-            number = update_number(raw)
-            if number is not None:
-                numbers.append(number)
-            understood = self._understand(raw, number)
-            if isinstance(understood, Heard):
-                places.setdefault(understood.message.chat.id, []).append(understood)
-            elif isinstance(understood, Pressed):
-                places.setdefault(understood.press.chat_id, []).append(understood)
+        for item in self._heard(understood):
+            chat_id = item.message.chat.id if isinstance(item, Heard) else item.press.chat_id
+            places.setdefault(chat_id, []).append(item)
         if len(places) == 1:
             await self._place(next(iter(places.values())), sink, answers)
         elif places:
@@ -84,29 +83,43 @@ class Intake:
                 text = await sink.press(item.press)
                 answers.create_task(self._answer(item.press.native_id, text))
 
-    def _understand(self, raw: bytes, number: int | None) -> Heard | Pressed | None:
+    def _understand(self, raw: bytes) -> Heard | Pressed | None:
         update = decode_update(raw)
         if update is None:
-            _LOG.warning("Skipped an update that makes no sense (number %s)", number)
+            _LOG.warning("Skipped update %s, which makes no sense", update_number(raw))
             return None
         understood = parse(update, self._bot())
         if isinstance(understood, Ignored):
-            _LOG.debug("Ignored update %s: %s", number, understood.reason)
+            _LOG.debug("Ignored update %s: %s", update.update_id, understood.reason)
             return None
-        if isinstance(understood, Pressed):
-            return understood
-        verdict = judge(understood.spoken, self._settings)
-        observing = self._settings.observe_unmentioned_group_messages
-        if not verdict.heard:
-            _LOG.debug("Ignored update %s: %s", number, verdict.reason)
-            if verdict.observed and observing:
-                self._observed.add(understood.message)
-            return None
-        if observing:
-            context = self._observed.take(understood.message)
-            message = msgspec.structs.replace(understood.message, context=context)
-            return msgspec.structs.replace(understood, message=message)
         return understood
+
+    def _heard(self, items: list[Heard | Pressed]) -> Iterator[Heard | Pressed]:
+        """Keep what is for us; of an album, every part if one of them is."""
+        verdicts = [
+            judge(item.spoken, self._settings) if isinstance(item, Heard) else Verdict(heard=True)
+            for item in items
+        ]
+        for item, verdict in zip(items, verdicts, strict=True):
+            if isinstance(item, Heard) and verdict.heard and item.message.group_id:
+                self._albums[item.message.group_id] = None
+        while len(self._albums) > _ALBUMS:
+            self._albums.popitem(last=False)
+        for item, verdict in zip(items, verdicts, strict=True):
+            if isinstance(item, Pressed):
+                yield item
+            elif verdict.heard or (verdict.observed and item.message.group_id in self._albums):
+                yield self._with_context(item)
+            else:
+                _LOG.debug("Ignored message %s: %s", item.message.native_id, verdict.reason)
+                if verdict.observed and self._observing:
+                    self._observed.add(item.message)
+
+    def _with_context(self, item: Heard) -> Heard:
+        if not self._observing:
+            return item
+        message = msgspec.structs.replace(item.message, context=self._observed.take(item.message))
+        return msgspec.structs.replace(item, message=message)
 
     async def _answer(self, query_id: str, text: str) -> None:
         try:

@@ -14,7 +14,8 @@ import msgspec
 
 from hermes.domain.channel import Attachment
 from hermes.domain.inbound import InboundMessage
-from hermes.domain.ports.platform import PlatformFailure
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.platform import FailureAction, PlatformFailure
 from hermes.entry.chat.telegram.api import BotApi
 from hermes.entry.chat.telegram.content import RemoteFile
 from hermes.entry.chat.telegram.settings import TelegramSettings
@@ -23,20 +24,23 @@ __all__ = ["MediaStore"]
 
 _UNSAFE = re.compile(r"[^\w.-]+")
 _AT_ONCE = 4
+_PAUSES = (1.0, 3.0)
+_LONGEST_PAUSE = 10.0
 
 
 class MediaStore:
     """Fetches files into one directory."""
 
-    def __init__(self, api: BotApi, settings: TelegramSettings, directory: Path) -> None:
+    def __init__(
+        self, api: BotApi, settings: TelegramSettings, directory: Path, clock: Clock
+    ) -> None:
         self._api = api
         self._settings = settings
         self._directory = directory
+        self._clock = clock
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def fetch(
-        self, message: InboundMessage, files: tuple[RemoteFile, ...]
-    ) -> InboundMessage:
+    async def fetch(self, message: InboundMessage, files: tuple[RemoteFile, ...]) -> InboundMessage:
         """Return the message with its files, or with a note for each that is missing."""
         attachments: list[Attachment] = []
         notes: list[str] = []
@@ -67,12 +71,25 @@ class MediaStore:
         if size is not None:
             return size
         async with self._slots:
-            info = await self._api.get_file(file.file_id)
-            if (info.file_size or 0) > limit:
-                raise OSError(f"it is larger than {limit // 1_000_000} MB")
-            if self._settings.local_mode and info.file_path.startswith("/"):
-                return await asyncio.to_thread(_copy, Path(info.file_path), path, limit)
-            return await self._api.download(info.file_path, path, limit)
+            return await self._patiently(file, path, limit)
+
+    async def _patiently(self, file: RemoteFile, path: Path, limit: int) -> int:
+        for pause in _PAUSES:
+            try:
+                return await self._download(file, path, limit)
+            except PlatformFailure as failure:
+                if failure.action not in {FailureAction.RETRY, FailureAction.WAIT}:
+                    raise
+                await self._clock.sleep(min(max(pause, failure.retry_after), _LONGEST_PAUSE))
+        return await self._download(file, path, limit)
+
+    async def _download(self, file: RemoteFile, path: Path, limit: int) -> int:
+        info = await self._api.get_file(file.file_id)
+        if (info.file_size or 0) > limit:
+            raise OSError(f"it is larger than {limit // 1_000_000} MB")
+        if self._settings.local_mode and info.file_path.startswith("/"):
+            return await asyncio.to_thread(_copy, Path(info.file_path), path, limit)
+        return await self._api.download(info.file_path, path, limit)
 
 
 def _file_name(native_id: str, number: int, name: str) -> str:

@@ -61,8 +61,8 @@ def _cost(source: str) -> tuple[int, float]:
     choices = 1.0
     open_groups: list[bool] = []
     last_was_loaded_group = False
-    for token in _TOKEN.findall(source):
-        width = _repetition(token)
+    for mark in _TOKEN.findall(source):
+        width = _repetition(mark)
         if width is not None:
             if width != 2 and last_was_loaded_group:
                 raise _unusable(source, "it repeats a group that itself repeats or chooses")
@@ -72,23 +72,23 @@ def _cost(source: str) -> tuple[int, float]:
             last_was_loaded_group = False
             continue
         last_was_loaded_group = False
-        if token == "|":
+        if mark == "|":
             choices += 1
             open_groups = [True] * len(open_groups)
-        elif token.startswith("(") and not token.endswith(")"):
+        elif mark.startswith("(") and not mark.endswith(")"):
             open_groups.append(False)
-        elif token == ")" and open_groups:
+        elif mark == ")" and open_groups:
             last_was_loaded_group = open_groups.pop()
     return repeats, choices
 
 
-def _repetition(token: str) -> int | None:
+def _repetition(mark: str) -> int | None:
     """Return in how many ways a repetition can be taken; None if it is none."""
-    if token in {"*", "+"}:
+    if mark in {"*", "+"}:
         return 1_000_000
-    if token == "?":
+    if mark == "?":
         return 2
-    braces = _BRACES.fullmatch(token)
+    braces = _BRACES.fullmatch(mark)
     if braces is None or not any(braces.groups()):
         return None
     low, comma, high = braces.groups()

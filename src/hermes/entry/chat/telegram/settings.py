@@ -5,9 +5,9 @@ Environment names (`TELEGRAM_...`) win over `platforms.telegram` with its
 mappings; nothing here reads files or the environment.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
-from collections.abc import Mapping
 from msgspec import Struct, field
 
 from hermes.domain.errors import ConfigError

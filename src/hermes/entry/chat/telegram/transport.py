@@ -77,7 +77,10 @@ class Transport:
         body: dict[str, Any] = {"content": msgspec.json.encode(fields)}
         headers = {"content-type": "application/json"}
         if uploads:
-            body = {"data": _form(fields), "files": [(u.field, (u.name, u.content)) for u in uploads]}
+            body = {
+                "data": _form(fields),
+                "files": [(u.field, (u.name, u.content)) for u in uploads],
+            }
             headers = {}
         request = self._request("POST", self._settings.base_url, method, headers=headers, **body)
 
@@ -121,9 +124,7 @@ class Transport:
         """Build a request whose address shows no token, not even in errors and logs."""
         token = self._settings.token
         if _TOKEN.fullmatch(token) is None:
-            raise ApiFailure(
-                FailureAction.FATAL, "The Telegram token is not one.", hint=TOKEN_HINT
-            )
+            raise ApiFailure(FailureAction.FATAL, "The Telegram token is not one.", hint=TOKEN_HINT)
         target = f"{urlsplit(root).path}/bot{token}/{rest}"
         return self._open().build_request(
             verb, f"{root}/bot/{rest}", extensions={"target": target.encode()}, **body
@@ -182,7 +183,9 @@ async def _content(response: "httpx2.Response") -> bytes:
 
 async def _save(response: "httpx2.Response", part: Path, limit: int) -> int:
     if response.status_code != 200:
-        raise unreadable("a file", max(500, response.status_code), Effect.REPEATABLE)
+        raise ApiFailure(
+            FailureAction.RETRY, f"The file could not be fetched (HTTP {response.status_code})."
+        )
     size = 0
     file = await asyncio.to_thread(part.open, "wb")
     try:

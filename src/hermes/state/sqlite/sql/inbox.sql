@@ -1,9 +1,9 @@
 -- name: insert
 -- Admit a message.
 INSERT INTO inbox (platform, account, native_id, agent_id, session_key, session_id, message,
-                   admitted_at, state)
+                   admitted_at, state, drop_reason)
 VALUES (:platform, :account, :native_id, :agent_id, :session_key, :session_id, :message,
-        :at, 'waiting')
+        :at, :state, :drop_reason)
 RETURNING *;
 
 -- name: by_native

@@ -1,0 +1,243 @@
+"""Hooks: what other people's code does when something happens in the gateway.
+
+Handlers are registered by event name, `command:*` standing for every command.
+Most events only inform; a `command:<name>` handler may also decide. A handler
+that fails or takes too long is logged and otherwise ignored. Plain functions
+run in a daemon thread, because one that hangs must not hold up the end of the
+process; it is not called again until it has come back.
+"""
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+__all__ = [
+    "AGENT_END",
+    "AGENT_START",
+    "AGENT_STEP",
+    "COMMAND",
+    "EVENTS",
+    "GATEWAY_STARTUP",
+    "SESSION_END",
+    "SESSION_RESET",
+    "SESSION_START",
+    "Action",
+    "Handler",
+    "HookBus",
+    "HookDecision",
+    "is_event",
+    "shortened",
+]
+
+log = logging.getLogger(__name__)
+
+GATEWAY_STARTUP = "gateway:startup"
+SESSION_START = "session:start"
+SESSION_END = "session:end"
+SESSION_RESET = "session:reset"
+AGENT_START = "agent:start"
+AGENT_STEP = "agent:step"
+AGENT_END = "agent:end"
+COMMAND = "command:"
+EVENTS = (
+    *(GATEWAY_STARTUP, SESSION_START, SESSION_END, SESSION_RESET),
+    *(AGENT_START, AGENT_STEP, AGENT_END),
+)
+ANY = "*"
+HOOK_SECONDS = 30.0
+MAX_WAITING = 1000
+SHOWN_CHARACTERS = 500
+
+Handler = Callable[[str, dict[str, Any]], Any]
+"""`handle(event, context)`, a plain or an async function."""
+
+
+class Action(StrEnum):
+    """What a handler decided about a command."""
+
+    ALLOW = "allow"
+    DENY = "deny"
+    HANDLED = "handled"
+    """The handler has done all there was to do."""
+    REWRITE = "rewrite"
+
+
+class HookDecision(Struct, frozen=True, kw_only=True):
+    """What becomes of a command."""
+
+    decision: Action = Action.ALLOW
+    message: str = ""
+    """Said to the person for `deny` and `handled`."""
+    command_name: str = ""
+    """For `rewrite`: the command to run instead."""
+    raw_args: str = ""
+
+
+class _Registered:
+    """One handler of one event."""
+
+    def __init__(self, name: str, event: str, handler: Handler) -> None:
+        self.name = name
+        self.event = event
+        self.handler = handler
+        self.running: asyncio.Future[Any] | None = None
+        """The latest call in a thread."""
+
+    def hears(self, event: str) -> bool:
+        if self.event in {event, ANY}:
+            return True
+        group, _, what = self.event.partition(":")
+        return what == ANY and event.startswith(f"{group}:")
+
+
+class HookBus:
+    """Everybody who wants to know what happens."""
+
+    def __init__(self, *, timeout: float = HOOK_SECONDS) -> None:
+        self._timeout = timeout
+        self._registered: list[_Registered] = []
+        self._posted: asyncio.Queue[tuple[str, Mapping[str, Any]]] = asyncio.Queue(MAX_WAITING)
+
+    def on(self, event: str, handler: Handler, *, name: str = "") -> Callable[[], None]:
+        """Call `handler` whenever `event` happens; return what undoes that."""
+        if not is_event(event):
+            raise ValueError(f"there is no event `{event}`")
+        registered = _Registered(name or _name_of(handler), event, handler)
+        self._registered.append(registered)
+
+        def off() -> None:
+            if registered in self._registered:
+                self._registered.remove(registered)
+
+        return off
+
+    def hears(self, event: str) -> bool:
+        """Tell whether anybody wants to know of `event`."""
+        return any(each.hears(event) for each in self._registered)
+
+    async def emit(self, event: str, context: Mapping[str, Any]) -> None:
+        """Tell everybody, at once, and wait until all have answered or run out of time."""
+        hearing = [each for each in self._registered if each.hears(event)]
+        if not hearing:
+            return
+        async with asyncio.TaskGroup() as group:
+            for each in hearing:
+                group.create_task(self._call(each, event, context))
+
+    def post(self, event: str, context: Mapping[str, Any]) -> None:
+        """Have everybody told soon, without waiting; needs `run`."""
+        if not self.hears(event):
+            return
+        try:
+            self._posted.put_nowait((event, context))
+        except asyncio.QueueFull:
+            log.warning("hooks are too slow: %s is not reported", event)
+
+    async def run(self) -> None:
+        """Tell what is posted, in order, until cancelled."""
+        while True:
+            event, context = await self._posted.get()
+            try:
+                await self.emit(event, context)
+            finally:
+                self._posted.task_done()
+
+    async def drained(self) -> None:
+        """Return once everything posted so far has been told."""
+        await self._posted.join()
+
+    async def decide(self, command: str, context: Mapping[str, Any]) -> HookDecision:
+        """Ask about a slash command; the first answer that is not `allow` counts."""
+        event = f"{COMMAND}{command}"
+        for each in [each for each in self._registered if each.hears(event)]:
+            answer = await self._call(each, event, context)
+            decision = _decision(answer, each.name)
+            if decision.decision is not Action.ALLOW:
+                return decision
+        return HookDecision()
+
+    async def _call(self, each: _Registered, event: str, context: Mapping[str, Any]) -> Any:
+        if each.running is not None and not each.running.done():
+            log.warning("hook %s is still busy and misses %s", each.name, event)
+            return None
+        try:
+            async with asyncio.timeout(self._timeout):
+                return await self._answer(each, event, dict(context))
+        except TimeoutError:
+            log.warning("hook %s took more than %gs for %s", each.name, self._timeout, event)
+        except Exception:
+            log.exception("hook %s failed at %s", each.name, event)
+        return None
+
+    async def _answer(self, each: _Registered, event: str, context: dict[str, Any]) -> Any:
+        if inspect.iscoroutinefunction(each.handler):
+            return await each.handler(event, context)
+        # Shielded: a thread cannot be cancelled, and while it runs the function is busy.
+        each.running = _in_thread(each.handler, event, context)
+        answer = await asyncio.shield(each.running)
+        return await answer if inspect.isawaitable(answer) else answer
+
+
+def is_event(name: str) -> bool:
+    """Tell whether a hook may ask for `name`."""
+    if name in EVENTS or name == ANY:
+        return True
+    group, _, what = name.partition(":")
+    if group == "command":
+        return bool(what)
+    return what == ANY and any(event.startswith(f"{group}:") for event in EVENTS)
+
+
+def shortened(text: str) -> str:
+    """Return the part of a message or answer that hooks are shown."""
+    return text[:SHOWN_CHARACTERS]
+
+
+def _decision(answer: Any, name: str) -> HookDecision:
+    if not isinstance(answer, Mapping) or "decision" not in answer:
+        return HookDecision()
+    try:
+        return msgspec.convert(dict(answer), HookDecision, strict=False)
+    except msgspec.ValidationError as error:
+        log.warning("hook %s answered something that is no decision: %s", name, error)
+        return HookDecision()
+
+
+def _in_thread(handler: Handler, event: str, context: dict[str, Any]) -> asyncio.Future[Any]:
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[Any] = loop.create_future()
+    # An answer that came too late was reported already; asyncio wants it to be seen.
+    outcome.add_done_callback(lambda done: done.cancelled() or done.exception())
+    inherited = contextvars.copy_context()
+
+    def settle(answer: Any, error: BaseException | None) -> None:
+        if error is not None:
+            outcome.set_exception(error)
+        else:
+            outcome.set_result(answer)
+
+    def call() -> None:
+        answer, failure = None, None
+        try:
+            answer = inherited.run(handler, event, context)
+        except Exception as error:  # noqa: BLE001 - handed to whoever waits
+            failure = error
+        try:
+            loop.call_soon_threadsafe(settle, answer, failure)
+        except RuntimeError:
+            log.debug("hook answered after the gateway had ended")
+
+    threading.Thread(target=call, name="hook", daemon=True).start()
+    return outcome
+
+
+def _name_of(handler: Handler) -> str:
+    return getattr(handler, "__qualname__", type(handler).__name__)

@@ -1,0 +1,272 @@
+"""The way in, from an adapter to a lane.
+
+    adapter -> who is it? -> which conversation? -> command, answer or message?
+            -> inbox commit -> (the adapter tells the platform) -> lane -> turn
+
+Everything before the commit is quick; everything slow happens after it. A
+message that is let in is in the inbox when `message` returns; one that is not
+is refused on purpose. Grouping of split messages happens behind the commit, in
+the lane (`batching`), so nothing that waits there can be lost.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from hermes.control.answers import ANSWERED_AS, Answer, read_answer, read_press
+from hermes.control.approvals import ApprovalDesk
+from hermes.control.authz import Access, Authorizer, may_run
+from hermes.control.busy import BusyMode, submit_while_busy
+from hermes.control.chat_commands import ChatCommandDoor
+from hermes.control.commands.choices import busy_mode
+from hermes.control.commands.context import CommandContext, CommandHost
+from hermes.control.commands.parse import Invocation, parse
+from hermes.control.commands.registry import CommandRegistry, run_command
+from hermes.control.hooks import Action, HookBus
+from hermes.control.pairing import Pairing, offer_text
+from hermes.control.resets import Resets, user_note
+from hermes.domain.approvals import Approval
+from hermes.domain.channel import Chat, ChatKind, Sender
+from hermes.domain.inbound import InboundMessage
+from hermes.domain.outbound import Target
+from hermes.domain.ports.platform import ButtonPress
+from hermes.domain.session import Session
+
+__all__ = ["InboundPipeline", "PipelineParts", "target_of"]
+
+log = logging.getLogger(__name__)
+
+COMMAND = "command"
+
+
+class PipelineParts(Struct, frozen=True, kw_only=True):
+    """What the way in is made of, the same for all platforms."""
+
+    host: CommandHost
+    registry: CommandRegistry
+    authorizer: Authorizer
+    pairing: Pairing
+    resets: Resets
+    hooks: HookBus
+    group: asyncio.TaskGroup
+    """Where commands run: some take their time."""
+    agent_of: Callable[[InboundMessage], str]
+    """Routing: which agent answers."""
+    say: Callable[[Target, str], Awaitable[None]]
+    """Says something that is not part of a conversation."""
+    busy_default: Mapping[str, BusyMode] = {}
+    """Platform -> what happens to text sent while a turn runs."""
+
+
+class InboundPipeline:
+    """The way in for one account on one platform; an `InboundSink`."""
+
+    def __init__(
+        self, parts: PipelineParts, platform: str, account: str, alive: Callable[[], None]
+    ) -> None:
+        self._parts = parts
+        self._gateway = parts.host.gateway
+        self._ledger = parts.host.ledger
+        self._cursor_name = f"cursor:{platform}:{account}"
+        self._alive = alive
+
+    # -- messages ------------------------------------------------------------
+
+    async def message(self, message: InboundMessage) -> None:
+        """Take a message in; when this returns it is committed or refused on purpose."""
+        access = self._parts.authorizer.check(message)
+        if not access.allowed:
+            await self._stranger(message, access)
+            return
+        agent_id = self._parts.agent_of(message)
+        session = await self._session(agent_id, message)
+        invocation = self._command(message)
+        if invocation is not None:
+            await self._run_command(agent_id, message, session, access, invocation)
+            return
+        answer = await self._answer(message, session)
+        if answer is not None and session is not None:
+            await self._settle(agent_id, message, session, answer)
+            return
+        await self._submit(agent_id, message, session)
+
+    async def _stranger(self, message: InboundMessage, access: Access) -> None:
+        log.info("%s: a message was not let in: %s", message.platform, access.reason)
+        if not access.pair:
+            return
+        offer = await self._parts.pairing.request(message.platform, message.sender)
+        if offer.code is not None:
+            text = offer_text(message.platform, offer.code)
+            self._later(self._parts.say(target_of(message), text))
+
+    async def _session(self, agent_id: str, message: InboundMessage) -> Session | None:
+        """Return the current conversation of the place; None: the message opens one."""
+        key = self._gateway.key_of(agent_id, message)
+        session = await self._ledger.session_for_key(key)
+        if session is None or self._gateway.current_turn(session.id) is not None:
+            return session
+        now = self._gateway.clock.now()
+        reset = self._parts.resets.due(session, message.platform, message.chat.kind, now)
+        if reset is None:
+            return session
+        await self._ledger.end_session(session.id, "session_reset", now)
+        fresh = await self._gateway.open_session(agent_id, message.platform, message.sender.id)
+        await self._ledger.bind_key(key, fresh.id, now)
+        note = user_note(*reset)
+        if note:
+            self._later(self._parts.say(target_of(message), note))
+        return fresh
+
+    async def _submit(
+        self, agent_id: str, message: InboundMessage, session: Session | None
+    ) -> None:
+        if session is None:
+            await self._gateway.submit(agent_id, message)
+            return
+        default = self._parts.busy_default.get(message.platform, self._parts.host.busy_default)
+        mode = await busy_mode(self._ledger, session.id, default)
+        await submit_while_busy(self._gateway, agent_id, message, session_id=session.id, mode=mode)
+
+    # -- commands ------------------------------------------------------------
+
+    def _command(self, message: InboundMessage) -> Invocation | None:
+        """Return the command a message is; unknown ones are text."""
+        if message.internal:
+            return None
+        if self._parts.resets.rules.is_trigger(message.text):
+            return Invocation(name="new")
+        parsed = parse(message.text)
+        if not isinstance(parsed, Invocation):
+            return None
+        known = self._parts.registry.find(parsed.name, terminal=False)
+        return parsed if known is not None else None
+
+    async def _run_command(
+        self,
+        agent_id: str,
+        message: InboundMessage,
+        session: Session | None,
+        access: Access,
+        invocation: Invocation,
+    ) -> None:
+        session = session or await self._gateway.open_session(
+            agent_id, message.platform, message.sender.id
+        )
+        if not await self._gateway.take_note(agent_id, message, session.id, COMMAND):
+            return
+        self._later(self._command_run(agent_id, message, session, access, invocation))
+
+    async def _command_run(
+        self,
+        agent_id: str,
+        message: InboundMessage,
+        session: Session,
+        access: Access,
+        invocation: Invocation,
+    ) -> None:
+        parts, target = self._parts, target_of(message)
+        command = parts.registry.find(invocation.name, terminal=False)
+        if command is None or not may_run(command.spec, access):
+            await parts.say(target, f"/{invocation.name} is not for you here.")
+            return
+        decision = await parts.hooks.decide(invocation.name, _hook_context(message, invocation))
+        if decision.decision in (Action.DENY, Action.HANDLED):
+            if decision.message:
+                await parts.say(target, decision.message)
+            return
+        if decision.decision is Action.REWRITE and decision.command_name:
+            invocation = Invocation(name=decision.command_name, rest=decision.raw_args or "")
+        door = ChatCommandDoor(
+            gateway=self._gateway,
+            agent_id=agent_id,
+            message=message,
+            session=session,
+            say=parts.say,
+        )
+        context = CommandContext(host=parts.host, door=door, session=session, admin=access.admin)
+        await run_command(parts.registry, context, invocation)
+
+    # -- approvals and questions ---------------------------------------------
+
+    async def _answer(self, message: InboundMessage, session: Session | None) -> Answer | None:
+        """Return what a message answers, if something is pending and it is short and clear."""
+        if session is None or message.internal:
+            return None
+        pending = await self._ledger.pending_approvals(session.id)
+        return read_answer(message.text, pending) if pending else None
+
+    async def _settle(
+        self, agent_id: str, message: InboundMessage, session: Session, answer: Answer
+    ) -> None:
+        if not await self._gateway.take_note(agent_id, message, session.id, ANSWERED_AS):
+            return
+        await self._decide(answer, message.sender)
+
+    async def _decide(self, answer: Answer, sender: Sender) -> Approval | None:
+        desk: ApprovalDesk = self._parts.host.desk
+        by = sender.name or sender.id
+        if answer.choice is None:
+            return await desk.reply(answer.approval_id, answer.text, by=by)
+        return await desk.answer(answer.approval_id, answer.choice, by=by, text=answer.text)
+
+    async def press(self, press: ButtonPress) -> str:
+        """Take a button press; return a short text for whoever pressed."""
+        sender = Sender(id=press.user_id, name=press.user_name)
+        kind = ChatKind.PRIVATE if press.chat_id == press.user_id else ChatKind.GROUP
+        chat = Chat(kind=kind, id=press.chat_id)
+        if not self._parts.authorizer.check_person(press.platform, chat, sender).allowed:
+            return "You are not allowed to answer this."
+        answer = read_press(press.data)
+        if answer is None:
+            return "This button does nothing any more."
+        decided = await self._decide(answer, sender)
+        return "Noted." if decided is not None else "This was answered already."
+
+    # -- the rest of the sink --------------------------------------------------
+
+    def alive(self) -> None:
+        """Say that the connection just proved to work."""
+        self._alive()
+
+    async def cursor(self) -> Any:
+        """Return where reading left off."""
+        return await self._ledger.kept(self._cursor_name)
+
+    async def save_cursor(self, cursor: Any) -> None:
+        """Save where reading has got to."""
+        await self._ledger.keep(self._cursor_name, cursor)
+
+    def _later(self, work: Awaitable[None]) -> None:
+        self._parts.group.create_task(_safely(work))
+
+
+async def _safely(work: Awaitable[None]) -> None:
+    """Run something beside the way in; what goes wrong is logged."""
+    try:
+        await work
+    except Exception:
+        log.exception("something beside the way in went wrong")
+
+
+def target_of(message: InboundMessage) -> Target:
+    """Return the address that answers to `message` go to."""
+    return Target(
+        platform=message.platform,
+        account=message.account,
+        chat_id=message.chat.id,
+        thread_id=message.thread_id,
+    )
+
+
+def _hook_context(message: InboundMessage, invocation: Invocation) -> dict[str, Any]:
+    return {
+        "platform": message.platform,
+        "user_id": message.sender.id,
+        "command": invocation.name,
+        "raw_command": message.text.split(maxsplit=1)[0] if message.text else "",
+        "args": list(invocation.words),
+        "raw_args": invocation.rest,
+    }

@@ -1,0 +1,96 @@
+import asyncio
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.daytona import KEY, FakeDaytona, running_daytona
+from fakes.machines import MODAL_SDK, apptainer, environment
+from fakes.sshd import Sshd, running_sshd, sshd_missing
+from fakes.toolbox import PATH, local_environment
+from hermes.execution.contract import PooledEnvironment
+
+
+@pytest.fixture(scope="session")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
+    """A real sshd; tests that use it belong to xdist_group("ssh")."""
+    reason = sshd_missing()
+    if reason:
+        pytest.skip(reason)
+    with running_sshd(tmp_path_factory.mktemp("sshd")) as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+async def bounded() -> AsyncIterator[None]:
+    async with asyncio.timeout(50):
+        yield
+
+
+@pytest.fixture
+def modal_sdk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """The stand-in for the SDK, installed as `modal`."""
+    monkeypatch.syspath_prepend(MODAL_SDK)
+    import modal  # type: ignore[import-not-found]  # noqa: PLC0415
+
+    (tmp_path / "cloud").mkdir()
+    modal.CLOUD.reset(tmp_path / "cloud")
+    yield modal
+    del sys.modules["modal"]
+
+
+@pytest.fixture
+async def daytona(tmp_path: Path) -> AsyncIterator[FakeDaytona]:
+    (tmp_path / "cloud").mkdir()
+    async with running_daytona(tmp_path / "cloud") as fake:
+        yield fake
+
+
+@pytest.fixture
+def singularity_options(tmp_path: Path) -> dict[str, Any]:
+    for program in ("bwrap", "nsenter"):
+        if shutil.which(program, path=PATH) is None:
+            pytest.skip(f"{program} is not installed")
+    if os.getuid():
+        pytest.skip("the stand-in for apptainer enters namespaces, which takes root")
+    return {
+        "program": str(apptainer(tmp_path / "apptainer")),
+        "image": "docker://debian",
+        "sandbox_dir": str(tmp_path / "sandboxes"),
+    }
+
+
+@pytest.fixture
+async def machine(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[PooledEnvironment]:
+    """A session on the backend named by the parameter, in an empty directory."""
+    backend = request.param
+    async with AsyncExitStack() as stack:
+        if backend == "local":
+            (tmp_path / "work").mkdir()
+            yield await stack.enter_async_context(local_environment(tmp_path / "work"))
+            return
+        options = options_for(backend, request, tmp_path)
+        yield await stack.enter_async_context(environment(backend, options))
+
+
+def options_for(
+    backend: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> dict[str, Any]:
+    if backend == "ssh":
+        options: dict[str, Any] = request.getfixturevalue("sshd").options
+        return options
+    if backend == "singularity":
+        options = request.getfixturevalue("singularity_options")
+        return options
+    if backend == "modal":
+        request.getfixturevalue("modal_sdk")
+        return {"image": "debian", "snapshots_file": str(tmp_path / "modal_snapshots.json")}
+    fake = request.getfixturevalue("daytona")
+    return {"image": "debian", "api_key": KEY, "api_url": f"{fake.url}/api"}

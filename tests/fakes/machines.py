@@ -1,0 +1,71 @@
+"""Opens a session on any backend that can run here, real or against a stand-in."""
+
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fakes.toolbox import PATH
+from hermes.domain.ports.clock import Clock
+from hermes.execution.clock import SystemClock
+from hermes.execution.contract import (
+    EnvironmentRequest,
+    EnvironmentSettings,
+    PooledEnvironment,
+)
+from hermes.execution.registry import resolve_backend
+
+__all__ = ["MODAL_SDK", "apptainer", "environment", "request_for"]
+
+MODAL_SDK = str(Path(__file__).with_name("modal_sdk"))
+
+
+def apptainer(directory: Path) -> Path:
+    """Install the stand-in for apptainer and return its path."""
+    state = directory / "instances"
+    state.mkdir(parents=True)
+    program = directory / "apptainer"
+    stub = Path(__file__).with_name("apptainer_stub.py")
+    program.write_text(
+        f"#!/bin/sh\nAPPTAINER_STUB_DIR='{state}' exec '{sys.executable}' -SE '{stub}' \"$@\"\n"
+    )
+    program.chmod(0o755)
+    return program
+
+
+def request_for(
+    backend: str,
+    options: dict[str, Any],
+    *,
+    cwd: str = ".",
+    env: dict[str, str] | None = None,
+    clock: Clock | None = None,
+    session_id: str = "20261115_120000_abcd1234",
+    notify: Callable[[str, str], None] = lambda *_: None,
+) -> EnvironmentRequest:
+    """Return what the pool would ask of a backend."""
+    named = frozenset(env or {})
+    return EnvironmentRequest(
+        agent_id="main",
+        session_id=session_id,
+        cwd=cwd,
+        env={"PATH": PATH, **(env or {})},
+        settings=EnvironmentSettings(
+            backend=backend, env_passthrough=named, options={"kill_grace": 0.5, **options}
+        ),
+        clock=clock or SystemClock(),
+        notify=notify,
+    )
+
+
+@asynccontextmanager
+async def environment(
+    backend: str, options: dict[str, Any], **asked: Any
+) -> AsyncIterator[PooledEnvironment]:
+    """Open a session and close it afterwards."""
+    opened = await resolve_backend(backend)(request_for(backend, options, **asked))
+    try:
+        yield opened
+    finally:
+        await opened.close()
