@@ -16,7 +16,7 @@ from hermes.domain.ids import new_id
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.turn import TurnState
 
-__all__ = ["Core", "clean_environ", "make_home", "open_core"]
+__all__ = ["Core", "TurnFailed", "clean_environ", "make_home", "open_core"]
 
 
 def make_home(folder: Path, base_url: str, backend: str = "local") -> HermesHome:
@@ -47,6 +47,10 @@ async def open_core(
     options = AppOptions(home=home, environ=clean_environ(home), cwd=folder / "work")
     async with open_app(options) as app:
         yield Core(app)
+
+
+class TurnFailed(Exception):
+    """A turn of a bench did not end with an answer."""
 
 
 class Core:
@@ -80,5 +84,5 @@ class Core:
                 finished = event
         end = time.perf_counter() - start
         if finished is None or finished.outcome is not TurnState.DONE:
-            raise RuntimeError(f"the turn did not end well: {finished}")
+            raise TurnFailed(finished and finished.error)
         return Times(first_token=first * 1000, end=end * 1000, tokens=tokens)

@@ -13,6 +13,7 @@ from hermes.agent.journaled import Journaled
 from hermes.agent.scope import AgentServices
 from hermes.agent.settings import AgentSettings
 from hermes.agent.turn_runner import TurnRunner
+from hermes.app.attachments import read_attachment
 from hermes.control.gateway import Gateway, GatewayParts
 from hermes.domain.channel import Chat, ChatKind, Sender
 from hermes.domain.events import TurnEvent, TurnFinished
@@ -196,6 +197,7 @@ async def running_core(
         clock=clock,
         settings=settings or AgentSettings(title_enabled=False),
         redact=redact,
+        read_attachment=read_attachment,
     )
     gateway = Gateway(
         GatewayParts(

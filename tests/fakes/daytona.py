@@ -26,7 +26,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from fakes.tagged import kill_tagged
 
-__all__ = ["KEY", "FakeDaytona", "running_daytona"]
+__all__ = ["KEY", "FakeDaytona", "daytona_options", "running_daytona"]
 
 KEY = "dtn_test_key"
 _START_LOOKS = 2
@@ -287,6 +287,11 @@ class FakeDaytona:
                 path = head.partition(b'filename="')[2].partition(b'"')[0]
                 Path(os.fsdecode(path)).write_bytes(body.removesuffix(b"\r\n"))
         return Response(status_code=200)
+
+
+def daytona_options(fake: FakeDaytona) -> dict[str, Any]:
+    """Return options for the backend."""
+    return {"image": "debian", "api_key": KEY, "api_url": f"{fake.url}/api"}
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from hermes.agent.budget import IterationBudget, SpendGuard
 from hermes.agent.compaction import CompactionImpossible, Compactor
 from hermes.agent.durable import durable
 from hermes.agent.executor import ToolExecutor
+from hermes.agent.images import ImageShelf
 from hermes.agent.listener import StreamListener
 from hermes.agent.open_calls import CUT_OFF, open_calls
 from hermes.agent.scope import AgentServices, TurnScope
@@ -28,6 +29,7 @@ from hermes.domain.messages import (
     AssistantMessage,
     FinishReason,
     InputKind,
+    Message,
     ToolCall,
     UserMessage,
     content_text,
@@ -74,6 +76,7 @@ class TurnLoop:
         )
         self._guard = SpendGuard(services.settings.limits, services.ledger, services.clock)
         self._iterations = IterationBudget(services.settings.max_iterations)
+        self._images = ImageShelf(services.read_attachment)
         self._context_tokens = 0
         self._compaction_failed = False
         self._call_ids = {call.id for call in _calls(history)}
@@ -142,19 +145,23 @@ class TurnLoop:
     async def _call(self, *, tools_allowed: bool) -> ModelReply:
         for attempt in range(MAX_FORCED_COMPACTIONS + 1):
             try:
-                return await self._model.complete(self._request(tools_allowed), self._listener)
+                request = await self._request(tools_allowed=tools_allowed)
+                return await self._model.complete(request, self._listener)
             except ModelFailure as failure:
                 if failure.kind not in TOO_LONG or attempt == MAX_FORCED_COMPACTIONS:
                     raise
                 self._history = await self._compactor.compact(self._history)
         raise AssertionError("unreachable")
 
-    def _request(self, tools_allowed: bool) -> ModelRequest:  # noqa: FBT001
+    async def _request(self, *, tools_allowed: bool) -> ModelRequest:
+        messages: tuple[Message, ...] = tuple(stored.message for stored in self._history)
+        if self._model.info.vision:
+            messages = await self._images.shown(messages)
         notes = [note for note in (self._scope.ephemeral, self._iterations.note) if note]
         settings = self._services.settings
         return ModelRequest(
             system=self._scope.session.system_prompt or "",
-            messages=tuple(stored.message for stored in self._history),
+            messages=messages,
             tools=self._specs,
             tool_choice=None if tools_allowed else "none",
             ephemeral="\n\n".join(notes),

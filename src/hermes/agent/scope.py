@@ -5,6 +5,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from hermes.agent.images import ReadAttachment
 from hermes.agent.settings import AgentSettings
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environments
@@ -18,6 +19,11 @@ from hermes.domain.turn import Turn, TurnControl
 from hermes.domain.turn_stream import TurnStream
 
 __all__ = ["AgentServices", "Models", "ToolProvider", "TurnScope"]
+
+
+async def no_attachment(_path: str) -> bytes | None:
+    """Find no attachment."""
+    return None
 
 
 class Models(Protocol):
@@ -52,6 +58,7 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     settings: AgentSettings
     redact: Callable[[str], str]
     """Removes secrets by value; applied to everything that is stored or shown."""
+    read_attachment: ReadAttachment = no_attachment
 
 
 class TurnScope(Struct, frozen=True, kw_only=True):

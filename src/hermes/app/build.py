@@ -10,6 +10,7 @@ from hermes.agent.scope import AgentServices
 from hermes.agent.second_opinion import SecondOpinion
 from hermes.agent.settings import AgentSettings
 from hermes.agent.turn_runner import TurnRunner
+from hermes.app.attachments import read_attachment
 from hermes.app.background import pass_on_notices
 from hermes.app.identity import FileIdentity
 from hermes.app.ledger import open_ledger
@@ -89,6 +90,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             clock=clock,
             settings=agent_settings(loaded, options),
             redact=loaded.redactor().redact,
+            read_attachment=read_attachment,
         )
         tools.judge = lambda agent, session: SecondOpinion(services, agent, session)
         gateway = Gateway(

@@ -185,15 +185,22 @@ class Authorizer:
             return True, "the chat is on the list"
         if message.sender.is_bot:
             return _decide_bot(settings, message)
+        because = self._because(settings, message, private=private)
+        return (True, because) if because else _by_policy(settings, policy)
+
+    def _because(
+        self, settings: AuthzSettings, message: InboundMessage, *, private: bool
+    ) -> str | None:
+        """Return what lets a person in, whatever the policy of the chat."""
         if settings.allow_all:
-            return True, "everybody is allowed on the platform"
+            return "everybody is allowed on the platform"
         if settings.roles and self._has_role(message, settings.roles):
-            return True, "has an allowed role"
+            return "has an allowed role"
         if self._paired(settings.platform, message.sender):
-            return True, "is paired"
+            return "is paired"
         if _user_is_listed(settings, message.sender, private=private):
-            return True, "is on a list"
-        return _by_policy(settings, policy)
+            return "is on a list"
+        return None
 
 
 def _by_policy(settings: AuthzSettings, policy: ChatPolicy | None) -> tuple[bool, str]:

@@ -153,7 +153,7 @@ def model_note(reason: ResetReason) -> str:
     return (
         "The earlier conversation in this chat ended automatically"
         f" ({'idle' if reason is ResetReason.IDLE else 'daily reset'});"
-        " you do not see it. The user may expect you to remember it: look it up if they refer to it."
+        " you do not see it. If the user refers to it, look it up."
     )
 
 

@@ -207,7 +207,7 @@ class Supervisor:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await adapter.close()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the adapter supervisor is a boundary
             log.warning("adapter %s did not close cleanly: %r", self.name, error)
 
     # -- failing -----------------------------------------------------------

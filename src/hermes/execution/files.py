@@ -56,8 +56,13 @@ def read_bytes(path: str, offset: int = 0, limit: int | None = None) -> bytes:
         if _PROCESS_INTERNALS.match(real):
             raise UsageError(f"{path} shows the inside of a process and is not readable here.")
         fd = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with os.fdopen(fd, "rb") as file:
+        try:
+            # Before there is a file object: making one of a directory fails and leaks.
             require_regular(path, os.fstat(fd))
+        except UsageError:
+            os.close(fd)
+            raise
+        with os.fdopen(fd, "rb") as file:
             if offset:
                 file.seek(offset)
             return file.read(-1 if limit is None else limit)

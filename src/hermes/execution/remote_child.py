@@ -37,8 +37,15 @@ class RemoteChild:
     async def begin(self, call: RemoteCall, end: Callable[[float], Awaitable[None]] | None) -> None:
         """Start it; `end` is how it is killed, None to let it go with its carrier."""
         self._end = end
-        async with asyncio.timeout(START_TIMEOUT):
-            self._carrier = await self._link.start(call, self._feed)
+        try:
+            async with asyncio.timeout(START_TIMEOUT):
+                self._carrier = await self._link.start(call, self._feed)
+        except (asyncio.CancelledError, TimeoutError) as error:
+            # It may have begun, or be about to.
+            await self._try_to_end(0.0)
+            if isinstance(error, TimeoutError):
+                raise HermesError(f"Nothing could be started on {self._link.name}.") from error
+            raise
         self._carrier.when_exited(self._carrier_ended)
 
     @property
@@ -84,11 +91,8 @@ class RemoteChild:
 
     async def stop(self, grace: float = KILL_GRACE) -> None:
         """Ask the group to end, and make it end when `grace` has passed."""
-        if self.running and self._end is not None:
-            with contextlib.suppress(HermesError, TimeoutError):
-                await self._end(grace)
-            if await self.wait(_SETTLE):
-                return
+        if self.running and await self._try_to_end(grace) and await self.wait(_SETTLE):
+            return
         if self._carrier is not None:
             await self._carrier.close(_LINGER)
         self._finish()
@@ -115,6 +119,13 @@ class RemoteChild:
         """Let it read the end of its input."""
         if self._carrier is not None:
             self._carrier.close_stdin()
+
+    async def _try_to_end(self, grace: float) -> bool:
+        if self._end is None:
+            return False
+        with contextlib.suppress(HermesError):
+            await self._end(grace)
+        return True
 
     def _feed(self, data: bytes) -> None:
         if self.running and self._reader.feed(data):

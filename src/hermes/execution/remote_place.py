@@ -216,7 +216,7 @@ class LinkedPlace:
         self, number: str, script: str, stdin: bytes, timeout: float
     ) -> tuple[int, bytes]:
         if self._link.text_only:
-            script = f"set -o pipefail; {{ {script}; }} | base64"
+            script = f"set -o pipefail; {{ {script}; }} 2>&1 | base64"
         pieces: list[bytes] = []
         ticket = supervised(self.state_dir, number)
         child = RemoteChild(self._link, ticket.mark, pieces.append)

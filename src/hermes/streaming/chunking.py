@@ -27,6 +27,7 @@ CLOSING = 7
 _SMALLEST = 4 * CLOSING
 _BLANK_LINES = re.compile(r"(?:[ \t]*\n)*")
 _REST_OF_LINE = re.compile(r"[ \t]*(?:\n(?:[ \t]*\n)*)?")
+_NEWLINE = re.compile(r"\n?")
 _SENTENCE = re.compile(r"(?:[.!?…:;]['\")\]*_]*(?=\s)|[。！？；])")
 _WORD = re.compile(r"\S(?=\s)")
 
@@ -49,8 +50,8 @@ class _Cut(Struct, frozen=True, kw_only=True):
     """Where a piece ends and how the next one begins."""
 
     end: int
-    skip: re.Pattern[str] | int
-    """What of the text behind it falls away: a number of characters or a pattern."""
+    skip: re.Pattern[str]
+    """What of the text behind it falls away."""
     closing: str = ""
     carry: str = ""
 
@@ -65,7 +66,7 @@ class Chunker:
         self._weigh = weigh
         self._text = ""
         self._start = 0
-        self._skip: re.Pattern[str] | None = _BLANK_LINES
+        self._skip = _BLANK_LINES
         self._carry = ""
         self.finished: list[str] = []
         """Pieces that will never change."""
@@ -94,8 +95,6 @@ class Chunker:
         return [*self.finished, growing] if growing else list(self.finished)
 
     def _begin(self) -> int:
-        if self._skip is None:
-            return self._start
         found = self._skip.match(self._text, self._start)
         return found.end() if found else self._start
 
@@ -108,10 +107,7 @@ class Chunker:
         within = self._within(window)
         cut = _cut(window, within, len(self._carry))
         self._start = begin + cut.end - len(self._carry)
-        if isinstance(cut.skip, int):
-            self._start, self._skip = self._start + cut.skip, None
-        else:
-            self._skip = cut.skip
+        self._skip = cut.skip
         piece = _whole(self._carry, window[len(self._carry) : cut.end].rstrip())
         piece = piece and piece + cut.closing
         self._carry = cut.carry if self._weigh(cut.carry) <= self._limit // 3 else ""
@@ -140,15 +136,15 @@ def split(text: str, limit: int, weigh: Callable[[str], int], *, marks: bool = F
 
 def _cut(window: str, within: int, carried: int) -> _Cut:
     text = window[:within]
-    lines = [line for line in _lines(text) if line.at > carried]
+    lines = [line for line in _lines(text) if line.at > carried and line.good]
     half = carried + (within - carried) // 2
-    for good in (
+    for borders in (
         [line for line in lines if line.paragraph],
-        [line for line in lines if line.good and line.fence is None and not line.table],
-        [line for line in lines if line.good],
+        [line for line in lines if line.fence is None and not line.table],
+        lines,
     ):
-        if good and good[-1].at >= half:
-            return _line_cut(good[-1])
+        if borders and borders[-1].at >= half:
+            return _line_cut(borders[-1])
     fence, table, start = _last_run(text)
     place = _inside(text, max(start, carried), half, code=fence is not None)
     if place is None and lines:
@@ -157,7 +153,7 @@ def _cut(window: str, within: int, carried: int) -> _Cut:
         place = max(fit(window, within), carried + 1)
     if fence is not None:
         closing, carry = f"\n{fence.marker}", f"{fence.opener()}\n"
-        return _Cut(end=place, skip=0, closing=closing, carry=carry)
+        return _Cut(end=place, skip=_NEWLINE, closing=closing, carry=carry)
     return _Cut(end=place, skip=_REST_OF_LINE, carry=table)
 
 
@@ -165,7 +161,7 @@ def _line_cut(line: _Line) -> _Cut:
     if line.fence is not None:
         return _Cut(
             end=line.at,
-            skip=1,
+            skip=_NEWLINE,
             closing=f"\n{line.fence.marker}",
             carry=f"{line.fence.opener()}\n",
         )

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from fakes.daytona import KEY, FakeDaytona, running_daytona
+from fakes.daytona import FakeDaytona, daytona_options, running_daytona
 from fakes.machines import MODAL_SDK, apptainer, environment
 from fakes.sshd import Sshd, running_sshd, sshd_missing
 from fakes.toolbox import PATH, local_environment
@@ -76,8 +76,16 @@ async def machine(
             (tmp_path / "work").mkdir()
             yield await stack.enter_async_context(local_environment(tmp_path / "work"))
             return
-        options = options_for(backend, request, tmp_path)
-        yield await stack.enter_async_context(environment(backend, options))
+        if backend == "daytona":
+            (tmp_path / "cloud").mkdir()
+            fake = await stack.enter_async_context(running_daytona(tmp_path / "cloud"))
+            options = daytona_options(fake)
+        else:
+            options = options_for(backend, request, tmp_path)
+        if backend == "ssh":  # everybody has the same home there
+            (tmp_path / "work").mkdir()
+        cwd = str(tmp_path / "work")
+        yield await stack.enter_async_context(environment(backend, options, cwd=cwd))
 
 
 def options_for(
@@ -89,8 +97,5 @@ def options_for(
     if backend == "singularity":
         options = request.getfixturevalue("singularity_options")
         return options
-    if backend == "modal":
-        request.getfixturevalue("modal_sdk")
-        return {"image": "debian", "snapshots_file": str(tmp_path / "modal_snapshots.json")}
-    fake = request.getfixturevalue("daytona")
-    return {"image": "debian", "api_key": KEY, "api_url": f"{fake.url}/api"}
+    request.getfixturevalue("modal_sdk")
+    return {"image": "debian", "snapshots_file": str(tmp_path / "modal_snapshots.json")}

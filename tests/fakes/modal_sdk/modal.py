@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import os
 import shutil
+import subprocess
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,10 @@ class Cloud:
 
 
 CLOUD = Cloud()
+
+
+def _copy(source: Path, target: Path) -> None:
+    subprocess.run(["cp", "-a", source, target], check=True)
 
 
 class Client:
@@ -187,7 +192,7 @@ class Sandbox:
             raise exception.NotFoundError(f"Image with ID '{image.object_id}' not found")
         root = CLOUD.directory / f"sb-{next(CLOUD.numbers)}"
         if image.object_id:
-            shutil.copytree(CLOUD.images[image.object_id], root, symlinks=True)
+            _copy(CLOUD.images[image.object_id], root)
         else:
             root.mkdir()
         sandbox = Sandbox(root, {**options, "image": image.tag or image.object_id})
@@ -233,7 +238,7 @@ class Sandbox:
         self._check()
         number = f"im-{next(CLOUD.numbers)}"
         CLOUD.images[number] = CLOUD.directory / number
-        await asyncio.to_thread(shutil.copytree, self.root, CLOUD.images[number], symlinks=True)
+        await asyncio.to_thread(_copy, self.root, CLOUD.images[number])
         return Image("", number)
 
     snapshot_filesystem = both(_snapshot_filesystem)

@@ -8,6 +8,7 @@ import click
 
 from hermes.app.options import AppOptions
 from hermes.app.policy import policy_settings
+from hermes.cli.approvals_ledger import list_approvals, revoke_approval, show_approval
 from hermes.config.environment import process_environ
 from hermes.config.loader import load_config
 from hermes.config.paths import HermesHome
@@ -18,7 +19,12 @@ __all__ = ["command"]
 
 @click.group("approvals")
 def command() -> None:
-    """See what commands need a person's word."""
+    """See what needs a person's word, and what was granted."""
+
+
+command.add_command(list_approvals)
+command.add_command(show_approval)
+command.add_command(revoke_approval)
 
 
 @command.command("test", context_settings={"ignore_unknown_options": True})

@@ -22,6 +22,7 @@ COMPUTED = "\x02"
 _MAX_VALUES = 40
 _MAX_CHOICES = 40
 _MAX_ITEMS = 500
+_MAX_LENGTH = 16_384
 _PLAIN = re.compile(r"[A-Za-z0-9_][\w.-]*")
 
 
@@ -49,6 +50,8 @@ class Scope(Struct):
         known = self.values.get(name, ())
         if value in known:
             return
+        if len(value) > _MAX_LENGTH:
+            self.overflow, value = True, COMPUTED
         if len(known) >= _MAX_VALUES:
             self.overflow = self.overflow or not _is_plain(value)
             value = COMPUTED

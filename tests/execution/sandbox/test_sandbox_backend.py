@@ -1,0 +1,239 @@
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fakes.boxes import PATH, Boxes, says, sh
+from fakes.toolbox import gone
+from hermes.domain.errors import ConfigError, HermesError
+from hermes.domain.ports.execution import Command
+from hermes.execution import sandbox
+from hermes.execution.sandbox_holder import missing_tools
+from hermes.testing.clock import FakeClock
+
+pytestmark = pytest.mark.usefixtures("bubblewrap")
+
+
+@pytest.fixture(autouse=True)
+async def bounded() -> AsyncIterator[None]:
+    async with asyncio.timeout(55):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def boxes_in(tmp_path: Path, **settings: object) -> AsyncIterator[Boxes]:
+    made = Boxes("sandbox", tmp_path / "hermes", **settings)  # type: ignore[arg-type]
+    try:
+        yield made
+    finally:
+        await made.pool.close()
+
+
+async def test_two_hundred_sessions_at_once_never_meet(tmp_path: Path) -> None:
+    few = asyncio.Semaphore(8)
+
+    async def session(boxes: Boxes, number: int) -> None:
+        name = f"session-{number}"
+        async with few:
+            env = await boxes.open(name)
+            await sh(env, f"mkdir {name}; cd {name}; export NAME={name}; echo {name} > /tmp/name")
+        async with few:
+            seen = await says(env, "echo $NAME $(basename $PWD) $(cat /tmp/name) $(ls /workspace)")
+            assert seen.split() == [name] * 4
+            await env.write("file", name.encode())
+        async with few:
+            assert await env.read(f"/workspace/{name}/file") == name.encode()
+            assert len(await env.list_dir("/workspace")) == 1
+            await env.close()
+
+    async with boxes_in(tmp_path) as boxes, asyncio.TaskGroup() as group:
+        for number in range(200):
+            group.create_task(session(boxes, number))
+
+
+async def test_a_project_directory_is_worked_on_at_its_own_path(tmp_path: Path) -> None:
+    project = tmp_path / "work/project"
+    project.mkdir(parents=True)
+    (tmp_path / "work/beside").write_text("not yours")
+    async with boxes_in(tmp_path, project=str(project)) as boxes:
+        env = await boxes.pool.get("main", "s", str(project))
+        assert await says(env, "pwd; echo made > f; ls ..") == f"{project}\nproject"
+        assert (project / "f").read_text() == "made\n"
+        assert (project / "f").stat().st_uid == os.geteuid()
+        await env.write(f"{project}/g", b"x")
+        with pytest.raises(HermesError):
+            await env.read(f"{tmp_path}/work/beside")
+
+
+async def test_secrets_inside_a_project_directory_are_covered(tmp_path: Path) -> None:
+    project = tmp_path / "person"
+    (project / ".ssh").mkdir(parents=True)
+    (project / ".ssh/id_ed25519").write_text("PRIVATE")
+    (project / ".netrc").write_text("PRIVATE")
+    home = project / "hermes"
+    home.mkdir()
+    (home / ".env").write_text("PRIVATE")
+    made = Boxes("sandbox", home, project=str(project))
+    env = await made.open()
+    assert "PRIVATE" not in await says(env, "cat .ssh/* .netrc hermes/.env; grep -rs PRIVATE .")
+    assert (await sh(env, "rm -rf hermes .ssh .netrc; echo x > hermes/.env")).exit_code != 0
+    for path in (".ssh/id_ed25519", "hermes/.env"):
+        with pytest.raises(HermesError):
+            await env.read(path)
+    assert await says(env, "echo ok > mine; cat mine") == "ok"
+    await made.pool.close()
+    assert (project / ".ssh/id_ed25519").read_text() == "PRIVATE"
+
+
+@pytest.mark.parametrize("place", ["/", "/etc", "/root", "/usr/lib", "/no/such/place", "home"])
+async def test_some_directories_are_no_projects(tmp_path: Path, place: str) -> None:
+    project = str(tmp_path / "hermes") if place == "home" else place
+    async with boxes_in(tmp_path, project=project) as boxes:
+        with pytest.raises(ConfigError) as caught:
+            await boxes.open()
+        assert caught.value.hint
+
+
+async def test_an_idle_sandbox_is_closed_and_comes_back(tmp_path: Path) -> None:
+    clock = FakeClock()
+    async with boxes_in(tmp_path, clock=clock) as boxes:
+        env = await boxes.open()
+        await sh(env, "echo kept > f; cd /tmp; (sleep 302 >/dev/null &)")
+        clock.advance(301)
+        assert await boxes.pool.reap() == 1
+        assert (
+            await says(env, "pwd; cat /workspace/f; ps -e | grep -c '[s]leep'") == "/tmp\nkept\n1"
+        )
+
+
+async def test_a_sandbox_that_nothing_was_put_into_leaves_nothing(tmp_path: Path) -> None:
+    async with boxes_in(tmp_path) as boxes:
+        env = await boxes.open()
+        await says(env, "true")
+        await env.close()
+        assert not boxes.directory().exists()
+
+
+async def test_a_sandbox_that_was_killed_is_started_again(tmp_path: Path) -> None:
+    async with boxes_in(tmp_path) as boxes:
+        env = await boxes.open()
+        await sh(env, "export A=1; cd /tmp")
+        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        holders = [p for p in children if b"bwrap" in Path(f"/proc/{p}/cmdline").read_bytes()]
+        for pid in holders:
+            os.kill(int(pid), signal.SIGKILL)
+            await gone(int(pid))
+        assert holders
+        for _ in range(2):
+            result = await sh(env, "echo back")
+        assert result.output == "back\n"
+
+
+async def test_everything_inside_dies_with_hermes(tmp_path: Path) -> None:
+    script = f"""
+        import asyncio, sys
+        from pathlib import Path
+        from fakes.boxes import Boxes, sh
+        from hermes.domain.ports.execution import Command
+        async def main():
+            boxes = Boxes("sandbox", Path({str(tmp_path / "hermes")!r}))
+            env = await boxes.open()
+            await env.spawn(Command(script="bash -c ': hermes-orphan; sleep 303; true'"))
+            await sh(env, "(setsid bash -c ': hermes-orphan; sleep 303; true' >/dev/null &)")
+            print("up", flush=True)
+            await asyncio.sleep(60)
+        asyncio.run(main())
+    """
+    program = [sys.executable, "-c", textwrap.dedent(script)]
+    tests = str(Path(__file__).parents[2])
+    with subprocess.Popen(
+        program, stdout=subprocess.PIPE, env={"PATH": PATH, "PYTHONPATH": tests}
+    ) as child:
+        assert child.stdout is not None
+        assert await asyncio.to_thread(child.stdout.readline) == b"up\n"
+        inside = [
+            int(path.parent.name)
+            for path in Path("/proc").glob("[0-9]*/cmdline")
+            if b": hermes-orphan; sleep" in _bytes(path)
+        ]
+        assert inside
+        child.kill()
+    for pid in inside:
+        await gone(pid)
+
+
+async def test_the_network_is_there_when_it_is_allowed(tmp_path: Path) -> None:
+    async with boxes_in(tmp_path, network=True) as boxes:
+        env = await boxes.open()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            assert (await sh(env, f"echo hi >/dev/tcp/127.0.0.1/{port}")).exit_code == 0
+
+
+async def test_further_places_can_be_shown_read_only(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared/f").write_text("readable")
+    async with boxes_in(tmp_path, read_only_paths=(str(tmp_path / "shared"),)) as boxes:
+        env = await boxes.open()
+        assert await says(env, f"cat {tmp_path}/shared/f") == "readable"
+        assert await env.read(f"{tmp_path}/shared/f") == b"readable"
+        assert (await sh(env, f"touch {tmp_path}/shared/g")).exit_code != 0
+        with pytest.raises(HermesError):
+            await env.write(f"{tmp_path}/shared/g", b"x")
+
+
+async def test_a_full_sandbox_is_emptied_and_says_so(tmp_path: Path) -> None:
+    async with boxes_in(tmp_path, max_processes=40) as boxes:
+        env = await boxes.open()
+        result = await sh(env, "for i in $(seq 35); do sleep 304 >/dev/null & done")
+        assert "sandbox was full" in result.output
+        assert await says(env, "ps -e | grep -c '[s]leep 304'") == "0"
+
+
+async def test_only_named_variables_come_along(tmp_path: Path) -> None:
+    env = {"LANG": "C.UTF-8", "EDITOR": "vi", "SSH_AUTH_SOCK": "/tmp/agent", "LC_ALL": "C"}
+    async with boxes_in(tmp_path, env=env) as boxes:
+        seen = await says(await boxes.open(), "env -0 | tr '\\0' '\\n' | cut -d= -f1 | sort")
+        assert set(seen.split()) <= {
+            *("HOME", "LANG", "LC_ALL", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "SHLVL"),
+            *("TERM", "USER", "_"),
+        }
+
+
+async def test_wrong_options_are_named(tmp_path: Path) -> None:
+    async with boxes_in(tmp_path, max_processes="many") as boxes:
+        with pytest.raises(ConfigError, match="max_processes"):
+            await boxes.open()
+
+
+def test_a_machine_without_bubblewrap_is_told_apart(tmp_path: Path) -> None:
+    assert missing_tools(str(tmp_path)) == ["bwrap", "nsenter", "setpriv"]
+    assert sandbox.available() == ""
+
+
+async def test_a_command_costs_little_more_than_on_the_host(tmp_path: Path) -> None:
+    loop = asyncio.get_running_loop()
+    async with boxes_in(tmp_path) as boxes:
+        env = await boxes.open()
+        await says(env, "true")
+        times = []
+        for _ in range(20):
+            before = loop.time()
+            await env.run(Command(script="echo hi"))
+            times.append(loop.time() - before)
+    assert min(times) < 0.03
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
