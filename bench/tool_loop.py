@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from itertools import count
 
 from bench.bare import BareClient
 from bench.core import Core, TurnFailed, open_core
@@ -52,8 +53,13 @@ async def _calls(job: Job, core: Core, model: ModelProcess, which: tuple[str, st
     await core.app.gateway.settled()
     bodies = (await model.requests())[-CALLS - 1 :]
 
+    chats = count()
+
     async def subject() -> float:
-        return (await core.ask(key, text)).end
+        # A new chat each time: the bodies that the baseline sends do not grow either.
+        times = await core.ask(f"{key}-{next(chats)}", text)
+        await core.app.gateway.settled()
+        return times.end
 
     subjects, bares = await alternate(job.pick(12, 2), subject, lambda: bare.ask_all(bodies))
     added = (median(subjects) - median(bares)) / CALLS

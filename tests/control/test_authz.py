@@ -18,8 +18,7 @@ from hermes.control.authz import (
     may_run,
 )
 from hermes.control.authz_settings import authz_settings
-from hermes.control.commands.builtin import builtin_commands
-from hermes.control.commands.registry import CommandRegistry
+from hermes.control.commands.builtin import builtin_registry
 from hermes.control.commands.spec import CommandSpec
 from hermes.domain.channel import Chat, ChatKind, ReplyRef, Sender
 from hermes.domain.errors import ConfigError
@@ -63,7 +62,7 @@ def check(message: InboundMessage, found: AuthzSettings, paired: str = "") -> Ac
 
 
 def command(name: str) -> CommandSpec:
-    found = CommandRegistry(builtin_commands()).find(name, terminal=False)
+    found = builtin_registry().find(name, terminal=False)
     assert found is not None
     return found.spec
 

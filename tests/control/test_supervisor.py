@@ -1,0 +1,407 @@
+"""Adapters under supervision: each on its own, alive end to end, patient and not blind."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import pytest
+
+from fakes.adapter import FakeAdapter, ListSink
+from hermes.control.health import GatewayPhase, HealthBoard, read_gateway_state
+from hermes.control.supervisor import (
+    AdapterHealth,
+    AdapterPlan,
+    AdapterState,
+    Fleet,
+    Supervisor,
+    SupervisorSettings,
+)
+from hermes.domain.channel import Chat, ChatKind, Sender
+from hermes.domain.errors import Conflict, MissingExtra
+from hermes.domain.inbound import InboundMessage
+from hermes.domain.ports.platform import Adapter, FailureAction, InboundSink, PlatformFailure
+from hermes.testing.clock import FakeClock
+
+STEADY = SupervisorSettings(jitter=0.0, connect_timeout=5.0)
+WRONG_TOKEN = PlatformFailure(FailureAction.FATAL, "The token is wrong.", hint="Set another one.")
+NO_NETWORK = PlatformFailure(FailureAction.RETRY, "No connection.")
+
+
+class Harness:
+    """One supervised platform whose every connection the test sees."""
+
+    def __init__(
+        self, clock: FakeClock, name: str = "telegram", settings: SupervisorSettings = STEADY
+    ) -> None:
+        self.clock = clock
+        self.outcomes: list[Exception | str] = []
+        """What the next connections do: an error, or `hang`; else they work."""
+        self.made: list[FakeAdapter] = []
+        self.states: list[AdapterState] = []
+        self.sink = ListSink()
+        self._changed = asyncio.Event()
+        plan = AdapterPlan(name=name, make=self._make, sink=self._sink)
+        self.supervisor = Supervisor(plan, clock, settings, self._note)
+
+    def _make(self) -> Adapter:
+        outcome = self.outcomes.pop(0) if self.outcomes else None
+        failure = outcome if isinstance(outcome, Exception) else None
+        adapter = FakeAdapter(failure=failure, hangs=outcome == "hang")
+        self.made.append(adapter)
+        return adapter
+
+    async def _sink(self, _adapter: Adapter) -> InboundSink:
+        return self.sink
+
+    def _note(self, health: AdapterHealth) -> None:
+        self.states.append(health.state)
+        self._changed.set()
+
+    async def until(self, state: AdapterState, count: int = 1) -> AdapterHealth:
+        """Wait until a state has been entered so many times."""
+        async with asyncio.timeout(10):
+            while self.states.count(state) < count:
+                self._changed.clear()
+                await self._changed.wait()
+        return self.supervisor.health
+
+    async def receiving(self, number: int = 0) -> FakeAdapter:
+        """Wait until the connection of that number receives."""
+        async with asyncio.timeout(10):
+            while len(self.made) <= number:
+                self._changed.clear()
+                await self._changed.wait()
+            await self.made[number].receiving.wait()
+        return self.made[number]
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let somebody sleep, then move time."""
+        async with asyncio.timeout(10):
+            await self.clock.until_sleeping()
+        self.clock.advance(seconds)
+
+
+@asynccontextmanager
+async def running(*harnesses: Harness) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(Fleet([each.supervisor for each in harnesses]).run())
+        yield
+        task.cancel()
+
+
+def message() -> InboundMessage:
+    return InboundMessage(
+        platform="telegram",
+        account="bot-1",
+        native_id="1",
+        chat=Chat(kind=ChatKind.PRIVATE, id="1"),
+        sender=Sender(id="1"),
+        text="hi",
+        sent_at=0.0,
+    )
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+async def test_a_working_adapter_is_connected_and_shows_when_it_was_last_heard(
+    clock: FakeClock,
+) -> None:
+    harness = Harness(clock)
+    async with running(harness):
+        adapter = await harness.receiving()
+        health = await harness.supervisor.settled()
+        assert health.state is AdapterState.CONNECTED
+        assert health.account == "bot-1"
+        assert harness.supervisor.adapter is adapter
+        clock.advance(10)
+        assert adapter.sink is not None
+        await adapter.sink.message(message())
+        assert harness.sink.messages == [message()]
+        clock.advance(5)
+        adapter.sink.alive()
+        harness.supervisor.sent()
+        health = harness.supervisor.health
+        start = clock.now() - 15
+        assert (health.last_in, health.last_alive, health.last_out) == (
+            start + 10,
+            start + 15,
+            start + 15,
+        )
+    assert harness.states == [AdapterState.CONNECTING, AdapterState.CONNECTED, AdapterState.STOPPED]
+    assert adapter.closed.is_set()
+    assert harness.supervisor.adapter is None
+
+
+async def test_a_lost_connection_is_made_again_with_growing_pauses(clock: FakeClock) -> None:
+    harness = Harness(clock)
+    harness.outcomes = [NO_NETWORK] * 8
+    pauses = []
+    async with running(harness):
+        for number in range(1, 8):
+            health = await harness.until(AdapterState.RETRYING, number)
+            assert health.attempts == number
+            assert health.error == "No connection."
+            assert health.next_try is not None
+            pauses.append(round(health.next_try - clock.now()))
+            await harness.pass_time(pauses[-1])
+    assert pauses == [1, 3, 10, 30, 60, 120, 240]
+    assert all(adapter.closed.is_set() for adapter in harness.made[:7])
+
+
+async def test_pauses_end_at_five_minutes_and_are_jittered(clock: FakeClock) -> None:
+    settings = SupervisorSettings(first_pauses=(), jitter=0.2)
+    pauses = []
+    harness = Harness(clock, settings=settings)
+    harness.outcomes = [NO_NETWORK] * 12
+    async with running(harness):
+        for number in range(1, 11):
+            health = await harness.until(AdapterState.RETRYING, number)
+            assert health.next_try is not None
+            pauses.append(health.next_try - clock.now())
+            await harness.pass_time(pauses[-1])
+    assert 24 <= pauses[0] <= 36
+    assert all(240 <= pause <= 360 for pause in pauses[5:])
+    assert len(set(pauses[5:])) > 1
+
+
+async def test_the_platforms_own_waiting_time_is_obeyed(clock: FakeClock) -> None:
+    harness = Harness(clock)
+    harness.outcomes = [PlatformFailure(FailureAction.WAIT, "Slow down.", retry_after=77)]
+    async with running(harness):
+        health = await harness.until(AdapterState.RETRYING)
+        assert health.next_try == clock.now() + 77
+
+
+async def test_a_connection_that_dies_at_once_does_not_clear_the_count(clock: FakeClock) -> None:
+    """A conflict that comes back with every poll must not look like a fresh start."""
+    harness = Harness(clock)
+    async with running(harness):
+        for number in range(4):
+            (await harness.receiving(number)).lose(NO_NETWORK)
+            health = await harness.until(AdapterState.RETRYING, number + 1)
+            assert health.attempts == number + 1
+            assert health.restarts == number + 1
+            await harness.pass_time(60)
+        adapter = await harness.receiving(4)
+        clock.advance(61)
+        adapter.lose()
+        health = await harness.until(AdapterState.RETRYING, 5)
+        assert health.attempts == 1
+        assert "stopped receiving" in health.error
+
+
+async def test_a_deaf_adapter_is_restarted_and_reported(clock: FakeClock) -> None:
+    harness = Harness(clock)
+    async with running(harness):
+        deaf = await harness.receiving()
+        assert deaf.sink is not None
+        await harness.pass_time(149)
+        deaf.sink.alive()
+        await harness.pass_time(149)
+        assert harness.supervisor.health.state is AdapterState.CONNECTED
+        await harness.pass_time(2)
+        health = await harness.until(AdapterState.RETRYING)
+        assert health.error_code == "deaf"
+        assert "Nothing was heard for 150 seconds" in health.error
+        assert deaf.closed.is_set()
+        await harness.pass_time(1)
+        await harness.receiving(1)
+        assert harness.supervisor.health.restarts == 1
+        assert harness.supervisor.health.error == ""
+
+
+async def test_sending_does_not_prove_that_the_adapter_hears(clock: FakeClock) -> None:
+    harness = Harness(clock)
+    async with running(harness):
+        await harness.receiving()
+        await harness.pass_time(149)
+        harness.supervisor.sent()
+        await harness.pass_time(2)
+        assert (await harness.until(AdapterState.RETRYING)).error_code == "deaf"
+
+
+async def test_a_wrong_token_at_the_start_is_fatal_at_once_until_something_changes(
+    clock: FakeClock,
+) -> None:
+    harness = Harness(clock)
+    harness.outcomes = [WRONG_TOKEN]
+    async with running(harness):
+        health = await harness.supervisor.settled()
+        assert health.state is AdapterState.FATAL
+        assert (health.error, health.hint) == ("The token is wrong.", "Set another one.")
+        assert clock.sleeping == 0, "nothing waits to try it again"
+        harness.supervisor.retry()
+        await harness.receiving(1)
+        assert harness.supervisor.health.state is AdapterState.CONNECTED
+
+
+async def test_an_account_that_once_worked_is_given_up_after_three_refusals(
+    clock: FakeClock,
+) -> None:
+    harness = Harness(clock)
+    async with running(harness):
+        (await harness.receiving()).lose(WRONG_TOKEN)
+        harness.outcomes = [WRONG_TOKEN, WRONG_TOKEN]
+        for number in (1, 2):
+            await harness.until(AdapterState.RETRYING, number)
+            await harness.pass_time(60)
+        health = await harness.until(AdapterState.FATAL)
+        assert health.next_try is None
+
+
+async def test_a_missing_part_is_fatal(clock: FakeClock) -> None:
+    harness = Harness(clock)
+    harness.outcomes = [MissingExtra("discord", "Discord")]
+    async with running(harness):
+        health = await harness.until(AdapterState.FATAL)
+        assert "pip install" in health.hint
+
+
+async def test_a_connection_that_takes_too_long_is_given_up(clock: FakeClock) -> None:
+    harness = Harness(clock, settings=SupervisorSettings(connect_timeout=0.05, jitter=0.0))
+    harness.outcomes = ["hang"]
+    async with running(harness):
+        health = await harness.until(AdapterState.RETRYING)
+        assert "did not answer within 0.05 seconds" in health.error
+        assert harness.made[0].closed.is_set()
+
+
+async def test_one_broken_adapter_never_disturbs_another(clock: FakeClock) -> None:
+    good, bad, hanging = (Harness(clock, name) for name in ("telegram", "whatsapp", "irc"))
+    bad.outcomes = [ZeroDivisionError("a bug")] * 3
+    hanging.outcomes = ["hang"]
+    async with running(good, bad, hanging):
+        adapter = await good.receiving()
+        for number in (1, 2, 3):
+            health = await bad.until(AdapterState.RETRYING, number)
+            assert "ZeroDivisionError" in health.error
+            bad.supervisor.retry()
+        await bad.receiving(3)
+        assert adapter.sink is not None
+        await adapter.sink.message(message())
+        assert len(good.made) == 1
+    assert good.sink.messages == [message()]
+
+
+async def test_what_must_be_held_is_held_only_while_connected(clock: FakeClock) -> None:
+    held: list[str] = []
+    taken = True
+
+    @contextmanager
+    def hold() -> Iterator[None]:
+        if taken:
+            raise Conflict("Another gateway uses the bot.")
+        held.append("held")
+        yield
+        held.append("released")
+
+    async def sink(_adapter: Adapter) -> InboundSink:
+        return ListSink()
+
+    made: list[FakeAdapter] = []
+
+    def make() -> Adapter:
+        made.append(FakeAdapter())
+        return made[-1]
+
+    plan = AdapterPlan(name="telegram", make=make, sink=sink, hold=hold)
+    supervisor = Supervisor(plan, clock, STEADY)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(supervisor.run())
+        health = await supervisor.settled()
+        assert health.state is AdapterState.RETRYING
+        assert made == [], "nothing connects without the lock"
+        taken = False
+        supervisor.retry()
+        async with asyncio.timeout(10):
+            while supervisor.adapter is None:
+                await asyncio.sleep(0)
+        assert held == ["held"]
+        task.cancel()
+    assert held == ["held", "released"]
+
+
+async def test_the_fleet_knows_its_adapters(clock: FakeClock) -> None:
+    one, two = Harness(clock, "one"), Harness(clock, "two")
+    two.outcomes = [WRONG_TOKEN]
+    fleet = Fleet([one.supervisor, two.supervisor])
+    async with running(one, two):
+        states = [health.state for health in await fleet.settled()]
+        assert states == [AdapterState.CONNECTED, AdapterState.FATAL]
+        assert fleet.adapter("one") is one.made[0]
+        assert fleet.adapter("two") is None
+        assert fleet.adapter("three") is None
+        fleet.sent("one")
+        assert fleet.health()[0].last_out == clock.now()
+        fleet.retry(["two"])
+        await two.receiving(1)
+
+
+# -- the state file ----------------------------------------------------------
+
+
+async def test_the_state_file_shows_phase_adapters_and_warnings(
+    clock: FakeClock, tmp_path: Path
+) -> None:
+    harness = Harness(clock)
+    harness.outcomes = [WRONG_TOKEN]
+    path = tmp_path / "gateway_state.json"
+    board = HealthBoard(
+        path,
+        clock,
+        argv=("hermes", "gateway", "run"),
+        profiles=("main",),
+        active=lambda: 3,
+        adapters=lambda: [harness.supervisor.health],
+    )
+    board.phase(GatewayPhase.RUNNING)
+    board.warn("config", "The configuration on disk does not load.")
+    async with running(harness):
+        await harness.until(AdapterState.FATAL)
+        await board.write()
+    state = read_gateway_state(path)
+    assert state is not None
+    assert (state.gateway_state, state.active_agents) == ("running", 3)
+    assert state.warnings == ("The configuration on disk does not load.",)
+    telegram = state.platforms["telegram"]
+    assert (telegram.state, telegram.error_code) == ("fatal", "platform")
+    assert telegram.error_message == "The token is wrong."
+    board.warn("config", None)
+    await board.write()
+    again = read_gateway_state(path)
+    assert again is not None
+    assert again.warnings == ()
+
+
+async def test_the_state_file_is_written_on_change_but_not_more_often_than_every_two_seconds(
+    clock: FakeClock, tmp_path: Path
+) -> None:
+    path = tmp_path / "gateway_state.json"
+    board = HealthBoard(path, clock)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(board.run())
+        async with asyncio.timeout(10):
+            await clock.until_sleeping()
+            first = path.stat().st_ino
+            for _ in range(20):
+                board.phase(GatewayPhase.RUNNING)
+                await asyncio.sleep(0)
+            assert path.stat().st_ino == first
+            clock.advance(2)
+            await clock.until_sleeping()
+        assert path.stat().st_ino != first
+        state = read_gateway_state(path)
+        assert state is not None
+        assert state.gateway_state == "running"
+        task.cancel()
+
+
+def test_a_state_file_that_cannot_be_read_is_no_state(tmp_path: Path) -> None:
+    path = tmp_path / "gateway_state.json"
+    assert read_gateway_state(path) is None
+    path.write_text("{")
+    assert read_gateway_state(path) is None
