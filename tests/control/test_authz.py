@@ -54,7 +54,7 @@ def settings(
     return authz_settings("telegram", section or {}, gateway=gateway or {}, variables=variables)
 
 
-def check(message: InboundMessage, found: AuthzSettings, paired: str = "") -> Access:
+def check(message: InboundMessage, found: AuthzSettings, paired: str | None = None) -> Access:
     authorizer = Authorizer(
         {"telegram": found}, paired=lambda _platform, sender: sender.id == paired
     )

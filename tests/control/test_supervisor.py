@@ -296,8 +296,10 @@ async def test_what_must_be_held_is_held_only_while_connected(clock: FakeClock) 
         if taken:
             raise Conflict("Another gateway uses the bot.")
         held.append("held")
-        yield
-        held.append("released")
+        try:
+            yield
+        finally:
+            held.append("released")
 
     async def sink(_adapter: Adapter) -> InboundSink:
         return ListSink()

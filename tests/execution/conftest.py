@@ -37,7 +37,7 @@ async def boxes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         made = Boxes(
             "docker",
             tmp_path / "hermes",
-            env=env,
+            base_env=env,
             image=docker_engine.IMAGE,
             network=False,
             max_processes=64,
@@ -46,7 +46,7 @@ async def boxes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     else:
         request.getfixturevalue("bubblewrap")
         made = Boxes(
-            "sandbox", tmp_path / "hermes", env=secrets, max_processes=64, max_memory_mb=256
+            "sandbox", tmp_path / "hermes", base_env=secrets, max_processes=64, max_memory_mb=256
         )
     yield made
     await made.pool.close()

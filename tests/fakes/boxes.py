@@ -21,7 +21,7 @@ class Boxes:
         backend: str,
         home: Path,
         *,
-        env: Mapping[str, str] | None = None,
+        base_env: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         **options: Any,
     ) -> None:
@@ -29,11 +29,11 @@ class Boxes:
         self.home = home
         self.sandboxes = home / "sandboxes"
         home.mkdir(mode=0o700, exist_ok=True)
-        base_env = {"PATH": PATH, "HOME": str(home.parent), **(env or {})}
+        inherited = {"PATH": PATH, "HOME": str(home.parent), **(base_env or {})}
         self.settings = EnvironmentSettings(
             backend=backend,
             default_cwd=str(home.parent),
-            base_env=base_env,
+            base_env=inherited,
             options={
                 "sandbox_dir": str(self.sandboxes),
                 "hermes_home": str(home),

@@ -3,25 +3,15 @@
 import re
 
 import pytest
+from fakes.markdown_text import long_markdown
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from test_markup import markdown
 
 from hermes.domain.ports.platform import LengthUnit
 from hermes.streaming.chunking import Chunker, split
 from hermes.streaming.markup import DIALECTS, load_dialect
 from hermes.streaming.units import between_graphemes, clean, length
 
-LONG = st.lists(
-    st.one_of(
-        markdown,
-        st.from_regex(r"[A-Za-z ,]{20,120}\. ", fullmatch=True),
-        st.sampled_from(["```python\n" + "x = 1\n" * 30 + "```\n", "\n\n", "| a | b |\n|---|---|\n" + "| 1 | 2 |\n" * 30]),
-        st.from_regex(r"\[[a-z]{1,10}\]\(https://[a-z]{1,20}\.org\)", fullmatch=True),
-        st.sampled_from(["👩‍👩‍👧‍👦" * 20, "🇩🇪" * 30, "e\u0301" * 40, "👍🏽" * 20, "x" * 300]),
-    ),
-    max_size=25,
-).map("".join)  # fmt: skip
 limits = st.integers(60, 400)
 
 
@@ -35,7 +25,7 @@ def letters(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", sorted(DIALECTS))
-@given(text=LONG, limit=limits)
+@given(text=long_markdown, limit=limits)
 @settings(max_examples=60, deadline=None)
 def test_every_piece_fits_after_rendering(name: str, text: str, limit: int) -> None:
     dialect = load_dialect(name)
@@ -45,21 +35,24 @@ def test_every_piece_fits_after_rendering(name: str, text: str, limit: int) -> N
             assert dialect.visible_length(dialect.plain(piece), unit) <= limit
 
 
-@given(text=LONG, limit=limits)
+@given(text=long_markdown, limit=limits)
 @settings(max_examples=100, deadline=None)
 def test_pieces_fit_in_bytes_too(text: str, limit: int) -> None:
     pieces = split(clean(text), limit, lambda part: length(part, LengthUnit.BYTES))
     assert all(len(piece.encode()) <= limit for piece in pieces)
 
 
-@given(text=LONG.filter(lambda text: "|" not in text and "```" not in text), limit=limits)
+@given(text=long_markdown.filter(lambda text: "|" not in text and "```" not in text), limit=limits)
 @settings(max_examples=200, deadline=None)
 def test_nothing_is_lost_but_white_space(text: str, limit: int) -> None:
     text = clean(text)
     assert letters("".join(split(text, limit, utf16))) == letters(text)
 
 
-@given(lines=st.lists(st.from_regex(r"[a-z]{1,30}", fullmatch=True), min_size=1, max_size=80), limit=limits)
+@given(
+    lines=st.lists(st.from_regex(r"[a-z]{1,30}", fullmatch=True), min_size=1, max_size=80),
+    limit=limits,
+)
 @settings(deadline=None)
 def test_code_that_is_cut_stays_code_in_every_piece(lines: list[str], limit: int) -> None:
     text = "Intro.\n\n```python\n" + "\n".join(lines) + "\n```\nOutro."
@@ -72,10 +65,12 @@ def test_code_that_is_cut_stays_code_in_every_piece(lines: list[str], limit: int
     assert code == lines
 
 
-@given(text=LONG, limit=limits, cuts=st.lists(st.integers(0, 3000), max_size=12))
+@given(text=long_markdown, limit=limits, cuts=st.lists(st.integers(0, 3000), max_size=12))
 @example(text="[" + "x" * 300, limit=100, cuts=[50])
 @settings(max_examples=200, deadline=None)
-def test_finished_pieces_never_change_while_text_arrives(text: str, limit: int, cuts: list[int]) -> None:
+def test_finished_pieces_never_change_while_text_arrives(
+    text: str, limit: int, cuts: list[int]
+) -> None:
     text = clean(text)
     borders = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     chunker, seen = Chunker(limit, utf16), list[str]()
@@ -88,18 +83,30 @@ def test_finished_pieces_never_change_while_text_arrives(text: str, limit: int, 
 
 @given(
     words=st.lists(st.from_regex(r"[a-z]{1,9}[.,]?", fullmatch=True), max_size=40),
-    link=st.sampled_from(["[the link](https://example.org/path)", "`some code here`", "**bold words here**", "https://example.org/a/b"]),
+    link=st.sampled_from(
+        [
+            "[the link](https://example.org/path)",
+            "`some code here`",
+            "**bold words here**",
+            "https://example.org/a/b",
+        ]
+    ),
     more=st.lists(st.from_regex(r"[a-z]{1,9}", fullmatch=True), max_size=40),
     limit=st.integers(100, 300),
 )
 @settings(max_examples=200, deadline=None)
-def test_links_code_and_styles_stay_whole(words: list[str], link: str, more: list[str], limit: int) -> None:
+def test_links_code_and_styles_stay_whole(
+    words: list[str], link: str, more: list[str], limit: int
+) -> None:
     pieces = split(" ".join([*words, link, *more]), limit, utf16)
     assert sum(link in piece for piece in pieces) == 1
 
 
 @given(
-    clusters=st.lists(st.sampled_from(["👩‍👩‍👧‍👦", "🇩🇪", "🇺🇸", "e\u0301", "👍🏽", "🏴󠁧󠁢󠁥󠁮󠁧󠁿", "❤️", "한", "x", "नि"]), max_size=120),
+    clusters=st.lists(
+        st.sampled_from(["👩‍👩‍👧‍👦", "🇩🇪", "🇺🇸", "e\u0301", "👍🏽", "🏴󠁧󠁢󠁥󠁮󠁧󠁿", "❤️", "한", "x", "नि"]),
+        max_size=120,
+    ),
     limit=st.integers(40, 120),
 )
 @settings(max_examples=200, deadline=None)
@@ -147,7 +154,9 @@ def test_a_table_that_is_cut_has_its_header_in_each_piece() -> None:
 
 def test_a_closing_fence_right_behind_a_cut_leaves_no_empty_block() -> None:
     for size in range(60, 100):
-        text = "```\n" + "x" * size + "\n```\nAfter the code comes a rather long sentence, as usual."
+        text = (
+            "```\n" + "x" * size + "\n```\nAfter the code comes a rather long sentence, as usual."
+        )
         for piece in split(text, 90, utf16):
             assert not re.search(r"```\n+```", piece)
 
@@ -157,4 +166,6 @@ def test_marks_leave_room_for_themselves() -> None:
 
 
 def test_ten_megabytes_are_split_in_linear_time() -> None:
-    assert sum(len(piece) for piece in split("lorem ipsum dolor " * 58_000, 4096, utf16)) > 1_000_000
+    assert (
+        sum(len(piece) for piece in split("lorem ipsum dolor " * 58_000, 4096, utf16)) > 1_000_000
+    )

@@ -29,7 +29,9 @@ __all__ = [
     "credential_locks_dir",
     "end_gateway",
     "hold_credential",
+    "is_supervised",
     "running_gateway",
+    "wait_until_gone",
 ]
 
 LOCK_FILE = "gateway.lock"
@@ -100,6 +102,15 @@ def running_gateway(root: Path) -> RunningGateway | None:
     if holder.start_time is not None and holder.start_time != _start_time(holder.pid):
         return RunningGateway(pid=0)
     return holder
+
+
+def is_supervised(environ: Mapping[str, str]) -> bool:
+    """Tell whether somebody will start this process again when it ends to be restarted."""
+    if environ.get("HERMES_SUPERVISED", "").strip().lower() in {"1", "true", "yes"}:
+        return True
+    # systemd names the process it started; its children inherit the variable, not the number.
+    me = os.getpid()
+    return me == 1 or environ.get("SYSTEMD_EXEC_PID") == str(me)
 
 
 async def end_gateway(

@@ -96,6 +96,8 @@ class Lane:
         self.gone = asyncio.Event()
         """Set when the lane has ended."""
         self._tickets: dict[int, Ticket] = {}
+        self._taken: dict[int, TurnStream] = {}
+        """Entries of the last turn, for tickets that come late."""
         self._awake = True
         self._held = False
         self._control: TurnControl | None = None
@@ -115,7 +117,13 @@ class Lane:
     def wake(self, ticket: Ticket | None = None) -> None:
         """Say that something waits in the inbox, with the ticket of who waits for it."""
         self._awake = True
-        if ticket is not None:
+        if ticket is None:
+            return
+        taken = self._taken.get(ticket.entry.id)
+        if taken is not None:
+            # The lane saw the entry in the ledger before it heard of the ticket.
+            ticket.resolve(taken)
+        else:
             self._tickets[ticket.entry.id] = ticket
 
     def hold(self) -> None:
@@ -205,6 +213,7 @@ class Lane:
     async def _run_turn(self, turn: Turn, batch: list[InboxEntry]) -> None:
         stream = TurnStream(turn.id, self.session_id)
         self._control, self._current = TurnControl(), stream
+        self._taken = {each.id: stream for each in batch}
         for ticket in self._claim_tickets(batch):
             ticket.resolve(stream)
         entry = batch[0] if batch else None

@@ -181,9 +181,9 @@ class DockerPlace:
     async def _call(
         self, script: str, stdin: bytes = b"", *, timeout: float = 60.0
     ) -> tuple[int, bytes]:
-        argv = (self._engine.binary, *exec_arguments(self._spec.name, script))
+        inside = exec_arguments(self._spec.name, f"exec 2>&1; {script}")
         # What the client itself has to say must not get between the bytes.
-        argv = ("sh", "-c", 'exec "$@" 2>/dev/null', "sh", *argv) if not stdin else argv
+        argv = ("sh", "-c", 'exec "$@" 2>/dev/null', "sh", self._engine.binary, *inside)
         launch = Launch(argv=argv, env=self._env, cwd="/", stdin=stdin)
         status, output = await capture(launch, timeout=timeout)
         if status in _NEVER_RAN:

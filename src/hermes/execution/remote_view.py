@@ -205,7 +205,7 @@ class _Walk:
         if not self.names:
             return self._fds[0], "."
         self._enter_parent(keep_last=True)
-        return self._fds[-1], self.names[-1]
+        return self._fds[len(self.names) - 1], self.names[-1]
 
     def _enter_parent(self, *, keep_last: bool = False) -> None:
         """Open the directories whose names are known but not open yet."""

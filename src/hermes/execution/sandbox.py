@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import posixpath
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -111,7 +112,7 @@ class SandboxPlace:
 
     @property
     def state_dir(self) -> str:
-        """On a RAM disk of the sandbox."""
+        """A directory of the host that is mounted for it."""
         return STATE_DIR
 
     @property
@@ -124,7 +125,7 @@ class SandboxPlace:
         if self._holder is not None:
             if self._holder.running and not await self._crowded(self._holder):
                 return
-            await self.close()
+            await self._stop()
         await asyncio.to_thread(prepare, self._options, self._layout.base)
         self._holder = await Holder.start(self._options, self._layout)
 
@@ -148,7 +149,7 @@ class SandboxPlace:
         """End what a command left behind if it leaves no room for the next."""
         if self._holder is None or not await self._crowded(self._holder):
             return ""
-        await self.close()
+        await self._stop()
         return (
             f"\n[The sandbox was full: {self._options.max_processes} processes."
             " Everything that ran in it has been ended.]"
@@ -156,10 +157,13 @@ class SandboxPlace:
 
     async def close(self) -> None:
         """Stop everything in it; its files stay."""
+        await self._stop()
+        await asyncio.to_thread(_tidy, self._layout.base)
+
+    async def _stop(self) -> None:
         holder, self._holder = self._holder, None
         if holder is not None:
             await holder.stop()
-        await asyncio.to_thread(_tidy, self._layout.base)
 
     def _view(self) -> View:
         if self._holder is None:
@@ -200,16 +204,12 @@ def _start(cwd: str, layout: Layout) -> str:
 
 
 def _tidy(base: Path) -> None:
-    """Remove directories that nothing was put into."""
-    for name in ("workspace", "tmp", "home"):
+    """Remove what can be made again, and directories that nothing was put into."""
+    for name in ("state", "etc"):
+        shutil.rmtree(base / name, ignore_errors=True)
+    for directory in (base / "workspace", base / "tmp", base / "home", base):
         with contextlib.suppress(OSError):
-            (base / name).rmdir()
-    if base.is_dir() and {path.name for path in base.iterdir()} == {"etc"}:
-        for path in (base / "etc").iterdir():
-            path.unlink()
-        with contextlib.suppress(OSError):
-            (base / "etc").rmdir()
-            base.rmdir()
+            directory.rmdir()
 
 
 def _setting(name: str) -> str:

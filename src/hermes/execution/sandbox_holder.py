@@ -13,8 +13,10 @@ number may come to mean another process, and entering that would be an escape.
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
+import re
 import resource
 import shutil
 from collections.abc import Mapping
@@ -37,6 +39,7 @@ _HOLD = (
     " && exec setpriv --inh-caps=-all --ambient-caps=-all --no-new-privs sleep infinity"
 )
 _START_SECONDS = 15.0
+_NS_GET_PARENT = 0xB702
 _NAMESPACES = {
     "user": "user",
     "mount": "mnt",
@@ -58,7 +61,13 @@ class Holder:
         self._directory = directory
         self._cgroup = cgroup
         self._limits = _limits(options)
-        self._enter = _enter(f"/proc/{os.getpid()}/fd/{directory}", network=options.network)
+        self._outer = _outer_user_namespace(directory)
+        ours = f"/proc/{os.getpid()}/fd"
+        self._enter = _enter(
+            f"{ours}/{directory}",
+            f"{ours}/{self._outer}" if self._outer is not None else "",
+            network=options.network,
+        )
 
     @classmethod
     async def start(cls, options: SandboxOptions, layout: Layout) -> Self:
@@ -113,6 +122,8 @@ class Holder:
             await self._child.close(0.0)
         finally:
             os.close(self._directory)
+            if self._outer is not None:
+                os.close(self._outer)
             if self._cgroup is not None:
                 await _removed(self._cgroup)
 
@@ -173,12 +184,34 @@ def _pinned(pid: int, mount_namespace: int) -> int:
     return directory
 
 
-def _enter(holder: str, *, network: bool) -> str:
+def _outer_user_namespace(directory: int) -> int | None:
+    """Open the user namespace between ours and the holder's, if there is one.
+
+    Without root bubblewrap makes two: the outer one owns all other namespaces.
+    """
+    inner = os.open(f"/proc/self/fd/{directory}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        outer = fcntl.ioctl(inner, _NS_GET_PARENT)
+    finally:
+        os.close(inner)
+    if os.fstat(outer).st_ino == Path("/proc/self/ns/user").stat().st_ino:
+        os.close(outer)
+        return None
+    return outer
+
+
+def _enter(holder: str, outer: str, *, network: bool) -> str:
+    """Return shell text that enters the sandbox and runs `$1` there."""
     wanted = [name for name in _NAMESPACES if name != "net" or not network]
-    spaces = " ".join(f"--{name}={holder}/ns/{_NAMESPACES[name]}" for name in wanted)
+    paths = {name: f"{holder}/ns/{_NAMESPACES[name]}" for name in wanted}
+    further = ""
+    if outer:
+        paths["user"] = outer
+        further = "nsenter --user=/proc/1/ns/user --preserve-credentials -- "
+    spaces = " ".join(f"--{name}={path}" for name, path in paths.items())
     return (
-        f"exec nsenter {spaces} --preserve-credentials --"
-        " setpriv --no-new-privs --inh-caps=-all --ambient-caps=-all --"
+        f"exec nsenter {spaces} --preserve-credentials -- {further}"
+        "setpriv --no-new-privs --inh-caps=-all --ambient-caps=-all --"
         ' bash --noprofile --norc -c "$1"'
     )
 
@@ -186,7 +219,7 @@ def _enter(holder: str, *, network: bool) -> str:
 def _limits(options: SandboxOptions) -> str:
     """Return shell text that limits a command and its children, for good."""
     wanted: Mapping[str, tuple[int, int, int]] = {
-        "u": (resource.RLIMIT_NPROC, options.max_processes, 1),
+        "u": (resource.RLIMIT_NPROC, options.max_processes + _counted_elsewhere(), 1),
         "d": (resource.RLIMIT_DATA, options.max_memory_mb << 20, 1024),
         "f": (resource.RLIMIT_FSIZE, options.max_file_mb << 20, 1024),
         "c": (resource.RLIMIT_CORE, 0, 1024),
@@ -196,6 +229,12 @@ def _limits(options: SandboxOptions) -> str:
     )
     # If memory gets short on the host, these go first.
     return f"ulimit {flags} || exit 125; echo 1000 >/proc/self/oom_score_adj 2>/dev/null; "
+
+
+def _counted_elsewhere() -> int:
+    """Leave room for the user's other processes where the kernel counts them too."""
+    version = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    return 0 if version and (int(version[1]), int(version[2])) >= (5, 14) else 4096
 
 
 def _at_most(kind: int, value: int) -> int:

@@ -3,7 +3,7 @@
 Only what programs need is there, read-only: `/usr` and its aliases and a few
 files of `/etc`. Homes, `/root`, `/var`, `/run` and the rest of the host do
 not exist. Writable are the workspace, a home and a `/tmp` of its own, each a
-directory of the session below `sandboxes/`, and small RAM disks.
+directory of the session below `sandboxes/`, and a small RAM disk.
 
 A host root that runs Hermes is still the owner of what belongs to root, even
 without any capability. So the root directory, `/dev`
@@ -119,7 +119,7 @@ class Layout(Struct, frozen=True, kw_only=True):
 
 def prepare(options: SandboxOptions, base: Path) -> Layout:
     """Make the directories of a sandbox and return where they are."""
-    for name in ("home", "tmp", "etc"):
+    for name in ("home", "tmp", "etc", "state"):
         (base / name).mkdir(mode=0o700, parents=True, exist_ok=True)
     (base / "etc/passwd").write_text(
         f"hermes:x:{UID}:{UID}:Hermes:{HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
@@ -150,10 +150,11 @@ def bwrap_arguments(options: SandboxOptions, layout: Layout) -> list[str]:
         *("--cap-drop", "ALL", "--cap-add", "CAP_SYS_RESOURCE"),
         *_system(options, layout.base / "etc"),
         *_kernel(options),
-        *("--size", str(32 << 20), "--perms", "0700", "--tmpfs", STATE_DIR),
+        *("--bind", str(layout.base / "state"), STATE_DIR),
         *("--bind", str(layout.base / "tmp"), "/tmp"),  # noqa: S108 - the sandbox's own
         *("--bind", str(layout.base / "home"), HOME),
         *("--symlink", "/tmp", "/var/tmp"),  # noqa: S108 - the sandbox's own
+        *(part for path in options.read_only_paths for part in ("--ro-bind-try", path, path)),
         *("--bind", str(layout.workspace), layout.start),
         *_hiding(options, layout),
         *("--remount-ro", "/", "--chdir", "/"),
@@ -174,8 +175,6 @@ def _system(options: SandboxOptions, own_etc: Path) -> Iterator[str]:
             yield from ("--ro-bind-try", str(path), str(path))
     for name in ("passwd", "group", "nsswitch.conf", *(() if options.network else ("hosts",))):
         yield from ("--ro-bind", str(own_etc / name), f"/etc/{name}")
-    for extra in options.read_only_paths:
-        yield from ("--ro-bind-try", extra, extra)
 
 
 def _kernel(options: SandboxOptions) -> Iterator[str]:
@@ -229,9 +228,11 @@ def _hiding(options: SandboxOptions, layout: Layout) -> Iterator[str]:
     if options.project:
         shown.append(layout.workspace)
         hidden += [str(layout.workspace / place) for place in _SECRET_PLACES]
-    for text in dict.fromkeys(hidden):
-        for path in {Path(text), Path(os.path.realpath(text))}:
-            if _inside_any(path, shown):
+    covered: list[Path] = []
+    for text in hidden:
+        for path in (Path(text), Path(os.path.realpath(text))):
+            if _inside_any(path, shown) and not _inside_any(path, covered):
+                covered.append(path)
                 yield from _cover(path)
 
 

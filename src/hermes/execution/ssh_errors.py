@@ -20,8 +20,10 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         r"Permission denied|Too many authentication failures",
         "The ssh host `{host}` refuses the key.",
-        "Check `terminal.ssh_user` and `terminal.ssh_key`; the key must be in its"
-        " authorized_keys and must not need a passphrase.",
+        (
+            "Check `terminal.ssh_user` and `terminal.ssh_key`; the key must be in its"
+            " authorized_keys and must not need a passphrase."
+        ),
     ),
     (
         r"UNPROTECTED PRIVATE KEY FILE|bad permissions",
@@ -39,8 +41,9 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
         "Check the network and `terminal.ssh_host`.",
     ),
 )
+# Without a master ssh tries to connect by itself, which we have made impossible.
 _NOTHING_STARTED = re.compile(
-    r"Control socket connect|Session open refused|request failed|control socket.*refused"
+    r"Control socket connect|Session open refused|hello exchange failed|kex_exchange_identification"
 )
 
 

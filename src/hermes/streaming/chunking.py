@@ -20,7 +20,7 @@ from hermes.streaming.markup.inline import Span, parse
 from hermes.streaming.markup.scan import Fence, is_delimiter, open_fence
 from hermes.streaming.units import fit, is_blank
 
-__all__ = ["CLOSING", "Chunker", "split"]
+__all__ = ["CLOSING", "Chunker", "close_code", "split"]
 
 CLOSING = 7
 """Room for the line that closes a code block: a newline and at most six marks."""
@@ -86,7 +86,7 @@ class Chunker:
     @property
     def open(self) -> str:
         """The piece that still grows; empty if there is nothing to see in it."""
-        return _closed(_whole(self._carry, self._text[self._begin() :].rstrip()))
+        return close_code(_whole(self._carry, self._text[self._begin() :].rstrip()))
 
     @property
     def pieces(self) -> list[str]:
@@ -249,8 +249,8 @@ def _whole(carry: str, body: str) -> str:
     return "" if is_blank(body) else carry + body
 
 
-def _closed(piece: str) -> str:
-    """Return `piece` with its last code block closed."""
+def close_code(piece: str) -> str:
+    """Return `piece` with its last code block closed, if it is open."""
     fence: Fence | None = None
     for line in piece.split("\n"):
         if fence is None:

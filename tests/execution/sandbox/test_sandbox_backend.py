@@ -1,17 +1,18 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import socket
-import subprocess
-import sys
-import textwrap
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from fakes.boxes import PATH, Boxes, says, sh
+from fakes.boxes import Boxes, says, sh
+from fakes.hermes_process import other_process, processes_with
 from fakes.toolbox import gone
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.ports.execution import Command
@@ -35,6 +36,11 @@ async def boxes_in(tmp_path: Path, **settings: object) -> AsyncIterator[Boxes]:
         yield made
     finally:
         await made.pool.close()
+
+
+def _is_ours(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/stat").read_text()
+    return int(status.rpartition(") ")[2].split()[1]) == os.getpid()
 
 
 async def test_two_hundred_sessions_at_once_never_meet(tmp_path: Path) -> None:
@@ -126,15 +132,13 @@ async def test_a_sandbox_that_was_killed_is_started_again(tmp_path: Path) -> Non
     async with boxes_in(tmp_path) as boxes:
         env = await boxes.open()
         await sh(env, "export A=1; cd /tmp")
-        children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-        holders = [p for p in children if b"bwrap" in Path(f"/proc/{p}/cmdline").read_bytes()]
-        for pid in holders:
-            os.kill(int(pid), signal.SIGKILL)
-            await gone(int(pid))
+        holders = [pid for pid in processes_with("bwrap\0--args") if _is_ours(pid)]
         assert holders
-        for _ in range(2):
-            result = await sh(env, "echo back")
-        assert result.output == "back\n"
+        for pid in holders:
+            os.kill(pid, signal.SIGKILL)
+            await gone(pid)
+        await sh(env, "true")
+        assert await says(env, "echo back $A $PWD") == "back 1 /tmp"
 
 
 async def test_everything_inside_dies_with_hermes(tmp_path: Path) -> None:
@@ -152,18 +156,10 @@ async def test_everything_inside_dies_with_hermes(tmp_path: Path) -> None:
             await asyncio.sleep(60)
         asyncio.run(main())
     """
-    program = [sys.executable, "-c", textwrap.dedent(script)]
-    tests = str(Path(__file__).parents[2])
-    with subprocess.Popen(
-        program, stdout=subprocess.PIPE, env={"PATH": PATH, "PYTHONPATH": tests}
-    ) as child:
+    with other_process(script) as child:
         assert child.stdout is not None
         assert await asyncio.to_thread(child.stdout.readline) == b"up\n"
-        inside = [
-            int(path.parent.name)
-            for path in Path("/proc").glob("[0-9]*/cmdline")
-            if b": hermes-orphan; sleep" in _bytes(path)
-        ]
+        inside = processes_with(": hermes-orphan; sleep")
         assert inside
         child.kill()
     for pid in inside:
@@ -195,12 +191,12 @@ async def test_a_full_sandbox_is_emptied_and_says_so(tmp_path: Path) -> None:
         env = await boxes.open()
         result = await sh(env, "for i in $(seq 35); do sleep 304 >/dev/null & done")
         assert "sandbox was full" in result.output
-        assert await says(env, "ps -e | grep -c '[s]leep 304'") == "0"
+        assert await says(env, "ps -eo args | grep -c '[s]leep 304'") == "0"
 
 
 async def test_only_named_variables_come_along(tmp_path: Path) -> None:
     env = {"LANG": "C.UTF-8", "EDITOR": "vi", "SSH_AUTH_SOCK": "/tmp/agent", "LC_ALL": "C"}
-    async with boxes_in(tmp_path, env=env) as boxes:
+    async with boxes_in(tmp_path, base_env=env) as boxes:
         seen = await says(await boxes.open(), "env -0 | tr '\\0' '\\n' | cut -d= -f1 | sort")
         assert set(seen.split()) <= {
             *("HOME", "LANG", "LC_ALL", "LOGNAME", "OLDPWD", "PATH", "PWD", "SHELL", "SHLVL"),
@@ -232,8 +228,47 @@ async def test_a_command_costs_little_more_than_on_the_host(tmp_path: Path) -> N
     assert min(times) < 0.03
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
+async def test_hermes_need_not_be_root(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("every test here runs without root already")
+    python = shutil.which("python3", path="/usr/bin")
+    site = Path(msgspec.__file__).parents[1]
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    with tempfile.TemporaryDirectory() as directory:
+        shutil.chown(directory, 65534, 65534)
+        script = f"""
+            import asyncio
+            from pathlib import Path
+            from fakes.boxes import Boxes, says, sh
+            async def main():
+                boxes = Boxes("sandbox", Path({directory!r}, "hermes"), max_processes=64,
+                    max_memory_mb=256)
+                env = await boxes.open()
+                print("user", await says(env, "id -u; grep CapEff /proc/self/status"))
+                print("unshare", (await sh(env, "unshare -Ur true")).exit_code)
+                await env.write("f", b"text")
+                print("file", await says(env, "cat f"))
+                await sh(env, "b() {{ b | b & }}; b; sleep 20", timeout=1)
+                print("usable", await says(env, "echo yes"))
+                await sh(env, "x=$(head -c 600m /dev/zero | tr '\\\\0' x); echo survived")
+                print("usable", await says(env, "echo yes"))
+                await boxes.pool.close()
+            asyncio.run(main())
+        """
+        with other_process(
+            script,
+            python=python or "python3",
+            before=nobody,
+            path=f"{Path(sandbox.__file__).parents[2]}:{site}",
+        ) as child:
+            output, _ = await asyncio.to_thread(child.communicate)
+    if b"No module named" in output or b"Permission denied" in output:
+        pytest.skip("another user cannot run this code")
+    assert output.decode().splitlines() == [
+        "user 1000",
+        "CapEff:\t0000000000000000",
+        "unshare 1",
+        "file text",
+        "usable yes",
+        "usable yes",
+    ]

@@ -38,7 +38,7 @@ class ApprovalPart(LedgerPart):
 
     async def approval(self, approval_id: str) -> Approval | None:
         """Return one."""
-        row = await self._read(lambda c: one(c, "approvals.get", (approval_id,)))
+        row = await self._quick(lambda c: one(c, "approvals.get", (approval_id,)))
         return None if row is None else codec.approval(row)
 
     async def decide(self, approval_id: str, decision: Decision) -> Approval | None:
@@ -50,7 +50,7 @@ class ApprovalPart(LedgerPart):
     async def pending_approvals(self, session_id: str | None = None) -> list[Approval]:
         """Return what waits for an answer, oldest first."""
         values = {"session_id": session_id}
-        found = await self._read(lambda connection: rows(connection, "approvals.pending", values))
+        found = await self._quick(lambda connection: rows(connection, "approvals.pending", values))
         return [codec.approval(row) for row in found]
 
     async def expire_approvals(self, now: float) -> list[Approval]:
@@ -72,7 +72,7 @@ class ApprovalPart(LedgerPart):
     async def grants(self, agent_id: str, session_id: str) -> list[Approval]:
         """Return standing permissions: `session` ones of this session, and `always`."""
         values = {"agent_id": agent_id, "session_id": session_id}
-        found = await self._read(lambda connection: rows(connection, "approvals.grants", values))
+        found = await self._quick(lambda connection: rows(connection, "approvals.grants", values))
         return [codec.approval(row) for row in found]
 
     async def approvals(self, *, limit: int = 50) -> list[Approval]:

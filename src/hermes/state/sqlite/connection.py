@@ -36,9 +36,9 @@ def open_writer(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Co
     return _open(path, "rwc", busy_seconds)
 
 
-def open_reader(path: Path) -> sqlite3.Connection:
+def open_reader(path: Path, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
     """Open a connection that cannot write."""
-    return _open(path, "ro", BUSY_SECONDS)
+    return _open(path, "ro", busy_seconds)
 
 
 def check_ours(path: Path) -> None:

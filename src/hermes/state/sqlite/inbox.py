@@ -53,7 +53,7 @@ class InboxPart(LedgerPart):
                 codec.inbox_entry(row) for row in rows(connection, "inbox.waiting", (session_id,))
             ]
 
-        return await self._read(work)
+        return await self._quick(work)
 
     async def sessions_waiting(self) -> list[str]:
         """Return the sessions that have something waiting, the longest wait first."""

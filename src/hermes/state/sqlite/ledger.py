@@ -63,7 +63,7 @@ class SqliteLedger(
 
     async def kept(self, name: str) -> Any:
         """Return a fact that was kept, or None."""
-        row = await self._read(lambda c: one(c, "ledger.kept", (name,)))
+        row = await self._quick(lambda c: one(c, "ledger.kept", (name,)))
         return None if row is None else msgspec.json.decode(row["value"])
 
     async def stats(self) -> LedgerStats:

@@ -1,13 +1,17 @@
 """The history of sessions: reading it, undoing it, compacting it."""
 
 import sqlite3
+from pathlib import Path
 
 from hermes.domain.messages import UserMessage
 from hermes.domain.session import StoredMessage
 from hermes.state.refusals import nothing_to_compact, turn_open, unknown_session
 from hermes.state.sqlite import codec
+from hermes.state.sqlite.history_cache import HistoryCache, read_history, topped_up
 from hermes.state.sqlite.part import LedgerPart, change, one, rows
+from hermes.state.sqlite.readers import Readers
 from hermes.state.sqlite.seats import put, take_seats
+from hermes.state.sqlite.writer import Writer
 
 __all__ = ["MessagePart"]
 
@@ -15,9 +19,20 @@ __all__ = ["MessagePart"]
 class MessagePart(LedgerPart):
     """Implements the history half of `MessageStore`."""
 
+    def __init__(self, path: Path, writer: Writer, readers: Readers) -> None:
+        super().__init__(path, writer, readers)
+        self._histories = HistoryCache()
+
     async def history(self, session_id: str) -> list[StoredMessage]:
         """Return the active messages in order: what the model is shown."""
-        return await self._messages("messages.history", session_id)
+        kept = self._histories.get(session_id)
+        if kept is not None:
+            earlier = kept
+            kept = await self._quick(lambda c: topped_up(c, session_id, earlier))
+        if kept is None:
+            kept = await self._read(lambda c: read_history(c, session_id))
+        self._histories.put(session_id, kept)
+        return list(kept.messages)
 
     async def transcript(self, session_id: str) -> list[StoredMessage]:
         """Return every message in order, also undone and compacted ones."""
@@ -31,6 +46,7 @@ class MessagePart(LedgerPart):
                 raise unknown_session(session_id)
             if one(connection, "sessions.has_open_turn", (session_id,)):
                 raise turn_open(session_id)
+            change(connection, "messages.count_rewrite", (session_id,))
             return change(connection, "messages.rewind", (session_id, seq))
 
         return await self._write(work)
@@ -51,6 +67,7 @@ class MessagePart(LedgerPart):
             if last is None:
                 raise nothing_to_compact(session_id)
             change(connection, "messages.compact", (session_id, through_seq))
+            change(connection, "messages.count_rewrite", (session_id,))
             seq, at = int(last["seq"]), float(last["timestamp"])
             take_seats(connection, session_id, at, seats=0, messages=[summary])
             return put(connection, summary, session_id=session_id, turn_id=None, seq=seq, at=at)

@@ -29,6 +29,10 @@ class LedgerPart:
     async def _read(self, work: Work[T]) -> T:
         return await self._readers.run(work)
 
+    async def _quick(self, work: Work[T]) -> T:
+        """Run a read of a few rows by key; see `Readers.quick`."""
+        return await self._readers.quick(work)
+
 
 def rows(
     connection: sqlite3.Connection, query: str, parameters: Parameters = ()

@@ -36,7 +36,7 @@ class SessionPart(LedgerPart):
             row = one(connection, "sessions.get", (clean_text(session_id),))
             return None if row is None else codec.session(row)
 
-        return await self._read(work)
+        return await self._quick(work)
 
     async def find_session(self, reference: str) -> Session | None:
         """Find by id, by title (the most recently used continuation), or by id prefix."""
@@ -178,7 +178,7 @@ class SessionPart(LedgerPart):
 
     async def recall(self, session_id: str, name: str) -> Any:
         """Return a remembered fact, or None."""
-        row = await self._read(lambda c: one(c, "sessions.fact", (session_id, name)))
+        row = await self._quick(lambda c: one(c, "sessions.fact", (session_id, name)))
         return None if row is None else codec.load_any(row["value"])
 
     async def bind_key(self, key: str, session_id: str, at: float) -> None:
@@ -192,7 +192,7 @@ class SessionPart(LedgerPart):
 
     async def session_for_key(self, key: str) -> Session | None:
         """Return the session a key points at."""
-        row = await self._read(lambda c: one(c, "sessions.for_key", (key,)))
+        row = await self._quick(lambda c: one(c, "sessions.for_key", (key,)))
         return None if row is None else codec.session(row)
 
 

@@ -90,7 +90,7 @@ class TurnPart(LedgerPart):
 
     async def started_calls(self, turn_id: str) -> frozenset[str]:
         """Return the calls of the turn that were started."""
-        found = await self._read(lambda c: rows(c, "turns.started_calls", (turn_id,)))
+        found = await self._quick(lambda c: rows(c, "turns.started_calls", (turn_id,)))
         return frozenset(row["call_id"] for row in found)
 
     async def record_result(self, turn_id: str, message: ToolMessage, at: float) -> StoredMessage:
@@ -142,7 +142,7 @@ class TurnPart(LedgerPart):
 
     async def turn(self, turn_id: str) -> Turn | None:
         """Return one turn."""
-        row = await self._read(lambda connection: one(connection, "turns.get", (turn_id,)))
+        row = await self._quick(lambda connection: one(connection, "turns.get", (turn_id,)))
         return None if row is None else codec.turn(row)
 
     async def open_turns(self, session_id: str | None = None) -> list[Turn]:

@@ -130,9 +130,7 @@ class _Reader:
 
     def _add_link(self, url: str, start: int, end: int) -> None:
         if self._links:
-            self._here().append(
-                Node(kind="link", url=url, children=(Node(kind="text", text=url),))
-            )
+            self._here().append(Node(kind="link", url=url, children=(Node(kind="text", text=url),)))
         else:
             self._add_text(url)
         self._spans.append(Span(start=start, end=end, firm=True))

@@ -36,3 +36,15 @@ UPDATE sessions SET
   preview = CASE WHEN preview = '' THEN :preview ELSE preview END
 WHERE id = :session_id
 RETURNING next_seq;
+
+-- name: history_state
+-- Return what tells whether a history has changed.
+SELECT message_count, rewrites FROM sessions WHERE id = ?;
+
+-- name: history_after
+-- Return the active messages of a session that were written after one of them.
+SELECT * FROM messages WHERE session_id = ? AND id > ? AND active = 1 ORDER BY seq, id;
+
+-- name: count_rewrite
+-- Note that the history of a session was changed other than by adding to it.
+UPDATE sessions SET rewrites = rewrites + 1 WHERE id = ?;

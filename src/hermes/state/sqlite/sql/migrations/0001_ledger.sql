@@ -32,7 +32,8 @@ CREATE TABLE sessions (
   cache_write_tokens INTEGER NOT NULL DEFAULT 0,
   reasoning_tokens   INTEGER NOT NULL DEFAULT 0,
   estimated_cost_usd REAL NOT NULL DEFAULT 0,
-  next_seq           INTEGER NOT NULL DEFAULT 1
+  next_seq           INTEGER NOT NULL DEFAULT 1,
+  rewrites           INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE UNIQUE INDEX one_session_a_title ON sessions(title) WHERE title IS NOT NULL;

@@ -1,0 +1,47 @@
+"""`hermes hooks`: which gateway hooks may run."""
+
+import click
+
+from hermes.app.hook_files import disable_hook, enable_hook, hook_files
+from hermes.config.environment import process_environ
+from hermes.config.paths import HermesHome
+
+__all__ = ["command"]
+
+
+@click.group("hooks")
+def command() -> None:
+    """Say which gateway hooks may run."""
+
+
+@command.command("list")
+def list_command() -> None:
+    """List the hooks of this home and what keeps each from running."""
+    home = _home()
+    hooks = hook_files(home)
+    if not hooks:
+        click.echo(f"There are no hooks in {home.hooks_dir}.")
+    for hook in hooks:
+        state = "enabled" if hook.state.enabled else f"off: {hook.state.problem}"
+        click.echo(f"{hook.name}\t{', '.join(hook.events)}\t{state}")
+
+
+@command.command("enable")
+@click.argument("name")
+def enable_command(name: str) -> None:
+    """Let the hook NAME run as its files are now; a change needs your word again."""
+    hook = enable_hook(_home(), name)
+    click.echo(f"The hook {name} runs from the next start of the gateway on.")
+    click.echo(f"It hears {', '.join(hook.events)}; its files have the hash {hook.sha256[:16]}.")
+
+
+@command.command("disable")
+@click.argument("name")
+def disable_command(name: str) -> None:
+    """Keep the hook NAME from running."""
+    disable_hook(_home(), name)
+    click.echo(f"The hook {name} no longer runs from the next start of the gateway on.")
+
+
+def _home() -> HermesHome:
+    return HermesHome.from_environ(process_environ())

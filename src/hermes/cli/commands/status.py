@@ -1,0 +1,98 @@
+"""`hermes status`: everything at a glance, without changing anything."""
+
+import time
+from collections.abc import Iterator
+
+import click
+import msgspec
+
+from hermes import __version__
+from hermes.cli.gateway_view import gateway_facts, gateway_lines, gateway_report
+from hermes.cli.sessions_store import Desk, at_desk
+from hermes.config.environment import process_environ
+from hermes.config.loader import Inspection, inspect_config
+from hermes.config.paths import HermesHome
+from hermes.config.schema import Config
+from hermes.domain.ports.state import LedgerStats
+
+__all__ = ["command"]
+
+
+@click.command("status")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+def command(as_json: bool) -> None:
+    """Show the model, the configuration, the gateway and how much there is."""
+    environ = process_environ()
+    home, now = HermesHome.from_environ(environ), time.time()
+    inspection = inspect_config(home, environ)
+    report = gateway_report(home, now)
+
+    async def work(desk: Desk) -> None:
+        stats = await desk.ledger.stats()
+        if as_json:
+            desk.say_json(
+                {
+                    "version": __version__,
+                    "home": str(home.root),
+                    "config": _config_facts(inspection),
+                    "gateway": gateway_facts(report),
+                    "ledger": msgspec.to_builtins(stats),
+                }
+            )
+            return
+        for line in (
+            *_head(home, inspection),
+            *gateway_lines(report, now),
+            *_ledger_lines(stats),
+        ):
+            desk.say(line)
+
+    at_desk(work)
+
+
+def _head(home: HermesHome, inspection: Inspection) -> Iterator[str]:
+    yield f"Hermes {__version__}, home {home.root}"
+    if inspection.loaded is None:
+        yield "Configuration: does not load"
+        for problem in inspection.errors:
+            yield f"  {problem}"
+        return
+    config = inspection.loaded.config
+    yield f"Model: {_model(config)}"
+    doubts = len(inspection.warnings)
+    yield f"Configuration: loads{f', {doubts} warnings (hermes config check)' if doubts else ''}"
+    enabled = _enabled(config)
+    yield f"Platforms: {', '.join(enabled) if enabled else 'none enabled'}"
+
+
+def _config_facts(inspection: Inspection) -> dict[str, object]:
+    loaded = inspection.loaded
+    return {
+        "loads": loaded is not None,
+        "errors": [str(problem) for problem in inspection.errors],
+        "warnings": list(inspection.warnings),
+        "model": _model(loaded.config) if loaded else None,
+        "platforms": _enabled(loaded.config) if loaded else [],
+    }
+
+
+def _model(config: Config) -> str:
+    provider = f" ({config.model.provider})" if config.model.provider else ""
+    return f"{config.model.model or 'not chosen'}{provider}"
+
+
+def _enabled(config: Config) -> list[str]:
+    return sorted(name for name, platform in config.platforms.items() if platform.enabled)
+
+
+def _ledger_lines(stats: LedgerStats) -> Iterator[str]:
+    yield f"Conversations: {stats.sessions}, {stats.messages} messages"
+    waiting = (
+        (stats.inbox_waiting, "waiting to be answered"),
+        (stats.open_turns, "turns open"),
+        (stats.outbox_pending, "waiting to be sent"),
+        (stats.approvals_pending, "approvals pending"),
+    )
+    open_things = [f"{count} {what}" for count, what in waiting if count]
+    if open_things:
+        yield f"Open: {', '.join(open_things)}"

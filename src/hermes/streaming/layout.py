@@ -1,0 +1,65 @@
+"""From Markdown to what the messages of one chat look like."""
+
+from hermes.domain.ports.platform import Capabilities
+from hermes.domain.ports.surface import Shown
+from hermes.streaming.choose import Shape, choose_shape
+from hermes.streaming.chunking import Chunker
+from hermes.streaming.markup import load_dialect
+from hermes.streaming.settings import PresentationSettings
+from hermes.streaming.units import length
+
+__all__ = ["Layout"]
+
+_MARK_ROOM = 10
+
+
+class Layout:
+    """Splits and formats for one platform, always in the same way."""
+
+    def __init__(self, capabilities: Capabilities, settings: PresentationSettings) -> None:
+        self._dialect = load_dialect(capabilities.dialect)
+        self._unit = capabilities.unit
+        self._placeholder = settings.placeholder
+        self._cursor = settings.cursor
+        self._marks = settings.chunk_marks and choose_shape(settings, capabilities) is Shape.FINAL
+        reserve = _MARK_ROOM if self._marks else length(settings.cursor, capabilities.unit)
+        self.room = capabilities.max_length - reserve
+
+    def chunker(self) -> Chunker:
+        """Return a splitter for this platform."""
+        return Chunker(self.room, self.weigh)
+
+    def weigh(self, markdown: str) -> int:
+        """Return the most that `markdown` can take up in a message."""
+        return self._dialect.weight(markdown, self._unit)
+
+    def final(self, markdown: str) -> list[Shown]:
+        """Return all messages of a complete text."""
+        chunker = self.chunker()
+        chunker.add(markdown)
+        pieces = chunker.pieces
+        many = self._marks and len(pieces) > 1
+        return [
+            self.shown(piece, final=True, tail=f" ({number}/{len(pieces)})" if many else "")
+            for number, piece in enumerate(pieces, 1)
+        ]
+
+    def preview(self, chunker: Chunker) -> list[Shown]:
+        """Return the messages of a text that still grows, with the cursor at its end."""
+        shown = [self.shown(piece, final=False) for piece in chunker.finished]
+        if growing := chunker.open:
+            shown.append(self.shown(growing, final=False, tail=self._cursor))
+        return shown
+
+    def shown(self, markdown: str, *, final: bool, tail: str = "") -> Shown:
+        """Return one message; `tail` stands behind it whatever it ends with."""
+        ending = tail[: len(tail) - len(tail.lstrip())] + self._dialect.render(tail)
+        return Shown(
+            text=self._dialect.render(markdown) + (ending if tail else ""),
+            plain=self._dialect.plain(markdown) + tail,
+            final=final,
+        )
+
+    def placeholder(self) -> Shown:
+        """Return what a message says before it has its text."""
+        return self.shown(self._placeholder, final=False)

@@ -1,0 +1,126 @@
+"""Files that a reply names, taken out of its text.
+
+`MEDIA:/abs/path`, Markdown images with a local path, and the two tags that say
+how to send them. Code blocks are left alone. While a reply streams, a tag that
+has only half arrived is held back, so it never flashes up in a message.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from msgspec import Struct
+
+from hermes.streaming.markup.scan import Fence, open_fence
+
+__all__ = ["Extracted", "MediaRef", "extract", "kind_of"]
+
+_AS_VOICE, _AS_DOCUMENT = "[[audio_as_voice]]", "[[as_document]]"
+_WHOLE_LINE = re.compile(
+    r"""[ \t]*(?:[-*+][ \t]+)?`?MEDIA:[ \t]*["']?(?P<path>(?:/|~/)[^"'`\n]*?\.\w{1,8})["']?`?[ \t]*$"""
+)
+_INLINE = re.compile(
+    r"""\[\[(?P<tag>audio_as_voice|as_document)\]\]
+    |!\[[^\]\n]*\]\(<?(?:file://)?(?P<image>(?:/(?!/)|~/)[^)>\n]*?)>?\)
+    |(?<![\w`/])MEDIA:(?:"(?P<quoted>(?:/|~/)[^"\n]+)"|(?P<path>(?:/|~/)[^\s"'`)\]]+))""",
+    re.VERBOSE,
+)
+_HALF = re.compile(r"MEDIA:[^\n]*$|!(?:\[[^\]\n]*(?:\](?:\([^)\n]*)?)?)?$|\[\[?[a-z_]*\]?$")
+_HALF_WORD = re.compile(r"(?<![\w`/])(?:M|ME|MED|MEDI|MEDIA)$")
+_LONGEST_HALF = 500
+_KINDS = {
+    "image": "png jpg jpeg gif webp bmp",
+    "voice": "ogg oga opus",
+    "audio": "mp3 m4a wav flac aac",
+    "video": "mp4 mov mkv webm avi",
+}
+
+
+class MediaRef(Struct, frozen=True, kw_only=True):
+    """A file to send."""
+
+    path: str
+    kind: str
+    """image, voice, audio, video or document."""
+
+
+class Extracted(Struct, frozen=True, kw_only=True):
+    """A reply without its files."""
+
+    text: str
+    media: tuple[MediaRef, ...] = ()
+
+
+def kind_of(path: str, *, voice: bool = False, document: bool = False) -> str:
+    """Return how a file is sent, by its name and the tags beside it."""
+    suffix = PurePosixPath(path).suffix.lower().lstrip(".")
+    if document:
+        return "document"
+    for kind, suffixes in _KINDS.items():
+        if suffix in suffixes.split():
+            return "voice" if voice and kind == "audio" else kind
+    return "document"
+
+
+def extract(text: str, *, complete: bool) -> Extracted:
+    """Take the files out of `text`; unless it is `complete`, hold back a half tag at its end."""
+    if not any(sign in text for sign in ("M", "[", "!")):
+        return Extracted(text=text)
+    paths: list[str] = []
+    kept = "".join(_kept(text, paths, complete=complete))
+    media = tuple(
+        MediaRef(
+            path=path,
+            kind=kind_of(path, voice=_AS_VOICE in text, document=_AS_DOCUMENT in text),
+        )
+        for path in dict.fromkeys(paths)
+    )
+    return Extracted(text=kept, media=media)
+
+
+def _kept(text: str, paths: list[str], *, complete: bool) -> Iterator[str]:
+    fence: Fence | None = None
+    lines = text.split("\n")
+    for number, line in enumerate(lines):
+        last = number == len(lines) - 1
+        end = "" if last else "\n"
+        if fence is not None:
+            fence = None if fence.closed_by(line) else fence
+            yield line + end
+            continue
+        fence = open_fence(line)
+        if last and not complete:
+            line = line[: _certain(line)]  # noqa: PLW2901 (the rest is not certain yet)
+        kept = _line(line, paths)
+        if kept is None:
+            continue
+        yield kept + end
+
+
+def _line(line: str, paths: list[str]) -> str | None:
+    """Return what is left of `line`; None if it was nothing but tags."""
+    whole = _WHOLE_LINE.match(line)
+    if whole is not None:
+        paths.append(whole["path"].strip())
+        return None
+    kept, at = "", 0
+    for found in _INLINE.finditer(line):
+        kept += line[at : found.start()]
+        at = found.end()
+        path = found["image"] or found["quoted"] or found["path"]
+        if path:
+            paths.append(path.strip())
+    if at == 0:
+        return line
+    kept += line[at:]
+    return kept if kept.strip() else None
+
+
+def _certain(line: str) -> int:
+    """Return up to where `line` cannot become part of a tag any more."""
+    for pattern in (_HALF, _HALF_WORD):
+        found = pattern.search(line)
+        if found is not None and len(line) - found.start() <= _LONGEST_HALF:
+            before = line[: found.start()]
+            return 0 if not before.strip(" \t-*+`") else found.start()
+    return len(line)

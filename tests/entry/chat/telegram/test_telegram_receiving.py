@@ -1,0 +1,386 @@
+"""Receiving: nothing lost, nothing confirmed too early, nothing deaf."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from fakes.telegram import FakeTelegram
+from fakes.telegram_kit import RememberingSink, adapter_for, outgoing, receiving
+from hermes.domain.errors import StoreError
+from hermes.domain.ports.platform import Button, FailureAction, PlatformFailure
+from hermes.testing.clock import FakeClock
+
+
+async def test_an_update_is_confirmed_only_after_the_inbox_has_it(tmp_path):
+    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
+        sink = RememberingSink()
+        sink.gate = asyncio.Event()
+        telegram.say(5, 5, "one")
+        async with receiving(adapter, sink):
+            await sink.until(lambda: sink.arrivals)
+            assert len(telegram.world.updates) == 1
+            assert sink.saved is None
+            sink.gate.set()
+            await telegram.until(lambda: not telegram.world.updates)
+            assert sink.texts == ["one"]
+            assert sink.saved["offset"] == 1001
+
+
+async def test_a_crash_before_the_confirmation_brings_the_update_again_and_once(tmp_path):
+    async with FakeTelegram() as telegram:
+        sink = RememberingSink()
+        sink.gate = asyncio.Event()
+        telegram.say(5, 5, "one")
+        async with adapter_for(telegram, tmp_path) as adapter, receiving(adapter, sink):
+            await sink.until(lambda: sink.arrivals)
+        sink.gate.set()
+        async with adapter_for(telegram, tmp_path) as adapter, receiving(adapter, sink):
+            await telegram.until(lambda: not telegram.world.updates)
+        assert sink.arrivals == ["5:1", "5:1"]
+        assert sink.texts == ["one"]
+
+
+async def test_an_inbox_that_fails_stops_receiving_and_the_batch_comes_again(tmp_path):
+    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
+        sink = RememberingSink()
+        sink.refusals = 1
+        telegram.say(5, 5, "one")
+        telegram.say(6, 6, "two")
+        with pytest.raises(StoreError):
+            await adapter.receive(sink)
+        assert len(telegram.world.updates) == 2
+        async with receiving(adapter, sink):
+            await telegram.until(lambda: not telegram.world.updates)
+        assert sorted(sink.texts) == ["one", "two"]
+
+
+async def test_a_poll_whose_answer_is_lost_costs_nothing(tmp_path):
+    async with FakeTelegram() as telegram:
+        clock = FakeClock()
+        async with adapter_for(telegram, tmp_path, clock) as adapter:
+            sink = RememberingSink()
+            telegram.say(5, 5, "one")
+            telegram.fault("reset_after", "getUpdates")
+            async with receiving(adapter, sink):
+                await clock.until_sleeping()
+                assert sink.heartbeats == 0
+                clock.advance(60)
+                await sink.until(lambda: sink.texts == ["one"])
+
+
+async def test_messages_of_one_chat_stay_in_order(tmp_path):
+    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
+        sink = RememberingSink()
+        for number in range(250):
+            telegram.say(1 + number % 7, None, str(number))
+        async with receiving(adapter, sink):
+            await telegram.until(lambda: not telegram.world.updates)
+        for chat in range(1, 8):
+            said = [int(m.text) for m in sink.messages.values() if m.chat.id == str(chat)]
+            assert said == sorted(said)
+        assert len(sink.messages) == 250
+
+
+async def test_a_slow_file_does_not_hold_up_other_chats(tmp_path):
+    async with FakeTelegram() as telegram:
+        async with adapter_for(telegram, tmp_path, request_timeout=2.0) as adapter:
+            sink = RememberingSink()
+            telegram.fault("hang", "getFile", times=9)
+            telegram.world.say_file(5, 5, "document", b"x", name="a.txt")
+            telegram.say(6, 6, "quick")
+            async with receiving(adapter, sink):
+                await sink.until(lambda: sink.texts == ["quick"], seconds=1.5)
+
+
+async def test_malformed_updates_are_skipped_and_the_cursor_moves_on(tmp_path, caplog):
+    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
+        sink = RememberingSink()
+        telegram.world.push("message", {"message_id": "seven"})
+        telegram.world.updates.append({"update_id": 1500, "callback_query": 7})
+        telegram.world.next_update = 1600
+        telegram.world.push("something_new", {"a": [1]})
+        telegram.say(5, 5, "x" * 10_000_000)
+        async with receiving(adapter, sink):
+            await telegram.until(lambda: not telegram.world.updates)
+        assert [len(text) for text in sink.texts] == [10_000_000]
+        assert sink.saved["offset"] == 1602
+        assert "makes no sense" in caplog.text
+
+
+async def test_two_pollers_back_off_and_then_say_what_is_wrong(tmp_path):
+    conflict = {"code": 409, "description": "Conflict: terminated by other getUpdates request"}
+    async with FakeTelegram() as telegram:
+        clock = FakeClock()
+        telegram.fault("error", "getUpdates", times=3, **conflict)
+        # A poll that works in between must not start the count anew.
+        telegram.fault("error", "getUpdates", times=30, skip=1, **conflict)
+        telegram.say(5, 5, "hi")
+        async with adapter_for(telegram, tmp_path, clock) as adapter:
+            sink = RememberingSink()
+            receive = asyncio.ensure_future(adapter.receive(sink))
+            pauses = 0
+            while not receive.done():
+                sleeping = asyncio.ensure_future(clock.until_sleeping())
+                await asyncio.wait({receive, sleeping}, return_when=asyncio.FIRST_COMPLETED)
+                sleeping.cancel()
+                if not receive.done():
+                    pauses += 1
+                    clock.advance(50)
+            with pytest.raises(PlatformFailure, match="Another process") as caught:
+                await receive
+        assert pauses == 5
+        assert caught.value.action is FailureAction.RETRY
+        assert "token" in caught.value.hint
+        assert sink.texts == ["hi"]
+        assert sink.heartbeats == 1
+
+
+async def test_a_conflict_that_ends_is_overcome(tmp_path):
+    async with FakeTelegram() as telegram:
+        clock = FakeClock()
+        async with adapter_for(telegram, tmp_path, clock) as adapter:
+            sink = RememberingSink()
+            async with receiving(adapter, sink):
+                await telegram.until(lambda: telegram.called("getUpdates"))
+                async with adapter_for(telegram, tmp_path) as other:
+                    rival = RememberingSink()
+                    async with receiving(other, rival):
+                        await clock.until_sleeping()
+                assert telegram.conflicts == 1
+                telegram.say(5, 5, "after the storm")
+                clock.advance(10)
+                await sink.until(lambda: sink.texts)
+        assert sink.texts == ["after the storm"]
+
+
+async def test_a_webhook_set_by_somebody_is_removed(tmp_path):
+    async with FakeTelegram() as telegram:
+        clock = FakeClock()
+        async with adapter_for(telegram, tmp_path, clock) as adapter:
+            sink = RememberingSink()
+            telegram.world.webhook = {"url": "http://127.0.0.1:9/", "secret": ""}
+            telegram.say(5, 5, "hi")
+            async with receiving(adapter, sink):
+                await clock.until_sleeping()
+                clock.advance(10)
+                await sink.until(lambda: sink.texts)
+
+
+async def test_a_poll_that_hangs_is_given_up(tmp_path):
+    async with FakeTelegram() as telegram:
+        clock = FakeClock()
+        telegram.fault("hang", "getUpdates")
+        telegram.say(5, 5, "hi")
+        patience = {"poll_timeout": 0.1, "poll_grace": 0.2}
+        async with adapter_for(telegram, tmp_path, clock, **patience) as adapter:
+            sink = RememberingSink()
+            async with receiving(adapter, sink):
+                await clock.until_sleeping()
+                clock.advance(5)
+                await sink.until(lambda: sink.texts == ["hi"])
+
+
+async def test_a_flood_of_polls_waits_as_long_as_it_is_told(tmp_path):
+    async with FakeTelegram() as telegram:
+        clock = FakeClock()
+        telegram.fault("429", "getUpdates", seconds=7)
+        telegram.say(5, 5, "hi")
+        async with adapter_for(telegram, tmp_path, clock) as adapter:
+            sink = RememberingSink()
+            async with receiving(adapter, sink):
+                await clock.until_sleeping()
+                clock.advance(6.9)
+                assert clock.sleeping == 1
+                clock.advance(0.2)
+                await sink.until(lambda: sink.texts)
+
+
+async def test_a_network_that_stays_away_ends_in_a_failure_and_not_in_silence(tmp_path):
+    async with FakeTelegram() as telegram:
+        clock = FakeClock()
+        async with adapter_for(telegram, tmp_path, clock) as adapter:
+            telegram.fault("502", "getUpdates", times=99)
+            receive = asyncio.ensure_future(adapter.receive(RememberingSink()))
+            while not receive.done():
+                sleeping = asyncio.ensure_future(clock.until_sleeping())
+                await asyncio.wait({receive, sleeping}, return_when=asyncio.FIRST_COMPLETED)
+                sleeping.cancel()
+                clock.advance(30)
+            with pytest.raises(PlatformFailure, match="HTTP 502"):
+                await receive
+        assert len(telegram.called("getUpdates")) == 10
+
+
+async def test_a_token_revoked_while_polling_is_fatal(tmp_path):
+    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
+        telegram.fault("error", "getUpdates", code=401, description="Unauthorized")
+        with pytest.raises(PlatformFailure) as caught:
+            await adapter.receive(RememberingSink())
+        assert caught.value.action is FailureAction.FATAL
+        assert "TELEGRAM_BOT_TOKEN" in caught.value.hint
+
+
+async def test_reading_goes_on_where_it_left_off_unless_that_is_long_ago(tmp_path):
+    async with FakeTelegram() as telegram:
+        clock = FakeClock()
+        for age, expected in ((3600.0, 900), (8 * 86400.0, None)):
+            sink = RememberingSink()
+            sink.saved = {"offset": 900, "at": clock.now() - age}
+            async with adapter_for(telegram, tmp_path, clock) as adapter, receiving(adapter, sink):
+                before = len(telegram.called("getUpdates"))
+                await telegram.until(lambda n=before: len(telegram.called("getUpdates")) > n)
+            assert telegram.called("getUpdates")[-1].params.get("offset") == expected
+
+
+async def test_pictures_and_voice_are_on_disk_before_the_message_is_admitted(tmp_path):
+    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
+        sink = RememberingSink()
+        telegram.world.say_file(5, 5, "photo", b"JPEG", caption="look")
+        telegram.world.say_file(5, 5, "voice", b"OGG")
+        async with receiving(adapter, sink):
+            await telegram.until(lambda: not telegram.world.updates)
+        photo, voice = sink.messages.values()
+        assert (photo.text, photo.attachments[0].kind) == ("look", "image")
+        assert (tmp_path / "media" / "5_1_0_photo.jpg").read_bytes() == b"JPEG"
+        assert photo.attachments[0].path.endswith("5_1_0_photo.jpg")
+        assert (voice.attachments[0].kind, voice.attachments[0].size) == ("voice", 3)
+
+
+async def test_a_file_that_cannot_be_fetched_becomes_a_note(tmp_path):
+    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
+        sink = RememberingSink()
+        telegram.world.say_file(5, 5, "document", b"x" * 20_000_001, name="big.bin")
+        telegram.world.say(5, 5, document={"file_id": "gone", "file_name": "gone.txt"})
+        async with receiving(adapter, sink):
+            await telegram.until(lambda: not telegram.world.updates)
+        assert all("could not be fetched" in text for text in sink.texts)
+        assert "big.bin" in sink.texts[0]
+        assert "20 MB" in sink.texts[0]
+
+
+async def test_a_download_that_breaks_is_tried_again(tmp_path):
+    async with FakeTelegram() as telegram:
+        clock = FakeClock()
+        async with adapter_for(telegram, tmp_path, clock) as adapter:
+            sink = RememberingSink()
+            telegram.fault("reset_before", "file")
+            telegram.world.say_file(5, 5, "document", b"content", name="a.txt")
+            async with receiving(adapter, sink):
+                await clock.until_sleeping()
+                clock.advance(10)
+                await sink.until(lambda: sink.messages)
+            (message,) = sink.messages.values()
+            assert message.attachments[0].size == 7
+
+
+@pytest.mark.parametrize("name", ["../../evil.sh", "..\\evil", "/etc/passwd", "a" * 500, "\0", ""])
+async def test_names_of_files_stay_inside_their_directory(tmp_path, name):
+    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
+        sink = RememberingSink()
+        file_id = telegram.world.store(b"x", "f")
+        telegram.say(5, 5, document={"file_id": file_id, "file_name": name})
+        async with receiving(adapter, sink):
+            await telegram.until(lambda: not telegram.world.updates)
+        (path,) = (tmp_path / "media").iterdir()
+        assert path.read_bytes() == b"x"
+        assert len(path.name) < 120
+
+
+async def test_files_of_a_local_server_are_copied_from_disk(tmp_path):
+    async with FakeTelegram() as telegram:
+        source = tmp_path / "on-server.bin"
+        source.write_bytes(b"local")
+        file_id = telegram.world.store(b"", "f")
+        telegram.world.files[file_id].path = str(source)
+        async with adapter_for(telegram, tmp_path, local_mode=True) as adapter:
+            sink = RememberingSink()
+            telegram.say(5, 5, document={"file_id": file_id, "file_name": "f.bin"})
+            async with receiving(adapter, sink):
+                await telegram.until(lambda: not telegram.world.updates)
+            (message,) = sink.messages.values()
+            assert message.attachments[0].size == 5
+
+
+async def test_an_album_is_heard_whole_if_one_part_mentions_the_bot(tmp_path):
+    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
+        sink = RememberingSink()
+        mention = [{"type": "mention", "offset": 0, "length": 11}]
+        caption: dict[str, Any] = {"caption": "@hermes_bot look", "caption_entities": mention}
+        for number in range(3):
+            more = caption if number == 1 else {}
+            telegram.world.say_file(-5, 7, "photo", b"x", media_group_id="g", **more)
+        telegram.world.say_file(-5, 7, "photo", b"x", media_group_id="other")
+        async with receiving(adapter, sink):
+            await telegram.until(lambda: not telegram.world.updates)
+        assert [m.group_id for m in sink.messages.values()] == ["g"] * 3
+
+
+async def test_what_was_said_before_a_mention_is_context_where_that_is_wanted(tmp_path):
+    async with FakeTelegram() as telegram:
+        wanted = {"observe_unmentioned_group_messages": True}
+        async with adapter_for(telegram, tmp_path, **wanted) as adapter:
+            sink = RememberingSink()
+            telegram.say(-5, 7, "the build is red")
+            telegram.say(-6, 7, "elsewhere")
+            telegram.say(-5, 8, "@hermes_bot yes")
+            async with receiving(adapter, sink):
+                await telegram.until(lambda: not telegram.world.updates)
+            (message,) = sink.messages.values()
+            assert (message.text, message.context) == ("yes", "User 7: the build is red")
+
+
+async def test_a_press_is_answered_with_what_the_sink_says(tmp_path):
+    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
+        telegram.chat(5)
+        buttons = ((Button(label="Allow", data="ea:once:1"),),)
+        sent = await adapter.send(outgoing(5, "May I?", buttons=buttons))
+        sink = RememberingSink()
+        query = telegram.press(5, 5, 1, "ea:once:1")
+        async with receiving(adapter, sink):
+            await telegram.until(lambda: telegram.world.queries[query] == "Done.")
+        (press,) = sink.presses
+        assert (press.message_id, press.data) == (sent.native_id, "ea:once:1")
+
+
+async def test_a_press_that_is_too_old_to_answer_disturbs_nothing(tmp_path):
+    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
+        telegram.chat(5)
+        await adapter.send(outgoing(5, "May I?", buttons=((Button(label="A", data="a"),),)))
+        sink = RememberingSink()
+        telegram.world.queries.pop(telegram.press(5, 5, 1, "a"))
+        telegram.say(5, 5, "and on")
+        async with receiving(adapter, sink):
+            await sink.until(lambda: sink.texts == ["and on"])
+            await telegram.until(lambda: telegram.called("answerCallbackQuery"))
+            telegram.say(5, 5, "and on")
+            await sink.until(lambda: len(sink.texts) == 2)
+
+
+async def test_the_token_is_neither_logged_nor_part_of_an_error(tmp_path, caplog):
+    caplog.set_level("DEBUG")
+    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
+        secret = telegram.token.partition(":")[2]
+        telegram.chat(5)
+        await adapter.send(outgoing(5, "hi"))
+        telegram.fault("reset_before", "sendMessage")
+        with pytest.raises(PlatformFailure) as caught:
+            await adapter.send(outgoing(5, "hi"))
+        assert "HTTP Request" in caplog.text
+        assert secret not in caplog.text
+        assert secret not in f"{caught.value} {caught.value.__context__!r} {adapter!r}"
+
+
+async def test_updates_are_asked_for_in_the_form_telegram_documents(tmp_path):
+    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
+        async with receiving(adapter, RememberingSink()):
+            await telegram.until(lambda: telegram.called("getUpdates"))
+        methods = [call.method for call in telegram.calls[:3]]
+        assert methods == ["getme", "deletewebhook", "getupdates"]
+        assert telegram.calls[1].params == {"drop_pending_updates": False}
+        assert json.loads(json.dumps(telegram.calls[2].params)) == {
+            "timeout": 30,
+            "limit": 100,
+            "allowed_updates": ["message", "channel_post", "callback_query"],
+        }

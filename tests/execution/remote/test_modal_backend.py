@@ -1,0 +1,144 @@
+"""Against a stand-in for the SDK that runs real processes."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.machines import environment, request_for
+from hermes.domain.errors import ConfigError, HermesError, MissingExtra
+from hermes.domain.ports.execution import Command
+from hermes.execution.contract import PooledEnvironment
+from hermes.execution.modal_snapshots import Snapshots
+from hermes.execution.registry import resolve_backend
+
+
+@pytest.fixture
+def options(modal_sdk: Any, tmp_path: Path) -> dict[str, Any]:
+    return {"image": "debian", "snapshots_file": str(tmp_path / "home/modal_snapshots.json")}
+
+
+async def sh(machine: PooledEnvironment, script: str) -> str:
+    return (await machine.run(Command(script=script, timeout=30))).output
+
+
+async def test_the_missing_sdk_is_named_with_the_command_that_installs_it() -> None:
+    assert "modal" not in sys.modules
+    with pytest.raises(MissingExtra, match="`modal`") as caught:
+        await resolve_backend("modal")(request_for("modal", {"image": "x"}))
+    assert caught.value.hint == "Install it with: pip install 'hermes-gateway[modal]'"
+
+
+async def test_a_sandbox_gets_what_was_configured(
+    modal_sdk: Any, options: dict[str, Any]
+) -> None:
+    modal_sdk.CLOUD.tokens = {("ak-1", "as-1")}
+    given = {"cpu": 2.0, "memory": 1024, "lifetime": 600, "app": "mine"}
+    tokens = {"token_id": "ak-1", "token_secret": "as-1"}
+    async with environment("modal", {**options, **given, **tokens}) as machine:
+        assert machine.isolated
+        (sandbox,) = modal_sdk.CLOUD.sandboxes
+        made = {name: sandbox.options[name] for name in ("cpu", "memory", "timeout", "image")}
+        assert made == {"cpu": 2.0, "memory": 1024, "timeout": 600, "image": "debian"}
+        assert modal_sdk.CLOUD.apps == ["mine"]
+    assert not sandbox.alive
+
+
+async def test_a_refused_token_is_explained(modal_sdk: Any, options: dict[str, Any]) -> None:
+    modal_sdk.CLOUD.tokens = set()
+    for tokens in ({}, {"token_id": "ak-bad", "token_secret": "x"}):
+        with pytest.raises(ConfigError, match="refuses the token") as caught:
+            async with environment("modal", {**options, **tokens}):
+                pass
+        assert "MODAL_TOKEN_ID" in caught.value.hint
+
+
+async def test_files_survive_through_a_snapshot(
+    modal_sdk: Any, options: dict[str, Any]
+) -> None:
+    async with environment("modal", options) as machine:
+        await sh(machine, "echo kept >~/f")
+    kept = json.loads(Path(options["snapshots_file"]).read_text())
+    assert list(kept.values()) == ["im-2"]
+    async with environment("modal", options) as machine:
+        assert await sh(machine, "cat ~/f") == "kept\n"
+    async with environment("modal", options, session_id="other") as machine:
+        assert await machine.stat("~/f") is None
+
+
+async def test_an_expired_snapshot_means_the_image(
+    modal_sdk: Any, options: dict[str, Any]
+) -> None:
+    async with environment("modal", options):
+        pass
+    modal_sdk.CLOUD.images.clear()
+    async with environment("modal", options) as machine:
+        assert await sh(machine, "echo works") == "works\n"
+
+
+async def test_without_persistence_there_is_no_snapshot(
+    modal_sdk: Any, options: dict[str, Any]
+) -> None:
+    async with environment("modal", {**options, "persistent": False, "snapshots_file": ""}):
+        pass
+    assert modal_sdk.CLOUD.images == {}
+    assert not modal_sdk.CLOUD.sandboxes[0].alive
+
+
+async def test_a_sandbox_that_ended_is_told_and_replaced(
+    modal_sdk: Any, options: dict[str, Any]
+) -> None:
+    async with environment("modal", options) as machine:
+        begun = asyncio.Event()
+        running = asyncio.ensure_future(
+            machine.run(Command(script="echo begun; sleep 60"), lambda _: begun.set())
+        )
+        await begun.wait()
+        await modal_sdk.CLOUD.sandboxes[0].die()
+        result = await running
+        assert result.exit_code == 255
+        assert "whether the command took effect is unknown" in result.output
+        assert await sh(machine, "echo works; command -v ls") == "works\n/usr/bin/ls\n"
+        assert len(modal_sdk.CLOUD.sandboxes) == 2
+
+
+async def test_arguments_stay_small_whatever_the_script(
+    modal_sdk: Any, options: dict[str, Any]
+) -> None:
+    async with environment("modal", options) as machine:
+        await machine.run(Command(script=f": {'x' * 300_000}", env={"TOKEN": "sk-secret"}))
+        shown = [word for words in modal_sdk.CLOUD.sandboxes[0].execs for word in words]
+    assert max(len(word) for word in shown) < 2_000
+    assert not [word for word in shown if "sk-secret" in word]
+
+
+async def test_files_are_synchronised(options: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "skills").mkdir()
+    (tmp_path / "skills/one").write_text("skill")
+    roots = [{"local": str(tmp_path / "skills"), "remote": ".hermes/skills"}]
+    async with environment("modal", {**options, "sync": roots}) as machine:
+        assert await machine.read("~/.hermes/skills/one") == b"skill"
+
+
+async def test_snapshot_ids_of_many_sessions_do_not_get_lost(tmp_path: Path) -> None:
+    file = str(tmp_path / "modal_snapshots.json")
+    await asyncio.gather(*(Snapshots(file).put(f"t{n}", f"im-{n}") for n in range(20)))
+    assert [await Snapshots(file).get(f"t{n}") for n in range(20)] == [f"im-{n}" for n in range(20)]
+
+
+async def test_a_damaged_snapshot_file_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "modal_snapshots.json").write_text("{")
+    with pytest.raises(ConfigError, match="damaged") as caught:
+        await Snapshots(str(tmp_path / "modal_snapshots.json")).get("t")
+    assert "Delete the file" in caught.value.hint
+
+
+async def test_a_backend_without_image_or_place_for_snapshots_is_explained(
+    modal_sdk: Any,
+) -> None:
+    for options in ({}, {"image": "debian"}):
+        with pytest.raises(HermesError):
+            await resolve_backend("modal")(request_for("modal", options))

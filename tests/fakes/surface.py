@@ -1,0 +1,82 @@
+"""A surface that remembers what was shown, and insists on what surfaces may rely on."""
+
+import asyncio
+
+from hermes.domain.ports.platform import Capabilities, LengthUnit
+from hermes.domain.ports.surface import Shown
+from hermes.streaming.markup import load_dialect
+from hermes.streaming.units import is_blank
+
+__all__ = ["CHAT", "FakeSurface"]
+
+CHAT = Capabilities(
+    max_length=200,
+    unit=LengthUnit.UTF16,
+    dialect="telegram_html",
+    edits=True,
+    deletes=True,
+    typing=True,
+    media=frozenset({"image", "voice", "document"}),
+)
+
+
+class FakeSurface:
+    """One chat."""
+
+    def __init__(self, capabilities: Capabilities = CHAT) -> None:
+        self._capabilities = capabilities
+        self._dialect = load_dialect(capabilities.dialect)
+        self.shows: list[tuple[str, Shown]] = []
+        self.looks: dict[str, Shown] = {}
+        self.removed: list[str] = []
+        self.files: list[tuple[str, str, str]] = []
+        self.typed = 0
+        self.gate: asyncio.Event | None = None
+        """While it is there and not set, every call waits: a slow platform."""
+        self.changed = asyncio.Event()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    async def show(self, slot: str, shown: Shown) -> None:
+        before = self.looks.get(slot)
+        assert before != shown, f"{slot} shown twice alike: {shown}"
+        assert before is None or not before.final, f"{slot} shown after its final: {shown}"
+        assert before is None or self._capabilities.edits, f"{slot} edited"
+        assert not is_blank(shown.text)
+        assert not is_blank(shown.plain)
+        unit, limit = self._capabilities.unit, self._capabilities.max_length
+        assert self._dialect.visible_length(shown.text, unit) <= limit
+        await self._pass()
+        self.shows.append((slot, shown))
+        self.looks[slot] = shown
+        self.changed.set()
+
+    async def remove(self, slot: str) -> None:
+        assert self._capabilities.deletes
+        assert not self.looks[slot].final
+        await self._pass()
+        del self.looks[slot]
+        self.removed.append(slot)
+
+    async def attach(self, slot: str, path: str, kind: str, caption: Shown | None) -> None:
+        assert kind in self._capabilities.media
+        await self._pass()
+        self.files.append((slot, path, kind))
+
+    async def typing(self) -> None:
+        self.typed += 1
+        self.changed.set()
+
+    async def until(self, slot: str, text: str) -> None:
+        """Wait until `slot` looks like this."""
+        async with asyncio.timeout(5):
+            while slot not in self.looks or self.looks[slot].text != text:
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def _pass(self) -> None:
+        if self.gate is not None:
+            await self.gate.wait()
+        await asyncio.sleep(0)
