@@ -49,9 +49,12 @@ def said(
 def settings(
     section: Mapping[str, Any] | None = None,
     gateway: Mapping[str, Any] | None = None,
-    **variables: str,
+    variables: Mapping[str, str] | None = None,
+    **more: str,
 ) -> AuthzSettings:
-    return authz_settings("telegram", section or {}, gateway=gateway or {}, variables=variables)
+    return authz_settings(
+        "telegram", section or {}, gateway=gateway or {}, variables={**(variables or {}), **more}
+    )
 
 
 def check(message: InboundMessage, found: AuthzSettings, paired: str | None = None) -> Access:
@@ -100,7 +103,7 @@ def test_what_hermes_itself_says_needs_no_list() -> None:
 def test_every_way_to_let_somebody_in_works(
     section: dict[str, Any], variables: dict[str, str]
 ) -> None:
-    assert check(said(), settings(section, **variables)).allowed
+    assert check(said(), settings(section, variables=variables)).allowed
 
 
 def test_a_list_lets_in_only_who_is_on_it() -> None:

@@ -1,6 +1,7 @@
 """One gateway per home and per bot, with real processes."""
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,8 +14,10 @@ from hermes.control.instance import (
     credential_locks_dir,
     end_gateway,
     hold_credential,
+    is_supervised,
     running_gateway,
 )
+from hermes.control.restart_guard import starts_too_often
 from hermes.domain.errors import ConfigError, Conflict
 from hermes.execution.clock import SystemClock
 
@@ -120,3 +123,22 @@ def test_a_home_that_cannot_be_used_is_explained(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be opened"):
         Instance.claim(tmp_path / "file")
+
+
+def test_the_fourth_start_within_a_minute_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "gateway" / "restart_loop.json"
+
+    def start(now: float) -> bool:
+        return starts_too_often(path, max_count=3, window_seconds=60, now=now)
+
+    assert [start(now) for now in (0, 10, 20, 30)] == [False, False, False, True]
+    assert not start(85), "only 30 and 85 are within the last minute"
+    path.write_text("{broken")
+    assert not start(86)
+
+
+def test_who_is_supervised_is_told_by_the_supervisor() -> None:
+    assert not is_supervised({"INVOCATION_ID": "inherited by every terminal"})
+    assert not is_supervised({"SYSTEMD_EXEC_PID": "1"})
+    assert is_supervised({"SYSTEMD_EXEC_PID": str(os.getpid())})
+    assert is_supervised({"HERMES_SUPERVISED": "1"})

@@ -301,7 +301,10 @@ async def test_what_must_be_held_is_held_only_while_connected(clock: FakeClock) 
         finally:
             held.append("released")
 
+    connected = asyncio.Event()
+
     async def sink(_adapter: Adapter) -> InboundSink:
+        connected.set()
         return ListSink()
 
     made: list[FakeAdapter] = []
@@ -320,8 +323,7 @@ async def test_what_must_be_held_is_held_only_while_connected(clock: FakeClock) 
         taken = False
         supervisor.retry()
         async with asyncio.timeout(10):
-            while supervisor.adapter is None:
-                await asyncio.sleep(0)
+            await connected.wait()
         assert held == ["held"]
         task.cancel()
     assert held == ["held", "released"]

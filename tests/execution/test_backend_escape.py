@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import shutil
 import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -330,6 +331,18 @@ async def test_devices_of_the_host_are_not_there(boxes: Boxes) -> None:
     assert mode_of("/dev/null") == before
     with pytest.raises(HermesError):
         await env.read("/dev/zero", limit=10)
+
+
+async def test_nothing_of_the_host_is_reachable_through_open_files(boxes: Boxes) -> None:
+    env = await boxes.open()
+    host = ["/dev/null", *filter(None, map(shutil.which, ("bwrap", "nsenter", "sh", "docker")))]
+    before = [mode_of(path) for path in host]
+    await env.spawn(Command(script="sleep 305"))
+    await sh(env, "chmod 711 /proc/[0-9]*/exe /proc/[0-9]*/fd/* /dev/std* /dev/fd/*")
+    await sh(env, "for f in /proc/[0-9]*/exe /proc/[0-9]*/fd/*; do : >>$f; done", timeout=5)
+    assert [mode_of(path) for path in host] == before
+    shown = await says(env, "ls -l /proc/[0-9]*/fd /proc/[0-9]*/exe /proc/[0-9]*/cwd 2>/dev/null")
+    assert str(boxes.home.parent) not in shown
 
 
 async def test_secrets_of_hermes_are_not_in_the_environment(boxes: Boxes) -> None:

@@ -285,7 +285,8 @@ class FakeDaytona:
             head, _, body = part.partition(b"\r\n\r\n")
             if b"].file" in head:
                 path = head.partition(b'filename="')[2].partition(b'"')[0]
-                Path(os.fsdecode(path)).write_bytes(body.removesuffix(b"\r\n"))
+                target = Path(os.fsdecode(path))
+                await asyncio.to_thread(target.write_bytes, body.removesuffix(b"\r\n"))
         return Response(status_code=200)
 
 
@@ -299,7 +300,12 @@ async def running_daytona(directory: Path) -> AsyncIterator[FakeDaytona]:
     """Serve the API on a free port."""
     fake = FakeDaytona(directory)
     config = uvicorn.Config(
-        fake.app(), port=0, log_level="error", ws="wsproto", lifespan="off", timeout_graceful_shutdown=2
+        fake.app(),
+        port=0,
+        log_level="error",
+        ws="wsproto",
+        lifespan="off",
+        timeout_graceful_shutdown=2,
     )
     server = uvicorn.Server(config)
     socket = config.bind_socket()

@@ -1,7 +1,8 @@
 """Opens a session on any backend that can run here, real or against a stand-in."""
 
+import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from hermes.execution.contract import (
 )
 from hermes.execution.registry import resolve_backend
 
-__all__ = ["MODAL_SDK", "apptainer", "environment", "request_for"]
+__all__ = ["MODAL_SDK", "apptainer", "environment", "request_for", "until"]
 
 MODAL_SDK = str(Path(__file__).with_name("modal_sdk"))
 
@@ -57,6 +58,14 @@ def request_for(
         clock=clock or SystemClock(),
         notify=notify,
     )
+
+
+async def until(check: Callable[[], Awaitable[bool]]) -> None:
+    """Wait until `check` says yes; the test's own time limit bounds it."""
+    while True:
+        if await check():
+            return
+        await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

@@ -177,6 +177,7 @@ class FakeTelegram:
             return
         call = Call(method=method, params=request.params, at=time.monotonic())
         self.calls.append(call)
+        self.world.touch()
         fault = self.faults.next(method, chat_of(request.params))
         if fault is not None:
             call.outcome = fault.kind
@@ -294,6 +295,7 @@ class FakeTelegram:
             kept = [update for update in world.updates if update["update_id"] >= offset]
         world.confirmed += len(world.updates) - len(kept)
         world.updates = kept
+        world.touch()
 
     def _file(self, request: Request, writer: asyncio.StreamWriter) -> None:
         token, _, path = request.path.removeprefix("/file/bot").partition("/")

@@ -1,12 +1,15 @@
 """Splitting text into messages."""
 
 import re
+from functools import partial
+from itertools import pairwise
 
 import pytest
-from fakes.markdown_text import long_markdown
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from wcwidth import iter_graphemes
 
+from fakes.markdown_text import long_markdown
 from hermes.domain.ports.platform import LengthUnit
 from hermes.streaming.chunking import Chunker, split
 from hermes.streaming.markup import DIALECTS, load_dialect
@@ -30,7 +33,7 @@ def letters(text: str) -> str:
 def test_every_piece_fits_after_rendering(name: str, text: str, limit: int) -> None:
     dialect = load_dialect(name)
     for unit in (LengthUnit.UTF16, LengthUnit.CODEPOINTS):
-        for piece in split(clean(text), limit, lambda part: dialect.weight(part, unit)):
+        for piece in split(clean(text), limit, partial(dialect.weight, unit=unit)):
             assert dialect.visible_length(dialect.render(piece), unit) <= limit
             assert dialect.visible_length(dialect.plain(piece), unit) <= limit
 
@@ -74,7 +77,7 @@ def test_finished_pieces_never_change_while_text_arrives(
     text = clean(text)
     borders = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
     chunker, seen = Chunker(limit, utf16), list[str]()
-    for start, end in zip(borders, borders[1:], strict=False):
+    for start, end in pairwise(borders):
         chunker.add(text[start:end])
         assert chunker.finished[: len(seen)] == seen
         seen = list(chunker.finished)
@@ -125,8 +128,6 @@ def test_no_character_is_torn_apart(clusters: list[str], limit: int) -> None:
 
 @given(st.text(st.sampled_from("ab\u0301🇩🇪👍🏽\u200d👩❤️\ufe0f한ᄒ\u1161\r\n"), max_size=12))
 def test_clusters_agree_with_the_reference(text: str) -> None:
-    from wcwidth import iter_graphemes
-
     borders, at = {0, len(text)}, 0
     for cluster in iter_graphemes(text):
         at += len(cluster)

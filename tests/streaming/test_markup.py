@@ -4,10 +4,10 @@ import re
 from html import unescape
 
 import pytest
-from fakes.markdown_text import markdown
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from fakes.markdown_text import markdown
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.platform import LengthUnit
 from hermes.streaming.markup import DIALECTS, load_dialect, telegram_html
@@ -49,18 +49,17 @@ def _tag_problem(tag: re.Match[str], stack: list[str]) -> str | None:
         return f"unknown tag {name}"
     if closing:
         return None if stack and stack.pop() == name else f"unexpected end of {name}"
-    if stack and stack[-1] in INSIDE_OF_CODE and name not in INSIDE_OF_CODE[stack[-1]]:
-        return f"{name} inside {stack[-1]}"
-    if name in ("code", "pre") and set(stack) - {"pre", "blockquote"}:
-        return f"code inside {stack}"
-    if name in stack:
-        return f"{name} inside itself"
-    if name == "a" and not attributes.startswith(' href="'):
-        return "link without address"
-    if attributes and name not in ("a", "code"):
-        return f"attributes on {name}"
-    if name == "code" and attributes and not (stack == ["pre"] and "language-" in attributes):
-        return "language outside of pre"
+    inside = stack[-1] if stack else ""
+    problems = {
+        f"{name} inside {inside}": inside in INSIDE_OF_CODE and name not in INSIDE_OF_CODE[inside],
+        f"code inside {stack}": name in ("code", "pre") and set(stack) - {"pre", "blockquote"},
+        f"{name} inside itself": name in stack,
+        "link without address": name == "a" and not attributes.startswith(' href="'),
+        f"attributes on {name}": attributes and name not in ("a", "code"),
+        "language outside of pre": name == "code" and attributes and stack != ["pre"],
+    }
+    if problem := next((text for text, applies in problems.items() if applies), None):
+        return problem
     stack.append(name)
     return None
 
@@ -140,7 +139,8 @@ def test_telegram_html_of_a_typical_answer() -> None:
         "> wise **words**\n\n```python\nif a < b: pass\n```\n\n---\nend & done"
     )
     assert telegram_html.render(source) == (
-        "<b>Title</b>\n\nSome <b>bold</b>, <i>thin</i>, <s>gone</s>, <tg-spoiler>hidden</tg-spoiler>"
+        "<b>Title</b>\n\nSome <b>bold</b>, <i>thin</i>, <s>gone</s>, "
+        "<tg-spoiler>hidden</tg-spoiler>"
         ' and <code>a &lt; b</code> with <a href="https://x.y/?a=1&amp;b=2">a link</a>.\n\n'
         "• one\n☑ two\n  1. three\n\n<blockquote>wise <b>words</b></blockquote>\n\n"
         '<pre><code class="language-python">if a &lt; b: pass</code></pre>\n\n———\nend &amp; done'

@@ -106,7 +106,7 @@ def _platform_lines(name: str, platform: PlatformState, now: float) -> Iterator[
 def ago(seconds: float) -> str:
     """Return a length of time as people say it."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size or (seconds >= size and size > 60):
+        if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit} ago"
     return f"{max(0, seconds):.0f} s ago"
 

@@ -10,11 +10,11 @@ through or can never be; previews are dropped when the platform is slow.
 
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes.control.pacing import ChatPacer, PacerBook, PacingLimits, Urgency
 from hermes.domain.errors import HermesError
 from hermes.domain.outbound import OutboxEntry, OutboxKind, OutboxState, Target
 from hermes.domain.ports.clock import Clock
@@ -35,22 +35,46 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
+PATIENCE = 3.0
+"""Seconds a preview waits for room before it is dropped."""
 PLACEHOLDER = "…"
 MAX_UNKNOWN_SENDS = 3
 MAX_AGE = 24 * 3600.0
 """Entries older than this are reported, not sent."""
 
 
-class Pacer(Protocol):
-    """One budget for every call to one chat."""
+class Pacer:
+    """The budget of one chat, as something to wait for."""
 
-    async def wait(self, *, urgent: bool) -> bool:
-        """Wait for permission to make a call; False: not urgent enough to wait for."""
-        ...
+    def __init__(self, book: PacerBook, limits: PacingLimits, chat: Target, clock: Clock) -> None:
+        self._book = book
+        self._limits = limits
+        self._chat = (chat.platform, chat.account, chat.chat_id)
+        self._clock = clock
+
+    async def wait(self, urgency: Urgency) -> bool:
+        """Wait for room for a call; False: it is not worth waiting for."""
+        waited = 0.0
+        final = urgency is Urgency.FINAL
+        if final:
+            self._budget().final_waits()
+        try:
+            while (seconds := self._budget().admit(urgency, self._clock.monotonic())) > 0:
+                if self._budget().droppable(urgency, waited + seconds, PATIENCE):
+                    return False
+                await self._clock.sleep(seconds)
+                waited += seconds
+        finally:
+            if final:
+                self._budget().final_done()
+        return True
 
     def penalise(self, seconds: float) -> None:
-        """The platform asks for silence."""
-        ...
+        """Obey the platform's wish for silence."""
+        self._budget().penalty(seconds, self._clock.monotonic())
+
+    def _budget(self) -> ChatPacer:
+        return self._book.of(self._chat, self._limits, self._clock.monotonic())
 
 
 class Line(Struct, frozen=True, kw_only=True):
@@ -58,7 +82,8 @@ class Line(Struct, frozen=True, kw_only=True):
 
     adapter: Adapter
     capabilities: Capabilities
-    pacer: Callable[[Target], Pacer]
+    book: PacerBook
+    """The budgets of all chats."""
     sent: Callable[[], None] = lambda: None
     """Told after each successful call, for liveness."""
 
@@ -107,7 +132,7 @@ class TurnSurface:
         self._line = line
         self._target = target
         self._origin = origin
-        self._pacer = line.pacer(target)
+        self._pacer = Pacer(line.book, _limits(line.capabilities, target), target, self._clock)
         self._slots: dict[str, _Slot] = {}
 
     @property
@@ -153,7 +178,7 @@ class TurnSurface:
 
     async def typing(self) -> None:
         """Show that an answer is being made, if the budget allows it."""
-        if not self.capabilities.typing or not await self._pacer.wait(urgent=False):
+        if not self.capabilities.typing or not await self._pacer.wait(Urgency.TYPING):
             return
         try:
             await self._line.adapter.typing(self._target)
@@ -209,7 +234,9 @@ class TurnSurface:
             if known.entry.native_id is None:
                 blank = replace(outgoing, text=PLACEHOLDER, plain=PLACEHOLDER)
                 await self._send(known, blank, final=False)
-                if shown.text == PLACEHOLDER or not await self._pacer.wait(urgent=shown.final):
+                if shown.text == PLACEHOLDER or not await self._pacer.wait(
+                    _urgency(final=shown.final)
+                ):
                     return
             await self._edit(known, outgoing, final=shown.final)
         known.shown = shown.text
@@ -259,7 +286,7 @@ class TurnSurface:
         self, known: _Slot, call: Callable[[], Awaitable[None]], *, final: bool
     ) -> None:
         """Make a call until it works; a preview is tried once."""
-        while await self._pacer.wait(urgent=final):
+        while await self._pacer.wait(_urgency(final=final)):
             try:
                 await call()
             except PlatformFailure as failure:
@@ -329,3 +356,14 @@ class TurnSurface:
         await self._clock.sleep(known.pause)
         known.pause = min(known.pause * 2, LONGEST_PAUSE)
         return True
+
+
+def _urgency(*, final: bool) -> Urgency:
+    return Urgency.FINAL if final else Urgency.PREVIEW
+
+
+def _limits(capabilities: Capabilities, target: Target) -> PacingLimits:
+    """Return how much the chat takes; ids of groups are negative or differ from a person's."""
+    group = target.chat_id.startswith("-")
+    interval = capabilities.group_interval if group else capabilities.private_interval
+    return PacingLimits(interval=interval)

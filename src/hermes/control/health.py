@@ -8,6 +8,7 @@ a process that no longer turns.
 import asyncio
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -104,6 +105,8 @@ class HealthBoard:
         self._adapters = adapters
         self._warnings: dict[str, str] = {}
         self._changed = asyncio.Event()
+        self._saving = threading.Lock()
+        self._version = self._saved = 0
         self.state = GatewayState(
             pid=os.getpid(), argv=argv, start_time=clock.now(), served_profiles=profiles
         )
@@ -149,10 +152,18 @@ class HealthBoard:
             updated_at=_iso(self._clock.now()),
         )
         text = msgspec.json.format(msgspec.json.encode(self.state), indent=2).decode()
+        self._version += 1
         try:
-            await asyncio.to_thread(write_atomic, self._path, text + "\n")
+            await asyncio.to_thread(self._save, self._version, text + "\n")
         except HermesError as error:
             log.warning("the state file is not written: %s", error.message)
+
+    def _save(self, version: int, text: str) -> None:
+        # A write whose waiter was cancelled goes on in its thread; it must not come last.
+        with self._saving:
+            if version > self._saved:
+                write_atomic(self._path, text)
+                self._saved = version
 
     def _set(self, **values: Any) -> None:
         self.state = replace(self.state, **values)

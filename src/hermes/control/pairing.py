@@ -17,10 +17,20 @@ from msgspec.structs import replace
 
 from hermes.domain.channel import Sender
 from hermes.domain.errors import Conflict, NotFound
-from hermes.domain.pairing import PairedUser, PairingRecords, PairingStore, PendingPairing
+from hermes.domain.pairing import PairedUser, PairingRecords, PendingPairing
 from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.pairing import PairingStore
 
-__all__ = ["ALPHABET", "Newcomer", "Offer", "Pairing", "Waiting", "offer_text", "welcome_text"]
+__all__ = [
+    "ALPHABET",
+    "Newcomer",
+    "NoOffer",
+    "Offer",
+    "Pairing",
+    "Waiting",
+    "offer_text",
+    "welcome_text",
+]
 
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 CODE_LENGTH = 8

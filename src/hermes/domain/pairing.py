@@ -4,14 +4,11 @@ Whoever writes to the agent in private is shown a code; a person who may use the
 machine confirms it. Only a salted hash of the code is kept.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Mapping
 
 from msgspec import Struct
 
-__all__ = ["PairedUser", "PairingRecords", "PairingStore", "PendingPairing"]
-
-T = TypeVar("T")
+__all__ = ["PairedUser", "PairingRecords", "PendingPairing"]
 
 
 class PendingPairing(Struct, frozen=True, kw_only=True):
@@ -43,25 +40,3 @@ class PairingRecords(Struct, frozen=True, kw_only=True):
     """User id -> when they were last shown a code."""
     failures: int = 0
     locked_until: float = 0.0
-
-
-class PairingStore(Protocol):
-    """Where pairing records are kept; shared by several processes."""
-
-    async def platforms(self) -> list[str]:
-        """Return the platforms there are records of, in alphabetical order."""
-        ...
-
-    async def read(self, platform: str) -> PairingRecords:
-        """Return the records of a platform."""
-        ...
-
-    async def change(
-        self, platform: str, edit: Callable[[PairingRecords], tuple[PairingRecords, T]]
-    ) -> T:
-        """Replace the records by what `edit` makes of them while nobody else can."""
-        ...
-
-    async def stamp(self) -> object:
-        """Return a value that differs after any process has changed a record."""
-        ...

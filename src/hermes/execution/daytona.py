@@ -129,7 +129,7 @@ class DaytonaLink:
         self._seen_alive = self._clock.monotonic()
         return StreamChild(stream, sink)
 
-    def explain(self, exit_code: int | None, output: str) -> str:
+    def explain(self, exit_code: int | None, output: str) -> str:  # noqa: ARG002 - a Link has it
         """Say why a command's end was not seen; look at the sandbox before the next."""
         self._seen_alive = float("-inf")
         if "bash: not found" in output or "command not found: bash" in output:

@@ -7,7 +7,7 @@ vendor's SDK does the same with seventy megabytes of dependencies.
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import httpx2
 import msgspec
@@ -16,6 +16,8 @@ from msgspec import Struct
 from hermes.domain.errors import ConfigError, HermesError, MissingExtra, NotFound
 
 __all__ = ["DaytonaApi", "Sandbox", "require_websockets"]
+
+T = TypeVar("T")
 
 API_URL = "https://app.daytona.io/api"
 _TIMEOUT = 60.0
@@ -61,35 +63,35 @@ class DaytonaApi:
     async def find(self, name: str) -> Sandbox | None:
         """Return the sandbox with this name or id."""
         try:
-            found = await self._call("GET", f"{self._api}/sandbox/{name}", Sandbox)
+            found = await self._ask("GET", f"{self._api}/sandbox/{name}", Sandbox)
         except NotFound:
             return None
         if found.toolbox_proxy_url:
             return found
-        proxy = await self._call("GET", f"{self._api}/sandbox/{found.id}/toolbox-proxy-url", _Url)
+        proxy = await self._ask("GET", f"{self._api}/sandbox/{found.id}/toolbox-proxy-url", _Url)
         return msgspec.structs.replace(found, toolbox_proxy_url=proxy.url)
 
     async def create(self, wanted: Mapping[str, Any]) -> None:
         """Make a sandbox; it starts by itself. One with that name is fine too."""
-        await self._call("POST", f"{self._api}/sandbox", None, json=wanted, fine=(409,))
+        await self._call("POST", f"{self._api}/sandbox", json=wanted, fine=(409,))
 
     async def start(self, sandbox_id: str) -> None:
         """Start a stopped sandbox."""
-        await self._call("POST", f"{self._api}/sandbox/{sandbox_id}/start", None)
+        await self._call("POST", f"{self._api}/sandbox/{sandbox_id}/start")
 
     async def stop(self, sandbox_id: str) -> None:
         """Stop a sandbox; its files stay."""
-        await self._call("POST", f"{self._api}/sandbox/{sandbox_id}/stop", None)
+        await self._call("POST", f"{self._api}/sandbox/{sandbox_id}/stop")
 
     async def delete(self, sandbox_id: str) -> None:
         """Delete a sandbox and its files."""
-        await self._call("DELETE", f"{self._api}/sandbox/{sandbox_id}", None, fine=(404,))
+        await self._call("DELETE", f"{self._api}/sandbox/{sandbox_id}", fine=(404,))
 
     async def begin(self, sandbox: Sandbox, session: str, command: str) -> str:
         """Start a command in a new process session; return its id."""
         toolbox = self._toolbox(sandbox)
-        await self._call("POST", f"{toolbox}/process/session", None, json={"sessionId": session})
-        started = await self._call(
+        await self._call("POST", f"{toolbox}/process/session", json={"sessionId": session})
+        started = await self._ask(
             "POST",
             f"{toolbox}/process/session/{session}/exec",
             _Started,
@@ -122,13 +124,13 @@ class DaytonaApi:
     async def end(self, sandbox: Sandbox, session: str) -> None:
         """End a process session and forget its log."""
         url = f"{self._toolbox(sandbox)}/process/session/{session}"
-        await self._call("DELETE", url, None, fine=(404,))
+        await self._call("DELETE", url, fine=(404,))
 
     async def execute(self, sandbox: Sandbox, command: str, timeout: int) -> int:
         """Run a short command to its end; return its exit code."""
         url = f"{self._toolbox(sandbox)}/process/execute"
         body = {"command": command, "timeout": timeout}
-        return (await self._call("POST", url, _Executed, json=body)).exit_code
+        return (await self._ask("POST", url, _Executed, json=body)).exit_code
 
     async def upload(self, sandbox: Sandbox, path: str, data: bytes) -> None:
         """Write a file."""
@@ -142,24 +144,27 @@ class DaytonaApi:
     def _toolbox(self, sandbox: Sandbox) -> str:
         return f"{sandbox.toolbox_proxy_url.rstrip('/')}/{sandbox.id}"
 
-    async def _call(
-        self,
-        method: str,
-        url: str,
-        kind: Any,
-        *,
-        json: Mapping[str, Any] | None = None,
-        fine: tuple[int, ...] = (),
-    ) -> Any:
-        with _explained():
-            answer = await self._client.request(method, url, json=json)
-        _check(answer, fine)
-        if kind is None:
-            return None
+    async def _ask(
+        self, method: str, url: str, kind: type[T], json: Mapping[str, Any] | None = None
+    ) -> T:
+        answer = await self._call(method, url, json=json)
         try:
             return msgspec.json.decode(answer.content, type=kind)
         except msgspec.MsgspecError as error:
             raise HermesError(f"Daytona answered something unexpected: {error}.") from error
+
+    async def _call(
+        self,
+        method: str,
+        url: str,
+        *,
+        json: Mapping[str, Any] | None = None,
+        fine: tuple[int, ...] = (),
+    ) -> httpx2.Response:
+        with _explained():
+            answer = await self._client.request(method, url, json=json)
+        _check(answer, fine)
+        return answer
 
 
 def require_websockets() -> None:

@@ -123,7 +123,7 @@ class ModalLink:
             raise
         return child
 
-    def explain(self, exit_code: int | None, output: str) -> str:
+    def explain(self, exit_code: int | None, output: str) -> str:  # noqa: ARG002 - a Link has it
         """Say why a command's end was not seen; look at the sandbox before the next."""
         self._seen_alive = float("-inf")
         if exit_code in {126, 127}:

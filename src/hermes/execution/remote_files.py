@@ -118,10 +118,11 @@ class RemoteFiles:
 
     async def list_dir(self, path: str) -> list[DirEntry]:
         """List a directory, sorted by name."""
-        for _ in range(5):
-            status, output = await self._call(_on(path) + _LIST)
+        status, output = await self._call(_on(path) + _LIST)
+        for _ in range(4):
             if status != _CHANGED:  # something came or went while it was read
                 break
+            status, output = await self._call(_on(path) + _LIST)
         if status:
             _fail(path, status, output)
         fields = output.decode("utf-8", "surrogateescape").split("\0")[:-1]

@@ -14,6 +14,7 @@ import secrets
 import shlex
 from collections.abc import Callable, Mapping
 
+import msgspec
 from msgspec import Struct
 
 from hermes.domain.errors import HermesError, UsageError
@@ -132,7 +133,11 @@ class LinkedPlace:
         self._helpers += 1
         return await self._helper(f"h{self._helpers}", script, stdin, timeout)
 
-    async def collect(self, generation: Generation, outdated: Generation | None) -> str | None:
+    async def collect(
+        self,
+        generation: Generation,
+        outdated: Generation | None,  # noqa: ARG002 - the supervisor has removed it
+    ) -> str | None:
         """Return the directory a command ended in."""
         child = self._running.pop(generation.number, None)
         return child.cwd or None if child else None
@@ -287,16 +292,6 @@ class LinkedEnvironment(RemoteEnvironment):
         self, rendered: str, command: Command, generation: Generation, *, background: bool
     ) -> Startable:
         assert self._shell is not None
-        launch = self._linked.command(
-            rendered, command, generation, self._shell.outdated(generation)
-        )
-        if not background:
-            return launch
-        return RemoteLaunch(
-            place=launch.place,
-            script=launch.script,
-            command=launch.command,
-            number=launch.number,
-            outdated=launch.outdated,
-            interactive=True,
-        )
+        outdated = self._shell.outdated(generation)
+        launch = self._linked.command(rendered, command, generation, outdated)
+        return msgspec.structs.replace(launch, interactive=True) if background else launch

@@ -81,7 +81,7 @@ class StreamChild:
     async def finish_reading(self) -> None:
         """Do nothing: output is passed on as it comes."""
 
-    async def stop(self, grace: float = KILL_GRACE) -> None:
+    async def stop(self, grace: float = KILL_GRACE) -> None:  # noqa: ARG002 - a ChildProcess has it
         """Stop listening; killing is the supervisor's business."""
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

@@ -49,6 +49,8 @@ _KILL_ALL = (
     ' && [ "$f" != {own} ] && kill -KILL -- "-$p" 2>/dev/null; done; rm -rf {state}'
 )
 _POLL = 0.05
+_MAX_FRAME = 64 * 1024
+"""A mark with the longest directory name there can be is far shorter."""
 
 
 class Supervised(Struct, frozen=True, kw_only=True):
@@ -106,19 +108,21 @@ class MarkReader:
         data = self._held + data
         self._held = b""
         at = data.find(self._start)
-        if at < 0:
-            keep = _partial(data, self._start)
-            self._pass(data[: len(data) - keep])
-            self._held = data[len(data) - keep :]
-            return False
-        self._pass(data[:at])
-        found = self._whole.match(data, at)
-        if found is None:
-            self._held = data[at:]
-            return False
-        self.status = int(found[1])
-        self.cwd = found[2].decode("utf-8", "surrogateescape")
-        return True
+        while at >= 0:
+            found = self._whole.match(data, at)
+            if found is not None:
+                self._pass(data[:at])
+                self.status = int(found[1])
+                self.cwd = found[2].decode("utf-8", "surrogateescape")
+                return True
+            if len(data) - at < _MAX_FRAME:
+                break
+            # Somebody imitates the mark; what is held must stay bounded.
+            at = data.find(self._start, at + 1)
+        keep = len(data) - at if at >= 0 else _partial(data, self._start)
+        self._pass(data[: len(data) - keep])
+        self._held = data[len(data) - keep :]
+        return False
 
     def finish(self) -> None:
         """Pass on what was held back: there will be no mark."""

@@ -132,12 +132,14 @@ class SandboxPlace:
     def launch(self, script: str, command: Command, *, background: bool) -> Launch:
         """Return what runs bash text inside."""
         assert self._holder is not None
+        interactive = background and command.stdin is None
         return Launch(
             argv=self._holder.command(script, pty=command.pty),
             env=self._env,
             cwd="/",
-            stdin=command.stdin,
-            interactive=background and command.stdin is None,
+            # Never the host's /dev/null: who can open a file can also change its mode.
+            stdin=None if interactive else command.stdin or b"",
+            interactive=interactive,
             pty=command.pty,
         )
 

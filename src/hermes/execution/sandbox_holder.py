@@ -34,8 +34,12 @@ __all__ = ["TOOLS", "Holder"]
 TOOLS = ("bwrap", "nsenter", "setpriv")
 _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+# What the holder was started from and with must not stay reachable through its
+# entries in /proc: it becomes a program of the sandbox with files of the sandbox.
+# As process 1 that ignores its children it makes the kernel clear them away.
 _HOLD = (
-    "echo 0 >/proc/sys/user/max_user_namespaces && echo ready"
+    'trap "" CHLD; echo 0 >/proc/sys/user/max_user_namespaces && echo ready'
+    " && exec </dev/null >/dev/null 2>&1"
     " && exec setpriv --inh-caps=-all --ambient-caps=-all --no-new-privs sleep infinity"
 )
 _START_SECONDS = 15.0

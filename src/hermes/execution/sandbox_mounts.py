@@ -145,7 +145,14 @@ def bwrap_arguments(options: SandboxOptions, layout: Layout) -> list[str]:
         *("--unshare-user", "--uid", str(UID), "--gid", str(UID)),
         *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
         *(() if options.network else ("--unshare-net",)),
-        *("--hostname", "sandbox", "--die-with-parent", "--new-session", "--clearenv"),
+        *(
+            "--hostname",
+            "sandbox",
+            "--as-pid-1",
+            "--die-with-parent",
+            "--new-session",
+            "--clearenv",
+        ),
         # Needed once, to forbid user namespaces; dropped before anything else runs.
         *("--cap-drop", "ALL", "--cap-add", "CAP_SYS_RESOURCE"),
         *_system(options, layout.base / "etc"),

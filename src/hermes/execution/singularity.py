@@ -131,7 +131,10 @@ class SingularityLink:
         # One that an earlier, killed Hermes left behind holds the overlay.
         await self._instance_command("stop", self._instance, timeout=_STOP_TIMEOUT)
         code, said = await self._instance_command(
-            "start", *self._flags(), self._options.image, self._instance,
+            "start",
+            *self._flags(),
+            self._options.image,
+            self._instance,
             timeout=self._options.start_timeout,
         )
         if code:

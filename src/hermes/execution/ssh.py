@@ -197,7 +197,7 @@ def _private_directory() -> Path:
     if len(made) <= _MAX_SOCKET_PATH - 2:
         return Path(made)
     Path(made).rmdir()
-    return Path(tempfile.mkdtemp(prefix="hermes-ssh-", dir="/tmp"))  # noqa: S108 - 0700, random
+    return Path(tempfile.mkdtemp(prefix="hermes-ssh-", dir="/tmp"))
 
 
 def _quoted(path: str) -> str:

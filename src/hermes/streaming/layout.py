@@ -53,9 +53,9 @@ class Layout:
 
     def shown(self, markdown: str, *, final: bool, tail: str = "") -> Shown:
         """Return one message; `tail` stands behind it whatever it ends with."""
-        ending = tail[: len(tail) - len(tail.lstrip())] + self._dialect.render(tail)
+        gap = tail[: len(tail) - len(tail.lstrip())]
         return Shown(
-            text=self._dialect.render(markdown) + (ending if tail else ""),
+            text=self._dialect.render(markdown) + gap + self._dialect.render(tail.strip()),
             plain=self._dialect.plain(markdown) + tail,
             final=final,
         )

@@ -17,7 +17,8 @@ __all__ = ["Extracted", "MediaRef", "extract", "kind_of"]
 
 _AS_VOICE, _AS_DOCUMENT = "[[audio_as_voice]]", "[[as_document]]"
 _WHOLE_LINE = re.compile(
-    r"""[ \t]*(?:[-*+][ \t]+)?`?MEDIA:[ \t]*["']?(?P<path>(?:/|~/)[^"'`\n]*?\.\w{1,8})["']?`?[ \t]*$"""
+    r"""[ \t]*(?:[-*+][ \t]+)?`?MEDIA:[ \t]*"""
+    r"""["']?(?P<path>(?:/|~/)[^"'`\n]*?\.\w{1,8})["']?`?[ \t]*$"""
 )
 _INLINE = re.compile(
     r"""\[\[(?P<tag>audio_as_voice|as_document)\]\]
@@ -25,8 +26,11 @@ _INLINE = re.compile(
     |(?<![\w`/])MEDIA:(?:"(?P<quoted>(?:/|~/)[^"\n]+)"|(?P<path>(?:/|~/)[^\s"'`)\]]+))""",
     re.VERBOSE,
 )
-_HALF = re.compile(r"MEDIA:[^\n]*$|!(?:\[[^\]\n]*(?:\](?:\([^)\n]*)?)?)?$|\[\[?[a-z_]*\]?$")
-_HALF_WORD = re.compile(r"(?<![\w`/])(?:M|ME|MED|MEDI|MEDIA)$")
+_HALF = re.compile(
+    r"(?<![\w/])MEDIA:[^\n]*$|!(?:\[[^\]\n]*(?:\](?:\([^)\n]*)?)?)?$|\[\[?[a-z_]*\]?$"
+)
+_HALF_WORD = re.compile(r"(?<![\w/])(?:M|ME|MED|MEDI|MEDIA)$")
+_BEFORE_TAG = " \t-*+`"
 _LONGEST_HALF = 500
 _KINDS = {
     "image": "png jpg jpeg gif webp bmp",
@@ -118,9 +122,11 @@ def _line(line: str, paths: list[str]) -> str | None:
 
 def _certain(line: str) -> int:
     """Return up to where `line` cannot become part of a tag any more."""
+    if not line.strip(_BEFORE_TAG):
+        return 0
     for pattern in (_HALF, _HALF_WORD):
         found = pattern.search(line)
         if found is not None and len(line) - found.start() <= _LONGEST_HALF:
             before = line[: found.start()]
-            return 0 if not before.strip(" \t-*+`") else found.start()
+            return 0 if not before.strip(_BEFORE_TAG) else found.start()
     return len(line)

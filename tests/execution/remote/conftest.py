@@ -88,14 +88,10 @@ async def machine(
         yield await stack.enter_async_context(environment(backend, options, cwd=cwd))
 
 
-def options_for(
-    backend: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> dict[str, Any]:
+def options_for(backend: str, request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     if backend == "ssh":
-        options: dict[str, Any] = request.getfixturevalue("sshd").options
-        return options
+        return {**request.getfixturevalue("sshd").options}
     if backend == "singularity":
-        options = request.getfixturevalue("singularity_options")
-        return options
+        return {**request.getfixturevalue("singularity_options")}
     request.getfixturevalue("modal_sdk")
     return {"image": "debian", "snapshots_file": str(tmp_path / "modal_snapshots.json")}

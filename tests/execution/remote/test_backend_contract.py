@@ -5,6 +5,7 @@ import os
 
 import pytest
 
+from fakes.machines import until
 from hermes.domain.errors import HermesError, NotFound, UsageError
 from hermes.domain.ports.execution import Command, CommandResult
 from hermes.execution.contract import PooledEnvironment
@@ -29,8 +30,11 @@ async def sh(machine: PooledEnvironment, script: str) -> CommandResult:
 async def ended(machine: PooledEnvironment, pid: str) -> None:
     """Wait until a process on the machine runs no more."""
     state = f"ps -o stat= -p {pid} | grep -v '^Z'"
-    while (await sh(machine, state)).output.strip():
-        await asyncio.sleep(0.05)
+
+    async def is_over() -> bool:
+        return not (await sh(machine, state)).output.strip()
+
+    await until(is_over)
 
 
 async def test_a_command_gives_its_output_and_exit_code(machine: PooledEnvironment) -> None:
@@ -163,9 +167,7 @@ async def test_a_null_byte_in_a_script_is_explained(machine: PooledEnvironment) 
 @pytest.mark.parametrize(
     "name", ["plain", "with space", "-dash", "new\nline", "tail\n", "quote'\"$x`", "ünï", ".dot"]
 )
-async def test_files_of_any_name_and_content_survive(
-    machine: PooledEnvironment, name: str
-) -> None:
+async def test_files_of_any_name_and_content_survive(machine: PooledEnvironment, name: str) -> None:
     data = bytes(range(256)) * 40
     path = f"deep/er/{name}"
     await machine.write(path, data)

@@ -56,6 +56,10 @@ async def test_files_are_kept_in_step_over_a_session(sshd: Sshd, tmp_path: Path)
     assert not (cache / "leak").exists()
 
 
+def names_below(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.rglob("*"))
+
+
 class HostileMachine:
     """Answers a listing with names, and an archive with whatever it likes."""
 
@@ -107,15 +111,13 @@ async def test_what_comes_back_stays_inside_its_root(tmp_path: Path) -> None:
     machine = HostileMachine(names, archive)
     await sync.push(machine, "/home")
     assert await sync.pull(machine, "/home") == 1
-    assert sorted(path.name for path in tmp_path.rglob("*")) == ["cache", "good", "out"]
+    assert names_below(tmp_path) == ["cache", "good", "out"]
 
 
 async def test_a_refused_upload_is_explained(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("x")
 
-    async def full(
-        script: str, stdin: bytes = b"", *, timeout: float = 60.0
-    ) -> tuple[int, bytes]:
+    async def full(script: str, stdin: bytes = b"", *, timeout: float = 60.0) -> tuple[int, bytes]:
         return 2, b"tar: write error: No space left on device"
 
     sync = FileSync([SyncRoot(local=str(tmp_path), remote="d")], FakeClock())

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fakes.machines import environment, request_for
-from hermes.domain.errors import ConfigError, HermesError, MissingExtra
+from hermes.domain.errors import ConfigError, HermesError, MissingExtra, UsageError
 from hermes.domain.ports.execution import Command
 from hermes.execution.contract import PooledEnvironment
 from hermes.execution.modal_snapshots import Snapshots
@@ -32,9 +32,7 @@ async def test_the_missing_sdk_is_named_with_the_command_that_installs_it() -> N
     assert caught.value.hint == "Install it with: pip install 'hermes-gateway[modal]'"
 
 
-async def test_a_sandbox_gets_what_was_configured(
-    modal_sdk: Any, options: dict[str, Any]
-) -> None:
+async def test_a_sandbox_gets_what_was_configured(modal_sdk: Any, options: dict[str, Any]) -> None:
     modal_sdk.CLOUD.tokens = {("ak-1", "as-1")}
     given = {"cpu": 2.0, "memory": 1024, "lifetime": 600, "app": "mine"}
     tokens = {"token_id": "ak-1", "token_secret": "as-1"}
@@ -56,12 +54,10 @@ async def test_a_refused_token_is_explained(modal_sdk: Any, options: dict[str, A
         assert "MODAL_TOKEN_ID" in caught.value.hint
 
 
-async def test_files_survive_through_a_snapshot(
-    modal_sdk: Any, options: dict[str, Any]
-) -> None:
+async def test_files_survive_through_a_snapshot(modal_sdk: Any, options: dict[str, Any]) -> None:
     async with environment("modal", options) as machine:
         await sh(machine, "echo kept >~/f")
-    kept = json.loads(Path(options["snapshots_file"]).read_text())
+    kept = json.loads(await asyncio.to_thread(Path(options["snapshots_file"]).read_text))
     assert list(kept.values()) == ["im-2"]
     async with environment("modal", options) as machine:
         assert await sh(machine, "cat ~/f") == "kept\n"
@@ -69,9 +65,7 @@ async def test_files_survive_through_a_snapshot(
         assert await machine.stat("~/f") is None
 
 
-async def test_an_expired_snapshot_means_the_image(
-    modal_sdk: Any, options: dict[str, Any]
-) -> None:
+async def test_an_expired_snapshot_means_the_image(modal_sdk: Any, options: dict[str, Any]) -> None:
     async with environment("modal", options):
         pass
     modal_sdk.CLOUD.images.clear()
@@ -142,3 +136,9 @@ async def test_a_backend_without_image_or_place_for_snapshots_is_explained(
     for options in ({}, {"image": "debian"}):
         with pytest.raises(HermesError):
             await resolve_backend("modal")(request_for("modal", options))
+
+
+async def test_a_terminal_is_refused(options: dict[str, Any]) -> None:
+    async with environment("modal", options) as machine:
+        with pytest.raises(UsageError, match="no terminals"):
+            await machine.run(Command(script="true", pty=True))

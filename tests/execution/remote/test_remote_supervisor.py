@@ -24,7 +24,7 @@ def read(data: bytes, cuts: list[int]) -> tuple[MarkReader, bytes]:
 
 @given(
     before=st.binary(max_size=60)
-    | st.lists(st.sampled_from([b"\x1e", FRAME[:9], FRAME[:18], b"x", b"\n"])).map(b"".join),
+    | st.lists(st.sampled_from([b"\x1e", FRAME[:9], FRAME[:17], b"x", b"\n"])).map(b"".join),
     after=st.binary(max_size=20),
     cuts=st.lists(st.integers(0, 9), max_size=30),
 )
@@ -48,6 +48,16 @@ def test_output_without_a_mark_is_passed_on_whole(data: bytes, cuts: list[int]) 
     reader.finish()
     assert reader.status is None
     assert b"".join(heard).startswith(held)
+
+
+def test_an_imitated_mark_neither_ends_the_output_nor_fills_memory() -> None:
+    fake = f"\x1e{MARK} not a status".encode()
+    rest = b"y\n" * 100_000
+    reader, heard = read(fake + rest, [])
+    assert reader.status is None
+    assert len(heard) == len(fake + rest)
+    reader.feed(FRAME)
+    assert reader.status == 7
 
 
 def bash(*argv: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.machines import environment
+from fakes.machines import environment, until
 from fakes.sshd import Sshd, running_sshd, sshd_missing
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.ports.execution import Command
@@ -147,11 +147,15 @@ async def test_nothing_secret_is_part_of_a_command_line(sshd: Sshd) -> None:
         command = Command(script=f"echo {secret}-2; sleep 60", env={"ONCE": f"{secret}-3"})
         running = asyncio.ensure_future(machine.run(command, lambda _: begun.set()))
         await begun.wait()
+
+        async def sleeps() -> bool:
+            return "sleep\x0060" in await asyncio.to_thread(command_lines)
+
+        await until(sleeps)
         shown = await asyncio.to_thread(command_lines)
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-    assert "sleep\x0060" in shown
     assert secret not in shown
 
 
@@ -185,8 +189,11 @@ async def test_a_terminal_is_given_on_request(sshd: Sshd) -> None:
         assert (result.output, result.cwd, result.exit_code) == ("both\ndirect\n", "/", 3)
         started = await machine.spawn(Command(script="read x; echo got $x; cat", pty=True))
         await machine.write_stdin(started.id, "word\n")
-        while "got word" not in (await machine.process_output(started.id))[0]:
-            await asyncio.sleep(0.01)
+
+        async def answered() -> bool:
+            return "got word" in (await machine.process_output(started.id))[0]
+
+        await until(answered)
         await machine.close_stdin(started.id)
         assert (await machine.wait(started.id, 10)).exit_code == 0
 

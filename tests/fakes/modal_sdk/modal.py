@@ -49,13 +49,10 @@ class _Bound:
 class both:  # noqa: N801 - a decorator
     """A method that has an `.aio` twin."""
 
-    def __init__(self, function: Callable[..., Any], *, static: bool = False) -> None:
+    def __init__(self, function: Any) -> None:
         self._function = function
-        self._static = static
 
     def __get__(self, instance: Any, owner: type) -> _Bound:
-        if self._static:
-            return _Bound(self._function)
         return _Bound(self._function.__get__(instance, owner))
 
 
@@ -66,7 +63,7 @@ class Cloud:
         self.directory = Path()
         self.tokens: set[tuple[str, str]] | None = None
         self.images: dict[str, Path] = {}
-        self.sandboxes: list["Sandbox"] = []
+        self.sandboxes: list[Sandbox] = []
         self.apps: list[str] = []
         self.numbers = itertools.count(1)
 
@@ -86,20 +83,22 @@ class Client:
     def __init__(self, token: tuple[str, str]) -> None:
         self.token = token
 
-    async def _from_credentials(token_id: str, token_secret: str) -> "Client":  # noqa: N805
+    @staticmethod
+    async def _from_credentials(token_id: str, token_secret: str) -> "Client":
         if CLOUD.tokens is not None and (token_id, token_secret) not in CLOUD.tokens:
             raise exception.AuthError("Token ID is malformed")
         return Client((token_id, token_secret))
 
-    from_credentials = both(_from_credentials, static=True)
+    from_credentials = both(_from_credentials)
 
 
 class App:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    @staticmethod
     async def _lookup(
-        name: str, *, client: Client | None = None, create_if_missing: bool = False  # noqa: N805
+        name: str, *, client: Client | None = None, create_if_missing: bool = False
     ) -> "App":
         if CLOUD.tokens is not None and client is None:
             raise exception.AuthError("Token missing")
@@ -109,7 +108,7 @@ class App:
             CLOUD.apps.append(name)
         return App(name)
 
-    lookup = both(_lookup, static=True)
+    lookup = both(_lookup)
 
 
 class Image:
@@ -185,6 +184,7 @@ class Sandbox:
         self.execs: list[tuple[str, ...]] = []
         self.processes: list[asyncio.subprocess.Process] = []
 
+    @staticmethod
     async def _create(*args: str, app: App, image: Image, **options: Any) -> "Sandbox":
         unknown = set(options) - {"cpu", "memory", "timeout", "client"}
         assert not unknown, f"the stand-in does not know {unknown}"
@@ -199,7 +199,7 @@ class Sandbox:
         CLOUD.sandboxes.append(sandbox)
         return sandbox
 
-    create = both(_create, static=True)
+    create = both(_create)
 
     def _check(self) -> None:
         if not self.alive:

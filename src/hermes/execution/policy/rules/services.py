@@ -117,7 +117,9 @@ _SHAPES = Shapes(
         ),
         Shape(
             "hermes",
-            r"^(?:gateway\s+(?:stop|restart|uninstall|install|update)|update|uninstall|reset|stop|"
+            r"^(?:gateway\s+(?:run|start|stop|restart|uninstall|install|update)|"
+            r"update|uninstall|reset|stop|"
+            r"pairing\s+(?:approve|revoke|clear-pending)|hooks\s+(?:enable|disable)|"
             r"restart|config\s+(?:set|edit|unset)|auth|login|logout|setup|"
             r"approvals\s+(?!test|list)|profile\s+(?:delete|use)|agents?\s+(?:remove|delete)|"
             r"sessions\s+(?:delete|prune)|cron\s+(?:remove|delete|add|create)|"

@@ -1,0 +1,244 @@
+"""The chat door: every turn that a chat message started becomes visible there.
+
+For each turn of a chat one task follows its stream and shows it on a surface.
+Turns of one chat are shown one after the other, so their order holds however
+slow the platform is; chats never wait for each other. A turn counts as
+answered when its last slot is final; what was cut off by a restart is shown
+again, slot by slot, and edits what is already there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+from msgspec import Struct
+
+from hermes.control.answers import approval_buttons, question_buttons
+from hermes.control.delivery import Delivery, Line, Origin, TurnSurface
+from hermes.control.inbound import target_of
+from hermes.domain.approvals import ApprovalKind, ApprovalRequest, ApprovalState, Decision
+from hermes.domain.events import ApprovalAnswered, ApprovalAsked
+from hermes.domain.ids import new_id
+from hermes.domain.inbound import InboxEntry
+from hermes.domain.messages import AssistantMessage
+from hermes.domain.outbound import OutboxKind, Target
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.state import Ledger
+from hermes.domain.turn import Turn
+from hermes.domain.turn_stream import TurnStream
+from hermes.streaming.choose import Shape, choose_shape
+from hermes.streaming.edits import present_edits
+from hermes.streaming.final import present_final
+from hermes.streaming.layout import Layout
+from hermes.streaming.presenter import MaySend, Presented
+from hermes.streaming.replay import present_again
+from hermes.streaming.reply import Ending
+from hermes.streaming.settings import PresentationSettings
+
+__all__ = ["ChatDoor", "DoorParts"]
+
+log = logging.getLogger(__name__)
+
+
+class DoorParts(Struct, frozen=True, kw_only=True):
+    """What the chat door is made of."""
+
+    ledger: Ledger
+    delivery: Delivery
+    clock: Clock
+    group: asyncio.TaskGroup
+    line: Callable[[str, str], Line | None]
+    """Returns the connection of (platform, account), if there is one now."""
+    platforms: Sequence[str]
+    presentation: Mapping[str, PresentationSettings]
+    may_send: MaySend
+
+
+class ChatDoor:
+    """Shows turns in the chats they came from."""
+
+    def __init__(self, parts: DoorParts) -> None:
+        self._parts = parts
+        self._shown_last: dict[tuple[str, str], asyncio.Task[None]] = {}
+
+    # -- turns ---------------------------------------------------------------
+
+    def on_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
+        """A turn starts: show it, if it came from a chat."""
+        if entry is None or entry.message.platform in self._parts.platforms:
+            self._in_order(stream.session_id, self._show_turn(stream, entry))
+
+    def _in_order(self, session_id: str, work: Awaitable[None]) -> None:
+        key = ("session", session_id)
+        before = self._shown_last.get(key)
+        task = self._parts.group.create_task(_after(before, work))
+        self._shown_last[key] = task
+        task.add_done_callback(lambda done: self._forget(key, done))
+
+    def _forget(self, key: tuple[str, str], done: asyncio.Task[None]) -> None:
+        if self._shown_last.get(key) is done:
+            del self._shown_last[key]
+
+    async def _show_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
+        try:
+            entry = entry or await self._entry_of(stream.turn_id)
+            if entry is None or entry.message.platform not in self._parts.platforms:
+                return
+            presented = await self._present(stream, entry)
+            if presented.complete:
+                await self._parts.ledger.mark_answered(stream.turn_id)
+        except Exception:
+            log.exception("turn %s could not be shown", stream.turn_id)
+
+    async def _present(self, stream: TurnStream, entry: InboxEntry) -> Presented:
+        surface = await self._surface(entry, stream.turn_id)
+        settings = self._settings(entry)
+        earlier = await self._said(entry.session_id, stream.turn_id)
+        shape = choose_shape(settings, surface.capabilities)
+        present = present_edits if shape is Shape.EDITS else present_final
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._show_approvals(stream, entry))
+            return await present(
+                stream,
+                surface,
+                settings,
+                self._parts.clock,
+                may_send=self._parts.may_send,
+                earlier=earlier,
+            )
+
+    # -- after a restart -------------------------------------------------------
+
+    async def deliver_unanswered(self) -> int:
+        """Show the end of turns that ended without being shown; return how many."""
+        turns: dict[str, InboxEntry] = {}
+        for entry in await self._parts.ledger.unanswered(self._parts.platforms):
+            if entry.turn_id is not None:
+                turns.setdefault(entry.turn_id, entry)
+        count = 0
+        for turn_id, entry in turns.items():
+            turn = await self._parts.ledger.turn(turn_id)
+            if turn is not None and not turn.state.open:
+                self._in_order(entry.session_id, self._show_again(turn, entry))
+                count += 1
+        return count
+
+    async def _show_again(self, turn: Turn, entry: InboxEntry) -> None:
+        try:
+            surface = await self._surface(entry, turn.id)
+            said = await self._said(entry.session_id, turn.id)
+            ending = Ending(outcome=turn.state, error=turn.error)
+            await present_again(
+                said, surface, self._settings(entry), ending, may_send=self._parts.may_send
+            )
+            await self._parts.ledger.mark_answered(turn.id)
+        except Exception:
+            log.exception("turn %s could not be shown again", turn.id)
+
+    # -- approvals -------------------------------------------------------------
+
+    async def _show_approvals(self, stream: TurnStream, entry: InboxEntry) -> None:
+        """Put requests before the person, and their outcome in the same place."""
+        asked: dict[str, ApprovalRequest] = {}
+        surface = await self._surface(entry, stream.turn_id)
+        async for event in stream.follow():
+            if isinstance(event, ApprovalAsked):
+                asked[event.request.id] = event.request
+                await self._ask(surface, entry, event.request)
+            elif isinstance(event, ApprovalAnswered) and event.approval_id in asked:
+                text = _outcome(asked[event.approval_id], event.decision)
+                shown = self._layout(entry).shown(text, final=True)
+                await surface.show(_slot(event.approval_id), shown, kind=OutboxKind.PROMPT)
+
+    async def _ask(self, surface: TurnSurface, entry: InboxEntry, request: ApprovalRequest) -> None:
+        question = request.kind is ApprovalKind.QUESTION
+        make = question_buttons if question else approval_buttons
+        buttons = make(request.id, request.choices) if surface.capabilities.buttons else ()
+        shown = self._layout(entry).shown(_prompt(request, entry), final=False)
+        await surface.show(_slot(request.id), shown, buttons=buttons, kind=OutboxKind.PROMPT)
+
+    # -- everything else that is said -------------------------------------------
+
+    async def say(self, target: Target, text: str) -> None:
+        """Say something that is not part of a conversation."""
+        line = await self._line(target.platform, target.account)
+        origin = Origin(agent_id="", session_id="", turn_id=new_id("notice"))
+        surface = self._parts.delivery.surface(line, target, origin)
+        settings = self._parts.presentation.get(target.platform, PresentationSettings())
+        layout = Layout(surface.capabilities, settings)
+        for number, shown in enumerate(layout.final(text)):
+            await surface.show(f"notice:{number}", shown, kind=OutboxKind.NOTICE)
+
+    # -- helpers -----------------------------------------------------------------
+
+    async def _surface(self, entry: InboxEntry, turn_id: str) -> TurnSurface:
+        message = entry.message
+        line = await self._line(message.platform, message.account)
+        origin = Origin(agent_id=entry.agent_id, session_id=entry.session_id, turn_id=turn_id)
+        return self._parts.delivery.surface(line, target_of(message), origin)
+
+    async def _line(self, platform: str, account: str) -> Line:
+        """Return the connection, waiting until there is one."""
+        while (line := self._parts.line(platform, account)) is None:
+            await self._parts.clock.sleep(1.0)
+        return line
+
+    def _settings(self, entry: InboxEntry) -> PresentationSettings:
+        return self._parts.presentation.get(entry.message.platform, PresentationSettings())
+
+    def _layout(self, entry: InboxEntry) -> Layout:
+        line = self._parts.line(entry.message.platform, entry.message.account)
+        assert line is not None
+        return Layout(line.capabilities, self._settings(entry))
+
+    async def _entry_of(self, turn_id: str) -> InboxEntry | None:
+        """Return what a resumed turn was to answer."""
+        entries = await self._parts.ledger.unanswered(self._parts.platforms)
+        return next((entry for entry in entries if entry.turn_id == turn_id), None)
+
+    async def _said(self, session_id: str, turn_id: str) -> list[AssistantMessage]:
+        """Return what a turn has already said, from the ledger."""
+        return [
+            stored.message
+            for stored in await self._parts.ledger.transcript(session_id)
+            if stored.turn_id == turn_id and isinstance(stored.message, AssistantMessage)
+        ]
+
+
+async def _after(before: asyncio.Task[None] | None, work: Awaitable[None]) -> None:
+    if before is not None:
+        await asyncio.wait([before])
+    await work
+
+
+def _slot(approval_id: str) -> str:
+    return f"approval:{approval_id}"
+
+
+def _prompt(request: ApprovalRequest, entry: InboxEntry) -> str:
+    if request.kind is ApprovalKind.QUESTION:
+        choices = "\n".join(f"{n}. {choice}" for n, choice in enumerate(request.choices, 1))
+        return f"❓ {request.subject}\n{choices}".rstrip()
+    who = entry.message.sender.name or entry.message.sender.id
+    return (
+        f"⚠️ **Approval needed**, asked by {who}\n"
+        f"```\n{request.subject[:1500]}\n```\n"
+        f"Why: {request.reason}\n"
+        "Answer with the buttons, `yes` or `no`, `/approve [session|always]` or `/deny [reason]`."
+    )
+
+
+def _outcome(request: ApprovalRequest, decision: Decision) -> str:
+    words = {
+        ApprovalState.APPROVED: "✅ Approved",
+        ApprovalState.DENIED: "❌ Denied",
+        ApprovalState.EXPIRED: "⌛ Nobody answered in time; not done",
+        ApprovalState.ANSWERED: "💬 Answered",
+    }
+    choice = f" ({decision.choice.value})" if decision.choice else ""
+    by = f" by {decision.by}" if decision.by else ""
+    said = f": {decision.text}" if decision.text else ""
+    head = f"{words.get(decision.state, decision.state.value)}{choice}{by}{said}"
+    if request.kind is ApprovalKind.QUESTION:
+        return f"{head}\n{request.subject}"
+    return f"{head}\n```\n{request.subject[:1500]}\n```"

@@ -1,0 +1,171 @@
+"""Delivery: one message per slot, whatever goes wrong on the way."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from fakes.chat_platform import EDITING, MemoryPlatform, failure
+from fakes.ledgers import session
+from hermes.control.delivery import Delivery, Line, Origin, TurnSurface
+from hermes.control.pacing import PacerBook
+from hermes.domain.outbound import OutboxState, Target
+from hermes.domain.ports.platform import Capabilities, FailureAction
+from hermes.domain.ports.surface import Shown
+from hermes.execution.clock import SystemClock
+from hermes.state.sqlite.ledger import SqliteLedger
+
+TARGET = Target(platform="memory", account="bot", chat_id="1", thread_id="9", reply_to="3")
+ORIGIN = Origin(agent_id="main", session_id="s1", turn_id="t1")
+FINAL = Shown(text="<b>done</b>", plain="done", final=True)
+
+
+class Hurried(SystemClock):
+    """Time in which nobody waits."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(0)
+
+
+class Bench:
+    def __init__(self, ledger: SqliteLedger) -> None:
+        self.ledger = ledger
+        self.platform = MemoryPlatform()
+
+    def surface(self, capabilities: Capabilities = EDITING) -> TurnSurface:
+        line = Line(adapter=self.platform, capabilities=capabilities, book=PacerBook())
+        return Delivery(self.ledger, Hurried()).surface(line, TARGET, ORIGIN)
+
+    async def state(self, slot: str = "reply:0") -> OutboxState:
+        entry = await self.ledger.outbox_entry(f"t1/{slot}")
+        assert entry is not None
+        return entry.state
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    ledger = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path)
+    await ledger.create_session(session())
+    yield Bench(ledger)
+    await ledger.close()
+
+
+async def test_preview_and_final_are_one_message(bench: Bench) -> None:
+    surface = bench.surface()
+    await surface.show("reply:0", Shown(text="do", plain="do"))
+    await surface.show("reply:0", Shown(text="done ▉", plain="done"))
+    await surface.show("reply:0", FINAL)
+    assert list(bench.platform.visible.values()) == ["<b>done</b>"]
+    assert await bench.state() is OutboxState.SENT
+
+
+async def test_the_first_send_never_carries_the_answer(bench: Bench) -> None:
+    bench.platform.fail(failure(FailureAction.UNKNOWN, effect=True))
+    await bench.surface().show("reply:0", FINAL)
+    assert sorted(bench.platform.visible.values()) == ["<b>done</b>", "…"]
+
+
+@pytest.mark.parametrize("effect", [True, False])
+@pytest.mark.parametrize("at", range(4))
+@pytest.mark.parametrize("action", [FailureAction.UNKNOWN, FailureAction.RETRY, FailureAction.WAIT])
+async def test_whatever_fails_the_answer_is_there_exactly_once(
+    bench: Bench, action: FailureAction, at: int, effect: bool
+) -> None:
+    bench.platform.fail(*([None] * at), failure(action, effect=effect))
+    surface = bench.surface()
+    await surface.show("reply:0", Shown(text="do", plain="do"))
+    await surface.show("reply:0", FINAL)
+    assert list(bench.platform.visible.values()).count("<b>done</b>") == 1
+    assert await bench.state() is OutboxState.SENT
+
+
+async def test_a_final_is_not_shown_again_by_a_later_process(bench: Bench) -> None:
+    await bench.surface().show("reply:0", FINAL)
+    calls = len(bench.platform.calls)
+    await bench.surface().show("reply:0", FINAL)
+    assert len(bench.platform.calls) == calls
+
+
+async def test_a_later_process_edits_the_preview_that_is_there(bench: Bench) -> None:
+    await bench.surface().show("reply:0", Shown(text="do", plain="do"))
+    await bench.surface().show("reply:0", FINAL)
+    assert list(bench.platform.visible.values()) == ["<b>done</b>"]
+
+
+async def test_refused_markup_is_sent_as_plain_text_in_the_same_message(bench: Bench) -> None:
+    bench.platform.fail(None, failure(FailureAction.PLAIN))
+    await bench.surface().show("reply:0", FINAL)
+    assert list(bench.platform.visible.values()) == ["done"]
+
+
+async def test_a_message_that_is_gone_is_replaced_by_a_new_one(bench: Bench) -> None:
+    surface = bench.surface()
+    await surface.show("reply:0", Shown(text="do", plain="do"))
+    bench.platform.visible.clear()
+    bench.platform.fail(failure(FailureAction.SEND_NEW))
+    await surface.show("reply:0", FINAL)
+    assert list(bench.platform.visible.values()) == ["<b>done</b>"]
+
+
+async def test_a_chat_that_cannot_be_reached_is_given_up_and_recorded(bench: Bench) -> None:
+    bench.platform.fail(failure(FailureAction.GIVE_UP))
+    await bench.surface().show("reply:0", FINAL)
+    assert await bench.state() is OutboxState.FAILED
+    await bench.surface().show("reply:0", FINAL)
+    assert bench.platform.calls == ["send"]
+
+
+async def test_a_moved_chat_is_followed(bench: Bench) -> None:
+    bench.platform.fail(failure(FailureAction.RETRY, moved_to="2"))
+    await bench.surface().show("reply:0", FINAL)
+    assert list(bench.platform.visible.values()) == ["<b>done</b>"]
+
+
+@pytest.mark.parametrize("action", [FailureAction.DROP_REPLY, FailureAction.DROP_THREAD])
+async def test_what_is_gone_around_a_message_is_left_out(
+    bench: Bench, action: FailureAction
+) -> None:
+    bench.platform.fail(failure(action))
+    await bench.surface().show("reply:0", FINAL)
+    assert list(bench.platform.visible.values()) == ["<b>done</b>"]
+
+
+async def test_without_edits_an_unknown_send_is_marked_and_never_repeated(bench: Bench) -> None:
+    plain = replace(EDITING, edits=False)
+    bench.platform.fail(failure(FailureAction.UNKNOWN, effect=True))
+    await bench.surface(plain).show("reply:0", FINAL)
+    assert await bench.state() is OutboxState.UNKNOWN
+    await bench.surface(plain).show("reply:0", FINAL)
+    assert list(bench.platform.visible.values()) == ["<b>done</b>"]
+
+
+async def test_idempotent_sends_are_simply_repeated(bench: Bench) -> None:
+    safe = replace(EDITING, edits=False, idempotent_sends=True)
+    bench.platform.fail(failure(FailureAction.UNKNOWN))
+    await bench.surface(safe).show("reply:0", FINAL)
+    assert await bench.state() is OutboxState.SENT
+
+
+async def test_a_file_is_never_sent_twice(bench: Bench) -> None:
+    bench.platform.fail(failure(FailureAction.UNKNOWN, effect=True))
+    await bench.surface().attach("file:0", "/tmp/a.pdf", "document", None)
+    await bench.surface().attach("file:0", "/tmp/a.pdf", "document", None)
+    assert bench.platform.files == ["/tmp/a.pdf"]
+    assert await bench.state("file:0") is OutboxState.UNKNOWN
+
+
+async def test_a_preview_is_not_worth_a_second_try(bench: Bench) -> None:
+    surface = bench.surface()
+    await surface.show("reply:0", Shown(text="do", plain="do"))
+    bench.platform.fail(failure(FailureAction.RETRY))
+    calls = len(bench.platform.calls)
+    await surface.show("reply:0", Shown(text="don", plain="don"))
+    assert len(bench.platform.calls) == calls + 1
+
+
+async def test_a_removed_slot_is_gone(bench: Bench) -> None:
+    surface = bench.surface()
+    await surface.show("progress", Shown(text="working", plain="working"))
+    await surface.remove("progress")
+    assert bench.platform.visible == {}

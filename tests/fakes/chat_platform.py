@@ -1,0 +1,103 @@
+"""A chat platform in memory: what people see, and what goes wrong when told to."""
+
+from collections.abc import Mapping
+
+from hermes.domain.outbound import Target
+from hermes.domain.ports.platform import (
+    Capabilities,
+    FailureAction,
+    InboundSink,
+    Outgoing,
+    PlatformFailure,
+    Sent,
+)
+
+__all__ = ["EDITING", "MemoryPlatform", "failure"]
+
+EDITING = Capabilities(
+    max_length=4096, edits=True, deletes=True, buttons=True, typing=True, private_interval=0.0,
+    group_interval=0.0, media=frozenset({"document", "image"}),
+)  # fmt: skip
+
+
+def failure(action: FailureAction, *, effect: bool = False, **more: object) -> "Fault":
+    """A call that fails, before or after it had its effect."""
+    return Fault(PlatformFailure(action, action.value, **more), effect=effect)  # type: ignore[arg-type]
+
+
+class Fault:
+    def __init__(self, error: PlatformFailure, *, effect: bool) -> None:
+        self.error = error
+        self.effect = effect
+
+
+class MemoryPlatform:
+    """Implements `Adapter`; `visible` is the chat as a person sees it."""
+
+    account = "bot"
+
+    def __init__(self) -> None:
+        self.visible: dict[str, str] = {}
+        self.buttons: dict[str, int] = {}
+        self.files: list[str] = []
+        self.calls: list[str] = []
+        self.faults: list[Fault | None] = []
+        self.said: list[str] = []
+        self._next = 0
+
+    def fail(self, *faults: Fault | None) -> None:
+        """Let the next calls fail like this; None is a call that works."""
+        self.faults += faults
+
+    async def _call(self, name: str, effect: object) -> None:
+        self.calls.append(name)
+        fault = self.faults.pop(0) if self.faults else None
+        if fault is None or fault.effect:
+            effect()  # type: ignore[operator]
+        if fault is not None:
+            raise fault.error
+
+    async def send(self, outgoing: Outgoing) -> Sent:
+        self._next += 1
+        native_id = str(self._next)
+
+        def effect() -> None:
+            if outgoing.attachment:
+                self.files.append(outgoing.attachment)
+            else:
+                self.visible[native_id] = outgoing.text
+                self.buttons[native_id] = sum(len(row) for row in outgoing.buttons)
+
+        await self._call("send", effect)
+        return Sent(native_id=native_id)
+
+    async def edit(self, native_id: str, outgoing: Outgoing) -> None:
+        def effect() -> None:
+            self.visible[native_id] = outgoing.text
+            self.buttons[native_id] = sum(len(row) for row in outgoing.buttons)
+
+        await self._call("edit", effect)
+
+    async def delete(self, target: Target, native_id: str) -> None:
+        await self._call("delete", lambda: self.visible.pop(native_id, None))
+
+    async def typing(self, target: Target) -> None:
+        await self._call("typing", lambda: None)
+
+    async def react(self, target: Target, native_id: str, emoji: str) -> None:
+        await self._call("react", lambda: None)
+
+    async def connect(self) -> None:
+        return None
+
+    async def receive(self, sink: InboundSink) -> None:
+        return None
+
+    async def create_thread(self, target: Target, name: str) -> str | None:
+        return None
+
+    async def publish_commands(self, commands: Mapping[str, str]) -> None:
+        return None
+
+    async def close(self) -> None:
+        return None

@@ -1,0 +1,504 @@
+"""A turn in a chat: growing messages, one final text, nothing twice."""
+
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from fakes.markdown_text import long_markdown
+from fakes.surface import CHAT, FakeSurface
+from hermes.domain.approvals import ApprovalKind, ApprovalRequest
+from hermes.domain.events import (
+    ApprovalAsked,
+    MessageCompleted,
+    ReasoningDelta,
+    TextDelta,
+    TextReset,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    TurnFinished,
+)
+from hermes.domain.messages import AssistantMessage, Reasoning, ToolCall, ToolOutcome
+from hermes.domain.ports.platform import Capabilities
+from hermes.domain.ports.surface import Shown
+from hermes.domain.turn import TurnError, TurnState
+from hermes.domain.turn_stream import TurnStream
+from hermes.domain.usage import Usage
+from hermes.streaming.choose import Shape, choose_shape
+from hermes.streaming.edits import present_edits
+from hermes.streaming.final import present_final
+from hermes.streaming.layout import Layout
+from hermes.streaming.presenter import Presented
+from hermes.streaming.replay import final_media, final_slots, present_again
+from hermes.streaming.reply import Ending
+from hermes.streaming.settings import PresentationSettings
+from hermes.testing.clock import FakeClock
+
+QUICK = PresentationSettings(edit_interval=0.0)
+NO_EDITS = replace(CHAT, edits=False, deletes=False)
+FAILURE = TurnError(code="model", message="The model is gone.", hint="Choose another one.")
+STOPPING = TurnError(code="shutdown", message="Hermes is stopping.")
+CALL = ToolCall(id="c", name="look", arguments="{}")
+
+
+def end(
+    outcome: TurnState = TurnState.DONE, text: str = "", error: TurnError | None = None
+) -> TurnFinished:
+    return TurnFinished(
+        outcome=outcome, text=text, usage=Usage(), cost_usd=None, model_calls=1, error=error
+    )
+
+
+def remark(text: str) -> MessageCompleted:
+    return MessageCompleted(message_id=1, message=AssistantMessage(text=text, tool_calls=(CALL,)))
+
+
+def answer(text: str, reasoning: str = "") -> MessageCompleted:
+    thought = Reasoning(text=reasoning) if reasoning else None
+    return MessageCompleted(message_id=2, message=AssistantMessage(text=text, reasoning=thought))
+
+
+def started(name: str = "read_file", label: str = "a.txt", call: str = "c") -> ToolStarted:
+    return ToolStarted(call_id=call, name=name, arguments={}, emoji="📖", verb="read", label=label)
+
+
+def done(outcome: ToolOutcome = ToolOutcome.OK, call: str = "c") -> ToolFinished:
+    return ToolFinished(
+        call_id=call, name="read_file", outcome=outcome, seconds=0.5, preview="12 lines"
+    )
+
+
+async def shown(
+    events: Iterable[TurnEvent],
+    how: PresentationSettings = QUICK,
+    capabilities: Capabilities = CHAT,
+    earlier: tuple[AssistantMessage, ...] = (),
+    pace: Iterable[bool] = (),
+) -> tuple[FakeSurface, Presented]:
+    """Play events; `pace` says after which of them the presenter gets to run."""
+    stream, surface = TurnStream("t", "s"), FakeSurface(capabilities)
+    present = present_edits if choose_shape(how, capabilities) is Shape.EDITS else present_final
+    rests = iter(pace)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        task = group.create_task(
+            present(
+                stream, surface, how, FakeClock(), may_send=lambda p: "/ok" in p, earlier=earlier
+            )
+        )
+        for event in events:
+            if next(rests, False):
+                for _ in range(12):
+                    await asyncio.sleep(0)
+            stream.emit(event)
+    return surface, task.result()
+
+
+def texts(surface: FakeSurface) -> dict[str, str]:
+    return {slot: look.text for slot, look in surface.looks.items()}
+
+
+# ---- what a person sees ----
+
+
+async def test_a_reply_is_sent_once_as_a_placeholder_and_edited_to_its_end() -> None:
+    surface, presented = await shown(
+        [TextDelta("Hello "), TextDelta("**you**"), answer("Hello **you**"), end()],
+        pace=[True] * 9,
+    )
+    assert [look.text for _, look in surface.shows] == [
+        "…",
+        "Hello ▉",
+        "Hello <b>you</b> ▉",
+        "Hello <b>you</b>",
+    ]
+    assert [look.final for _, look in surface.shows] == [False, False, False, True]
+    assert presented == Presented(complete=True, slots=("reply:0.0",))
+
+
+async def test_an_answer_that_comes_at_once_is_an_edit_of_a_placeholder_too() -> None:
+    surface, _ = await shown([answer("Yes."), end()])
+    assert [look.text for _, look in surface.shows] == ["…", "Yes."]
+
+
+async def test_where_sends_can_be_repeated_safely_there_is_no_placeholder() -> None:
+    surface, _ = await shown(
+        [answer("Yes."), end()], capabilities=replace(CHAT, idempotent_sends=True)
+    )
+    assert [look.text for _, look in surface.shows] == ["Yes."]
+
+
+async def test_a_platform_without_edits_gets_one_message() -> None:
+    surface, _ = await shown(
+        [TextDelta("Hel"), TextDelta("lo"), answer("Hello"), end()],
+        capabilities=NO_EDITS,
+        pace=[True] * 9,
+    )
+    assert [look.text for _, look in surface.shows] == ["Hello"]
+    assert surface.typed >= 1
+
+
+async def test_transport_off_shows_the_reply_only_when_it_is_complete() -> None:
+    surface, _ = await shown(
+        [TextDelta("Hel"), TextDelta("lo"), answer("Hello"), end()],
+        replace(QUICK, transport="off"),
+        pace=[True] * 9,
+    )
+    assert [look.text for _, look in surface.shows] == ["…", "Hello"]
+
+
+async def test_long_answers_go_on_in_further_messages() -> None:
+    text = "\n\n".join(f"Paragraph {i} says a thing or two about it." for i in range(12))
+    surface, _ = await shown([answer(text), end()])
+    assert list(surface.looks) == [f"reply:0.{i}" for i in range(len(surface.looks))]
+    assert len(surface.looks) > 2
+    assert "\n\n".join(texts(surface).values()) == text
+
+
+async def test_all_at_once_they_can_be_numbered() -> None:
+    how = replace(QUICK, chunk_marks=True)
+    surface, _ = await shown([answer("word " * 100), end()], how, NO_EDITS)
+    count = len(surface.looks)
+    assert count > 2
+    assert surface.looks["reply:0.1"].text.endswith(f" (2/{count})")
+
+
+async def test_remarks_before_tools_have_their_own_messages() -> None:
+    surface, _ = await shown(
+        [TextDelta("Let me look."), remark("Let me look."), answer("A cat."), end()]
+    )
+    assert texts(surface) == {"reply:0.0": "Let me look.", "reply:1.0": "A cat."}
+
+
+async def test_remarks_disappear_if_they_are_not_wanted() -> None:
+    surface, _ = await shown(
+        [TextDelta("Let me look."), remark("Let me look."), answer("A cat."), end()],
+        replace(QUICK, interim_assistant_messages=False),
+        pace=[False, True, True, True],
+    )
+    assert texts(surface) == {"reply:1.0": "A cat."}
+    assert surface.removed == ["reply:0.0"]
+
+
+async def test_remarks_that_could_not_be_taken_back_are_not_shown_at_all() -> None:
+    surface, _ = await shown(
+        [TextDelta("Let me look."), remark("Let me look."), answer("A cat."), end()],
+        replace(QUICK, interim_assistant_messages=False),
+        replace(CHAT, deletes=False),
+        pace=[True] * 9,
+    )
+    assert [look.text for _, look in surface.shows] == ["…", "A cat."]
+
+
+async def test_a_reply_that_starts_over_is_edited_in_its_place() -> None:
+    surface, _ = await shown(
+        [TextDelta("word " * 90), TextReset(), TextDelta("Short."), answer("Short."), end()],
+        pace=[False, True, True, True, True],
+    )
+    assert texts(surface) == {"reply:0.0": "Short."}
+    assert surface.removed
+
+
+async def test_a_failure_is_told_where_the_answer_would_be() -> None:
+    surface, _ = await shown([TextDelta("```\nhalf"), end(TurnState.FAILED, error=FAILURE)])
+    assert texts(surface) == {
+        "reply:0.0": "<pre>half</pre>\n\n⚠️ The model is gone.\nChoose another one."
+    }
+    surface, _ = await shown([end(TurnState.FAILED, error=FAILURE)])
+    assert texts(surface) == {"reply:0.0": "⚠️ The model is gone.\nChoose another one."}
+
+
+async def test_what_was_interrupted_is_marked_and_nothing_is_said_about_nothing() -> None:
+    surface, _ = await shown([TextDelta("So fa"), end(TurnState.INTERRUPTED)])
+    assert texts(surface) == {"reply:0.0": "So fa\n\n⏹ Stopped here."}
+    surface, presented = await shown([end(TurnState.INTERRUPTED)])
+    assert (surface.shows, presented.complete) == ([], True)
+
+
+async def test_at_shutdown_everything_stays_as_it_is() -> None:
+    surface, presented = await shown(
+        [TextDelta("So fa"), end(TurnState.INTERRUPTED, error=STOPPING)], pace=[True, True]
+    )
+    assert texts(surface) == {"reply:0.0": "So fa ▉"}
+    assert not surface.looks["reply:0.0"].final
+    assert not presented.complete
+
+
+async def test_after_a_restart_the_turn_goes_on_in_the_same_messages() -> None:
+    before = AssistantMessage(text="Let me look.", tool_calls=(CALL,))
+    surface, _ = await shown([answer("A cat."), end()], earlier=(before,))
+    assert texts(surface) == {"reply:0.0": "Let me look.", "reply:1.0": "A cat."}
+
+
+async def test_an_answer_known_only_from_the_end_of_the_turn_is_shown() -> None:
+    surface, _ = await shown([end(text="It was there already.")])
+    assert texts(surface) == {"reply:0.0": "It was there already."}
+
+
+@pytest.mark.parametrize("marker", ["NO_REPLY", "[SILENT]", " SILENT\n", "NO REPLY"])
+async def test_silence_sends_nothing_not_even_for_a_moment(marker: str) -> None:
+    pieces = [TextDelta(character) for character in marker]
+    surface, _ = await shown([*pieces, answer(marker), end()], pace=[True] * 20)
+    assert surface.shows == []
+
+
+async def test_what_only_begins_like_silence_is_shown() -> None:
+    surface, _ = await shown([TextDelta("NO"), TextDelta("thing"), answer("NOthing"), end()])
+    assert texts(surface) == {"reply:0.0": "NOthing"}
+
+
+async def test_files_come_after_the_text_and_only_from_allowed_places() -> None:
+    text = "Here:\nMEDIA:/ok/a.png\nMEDIA:/etc/passwd.txt\n![b](/ok/b.jpg)\nDone."
+    pieces = [TextDelta(character) for character in text]
+    surface, _ = await shown([*pieces, answer(text), end()], pace=[True] * len(text))
+    assert surface.files == [
+        ("media:0.0", "/ok/a.png", "image"),
+        ("media:0.2", "/ok/b.jpg", "image"),
+    ]
+    assert all("MEDIA" not in look.text and "ok/" not in look.text for _, look in surface.shows)
+    assert surface.looks["reply:0.0"].text == "Here:\nDone."
+    assert "passwd.txt" in surface.looks["media:0.1"].text
+
+
+async def test_a_kind_of_file_that_the_platform_does_not_know_is_a_document() -> None:
+    surface, _ = await shown([answer("MEDIA:/ok/a.mp4"), end()])
+    assert surface.files == [("media:0.0", "/ok/a.mp4", "document")]
+    surface, _ = await shown(
+        [answer("MEDIA:/ok/a.mp4"), end()], capabilities=replace(CHAT, media=frozenset())
+    )
+    assert "a.mp4" in texts(surface)["media:0.0"]
+
+
+async def test_reasoning_is_shown_only_if_asked_for() -> None:
+    events: list[TurnEvent] = [
+        ReasoningDelta("Hm.\nCats."),
+        TextDelta("A cat."),
+        answer("A cat.", "Hm.\nCats."),
+        end(),
+    ]
+    surface, _ = await shown(events, pace=[True] * 5)
+    assert not any("Hm" in look.text for _, look in surface.shows)
+    surface, _ = await shown(events, replace(QUICK, show_reasoning=True), pace=[True] * 5)
+    assert texts(surface) == {
+        "reply:0.0": "<blockquote>💭 Hm.\nCats.</blockquote>\n\nA cat.",
+    }
+
+
+# ---- tool progress ----
+
+
+async def test_tool_calls_are_listed_in_one_bubble_between_the_texts() -> None:
+    events: list[TurnEvent] = [remark("Looking."), started(), done(), started(label="b.txt", call="d"),
+              done(ToolOutcome.ERROR, call="d"), answer("A cat."), end()]  # fmt: skip
+    surface, _ = await shown(events, replace(QUICK, tool_progress="all"), pace=[True] * 9)
+    assert list(surface.looks) == ["reply:0.0", "progress:1.0", "reply:1.0"]
+    assert texts(surface)["progress:1.0"] == (
+        "📖 read <code>a.txt</code>\n📖 read <code>b.txt</code> ✗"
+    )
+    assert all(look.final for look in surface.looks.values())
+
+
+@pytest.mark.parametrize(
+    ("mode", "lines"), [("off", 0), ("log", 0), ("new", 1), ("all", 3), ("verbose", 3)]
+)
+async def test_progress_modes(mode: str, lines: int) -> None:
+    how = PresentationSettings(edit_interval=0.0, tool_progress=mode)  # type: ignore[arg-type]
+    calls = [each for i in range(3) for each in (started(call=f"c{i}"), done(call=f"c{i}"))]
+    surface, _ = await shown([remark(""), *calls, answer("x"), end()], how)
+    bubble = texts(surface).get("progress:1.0", "")
+    assert bubble.count("read") == lines
+    assert ("12 lines" in bubble) == (mode == "verbose")
+
+
+async def test_tool_calls_can_have_a_message_each() -> None:
+    how = replace(QUICK, tool_progress="all", tool_progress_grouping="separate")
+    calls = [each for i in range(3) for each in (started(call=f"c{i}"), done(call=f"c{i}"))]
+    surface, _ = await shown([remark(""), *calls, answer("x"), end()], how, NO_EDITS)
+    assert list(surface.looks) == ["progress:1.0", "progress:1.1", "progress:1.2", "reply:1.0"]
+
+
+async def test_the_bubble_never_outgrows_its_message() -> None:
+    calls = [started(label=f"file{i}|x.txt", call=f"c{i}") for i in range(300)]
+    surface, _ = await shown([*calls, answer("x"), end()], replace(QUICK, tool_progress="all"))
+    bubble = texts(surface)["progress:0.0"]
+    assert bubble.startswith("…\n")
+    assert "file299" in bubble
+
+
+# ---- pace ----
+
+
+async def test_a_slow_platform_sees_only_the_latest_text() -> None:
+    stream, surface, clock = TurnStream("t", "s"), FakeSurface(), FakeClock()
+    surface.gate = asyncio.Event()
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(present_edits(stream, surface, QUICK, clock))
+        for _ in range(1000):
+            stream.emit(TextDelta("x"))
+            await asyncio.sleep(0)
+        assert surface.shows == []
+        stream.emit(answer("x" * 100))
+        stream.emit(end())
+        surface.gate.set()
+    assert [look.text for _, look in surface.shows] == ["…", "x" * 100]
+
+
+async def test_edits_wait_for_the_interval_unless_there_is_much_to_show() -> None:
+    stream, surface, clock = TurnStream("t", "s"), FakeSurface(), FakeClock()
+    how = PresentationSettings(edit_interval=0.8, buffer_threshold=24)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(present_edits(stream, surface, how, clock))
+        stream.emit(TextDelta("one"))
+        await surface.until("reply:0.0", "one ▉")
+        stream.emit(TextDelta(" two"))
+        await clock.until_sleeping()
+        assert surface.looks["reply:0.0"].text == "one ▉"
+        clock.advance(0.8)
+        await surface.until("reply:0.0", "one two ▉")
+        stream.emit(TextDelta(" " + "x" * 30))
+        await surface.until("reply:0.0", f"one two {'x' * 30} ▉")
+        stream.emit(end(text="Done."))
+    assert texts(surface) == {"reply:0.0": "Done."}
+
+
+async def test_typing_is_refreshed_until_something_is_visible_and_not_while_asking() -> None:
+    stream, surface, clock = TurnStream("t", "s"), FakeSurface(), FakeClock()
+    request = ApprovalRequest(
+        id="a", kind=ApprovalKind.APPROVAL, agent_id="main", session_id="s", turn_id="t",
+        call_id="c", tool="terminal", arguments_hash="", subject="rm", reason="", pattern="",
+        choices=(), created_at=0, expires_at=300,
+    )  # fmt: skip
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(present_edits(stream, surface, QUICK, clock))
+        for count in (1, 2, 3):
+            await clock.until_sleeping()
+            assert surface.typed == count
+            clock.advance(4.0)
+            await asyncio.sleep(0)
+        await clock.until_sleeping()
+        typed = surface.typed
+        stream.emit(ApprovalAsked(request=request))
+        for _ in range(12):
+            await asyncio.sleep(0)
+        assert clock.sleeping == 0
+        clock.advance(60.0)
+        stream.emit(TextDelta("x"))
+        await surface.until("reply:0.0", "x ▉")
+        assert surface.typed == typed
+        stream.emit(end(text="x"))
+
+
+# ---- properties ----
+
+words = st.sampled_from(["Hello ", "wor", "ld. ", "**b", "**", "```py\n", "x=1\n", "```\n", "\n\n"])
+message = st.one_of(
+    st.lists(words, max_size=30).map("".join),
+    long_markdown,
+    st.sampled_from(["NO_REPLY", "", "MEDIA:/ok/a.png", "x" * 600]),
+)
+
+
+@st.composite
+def turns(draw: st.DrawFn) -> list[TurnEvent]:
+    """Any turn: messages in deltas, calls that start over, tools, and some end."""
+    events: list[TurnEvent] = []
+    for _ in range(draw(st.integers(0, 3))):
+        text = draw(message)
+        if draw(st.booleans()):
+            events += [TextDelta(draw(message)), TextReset()]
+        step = draw(st.integers(1, 90))
+        events += [TextDelta(text[at : at + step]) for at in range(0, len(text), step)]
+        if draw(st.booleans()):
+            events += [remark(text), started(), done()]
+        else:
+            events.append(answer(text))
+    outcome = draw(st.sampled_from([TurnState.DONE, TurnState.FAILED, TurnState.INTERRUPTED]))
+    if outcome is not TurnState.DONE and draw(st.booleans()):
+        events.append(TextDelta(draw(message)))
+    events.append(end(outcome, error=FAILURE if outcome is TurnState.FAILED else None))
+    return events
+
+
+def in_ledger(events: list[TurnEvent]) -> tuple[list[AssistantMessage], Ending]:
+    """What the ledger holds of a turn when it has ended."""
+    messages: list[AssistantMessage] = []
+    draft = ""
+    for event in events:
+        match event:
+            case TextDelta(text=text):
+                draft += text
+            case TextReset():
+                draft = ""
+            case MessageCompleted(message=message):
+                messages.append(message)
+                draft = ""
+            case _:
+                pass
+    finished = events[-1]
+    assert isinstance(finished, TurnFinished)
+    if draft:
+        messages.append(AssistantMessage(text=draft))
+    return messages, Ending(outcome=finished.outcome, error=finished.error)
+
+
+hows = st.builds(
+    PresentationSettings,
+    edit_interval=st.just(0.0),
+    buffer_threshold=st.sampled_from([0, 1, 24]),
+    transport=st.sampled_from(["auto", "off"]),
+    tool_progress=st.sampled_from(["off", "all"]),
+    interim_assistant_messages=st.booleans(),
+    chunk_marks=st.booleans(),
+)
+capabilities = st.sampled_from([CHAT, NO_EDITS, replace(CHAT, idempotent_sends=True)])
+
+
+@given(events=turns(), how=hows, can=capabilities, pace=st.lists(st.booleans(), max_size=60))
+@settings(max_examples=250, deadline=None)
+async def test_whatever_happens_the_end_is_the_answer_exactly_once(
+    events: list[TurnEvent], how: PresentationSettings, can: Capabilities, pace: list[bool]
+) -> None:
+    surface, presented = await shown(events, how, can, pace=pace)
+    messages, ending = in_ledger(events)
+    replies = [(s, look) for s, look in surface.looks.items() if not s.startswith("progress")]
+    assert replies == final_slots(messages, can, how, ending)
+    assert [(s, p) for s, p, _ in surface.files] == [
+        (slot, media.path) for slot, media in final_media(messages, how, ending)
+    ]
+    assert all(look.final for look in surface.looks.values())
+    assert presented.complete
+    assert set(presented.slots) == set(surface.looks) | {slot for slot, _, _ in surface.files}
+    assert len(surface.shows) <= 2 * len(events) + 4 * len(surface.looks) + len(surface.removed) * 2
+
+
+@given(events=turns(), how=hows, can=capabilities)
+@settings(max_examples=60, deadline=None)
+async def test_showing_it_again_from_the_ledger_gives_the_same(
+    events: list[TurnEvent], how: PresentationSettings, can: Capabilities
+) -> None:
+    messages, ending = in_ledger(events)
+    surface = FakeSurface(can)
+    await present_again(messages, surface, how, ending, may_send=lambda path: True)
+    assert list(surface.looks.items()) == final_slots(messages, can, how, ending)
+
+
+@given(text=long_markdown, cut=st.integers(0, 2000))
+@settings(max_examples=100, deadline=None)
+def test_a_preview_fits_with_its_cursor(text: str, cut: int) -> None:
+    layout, surface = Layout(CHAT, QUICK), FakeSurface()
+    chunker = layout.chunker()
+    chunker.add(text[:cut])
+    for look in layout.preview(chunker):
+        assert isinstance(look, Shown)
+        assert surface._dialect.visible_length(look.text, CHAT.unit) <= CHAT.max_length
+
+
+def test_the_shape_depends_on_settings_and_on_what_the_platform_can_do() -> None:
+    assert choose_shape(PresentationSettings(), CHAT) is Shape.EDITS
+    assert choose_shape(PresentationSettings(transport="draft"), CHAT) is Shape.EDITS
+    assert choose_shape(PresentationSettings(transport="off"), CHAT) is Shape.FINAL
+    assert choose_shape(PresentationSettings(enabled=False), CHAT) is Shape.FINAL
+    assert choose_shape(PresentationSettings(), NO_EDITS) is Shape.FINAL
