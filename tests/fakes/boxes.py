@@ -49,7 +49,10 @@ class Boxes:
 
     def directory(self, session_id: str = "s1", agent_id: str = "main") -> Path:
         """Return where the host keeps a session's files."""
-        return self.sandboxes / self.backend / agent_id / session_id
+        task = (
+            f"{agent_id}.{session_id}" if self.backend == "docker" else f"{agent_id}/{session_id}"
+        )
+        return self.sandboxes / self.backend / task
 
 
 async def sh(environment: PooledEnvironment, script: str, timeout: float = 30.0) -> CommandResult:

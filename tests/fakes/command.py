@@ -42,15 +42,16 @@ class Hermes:
             "HOME": str(folder),
         }
 
+    def argv(self, *arguments: str) -> list[str]:
+        """Return the command line of a command."""
+        return [sys.executable, "-m", "hermes.cli", *arguments]
+
     async def start(
         self, *arguments: str, environ: Mapping[str, str] | None = None
     ) -> asyncio.subprocess.Process:
         """Start a command without waiting for it."""
         return await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "hermes.cli",
-            *arguments,
+            *self.argv(*arguments),
             cwd=self.work,
             env={**self.environ, **(environ or {})},
             stdin=asyncio.subprocess.PIPE,

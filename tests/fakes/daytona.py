@@ -167,7 +167,7 @@ class FakeDaytona:
 
     async def kill(self, sandbox: _Sandbox) -> None:
         """End all processes of a sandbox."""
-        await asyncio.to_thread(kill_tagged, "DAYTONA_FAKE_SANDBOX", sandbox.id)
+        await asyncio.to_thread(kill_tagged, "DAYTONA_FAKE_SANDBOX", str(sandbox.root))
         for process in sandbox.sessions.values():
             if process is not None:
                 await process.wait()
@@ -183,7 +183,7 @@ class FakeDaytona:
         return {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": str(sandbox.root),
-            "DAYTONA_FAKE_SANDBOX": sandbox.id,
+            "DAYTONA_FAKE_SANDBOX": str(sandbox.root),
         }
 
     async def new_session(self, request: Request) -> Response:

@@ -28,6 +28,7 @@ class FakeSurface:
         self._dialect = load_dialect(capabilities.dialect)
         self.shows: list[tuple[str, Shown]] = []
         self.looks: dict[str, Shown] = {}
+        self._said: dict[str, Shown] = {}
         self.removed: list[str] = []
         self.files: list[tuple[str, str, str]] = []
         self.typed = 0
@@ -41,7 +42,7 @@ class FakeSurface:
 
     async def show(self, slot: str, shown: Shown) -> None:
         before = self.looks.get(slot)
-        assert before != shown, f"{slot} shown twice alike: {shown}"
+        assert self._said.get(slot) != shown, f"{slot} shown twice alike: {shown}"
         assert before is None or not before.final, f"{slot} shown after its final: {shown}"
         assert before is None or self._capabilities.edits, f"{slot} edited"
         assert not is_blank(shown.text)
@@ -50,7 +51,7 @@ class FakeSurface:
         assert self._dialect.visible_length(shown.text, unit) <= limit
         await self._pass()
         self.shows.append((slot, shown))
-        self.looks[slot] = shown
+        self.looks[slot] = self._said[slot] = shown
         self.changed.set()
 
     async def remove(self, slot: str) -> None:
@@ -58,6 +59,7 @@ class FakeSurface:
         assert not self.looks[slot].final
         await self._pass()
         del self.looks[slot]
+        self._said.pop(slot, None)
         self.removed.append(slot)
 
     async def attach(self, slot: str, path: str, kind: str, caption: Shown | None) -> None:
@@ -68,6 +70,10 @@ class FakeSurface:
     async def typing(self) -> None:
         self.typed += 1
         self.changed.set()
+
+    def restart(self) -> None:
+        """Another process goes on here; it cannot know how the slots look."""
+        self._said.clear()
 
     async def until(self, slot: str, text: str) -> None:
         """Wait until `slot` looks like this."""

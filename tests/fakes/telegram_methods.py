@@ -298,7 +298,7 @@ def react(world: World, params: Params, files: Files) -> bool:
     seen = chat.messages.get(int(params["message_id"]))
     if seen is None or seen.deleted:
         raise ApiError(400, "Bad Request: message to react not found")
-    emojis = [reaction["emoji"] for reaction in nested(params, "reaction") or []]
+    emojis = [reaction.get("emoji", "") for reaction in nested(params, "reaction") or []]
     if any(emoji not in REACTIONS for emoji in emojis):
         raise ApiError(400, "Bad Request: REACTION_INVALID")
     seen.reactions = emojis

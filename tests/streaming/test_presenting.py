@@ -32,12 +32,13 @@ from hermes.streaming.choose import Shape, choose_shape
 from hermes.streaming.edits import present_edits
 from hermes.streaming.final import present_final
 from hermes.streaming.layout import Layout
-from hermes.streaming.presenter import Presented
 from hermes.streaming.replay import final_media, final_slots, present_again
 from hermes.streaming.reply import Ending
+from hermes.streaming.screen import Presented, Resumed
 from hermes.streaming.settings import PresentationSettings
 from hermes.testing.clock import FakeClock
 
+FRESH = Resumed()
 QUICK = PresentationSettings(edit_interval=0.0)
 NO_EDITS = replace(CHAT, edits=False, deletes=False)
 FAILURE = TurnError(code="model", message="The model is gone.", hint="Choose another one.")
@@ -76,17 +77,18 @@ async def shown(
     events: Iterable[TurnEvent],
     how: PresentationSettings = QUICK,
     capabilities: Capabilities = CHAT,
-    earlier: tuple[AssistantMessage, ...] = (),
+    resumed: Resumed = FRESH,
     pace: Iterable[bool] = (),
+    surface: FakeSurface | None = None,
 ) -> tuple[FakeSurface, Presented]:
     """Play events; `pace` says after which of them the presenter gets to run."""
-    stream, surface = TurnStream("t", "s"), FakeSurface(capabilities)
+    stream, surface = TurnStream("t", "s"), surface or FakeSurface(capabilities)
     present = present_edits if choose_shape(how, capabilities) is Shape.EDITS else present_final
     rests = iter(pace)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         task = group.create_task(
             present(
-                stream, surface, how, FakeClock(), may_send=lambda p: "/ok" in p, earlier=earlier
+                stream, surface, how, FakeClock(), may_send=lambda p: "/ok" in p, resumed=resumed
             )
         )
         for event in events:
@@ -229,7 +231,7 @@ async def test_at_shutdown_everything_stays_as_it_is() -> None:
 
 async def test_after_a_restart_the_turn_goes_on_in_the_same_messages() -> None:
     before = AssistantMessage(text="Let me look.", tool_calls=(CALL,))
-    surface, _ = await shown([answer("A cat."), end()], earlier=(before,))
+    surface, _ = await shown([answer("A cat."), end()], resumed=Resumed(messages=(before,)))
     assert texts(surface) == {"reply:0.0": "Let me look.", "reply:1.0": "A cat."}
 
 
@@ -291,14 +293,51 @@ async def test_reasoning_is_shown_only_if_asked_for() -> None:
 
 
 async def test_tool_calls_are_listed_in_one_bubble_between_the_texts() -> None:
-    events: list[TurnEvent] = [remark("Looking."), started(), done(), started(label="b.txt", call="d"),
-              done(ToolOutcome.ERROR, call="d"), answer("A cat."), end()]  # fmt: skip
+    events: list[TurnEvent] = [
+        remark("Looking."),
+        started(),
+        done(),
+        started(label="b.txt", call="d"),
+        done(ToolOutcome.ERROR, call="d"),
+        answer("A cat."),
+        end(),
+    ]
     surface, _ = await shown(events, replace(QUICK, tool_progress="all"), pace=[True] * 9)
     assert list(surface.looks) == ["reply:0.0", "progress:1.0", "reply:1.0"]
     assert texts(surface)["progress:1.0"] == (
         "📖 read <code>a.txt</code>\n📖 read <code>b.txt</code> ✗"
     )
     assert all(look.final for look in surface.looks.values())
+
+
+async def test_rounds_of_tools_without_a_word_share_a_bubble() -> None:
+    silent = MessageCompleted(
+        message_id=1,
+        message=AssistantMessage(tool_calls=(CALL,), reasoning=Reasoning(text="Hm.")),
+    )
+    events: list[TurnEvent] = [
+        silent,
+        started(),
+        done(),
+        silent,
+        started("grep"),
+        done(),
+        answer("A cat."),
+        end(),
+    ]
+    surface, _ = await shown(events, replace(QUICK, tool_progress="all"), pace=[True] * 9)
+    assert list(surface.looks) == ["progress:1.0", "reply:2.0"]
+
+
+async def test_what_it_thought_before_using_tools_is_shown_if_asked_for() -> None:
+    thinking = MessageCompleted(
+        message_id=1,
+        message=AssistantMessage(tool_calls=(CALL,), reasoning=Reasoning(text="Hm.")),
+    )
+    surface, _ = await shown(
+        [thinking, answer("A cat."), end()], replace(QUICK, show_reasoning=True)
+    )
+    assert texts(surface)["reply:0.0"] == "<blockquote>💭 Hm.</blockquote>"
 
 
 @pytest.mark.parametrize(
@@ -453,7 +492,17 @@ hows = st.builds(
     interim_assistant_messages=st.booleans(),
     chunk_marks=st.booleans(),
 )
-capabilities = st.sampled_from([CHAT, NO_EDITS, replace(CHAT, idempotent_sends=True)])
+NO_DELETES = replace(CHAT, deletes=False)
+capabilities = st.sampled_from([CHAT, NO_EDITS, NO_DELETES, replace(CHAT, idempotent_sends=True)])
+
+
+def replies(surface: FakeSurface) -> list[tuple[str, Shown]]:
+    """All that can be read; a message that could not be deleted says `…`."""
+    return [
+        (slot, look)
+        for slot, look in surface.looks.items()
+        if slot.startswith("reply:") and (surface.capabilities.deletes or look.text != "…")
+    ]
 
 
 @given(events=turns(), how=hows, can=capabilities, pace=st.lists(st.booleans(), max_size=60))
@@ -463,8 +512,7 @@ async def test_whatever_happens_the_end_is_the_answer_exactly_once(
 ) -> None:
     surface, presented = await shown(events, how, can, pace=pace)
     messages, ending = in_ledger(events)
-    replies = [(s, look) for s, look in surface.looks.items() if not s.startswith("progress")]
-    assert replies == final_slots(messages, can, how, ending)
+    assert replies(surface) == final_slots(messages, can, how, ending)
     assert [(s, p) for s, p, _ in surface.files] == [
         (slot, media.path) for slot, media in final_media(messages, how, ending)
     ]
@@ -474,6 +522,40 @@ async def test_whatever_happens_the_end_is_the_answer_exactly_once(
     assert len(surface.shows) <= 2 * len(events) + 4 * len(surface.looks) + len(surface.removed) * 2
 
 
+@given(
+    events=turns(),
+    how=hows,
+    can=capabilities,
+    cut=st.integers(0, 200),
+    pace=st.lists(st.booleans()),
+)
+@settings(max_examples=250, deadline=None)
+async def test_a_turn_that_two_processes_show_ends_the_same_way(
+    events: list[TurnEvent],
+    how: PresentationSettings,
+    can: Capabilities,
+    cut: int,
+    pace: list[bool],
+) -> None:
+    cut = min(cut, len(events) - 1)
+    stopping = end(TurnState.INTERRUPTED, error=STOPPING)
+    surface, _ = await shown([*events[:cut], stopping], how, can, pace=pace)
+    said = tuple(e.message for e in events[:cut] if isinstance(e, MessageCompleted))
+    finals = {slot for slot, look in surface.looks.items() if look.final}
+    finals |= {slot for slot, _, _ in surface.files}
+    previews = set(surface.looks) - finals
+    voided = [i for i, e in enumerate(events[:cut]) if isinstance(e, MessageCompleted)]
+    again = events[(voided[-1] + 1 if voided else 0) :]
+    resumed = Resumed(messages=said, previews=frozenset(previews), finals=frozenset(finals))
+    surface.restart()
+    surface, _ = await shown(again, how, can, resumed, surface=surface)
+    messages, ending = in_ledger(events)
+    assert dict(replies(surface)) == dict(final_slots(messages, can, how, ending))
+    assert all(look.final for look in surface.looks.values())
+    sent = [(slot, path) for slot, path, _ in surface.files]
+    assert sent == [(slot, m.path) for slot, m in final_media(messages, how, ending)]
+
+
 @given(events=turns(), how=hows, can=capabilities)
 @settings(max_examples=60, deadline=None)
 async def test_showing_it_again_from_the_ledger_gives_the_same(
@@ -481,7 +563,8 @@ async def test_showing_it_again_from_the_ledger_gives_the_same(
 ) -> None:
     messages, ending = in_ledger(events)
     surface = FakeSurface(can)
-    await present_again(messages, surface, how, ending, may_send=lambda path: True)
+    resumed = Resumed(messages=tuple(messages))
+    await present_again(resumed, surface, how, ending, may_send=lambda path: True)
     assert list(surface.looks.items()) == final_slots(messages, can, how, ending)
 
 
@@ -489,9 +572,7 @@ async def test_showing_it_again_from_the_ledger_gives_the_same(
 @settings(max_examples=100, deadline=None)
 def test_a_preview_fits_with_its_cursor(text: str, cut: int) -> None:
     layout, surface = Layout(CHAT, QUICK), FakeSurface()
-    chunker = layout.chunker()
-    chunker.add(text[:cut])
-    for look in layout.preview(chunker):
+    for look in layout.growing().add(text[:cut]):
         assert isinstance(look, Shown)
         assert surface._dialect.visible_length(look.text, CHAT.unit) <= CHAT.max_length
 

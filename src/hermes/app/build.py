@@ -1,7 +1,7 @@
 """Putting a Hermes together: from options to a running gateway."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from msgspec import Struct
@@ -18,22 +18,37 @@ from hermes.app.mirror import MirroredRunner
 from hermes.app.models import ModelShelf
 from hermes.app.options import AppOptions
 from hermes.app.policy import action_policy
-from hermes.app.settings import agent_settings, environment_settings, main_profile
+from hermes.app.settings import (
+    agent_settings,
+    environment_settings,
+    main_profile,
+    toolsets_of,
+)
 from hermes.app.tools import ToolShelf
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.control.approvals import ApprovalDesk, ApprovalSettings
+from hermes.control.batching import BatchWindow
 from hermes.control.gateway import Gateway, GatewayParts
+from hermes.domain.inbound import InboxEntry
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import KeyScope
+from hermes.domain.turn import Turn
 from hermes.execution.clock import SystemClock
 from hermes.execution.registry import EnvironmentPool
 from hermes.observability.logs import configure_logging
 from hermes.state.ownership import Owner, owner_alive
 from hermes.state.transcripts import TranscriptMirror
 
-__all__ = ["App", "open_app"]
+__all__ = ["App", "ChatWiring", "open_app"]
+
+
+class ChatWiring(Struct, frozen=True, kw_only=True):
+    """What chat platforms add to the gateway."""
+
+    windows: Mapping[str, BatchWindow] = {}
+    ephemeral: Callable[[Turn, InboxEntry | None], Awaitable[str]] | None = None
 
 
 class App(Struct, kw_only=True):
@@ -57,8 +72,9 @@ class App(Struct, kw_only=True):
 
 
 @asynccontextmanager
-async def open_app(options: AppOptions) -> AsyncIterator[App]:
+async def open_app(options: AppOptions, wiring: ChatWiring | None = None) -> AsyncIterator[App]:
     """Build everything, run it for the body of the `with`, and close it again."""
+    wiring = wiring or ChatWiring()
     loaded = load_config(options.home, options.environ)
     options.home.ensure()
     logs = configure_logging(options.home.logs_dir, loaded.config.logging, loaded.redactor())
@@ -80,6 +96,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             policy=action_policy(loaded, options),
             desk=desk,
             approvals=approval_settings(loaded, options),
+            toolsets=lambda agent, source: toolsets_of(loaded, options, agent, source),
         )
         services = AgentServices(
             ledger=ledger,
@@ -100,6 +117,8 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
                 clock=clock,
                 profiles={profile.id: profile},
                 owner=owner.id,
+                windows=wiring.windows,
+                ephemeral=wiring.ephemeral,
                 redact=services.redact,
                 owner_alive=lambda other: owner_alive(other, options.home.run_dir),
                 scope=KeyScope(

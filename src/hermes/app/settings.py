@@ -29,6 +29,7 @@ __all__ = [
     "main_target",
     "retry_policy",
     "route_book",
+    "toolsets_of",
 ]
 
 
@@ -49,6 +50,17 @@ def main_profile(loaded: LoadedConfig, options: AppOptions) -> AgentProfile:
         backend=config.terminal.backend,
         secret_names=loaded.secrets.names(),
     )
+
+
+def toolsets_of(
+    loaded: LoadedConfig, options: AppOptions, profile: AgentProfile, source: str
+) -> tuple[str, ...]:
+    """Return the toolsets an agent has at a door."""
+    if options.toolsets is not None:
+        return options.toolsets
+    if source == options.platform:
+        return profile.toolsets
+    return tuple(_toolsets(loaded.config, source))
 
 
 def _toolsets(config: Config, platform: str) -> tuple[str, ...]:

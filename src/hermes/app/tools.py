@@ -35,18 +35,21 @@ class ToolShelf(Struct, kw_only=True):
     policy: ActionPolicy
     desk: ApprovalDesk
     approvals: ApprovalSettings
+    toolsets: Callable[[AgentProfile, str], tuple[str, ...]] = lambda profile, _: profile.toolsets
+    """(agent, door) -> the toolsets it has there."""
     judge: Callable[[AgentProfile, Session], Judge] | None = None
     """Makes the second opinion of `approvals.mode: smart`."""
     seconds: float = 900.0
     registries: dict[tuple[tuple[str, ...], tuple[str, ...]], ToolRegistry] = {}
 
-    def registry(self, profile: AgentProfile) -> ToolRegistry:
-        """Return the plain tools of an agent."""
-        key = (profile.toolsets, profile.disabled_toolsets)
+    def registry(self, profile: AgentProfile, source: str = "cli") -> ToolRegistry:
+        """Return the plain tools of an agent at a door."""
+        toolsets = self.toolsets(profile, source)
+        key = (toolsets, profile.disabled_toolsets)
         found = self.registries.get(key)
         if found is None:
             found = self.registries[key] = ToolRegistry(
-                profile.toolsets, profile.disabled_toolsets, secret_names=profile.secret_names
+                toolsets, profile.disabled_toolsets, secret_names=profile.secret_names
             )
         return found
 
@@ -66,7 +69,9 @@ class ToolShelf(Struct, kw_only=True):
             clock=self.clock,
             judge=self._judge(profile, session),
         )
-        journaled = Journaled(self.registry(profile), self.ledger, self.clock, self.seconds)
+        journaled = Journaled(
+            self.registry(profile, session.source), self.ledger, self.clock, self.seconds
+        )
         return Guarded(Approved(Budgeted(journaled), gate))
 
     def _judge(self, profile: AgentProfile, session: Session) -> Judge | None:

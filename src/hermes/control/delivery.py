@@ -157,7 +157,7 @@ class TurnSurface:
 
     async def remove(self, slot: str) -> None:
         """Take a slot away again, where the platform can."""
-        known = self._slots.get(slot)
+        known = self._slots.get(slot) or await self._earlier(slot)
         if known is None or known.over or known.entry.native_id is None:
             return
         native_id = known.entry.native_id
@@ -187,6 +187,11 @@ class TurnSurface:
                 self._pacer.penalise(failure.retry_after)
 
     # -- one slot ------------------------------------------------------------
+
+    async def _earlier(self, slot: str) -> _Slot | None:
+        """Return a slot that another process has shown."""
+        entry = await self._outbox.outbox_entry(f"{self._origin.turn_id}/{slot}")
+        return None if entry is None else _Slot(entry)
 
     async def _slot(
         self, slot: str, shown: Shown, kind: OutboxKind, attachment: str | None = None

@@ -77,6 +77,7 @@ class Gateway:
         self._lanes: dict[str, Lane] = {}
         self._group: asyncio.TaskGroup | None = None
         self._after_turns: set[asyncio.Task[None]] = set()
+        self._lane_tasks: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Gateway"]:
@@ -215,6 +216,24 @@ class Gateway:
         while (lane := self._lanes.get(session_id)) is not None:
             await lane.gone.wait()
 
+    @property
+    def live_sessions(self) -> int:
+        """How many sessions have something to do."""
+        return len(self._lanes)
+
+    async def drained(self) -> None:
+        """Return once no session has anything to do."""
+        while self._lane_tasks:
+            await asyncio.wait(set(self._lane_tasks))
+
+    async def suspend(self) -> None:
+        """Stop all lanes where they are; their turns stay open for the next start."""
+        tasks = set(self._lane_tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
     async def settled(self) -> None:
         """Return once no after-turn work is under way."""
         while self._after_turns:
@@ -291,7 +310,9 @@ class Gateway:
                 raise RuntimeError("the gateway is not running")
             lane = Lane(session_id, profile, self, self._forget)
             self._lanes[session_id] = lane
-            self._group.create_task(self._run_lane(lane), name=f"lane {session_id}")
+            task = self._group.create_task(self._run_lane(lane), name=f"lane {session_id}")
+            self._lane_tasks.add(task)
+            task.add_done_callback(self._lane_tasks.discard)
         return lane
 
     async def _run_lane(self, lane: Lane) -> None:

@@ -77,7 +77,7 @@ class InboundPipeline:
 
     async def message(self, message: InboundMessage) -> None:
         """Take a message in; when this returns it is committed or refused on purpose."""
-        access = self._parts.authorizer.check(message)
+        access = await self._access(message)
         if not access.allowed:
             await self._stranger(message, access)
             return
@@ -92,6 +92,17 @@ class InboundPipeline:
             await self._settle(agent_id, message, session, answer)
             return
         await self._submit(agent_id, message, session)
+
+    async def _access(self, message: InboundMessage) -> Access:
+        """Say what the sender may do, minding people who were paired just now."""
+        newcomers = await self._parts.pairing.refresh()
+        access = self._parts.authorizer.check(message)
+        if not access.allowed:
+            newcomers += await self._parts.pairing.refresh(force=True)
+            access = self._parts.authorizer.check(message)
+        if newcomers:
+            log.info("paired: %s", ", ".join(f"{n.platform} {n.user_id}" for n in newcomers))
+        return access
 
     async def _stranger(self, message: InboundMessage, access: Access) -> None:
         log.info("%s: a message was not let in: %s", message.platform, access.reason)

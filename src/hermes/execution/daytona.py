@@ -238,7 +238,10 @@ class _Exec:
     async def write(self, data: bytes) -> None:
         for start in range(0, len(data), _INLINE):
             text = base64.b64encode(data[start : start + _INLINE]).decode()
-            await self._short(f"printf %s {text} | base64 -d >{self._input}.in")
+            pipe = f"{self._input}.in"
+            await self._short(
+                f"until [ -p {pipe} ]; do sleep 0.05; done; printf %s {text} | base64 -d >{pipe}"
+            )
 
     async def end_input(self) -> None:
         # Written to a file that may not be there yet when this comes at once.

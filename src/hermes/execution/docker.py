@@ -25,22 +25,21 @@ from hermes.execution.docker_command import (
     container_spec,
     exec_arguments,
     guarded,
+    room_in,
 )
 from hermes.execution.docker_engine import Engine, capture, disown, find_binary
 from hermes.execution.docker_options import DockerOptions, docker_options
 from hermes.execution.process import Launch
 from hermes.execution.remote_environment import PlaceFiles, RemoteEnvironment
 from hermes.execution.remote_files import RemoteFiles
-from hermes.execution.remote_paths import checked_project, task_directory, task_id
+from hermes.execution.remote_paths import checked_project, task_id
 from hermes.execution.remote_view import View
 from hermes.execution.shell import Generation
 
 __all__ = ["available", "open_environment"]
 
 _MAX_CWD = 8192
-_ROOM = 12
-"""Processes that must be free inside for a command to do something."""
-_CLIENT_SECONDS = 5.0
+_CLIENT_SECONDS = 3.0
 """What ending a command takes beyond the grace it is given inside."""
 _NEVER_RAN = frozenset({1, 125, 126, 127, 128, 255})
 
@@ -50,12 +49,13 @@ async def open_environment(request: EnvironmentRequest) -> RemoteEnvironment:
     options = docker_options(request.settings.options)
     if options.project:
         checked_project(options.project, options.hermes_home)
-    base = task_directory(options.sandbox_dir, "docker", request.agent_id, request.session_id)
+    task = task_id(request.agent_id, request.session_id)
+    base = Path(options.sandbox_dir, "docker", task)
     values = request.settings.base_env
     spec = container_spec(
         options,
         base,
-        task_id(request.agent_id, request.session_id),
+        task,
         {name: values[name] for name in options.forward_env if name in values},
     )
     place = DockerPlace(options, base, spec, env=request.env, start=_start(request.cwd))
@@ -97,6 +97,7 @@ class DockerPlace:
         self._lost = False
         """The last command did not report its end, if it ran at all."""
         self._crowded = False
+        self._room = room_in(options)
         self._files = RemoteFiles(self._call)
 
     @property
@@ -136,10 +137,10 @@ class DockerPlace:
         pidfile = f"{STATE_DIR}/pid.{next(self._numbers) % 1000}"
         return Launch(
             argv=guarded(
-                self._engine.binary,
-                self._spec.name,
+                (self._engine.binary, self._spec.name),
                 script,
                 pidfile,
+                room=self._room,
                 pty=command.pty,
                 grace=self._options.kill_grace,
             ),
@@ -155,13 +156,13 @@ class DockerPlace:
         state = self._base / "state"
         reported = await asyncio.to_thread(_collect, state, generation, outdated)
         self._lost = reported is None
-        self._crowded = await asyncio.to_thread(_tasks, state) > self._options.max_processes - _ROOM
+        self._crowded = await asyncio.to_thread(_tasks, state) > self._room
         return reported
 
     async def settle(self) -> str:
         """Remove the container if no command can be started in it any more."""
         if not self._crowded and not (
-            self._lost and not await self._engine.answers(self._spec.name)
+            self._lost and not await self._engine.has_room(self._spec.name)
         ):
             return ""
         await self._engine.remove(self._spec.name)

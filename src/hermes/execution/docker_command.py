@@ -17,9 +17,11 @@ __all__ = [
     "WORKSPACE",
     "ContainerSpec",
     "container_spec",
+    "counted",
     "exec_arguments",
     "guarded",
     "list_arguments",
+    "room_in",
     "run_arguments",
 ]
 
@@ -44,8 +46,14 @@ _GUARD = (
     "exec 3<&0; trap '{stop} >/dev/null 2>&1 || {kill} >/dev/null 2>&1' TERM;"
     ' "$@" <&3 3<&- & c=$!; exec 3<&-; wait $c'
 )
-# How many processes there were when the last command started, counted by bash itself.
-_COUNT = f"__n=(/proc/[0-9]*); echo ${{#__n[@]}} >{STATE_DIR}/{TASKS}; unset __n; "
+# Bash counts the processes by itself: when there is no room, starting one to
+# count them would not work, and neither would the command.
+_ROOM = 12
+_COUNT = (
+    f"__n=(/proc/[0-9]*); echo ${{#__n[@]}} >{STATE_DIR}/{TASKS};"
+    ' (( ${#__n[@]} <= {limit} )) || { echo "There is no room for another process."; exit 125; };'
+    " unset __n; "
+)
 
 
 class ContainerSpec(Struct, frozen=True, kw_only=True):
@@ -110,9 +118,10 @@ def exec_arguments(name: str, script: str, *, pty: bool = False) -> list[str]:
 
 
 def guarded(
-    binary: str, name: str, script: str, pidfile: str, *, pty: bool, grace: float
+    engine: tuple[str, str], script: str, pidfile: str, *, room: int, pty: bool, grace: float
 ) -> tuple[str, ...]:
     """Return the argv that runs bash text so that ending it ends what runs inside."""
+    binary, name = engine
     stop = _STOP.replace("{pidfile}", pidfile).replace("{tries}", str(int(grace / 0.05)))
     # Inside the quotes of the trap there may be no other single quote.
     stopping = (
@@ -121,8 +130,18 @@ def guarded(
     guard = _GUARD.replace("{stop}", stopping).replace("{kill}", f'"{binary}" kill "{name}"')
     text = f"HERMES_STOP={shlex.quote(stop)}; {guard}"
     plain_lines = "stty -onlcr 2>/dev/null; " if pty else ""
-    recorded = f"echo $$ >{pidfile}; {_COUNT}{plain_lines}{script}"
+    recorded = f"echo $$ >{pidfile}; {counted(room)}{plain_lines}{script}"
     return ("sh", "-c", text, "sh", binary, *exec_arguments(name, recorded, pty=pty))
+
+
+def room_in(options: DockerOptions) -> int:
+    """Return how many processes there may be for one more command to start."""
+    return options.max_processes - _ROOM
+
+
+def counted(room: int) -> str:
+    """Return bash text that records how many processes there are, and ends if too many."""
+    return _COUNT.replace("{limit}", str(room))
 
 
 def _labels(options: DockerOptions, base: Path, task: str) -> tuple[str, ...]:

@@ -13,7 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hermes.domain.errors import ConfigError, HermesError
-from hermes.execution.docker_command import ContainerSpec, list_arguments
+from hermes.execution.docker_command import (
+    ContainerSpec,
+    counted,
+    exec_arguments,
+    list_arguments,
+    room_in,
+)
 from hermes.execution.docker_options import DockerOptions
 from hermes.execution.process import Child, Launch
 
@@ -74,10 +80,11 @@ class Engine:
         run = ("run", "-d", "--name", spec.name, *spec.arguments)
         await self._must(*run, env=spec.environment, timeout=_PULL_SECONDS)
 
-    async def answers(self, name: str) -> bool:
-        """Tell whether a command can be started in a container."""
+    async def has_room(self, name: str) -> bool:
+        """Tell whether a container runs and one more command can be started in it."""
+        probe = exec_arguments(name, f"{counted(room_in(self._options))}exit 0")
         with contextlib.suppress(HermesError):
-            return (await self._ask("exec", name, "true", timeout=10.0))[0] == 0
+            return (await self._ask(*probe, timeout=5.0))[0] == 0
         return False
 
     async def remove(self, *names: str) -> None:

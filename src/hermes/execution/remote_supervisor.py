@@ -107,18 +107,14 @@ class MarkReader:
             return True
         data = self._held + data
         self._held = b""
-        at = data.find(self._start)
-        while at >= 0:
-            found = self._whole.match(data, at)
-            if found is not None:
-                self._pass(data[:at])
-                self.status = int(found[1])
-                self.cwd = found[2].decode("utf-8", "surrogateescape")
-                return True
-            if len(data) - at < _MAX_FRAME:
-                break
-            # Somebody imitates the mark; what is held must stay bounded.
-            at = data.find(self._start, at + 1)
+        found = self._whole.search(data)
+        if found is not None:
+            self._pass(data[: found.start()])
+            self.status = int(found[1])
+            self.cwd = found[2].decode("utf-8", "surrogateescape")
+            return True
+        # Somebody may imitate the beginning; what is held must stay bounded.
+        at = data.find(self._start, max(0, len(data) - _MAX_FRAME))
         keep = len(data) - at if at >= 0 else _partial(data, self._start)
         self._pass(data[: len(data) - keep])
         self._held = data[len(data) - keep :]

@@ -131,7 +131,8 @@ class SandboxPlace:
 
     def launch(self, script: str, command: Command, *, background: bool) -> Launch:
         """Return what runs bash text inside."""
-        assert self._holder is not None
+        if self._holder is None:
+            raise _not_running()
         interactive = background and command.stdin is None
         return Launch(
             argv=self._holder.command(script, pty=command.pty),
@@ -145,6 +146,8 @@ class SandboxPlace:
 
     async def collect(self, generation: Generation, outdated: Generation | None) -> str | None:
         """Return the directory a command ended in, and clear away what is not needed."""
+        if self._holder is None:  # another command of the session filled it
+            return None
         return await asyncio.to_thread(_collect, self._view(), generation, outdated)
 
     async def settle(self) -> str:
@@ -169,7 +172,7 @@ class SandboxPlace:
 
     def _view(self) -> View:
         if self._holder is None:
-            raise HermesError("The sandbox is not running.", hint="Run a command to start it.")
+            raise _not_running()
         return View(self._holder.root, self._layout.writable)
 
     async def _crowded(self, holder: Holder) -> bool:
@@ -212,6 +215,10 @@ def _tidy(base: Path) -> None:
     for directory in (base / "workspace", base / "tmp", base / "home", base):
         with contextlib.suppress(OSError):
             directory.rmdir()
+
+
+def _not_running() -> HermesError:
+    return HermesError("The sandbox is not running.", hint="Run a command to start it.")
 
 
 def _setting(name: str) -> str:

@@ -86,11 +86,12 @@ class Holder:
                 cgroup.remove()
             raise
         try:
-            directory = _pinned(pid, mount_namespace)
+            return cls(child, _pinned(pid, mount_namespace), options, cgroup)
         except OSError as error:
             await child.close(0.0)
+            if cgroup is not None:
+                await _removed(cgroup)
             raise _did_not_start(str(error)) from error
-        return cls(child, directory, options, cgroup)
 
     @property
     def running(self) -> bool:

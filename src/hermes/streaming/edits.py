@@ -1,12 +1,10 @@
 """A reply that grows: messages are sent once and edited until they are final."""
 
-from collections.abc import Sequence
-
-from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.surface import Surface
 from hermes.domain.turn_stream import TurnStream
-from hermes.streaming.presenter import MaySend, Presented, Presenter, refuse_files
+from hermes.streaming.presenter import Presenter
+from hermes.streaming.screen import MaySend, Presented, Resumed, refuse_files
 from hermes.streaming.settings import PresentationSettings
 
 __all__ = ["present_edits"]
@@ -19,12 +17,11 @@ async def present_edits(
     clock: Clock,
     *,
     may_send: MaySend = refuse_files,
-    earlier: Sequence[AssistantMessage] = (),
+    resumed: Resumed = Resumed(),  # noqa: B008 (frozen)
 ) -> Presented:
     """Show a turn while it happens, and its final text at the end.
 
-    `earlier` are the assistant messages that the turn had already committed
-    before this process took it up.
+    `resumed` is what an earlier process had committed and shown of it.
     """
-    presenter = Presenter(stream, surface, settings, clock, may_send=may_send, earlier=earlier)
+    presenter = Presenter(stream, surface, settings, clock, may_send=may_send, resumed=resumed)
     return await presenter.run(previews=True)

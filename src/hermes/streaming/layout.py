@@ -8,7 +8,7 @@ from hermes.streaming.markup import load_dialect
 from hermes.streaming.settings import PresentationSettings
 from hermes.streaming.units import length
 
-__all__ = ["Layout"]
+__all__ = ["GrowingText", "Layout"]
 
 _MARK_ROOM = 10
 
@@ -44,12 +44,9 @@ class Layout:
             for number, piece in enumerate(pieces, 1)
         ]
 
-    def preview(self, chunker: Chunker) -> list[Shown]:
-        """Return the messages of a text that still grows, with the cursor at its end."""
-        shown = [self.shown(piece, final=False) for piece in chunker.finished]
-        if growing := chunker.open:
-            shown.append(self.shown(growing, final=False, tail=self._cursor))
-        return shown
+    def growing(self) -> "GrowingText":
+        """Return the messages of a text that still grows."""
+        return GrowingText(self, self._cursor)
 
     def shown(self, markdown: str, *, final: bool, tail: str = "") -> Shown:
         """Return one message; `tail` stands behind it whatever it ends with."""
@@ -63,3 +60,28 @@ class Layout:
     def placeholder(self) -> Shown:
         """Return what a message says before it has its text."""
         return self.shown(self._placeholder, final=False)
+
+
+class GrowingText:
+    """A text that still grows, as messages; what is finished is formatted only once."""
+
+    def __init__(self, layout: Layout, cursor: str) -> None:
+        self._layout = layout
+        self._cursor = cursor
+        self._chunker = layout.chunker()
+        self._finished: list[Shown] = []
+
+    @property
+    def text(self) -> str:
+        """Everything taken so far."""
+        return self._chunker.text
+
+    def add(self, markdown: str) -> list[Shown]:
+        """Take more text and return all messages, with the cursor at the end of the last."""
+        self._chunker.add(markdown)
+        for piece in self._chunker.finished[len(self._finished) :]:
+            self._finished.append(self._layout.shown(piece, final=False))
+        if open_piece := self._chunker.open:
+            last = self._layout.shown(open_piece, final=False, tail=self._cursor)
+            return [*self._finished, last]
+        return self._finished

@@ -68,7 +68,9 @@ def kind_of(path: str, *, voice: bool = False, document: bool = False) -> str:
 
 def extract(text: str, *, complete: bool) -> Extracted:
     """Take the files out of `text`; unless it is `complete`, hold back a half tag at its end."""
-    if not any(sign in text for sign in ("M", "[", "!")):
+    last_line = text[text.rfind("\n") + 1 :]
+    certain = complete or last_line.strip(_BEFORE_TAG)
+    if certain and not any(sign in text for sign in ("M", "[", "!")):
         return Extracted(text=text)
     paths: list[str] = []
     kept = "".join(_kept(text, paths, complete=complete))
@@ -127,6 +129,11 @@ def _certain(line: str) -> int:
     for pattern in (_HALF, _HALF_WORD):
         found = pattern.search(line)
         if found is not None and len(line) - found.start() <= _LONGEST_HALF:
-            before = line[: found.start()]
-            return 0 if not before.strip(_BEFORE_TAG) else found.start()
+            at = _outside_of_tags(line, found.start())
+            return at if line[:at].strip(_BEFORE_TAG) else 0
     return len(line)
+
+
+def _outside_of_tags(line: str, at: int) -> int:
+    """Return `at`, or where the complete tag begins that it lies in."""
+    return min([at, *(tag.start() for tag in _INLINE.finditer(line) if tag.end() > at)])

@@ -7,120 +7,18 @@ order; then one preview at a time.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from pathlib import PurePosixPath
-
-from msgspec import Struct
 
 from hermes.domain.events import ReasoningDelta, TextDelta, ToolProgress
-from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.surface import Shown, Surface
 from hermes.domain.turn_stream import TurnStream
-from hermes.streaming.chunking import Chunker
-from hermes.streaming.layout import Layout
-from hermes.streaming.media import MediaRef
+from hermes.streaming.layout import GrowingText
 from hermes.streaming.progress import Bubble
 from hermes.streaming.reply import Segment, TurnReply
+from hermes.streaming.screen import MaySend, Presented, Resumed, Screen, refuse_files
 from hermes.streaming.settings import PresentationSettings
 
-__all__ = ["MaySend", "Presented", "Presenter", "Screen", "refuse_files"]
-
-MaySend = Callable[[str], bool]
-"""Says whether the file at a path may be sent out."""
-
-
-def refuse_files(path: str) -> bool:  # noqa: ARG001 (it refuses all of them)
-    """Let no file out."""
-    return False
-
-
-class Presented(Struct, frozen=True, kw_only=True):
-    """What a turn has left in a chat."""
-
-    complete: bool
-    """False if the process is stopping: previews stand, and the turn goes on later."""
-    slots: tuple[str, ...]
-    """Everything that is visible, in order. Other slots of this turn are left over."""
-
-
-class Screen:
-    """Remembers what each slot looks like and shows only what is different."""
-
-    def __init__(self, surface: Surface, settings: PresentationSettings, may_send: MaySend) -> None:
-        self.layout = Layout(surface.capabilities, settings)
-        self._surface = surface
-        self._may_send = may_send
-        can = surface.capabilities
-        self._placeholders = bool(settings.placeholder) and can.edits and not can.idempotent_sends
-        self._looks: dict[str, Shown] = {}
-
-    @property
-    def slots(self) -> tuple[str, ...]:
-        """Everything that is visible, in order."""
-        return tuple(self._looks)
-
-    def look(self, slot: str) -> Shown | None:
-        """Return what `slot` looks like, if it is there."""
-        return self._looks.get(slot)
-
-    def needs_placeholder(self, slot: str) -> bool:
-        """Return whether `slot` has to be there before its text may be shown.
-
-        A send whose effect is unknown can then never have doubled an answer.
-        """
-        return self._placeholders and slot not in self._looks
-
-    async def show(self, slot: str, shown: Shown) -> None:
-        """Make `slot` look like this, unless it does."""
-        if self._looks.get(slot) == shown:
-            return
-        self._looks[slot] = shown
-        await self._surface.show(slot, shown)
-
-    async def settle(self, slot: str, shown: Shown) -> None:
-        """Show the final text of `slot`."""
-        if self.needs_placeholder(slot):
-            await self.show(slot, self.layout.placeholder())
-        await self.show(slot, shown)
-
-    async def discard(self, slot: str) -> None:
-        """Take `slot` away; where that is impossible, leave nothing that could be read twice."""
-        if self._surface.capabilities.deletes:
-            del self._looks[slot]
-            await self._surface.remove(slot)
-        else:
-            await self.show(slot, self.layout.shown("…", final=True))
-
-    async def attach(self, slot: str, media: MediaRef) -> None:
-        """Send a file, or say why not."""
-        name = PurePosixPath(media.path).name.replace("`", "'")
-        kinds = self._surface.capabilities.media
-        kind = media.kind if media.kind in kinds else "document"
-        if not self._may_send(media.path):
-            note = f"📎 `{name}` was not sent: it does not lie in an allowed place."
-        elif kind not in kinds:
-            note = f"📎 `{name}` was not sent: this platform takes no such files."
-        else:
-            self._looks[slot] = Shown(text="", plain="", final=True)
-            await self._surface.attach(slot, media.path, kind, None)
-            return
-        await self.settle(slot, self.layout.shown(note, final=True))
-
-    async def settle_segment(self, segment: Segment, settings: PresentationSettings) -> None:
-        """Give all slots of a complete segment their final look."""
-        content = segment.content(settings)
-        keep = segment.is_shown(settings)
-        final = self.layout.final(content.text) if keep else []
-        for piece, shown in enumerate(final):
-            await self.settle(segment.slot(piece), shown)
-        prefix = segment.slot(0).removesuffix("0")
-        kept = {segment.slot(piece) for piece in range(len(final))}
-        for slot in [slot for slot in self._looks if slot.startswith(prefix)]:
-            if slot not in kept:
-                await self.discard(slot)
-        for number, media in enumerate(content.media if keep else ()):
-            await self.attach(segment.media_slot(number), media)
+__all__ = ["Presenter"]
 
 
 class Presenter:
@@ -134,14 +32,14 @@ class Presenter:
         clock: Clock,
         *,
         may_send: MaySend = refuse_files,
-        earlier: Sequence[AssistantMessage] = (),
+        resumed: Resumed = Resumed(),  # noqa: B008 (frozen)
     ) -> None:
         self._stream = stream
         self._surface = surface
         self._settings = settings
         self._clock = clock
-        self._screen = Screen(surface, settings, may_send)
-        self._reply = TurnReply(settings, earlier)
+        self._screen = Screen(surface, settings, may_send, resumed)
+        self._reply = TurnReply(settings, resumed.messages)
         self._changed = asyncio.Event()
         self._urgent = asyncio.Event()
         self._seen = -1
@@ -149,7 +47,7 @@ class Presenter:
         self._edited_at = clock.monotonic()
         self._edited_size = 0
         self._typed_at: float | None = None
-        self._chunker: tuple[int, Chunker] | None = None
+        self._growing: tuple[int, GrowingText] | None = None
         self._text_previews = False
 
     async def run(self, *, previews: bool) -> Presented:
@@ -183,6 +81,7 @@ class Presenter:
         if finished.error is not None and finished.error.code == "shutdown":
             return False
         await self._settle_closed()
+        await self._screen.clear_left()
         return True
 
     async def _settle_closed(self) -> None:
@@ -247,12 +146,11 @@ class Presenter:
 
     def _wanted_text(self, segment: Segment) -> list[tuple[str, Shown]]:
         text = segment.content(self._settings).text
-        index, chunker = self._chunker or (-1, None)
-        if chunker is None or index != segment.index or not text.startswith(chunker.text):
-            chunker = self._screen.layout.chunker()
-            self._chunker = (segment.index, chunker)
-        chunker.add(text[len(chunker.text) :])
-        looks = self._screen.layout.preview(chunker)
+        index, growing = self._growing or (-1, None)
+        if growing is None or index != segment.index or not text.startswith(growing.text):
+            growing = self._screen.layout.growing()
+            self._growing = (segment.index, growing)
+        looks = growing.add(text[len(growing.text) :])
         return [(segment.slot(piece), look) for piece, look in enumerate(looks)]
 
     async def _rest(self) -> None:

@@ -11,8 +11,8 @@ from hermes.domain.ports.platform import Capabilities
 from hermes.domain.ports.surface import Shown, Surface
 from hermes.streaming.layout import Layout
 from hermes.streaming.media import MediaRef
-from hermes.streaming.presenter import MaySend, Presented, Screen, refuse_files
 from hermes.streaming.reply import Ending, Segment, TurnReply
+from hermes.streaming.screen import MaySend, Presented, Resumed, Screen, refuse_files
 from hermes.streaming.settings import PresentationSettings
 
 __all__ = ["final_media", "final_slots", "present_again"]
@@ -47,17 +47,18 @@ def final_media(
 
 
 async def present_again(
-    messages: Sequence[AssistantMessage],
+    resumed: Resumed,
     surface: Surface,
     settings: PresentationSettings,
     ending: Ending = Ending(),  # noqa: B008 (frozen)
     *,
     may_send: MaySend = refuse_files,
 ) -> Presented:
-    """Show the end of a turn once more; the surface leaves out what is final already."""
-    screen = Screen(surface, settings, may_send)
-    for segment in _segments(messages, settings, ending):
+    """Show what is missing of the end of a turn."""
+    screen = Screen(surface, settings, may_send, resumed)
+    for segment in _segments(resumed.messages, settings, ending):
         await screen.settle_segment(segment, settings)
+    await screen.clear_left()
     return Presented(complete=True, slots=screen.slots)
 
 

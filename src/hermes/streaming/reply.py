@@ -111,11 +111,12 @@ class Segment:
         if self.ending is not None:
             body = _with_ending(body, self.ending, settings)
         thought = ""
-        if settings.show_reasoning and (not self.closed or body):
+        if settings.show_reasoning and (body or self.remark or not self.closed):
             thought = quoted(
                 clean(self._thought or "".join(self._new_thoughts)), settings.reasoning_limit
             )
-        return Extracted(text=f"{thought}\n\n{body}" if thought else body, media=found.media)
+        text = f"{thought}\n\n{body}".rstrip() if thought else body
+        return Extracted(text=text, media=found.media)
 
     def is_shown(self, settings: PresentationSettings) -> bool:
         """Return whether it stays visible when it is complete."""
@@ -188,7 +189,8 @@ class TurnReply:
     def _complete(self, message: AssistantMessage) -> None:
         self.current.commit(message)
         self.revision += 1
-        if message.text.strip() or message.reasoning is not None:
+        thought = message.reasoning if self._settings.show_reasoning else None
+        if message.text.strip() or thought is not None:
             self._place(self.current)
         if message.tool_calls:
             self.current = Segment(self.current.index + 1)

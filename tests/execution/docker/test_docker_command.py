@@ -43,7 +43,7 @@ def test_docker_and_podman_get_the_same_command_lines(tmp_path: Path) -> None:
     assert specs[0] == specs[1]
     assert list_arguments(made[0]) == list_arguments(made[1])
     lines = [
-        guarded(name, "c", "true", "/run/hermes/pid.1", pty=False, grace=1.0)
+        guarded((name, "c"), "true", "/run/hermes/pid.1", room=9, pty=False, grace=1.0)
         for name in ("docker", "podman")
     ]
     assert tuple(part.replace("docker", "podman") for part in lines[0]) == lines[1]

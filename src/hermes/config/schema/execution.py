@@ -49,6 +49,10 @@ class Terminal(Section, frozen=True, kw_only=True):
     """Keep directory and variables from one command to the next."""
     sandbox_dir: str = ""
     """Where sandboxes keep their files; empty for the Hermes home."""
+    sandbox_network: bool = False
+    """Let commands on `sandbox` use the host's network, loopback included."""
+    sandbox_read_only_paths: tuple[str, ...] = ()
+    """Further places that commands on `sandbox` may read."""
     docker_image: str = _IMAGE
     singularity_image: str = f"docker://{_IMAGE}"
     modal_image: str = _IMAGE

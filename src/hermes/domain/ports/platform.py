@@ -9,6 +9,7 @@ retrying, remembering.
 
 from collections.abc import Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -16,9 +17,11 @@ from msgspec import Struct
 from hermes.domain.errors import HermesError
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.outbound import Target
+from hermes.domain.ports.clock import Clock
 
 __all__ = [
     "Adapter",
+    "AdapterRequest",
     "Button",
     "ButtonPress",
     "Capabilities",
@@ -173,6 +176,19 @@ class PlatformFailure(HermesError):
         self.retry_after = retry_after
         self.moved_to = moved_to
         """The chat has a new id; use it from now on."""
+
+
+class AdapterRequest(Struct, frozen=True, kw_only=True):
+    """What a platform's `build` module makes an adapter from."""
+
+    section: Mapping[str, Any]
+    """`platforms.<name>` of the configuration, `extra` included."""
+    block: Mapping[str, Any]
+    """The older block `<name>:`."""
+    variables: Mapping[str, str]
+    """`.env` and the environment."""
+    media_dir: Path
+    clock: Clock
 
 
 class InboundSink(Protocol):

@@ -363,6 +363,10 @@ class OutboxStore(Protocol):
         """Record the outcome of a send or an edit. Unset fields stay as they are."""
         ...
 
+    async def outbox_of_turn(self, turn_id: str) -> list[OutboxEntry]:
+        """Return everything that a turn has sent or wants to send, in order."""
+        ...
+
     async def outbox(
         self, states: Sequence[OutboxState], *, platform: str | None = None, limit: int = 100
     ) -> list[OutboxEntry]:
@@ -443,7 +447,7 @@ class Ledger(
     """Everything that survives a restart."""
 
     async def keep(self, name: str, value: Any) -> None:
-        """Keep a small JSON-able fact that belongs to no session, e.g. a cursor; None removes it."""
+        """Keep a small JSON-able fact that belongs to no session; None removes it."""
         ...
 
     async def kept(self, name: str) -> Any:

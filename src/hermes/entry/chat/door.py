@@ -21,7 +21,7 @@ from hermes.domain.events import ApprovalAnswered, ApprovalAsked
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import AssistantMessage
-from hermes.domain.outbound import OutboxKind, Target
+from hermes.domain.outbound import OutboxKind, OutboxState, Target
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Ledger
 from hermes.domain.turn import Turn
@@ -30,14 +30,16 @@ from hermes.streaming.choose import Shape, choose_shape
 from hermes.streaming.edits import present_edits
 from hermes.streaming.final import present_final
 from hermes.streaming.layout import Layout
-from hermes.streaming.presenter import MaySend, Presented
 from hermes.streaming.replay import present_again
 from hermes.streaming.reply import Ending
+from hermes.streaming.screen import MaySend, Presented, Resumed
 from hermes.streaming.settings import PresentationSettings
 
 __all__ = ["ChatDoor", "DoorParts"]
 
 log = logging.getLogger(__name__)
+
+SETTLED_STATES = (OutboxState.SENT, OutboxState.FAILED, OutboxState.UNKNOWN)
 
 
 class DoorParts(Struct, frozen=True, kw_only=True):
@@ -59,7 +61,8 @@ class ChatDoor:
 
     def __init__(self, parts: DoorParts) -> None:
         self._parts = parts
-        self._shown_last: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._shown_last: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
 
     # -- turns ---------------------------------------------------------------
 
@@ -69,31 +72,45 @@ class ChatDoor:
             self._in_order(stream.session_id, self._show_turn(stream, entry))
 
     def _in_order(self, session_id: str, work: Awaitable[None]) -> None:
-        key = ("session", session_id)
-        before = self._shown_last.get(key)
+        before = self._shown_last.get(session_id)
         task = self._parts.group.create_task(_after(before, work))
-        self._shown_last[key] = task
-        task.add_done_callback(lambda done: self._forget(key, done))
+        self._shown_last[session_id] = task
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._forget(session_id, done))
 
-    def _forget(self, key: tuple[str, str], done: asyncio.Task[None]) -> None:
-        if self._shown_last.get(key) is done:
-            del self._shown_last[key]
+    def _forget(self, session_id: str, done: asyncio.Task[None]) -> None:
+        self._tasks.discard(done)
+        if self._shown_last.get(session_id) is done:
+            del self._shown_last[session_id]
+
+    async def wind_down(self, seconds: float) -> None:
+        """Give what is being shown a moment; the rest is shown after the next start."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=seconds)
+        left = set(self._tasks)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
 
     async def _show_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
         try:
+            again = entry is None
             entry = entry or await self._entry_of(stream.turn_id)
             if entry is None or entry.message.platform not in self._parts.platforms:
                 return
-            presented = await self._present(stream, entry)
+            presented = await self._present(stream, entry, again=again)
             if presented.complete:
                 await self._parts.ledger.mark_answered(stream.turn_id)
         except Exception:
             log.exception("turn %s could not be shown", stream.turn_id)
 
-    async def _present(self, stream: TurnStream, entry: InboxEntry) -> Presented:
+    async def _present(self, stream: TurnStream, entry: InboxEntry, *, again: bool) -> Presented:
         surface = await self._surface(entry, stream.turn_id)
         settings = self._settings(entry)
-        earlier = await self._said(entry.session_id, stream.turn_id)
+        resumed = Resumed()
+        if again:
+            resumed = await self._resumed(entry.session_id, stream.turn_id)
         shape = choose_shape(settings, surface.capabilities)
         present = present_edits if shape is Shape.EDITS else present_final
         async with asyncio.TaskGroup() as group:
@@ -104,7 +121,7 @@ class ChatDoor:
                 settings,
                 self._parts.clock,
                 may_send=self._parts.may_send,
-                earlier=earlier,
+                resumed=resumed,
             )
 
     # -- after a restart -------------------------------------------------------
@@ -126,10 +143,10 @@ class ChatDoor:
     async def _show_again(self, turn: Turn, entry: InboxEntry) -> None:
         try:
             surface = await self._surface(entry, turn.id)
-            said = await self._said(entry.session_id, turn.id)
+            resumed = await self._resumed(entry.session_id, turn.id)
             ending = Ending(outcome=turn.state, error=turn.error)
             await present_again(
-                said, surface, self._settings(entry), ending, may_send=self._parts.may_send
+                resumed, surface, self._settings(entry), ending, may_send=self._parts.may_send
             )
             await self._parts.ledger.mark_answered(turn.id)
         except Exception:
@@ -196,13 +213,27 @@ class ChatDoor:
         entries = await self._parts.ledger.unanswered(self._parts.platforms)
         return next((entry for entry in entries if entry.turn_id == turn_id), None)
 
-    async def _said(self, session_id: str, turn_id: str) -> list[AssistantMessage]:
-        """Return what a turn has already said, from the ledger."""
-        return [
+    async def _resumed(self, session_id: str, turn_id: str) -> Resumed:
+        """Return what a turn has already said and shown, from the ledger."""
+        entries = await self._parts.ledger.outbox_of_turn(turn_id)
+        said = [
             stored.message
             for stored in await self._parts.ledger.transcript(session_id)
             if stored.turn_id == turn_id and isinstance(stored.message, AssistantMessage)
         ]
+        slots = {entry.id.partition("/")[2]: entry for entry in entries}
+        shown = {slot: e for slot, e in slots.items() if not slot.startswith("approval:")}
+        return Resumed(
+            messages=tuple(said),
+            previews=frozenset(
+                slot
+                for slot, entry in shown.items()
+                if entry.state is OutboxState.SENDING and entry.native_id is not None
+            ),
+            finals=frozenset(
+                slot for slot, entry in shown.items() if entry.state in SETTLED_STATES
+            ),
+        )
 
 
 async def _after(before: asyncio.Task[None] | None, work: Awaitable[None]) -> None:

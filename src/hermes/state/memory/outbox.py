@@ -49,6 +49,11 @@ class OutboxPart(MemoryPart):
         known = {name: value for name, value in given.items() if value is not None}
         return self._change_entry(entry, state=state, updated_at=at, **known)
 
+    async def outbox_of_turn(self, turn_id: str) -> list[OutboxEntry]:
+        """Return everything that a turn has sent or wants to send, in order."""
+        found = [e for e in self._tables.outbox.values() if e.turn_id == turn_id]
+        return sorted(found, key=lambda entry: entry.part)
+
     async def outbox(
         self, states: Sequence[OutboxState], *, platform: str | None = None, limit: int = 100
     ) -> list[OutboxEntry]:

@@ -65,6 +65,11 @@ class OutboxPart(LedgerPart):
 
         return await self._write(work)
 
+    async def outbox_of_turn(self, turn_id: str) -> list[OutboxEntry]:
+        """Return everything that a turn has sent or wants to send, in order."""
+        found = await self._quick(lambda c: rows(c, "outbox.of_turn", (turn_id,)))
+        return [codec.outbox_entry(row) for row in found]
+
     async def outbox(
         self, states: Sequence[OutboxState], *, platform: str | None = None, limit: int = 100
     ) -> list[OutboxEntry]:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.domain.channel import ChatKind
@@ -44,7 +44,7 @@ def marked(text: str, part: str, kind: str = "mention", **more: Any) -> dict[str
     return {"type": kind, "offset": offset, "length": len(part.encode("utf-16-le")) // 2} | more
 
 
-def test_a_private_message_is_named_by_chat_and_message():
+def test_a_private_message_is_named_by_chat_and_message() -> None:
     private = {"id": 777, "type": "private", "first_name": "Ann"}
     inbound = heard(chat=private, text="hello").message
     assert inbound.native_id == "777:9"
@@ -54,7 +54,7 @@ def test_a_private_message_is_named_by_chat_and_message():
     assert inbound.thread_id is None
 
 
-def test_a_mention_is_found_behind_emoji_and_taken_off_the_beginning_and_end():
+def test_a_mention_is_found_behind_emoji_and_taken_off_the_beginning_and_end() -> None:
     text = "@my_bot status? 🤖"
     result = heard(text=text, entities=[marked(text, "@my_bot")])
     assert result.spoken.mentioned
@@ -67,7 +67,7 @@ def test_a_mention_is_found_behind_emoji_and_taken_off_the_beginning_and_end():
     assert heard(text=text, entities=[marked(text, "@my_bot")]).message.text == text
 
 
-def test_other_mentions_are_not_ours():
+def test_other_mentions_are_not_ours() -> None:
     text = "@my_bot_two hi"
     assert not heard(text=text, entities=[marked(text, "@my_bot_two")]).spoken.mentioned
     user = {"id": 43, "is_bot": True, "first_name": "x"}
@@ -75,7 +75,7 @@ def test_other_mentions_are_not_ours():
     assert not heard(text=text, entities=[entity]).spoken.mentioned
 
 
-def test_a_text_mention_and_a_caption_mention_count():
+def test_a_text_mention_and_a_caption_mention_count() -> None:
     user = {"id": 42, "is_bot": True, "first_name": "My"}
     entity = marked("My hi", "My", "text_mention", user=user)
     assert heard(text="My hi", entities=[entity]).spoken.mentioned
@@ -86,12 +86,12 @@ def test_a_text_mention_and_a_caption_mention_count():
     assert result.message.text == "look"
 
 
-def test_a_bare_mention_keeps_its_text():
+def test_a_bare_mention_keeps_its_text() -> None:
     entities = [marked("@my_bot", "@my_bot")]
     assert heard(text="@my_bot", entities=entities).message.text == "@my_bot"
 
 
-def test_commands_lose_the_name_of_the_bot_and_keep_their_arguments():
+def test_commands_lose_the_name_of_the_bot_and_keep_their_arguments() -> None:
     result = heard(text="/new@My_Bot some thing")
     assert result.message.text == "/new some thing"
     assert result.spoken.mentioned
@@ -105,7 +105,7 @@ def test_commands_lose_the_name_of_the_bot_and_keep_their_arguments():
     assert path.message.text == "/etc/hosts is broken"
 
 
-def test_a_thread_id_is_a_topic_only_when_telegram_says_so():
+def test_a_thread_id_is_a_topic_only_when_telegram_says_so() -> None:
     forum = OPS | {"is_forum": True}
     assert heard(text="x", message_thread_id=5).message.thread_id is None
     topic = heard(text="x", chat=forum, message_thread_id=5, is_topic_message=True)
@@ -113,7 +113,7 @@ def test_a_thread_id_is_a_topic_only_when_telegram_says_so():
     assert heard(text="x", chat=forum).message.thread_id == "1"
 
 
-def test_a_reply_carries_what_it_answers():
+def test_a_reply_carries_what_it_answers() -> None:
     own = {"id": 42, "is_bot": True, "first_name": "My"}
     earlier = {"message_id": 8, "date": 1, "chat": OPS, "from": own, "text": "done and dusted"}
     result = heard(text="really?", reply_to_message=earlier)
@@ -126,13 +126,13 @@ def test_a_reply_carries_what_it_answers():
     assert quoted.message.reply_to.text == "dusted"
 
 
-def test_the_formal_reply_of_every_topic_message_is_none():
+def test_the_formal_reply_of_every_topic_message_is_none() -> None:
     opening = {"message_id": 5, "date": 1, "chat": OPS, "from": ANN}
     result = heard(text="x", message_thread_id=5, is_topic_message=True, reply_to_message=opening)
     assert result.message.reply_to is None
 
 
-def test_anonymous_admins_and_channels_speak_as_their_chat():
+def test_anonymous_admins_and_channels_speak_as_their_chat() -> None:
     stand_in = {"id": 1087968824, "is_bot": True, "first_name": "Group"}
     admin = heard(text="x", sender_chat=OPS, **{"from": stand_in}).message.sender
     assert (admin.id, admin.name, admin.is_bot) == (str(OPS["id"]), "Ops", False)
@@ -143,14 +143,14 @@ def test_anonymous_admins_and_channels_speak_as_their_chat():
     assert (result.message.sender.id, result.message.chat.kind) == ("-100555", ChatKind.CHANNEL)
 
 
-def test_other_bots_are_marked_and_our_own_messages_ignored():
+def test_other_bots_are_marked_and_our_own_messages_ignored() -> None:
     other = {"id": 50, "is_bot": True, "first_name": "Other"}
     assert heard(text="x", **{"from": other}).message.sender.is_bot
     own = {"id": 42, "is_bot": True, "first_name": "My"}
     assert ignored(message(text="x", **{"from": own})) == "our own message"
 
 
-def test_the_largest_picture_is_taken_and_albums_keep_their_id():
+def test_the_largest_picture_is_taken_and_albums_keep_their_id() -> None:
     sizes = [
         {"file_id": "S", "file_unique_id": "u1", "width": 90, "height": 90},
         {"file_id": "L", "file_unique_id": "u2", "width": 1280, "height": 960, "file_size": 9},
@@ -174,7 +174,7 @@ def test_the_largest_picture_is_taken_and_albums_keep_their_id():
         ({"sticker": {"file_id": "K", "emoji": "😀"}}, "image", "sticker.webp"),
     ],
 )
-def test_every_kind_of_file_is_described(fields, kind, name):
+def test_every_kind_of_file_is_described(fields: dict[str, Any], kind: str, name: str) -> None:
     assert [(f.kind, f.name) for f in heard(**fields).files] == [(kind, name)]
 
 
@@ -192,18 +192,20 @@ def test_every_kind_of_file_is_described(fields, kind, name):
         ({"story": {"id": 4}}, "[A story, which cannot be read here]"),
     ],
 )
-def test_what_is_neither_text_nor_file_is_put_into_words(fields, words):
+def test_what_is_neither_text_nor_file_is_put_into_words(
+    fields: dict[str, Any], words: str
+) -> None:
     assert heard(**fields).message.text == words
 
 
-def test_edits_and_service_messages_are_ignored_with_a_reason():
+def test_edits_and_service_messages_are_ignored_with_a_reason() -> None:
     edited = {"update_id": 2, "edited_message": message(text="x")["message"]}
     assert ignored(edited) == "edit of an earlier message"
     assert ignored(message(new_chat_title="Y")) == "service message"
     assert ignored({"update_id": 3, "my_chat_member": {}}) == "kind of update"
 
 
-def test_a_press_names_the_message_as_the_send_did():
+def test_a_press_names_the_message_as_the_send_did() -> None:
     under = {"message_id": 56, "date": 0, "chat": OPS}
     query = {"id": "438", "from": ANN, "chat_instance": "-3", "data": "a:1", "message": under}
     result = read({"update_id": 4, "callback_query": query})
@@ -213,12 +215,12 @@ def test_a_press_names_the_message_as_the_send_did():
     assert press.native_id == "438"
 
 
-def test_a_message_survives_fields_of_the_wrong_shape():
+def test_a_message_survives_fields_of_the_wrong_shape() -> None:
     result = heard(text="keep me", quote="odd", photo={"a": 1}, entities=[{"type": 3}])
     assert result.message.text == "keep me"
 
 
-def test_half_a_character_is_replaced_and_not_fatal():
+def test_half_a_character_is_replaced_and_not_fatal() -> None:
     raw = b'{"update_id":7,"message":{"message_id":1,"date":1,"chat":{"id":5,"type":"private"},'
     raw += b'"from":{"id":5,"first_name":"A"},"text":"a\\ud800b"}}'
     assert update_number(raw) == 7
@@ -275,8 +277,9 @@ entity = st.fixed_dictionaries(
 )
 
 
+@settings(deadline=None)
 @given(anything)
-def test_no_json_at_all_makes_decoding_or_parsing_fail(document):
+def test_no_json_at_all_makes_decoding_or_parsing_fail(document: Any) -> None:
     raw = json.dumps(document).encode()
     update_number(raw)
     decoded = decode_update(raw)
@@ -284,15 +287,19 @@ def test_no_json_at_all_makes_decoding_or_parsing_fail(document):
         parse(decoded, BOT)
 
 
+@settings(deadline=None)
 @given(st.dictionaries(names, anything, max_size=8), st.text(max_size=30), st.lists(entity))
-def test_no_message_makes_parsing_fail(fields, text, entities):
+def test_no_message_makes_parsing_fail(
+    fields: dict[str, Any], text: str, entities: list[dict[str, Any]]
+) -> None:
     update = message(**({"text": text, "entities": entities} | fields))
     decoded = decode_update(json.dumps(update).encode())
     if decoded is not None:
         parse(decoded, BOT)
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=60))
-def test_no_bytes_make_decoding_fail(raw):
+def test_no_bytes_make_decoding_fail(raw: bytes) -> None:
     update_number(raw)
     decode_update(raw)

@@ -31,7 +31,8 @@ class BotApi:
         self._transport = Transport(settings)
 
     async def get_me(self) -> User:
-        """Return who the token belongs to."""
+        """Return who the token belongs to; the first call of a connection."""
+        await self._transport.prepare()
         return await self._call("getMe", {}, User)
 
     async def delete_webhook(self) -> None:

@@ -76,9 +76,10 @@ class Intake:
     async def _place(
         self, items: list[Heard | Pressed], sink: InboundSink, answers: asyncio.TaskGroup
     ) -> None:
+        deadline = asyncio.get_running_loop().time() + self._settings.download_timeout
         for item in items:
             if isinstance(item, Heard):
-                await sink.message(await self._media.fetch(item.message, item.files))
+                await sink.message(await self._media.fetch(item.message, item.files, deadline))
             else:
                 text = await sink.press(item.press)
                 answers.create_task(self._answer(item.press.native_id, text))

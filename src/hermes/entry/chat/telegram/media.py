@@ -40,14 +40,23 @@ class MediaStore:
         self._clock = clock
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def fetch(self, message: InboundMessage, files: tuple[RemoteFile, ...]) -> InboundMessage:
-        """Return the message with its files, or with a note for each that is missing."""
+    async def fetch(
+        self, message: InboundMessage, files: tuple[RemoteFile, ...], deadline: float
+    ) -> InboundMessage:
+        """Return the message with its files, or with a note for each that is missing.
+
+        What is not there at `deadline` (in the loop's time) is missing.
+        """
         attachments: list[Attachment] = []
         notes: list[str] = []
         for number, file in enumerate(files):
             path = self._directory / _file_name(message.native_id, number, file.name)
             try:
-                size = await self._one(file, path)
+                async with asyncio.timeout_at(deadline):
+                    size = await self._one(file, path)
+            except TimeoutError:
+                notes.append(_note(file, "it took too long"))
+                continue
             except (PlatformFailure, OSError) as failure:
                 notes.append(_note(file, failure))
                 continue
@@ -117,6 +126,7 @@ def _copy(source: Path, target: Path, limit: int) -> int:
     return size
 
 
-def _note(file: RemoteFile, failure: Exception) -> str:
-    reason = failure.strerror if isinstance(failure, OSError) and failure.strerror else failure
+def _note(file: RemoteFile, reason: object) -> str:
+    if isinstance(reason, OSError):
+        reason = reason.strerror or reason
     return f"[A file came with this message but could not be fetched: {file.name} ({reason})]"

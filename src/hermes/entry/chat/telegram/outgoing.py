@@ -70,7 +70,7 @@ class Composer:
         kind = _shown_as(outgoing.attachment_kind, path, len(content))
         method, name = _METHODS[kind]
         fields = self._common(outgoing) | _formatted(outgoing, "caption")
-        return method, fields, Upload(field=name, name=path.name, content=content)
+        return method, fields, Upload(field=name, name=_writable(path.name), content=content)
 
     async def album(self, pieces: Sequence[Outgoing]) -> tuple[dict[str, Any], list[Upload]]:
         """Return the fields and contents of `sendMediaGroup`."""
@@ -81,7 +81,7 @@ class Composer:
             content = await self._read(path)
             kind = _shown_as(piece.attachment_kind, path, len(content))
             name = f"file{number}"
-            uploads.append(Upload(field=name, name=path.name, content=content))
+            uploads.append(Upload(field=name, name=_writable(path.name), content=content))
             shown = "photo" if kind == "image" else kind
             described = _formatted(piece, "caption") if number == 0 else {}
             media.append({"type": shown, "media": f"attach://{name}"} | described)
@@ -137,14 +137,25 @@ def _shown_as(kind: str, path: Path, size: int) -> str:
 
 
 def _formatted(outgoing: Outgoing, name: str) -> dict[str, Any]:
-    """Return the text with its markup, or the plain text if there is no other."""
-    if outgoing.text:
-        return {name: outgoing.text, "parse_mode": "HTML"}
-    return {name: outgoing.plain} if outgoing.plain else {}
+    """Return the text with its markup, or the plain text where it has none.
+
+    Text that equals its plain form either has no markup or is what remained after
+    Telegram refused the markup; then a `<` in it is just that.
+    """
+    if outgoing.text and outgoing.text != outgoing.plain:
+        return {name: _writable(outgoing.text), "parse_mode": "HTML"}
+    return {name: _writable(outgoing.plain)} if outgoing.plain else {}
+
+
+def _writable(text: str) -> str:
+    """Replace half characters, which JSON cannot carry."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _keyboard(rows: Sequence[Sequence[Button]]) -> dict[str, Any]:
-    keyboard = [[{"text": b.label, "callback_data": b.data} for b in row] for row in rows]
+    keyboard = [
+        [{"text": _writable(b.label), "callback_data": b.data} for b in row] for row in rows
+    ]
     return {"reply_markup": {"inline_keyboard": keyboard}}
 
 

@@ -25,9 +25,10 @@ _LOG = logging.getLogger(__name__)
 _OFFSET_LIFE = 6 * 86400.0
 """After a week of silence Telegram picks new numbers at random, perhaps lower ones."""
 _CONFLICT_STEP = 10.0
-_CONFLICTS = 5
+_CONFLICTS = 4
 _CONFLICT_WINDOW = 300.0
-_FAILURES = 10
+_FAILING_SECONDS = 90.0
+"""After so long without a poll the whole connection is made anew by whoever supervises it."""
 _TOO_QUICK = 0.2
 """A server that answers empty polls at once does not hold them; it is not hammered."""
 _LONGEST_BACKOFF = 30.0
@@ -46,6 +47,7 @@ class Poller:
         self._api = api
         self._clock = clock
         self._failures = 0
+        self._failing_since = 0.0
         self._conflicts: list[float] = []
         self._random = random.Random()  # noqa: S311 - spreads retries, guards nothing
 
@@ -88,10 +90,12 @@ class Poller:
             return
         if failure.action is not FailureAction.RETRY:
             raise failure
+        now = self._clock.monotonic()
+        self._failing_since = self._failing_since if self._failures else now
         self._failures += 1
-        if self._failures >= _FAILURES:
+        if now - self._failing_since >= _FAILING_SECONDS:
             raise failure
-        pause = min(_LONGEST_BACKOFF, 2.0 ** (self._failures - 1))
+        pause = min(_LONGEST_BACKOFF, 2.0 ** min(self._failures - 1, 10))
         pause *= self._random.uniform(0.5, 1.0)
         _LOG.warning("Polling failed: %s Trying again in %.1f s", failure.message, pause)
         await self._clock.sleep(pause)

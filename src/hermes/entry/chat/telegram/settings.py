@@ -78,6 +78,8 @@ class TelegramSettings(Struct, frozen=True, kw_only=True):
     poll_grace: float = 15.0
     """How much longer we wait for its answer before giving the connection up."""
     request_timeout: float = 30.0
+    download_timeout: float = 60.0
+    """How long the files of a batch may hold it up; a longer silence looks like a lost line."""
 
     def __repr__(self) -> str:
         return f"TelegramSettings(base_url={self.base_url!r}, bot={self.bot_id!r})"

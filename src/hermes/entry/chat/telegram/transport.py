@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 __all__ = ["Transport", "Upload"]
 
 _CONNECT_SECONDS = 10.0
-_DOWNLOAD_SECONDS = 60.0
 _MAX_ANSWER = 64 * 1024 * 1024
 _CHUNK = 256 * 1024
 _TOKEN = re.compile(r"\d+:[A-Za-z0-9_-]+")
@@ -62,6 +61,11 @@ class Transport:
     def __init__(self, settings: TelegramSettings) -> None:
         self._settings = settings
         self._client: httpx2.AsyncClient | None = None
+
+    async def prepare(self) -> None:
+        """Load the library and the certificates beside the event loop."""
+        if self._client is None:
+            self._client = await asyncio.to_thread(_new_client, self._settings)
 
     async def call(
         self,
@@ -108,7 +112,8 @@ class Transport:
                 await response.aclose()
 
         try:
-            size = await _guarded("a file", Effect.REPEATABLE, _DOWNLOAD_SECONDS, exchange)
+            patience = self._settings.download_timeout
+            size = await _guarded("a file", Effect.REPEATABLE, patience, exchange)
             await asyncio.to_thread(part.replace, target)
         finally:
             await asyncio.to_thread(part.unlink, missing_ok=True)
@@ -132,23 +137,35 @@ class Transport:
 
     def _open(self) -> "httpx2.AsyncClient":
         if self._client is None:
-            library = _library()
-            settings = self._settings
-            secure = settings.base_url.startswith("https:")
-            direct = _LOOPBACK.match(settings.base_url) is not None
-            # Telegram drops idle connections; one that is dropped while a message is
-            # being written makes its fate unknown. So idle ones are not kept long.
-            limits = library.Limits(
-                max_connections=None, max_keepalive_connections=16, keepalive_expiry=15.0
-            )
-            self._client = library.AsyncClient(
-                verify=secure,
-                proxy=None if direct or not settings.proxy else settings.proxy,
-                trust_env=not direct,
-                timeout=library.Timeout(None, connect=_CONNECT_SECONDS),
-                limits=limits,
-            )
+            self._client = _new_client(self._settings)
         return self._client
+
+
+def _new_client(settings: TelegramSettings) -> "httpx2.AsyncClient":
+    library = _library()
+    secure = settings.base_url.startswith("https:")
+    direct = _LOOPBACK.match(settings.base_url) is not None
+    # Telegram drops idle connections; one that is dropped while a message is being
+    # written makes its fate unknown. So idle ones are not kept long.
+    limits = library.Limits(
+        max_connections=None, max_keepalive_connections=16, keepalive_expiry=15.0
+    )
+    try:
+        client: httpx2.AsyncClient = library.AsyncClient(
+            verify=secure,
+            proxy=None if direct or not settings.proxy else settings.proxy,
+            trust_env=not direct,
+            timeout=library.Timeout(None, connect=_CONNECT_SECONDS),
+            limits=limits,
+        )
+    except (ImportError, ValueError):
+        # The library's words may contain the proxy's password.
+        raise ApiFailure(
+            FailureAction.FATAL,
+            "The proxy for Telegram cannot be used.",
+            hint="Set TELEGRAM_PROXY to an address like http://127.0.0.1:3128.",
+        ) from None
+    return client
 
 
 async def _guarded(

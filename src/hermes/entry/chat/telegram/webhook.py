@@ -108,6 +108,7 @@ class WebhookListener:
     async def _watch(self, sink: InboundSink) -> None:
         """Ask Telegram now and then whether it still sends its updates here."""
         failures = 0
+        sink.alive()
         while True:
             await self._clock.sleep(_CHECK_SECONDS)
             try:

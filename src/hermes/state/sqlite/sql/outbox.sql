@@ -34,3 +34,7 @@ SELECT * FROM (
   WHERE state IN (SELECT value FROM json_each(:states))
     AND (:platform IS NULL OR platform = :platform))
 ORDER BY since, coalesce(turn_id, id), part, enqueued LIMIT :limit;
+
+-- name: of_turn
+-- Return the entries of a turn in order.
+SELECT * FROM outbox WHERE turn_id = ? ORDER BY part, rowid;

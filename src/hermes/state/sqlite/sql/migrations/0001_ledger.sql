@@ -164,6 +164,7 @@ CREATE TABLE outbox (
   error      TEXT,
   updated_at REAL NOT NULL
 ) STRICT;
+CREATE INDEX outbox_by_turn ON outbox(turn_id) WHERE turn_id IS NOT NULL;
 CREATE INDEX outbox_unsettled ON outbox(state) WHERE state <> 'sent';
 CREATE INDEX outbox_by_session ON outbox(session_id) WHERE session_id IS NOT NULL;
 

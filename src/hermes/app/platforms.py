@@ -1,0 +1,118 @@
+"""The chat platforms there are, and those that are switched on."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from hermes.app.access import platform_section
+from hermes.app.options import AppOptions
+from hermes.config.loader import LoadedConfig
+from hermes.config.schema import Config
+from hermes.control.batching import BatchWindow
+from hermes.control.instance import credential_locks_dir, hold_credential
+from hermes.domain.errors import ConfigError
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.platform import Adapter, AdapterRequest, Manifest
+from hermes.streaming.settings import PresentationSettings
+
+__all__ = ["BUILTIN", "PlatformKit", "batch_window", "enabled_platforms", "presentation"]
+
+BUILTIN: Mapping[str, str] = {"telegram": "hermes.entry.chat.telegram"}
+"""Platforms and their packages: `manifest` is cheap, `build` imports the rest."""
+
+
+class PlatformKit:
+    """One platform that is switched on."""
+
+    def __init__(
+        self, package: str, loaded: LoadedConfig, options: AppOptions, clock: Clock
+    ) -> None:
+        self._package = package
+        manifest = import_module(f"{package}.manifest").MANIFEST
+        assert isinstance(manifest, Manifest)
+        self.manifest = manifest
+        block = getattr(loaded.config, manifest.name, {})
+        self._request = AdapterRequest(
+            section=platform_section(loaded, manifest.name),
+            block=block if isinstance(block, Mapping) else {},
+            variables=loaded.variables,
+            media_dir=options.home.cache_dir / "media" / manifest.name,
+            clock=clock,
+        )
+        self._locks = credential_locks_dir(options.environ)
+        self._home = options.home.root
+
+    def make(self) -> Adapter:
+        """Return an adapter that is not connected yet."""
+        adapter: Adapter = self._module().build(self._request)
+        return adapter
+
+    def hold(self) -> Callable[[], AbstractContextManager[object]]:
+        """Return what keeps other gateways from using the same credential."""
+        secret: str = self._module().credential(self._request)
+        return partial(hold_credential, self._locks, self.manifest.name, secret, self._home)
+
+    def _module(self) -> Any:
+        return import_module(f"{self._package}.build")
+
+
+def enabled_platforms(loaded: LoadedConfig, options: AppOptions, clock: Clock) -> list[PlatformKit]:
+    """Return the platforms that are switched on; `ConfigError` if there are none."""
+    kits = [
+        PlatformKit(package, loaded, options, clock)
+        for name, package in BUILTIN.items()
+        if _enabled(loaded, name)
+    ]
+    if not kits:
+        raise ConfigError(
+            "No chat platform is switched on.",
+            hint="For Telegram: hermes config set TELEGRAM_BOT_TOKEN <token from @BotFather>",
+        )
+    return kits
+
+
+def _enabled(loaded: LoadedConfig, name: str) -> bool:
+    """A platform is on if the configuration says so, or if it has a token and says nothing."""
+    platform = loaded.config.platforms.get(name)
+    if platform is None:
+        return bool(getattr(loaded.config, name, {}).get("token"))
+    said = loaded.origin(f"platforms.{name}.enabled") != "default"
+    return platform.enabled if said else bool(platform.token)
+
+
+def batch_window(manifest: Manifest) -> BatchWindow:
+    """Return how long messages of a platform wait for the rest of them."""
+    return BatchWindow(
+        seconds=manifest.batch_seconds,
+        long_seconds=manifest.long_batch_seconds,
+        long_length=int(manifest.capabilities.max_length * 0.9),
+        album_seconds=manifest.album_seconds,
+    )
+
+
+def presentation(config: Config, name: str) -> PresentationSettings:
+    """Return how turns are shown on a platform."""
+    streaming, display = config.streaming, config.display
+    own = display.platforms.get(name)
+
+    def pick(key: str, general: Any) -> Any:
+        value = getattr(own, key, None) if own is not None else None
+        return general if value is None else value
+
+    return PresentationSettings(
+        enabled=pick("streaming", streaming.enabled),
+        transport=streaming.transport,
+        edit_interval=streaming.edit_interval,
+        buffer_threshold=streaming.buffer_threshold,
+        cursor=streaming.cursor,
+        tool_progress=pick("tool_progress", display.tool_progress) or "off",
+        tool_progress_grouping=pick("tool_progress_grouping", display.tool_progress_grouping),
+        tool_preview_length=pick("tool_preview_length", display.tool_preview_length),
+        friendly_tool_labels=pick("friendly_tool_labels", display.friendly_tool_labels),
+        interim_assistant_messages=pick(
+            "interim_assistant_messages", display.interim_assistant_messages
+        ),
+        show_reasoning=bool(pick("show_reasoning", None)),
+    )

@@ -1,0 +1,271 @@
+"""`hermes gateway run`: the chat platforms, put together and looked after.
+
+instance lock -> app (ledger, core, gateway) -> fleet of adapters
+-> recover what was cut off -> wait for a signal -> wind down
+"""
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hermes import __version__
+from hermes.app.access import access_settings
+from hermes.app.build import App, ChatWiring, open_app
+from hermes.app.config_watch import ConfigChange, ConfigWatcher
+from hermes.app.controls import AppControls
+from hermes.app.hook_files import load_hooks
+from hermes.app.options import AppOptions
+from hermes.app.outgoing_files import allowed_files
+from hermes.app.platforms import PlatformKit, batch_window, enabled_platforms, presentation
+from hermes.app.signals import StopSignals, stop_signals
+from hermes.config.loader import load_config
+from hermes.control.authz import Authorizer, AuthzSettings
+from hermes.control.busy import BusyMode
+from hermes.control.commands.builtin import builtin_registry
+from hermes.control.commands.context import CommandHost
+from hermes.control.delivery import Delivery, Line
+from hermes.control.health import GatewayPhase, HealthBoard
+from hermes.control.hooks import GATEWAY_STARTUP, HookBus
+from hermes.control.inbound import InboundPipeline, PipelineParts
+from hermes.control.instance import Instance, end_gateway, is_supervised
+from hermes.control.liveness import AdapterHealth
+from hermes.control.pacing import PacerBook
+from hermes.control.pairing import Pairing
+from hermes.control.resets import Resets, reset_rules
+from hermes.control.restart_guard import starts_too_often
+from hermes.control.supervisor import AdapterPlan, Fleet, Supervisor, SupervisorSettings
+from hermes.domain.inbound import InboundMessage
+from hermes.domain.ports.platform import Adapter, InboundSink
+from hermes.entry.chat.door import ChatDoor, DoorParts
+from hermes.execution.clock import SystemClock
+from hermes.state.pairing import PairingFiles
+
+__all__ = ["serve"]
+
+log = logging.getLogger(__name__)
+
+WIND_DOWN_SECONDS = 5.0
+
+
+async def serve(options: AppOptions, *, replace: bool = False) -> int:
+    """Run the gateway until a signal ends it; return the exit code."""
+    clock = SystemClock()
+    loaded = load_config(options.home, options.environ)
+    kits = enabled_platforms(loaded, options, clock)
+    if replace:
+        await end_gateway(options.home.root, clock)
+    wiring = ChatWiring(windows={kit.manifest.name: batch_window(kit.manifest) for kit in kits})
+    supervised = is_supervised(options.environ)
+    with Instance.claim(options.home.root, sys.argv, supervised=supervised), stop_signals() as stop:
+        async with open_app(options, wiring) as app:
+            await _Service(app, options, kits, stop).run()
+    return stop.exit_code
+
+
+class _Service:
+    """One run of the gateway."""
+
+    def __init__(
+        self, app: App, options: AppOptions, kits: list[PlatformKit], stop: StopSignals
+    ) -> None:
+        self._app = app
+        self._options = options
+        self._kits = {kit.manifest.name: kit for kit in kits}
+        self._stop = stop
+        self._hooks = HookBus()
+        self._pairing = Pairing(PairingFiles(options.home.platforms_dir / "pairing"), app.clock)
+        self._authorizer = Authorizer(self._access(), paired=self._pairing.is_paired)
+        self._book = PacerBook()
+        settings = SupervisorSettings(
+            connect_timeout=app.loaded.config.gateway.platform_connect_timeout
+        )
+        self._board = HealthBoard(
+            options.home.root / "gateway_state.json",
+            app.clock,
+            argv=tuple(sys.argv),
+            profiles=(app.profile.id,),
+            active=lambda: app.gateway.live_sessions,
+            adapters=self._health,
+        )
+        self._fleet = Fleet(
+            [Supervisor(self._plan(kit), app.clock, settings, self._board.changed) for kit in kits]
+        )
+        self._door: ChatDoor | None = None
+        self._parts: PipelineParts | None = None
+
+    async def run(self) -> None:
+        """Serve until asked to stop."""
+        warnings = await asyncio.to_thread(load_hooks, self._options.home, self._hooks)
+        for warning in warnings:
+            log.warning("%s", warning)
+        async with asyncio.TaskGroup() as group:
+            self._door = self._make_door(group)
+            self._parts = self._make_parts(group, self._door)
+            with self._app.gateway.watching(self._door.on_turn):
+                services = [group.create_task(work) for work in self._services()]
+                await self._start()
+                await self._stop.asked.wait()
+                await self._wind_down(self._door, services)
+
+    def _services(self) -> list[Coroutine[Any, Any, None]]:
+        return [self._fleet.run(), self._board.run(), self._hooks.run(), self._watch_config()]
+
+    async def _start(self) -> None:
+        """Pick up what an earlier process left, then say that we are there."""
+        assert self._door is not None
+        guard = self._options.home.root / "gateway" / "restart_loop.json"
+        if await asyncio.to_thread(_too_often, guard):
+            text = "Too many starts in a short time: what was cut off is not resumed."
+            self._board.warn("restart_loop", text)
+            log.error(text)
+        else:
+            shown = await self._door.deliver_unanswered()
+            resumed = await self._app.gateway.recover()
+            if shown or resumed:
+                log.info("after the restart: %d answers shown, %d turns go on", shown, len(resumed))
+        await self._fleet.settled()
+        self._board.phase(GatewayPhase.RUNNING)
+        await self._board.write()
+        self._hooks.post(GATEWAY_STARTUP, {"platforms": sorted(self._kits)})
+
+    async def _wind_down(self, door: ChatDoor, services: list[asyncio.Task[None]]) -> None:
+        """Take nothing new, let running turns end if there is time, keep the rest for later."""
+        self._board.phase(
+            GatewayPhase.DRAINING, exit_reason=self._stop.reason, restart=self._stop.restart
+        )
+        await self._board.write()
+        gateway, patience = self._app.gateway, self._app.loaded.config.agent.restart_drain_timeout
+        try:
+            async with asyncio.timeout(patience):
+                await asyncio.wait(
+                    [
+                        asyncio.ensure_future(gateway.drained()),
+                        asyncio.ensure_future(self._stop.at_once.wait()),
+                    ],
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+        except TimeoutError:
+            log.info("%d sessions are kept for the next start", gateway.live_sessions)
+        await gateway.suspend()
+        await door.wind_down(WIND_DOWN_SECONDS)
+        for service in services:
+            service.cancel()
+        await asyncio.wait(services)
+        self._board.phase(
+            GatewayPhase.STOPPED, exit_reason=self._stop.reason, restart=self._stop.restart
+        )
+        await self._board.write()
+
+    # -- parts -----------------------------------------------------------------
+
+    def _plan(self, kit: PlatformKit) -> AdapterPlan:
+        return AdapterPlan(
+            name=kit.manifest.name, make=kit.make, sink=self._sink_of(kit), hold=kit.hold()
+        )
+
+    def _sink_of(self, kit: PlatformKit) -> Callable[[Adapter], Awaitable[InboundSink]]:
+        async def sink(adapter: Adapter) -> InboundSink:
+            assert self._parts is not None
+            names = {spec.name: spec.help for spec in self._parts.registry.specs(terminal=False)}
+            await adapter.publish_commands(names)
+            return InboundPipeline(
+                self._parts, kit.manifest.name, adapter.account, alive=lambda: None
+            )
+
+        return sink
+
+    def _make_door(self, group: asyncio.TaskGroup) -> ChatDoor:
+        app = self._app
+        return ChatDoor(
+            DoorParts(
+                ledger=app.ledger,
+                delivery=Delivery(app.ledger, app.clock),
+                clock=app.clock,
+                group=group,
+                line=self._line,
+                platforms=tuple(self._kits),
+                presentation={name: presentation(app.loaded.config, name) for name in self._kits},
+                may_send=allowed_files(app.loaded.config, self._options),
+            )
+        )
+
+    def _make_parts(self, group: asyncio.TaskGroup, door: ChatDoor) -> PipelineParts:
+        app, config = self._app, self._app.loaded.config
+        rules = reset_rules(msgspec.to_builtins(config.session_reset), config.reset_triggers)
+        zone = datetime.now().astimezone().tzinfo
+        assert zone is not None
+        return PipelineParts(
+            host=CommandHost(
+                ledger=app.ledger,
+                gateway=app.gateway,
+                desk=app.desk,
+                controls=AppControls(app),
+                clock=app.clock,
+                profile=app.profile,
+                version=__version__,
+                saved_dir=self._options.home.sessions_dir / "saved",
+                busy_default=BusyMode(config.display.busy_input_mode),
+            ),
+            registry=builtin_registry(),
+            authorizer=self._authorizer,
+            pairing=self._pairing,
+            resets=Resets(rules, zone),
+            hooks=self._hooks,
+            group=group,
+            agent_of=self._agent_of,
+            say=door.say,
+            busy_default={
+                name: BusyMode(shown.busy_input_mode)
+                for name, shown in config.display.platforms.items()
+                if shown.busy_input_mode
+            },
+        )
+
+    def _agent_of(self, _message: InboundMessage) -> str:
+        return self._app.profile.id
+
+    def _line(self, platform: str, _account: str) -> Line | None:
+        adapter, kit = self._fleet.adapter(platform), self._kits.get(platform)
+        if adapter is None or kit is None:
+            return None
+        return Line(
+            adapter=adapter,
+            capabilities=kit.manifest.capabilities,
+            book=self._book,
+            sent=lambda: self._fleet.sent(platform),
+        )
+
+    def _health(self) -> list[AdapterHealth]:
+        return self._fleet.health()
+
+    def _access(self) -> dict[str, AuthzSettings]:
+        manifests = [kit.manifest for kit in self._kits.values()]
+        return access_settings(
+            self._app.loaded, [(each.name, each.env_prefix) for each in manifests]
+        )
+
+    # -- changes while running ---------------------------------------------------
+
+    async def _watch_config(self) -> None:
+        app = self._app
+        watcher = ConfigWatcher(self._options.home, self._options.environ, app.loaded, app.clock)
+        await watcher.run(self._apply, lambda text: self._board.warn("config", text))
+
+    def _apply(self, change: ConfigChange) -> None:
+        self._app.loaded = change.loaded
+        if "access" in change.safe:
+            self._authorizer.update(self._access())
+        waiting = ", ".join(sorted(change.needs_restart))
+        text = f"Changed, but used only after a restart: {waiting}" if waiting else None
+        self._board.warn("restart", text)
+
+
+def _too_often(path: Path) -> bool:
+    return starts_too_often(path, max_count=3, window_seconds=60.0, now=time.time())

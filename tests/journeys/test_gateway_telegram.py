@@ -1,0 +1,145 @@
+"""The whole gateway on loopback: Telegram on one side, a model on the other."""
+
+import asyncio
+import signal
+from pathlib import Path
+
+from fakes.gateway import GatewayProcess, running_gateway
+from fakes.model import Call, FakeModelServer, Rule, Script, Step
+from fakes.telegram import FakeTelegram
+
+ANN = 777
+ECHO = Script(default=Step(echo=True))
+
+
+async def until_answered(telegram: FakeTelegram, chat: int, *texts: str) -> list[str]:
+    """Wait until these texts are the whole of what the bot has said."""
+    async with asyncio.timeout(30):
+        await telegram.until(lambda: all(any(t in s for s in said(telegram, chat)) for t in texts))
+    return said(telegram, chat)
+
+
+def said(telegram: FakeTelegram, chat: int) -> list[str]:
+    return [seen.text for seen in telegram.replies(chat)]
+
+
+async def test_a_message_is_answered(tmp_path: Path) -> None:
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url) as gateway:
+            telegram.say(ANN, ANN, "hello there")
+            assert await until_answered(telegram, ANN, "hello there") == ["hello there"]
+            assert await gateway.stop() == 0
+
+
+async def test_a_stranger_gets_a_pairing_code_and_is_let_in_once_it_is_approved(
+    tmp_path: Path,
+) -> None:
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url) as gateway:
+            config = (gateway.hermes.home / "config.yaml").read_text()
+            await gateway.stop()
+            (gateway.hermes.home / "config.yaml").write_text(
+                config.replace("allow_all_users: true", "allow_all_users: false")
+            )
+            await gateway.start()
+            telegram.say(ANN, ANN, "let me in")
+            (offer,) = await until_answered(telegram, ANN, "hermes pairing approve")
+            code = offer.split("pairing approve telegram ")[1].split()[0]
+            approved = await gateway.hermes.run("pairing", "approve", "telegram", code)
+            assert approved.code == 0, approved.err
+            telegram.say(ANN, ANN, "and now?")
+            await until_answered(telegram, ANN, "and now?")
+            assert len(model.requests) == 1
+
+
+async def test_an_approval_is_asked_with_buttons_and_answered_with_yes(tmp_path: Path) -> None:
+    wipe = Step(calls=[Call(name="terminal", arguments={"command": "rm -rf tmp"})])
+    script = Script(rules=[Rule(contains="clean", steps=[wipe, Step(text="All clean.")])])
+    async with (
+        FakeModelServer(script) as model,
+        FakeTelegram() as telegram,
+        running_gateway(tmp_path, model.base_url, telegram.base_url, terminal={"backend": "local"}),
+    ):
+        telegram.say(ANN, ANN, "clean up")
+        (prompt, *_) = await until_answered(telegram, ANN, "Approval needed")
+        assert "rm -rf tmp" in prompt
+        telegram.say(ANN, ANN, "yes")
+        texts = await until_answered(telegram, ANN, "All clean.", "Approved")
+        assert sum("All clean." in text for text in texts) == 1
+
+
+async def test_an_approval_outlives_a_restart_of_the_gateway(tmp_path: Path) -> None:
+    wipe = Step(calls=[Call(name="terminal", arguments={"command": "rm -rf tmp; echo x >> m"})])
+    script = Script(rules=[Rule(contains="clean", steps=[wipe, Step(text="All clean.")])])
+    async with (
+        FakeModelServer(script) as model,
+        FakeTelegram() as telegram,
+        running_gateway(
+            tmp_path, model.base_url, telegram.base_url, terminal={"backend": "local"}
+        ) as gateway,
+    ):
+        telegram.say(ANN, ANN, "clean up")
+        await until_answered(telegram, ANN, "Approval needed")
+        await gateway.kill()
+        telegram.say(ANN, ANN, "yes")
+        await gateway.start()
+        texts = await until_answered(telegram, ANN, "All clean.", "Approved")
+        assert sum("Approval needed" in text or "Approved" in text for text in texts) == 1
+        marks = list(gateway.hermes.home.rglob("m")) + list(gateway.hermes.work.rglob("m"))
+        assert [m.read_text() for m in marks if m.is_file()] == ["x\n"]
+
+
+async def test_commands_answer_in_the_chat(tmp_path: Path) -> None:
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url):
+            telegram.say(ANN, ANN, "one")
+            await until_answered(telegram, ANN, "one")
+            telegram.say(ANN, ANN, "/new")
+            telegram.say(ANN, ANN, "two")
+            await until_answered(telegram, ANN, "two")
+            asked = [
+                m["content"] for m in model.requests[-1].body["messages"] if m["role"] == "user"
+            ]
+            assert asked == ["two"]
+
+
+async def test_a_turn_cut_off_by_a_kill_goes_on_and_is_answered_once(tmp_path: Path) -> None:
+    script = Script(
+        steps=[Step(text="half " * 30, stall="middle")], default=Step(text="the whole answer")
+    )
+    async with FakeModelServer(script) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url) as gateway:
+            telegram.say(ANN, ANN, "go")
+            await model.arrived.wait()
+            await gateway.kill()
+            await gateway.start()
+            texts = await until_answered(telegram, ANN, "the whole answer")
+            assert texts == ["the whole answer"]
+
+
+async def test_sigusr1_ends_with_75_and_status_tells_what_runs(tmp_path: Path) -> None:
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url) as gateway:
+            telegram.say(ANN, ANN, "hi")
+            await until_answered(telegram, ANN, "hi")
+            status = await gateway.hermes.run("gateway", "status")
+            assert "telegram" in status.out
+            assert "connected" in status.out
+            assert await gateway.stop(signal.SIGUSR1) == 75
+
+
+async def test_a_wrong_token_is_a_clear_status_and_no_crash(tmp_path: Path) -> None:
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url) as gateway:
+            await _wait_for_log(gateway, "")
+            await gateway.stop()
+            path = gateway.hermes.home / "config.yaml"
+            path.write_text(path.read_text().replace("4242:", "4343:"))
+            await gateway.start()
+            await _wait_for_log(gateway, "token")
+
+
+async def _wait_for_log(gateway: GatewayProcess, text: str) -> None:
+    async with asyncio.timeout(20):
+        while text not in gateway.log():
+            await asyncio.sleep(0.05)
