@@ -4,7 +4,8 @@ import asyncio
 import signal
 from pathlib import Path
 
-from fakes.gateway import GatewayProcess, running_gateway
+from fakes.command import Hermes
+from fakes.gateway import gateway_config, running_gateway
 from fakes.model import Call, FakeModelServer, Rule, Script, Step
 from fakes.telegram import FakeTelegram
 
@@ -128,18 +129,12 @@ async def test_sigusr1_ends_with_75_and_status_tells_what_runs(tmp_path: Path) -
             assert await gateway.stop(signal.SIGUSR1) == 75
 
 
-async def test_a_wrong_token_is_a_clear_status_and_no_crash(tmp_path: Path) -> None:
+async def test_a_wrong_token_is_said_clearly_and_ends_with_78(tmp_path: Path) -> None:
     async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
-        async with running_gateway(tmp_path, model.base_url, telegram.base_url) as gateway:
-            await _wait_for_log(gateway, "")
-            await gateway.stop()
-            path = gateway.hermes.home / "config.yaml"
-            path.write_text(path.read_text().replace("4242:", "4343:"))
-            await gateway.start()
-            await _wait_for_log(gateway, "token")
-
-
-async def _wait_for_log(gateway: GatewayProcess, text: str) -> None:
-    async with asyncio.timeout(20):
-        while text not in gateway.log():
-            await asyncio.sleep(0.05)
+        config = gateway_config(telegram.base_url)
+        config["platforms"]["telegram"]["token"] = "4343:wrong-token-altogether"
+        hermes = Hermes(tmp_path, model.base_url, config)
+        outcome = await hermes.run("gateway", "run")
+    assert outcome.code == 78
+    assert "TELEGRAM_BOT_TOKEN" in outcome.err
+    assert "wrong-token" not in outcome.err

@@ -186,6 +186,17 @@ def test_tables_are_aligned_and_wide_ones_become_records() -> None:
     assert plain(wide) == f"Item: {'a' * 40}\nWhy: {'b' * 40}"
 
 
+def test_a_table_that_would_grow_too_much_is_not_laid_out() -> None:
+    table = f"|a|b|\n|-|-|\n|{'x' * 40}|y|\n" + "|z|y|\n" * 20
+    weight = telegram_html.weight(table, LengthUnit.UTF16)
+    assert telegram_html.visible_length(telegram_html.render(table), LengthUnit.UTF16) <= weight
+    assert len(plain(table)) <= weight
+
+
+def test_a_bold_heading_is_bold_once() -> None:
+    assert telegram_html.render("# a **b**") == "<b>a </b><b>b</b>"
+
+
 def test_plain_text_keeps_the_addresses_of_links() -> None:
     assert (
         plain("**See** [docs](https://x.y) `now` <https://z.w>")

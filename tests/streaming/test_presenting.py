@@ -204,6 +204,15 @@ async def test_a_reply_that_starts_over_is_edited_in_its_place() -> None:
     assert surface.removed
 
 
+async def test_previews_follow_a_reply_that_starts_over() -> None:
+    surface, _ = await shown(
+        [TextDelta("Uno dos"), TextReset(), TextDelta("One"), TextDelta(" two"), end()],
+        pace=[True] * 6,
+    )
+    looks = [look.text for _, look in surface.shows]
+    assert looks == ["…", "Uno dos ▉", "One ▉", "One two ▉", "One two"]
+
+
 async def test_a_failure_is_told_where_the_answer_would_be() -> None:
     surface, _ = await shown([TextDelta("```\nhalf"), end(TurnState.FAILED, error=FAILURE)])
     assert texts(surface) == {
@@ -233,6 +242,25 @@ async def test_after_a_restart_the_turn_goes_on_in_the_same_messages() -> None:
     before = AssistantMessage(text="Let me look.", tool_calls=(CALL,))
     surface, _ = await shown([answer("A cat."), end()], resumed=Resumed(messages=(before,)))
     assert texts(surface) == {"reply:0.0": "Let me look.", "reply:1.0": "A cat."}
+
+
+async def test_what_the_earlier_process_has_shown_is_edited_or_taken_away_but_not_repeated() -> (
+    None
+):
+    before = AssistantMessage(text="Look:\nMEDIA:/ok/a.png", tool_calls=(CALL,))
+    surface = FakeSurface()
+    for slot in ("progress:1.0", "reply:1.0", "reply:1.1"):
+        await surface.show(slot, Shown(text="x ▉", plain="x ▉"))
+    resumed = Resumed(
+        messages=(before,),
+        previews=frozenset(surface.looks),
+        finals=frozenset({"reply:0.0", "media:0.0"}),
+    )
+    await shown([answer("A cat."), end()], resumed=resumed, surface=surface)
+    assert texts(surface) == {"reply:1.0": "A cat."}
+    assert surface.files == []
+    assert [look.text for _, look in surface.shows[3:]] == ["A cat."]
+    assert sorted(surface.removed) == ["progress:1.0", "reply:1.1"]
 
 
 async def test_an_answer_known_only_from_the_end_of_the_turn_is_shown() -> None:

@@ -22,7 +22,7 @@ from hermes.domain.events import TurnFinished, TurnStarted
 from hermes.domain.messages import AssistantMessage, FinishReason
 from hermes.domain.ports.model import Model
 from hermes.domain.profile import AgentProfile, use_profile
-from hermes.domain.session import Session
+from hermes.domain.session import Session, StoredMessage
 from hermes.domain.tools import ToolRunner
 from hermes.domain.turn import Turn, TurnControl, TurnError, TurnState
 from hermes.domain.turn_stream import TurnStream
@@ -127,6 +127,7 @@ class _Attempt:
         if session is None:
             raise NotFound(f"Session {self._turn.session_id} does not exist any more.")
         model = self._services.models.main(self._profile, session)
+        history = await self._services.ledger.history(session.id)
         self._stream.emit(
             TurnStarted(
                 turn_id=self._turn.id,
@@ -134,6 +135,7 @@ class _Attempt:
                 agent_id=self._profile.id,
                 model=model.info.model,
                 resumes=self._turn.resumes,
+                earlier=self._said(history) if self._turn.resumes else (),
             )
         )
         self._tools = self._services.tools.for_turn(self._profile, session, self._stream)
@@ -149,9 +151,16 @@ class _Attempt:
             control=self._control,
             ephemeral=self._ephemeral,
         )
-        history = await self._services.ledger.history(session.id)
         self._loop = TurnLoop(self._services, self._scope, model, self._tools, history)
         return await self._loop.run()
+
+    def _said(self, history: list[StoredMessage]) -> tuple[AssistantMessage, ...]:
+        """Return what an earlier attempt at this turn has committed."""
+        return tuple(
+            stored.message
+            for stored in history
+            if stored.turn_id == self._turn.id and isinstance(stored.message, AssistantMessage)
+        )
 
     async def _freeze_prompt(self, session: Session, model: Model, tools: ToolRunner) -> Session:
         """Build the system prompt once and keep it with the session for good."""

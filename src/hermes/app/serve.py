@@ -35,12 +35,13 @@ from hermes.control.health import GatewayPhase, HealthBoard
 from hermes.control.hooks import GATEWAY_STARTUP, HookBus
 from hermes.control.inbound import InboundPipeline, PipelineParts
 from hermes.control.instance import Instance, end_gateway, is_supervised
-from hermes.control.liveness import AdapterHealth
+from hermes.control.liveness import AdapterHealth, AdapterState
 from hermes.control.pacing import PacerBook
 from hermes.control.pairing import Pairing
 from hermes.control.resets import Resets, reset_rules
 from hermes.control.restart_guard import starts_too_often
 from hermes.control.supervisor import AdapterPlan, Fleet, Supervisor, SupervisorSettings
+from hermes.domain.errors import ConfigError
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.ports.platform import Adapter, InboundSink
 from hermes.entry.chat.door import ChatDoor, DoorParts
@@ -110,15 +111,22 @@ class _Service:
             self._parts = self._make_parts(group, self._door)
             with self._app.gateway.watching(self._door.on_turn):
                 services = [group.create_task(work) for work in self._services()]
-                await self._start()
+                refused = await self._start()
+                if refused is not None:
+                    self._stop.stop(refused.message)
                 await self._stop.asked.wait()
                 await self._wind_down(self._door, services)
+        if refused is not None:
+            raise refused
 
     def _services(self) -> list[Coroutine[Any, Any, None]]:
         return [self._fleet.run(), self._board.run(), self._hooks.run(), self._watch_config()]
 
-    async def _start(self) -> None:
-        """Pick up what an earlier process left, then say that we are there."""
+    async def _start(self) -> ConfigError | None:
+        """Pick up what an earlier process left, then say that we are there.
+
+        Returns why this configuration cannot work, if no platform can.
+        """
         assert self._door is not None
         guard = self._options.home.root / "gateway" / "restart_loop.json"
         if await asyncio.to_thread(_too_often, guard):
@@ -130,10 +138,14 @@ class _Service:
             resumed = await self._app.gateway.recover()
             if shown or resumed:
                 log.info("after the restart: %d answers shown, %d turns go on", shown, len(resumed))
-        await self._fleet.settled()
+        healths = await self._fleet.settled()
+        if all(health.state is AdapterState.FATAL for health in healths):
+            first = healths[0]
+            return ConfigError(first.error or "No platform can be reached.", hint=first.hint or "")
         self._board.phase(GatewayPhase.RUNNING)
         await self._board.write()
         self._hooks.post(GATEWAY_STARTUP, {"platforms": sorted(self._kits)})
+        return None
 
     async def _wind_down(self, door: ChatDoor, services: list[asyncio.Task[None]]) -> None:
         """Take nothing new, let running turns end if there is time, keep the rest for later."""

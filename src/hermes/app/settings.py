@@ -13,6 +13,7 @@ from hermes.agent.llm.settings import (
     Timeouts,
 )
 from hermes.agent.settings import AgentSettings, CompactionSettings, SpendLimits
+from hermes.app.backends import backend_name, backend_options
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
 from hermes.config.schema import Config
@@ -47,7 +48,7 @@ def main_profile(loaded: LoadedConfig, options: AppOptions) -> AgentProfile:
         model=options.model or config.model.model,
         toolsets=tuple(toolsets),
         disabled_toolsets=config.agent.disabled_toolsets,
-        backend=config.terminal.backend,
+        backend=backend_name(loaded, options),
         secret_names=loaded.secrets.names(),
     )
 
@@ -109,6 +110,7 @@ def environment_settings(
         secret_names=loaded.secrets.names(),
         env_passthrough=frozenset(terminal.env_passthrough),
         lifetime_seconds=terminal.lifetime_seconds,
+        options=backend_options(profile.backend, loaded, options),
     )
 
 

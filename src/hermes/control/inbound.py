@@ -40,6 +40,7 @@ __all__ = ["InboundPipeline", "PipelineParts", "target_of"]
 log = logging.getLogger(__name__)
 
 COMMAND = "command"
+COMMAND_SECONDS = 2.0
 
 
 class PipelineParts(Struct, frozen=True, kw_only=True):
@@ -168,7 +169,9 @@ class InboundPipeline:
         )
         if not await self._gateway.take_note(agent_id, message, session.id, COMMAND):
             return
-        self._later(self._command_run(agent_id, message, session, access, invocation))
+        work = self._later(self._command_run(agent_id, message, session, access, invocation))
+        # What is sent next may depend on it, e.g. after /new; but nobody waits for a slow one.
+        await asyncio.wait({work}, timeout=COMMAND_SECONDS)
 
     async def _command_run(
         self,
@@ -250,8 +253,8 @@ class InboundPipeline:
         """Save where reading has got to."""
         await self._ledger.keep(self._cursor_name, cursor)
 
-    def _later(self, work: Awaitable[None]) -> None:
-        self._parts.group.create_task(_safely(work))
+    def _later(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        return self._parts.group.create_task(_safely(work))
 
 
 async def _safely(work: Awaitable[None]) -> None:

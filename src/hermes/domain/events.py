@@ -44,6 +44,8 @@ class TurnStarted(Struct, frozen=True, kw_only=True, tag="turn.started"):
     agent_id: str
     model: str
     resumes: int = 0
+    earlier: tuple[AssistantMessage, ...] = ()
+    """What an earlier attempt at this turn has already said."""
 
 
 class TextDelta(Struct, frozen=True, tag="text.delta", gc=False):

@@ -2,7 +2,8 @@ import asyncio
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -38,16 +39,32 @@ async def open_error(options: dict[str, object]) -> HermesError:
     return caught.value
 
 
-def masters() -> set[int]:
-    """Return the master connections that run on this machine."""
+@pytest.fixture
+def sockets(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A place for control sockets that no other test uses."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        monkeypatch.setattr(tempfile, "tempdir", place)
+        yield Path(place)
+
+
+def masters(sockets: Path) -> set[int]:
+    """Return the master connections whose control socket is in a place."""
     found = set()
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            if b"hermes-ssh-" in (line := path.read_bytes()) and b"[mux]" in line:
-                found.add(int(path.parent.name))
+            line = path.read_bytes()
         except OSError:
             continue
+        if f"{sockets}/hermes-ssh-".encode() in line and b"[mux]" in line:
+            found.add(int(path.parent.name))
     return found
+
+
+def no_masters(sockets: Path) -> Callable[[], Awaitable[bool]]:
+    async def check() -> bool:
+        return not await asyncio.to_thread(masters, sockets)
+
+    return check
 
 
 async def test_a_host_must_be_configured() -> None:
@@ -87,14 +104,14 @@ async def test_a_missing_program_is_explained(sshd: Sshd) -> None:
     assert "/no/such/ssh" in error.message
 
 
-async def test_commands_share_one_connection(sshd: Sshd) -> None:
-    before = masters()
+async def test_commands_share_one_connection(sshd: Sshd, sockets: Path) -> None:
     async with environment("ssh", sshd.options) as machine:
         for _ in range(3):
             await sh(machine, "true")
         await asyncio.gather(*(sh(machine, "true") for _ in range(5)))
-        assert len(masters() - before) == 1
-    assert masters() == before
+        assert len(masters(sockets)) == 1
+    await until(no_masters(sockets))
+    assert await asyncio.to_thread(os.listdir, sockets) == []
 
 
 async def test_a_lost_connection_is_told_and_the_next_command_connects_again(
@@ -120,10 +137,9 @@ async def test_a_lost_connection_is_told_and_the_next_command_connects_again(
         assert await sh(machine, "echo $PWD $KEPT") == "/usr yes\n"
 
 
-async def test_a_killed_master_costs_at_most_one_command(sshd: Sshd) -> None:
-    before = masters()
+async def test_a_killed_master_costs_at_most_one_command(sshd: Sshd, sockets: Path) -> None:
     async with environment("ssh", sshd.options) as machine:
-        (master,) = masters() - before
+        (master,) = masters(sockets)
         os.kill(master, signal.SIGKILL)
         result = await machine.run(Command(script="echo ran"))
         if result.exit_code:
@@ -198,14 +214,14 @@ async def test_a_terminal_is_given_on_request(sshd: Sshd) -> None:
         assert (await machine.wait(started.id, 10)).exit_code == 0
 
 
-async def test_an_interrupted_connection_attempt_leaves_no_master(sshd: Sshd) -> None:
-    before = masters()
+async def test_an_interrupted_connection_attempt_leaves_nothing(sshd: Sshd, sockets: Path) -> None:
     task = asyncio.ensure_future(environment("ssh", sshd.options).__aenter__())
     await asyncio.sleep(0.02)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert masters() == before
+    await until(no_masters(sockets))
+    assert await asyncio.to_thread(os.listdir, sockets) == []
 
 
 async def test_the_host_is_not_said_to_be_isolated(sshd: Sshd) -> None:

@@ -17,7 +17,7 @@ from hermes.control.answers import approval_buttons, question_buttons
 from hermes.control.delivery import Delivery, Line, Origin, TurnSurface
 from hermes.control.inbound import target_of
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, ApprovalState, Decision
-from hermes.domain.events import ApprovalAnswered, ApprovalAsked
+from hermes.domain.events import ApprovalAnswered, ApprovalAsked, TurnStarted
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import AssistantMessage
@@ -110,7 +110,7 @@ class ChatDoor:
         settings = self._settings(entry)
         resumed = Resumed()
         if again:
-            resumed = await self._resumed(entry.session_id, stream.turn_id)
+            resumed = await self._resumed(stream.turn_id, await _said_before(stream))
         shape = choose_shape(settings, surface.capabilities)
         present = present_edits if shape is Shape.EDITS else present_final
         async with asyncio.TaskGroup() as group:
@@ -143,7 +143,12 @@ class ChatDoor:
     async def _show_again(self, turn: Turn, entry: InboxEntry) -> None:
         try:
             surface = await self._surface(entry, turn.id)
-            resumed = await self._resumed(entry.session_id, turn.id)
+            said = [
+                stored.message
+                for stored in await self._parts.ledger.transcript(entry.session_id)
+                if stored.turn_id == turn.id and isinstance(stored.message, AssistantMessage)
+            ]
+            resumed = await self._resumed(turn.id, said)
             ending = Ending(outcome=turn.state, error=turn.error)
             await present_again(
                 resumed, surface, self._settings(entry), ending, may_send=self._parts.may_send
@@ -213,14 +218,9 @@ class ChatDoor:
         entries = await self._parts.ledger.unanswered(self._parts.platforms)
         return next((entry for entry in entries if entry.turn_id == turn_id), None)
 
-    async def _resumed(self, session_id: str, turn_id: str) -> Resumed:
-        """Return what a turn has already said and shown, from the ledger."""
+    async def _resumed(self, turn_id: str, said: Sequence[AssistantMessage]) -> Resumed:
+        """Return what is there already of a turn, for whoever goes on showing it."""
         entries = await self._parts.ledger.outbox_of_turn(turn_id)
-        said = [
-            stored.message
-            for stored in await self._parts.ledger.transcript(session_id)
-            if stored.turn_id == turn_id and isinstance(stored.message, AssistantMessage)
-        ]
         slots = {entry.id.partition("/")[2]: entry for entry in entries}
         shown = {slot: e for slot, e in slots.items() if not slot.startswith("approval:")}
         return Resumed(
@@ -234,6 +234,13 @@ class ChatDoor:
                 slot for slot, entry in shown.items() if entry.state in SETTLED_STATES
             ),
         )
+
+
+async def _said_before(stream: TurnStream) -> Sequence[AssistantMessage]:
+    """Return what a resumed turn had said before, as its first event tells."""
+    async for event in stream.follow():
+        return event.earlier if isinstance(event, TurnStarted) else ()
+    return ()
 
 
 async def _after(before: asyncio.Task[None] | None, work: Awaitable[None]) -> None:

@@ -1,0 +1,79 @@
+"""Which backend an agent's commands run on, and how it is set up."""
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hermes.app.options import AppOptions
+from hermes.config.loader import LoadedConfig
+from hermes.execution.sandbox import available
+
+__all__ = ["backend_name", "backend_options"]
+
+log = logging.getLogger(__name__)
+
+UNATTENDED = frozenset({"gateway", "webhook", "cron"})
+"""Doors where nobody watches what commands do."""
+
+
+def backend_name(loaded: LoadedConfig, options: AppOptions) -> str:
+    """Return the backend: what is configured, or the sandbox where nobody watches."""
+    configured = loaded.config.terminal.backend
+    chosen = loaded.origin("terminal.backend") != "default"
+    if chosen or options.platform not in UNATTENDED:
+        return configured
+    missing = available()
+    if missing:
+        log.warning("commands of chats run on `%s` without a sandbox: %s", configured, missing)
+        return configured
+    return "sandbox"
+
+
+def backend_options(backend: str, loaded: LoadedConfig, options: AppOptions) -> Mapping[str, Any]:
+    """Return what the chosen backend wants to know."""
+    make = _OPTIONS.get(backend)
+    return make(loaded, options) if make else {}
+
+
+def _places(loaded: LoadedConfig, options: AppOptions) -> dict[str, Any]:
+    folder = loaded.config.terminal.sandbox_dir or str(options.home.sandboxes_dir)
+    return {"sandbox_dir": folder, "hermes_home": str(options.home.root)}
+
+
+def _sandbox(loaded: LoadedConfig, options: AppOptions) -> dict[str, Any]:
+    terminal = loaded.config.terminal
+    attended = options.platform not in UNATTENDED
+    return {
+        **_places(loaded, options),
+        "project": str(options.cwd) if attended else "",
+        "network": terminal.sandbox_network,
+        "read_only_paths": terminal.sandbox_read_only_paths,
+        "max_memory_mb": terminal.container_memory,
+        "kill_grace": terminal.daemon_term_grace_seconds,
+    }
+
+
+def _docker(loaded: LoadedConfig, options: AppOptions) -> dict[str, Any]:
+    terminal = loaded.config.terminal
+    mounted = terminal.docker_mount_cwd_to_workspace and options.platform not in UNATTENDED
+    return {
+        **_places(loaded, options),
+        "image": terminal.docker_image,
+        "network": terminal.docker_network,
+        "volumes": terminal.docker_volumes,
+        "env": dict(terminal.docker_env),
+        "forward_env": terminal.docker_forward_env,
+        "extra_args": terminal.docker_extra_args,
+        "run_as_host_user": terminal.docker_run_as_host_user,
+        "persistent": terminal.container_persistent,
+        "project": str(options.cwd) if mounted else "",
+        "cpus": terminal.container_cpu,
+        "memory_mb": terminal.container_memory,
+        "kill_grace": terminal.daemon_term_grace_seconds,
+    }
+
+
+_OPTIONS: Mapping[str, Callable[[LoadedConfig, AppOptions], dict[str, Any]]] = {
+    "sandbox": _sandbox,
+    "docker": _docker,
+}
