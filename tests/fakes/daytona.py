@@ -100,14 +100,26 @@ class FakeDaytona:
 
     def _told(self, name: str, sandbox: _Sandbox) -> JSONResponse:
         # The address of the toolbox is not always part of the answer.
+        wanted = sandbox.wanted
         return JSONResponse(
             {
                 "id": sandbox.id,
+                "organizationId": "org-1",
                 "name": name,
                 "state": sandbox.state,
                 "errorReason": sandbox.error or None,
                 "toolboxProxyUrl": "" if sandbox.state == "creating" else f"{self.url}/toolbox",
-                "cpu": sandbox.wanted.get("cpu", 1),
+                "user": "daytona",
+                "env": wanted.get("env", {}),
+                "labels": wanted.get("labels", {}),
+                "public": False,
+                "networkBlockAll": False,
+                "kvm": False,
+                "target": wanted.get("target", "us"),
+                "cpu": wanted.get("cpu", 1),
+                "gpu": 0,
+                "memory": wanted.get("memory", 1),
+                "disk": wanted.get("disk", 3),
             }
         )
 
@@ -281,12 +293,14 @@ class FakeDaytona:
         # Read by hand: the form parser is another dependency.
         boundary = request.headers["content-type"].partition("boundary=")[2].encode()
         parts = (await request.body()).split(b"--" + boundary)
+        target = Path()
         for part in parts:
             head, _, body = part.partition(b"\r\n\r\n")
-            if b"].file" in head:
-                path = head.partition(b'filename="')[2].partition(b'"')[0]
-                target = Path(os.fsdecode(path))
-                await asyncio.to_thread(target.write_bytes, body.removesuffix(b"\r\n"))
+            body = body.removesuffix(b"\r\n")
+            if b"].path" in head:
+                target = Path(os.fsdecode(body))
+            elif b"].file" in head:
+                await asyncio.to_thread(target.write_bytes, body)
         return Response(status_code=200)
 
 

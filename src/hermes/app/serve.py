@@ -130,14 +130,15 @@ class _Service:
         assert self._door is not None
         guard = self._options.home.root / "gateway" / "restart_loop.json"
         if await asyncio.to_thread(_too_often, guard):
-            text = "Too many starts in a short time: what was cut off is not resumed."
+            # Nothing is held back for it: a turn that keeps ending the process is given up
+            # after its second resume.
+            text = "Several starts in a short time: something may be ending the gateway."
             self._board.warn("restart_loop", text)
             log.error(text)
-        else:
-            shown = await self._door.deliver_unanswered()
-            resumed = await self._app.gateway.recover()
-            if shown or resumed:
-                log.info("after the restart: %d answers shown, %d turns go on", shown, len(resumed))
+        shown = await self._door.deliver_unanswered()
+        resumed = await self._app.gateway.recover()
+        if shown or resumed:
+            log.info("after the restart: %d answers shown, %d turns go on", shown, len(resumed))
         healths = await self._fleet.settled()
         if all(health.state is AdapterState.FATAL for health in healths):
             first = healths[0]

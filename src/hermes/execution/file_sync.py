@@ -71,6 +71,7 @@ class FileSync:
         now = self._clock.monotonic()
         if self._checked is not None and now - self._checked < EVERY and home == self._home:
             return
+        self._checked = now
         if home != self._home:
             self._home, self._sent = home, {}
         present = await asyncio.to_thread(_scan, self._roots, home)
@@ -83,7 +84,6 @@ class FileSync:
             names = "".join(f"{name}\0" for name in gone)
             await _checked(call, "xargs -0 rm -f --", os.fsencode(names))
         self._sent = present
-        self._checked = now
         backs = [name for name in changed if present[name].back]
         if backs:
             self._there.update(await _versions(call, backs))

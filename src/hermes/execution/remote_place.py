@@ -10,6 +10,7 @@ mark: a command costs one exchange.
 import asyncio
 import base64
 import contextlib
+import logging
 import secrets
 import shlex
 from collections.abc import Callable, Mapping
@@ -25,14 +26,15 @@ from hermes.execution.file_sync import FileSync
 from hermes.execution.process import KILL_GRACE, Launch, Startable
 from hermes.execution.remote_child import RemoteChild
 from hermes.execution.remote_environment import RemoteEnvironment
-from hermes.execution.remote_files import MAX_READ, RemoteFiles
+from hermes.execution.remote_files import RemoteFiles
 from hermes.execution.remote_link import Link, RemoteCall
 from hermes.execution.remote_supervisor import kill_all_script, kill_script, supervised
 from hermes.execution.shell import Generation, ShellSession
 
 __all__ = ["LinkedEnvironment", "LinkedPlace", "open_linked", "session_exports"]
 
-_MAX_ANSWER = MAX_READ * 3 // 2
+_log = logging.getLogger(__name__)
+
 _REMEMBERED = 64
 _SETUP_TIMEOUT = 60.0
 _CLOSE_TIMEOUT = 30.0
@@ -84,6 +86,7 @@ class LinkedPlace:
         self._sync = sync
         self._helpers = 0
         self._running: dict[int, RemoteChild] = {}
+        self._note = ""
         self._reached = 0
         self.lives = 0
         """How often the session's state had to be made there."""
@@ -104,7 +107,10 @@ class LinkedPlace:
             await self._set_up()
             self._reached = reached
         if self._sync is not None:
-            await self._sync.push(self.call, self.home)
+            try:
+                await self._sync.push(self.call, self.home)
+            except HermesError as error:  # must not keep a full disk from being cleaned
+                self._note = f"\n[{error.message}]\n"
 
     def launch(self, script: str, command: Command, *, background: bool) -> Launch:
         """Never used: `LinkedEnvironment` starts commands with their generation."""
@@ -143,8 +149,9 @@ class LinkedPlace:
         return child.cwd or None if child else None
 
     async def settle(self) -> str:
-        """Nothing is left to look after."""
-        return ""
+        """Return what went wrong beside the command."""
+        note, self._note = self._note, ""
+        return note
 
     async def close(self) -> None:
         """Stop everything in it, bring changed files back and let the machine go."""
@@ -156,7 +163,11 @@ class LinkedPlace:
         finally:
             self._reached = 0
             self._running.clear()
-            await self._link.close()
+            try:
+                await self._link.close()
+            except HermesError as error:
+                # Whoever closes has other environments to close as well.
+                _log.warning("closing %s failed: %s", self._link.name, error)
 
     async def begin(self, launch: "RemoteLaunch", sink: Callable[[bytes], None]) -> RemoteChild:
         """Start a command of the session."""

@@ -56,6 +56,15 @@ async def test_files_are_kept_in_step_over_a_session(sshd: Sshd, tmp_path: Path)
     assert not (cache / "leak").exists()
 
 
+@pytest.mark.xdist_group("ssh")
+async def test_a_failing_upload_is_told_and_stops_no_command(sshd: Sshd, tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("x")
+    roots = [{"local": str(tmp_path), "remote": "/proc/nowhere"}]
+    async with environment("ssh", {**sshd.options, "sync": roots}, clock=FakeClock()) as machine:
+        assert "could not be synchronised" in await sh(machine, "echo ran")
+        assert await sh(machine, "echo ran") == "ran\n"
+
+
 def names_below(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.rglob("*"))
 

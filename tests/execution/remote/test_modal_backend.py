@@ -99,6 +99,16 @@ async def test_a_sandbox_that_ended_is_told_and_replaced(
         assert len(modal_sdk.CLOUD.sandboxes) == 2
 
 
+async def test_a_failing_snapshot_keeps_nobody_from_closing(
+    modal_sdk: Any, options: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with environment("modal", options) as machine:
+        await sh(machine, "true")
+        await modal_sdk.CLOUD.sandboxes[0].die()
+    assert "Sandbox has already finished" in caplog.text
+    assert machine.idle_since is not None
+
+
 async def test_arguments_stay_small_whatever_the_script(
     modal_sdk: Any, options: dict[str, Any]
 ) -> None:
