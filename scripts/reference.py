@@ -46,7 +46,12 @@ def _commands(command: click.Command, name: str) -> Iterator[str]:
 
 def config_reference() -> str:
     """Return every key of config.yaml with its default and meaning."""
-    lines = [HEAD, "# config.yaml", "", "`hermes config explain KEY` shows a key's value and origin."]
+    lines = [
+        HEAD,
+        "# config.yaml",
+        "",
+        "`hermes config explain KEY` shows a key's value and origin.",
+    ]
     lines += ["", "| key | default | meaning |", "|---|---|---|"]
     lines += [f"| `{key}` | `{value}` | {text} |" for key, value, text in _leaves(Config(), ())]
     return "\n".join(lines) + "\n"
