@@ -33,10 +33,10 @@ class GatewayProcess:
         self.process: asyncio.subprocess.Process | None = None
         self.errors = ""
 
-    async def start(self) -> None:
+    async def start(self, *options: str) -> None:
         log = (self.hermes.folder / "gateway.err").open("ab")
         self.process = await asyncio.create_subprocess_exec(
-            *self.hermes.argv("gateway", "run"),
+            *self.hermes.argv("gateway", "run", *options),
             cwd=self.hermes.work,
             env=self.hermes.environ,
             stdin=asyncio.subprocess.DEVNULL,

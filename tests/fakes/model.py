@@ -52,6 +52,9 @@ class FakeModelServer:
         self.disconnects = 0
         """Clients that left before their answer was complete."""
         self.connections = 0
+        self.at_once = 0
+        """Answers under way."""
+        self.most_at_once = 0
         self.disconnected = asyncio.Event()
         self.arrived = asyncio.Event()
         """Set with each request; clear it to wait for the next one."""
@@ -140,6 +143,8 @@ class FakeModelServer:
             "requests": len(self.requests),
             "disconnects": self.disconnects,
             "connections": self.connections,
+            "at_once": self.at_once,
+            "most_at_once": self.most_at_once,
         }
 
     def left(self) -> None:
@@ -222,7 +227,12 @@ class _Connection:
         if (wrong := _refused_by_step(step, request.body)) is not None:
             await self._json(400, error_body(request.protocol, 400, wrong))
             return
-        await self._play(step, request)
+        server.at_once += 1
+        server.most_at_once = max(server.most_at_once, server.at_once)
+        try:
+            await self._play(step, request)
+        finally:
+            server.at_once -= 1
 
     async def _play(self, step: Step, request: RecordedRequest) -> None:
         if step.delay:

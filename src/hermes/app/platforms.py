@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 from hermes.app.access import platform_section
 from hermes.app.options import AppOptions
@@ -18,6 +18,8 @@ from hermes.domain.ports.platform import Adapter, AdapterRequest, Manifest
 from hermes.streaming.settings import PresentationSettings
 
 __all__ = ["BUILTIN", "PlatformKit", "batch_window", "enabled_platforms", "presentation"]
+
+_T = TypeVar("_T")
 
 BUILTIN: Mapping[str, str] = {"telegram": "hermes.entry.chat.telegram"}
 """Platforms and their packages: `manifest` is cheap, `build` imports the rest."""
@@ -53,6 +55,18 @@ class PlatformKit:
         """Return what keeps other gateways from using the same credential."""
         secret: str = self._module().credential(self._request)
         return partial(hold_credential, self._locks, self.manifest.name, secret, self._home)
+
+    def channel_prompt(self, chat_id: str, thread_id: str | None) -> str:
+        """Return what the owner wants the model to know in a chat; platforms may lack it."""
+        return self._asked("channel_prompt", "", chat_id, thread_id)
+
+    def reactions(self) -> bool:
+        """Tell whether progress is to be shown as reactions; platforms may lack them."""
+        return self.manifest.capabilities.reactions and self._asked("reactions", default=False)
+
+    def _asked(self, name: str, default: _T, *given: object) -> _T:
+        function = getattr(self._module(), name, None)
+        return default if function is None else function(self._request, *given)
 
     def _module(self) -> Any:
         return import_module(f"{self._package}.build")

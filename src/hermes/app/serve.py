@@ -24,6 +24,7 @@ from hermes.app.hook_files import load_hooks
 from hermes.app.options import AppOptions
 from hermes.app.outgoing_files import allowed_files
 from hermes.app.platforms import PlatformKit, batch_window, enabled_platforms, presentation
+from hermes.app.serve_context import ChatContext
 from hermes.app.signals import StopSignals, stop_signals
 from hermes.config.loader import load_config
 from hermes.control.authz import Authorizer, AuthzSettings
@@ -62,10 +63,15 @@ async def serve(options: AppOptions, *, replace: bool = False) -> int:
     kits = enabled_platforms(loaded, options, clock)
     if replace:
         await end_gateway(options.home.root, clock)
-    wiring = ChatWiring(windows={kit.manifest.name: batch_window(kit.manifest) for kit in kits})
+    context = ChatContext(loaded, kits)
+    wiring = ChatWiring(
+        windows={kit.manifest.name: batch_window(kit.manifest) for kit in kits},
+        ephemeral=context.ephemeral,
+    )
     supervised = is_supervised(options.environ)
     with Instance.claim(options.home.root, sys.argv, supervised=supervised), stop_signals() as stop:
         async with open_app(options, wiring) as app:
+            context.use(app.ledger)
             await _Service(app, options, kits, stop).run()
     return stop.exit_code
 

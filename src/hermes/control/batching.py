@@ -46,7 +46,8 @@ def _belongs(before: InboxEntry, entry: InboxEntry, window: BatchWindow) -> bool
         return False
     if _alone(before) or _alone(entry):
         return False
-    return entry.admitted_at - before.admitted_at <= _patience(before, window)
+    patience = _patience(before, window)
+    return patience > 0 and entry.admitted_at - before.admitted_at <= patience
 
 
 def _alone(entry: InboxEntry) -> bool:

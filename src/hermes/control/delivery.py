@@ -105,6 +105,8 @@ class _Slot:
         self.plain_only = False
         self.unknown_sends = 0
         self.pause = FIRST_PAUSE
+        self.alarm = logging.ERROR
+        """How loudly it is said that the account is refused: once."""
 
     @property
     def over(self) -> bool:
@@ -309,9 +311,6 @@ class TurnSurface:
         if failure.moved_to is not None and failure.moved_to != self._target.chat_id:
             self._target = replace(self._target, chat_id=failure.moved_to)
             return True
-        if failure.action is FailureAction.FATAL:
-            log.error("delivery stopped: %s", failure.message)
-            return False
         gone = failure.action is FailureAction.GIVE_UP
         if gone or self._clock.now() - known.entry.created_at > MAX_AGE:
             error = failure.message if gone else "too old to be sent"
@@ -319,7 +318,11 @@ class TurnSurface:
             return False
         if failure.action is FailureAction.UNKNOWN:
             return await self._after_unknown(known, failure)
-        if failure.action is FailureAction.RETRY:
+        if failure.action is FailureAction.FATAL:
+            # The account is refused, not the answer: it waits until somebody has helped.
+            log.log(known.alarm, "%s waits: %s", known.entry.id, failure.message)
+            known.alarm = logging.DEBUG
+        if failure.action in (FailureAction.RETRY, FailureAction.FATAL):
             return final and await self._pause(known)
         return self._adjusted(known, failure, final=final)
 

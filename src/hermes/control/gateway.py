@@ -129,7 +129,9 @@ class Gateway:
         session_id: str | None,
         handled_as: str | None,
     ) -> Admission:
-        message = replace(message, text=self._redact(message.text))
+        message = replace(
+            message, text=self._redact(message.text), context=self._redact(message.context)
+        )
         key = self.key_of(profile.id, message)
         session = await self._session(profile, message, key, session_id)
         return await self.ledger.admit(

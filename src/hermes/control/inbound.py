@@ -27,7 +27,7 @@ from hermes.control.commands.parse import Invocation, parse
 from hermes.control.commands.registry import CommandRegistry, run_command
 from hermes.control.hooks import Action, HookBus
 from hermes.control.pairing import Pairing, offer_text
-from hermes.control.resets import Resets, user_note
+from hermes.control.resets import AUTO_RESET, Resets, user_note
 from hermes.domain.approvals import Approval
 from hermes.domain.channel import Chat, ChatKind, Sender
 from hermes.domain.inbound import InboundMessage
@@ -126,6 +126,7 @@ class InboundPipeline:
             return session
         await self._ledger.end_session(session.id, "session_reset", now)
         fresh = await self._gateway.open_session(agent_id, message.platform, message.sender.id)
+        await self._ledger.remember(fresh.id, AUTO_RESET, {"reason": reset[0].value})
         await self._ledger.bind_key(key, fresh.id, now)
         note = user_note(*reset)
         if note:

@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from hermes.domain.channel import Attachment, ChatKind
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.messages import Content, FilePart, InputKind, Part, TextPart, UserMessage
 
-__all__ = ["batch_message", "user_message"]
+__all__ = ["batch_entry", "batch_message", "is_shared", "user_message"]
 
 QUOTE_CHARS = 300
 
@@ -24,14 +26,27 @@ def batch_message(entries: Sequence[InboxEntry]) -> UserMessage:
     return UserMessage(content=_content(text, attachments), sender=_speaker(first))
 
 
-def _speaker(entry: InboxEntry) -> str | None:
-    """Return who speaks, if several people share the session."""
+def batch_entry(entries: Sequence[InboxEntry]) -> InboxEntry | None:
+    """Return the entry that stands for a batch: its first, with all that was said around it."""
+    if not entries:
+        return None
+    around = [entry.message.context for entry in entries if entry.message.context]
+    first = entries[0]
+    return replace(first, message=replace(first.message, context="\n".join(around)))
+
+
+def is_shared(entry: InboxEntry) -> bool:
+    """Tell whether several people speak in the session of a message."""
     sender = entry.message.sender
     private = entry.message.chat.kind is ChatKind.PRIVATE
-    own = entry.session_key.endswith(f":{sender.alt_id or sender.id}")
-    if private or own or entry.message.internal:
+    return not private and not entry.session_key.endswith(f":{sender.alt_id or sender.id}")
+
+
+def _speaker(entry: InboxEntry) -> str | None:
+    """Return who speaks, if several people share the session."""
+    if not is_shared(entry) or entry.message.internal:
         return None
-    return sender.name or sender.id
+    return entry.message.sender.name or entry.message.sender.id
 
 
 def _text(message: InboundMessage) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from hermes.control.batching import BatchWindow, first_batch
-from hermes.control.inputs import batch_message, user_message
+from hermes.control.inputs import batch_entry, batch_message, user_message
 from hermes.control.ticket import Ticket
 from hermes.domain.errors import HermesError, SessionBusy
 from hermes.domain.ids import new_id
@@ -216,7 +216,7 @@ class Lane:
         self._taken = {each.id: stream for each in batch}
         for ticket in self._claim_tickets(batch):
             ticket.resolve(stream)
-        entry = batch[0] if batch else None
+        entry = batch_entry(batch)
         self._context.on_turn(stream, entry)
         try:
             ephemeral = await self._context.ephemeral(turn, entry)

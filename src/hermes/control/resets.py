@@ -18,6 +18,7 @@ from hermes.domain.errors import ConfigError
 from hermes.domain.session import Session
 
 __all__ = [
+    "AUTO_RESET",
     "ResetMode",
     "ResetPolicy",
     "ResetReason",
@@ -28,6 +29,9 @@ __all__ = [
     "reset_rules",
     "user_note",
 ]
+
+AUTO_RESET = "auto_reset"
+"""Under this name a session remembers why it was opened by itself."""
 
 
 class ResetMode(StrEnum):

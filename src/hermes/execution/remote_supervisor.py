@@ -4,7 +4,9 @@ The supervisor runs the command in a process group of its own and, when it has
 ended, prints a mark with the exit status and the directory the command ended
 in. Whoever reads the output up to the mark has all of it and knows the end,
 even while a grandchild keeps the pipe open; output that stops without a mark
-means that the way to the machine was cut and the effect is unknown.
+means that the way to the machine was cut and the effect is unknown. The mark
+is one line, so that bash writes it at once and a grandchild that floods the
+pipe cannot get in between; newlines in the directory are replaced by a unit separator.
 
 The command's first act is to claim `pid.<number>` without overwriting it.
 Killing works through that file: if the killer finds none it claims the name
@@ -28,6 +30,7 @@ _SUPERVISOR = (
     ' else set -m; bash --noprofile --norc -c "$5" bash "$1" "$2" 2>&1 <&0 &'
     " c=$!; set +m; exec </dev/null 2>/dev/null; wait $c; s=$?; fi;"
     ' w=; [ -f "$1/cwd.$2" ] && IFS= read -rd "" w <"$1/cwd.$2";'
+    " case $w in *$'\\n') w=${w%?};; *) w=;; esac; w=${w//$'\\n'/$'\\037'};"
     ' rm -f "$1/pid.$2" "$1/cwd.$2" "$1/script.$2" ${4:+"$1/env.$4"};'
     r' printf "\036%s %s %s\036%s\n" "$3" "$s" "$w" "$3"'
 )
@@ -92,7 +95,7 @@ class MarkReader:
     def __init__(self, mark: str, sink: Callable[[bytes], None]) -> None:
         self._start = f"\x1e{mark} ".encode()
         self._whole = re.compile(
-            re.escape(self._start) + rb"(\d+) (.*?)\x1e" + mark.encode(), re.DOTALL
+            re.escape(self._start) + rb"(\d+) ([^\x1e\n]*)\x1e" + mark.encode()
         )
         self._sink = sink
         self._held = b""
@@ -111,7 +114,8 @@ class MarkReader:
         if found is not None:
             self._pass(data[: found.start()])
             self.status = int(found[1])
-            self.cwd = found[2].decode("utf-8", "surrogateescape")
+            directory = found[2].decode("utf-8", "surrogateescape").replace("\x1f", "\n")
+            self.cwd = f"{directory}\n" if directory else ""
             return True
         # Somebody may imitate the beginning; what is held must stay bounded.
         at = data.find(self._start, max(0, len(data) - _MAX_FRAME))

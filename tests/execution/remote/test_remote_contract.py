@@ -57,6 +57,13 @@ async def test_directory_exports_and_functions_carry_over(machine: PooledEnviron
     assert (await sh(machine, "echo ${G-gone}")).output == "gone\n"
 
 
+async def test_a_directory_may_have_any_name(machine: PooledEnvironment) -> None:
+    await sh(machine, r"mkdir $'a\nb\n' && cd $'a\nb\n'")
+    assert machine.cwd.endswith("/a\nb\n")
+    await machine.write("here", b"1")
+    assert (await sh(machine, "ls")).output == "here\n"
+
+
 async def test_one_commands_directory_and_variables_are_its_own(machine: PooledEnvironment) -> None:
     await sh(machine, "export A=old")
     once = await machine.run(Command(script="echo $A $PWD", cwd="/usr", env={"A": "new; $x"}))
@@ -128,15 +135,16 @@ async def test_cancelling_kills_the_whole_group(machine: PooledEnvironment) -> N
 
 
 async def test_cancelling_at_any_moment_leaves_nothing_running(machine: PooledEnvironment) -> None:
+    unique = f"{int.from_bytes(os.urandom(4))}"  # other tests' processes may be in sight
     await sh(machine, "true")
     for moment in range(6):
-        task = asyncio.ensure_future(machine.run(Command(script=f"sleep 6{moment}.25; true")))
+        task = asyncio.ensure_future(machine.run(Command(script=f"sleep 6{moment}.{unique}; true")))
         for _ in range(moment):
             await asyncio.sleep(0.003)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    left = await sh(machine, "ps ax -o args= | grep '^sleep 6[0-9].25'")
+    left = await sh(machine, f"ps ax -o args= | grep '^sleep 6[0-9].{unique}'")
     assert left.output == ""
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hermes.execution.remote_supervisor import MarkReader, kill_script, supervised
 
 MARK = "0123456789abcdef"
-FRAME = f"\x1e{MARK} 7 /a b\nc\n\x1e{MARK}\n".encode()
+FRAME = f"\x1e{MARK} 7 /a b\x1fc\x1e{MARK}\n".encode()
 
 
 def read(data: bytes, cuts: list[int]) -> tuple[MarkReader, bytes]:
@@ -84,7 +84,7 @@ def test_the_state_directory_is_made_private_and_left_clean(state: str) -> None:
     script = f"echo hi; pwd >'{state}/cwd.1'\0rest of input"
     done = bash(*ticket.argv, stdin=script.encode())
     assert done.stdout.startswith(b"hi\n\x1e")
-    assert f"{ticket.mark} 0 {Path.cwd()}\n".encode() in done.stdout
+    assert f"{ticket.mark} 0 {Path.cwd()}\x1e".encode() in done.stdout
     assert Path(state).stat().st_mode & 0o777 == 0o700
     assert list(Path(state).iterdir()) == []
 

@@ -259,3 +259,5 @@ class Sandbox:
             transport = process._transport  # type: ignore[attr-defined]
             transport.close()
         shutil.rmtree(self.root, ignore_errors=True)
+        for path in {word for words in self.execs for word in words if word.startswith("/tmp/")}:
+            shutil.rmtree(path, ignore_errors=True)  # its /tmp goes as well

@@ -16,6 +16,7 @@ from msgspec import Struct
 from hermes.control.answers import approval_buttons, question_buttons
 from hermes.control.delivery import Delivery, Line, Origin, TurnSurface
 from hermes.control.inbound import target_of
+from hermes.control.inputs import batch_entry
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, ApprovalState, Decision
 from hermes.domain.events import ApprovalAnswered, ApprovalAsked, TurnStarted
 from hermes.domain.ids import new_id
@@ -35,7 +36,7 @@ from hermes.streaming.reply import Ending
 from hermes.streaming.screen import MaySend, Presented, Resumed
 from hermes.streaming.settings import PresentationSettings
 
-__all__ = ["ChatDoor", "DoorParts"]
+__all__ = ["ChatDoor", "DoorParts", "entry_of_turn"]
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +97,9 @@ class ChatDoor:
     async def _show_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
         try:
             again = entry is None
-            entry = entry or await self._entry_of(stream.turn_id)
+            entry = entry or await entry_of_turn(
+                self._parts.ledger, self._parts.platforms, stream.turn_id
+            )
             if entry is None or entry.message.platform not in self._parts.platforms:
                 return
             presented = await self._present(stream, entry, again=again)
@@ -213,11 +216,6 @@ class ChatDoor:
         assert line is not None
         return Layout(line.capabilities, self._settings(entry))
 
-    async def _entry_of(self, turn_id: str) -> InboxEntry | None:
-        """Return what a resumed turn was to answer."""
-        entries = await self._parts.ledger.unanswered(self._parts.platforms)
-        return next((entry for entry in entries if entry.turn_id == turn_id), None)
-
     async def _resumed(self, turn_id: str, said: Sequence[AssistantMessage]) -> Resumed:
         """Return what is there already of a turn, for whoever goes on showing it."""
         entries = await self._parts.ledger.outbox_of_turn(turn_id)
@@ -234,6 +232,14 @@ class ChatDoor:
                 slot for slot, entry in shown.items() if entry.state in SETTLED_STATES
             ),
         )
+
+
+async def entry_of_turn(
+    ledger: Ledger, platforms: Sequence[str], turn_id: str
+) -> InboxEntry | None:
+    """Return what a resumed turn was to answer."""
+    entries = await ledger.unanswered(platforms)
+    return batch_entry([entry for entry in entries if entry.turn_id == turn_id])
 
 
 async def _said_before(stream: TurnStream) -> Sequence[AssistantMessage]:

@@ -1,0 +1,183 @@
+"""Notices while a turn takes long, and its end when nothing happens any more."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fakes.hand_clock import HandClock, settle
+from hermes.control.still_working import Patience, StillWorking
+from hermes.domain.approvals import (
+    ApprovalKind,
+    ApprovalRequest,
+    ApprovalState,
+    Decision,
+)
+from hermes.domain.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    ReasoningDelta,
+    TextDelta,
+    ToolStarted,
+    TurnFinished,
+)
+from hermes.domain.turn import TurnError, TurnState
+from hermes.domain.turn_stream import TurnStream
+from hermes.domain.usage import Usage
+
+PATIENCE = Patience(notify=180, warning=900, limit=1800)
+TOOL = ToolStarted(
+    call_id="c", name="terminal", arguments={}, emoji="💻", verb="run", label="make all"
+)
+
+
+class Board:
+    def __init__(self) -> None:
+        self.notice: str | None = None
+        self.final = False
+        self.puts: list[str] = []
+        self.clears = 0
+
+    async def put(self, text: str, *, final: bool) -> None:
+        self.notice, self.final = text, final
+        self.puts.append(text)
+
+    async def clear(self) -> None:
+        self.notice = None
+        self.clears += 1
+
+
+class Bench:
+    def __init__(self, patience: Patience = PATIENCE, *, tools_seen: bool = False) -> None:
+        self.clock = HandClock()
+        self.stream = TurnStream("t1", "s1")
+        self.board = Board()
+        self.stops = 0
+        self.watched = StillWorking(
+            self.stream,
+            self.board,
+            self.clock,
+            patience,
+            stop=self._stop,
+            tools_seen=tools_seen,
+        )
+
+    def _stop(self) -> bool:
+        self.stops += 1
+        self.finish(TurnState.INTERRUPTED)
+        return True
+
+    def finish(
+        self, outcome: TurnState = TurnState.DONE, error: TurnError | None = None
+    ) -> None:
+        self.stream.emit(
+            TurnFinished(
+                outcome=outcome, text="", usage=Usage(), cost_usd=None, model_calls=1, error=error
+            )
+        )
+
+
+@asynccontextmanager
+async def watching(bench: Bench) -> AsyncIterator[Bench]:
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(bench.watched.watch())
+        await settle()
+        yield bench
+        if bench.stream.finished is None:
+            bench.finish()
+
+
+async def test_a_quick_turn_says_nothing() -> None:
+    async with watching(Bench()) as bench:
+        await bench.clock.advance(179)
+    assert bench.board.puts == []
+    assert bench.board.clears == 0
+
+
+async def test_a_long_turn_says_that_it_works_and_takes_that_back_at_the_end() -> None:
+    async with watching(Bench()) as bench:
+        bench.stream.emit(TOOL)
+        await bench.clock.advance(181)
+        assert bench.board.notice == "⏳ Still working, for 3 minutes now: run make all."
+        await bench.clock.advance(180)
+        assert bench.board.notice == "⏳ Still working, for 6 minutes now: run make all."
+    assert bench.board.notice is None
+    assert bench.board.clears == 1
+
+
+async def test_what_can_be_seen_puts_the_notice_off() -> None:
+    async with watching(Bench()) as bench:
+        for _ in range(5):
+            await bench.clock.advance(100)
+            bench.stream.emit(TextDelta("more"))
+        assert bench.board.puts == []
+
+
+async def test_tool_calls_count_as_seen_only_where_they_are_shown() -> None:
+    for seen, puts in ((True, 0), (False, 1)):
+        async with watching(Bench(tools_seen=seen)) as bench:
+            await bench.clock.advance(100)
+            bench.stream.emit(TOOL)
+            await bench.clock.advance(100)
+            assert len(bench.board.puts) == puts
+
+
+async def test_a_turn_in_which_nothing_happens_is_announced_and_then_stopped() -> None:
+    async with watching(Bench()) as bench:
+        await bench.clock.advance(901)
+        assert bench.board.notice == (
+            "⚠️ Nothing has happened for 15 minutes; it is stopped in 15 minutes."
+            " /stop stops it now."
+        )
+        assert bench.stops == 0
+        await bench.clock.advance(900)
+        assert bench.stops == 1
+    assert bench.board.notice is not None
+    assert "Nothing has happened for 30 minutes, so this was stopped." in bench.board.notice
+    assert bench.board.final
+    assert bench.board.clears == 0
+
+
+async def test_a_turn_that_does_something_unseen_is_not_stopped() -> None:
+    async with watching(Bench()) as bench:
+        for _ in range(10):
+            await bench.clock.advance(800)
+            bench.stream.emit(ReasoningDelta("hm"))
+        assert bench.stops == 0
+        assert not any("Nothing has happened" in text for text in bench.board.puts)
+
+
+async def test_waiting_for_a_person_is_no_inactivity() -> None:
+    request = ApprovalRequest(
+        id="a1", kind=ApprovalKind.COMMAND, agent_id="main", session_id="s1", turn_id="t1",
+        call_id="c", subject="rm", reason="deletes", asked_at=0.0, expires_at=0.0,
+    )  # fmt: skip
+    async with watching(Bench()) as bench:
+        await bench.clock.advance(170)
+        bench.stream.emit(ApprovalAsked(request=request))
+        await bench.clock.advance(50_000)
+        assert bench.board.puts == []
+        decision = Decision(state=ApprovalState.APPROVED, at=0.0)
+        bench.stream.emit(ApprovalAnswered(approval_id="a1", decision=decision))
+        await bench.clock.advance(170)
+        assert bench.board.puts == []
+        await bench.clock.advance(2_000)
+        assert bench.stops == 1
+
+
+async def test_each_part_can_be_switched_off() -> None:
+    async with watching(Bench(Patience(notify=0, warning=0, limit=600))) as bench:
+        await bench.clock.advance(599)
+        assert bench.board.puts == []
+        await bench.clock.advance(2)
+        assert bench.stops == 1
+    async with watching(Bench(Patience(notify=60, warning=0, limit=0))) as bench:
+        await bench.clock.advance(90_000)
+        assert bench.stops == 0
+
+
+async def test_a_turn_that_goes_on_after_a_restart_keeps_its_notice() -> None:
+    async with watching(Bench()) as bench:
+        await bench.clock.advance(200)
+        bench.finish(TurnState.INTERRUPTED, TurnError(code="shutdown", message="stopping"))
+    assert bench.board.notice is not None
+    assert bench.board.clears == 0
