@@ -116,6 +116,13 @@ async def test_a_chat_that_cannot_be_reached_is_given_up_and_recorded(bench: Ben
     assert bench.platform.calls == ["send"]
 
 
+async def test_an_answer_waits_while_the_account_is_refused(bench: Bench) -> None:
+    bench.platform.fail(failure(FailureAction.FATAL), failure(FailureAction.FATAL))
+    await bench.surface().show("reply:0", FINAL)
+    assert list(bench.platform.visible.values()) == ["<b>done</b>"]
+    assert await bench.state() is OutboxState.SENT
+
+
 async def test_a_moved_chat_is_followed(bench: Bench) -> None:
     bench.platform.fail(failure(FailureAction.RETRY, moved_to="2"))
     await bench.surface().show("reply:0", FINAL)

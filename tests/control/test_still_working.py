@@ -66,9 +66,7 @@ class Bench:
         self.finish(TurnState.INTERRUPTED)
         return True
 
-    def finish(
-        self, outcome: TurnState = TurnState.DONE, error: TurnError | None = None
-    ) -> None:
+    def finish(self, outcome: TurnState = TurnState.DONE, error: TurnError | None = None) -> None:
         self.stream.emit(
             TurnFinished(
                 outcome=outcome, text="", usage=Usage(), cost_usd=None, model_calls=1, error=error
@@ -97,9 +95,9 @@ async def test_a_long_turn_says_that_it_works_and_takes_that_back_at_the_end() -
     async with watching(Bench()) as bench:
         bench.stream.emit(TOOL)
         await bench.clock.advance(181)
-        assert bench.board.notice == "⏳ Still working, for 3 minutes now: run make all."
+        assert bench.board.notice == "⏳ Still working, for 3 minutes now: `run make all`."
         await bench.clock.advance(180)
-        assert bench.board.notice == "⏳ Still working, for 6 minutes now: run make all."
+        assert bench.board.notice == "⏳ Still working, for 6 minutes now: `run make all`."
     assert bench.board.notice is None
     assert bench.board.clears == 1
 
@@ -148,8 +146,9 @@ async def test_a_turn_that_does_something_unseen_is_not_stopped() -> None:
 
 async def test_waiting_for_a_person_is_no_inactivity() -> None:
     request = ApprovalRequest(
-        id="a1", kind=ApprovalKind.COMMAND, agent_id="main", session_id="s1", turn_id="t1",
-        call_id="c", subject="rm", reason="deletes", asked_at=0.0, expires_at=0.0,
+        id="a1", kind=ApprovalKind.APPROVAL, agent_id="main", session_id="s1", turn_id="t1",
+        call_id="c", tool="terminal", arguments_hash="", subject="rm", reason="deletes",
+        pattern="rm", choices=(), created_at=0.0,
     )  # fmt: skip
     async with watching(Bench()) as bench:
         await bench.clock.advance(170)

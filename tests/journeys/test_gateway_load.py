@@ -5,7 +5,6 @@ the gateway is a real process whose memory is read from outside. Bounds are
 orders, counts and ratios: how long a second of this machine is does not matter.
 """
 
-import asyncio
 import time
 from pathlib import Path
 

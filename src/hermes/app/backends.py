@@ -73,7 +73,75 @@ def _docker(loaded: LoadedConfig, options: AppOptions) -> dict[str, Any]:
     }
 
 
+def _ssh(loaded: LoadedConfig, options: AppOptions) -> dict[str, Any]:
+    terminal = loaded.config.terminal
+    return {
+        "host": terminal.ssh_host,
+        "user": terminal.ssh_user,
+        "port": terminal.ssh_port,
+        "key": terminal.ssh_key,
+        "sync": _synced(options),
+        "kill_grace": terminal.daemon_term_grace_seconds,
+    }
+
+
+def _singularity(loaded: LoadedConfig, options: AppOptions) -> dict[str, Any]:
+    terminal = loaded.config.terminal
+    return {
+        "image": terminal.singularity_image,
+        "sandbox_dir": _places(loaded, options)["sandbox_dir"],
+        "persistent": terminal.container_persistent,
+        "cpu": terminal.container_cpu,
+        "memory": terminal.container_memory,
+        "network": terminal.docker_network,
+        "kill_grace": terminal.daemon_term_grace_seconds,
+    }
+
+
+def _modal(loaded: LoadedConfig, options: AppOptions) -> dict[str, Any]:
+    terminal = loaded.config.terminal
+    return {
+        "image": terminal.modal_image,
+        "cpu": terminal.container_cpu,
+        "memory": terminal.container_memory,
+        "persistent": terminal.container_persistent,
+        "snapshots_file": str(options.home.root / "modal_snapshots.json"),
+        "token_id": loaded.variable("MODAL_TOKEN_ID") or "",
+        "token_secret": loaded.secrets.get("MODAL_TOKEN_SECRET") or "",
+        "sync": _synced(options),
+        "kill_grace": terminal.daemon_term_grace_seconds,
+    }
+
+
+def _daytona(loaded: LoadedConfig, options: AppOptions) -> dict[str, Any]:
+    terminal = loaded.config.terminal
+    return {
+        "image": terminal.daytona_image,
+        "api_key": loaded.secrets.get("DAYTONA_API_KEY") or "",
+        "api_url": loaded.variable("DAYTONA_API_URL") or "",
+        "organization": loaded.variable("DAYTONA_ORGANIZATION_ID") or "",
+        "target": loaded.variable("DAYTONA_TARGET") or "",
+        "cpu": terminal.container_cpu,
+        "memory": terminal.container_memory,
+        "disk": min(terminal.container_disk, 10_240),
+        "persistent": terminal.container_persistent,
+        "sync": _synced(options),
+        "kill_grace": terminal.daemon_term_grace_seconds,
+    }
+
+
+def _synced(options: AppOptions) -> list[dict[str, Any]]:
+    """Return the folders that remote machines get a copy of: the skills, if there are any."""
+    skills = options.home.skills_dir
+    return [{"local": str(skills), "remote": ".hermes/skills"}] if skills.is_dir() else []
+
+
 _OPTIONS: Mapping[str, Callable[[LoadedConfig, AppOptions], dict[str, Any]]] = {
     "sandbox": _sandbox,
     "docker": _docker,
+    "ssh": _ssh,
+    "singularity": _singularity,
+    "apptainer": _singularity,
+    "modal": _modal,
+    "daytona": _daytona,
 }

@@ -41,10 +41,12 @@ from hermes.control.pacing import PacerBook
 from hermes.control.pairing import Pairing
 from hermes.control.resets import Resets, reset_rules
 from hermes.control.restart_guard import starts_too_often
+from hermes.control.still_working import Patience
 from hermes.control.supervisor import AdapterPlan, Fleet, Supervisor, SupervisorSettings
 from hermes.domain.errors import ConfigError
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.ports.platform import Adapter, InboundSink
+from hermes.entry.chat.companion import Manners
 from hermes.entry.chat.door import ChatDoor, DoorParts
 from hermes.execution.clock import SystemClock
 from hermes.state.pairing import PairingFiles
@@ -212,7 +214,21 @@ class _Service:
                 platforms=tuple(self._kits),
                 presentation={name: presentation(app.loaded.config, name) for name in self._kits},
                 may_send=allowed_files(app.loaded.config, self._options),
+                manners=self._manners(),
             )
+        )
+
+    def _manners(self) -> Manners:
+        agent, gateway = self._app.loaded.config.agent, self._app.gateway
+        return Manners(
+            patience=Patience(
+                notify=agent.gateway_notify_interval,
+                warning=agent.gateway_timeout_warning,
+                limit=agent.gateway_timeout,
+            ),
+            reactions=frozenset(name for name, kit in self._kits.items() if kit.reactions()),
+            hooks=self._hooks,
+            interrupt=lambda session_id, turn_id: gateway.interrupt(session_id, turn_id=turn_id),
         )
 
     def _make_parts(self, group: asyncio.TaskGroup, door: ChatDoor) -> PipelineParts:

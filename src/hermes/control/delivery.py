@@ -165,7 +165,10 @@ class TurnSurface:
         native_id = known.entry.native_id
         if self.capabilities.deletes:
             await self._persist(
-                known, lambda: self._line.adapter.delete(self._target, native_id), final=False
+                known,
+                lambda: self._line.adapter.delete(self._target, native_id),
+                final=False,
+                urgency=Urgency.FINAL,
             )
         await self._record(known, OutboxState.SENT)
 
@@ -180,10 +183,21 @@ class TurnSurface:
 
     async def typing(self) -> None:
         """Show that an answer is being made, if the budget allows it."""
-        if not self.capabilities.typing or not await self._pacer.wait(Urgency.TYPING):
+        if self.capabilities.typing:
+            await self._aside(Urgency.TYPING, lambda: self._line.adapter.typing(self._target))
+
+    async def react(self, native_id: str, emoji: str) -> None:
+        """React to a message of the chat, if the budget allows it."""
+        adapter, target = self._line.adapter, self._target
+        if self.capabilities.reactions:
+            await self._aside(Urgency.PREVIEW, lambda: adapter.react(target, native_id, emoji))
+
+    async def _aside(self, urgency: Urgency, call: Callable[[], Awaitable[None]]) -> None:
+        """Make a call that nobody will miss."""
+        if not await self._pacer.wait(urgency):
             return
         try:
-            await self._line.adapter.typing(self._target)
+            await call()
         except PlatformFailure as failure:
             if failure.action is FailureAction.WAIT:
                 self._pacer.penalise(failure.retry_after)
@@ -290,10 +304,16 @@ class TurnSurface:
     # -- until it works --------------------------------------------------------
 
     async def _persist(
-        self, known: _Slot, call: Callable[[], Awaitable[None]], *, final: bool
+        self,
+        known: _Slot,
+        call: Callable[[], Awaitable[None]],
+        *,
+        final: bool,
+        urgency: Urgency | None = None,
     ) -> None:
-        """Make a call until it works; a preview is tried once."""
-        while await self._pacer.wait(_urgency(final=final)):
+        """Make a call until it works; what is not final is tried once."""
+        urgency = _urgency(final=final) if urgency is None else urgency
+        while await self._pacer.wait(urgency):
             try:
                 await call()
             except PlatformFailure as failure:

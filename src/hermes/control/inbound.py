@@ -25,9 +25,10 @@ from hermes.control.commands.choices import busy_mode
 from hermes.control.commands.context import CommandContext, CommandHost
 from hermes.control.commands.parse import Invocation, parse
 from hermes.control.commands.registry import CommandRegistry, run_command
-from hermes.control.hooks import Action, HookBus
+from hermes.control.hooks import SESSION_END, SESSION_RESET, SESSION_START, Action, HookBus
 from hermes.control.pairing import Pairing, offer_text
 from hermes.control.resets import AUTO_RESET, Resets, user_note
+from hermes.control.turn_hooks import command_context, session_context
 from hermes.domain.approvals import Approval
 from hermes.domain.channel import Chat, ChatKind, Sender
 from hermes.domain.inbound import InboundMessage
@@ -128,6 +129,7 @@ class InboundPipeline:
         fresh = await self._gateway.open_session(agent_id, message.platform, message.sender.id)
         await self._ledger.remember(fresh.id, AUTO_RESET, {"reason": reset[0].value})
         await self._ledger.bind_key(key, fresh.id, now)
+        self._started_over(agent_id, message, session.id, fresh.id)
         note = user_note(*reset)
         if note:
             self._later(self._parts.say(target_of(message), note))
@@ -137,7 +139,8 @@ class InboundPipeline:
         self, agent_id: str, message: InboundMessage, session: Session | None
     ) -> None:
         if session is None:
-            await self._gateway.submit(agent_id, message)
+            ticket = await self._gateway.submit(agent_id, message)
+            self._post(SESSION_START, agent_id, message, ticket.session_id)
             return
         default = self._parts.busy_default.get(message.platform, self._parts.host.busy_default)
         mode = await busy_mode(self._ledger, session.id, default)
@@ -165,9 +168,12 @@ class InboundPipeline:
         access: Access,
         invocation: Invocation,
     ) -> None:
+        opened = session is None
         session = session or await self._gateway.open_session(
             agent_id, message.platform, message.sender.id
         )
+        if opened:
+            self._post(SESSION_START, agent_id, message, session.id)
         if not await self._gateway.take_note(agent_id, message, session.id, COMMAND):
             return
         work = self._later(self._command_run(agent_id, message, session, access, invocation))
@@ -187,7 +193,7 @@ class InboundPipeline:
         if command is None or not may_run(command.spec, access):
             await parts.say(target, f"/{invocation.name} is not for you here.")
             return
-        decision = await parts.hooks.decide(invocation.name, _hook_context(message, invocation))
+        decision = await parts.hooks.decide(invocation.name, command_context(message, invocation))
         if decision.decision in (Action.DENY, Action.HANDLED):
             if decision.message:
                 await parts.say(target, decision.message)
@@ -201,8 +207,19 @@ class InboundPipeline:
             session=session,
             say=parts.say,
         )
-        context = CommandContext(host=parts.host, door=door, session=session, admin=access.admin)
+        context = CommandContext(
+            host=parts.host,
+            door=door,
+            session=session,
+            admin=access.admin,
+            chat=target,
+            chat_name=message.chat.topic or message.chat.name or "",
+        )
         await run_command(parts.registry, context, invocation)
+        if door.session.id != session.id:
+            before = await self._ledger.session(session.id)
+            if before is not None and before.ended_at is not None:
+                self._started_over(agent_id, message, session.id, door.session.id)
 
     # -- approvals and questions ---------------------------------------------
 
@@ -254,6 +271,17 @@ class InboundPipeline:
         """Save where reading has got to."""
         await self._ledger.keep(self._cursor_name, cursor)
 
+    # -- hooks -----------------------------------------------------------------
+
+    def _started_over(self, agent_id: str, message: InboundMessage, old: str, new: str) -> None:
+        self._post(SESSION_END, agent_id, message, old)
+        self._post(SESSION_RESET, agent_id, message, new)
+        self._post(SESSION_START, agent_id, message, new)
+
+    def _post(self, event: str, agent_id: str, message: InboundMessage, session_id: str) -> None:
+        key = self._gateway.key_of(agent_id, message)
+        self._parts.hooks.post(event, session_context(message, session_id, key))
+
     def _later(self, work: Awaitable[None]) -> asyncio.Task[None]:
         return self._parts.group.create_task(_safely(work))
 
@@ -274,14 +302,3 @@ def target_of(message: InboundMessage) -> Target:
         chat_id=message.chat.id,
         thread_id=message.thread_id,
     )
-
-
-def _hook_context(message: InboundMessage, invocation: Invocation) -> dict[str, Any]:
-    return {
-        "platform": message.platform,
-        "user_id": message.sender.id,
-        "command": invocation.name,
-        "raw_command": message.text.split(maxsplit=1)[0] if message.text else "",
-        "args": list(invocation.words),
-        "raw_args": invocation.rest,
-    }

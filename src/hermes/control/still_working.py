@@ -1,7 +1,7 @@
 """What a person is told while a turn takes long, and when it has taken too long.
 
-One follower per turn notes when something last happened and when something was
-last to be seen. A turn that shows nothing for a while says that it is still
+One follower per turn notes when something last happened and when there was last
+something to see. A turn that shows nothing for a while says that it is still
 working, in one slot that is edited and taken away at the end. A turn in which
 nothing happens at all is announced to be stopped, and then stopped. Time spent
 waiting for a person does not count.
@@ -75,7 +75,7 @@ class StillWorking:
         self._stop = stop
         self._tools_seen = tools_seen
         """Tool calls are shown while they run."""
-        self._began = self._active = self._seen = self._noticed = clock.monotonic()
+        self._began = self._active = self._noticed = clock.monotonic()
         self._asked: set[str] = set()
         self._tools: dict[str, str] = {}
         self._warned = self._over = False
@@ -112,7 +112,7 @@ class StillWorking:
             case _:
                 pass
         if self._visible(event):
-            self._seen = self._noticed = now
+            self._noticed = now
 
     def _visible(self, event: TurnEvent) -> bool:
         if isinstance(event, ToolStarted | ToolFinished):
@@ -134,7 +134,7 @@ class StillWorking:
                     await self._say()
 
     def _pause(self) -> None:
-        self._active = self._seen = self._noticed = self._clock.monotonic()
+        self._active = self._noticed = self._clock.monotonic()
 
     def _due(self) -> float:
         patience = self._patience
@@ -182,7 +182,10 @@ class StillWorking:
 
     def _doing(self) -> str:
         tools = list(self._tools.values())
-        return f": {' '.join(tools[-1].split())[:80]}" if tools else ""
+        if not tools:
+            return ""
+        label = " ".join(tools[-1].split()).replace("`", "'")[:80]
+        return f": `{label}`"
 
 
 def _span(seconds: float) -> str:

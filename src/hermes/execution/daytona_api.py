@@ -2,7 +2,7 @@
 
 Sandboxes are made, started and stopped over the main API; commands run over
 the toolbox of a sandbox, and their output is followed on a WebSocket. The
-vendor's SDK does the same with seventy megabytes of dependencies.
+vendor's SDK does the same with many more dependencies.
 """
 
 import contextlib

@@ -276,7 +276,12 @@ class RemoteEnvironment:
         return self._start(rendered, command, generation, background=background)
 
     def _start(
-        self, rendered: str, command: Command, generation: Generation, *, background: bool
+        self,
+        rendered: str,
+        command: Command,
+        generation: Generation,  # noqa: ARG002 - for places that keep state elsewhere
+        *,
+        background: bool,
     ) -> Startable:
         """Return what runs `rendered`; `generation` says where it leaves its state."""
         return self._place.launch(rendered, command, background=background)

@@ -27,9 +27,9 @@ _IMAGE = "nikolaik/python-nodejs:python3.11-nodejs20"
 class Terminal(Section, frozen=True, kw_only=True):
     """Where commands run. Each key is also `TERMINAL_<KEY>` in the environment."""
 
-    backend: Literal["local", "sandbox", "docker", "ssh", "singularity", "modal", "daytona"] = (
-        "local"
-    )
+    backend: Literal[
+        "local", "sandbox", "docker", "ssh", "singularity", "apptainer", "modal", "daytona"
+    ] = "local"
     """Where commands run; `TERMINAL_ENV` in the environment."""
     cwd: str = "."
     """Where commands start; `.` is where Hermes was started."""

@@ -3,7 +3,7 @@
 from functools import partial
 
 from hermes.control.busy import BusyMode
-from hermes.control.commands import conversation, info, model, running
+from hermes.control.commands import conversation, home, info, model, running
 from hermes.control.commands.choices import ToolDetail
 from hermes.control.commands.controls import REASONING_EFFORTS
 from hermes.control.commands.registry import CommandRegistry
@@ -82,6 +82,16 @@ def _session() -> tuple[Row, ...]:
             info.compose,
         ),
         (terminal(name="redraw", help="Paint the screen anew"), info.redraw),
+        (
+            spec(
+                name="sethome",
+                aliases=("set-home",),
+                help="Have unasked messages sent to this chat",
+                where=Where.CHAT,
+                admin=True,
+            ),
+            home.sethome,
+        ),
         (spec(name="status", help="Show where the conversation stands"), info.status),
     )
 

@@ -17,6 +17,7 @@ from hermes.control.commands.controls import SessionControls
 from hermes.control.gateway import Gateway
 from hermes.domain.channel import Attachment
 from hermes.domain.errors import UsageError
+from hermes.domain.outbound import Target
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
@@ -138,6 +139,9 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     session: Session | None
     """The current conversation; None before the first message."""
     admin: bool = True
+    chat: Target | None = None
+    """Where it was sent, in chats."""
+    chat_name: str = ""
 
     @property
     def ledger(self) -> Ledger:

@@ -10,6 +10,7 @@ again, slot by slot, and edits what is already there.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -27,6 +28,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Ledger
 from hermes.domain.turn import Turn
 from hermes.domain.turn_stream import TurnStream
+from hermes.entry.chat.companion import NOTICE_SLOT, Companion, Manners
 from hermes.streaming.choose import Shape, choose_shape
 from hermes.streaming.edits import present_edits
 from hermes.streaming.final import present_final
@@ -40,6 +42,8 @@ __all__ = ["ChatDoor", "DoorParts", "entry_of_turn"]
 
 log = logging.getLogger(__name__)
 
+BESIDE = ("approval:", NOTICE_SLOT)
+"""Slots that are not part of the reply."""
 SETTLED_STATES = (OutboxState.SENT, OutboxState.FAILED, OutboxState.UNKNOWN)
 
 
@@ -55,6 +59,7 @@ class DoorParts(Struct, frozen=True, kw_only=True):
     platforms: Sequence[str]
     presentation: Mapping[str, PresentationSettings]
     may_send: MaySend
+    manners: Manners = Manners()
 
 
 class ChatDoor:
@@ -71,6 +76,9 @@ class ChatDoor:
         """A turn starts: show it, if it came from a chat."""
         if entry is None or entry.message.platform in self._parts.platforms:
             self._in_order(stream.session_id, self._show_turn(stream, entry))
+            task = self._parts.group.create_task(self._accompany(stream, entry))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def _in_order(self, session_id: str, work: Awaitable[None]) -> None:
         before = self._shown_last.get(session_id)
@@ -94,13 +102,28 @@ class ChatDoor:
         if left:
             await asyncio.wait(left)
 
+    async def _accompany(self, stream: TurnStream, entry: InboxEntry | None) -> None:
+        resumed = entry is None
+        entry = entry or await self._entry_of(stream.turn_id)
+        if entry is None:
+            return
+        message = entry.message
+        await Companion(
+            manners=self._parts.manners,
+            stream=stream,
+            entry=entry,
+            clock=self._parts.clock,
+            settings=self._settings(entry),
+            reachable=lambda: self._parts.line(message.platform, message.account) is not None,
+            surface=partial(self._surface, entry, stream.turn_id),
+            resumed=resumed,
+        ).run()
+
     async def _show_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
         try:
             again = entry is None
-            entry = entry or await entry_of_turn(
-                self._parts.ledger, self._parts.platforms, stream.turn_id
-            )
-            if entry is None or entry.message.platform not in self._parts.platforms:
+            entry = entry or await self._entry_of(stream.turn_id)
+            if entry is None:
                 return
             presented = await self._present(stream, entry, again=again)
             if presented.complete:
@@ -216,11 +239,14 @@ class ChatDoor:
         assert line is not None
         return Layout(line.capabilities, self._settings(entry))
 
+    async def _entry_of(self, turn_id: str) -> InboxEntry | None:
+        return await entry_of_turn(self._parts.ledger, self._parts.platforms, turn_id)
+
     async def _resumed(self, turn_id: str, said: Sequence[AssistantMessage]) -> Resumed:
         """Return what is there already of a turn, for whoever goes on showing it."""
         entries = await self._parts.ledger.outbox_of_turn(turn_id)
         slots = {entry.id.partition("/")[2]: entry for entry in entries}
-        shown = {slot: e for slot, e in slots.items() if not slot.startswith("approval:")}
+        shown = {slot: e for slot, e in slots.items() if not slot.startswith(BESIDE)}
         return Resumed(
             messages=tuple(said),
             previews=frozenset(

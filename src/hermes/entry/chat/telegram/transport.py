@@ -9,6 +9,7 @@ import asyncio
 import re
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
@@ -37,6 +38,9 @@ __all__ = ["Transport", "Upload"]
 _CONNECT_SECONDS = 10.0
 _MAX_ANSWER = 64 * 1024 * 1024
 _CHUNK = 256 * 1024
+_AT_ONCE = 64
+"""Calls under way; more only make each other slower, and Telegram takes thirty a second."""
+_POLL = "getUpdates"
 _TOKEN = re.compile(r"\d+:[A-Za-z0-9_-]+")
 _LOOPBACK = re.compile(r"https?://(localhost|127\.[0-9.]+|\[::1\])(?=[:/]|$)")
 _ENVELOPE = msgspec.json.Decoder(Envelope)
@@ -61,6 +65,7 @@ class Transport:
     def __init__(self, settings: TelegramSettings) -> None:
         self._settings = settings
         self._client: httpx2.AsyncClient | None = None
+        self._room = asyncio.Semaphore(_AT_ONCE)
 
     async def prepare(self) -> None:
         """Load the library and the certificates beside the event loop."""
@@ -95,7 +100,9 @@ class Transport:
             finally:
                 await response.aclose()
 
-        status, content = await _guarded(method, effect, timeout, exchange)
+        # The poll is always under way and waits for nobody.
+        async with nullcontext() if method == _POLL else self._room:
+            status, content = await _guarded(method, effect, timeout, exchange)
         return _result(method, status, content, result, effect)
 
     async def download(self, file_path: str, target: Path, limit: int) -> int:
@@ -148,7 +155,7 @@ def _new_client(settings: TelegramSettings) -> "httpx2.AsyncClient":
     # Telegram drops idle connections; one that is dropped while a message is being
     # written makes its fate unknown. So idle ones are not kept long.
     limits = library.Limits(
-        max_connections=None, max_keepalive_connections=16, keepalive_expiry=15.0
+        max_connections=None, max_keepalive_connections=_AT_ONCE, keepalive_expiry=15.0
     )
     try:
         client: httpx2.AsyncClient = library.AsyncClient(

@@ -1,0 +1,103 @@
+"""What goes along with a chat turn beside its reply: notices, progress marks, hooks.
+
+Runs beside the showing, so that a turn is watched also while an earlier one is
+still being shown. Nothing here can spoil an answer.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from msgspec import Struct
+
+from hermes.control.delivery import TurnSurface
+from hermes.control.hooks import HookBus
+from hermes.control.progress_marks import show_marks
+from hermes.control.still_working import Patience, StillWorking
+from hermes.control.turn_hooks import post_turn, wants_turns
+from hermes.domain.inbound import InboxEntry
+from hermes.domain.outbound import OutboxKind
+from hermes.domain.ports.clock import Clock
+from hermes.domain.turn_stream import TurnStream
+from hermes.streaming.layout import Layout
+from hermes.streaming.progress import shows_progress
+from hermes.streaming.settings import PresentationSettings
+
+__all__ = ["NOTICE_SLOT", "Companion", "Manners"]
+
+log = logging.getLogger(__name__)
+
+NOTICE_SLOT = "working"
+
+
+class Manners(Struct, frozen=True, kw_only=True):
+    """How much is made of a turn beside its reply."""
+
+    patience: Patience = Patience()
+    reactions: frozenset[str] = frozenset()
+    """Platforms where progress is shown as reactions."""
+    hooks: HookBus | None = None
+    interrupt: Callable[[str, str], bool] = lambda _session_id, _turn_id: False
+    """Stops a turn of a session; False if it does not run any more."""
+
+
+class Companion(Struct, frozen=True, kw_only=True):
+    """Goes along with one turn."""
+
+    manners: Manners
+    stream: TurnStream
+    entry: InboxEntry
+    clock: Clock
+    settings: PresentationSettings
+    reachable: Callable[[], bool]
+    """Whether there is a connection right now."""
+    surface: Callable[[], Awaitable[TurnSurface]]
+    """Returns the turn's place in the chat, waiting for a connection."""
+    resumed: bool = False
+
+    async def run(self) -> None:
+        """Go along to the end of the turn."""
+        manners, message = self.manners, self.entry.message
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_safely(self._watch()))
+            if message.platform in manners.reactions and not message.internal:
+                group.create_task(_safely(show_marks(self.stream, self._react)))
+            if manners.hooks is not None and wants_turns(manners.hooks):
+                group.create_task(_safely(post_turn(manners.hooks, self.stream, message)))
+
+    async def _watch(self) -> None:
+        stream = self.stream
+        await StillWorking(
+            stream,
+            self,
+            self.clock,
+            self.manners.patience,
+            stop=lambda: self.manners.interrupt(stream.session_id, stream.turn_id),
+            tools_seen=shows_progress(self.settings),
+            resumed=self.resumed,
+        ).watch()
+
+    async def _react(self, emoji: str) -> None:
+        if self.reachable():
+            await (await self.surface()).react(self.entry.message.native_id, emoji)
+
+    # -- the notice board ------------------------------------------------------
+
+    async def put(self, text: str, *, final: bool) -> None:
+        """Show the notice, instead of the one that is there."""
+        if not final and not self.reachable():
+            return
+        surface = await self.surface()
+        shown = Layout(surface.capabilities, self.settings).shown(text, final=final)
+        await surface.show(NOTICE_SLOT, shown, kind=OutboxKind.NOTICE)
+
+    async def clear(self) -> None:
+        """Take the notice away."""
+        await (await self.surface()).remove(NOTICE_SLOT)
+
+
+async def _safely(work: Awaitable[None]) -> None:
+    try:
+        await work
+    except Exception:
+        log.exception("something beside a turn went wrong")
