@@ -22,6 +22,7 @@ __all__: list[str] = []
 
 BENCHES = (
     "cold_start",
+    "gateway",
     "first_token",
     "tool_loop",
     "many_sessions",

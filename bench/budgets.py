@@ -59,6 +59,11 @@ BUDGETS: Mapping[str, Budget] = {
     "oneshot_wall": Budget(what="one-shot answer, wall", limit=500, stretch=300),
     "oneshot_cpu": Budget(what="one-shot answer, CPU"),
     "oneshot_peak": Budget(what="one-shot answer, peak memory", unit="MB"),
+    "gateway_start": Budget(what="gateway start until it runs", unit="s", limit=0.7, stretch=0.4),
+    "gateway_first_turn": Budget(
+        what="first turn of a gateway, message to answer, added", limit=60, stretch=20
+    ),
+    "gateway_idle": Budget(what="idle gateway, resident", unit="MB", limit=70, stretch=50),
     "core_start": Budget(what="core start until it takes messages"),
     "first_turn": Budget(what="first turn after start, added", limit=60, stretch=20),
     "first_token": Budget(what="time to first token, added", limit=8, stretch=3),

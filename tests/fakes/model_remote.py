@@ -37,7 +37,9 @@ class RemoteModel:
     async def until(self, condition: Callable[[dict[str, int]], bool], seconds: float) -> None:
         """Wait until the stats satisfy `condition`."""
         async with asyncio.timeout(seconds):
-            while not condition(await self.stats()):
+            while True:
+                if condition(await self.stats()):
+                    return
                 await asyncio.sleep(0.05)
 
     async def _get(self, path: str) -> Any:

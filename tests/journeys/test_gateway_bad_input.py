@@ -36,11 +36,21 @@ async def until_state(
     state: GatewayState | None = None
     try:
         async with asyncio.timeout(seconds):
-            while (state := read_gateway_state(path)) is None or not condition(state):
+            while True:
+                state = read_gateway_state(path)
+                if state is not None and condition(state):
+                    return state
                 await asyncio.sleep(0.05)
     except TimeoutError:
         pytest.fail(f"it still says {state}\n{gateway.log()}")
-    return state
+
+
+async def until_logged(gateway: GatewayProcess, text: str) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            if text in gateway.log():
+                return
+            await asyncio.sleep(0.05)
 
 
 async def test_a_token_revoked_while_it_runs_is_said_clearly_and_the_answer_comes_later(
@@ -113,9 +123,7 @@ async def test_what_is_said_while_the_network_is_gone_is_answered_afterwards(
             for number in range(5):
                 telegram.say(BOB + number, BOB + number, f"meanwhile {number}")
             model.release()
-            async with asyncio.timeout(30):
-                while "Polling failed" not in gateway.log():
-                    await asyncio.sleep(0.05)
+            await until_logged(gateway, "Polling failed")
             await telegram.start(telegram.port)
             await until_said(telegram, ANN, "before")
             for number in range(5):

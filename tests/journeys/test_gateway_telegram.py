@@ -1,6 +1,7 @@
 """The whole gateway on loopback: Telegram on one side, a model on the other."""
 
 import asyncio
+import json
 import signal
 from pathlib import Path
 
@@ -173,3 +174,105 @@ async def test_the_model_knows_where_it_talks_for_this_turn_only(tmp_path: Path)
             assert "pirate" not in before
             assert "pirate" in now
             assert not any("parrot" in text for text in asked(model))
+
+
+async def test_a_long_turn_says_so_and_one_that_hangs_is_stopped(tmp_path: Path) -> None:
+    hanging = Rule(contains="hang", steps=[Step(text="never", stall="before")])
+    agent = {
+        "gateway_notify_interval": 0.4,
+        "gateway_timeout_warning": 1.2,
+        "gateway_timeout": 2.5,
+    }
+    script = Script(rules=[hanging], default=Step(echo=True))
+    async with (
+        FakeModelServer(script) as model,
+        FakeTelegram() as telegram,
+        running_gateway(tmp_path, model.base_url, telegram.base_url, agent=agent),
+    ):
+        telegram.say(ANN, ANN, "hang")
+        await until_answered(telegram, ANN, "Still working")
+        await until_answered(telegram, ANN, "it is stopped in")
+        (explained,) = await until_answered(telegram, ANN, "so this was stopped")
+        telegram.say(ANN, ANN, "are you there?")
+        texts = await until_answered(telegram, ANN, "are you there?")
+        assert texts == [explained, "are you there?"]
+
+
+async def test_a_chat_becomes_the_home_channel_and_the_model_knows(tmp_path: Path) -> None:
+    group = -1002
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        telegram.chat(group, "supergroup", title="Ops room")
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url) as gateway:
+            telegram.say(group, ANN, "/sethome@hermes_bot")
+            await until_answered(telegram, group, "is the home channel of telegram now")
+            await gateway.kill()
+            await gateway.start()
+            telegram.say(ANN, ANN, "hello")
+            await until_answered(telegram, ANN, "hello")
+            assert 'Home channels: telegram -> "Ops room"' in asked(model)[0]
+
+
+async def test_progress_is_shown_as_reactions_where_they_are_wanted(tmp_path: Path) -> None:
+    platform = gateway_config("")["platforms"]["telegram"]
+    failing = Rule(contains="fail", steps=[Step(status=400, body={"error": {"message": "no"}})])
+    script = Script(rules=[failing], default=Step(echo=True))
+    async with FakeModelServer(script) as model, FakeTelegram() as telegram:
+        platform["extra"] |= {"base_url": telegram.base_url, "reactions": True}
+        async with running_gateway(
+            tmp_path, model.base_url, telegram.base_url, platforms={"telegram": platform}
+        ):
+            message = telegram.say(ANN, ANN, "work")
+            await telegram.until(lambda: "👍" in reactions(telegram, message), 30)
+            assert reactions(telegram, message) == ["👀", "👍"]
+            failed = telegram.say(ANN, ANN, "fail")
+            await telegram.until(lambda: "👎" in reactions(telegram, failed), 30)
+
+
+def reactions(telegram: FakeTelegram, message: int) -> list[str]:
+    """Return the reactions a message got, one after the other."""
+    calls = [call.params for call in telegram.called("setMessageReaction")]
+    given = [call["reaction"] for call in calls if int(call["message_id"]) == message]
+    return ["".join(each["emoji"] for each in reaction) for reaction in given]
+
+
+NOTING_HOOK = """
+import json, pathlib
+def handle(event, context):
+    with (pathlib.Path(__file__).parent.parent.parent / "events.jsonl").open("a") as file:
+        file.write(json.dumps([event, context]) + "\\n")
+"""
+
+
+async def test_hooks_are_told_of_sessions_and_turns(tmp_path: Path) -> None:
+    look = Step(calls=[Call(name="read_file", arguments={"path": "x"})])
+    script = Script(rules=[Rule(contains="look", steps=[look, Step(text="Nothing there.")])])
+    async with (
+        FakeModelServer(script) as model,
+        FakeTelegram() as telegram,
+        running_gateway(tmp_path, model.base_url, telegram.base_url) as gateway,
+    ):
+        await gateway.stop()
+        hook = gateway.hermes.home / "hooks" / "noting"
+        hook.mkdir(parents=True)
+        (hook / "HOOK.yaml").write_text("name: noting\nevents: ['session:*', 'agent:*']\n")
+        (hook / "handler.py").write_text(NOTING_HOOK)
+        enabled = await gateway.hermes.run("hooks", "enable", "noting")
+        assert enabled.code == 0, enabled.err
+        await gateway.start()
+        telegram.say(ANN, ANN, "look")
+        await until_answered(telegram, ANN, "Nothing there.")
+        telegram.say(ANN, ANN, "/new")
+        await until_answered(telegram, ANN, "A new conversation")
+        await gateway.stop()
+        lines = (gateway.hermes.home / "events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    assert [event for event, _ in events] == [
+        *("session:start", "agent:start", "agent:step", "agent:end"),
+        *("session:end", "session:reset", "session:start"),
+    ]
+    told = dict(events[:6])
+    assert told["agent:start"]["message"] == "look"
+    assert told["agent:step"]["tool_names"] == ["read_file"]
+    assert told["agent:end"]["response"] == "Nothing there."
+    assert told["session:end"]["session_id"] == told["session:start"]["session_id"]
+    assert told["session:reset"]["session_id"] != told["session:end"]["session_id"]

@@ -5,6 +5,7 @@ instance lock -> app (ledger, core, gateway) -> fleet of adapters
 """
 
 import asyncio
+import contextlib
 import logging
 import sys
 import time
@@ -176,6 +177,9 @@ class _Service:
             log.info("%d sessions are kept for the next start", gateway.live_sessions)
         await gateway.suspend()
         await door.wind_down(WIND_DOWN_SECONDS)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(WIND_DOWN_SECONDS):
+                await self._hooks.drained()
         for service in services:
             service.cancel()
         await asyncio.wait(services)

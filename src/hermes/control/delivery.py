@@ -52,7 +52,7 @@ class Pacer:
         self._chat = (chat.platform, chat.account, chat.chat_id)
         self._clock = clock
 
-    async def wait(self, urgency: Urgency) -> bool:
+    async def wait(self, urgency: Urgency, patience: float = PATIENCE) -> bool:
         """Wait for room for a call; False: it is not worth waiting for."""
         waited = 0.0
         final = urgency is Urgency.FINAL
@@ -60,7 +60,7 @@ class Pacer:
             self._budget().final_waits()
         try:
             while (seconds := self._budget().admit(urgency, self._clock.monotonic())) > 0:
-                if self._budget().droppable(urgency, waited + seconds, PATIENCE):
+                if self._budget().droppable(urgency, waited + seconds, patience):
                     return False
                 await self._clock.sleep(seconds)
                 waited += seconds
@@ -183,19 +183,17 @@ class TurnSurface:
 
     async def typing(self) -> None:
         """Show that an answer is being made, if the budget allows it."""
-        if self.capabilities.typing:
-            await self._aside(Urgency.TYPING, lambda: self._line.adapter.typing(self._target))
+        if self.capabilities.typing and await self._pacer.wait(Urgency.TYPING):
+            await self._aside(lambda: self._line.adapter.typing(self._target))
 
-    async def react(self, native_id: str, emoji: str) -> None:
-        """React to a message of the chat, if the budget allows it."""
+    async def react(self, native_id: str, emoji: str, patience: float = PATIENCE) -> None:
+        """React to a message of the chat, if the budget allows it soon enough."""
         adapter, target = self._line.adapter, self._target
-        if self.capabilities.reactions:
-            await self._aside(Urgency.PREVIEW, lambda: adapter.react(target, native_id, emoji))
+        if self.capabilities.reactions and await self._pacer.wait(Urgency.PREVIEW, patience):
+            await self._aside(lambda: adapter.react(target, native_id, emoji))
 
-    async def _aside(self, urgency: Urgency, call: Callable[[], Awaitable[None]]) -> None:
+    async def _aside(self, call: Callable[[], Awaitable[None]]) -> None:
         """Make a call that nobody will miss."""
-        if not await self._pacer.wait(urgency):
-            return
         try:
             await call()
         except PlatformFailure as failure:

@@ -12,14 +12,20 @@ from hermes.domain.turn_stream import TurnStream
 __all__ = ["DONE", "FAILED", "SEEN", "show_marks"]
 
 SEEN, DONE, FAILED, NONE = "👀", "✅", "❌", ""
+SOON, IN_THE_END = 1.0, 60.0
+"""Seconds that a mark may wait: later on the first one means nothing."""
 
 
-async def show_marks(stream: TurnStream, react: Callable[[str], Awaitable[None]]) -> None:
+React = Callable[[str, float], Awaitable[None]]
+"""Reacts with an emoji, unless there is no room for it in so many seconds."""
+
+
+async def show_marks(stream: TurnStream, react: React) -> None:
     """Mark the message of a turn when it starts and when it ends."""
-    await react(SEEN)
+    await react(SEEN, SOON)
     finished = await stream.wait()
     if finished.error is None or finished.error.code != "shutdown":
-        await react(_mark(finished))
+        await react(_mark(finished), IN_THE_END)
 
 
 def _mark(finished: TurnFinished) -> str:

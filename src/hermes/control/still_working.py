@@ -8,7 +8,6 @@ waiting for a person does not count.
 """
 
 import asyncio
-from collections.abc import Callable
 from typing import Protocol
 
 from msgspec import Struct
@@ -26,7 +25,7 @@ from hermes.domain.events import (
 from hermes.domain.ports.clock import Clock
 from hermes.domain.turn_stream import TurnStream
 
-__all__ = ["NoticeBoard", "Patience", "StillWorking"]
+__all__ = ["Patience", "StillWorking", "TurnPlace"]
 
 NEVER = float("inf")
 
@@ -42,8 +41,8 @@ class Patience(Struct, frozen=True, kw_only=True):
     """Until the turn is stopped."""
 
 
-class NoticeBoard(Protocol):
-    """The one notice of a turn, in its chat."""
+class TurnPlace(Protocol):
+    """A turn, and its one notice in the chat."""
 
     async def put(self, text: str, *, final: bool) -> None:
         """Show the notice, instead of the one that is there."""
@@ -53,6 +52,10 @@ class NoticeBoard(Protocol):
         """Take the notice away, also one that another process has put there."""
         ...
 
+    def stop(self) -> bool:
+        """Stop the turn; False if it does not run any more."""
+        ...
+
 
 class StillWorking:
     """Watches one turn."""
@@ -60,19 +63,17 @@ class StillWorking:
     def __init__(
         self,
         stream: TurnStream,
-        board: NoticeBoard,
+        place: TurnPlace,
         clock: Clock,
         patience: Patience,
         *,
-        stop: Callable[[], bool],
         tools_seen: bool = False,
         resumed: bool = False,
     ) -> None:
         self._stream = stream
-        self._board = board
+        self._place = place
         self._clock = clock
         self._patience = patience
-        self._stop = stop
         self._tools_seen = tools_seen
         """Tool calls are shown while they run."""
         self._began = self._active = self._noticed = clock.monotonic()
@@ -95,7 +96,7 @@ class StillWorking:
         finished = self._stream.finished
         goes_on = finished is not None and finished.error and finished.error.code == "shutdown"
         if self._there and not goes_on:
-            await self._board.clear()
+            await self._place.clear()
 
     def _take(self, event: TurnEvent) -> None:
         now = self._clock.monotonic()
@@ -162,23 +163,23 @@ class StillWorking:
         if patience.warning and quiet >= patience.warning:
             self._warned = True
             left = f"; it is stopped in {_span(patience.limit - quiet)}" if patience.limit else ""
-            await self._board.put(
+            await self._place.put(
                 f"⚠️ Nothing has happened for {_span(quiet)}{left}. /stop stops it now.", final=False
             )
         else:
-            await self._board.put(
+            await self._place.put(
                 f"⏳ Still working, for {_span(now - self._began)} now{self._doing()}.", final=False
             )
 
     async def _end(self, quiet: float) -> None:
-        if not self._stop():
+        if not self._place.stop():
             return
         self._there = False
         text = (
             f"⏹ Nothing has happened for {_span(quiet)}, so this was stopped."
             " What is done so far is kept; send a message to go on."
         )
-        await self._board.put(text, final=True)
+        await self._place.put(text, final=True)
 
     def _doing(self) -> str:
         tools = list(self._tools.values())

@@ -66,22 +66,20 @@ class Companion(Struct, frozen=True, kw_only=True):
                 group.create_task(_safely(post_turn(manners.hooks, self.stream, message)))
 
     async def _watch(self) -> None:
-        stream = self.stream
         await StillWorking(
-            stream,
+            self.stream,
             self,
             self.clock,
             self.manners.patience,
-            stop=lambda: self.manners.interrupt(stream.session_id, stream.turn_id),
             tools_seen=shows_progress(self.settings),
             resumed=self.resumed,
         ).watch()
 
-    async def _react(self, emoji: str) -> None:
+    async def _react(self, emoji: str, patience: float) -> None:
         if self.reachable():
-            await (await self.surface()).react(self.entry.message.native_id, emoji)
+            await (await self.surface()).react(self.entry.message.native_id, emoji, patience)
 
-    # -- the notice board ------------------------------------------------------
+    # -- a `TurnPlace` -----------------------------------------------------------
 
     async def put(self, text: str, *, final: bool) -> None:
         """Show the notice, instead of the one that is there."""
@@ -94,6 +92,10 @@ class Companion(Struct, frozen=True, kw_only=True):
     async def clear(self) -> None:
         """Take the notice away."""
         await (await self.surface()).remove(NOTICE_SLOT)
+
+    def stop(self) -> bool:
+        """Stop the turn; False if it does not run any more."""
+        return self.manners.interrupt(self.stream.session_id, self.stream.turn_id)
 
 
 async def _safely(work: Awaitable[None]) -> None:

@@ -103,21 +103,26 @@ class ChatDoor:
             await asyncio.wait(left)
 
     async def _accompany(self, stream: TurnStream, entry: InboxEntry | None) -> None:
-        resumed = entry is None
-        entry = entry or await self._entry_of(stream.turn_id)
-        if entry is None:
-            return
-        message = entry.message
-        await Companion(
+        try:
+            resumed = entry is None
+            entry = entry or await self._entry_of(stream.turn_id)
+            if entry is not None:
+                await self._companion(stream, entry, resumed=resumed).run()
+        except Exception:
+            log.exception("turn %s goes on unwatched", stream.turn_id)
+
+    def _companion(self, stream: TurnStream, entry: InboxEntry, *, resumed: bool) -> Companion:
+        platform, account = entry.message.platform, entry.message.account
+        return Companion(
             manners=self._parts.manners,
             stream=stream,
             entry=entry,
             clock=self._parts.clock,
             settings=self._settings(entry),
-            reachable=lambda: self._parts.line(message.platform, message.account) is not None,
+            reachable=lambda: self._parts.line(platform, account) is not None,
             surface=partial(self._surface, entry, stream.turn_id),
             resumed=resumed,
-        ).run()
+        )
 
     async def _show_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
         try:

@@ -113,8 +113,9 @@ class BotApi:
                 raise
 
     async def send_chat_action(self, fields: Mapping[str, Any]) -> None:
-        """Show for five seconds that something is being done."""
-        await self._call("sendChatAction", fields, bool)
+        """Show for five seconds that something is being done; not while answers wait."""
+        if not self._transport.crowded:
+            await self._call("sendChatAction", fields, bool)
 
     async def answer_callback_query(self, query_id: str, text: str) -> None:
         """Let go of a pressed button; too late is fine."""

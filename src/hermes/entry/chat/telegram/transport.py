@@ -38,8 +38,10 @@ __all__ = ["Transport", "Upload"]
 _CONNECT_SECONDS = 10.0
 _MAX_ANSWER = 64 * 1024 * 1024
 _CHUNK = 256 * 1024
-_AT_ONCE = 64
+_AT_ONCE = 32
 """Calls under way; more only make each other slower, and Telegram takes thirty a second."""
+_KEPT = 8
+"""Idle connections. The library looks at each of them with each call."""
 _POLL = "getUpdates"
 _TOKEN = re.compile(r"\d+:[A-Za-z0-9_-]+")
 _LOOPBACK = re.compile(r"https?://(localhost|127\.[0-9.]+|\[::1\])(?=[:/]|$)")
@@ -66,6 +68,11 @@ class Transport:
         self._settings = settings
         self._client: httpx2.AsyncClient | None = None
         self._room = asyncio.Semaphore(_AT_ONCE)
+
+    @property
+    def crowded(self) -> bool:
+        """True while calls wait for others."""
+        return self._room.locked()
 
     async def prepare(self) -> None:
         """Load the library and the certificates beside the event loop."""
@@ -155,7 +162,7 @@ def _new_client(settings: TelegramSettings) -> "httpx2.AsyncClient":
     # Telegram drops idle connections; one that is dropped while a message is being
     # written makes its fate unknown. So idle ones are not kept long.
     limits = library.Limits(
-        max_connections=None, max_keepalive_connections=_AT_ONCE, keepalive_expiry=15.0
+        max_connections=None, max_keepalive_connections=_KEPT, keepalive_expiry=15.0
     )
     try:
         client: httpx2.AsyncClient = library.AsyncClient(
