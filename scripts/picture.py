@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 COLUMNS, ROWS = 92, 26
-PATIENCE = 60.0
+PATIENCE = 25.0
 FONT_FILES = re.compile(r"@font-face \{.*?\}", re.DOTALL)
 """A picture in a repository must not fetch anything."""
 SESSION = f"hermes-picture-{time.monotonic_ns()}"
@@ -39,7 +39,7 @@ def wait_for(text: str) -> None:
         if time.monotonic() > deadline:
             raise SystemExit(f"{text!r} did not appear:\n{screen()}")
         time.sleep(0.2)
-    time.sleep(1.0)
+    time.sleep(3.0)
 
 
 def main(out: Path, command: str, *script: str) -> None:

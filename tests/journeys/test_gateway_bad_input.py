@@ -19,6 +19,17 @@ ECHO = Script(default=Step(echo=True))
 STANDING = Script(steps=[Step(text="cut off", stall="before")], default=Step(text="the answer"))
 """The first turn stands still; the same turn, taken up again, is answered."""
 
+NOISE: tuple[Any, ...] = (
+    None,
+    7,
+    "text",
+    [],
+    {},
+    {"message_id": "one", "chat": [], "text": {"a": 1}},
+    {"message_id": 1, "date": 0, "chat": {"id": 5, "type": "planet"}, "text": "x"},
+    {"message_id": 2, "date": -1, "chat": {"id": 2**70, "type": "private"}},
+)
+
 
 def said(telegram: FakeTelegram, chat: int) -> list[str]:
     return [seen.text for seen in telegram.replies(chat)]
@@ -137,17 +148,8 @@ async def test_malformed_updates_are_passed_over_and_the_rest_is_answered(tmp_pa
     async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
         async with running_gateway(tmp_path, model.base_url, telegram.base_url) as gateway:
             await until_state(gateway, lambda s: s.gateway_state == "running")
-            for body in (
-                None,
-                7,
-                "text",
-                [],
-                {},
-                {"message_id": "one", "chat": [], "text": {"a": 1}},
-                {"message_id": 1, "date": 0, "chat": {"id": 5, "type": "planet"}, "text": "x"},
-                {"message_id": 2, "date": -1, "chat": {"id": 2**70, "type": "private"}},
-            ):
-                telegram.world.push("message", body)  # type: ignore[arg-type]
+            for body in NOISE:
+                telegram.world.push("message", body)
             telegram.say(ANN, ANN, "after the noise")
             await until_said(telegram, ANN, "after the noise")
             assert len(model.requests) == 1
