@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from fakes.ledgers import arrival, inbound, session, turn
+from fakes.ledgers import arrival, session, turn
 from hermes.app.options import AppOptions
 from hermes.app.platforms import enabled_platforms
 from hermes.app.serve_context import ChatContext
@@ -42,7 +43,7 @@ def context(home: Path, ledger: SqliteLedger) -> ChatContext:
 
 
 async def begun(ledger: SqliteLedger, number: int) -> tuple[Turn, InboxEntry]:
-    admission = await ledger.admit(arrival(inbound(f"m{number}")))
+    admission = await ledger.admit(arrival(f"m{number}"))
     new = turn(f"t{number}", inbox_ids=(admission.entry.id,))
     return (await ledger.begin_turn(new)).turn, admission.entry
 
@@ -55,16 +56,7 @@ async def test_only_the_first_turn_after_an_automatic_reset_hears_of_it(
     first, entry = await begun(ledger, 1)
     assert "ended automatically (idle)" in await made.ephemeral(first, entry)
     assert "ended automatically (idle)" in await made.ephemeral(first, None), "after a restart"
-    second = Turn(
-        id="t2",
-        session_id="s1",
-        agent_id="main",
-        owner="o",
-        state=first.state,
-        started_at=0.0,
-        updated_at=0.0,
-    )
-    text = await made.ephemeral(second, entry)
+    text = await made.ephemeral(replace(first, id="t2"), entry)
     assert "Platform: telegram" in text
     assert "ended automatically" not in text
 
@@ -79,5 +71,4 @@ async def test_ids_are_hashed_with_a_salt_that_stays(tmp_path: Path, ledger: Sql
 
 async def test_turns_of_other_doors_are_told_nothing(tmp_path: Path, ledger: SqliteLedger) -> None:
     first, _ = await begun(ledger, 1)
-    stranger = Turn(**{**{f: getattr(first, f) for f in first.__struct_fields__}, "id": "t9"})
-    assert await context(tmp_path, ledger).ephemeral(stranger, None) == ""
+    assert await context(tmp_path, ledger).ephemeral(replace(first, id="t9"), None) == ""

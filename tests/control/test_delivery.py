@@ -176,3 +176,20 @@ async def test_a_removed_slot_is_gone(bench: Bench) -> None:
     await surface.show("progress", Shown(text="working", plain="working"))
     await surface.remove("progress")
     assert bench.platform.visible == {}
+
+
+@pytest.mark.parametrize("action", [FailureAction.RETRY, FailureAction.WAIT])
+async def test_a_file_that_could_not_go_out_is_sent_again(
+    bench: Bench, action: FailureAction
+) -> None:
+    bench.platform.fail(failure(action), failure(action))
+    await bench.surface().attach("file:0", "/tmp/a.pdf", "document", None)
+    assert bench.platform.files == ["/tmp/a.pdf"]
+    assert await bench.state("file:0") is OutboxState.SENT
+
+
+async def test_an_answer_without_edits_outlives_a_flood_limit(bench: Bench) -> None:
+    bench.platform.fail(failure(FailureAction.WAIT))
+    await bench.surface(replace(EDITING, edits=False)).show("reply:0", FINAL)
+    assert list(bench.platform.visible.values()) == ["<b>done</b>"]
+    assert await bench.state() is OutboxState.SENT

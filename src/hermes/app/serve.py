@@ -28,6 +28,7 @@ from hermes.app.platforms import PlatformKit, batch_window, enabled_platforms, p
 from hermes.app.serve_context import ChatContext
 from hermes.app.signals import StopSignals, stop_signals
 from hermes.config.loader import load_config
+from hermes.control.apologies import Apologies
 from hermes.control.authz import Authorizer, AuthzSettings
 from hermes.control.busy import BusyMode
 from hermes.control.commands.builtin import builtin_registry
@@ -35,7 +36,7 @@ from hermes.control.commands.context import CommandHost
 from hermes.control.delivery import Delivery, Line
 from hermes.control.health import GatewayPhase, HealthBoard
 from hermes.control.hooks import GATEWAY_STARTUP, HookBus
-from hermes.control.inbound import InboundPipeline, PipelineParts
+from hermes.control.inbound import InboundPipeline, PipelineParts, target_of
 from hermes.control.instance import Instance, end_gateway, is_supervised
 from hermes.control.liveness import AdapterHealth, AdapterState
 from hermes.control.pacing import PacerBook
@@ -44,8 +45,8 @@ from hermes.control.resets import Resets, reset_rules
 from hermes.control.restart_guard import starts_too_often
 from hermes.control.still_working import Patience
 from hermes.control.supervisor import AdapterPlan, Fleet, Supervisor, SupervisorSettings
-from hermes.domain.errors import ConfigError
-from hermes.domain.inbound import InboundMessage
+from hermes.domain.errors import ConfigError, HermesError
+from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.ports.platform import Adapter, InboundSink
 from hermes.entry.chat.companion import Manners
 from hermes.entry.chat.door import ChatDoor, DoorParts
@@ -260,12 +261,23 @@ class _Service:
             group=group,
             agent_of=self._agent_of,
             say=door.say,
+            apologies=self._apologies(group, door),
             busy_default={
                 name: BusyMode(shown.busy_input_mode)
                 for name, shown in config.display.platforms.items()
                 if shown.busy_input_mode
             },
         )
+
+    def _apologies(self, group: asyncio.TaskGroup, door: ChatDoor) -> Apologies:
+        apologies = Apologies(door.say_unrecorded, self._app.clock)
+
+        def troubled(entry: InboxEntry, error: HermesError) -> None:
+            if entry.message.platform in self._kits:
+                group.create_task(apologies.say(target_of(entry.message), error))
+
+        self._app.gateway.troubled = troubled
+        return apologies
 
     def _agent_of(self, _message: InboundMessage) -> str:
         return self._app.profile.id

@@ -326,6 +326,9 @@ class TurnSurface:
 
     async def _go_on(self, known: _Slot, failure: PlatformFailure, *, final: bool) -> bool:
         """Return whether the call is worth another try after `failure`."""
+        if failure.action is not FailureAction.UNKNOWN and known.entry.native_id is None:
+            # Nothing is visible: whoever tries again, also the next process, may send.
+            await self._record(known, OutboxState.PENDING)
         if failure.moved_to is not None and failure.moved_to != self._target.chat_id:
             self._target = replace(self._target, chat_id=failure.moved_to)
             return True

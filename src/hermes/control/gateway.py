@@ -26,7 +26,7 @@ from hermes.domain.session import KeyScope, NewSession, Session, session_key
 from hermes.domain.turn import MAX_RESUMES, Turn, TurnError, TurnState
 from hermes.domain.turn_stream import TurnStream
 
-__all__ = ["Gateway", "GatewayParts", "TurnObserver"]
+__all__ = ["Gateway", "GatewayParts", "TroubleObserver", "TurnObserver"]
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +37,7 @@ GIVEN_UP = TurnError(
 )
 
 TurnObserver = Callable[[TurnStream, InboxEntry | None], None]
+TroubleObserver = Callable[[InboxEntry, HermesError], None]
 
 
 class GatewayParts(Struct, frozen=True, kw_only=True):
@@ -74,6 +75,8 @@ class Gateway:
         self._windows = parts.windows
         self._ephemeral = parts.ephemeral
         self._observers = list(parts.observers)
+        self.troubled: TroubleObserver | None = None
+        """Told of messages that cannot be answered for now."""
         self._lanes: dict[str, Lane] = {}
         self._group: asyncio.TaskGroup | None = None
         self._after_turns: set[asyncio.Task[None]] = set()
@@ -341,6 +344,11 @@ class Gateway:
         """Tell the observers that a turn starts."""
         for observer in tuple(self._observers):
             observer(stream, entry)
+
+    def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:
+        """Say that a message cannot be answered for now."""
+        if self.troubled is not None:
+            self.troubled(entry, error)
 
     def window(self, platform: str) -> BatchWindow:
         """Return how long messages of a platform wait for the rest of them."""

@@ -17,6 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.control.answers import ANSWERED_AS, Answer, read_answer, read_press
+from hermes.control.apologies import Apologies
 from hermes.control.approvals import ApprovalDesk
 from hermes.control.authz import Access, Authorizer, may_run
 from hermes.control.busy import BusyMode, submit_while_busy
@@ -31,6 +32,7 @@ from hermes.control.resets import AUTO_RESET, Resets, user_note
 from hermes.control.turn_hooks import command_context, session_context
 from hermes.domain.approvals import Approval
 from hermes.domain.channel import Chat, ChatKind, Sender
+from hermes.domain.errors import NotFound, StoreError
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.outbound import Target
 from hermes.domain.ports.platform import ButtonPress
@@ -59,6 +61,8 @@ class PipelineParts(Struct, frozen=True, kw_only=True):
     """Routing: which agent answers."""
     say: Callable[[Target, str], Awaitable[None]]
     """Says something that is not part of a conversation."""
+    apologies: Apologies
+    """Says what cannot be done, even without a ledger."""
     busy_default: Mapping[str, BusyMode] = {}
     """Platform -> what happens to text sent while a turn runs."""
 
@@ -79,6 +83,17 @@ class InboundPipeline:
 
     async def message(self, message: InboundMessage) -> None:
         """Take a message in; when this returns it is committed or refused on purpose."""
+        try:
+            await self._take(message)
+        except NotFound as error:
+            log.error("%s: a message is refused: %s", message.platform, error.message)
+            self._later(self._parts.apologies.say(target_of(message), error))
+        except StoreError as error:
+            # Not confirmed to the platform, so it comes again.
+            self._later(self._parts.apologies.say(target_of(message), error))
+            raise
+
+    async def _take(self, message: InboundMessage) -> None:
         access = await self._access(message)
         if not access.allowed:
             await self._stranger(message, access)

@@ -15,14 +15,16 @@ from hermes.control.batching import BatchWindow, first_batch
 from hermes.control.inputs import batch_entry, batch_message, user_message
 from hermes.control.ticket import Ticket
 from hermes.domain.errors import HermesError, SessionBusy
+from hermes.domain.events import TurnFinished
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import InputKind
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
-from hermes.domain.turn import NewTurn, Turn, TurnControl
+from hermes.domain.turn import NewTurn, Turn, TurnControl, TurnError, TurnState
 from hermes.domain.turn_stream import TurnStream
+from hermes.domain.usage import Usage
 
 __all__ = ["Lane", "LaneContext", "TurnRunnerPort"]
 
@@ -60,6 +62,10 @@ class LaneContext(Protocol):
 
     def on_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
         """A turn starts; doors that want to follow it are told."""
+        ...
+
+    def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:
+        """A message cannot be answered for now; doors are told."""
         ...
 
     def spawn_after_turn(self, profile: AgentProfile, session_id: str) -> None:
@@ -189,6 +195,7 @@ class Lane:
             return True
         except HermesError as error:
             log.error("no turn for inbox entries %s: %s", new.inbox_ids, error.message)
+            self._context.on_trouble(batch[0], error)
             for ticket in self._claim_tickets(batch):
                 ticket.fail(error)
             return False
@@ -221,6 +228,12 @@ class Lane:
         try:
             ephemeral = await self._context.ephemeral(turn, entry)
             await self._context.runner.run(self.profile, turn, stream, self._control, ephemeral)
+        except Exception as error:
+            if stream.finished is None:
+                stream.emit(_left_open())
+            if entry is not None:
+                self._context.on_trouble(entry, _explained(error))
+            raise
         finally:
             self._control = self._current = None
         self._context.spawn_after_turn(self.profile, self.session_id)
@@ -230,3 +243,22 @@ class Lane:
         for ticket in self._tickets.values():
             ticket.fail(error)
         self._tickets.clear()
+
+
+def _explained(error: Exception) -> HermesError:
+    return error if isinstance(error, HermesError) else HermesError("Something went wrong.")
+
+
+def _left_open() -> TurnFinished:
+    """Return the end for those who follow a turn that its lane could not go on with.
+
+    It is still open in the ledger and is picked up again, as after a restart.
+    """
+    return TurnFinished(
+        outcome=TurnState.INTERRUPTED,
+        text="",
+        usage=Usage(),
+        cost_usd=None,
+        model_calls=0,
+        error=TurnError(code="shutdown", message="This turn is kept and goes on later."),
+    )

@@ -25,6 +25,7 @@ from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.outbound import OutboxKind, OutboxState, Target
 from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.platform import Outgoing
 from hermes.domain.ports.state import Ledger
 from hermes.domain.turn import Turn
 from hermes.domain.turn_stream import TurnStream
@@ -221,6 +222,16 @@ class ChatDoor:
         layout = Layout(surface.capabilities, settings)
         for number, shown in enumerate(layout.final(text)):
             await surface.show(f"notice:{number}", shown, kind=OutboxKind.NOTICE)
+
+    async def say_unrecorded(self, target: Target, text: str) -> None:
+        """Say something once, without the outbox; for when the ledger is the trouble."""
+        line = self._parts.line(target.platform, target.account)
+        if line is None:
+            return
+        try:
+            await line.adapter.send(Outgoing(target=target, text=text, plain=text))
+        except Exception:
+            log.exception("a chat could not be told that something is wrong")
 
     # -- helpers -----------------------------------------------------------------
 

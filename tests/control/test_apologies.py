@@ -1,0 +1,114 @@
+"""What people see when a message cannot be taken or answered."""
+
+import asyncio
+from pathlib import Path
+
+from fakes.hand_clock import HandClock
+from fakes.ledgers import inbound
+from hermes.control.apologies import Apologies
+from hermes.control.gateway import Gateway, GatewayParts
+from hermes.domain.errors import HermesError, NotFound, StoreError
+from hermes.domain.events import TurnFinished
+from hermes.domain.inbound import InboxEntry
+from hermes.domain.outbound import Target
+from hermes.domain.ports.state import Ledger
+from hermes.domain.profile import AgentProfile
+from hermes.domain.turn import Turn, TurnControl, TurnState
+from hermes.domain.turn_stream import TurnStream
+from hermes.domain.usage import Usage
+from hermes.execution.clock import SystemClock
+from hermes.state.sqlite.ledger import SqliteLedger
+
+CHAT = Target(platform="telegram", account="1", chat_id="7")
+
+
+async def test_each_chat_is_told_once_in_a_while() -> None:
+    said: list[tuple[str, str]] = []
+
+    async def send(target: Target, text: str) -> None:
+        said.append((target.chat_id, text))
+
+    clock = HandClock()
+    apologies = Apologies(send, clock)
+    full = StoreError("The ledger /secret/place/state.db could not be used (disk is full).")
+    for _ in range(3):
+        await apologies.say(CHAT, full)
+    assert [chat for chat, _ in said] == ["7"]
+    assert "disk is full" in said[0][1]
+    assert "/secret/place" not in said[0][1]
+    await apologies.say(Target(platform="telegram", account="1", chat_id="8"), full)
+    await clock.advance(601)
+    await apologies.say(CHAT, NotFound("There is no agent `x` here."))
+    assert [chat for chat, _ in said] == ["7", "8", "7"]
+    assert "There is no agent `x` here." in said[2][1]
+    await clock.advance(601)
+    await apologies.say(CHAT, HermesError("inner workings"))
+    assert "inner workings" not in said[3][1]
+
+
+class FailingOnce:
+    """A core whose ledger fails under the first turn."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.ledger = ledger
+        self.runs: list[str] = []
+
+    async def run(
+        self,
+        profile: AgentProfile,
+        turn: Turn,
+        stream: TurnStream,
+        control: TurnControl,
+        ephemeral: str = "",
+    ) -> None:
+        self.runs.append(turn.id)
+        if len(self.runs) == 1:
+            raise StoreError("The ledger could not be used.")
+        await self.ledger.finish_turn(turn.id, TurnState.DONE, None, 1.0)
+        stream.emit(
+            TurnFinished(
+                outcome=TurnState.DONE, text="", usage=Usage(), cost_usd=None, model_calls=1
+            )
+        )
+
+    async def after_turn(self, profile: AgentProfile, session_id: str) -> None:
+        return None
+
+
+async def test_a_turn_whose_lane_fails_is_reported_and_goes_on_with_the_next_message(
+    tmp_path: Path,
+) -> None:
+    ledger = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path)
+    runner = FailingOnce(ledger)
+    profile = AgentProfile(
+        id="main", home=tmp_path, workspace=tmp_path, provider="p", model="m", toolsets=()
+    )
+    gateway = Gateway(
+        GatewayParts(
+            ledger=ledger,
+            runner=runner,
+            clock=SystemClock(),
+            profiles={"main": profile},
+            owner="me",
+            owner_alive=lambda _owner: True,
+        )
+    )
+    troubles: list[tuple[str, HermesError]] = []
+
+    def troubled(entry: InboxEntry, error: HermesError) -> None:
+        troubles.append((entry.message.native_id, error))
+
+    gateway.troubled = troubled
+    async with asyncio.timeout(10), gateway.running():
+        ticket = await gateway.submit("main", inbound("m1"))
+        finished = await (await ticket.stream()).wait()
+        assert finished.error is not None
+        assert finished.error.code == "shutdown", "nobody shows it as answered"
+        await gateway.idle(ticket.session_id)
+        ((native_id, error),) = troubles
+        assert (native_id, type(error)) == ("m1", StoreError)
+        ticket = await gateway.submit("main", inbound("m2"))
+        assert (await (await ticket.stream()).wait()).outcome is TurnState.DONE
+        first, again, second = runner.runs
+        assert first == again != second
+    await ledger.close()
