@@ -310,3 +310,15 @@ async def test_notices_of_the_model_wire_reach_the_stream(tmp_path: Path) -> Non
     async with running_core(tmp_path, model) as core:
         seen = await events(await core.say("hi"))
         assert [e.text for e in seen if isinstance(e, Notice)] == ["Trying again in 5 s."]
+
+
+async def test_what_is_said_to_the_model_in_passing_is_never_stored(tmp_path: Path) -> None:
+    model = ScriptedModel([say("ok")])
+    settings = AgentSettings(title_enabled=False, ephemeral="Speak like a pirate.")
+    async with running_core(tmp_path, model, settings=settings) as core:
+        await core.ask("hi")
+        assert model.requests[0].ephemeral == "Speak like a pirate."
+        assert "pirate" not in model.requests[0].system
+        session = await core.ledger.session(core.session.id)
+        assert session is not None
+        assert "pirate" not in str(await core.messages()) + str(session.system_prompt)

@@ -157,8 +157,9 @@ class TurnLoop:
         messages: tuple[Message, ...] = tuple(stored.message for stored in self._history)
         if self._model.info.vision:
             messages = await self._images.shown(messages)
-        notes = [note for note in (self._scope.ephemeral, self._iterations.note) if note]
         settings = self._services.settings
+        volatile = (settings.ephemeral, self._scope.ephemeral, self._iterations.note)
+        notes = [note for note in volatile if note]
         return ModelRequest(
             system=self._scope.session.system_prompt or "",
             messages=messages,

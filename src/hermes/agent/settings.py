@@ -52,5 +52,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     compaction: CompactionSettings = CompactionSettings()
     platform_hints: Mapping[str, str] = {}
     context_file_max_chars: int = 20_000
+    ephemeral: str = ""
+    """Instructions for every call that are never stored."""
     load_context_files: bool = True
     """False leaves out project files, memory and skills (`--ignore-rules`)."""

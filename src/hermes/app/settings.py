@@ -95,6 +95,7 @@ def agent_settings(loaded: LoadedConfig, options: AppOptions) -> AgentSettings:
         platform_hints={name: str(hint) for name, hint in config.platform_hints.items()},
         context_file_max_chars=config.context_file_max_chars or 20_000,
         load_context_files=not options.ignore_rules,
+        ephemeral=config.agent.ephemeral_system_prompt,
     )
 
 
