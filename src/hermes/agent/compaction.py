@@ -8,6 +8,7 @@ otherwise ends with an explanation.
 
 from collections.abc import Callable, Sequence
 
+from hermes.agent.accounting import usage_record
 from hermes.agent.durable import durable
 from hermes.agent.scope import AgentServices
 from hermes.agent.tokens import estimate_message
@@ -22,7 +23,6 @@ from hermes.domain.messages import (
 from hermes.domain.ports.model import Model, ModelRequest
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session, StoredMessage
-from hermes.domain.usage import UsageRecord
 
 __all__ = ["CompactionImpossible", "Compactor", "split_point"]
 
@@ -118,15 +118,12 @@ class Compactor:
             )
         )
         await services.ledger.record_usage(
-            UsageRecord(
+            usage_record(
+                reply,
+                "compression",
+                agent_id=self._profile.id,
                 session_id=self._session.id,
                 turn_id=self._turn_id,
-                agent_id=self._profile.id,
-                provider=reply.provider,
-                model=reply.model,
-                task="compression",
-                usage=reply.usage,
-                cost_usd=reply.cost_usd,
                 at=services.clock.now(),
             )
         )

@@ -7,6 +7,7 @@ interrupted; what is committed by then is a valid history, and `run` can be
 entered again with it.
 """
 
+from hermes.agent.accounting import usage_record
 from hermes.agent.budget import IterationBudget, SpendGuard
 from hermes.agent.compaction import CompactionImpossible, Compactor
 from hermes.agent.durable import durable
@@ -37,7 +38,7 @@ from hermes.domain.messages import (
 from hermes.domain.ports.model import FailureKind, Model, ModelFailure, ModelReply, ModelRequest
 from hermes.domain.session import StoredMessage
 from hermes.domain.tools import ToolRunner
-from hermes.domain.usage import Usage, UsageRecord
+from hermes.domain.usage import Usage
 
 __all__ = ["REASONING_EFFORT", "TurnLoop"]
 
@@ -194,15 +195,12 @@ class TurnLoop:
 
     async def _commit(self, message: AssistantMessage, reply: ModelReply) -> None:
         scope, now = self._scope, self._services.clock.now()
-        record = UsageRecord(
+        record = usage_record(
+            reply,
+            "turn",
+            agent_id=scope.profile.id,
             session_id=scope.session.id,
             turn_id=scope.turn.id,
-            agent_id=scope.profile.id,
-            provider=reply.provider,
-            model=reply.model,
-            task="turn",
-            usage=reply.usage,
-            cost_usd=reply.cost_usd,
             at=now,
         )
         stored = await durable(

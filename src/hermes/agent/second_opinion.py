@@ -4,6 +4,7 @@ It sees the action and why policy stopped it, nothing of the conversation, and
 answers with one word. Anything but a clear yes or no means: ask the person.
 """
 
+from hermes.agent.accounting import usage_record
 from hermes.agent.scope import AgentServices
 from hermes.domain.approvals import Gate
 from hermes.domain.errors import HermesError
@@ -11,7 +12,6 @@ from hermes.domain.messages import UserMessage
 from hermes.domain.ports.model import ModelRequest
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
-from hermes.domain.usage import UsageRecord
 
 __all__ = ["SecondOpinion", "opinion_of"]
 
@@ -53,15 +53,12 @@ class SecondOpinion:
         except HermesError:
             return Gate.ASK
         await services.ledger.record_usage(
-            UsageRecord(
+            usage_record(
+                reply,
+                "approval",
+                agent_id=self._profile.id,
                 session_id=self._session.id,
                 turn_id=None,
-                agent_id=self._profile.id,
-                provider=reply.provider,
-                model=reply.model,
-                task="approval",
-                usage=reply.usage,
-                cost_usd=reply.cost_usd,
                 at=services.clock.now(),
             )
         )

@@ -2,13 +2,13 @@
 
 import asyncio
 
+from hermes.agent.accounting import usage_record
 from hermes.agent.scope import AgentServices
 from hermes.domain.errors import HermesError
 from hermes.domain.messages import AssistantMessage, InputKind, UserMessage, content_text
 from hermes.domain.ports.model import ModelRequest
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session, StoredMessage
-from hermes.domain.usage import UsageRecord
 
 __all__ = ["TitleMaker"]
 
@@ -58,15 +58,12 @@ class TitleMaker:
         except (HermesError, TimeoutError):
             return ""
         await self._services.ledger.record_usage(
-            UsageRecord(
+            usage_record(
+                reply,
+                "title_generation",
+                agent_id=profile.id,
                 session_id=session.id,
                 turn_id=None,
-                agent_id=profile.id,
-                provider=reply.provider,
-                model=reply.model,
-                task="title_generation",
-                usage=reply.usage,
-                cost_usd=reply.cost_usd,
                 at=self._services.clock.now(),
             )
         )
