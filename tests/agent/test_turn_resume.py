@@ -124,6 +124,26 @@ async def test_a_turn_is_given_up_after_two_resumes(tmp_path: Path) -> None:
         assert (await core.ask("still there?")).text == "new"
 
 
+async def test_a_turn_that_has_done_nothing_is_picked_up_more_often(tmp_path: Path) -> None:
+    session_id: str | None = None
+    for attempt in range(MAX_RESUMES + 2):
+        model = ScriptedModel([Reply(before=asyncio.Event())])
+        with suppress(_PowerCut):
+            async with running_core(
+                tmp_path, model, session_id=session_id, owner=f"dead-{attempt}"
+            ) as core:
+                if session_id is None:
+                    session_id = core.session.id
+                    await core.say("hello?")
+                else:
+                    assert len(await core.gateway.recover(session_id)) == 1
+                await model.called(1)
+                raise _PowerCut
+    async with running_core(tmp_path, ScriptedModel([say("here")]), session_id=session_id) as core:
+        await resumed(core)
+        assert str((await core.messages())[-1]).count("here") == 1
+
+
 async def test_a_session_that_another_process_works_on_is_busy(tmp_path: Path) -> None:
     session_id = await cut_off_during_tool(tmp_path, replay_safe=False)
     async with running_core(

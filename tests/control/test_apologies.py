@@ -37,11 +37,11 @@ async def test_each_chat_is_told_once_in_a_while() -> None:
     assert "disk is full" in said[0][1]
     assert "/secret/place" not in said[0][1]
     await apologies.say(Target(platform="telegram", account="1", chat_id="8"), full)
-    await clock.advance(601)
+    await clock.pass_by(601)
     await apologies.say(CHAT, NotFound("There is no agent `x` here."))
     assert [chat for chat, _ in said] == ["7", "8", "7"]
     assert "There is no agent `x` here." in said[2][1]
-    await clock.advance(601)
+    await clock.pass_by(601)
     await apologies.say(CHAT, HermesError("inner workings"))
     assert "inner workings" not in said[3][1]
 

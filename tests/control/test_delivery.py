@@ -11,7 +11,7 @@ from fakes.ledgers import session
 from hermes.control.delivery import Delivery, Line, Origin, TurnSurface
 from hermes.control.pacing import PacerBook
 from hermes.domain.outbound import OutboxState, Target
-from hermes.domain.ports.platform import Capabilities, FailureAction
+from hermes.domain.ports.platform import Capabilities, FailureAction, Outgoing, Sent
 from hermes.domain.ports.surface import Shown
 from hermes.execution.clock import SystemClock
 from hermes.state.sqlite.ledger import SqliteLedger
@@ -193,3 +193,49 @@ async def test_an_answer_without_edits_outlives_a_flood_limit(bench: Bench) -> N
     await bench.surface(replace(EDITING, edits=False)).show("reply:0", FINAL)
     assert list(bench.platform.visible.values()) == ["<b>done</b>"]
     assert await bench.state() is OutboxState.SENT
+
+
+class AlbumPlatform(MemoryPlatform):
+    """Can send several files at once."""
+
+    async def send_album(self, pieces: list[Outgoing]) -> list[Sent]:
+        paths = [piece.attachment or "" for piece in pieces]
+        await self._call("album", lambda: self.files.extend(paths))
+        return [Sent(native_id=f"album-{number}") for number, _ in enumerate(pieces)]
+
+
+PICTURES = [("file:0", "/tmp/a.png"), ("file:1", "/tmp/b.png")]
+
+
+@pytest.mark.parametrize(
+    ("action", "calls"),
+    [
+        (None, ["album"]),
+        (FailureAction.WAIT, ["album", "album"]),
+        (FailureAction.GIVE_UP, ["album", "send", "send"]),
+    ],
+)
+async def test_an_album_is_one_call_and_each_file_an_entry(
+    bench: Bench, action: FailureAction | None, calls: list[str]
+) -> None:
+    bench.platform = AlbumPlatform()
+    bench.platform.fail(*([failure(action)] if action else []))
+    await bench.surface().attach_album(PICTURES, "image")
+    assert bench.platform.calls == calls
+    assert bench.platform.files == ["/tmp/a.png", "/tmp/b.png"]
+    assert [await bench.state(slot) for slot, _ in PICTURES] == [OutboxState.SENT] * 2
+
+
+async def test_an_album_whose_fate_is_unknown_is_not_sent_again(bench: Bench) -> None:
+    bench.platform = AlbumPlatform()
+    bench.platform.fail(failure(FailureAction.UNKNOWN, effect=True))
+    for _ in range(2):
+        await bench.surface().attach_album(PICTURES, "image")
+    assert bench.platform.calls == ["album"]
+    assert [await bench.state(slot) for slot, _ in PICTURES] == [OutboxState.UNKNOWN] * 2
+
+
+async def test_without_albums_the_files_go_one_by_one(bench: Bench) -> None:
+    await bench.surface().attach_album(PICTURES, "image")
+    assert bench.platform.calls == ["send", "send"]
+    assert bench.platform.files == ["/tmp/a.png", "/tmp/b.png"]

@@ -90,7 +90,7 @@ async def watching(bench: Bench) -> AsyncIterator[Bench]:
 
 async def test_a_quick_turn_says_nothing() -> None:
     async with watching(Bench()) as bench:
-        await bench.clock.advance(179)
+        await bench.clock.pass_by(179)
     assert bench.board.puts == []
     assert bench.board.clears == 0
 
@@ -98,9 +98,9 @@ async def test_a_quick_turn_says_nothing() -> None:
 async def test_a_long_turn_says_that_it_works_and_takes_that_back_at_the_end() -> None:
     async with watching(Bench()) as bench:
         bench.stream.emit(TOOL)
-        await bench.clock.advance(181)
+        await bench.clock.pass_by(181)
         assert bench.board.notice == "⏳ Still working, for 3 minutes now: `run make all`."
-        await bench.clock.advance(180)
+        await bench.clock.pass_by(180)
         assert bench.board.notice == "⏳ Still working, for 6 minutes now: `run make all`."
     assert bench.board.clears == 1
 
@@ -108,7 +108,7 @@ async def test_a_long_turn_says_that_it_works_and_takes_that_back_at_the_end() -
 async def test_what_can_be_seen_puts_the_notice_off() -> None:
     async with watching(Bench()) as bench:
         for _ in range(5):
-            await bench.clock.advance(100)
+            await bench.clock.pass_by(100)
             bench.stream.emit(TextDelta("more"))
         assert bench.board.puts == []
 
@@ -116,21 +116,21 @@ async def test_what_can_be_seen_puts_the_notice_off() -> None:
 async def test_tool_calls_count_as_seen_only_where_they_are_shown() -> None:
     for seen, puts in ((True, 0), (False, 1)):
         async with watching(Bench(tools_seen=seen)) as bench:
-            await bench.clock.advance(100)
+            await bench.clock.pass_by(100)
             bench.stream.emit(TOOL)
-            await bench.clock.advance(100)
+            await bench.clock.pass_by(100)
             assert len(bench.board.puts) == puts
 
 
 async def test_a_turn_in_which_nothing_happens_is_announced_and_then_stopped() -> None:
     async with watching(Bench()) as bench:
-        await bench.clock.advance(901)
+        await bench.clock.pass_by(901)
         assert bench.board.notice == (
             "⚠️ Nothing has happened for 15 minutes; it is stopped in 15 minutes."
             " /stop stops it now."
         )
         assert bench.stops == 0
-        await bench.clock.advance(900)
+        await bench.clock.pass_by(900)
         assert bench.stops == 1
     assert bench.board.notice is not None
     assert "Nothing has happened for 30 minutes, so this was stopped." in bench.board.notice
@@ -141,7 +141,7 @@ async def test_a_turn_in_which_nothing_happens_is_announced_and_then_stopped() -
 async def test_a_turn_that_does_something_unseen_is_not_stopped() -> None:
     async with watching(Bench()) as bench:
         for _ in range(10):
-            await bench.clock.advance(800)
+            await bench.clock.pass_by(800)
             bench.stream.emit(ReasoningDelta("hm"))
         assert bench.stops == 0
         assert not any("Nothing has happened" in text for text in bench.board.puts)
@@ -154,32 +154,32 @@ async def test_waiting_for_a_person_is_no_inactivity() -> None:
         pattern="rm", choices=(), created_at=0.0,
     )  # fmt: skip
     async with watching(Bench()) as bench:
-        await bench.clock.advance(170)
+        await bench.clock.pass_by(170)
         bench.stream.emit(ApprovalAsked(request=request))
-        await bench.clock.advance(50_000)
+        await bench.clock.pass_by(50_000)
         assert bench.board.puts == []
         decision = Decision(state=ApprovalState.APPROVED, at=0.0)
         bench.stream.emit(ApprovalAnswered(approval_id="a1", decision=decision))
-        await bench.clock.advance(170)
+        await bench.clock.pass_by(170)
         assert bench.board.puts == []
-        await bench.clock.advance(2_000)
+        await bench.clock.pass_by(2_000)
         assert bench.stops == 1
 
 
 async def test_each_part_can_be_switched_off() -> None:
     async with watching(Bench(Patience(notify=0, warning=0, limit=600))) as bench:
-        await bench.clock.advance(599)
+        await bench.clock.pass_by(599)
         assert bench.board.puts == []
-        await bench.clock.advance(2)
+        await bench.clock.pass_by(2)
         assert bench.stops == 1
     async with watching(Bench(Patience(notify=60, warning=0, limit=0))) as bench:
-        await bench.clock.advance(90_000)
+        await bench.clock.pass_by(90_000)
         assert bench.stops == 0
 
 
 async def test_a_turn_that_goes_on_after_a_restart_keeps_its_notice() -> None:
     async with watching(Bench()) as bench:
-        await bench.clock.advance(200)
+        await bench.clock.pass_by(200)
         bench.finish(TurnState.INTERRUPTED, TurnError(code="shutdown", message="stopping"))
     assert bench.board.notice is not None
     assert bench.board.clears == 0

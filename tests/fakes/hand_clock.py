@@ -1,39 +1,24 @@
-"""A clock that a test turns by hand."""
+"""A clock that a test turns by hand and on which everybody wakes in turn."""
 
 import asyncio
 
-__all__ = ["HandClock"]
+from hermes.testing.clock import FakeClock
+
+__all__ = ["HandClock", "settle"]
 
 
-class HandClock:
-    """Implements `Clock`; time passes in `advance` only."""
+class HandClock(FakeClock):
+    """Goes on from one waking to the next, where `advance` jumps."""
 
-    def __init__(self, at: float = 1_000.0) -> None:
-        self.at = at
-        self._sleeping: list[tuple[float, asyncio.Future[None]]] = []
-
-    def now(self) -> float:
-        return self.at
-
-    def monotonic(self) -> float:
-        return self.at
-
-    async def sleep(self, seconds: float) -> None:
-        waking: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._sleeping.append((self.at + seconds, waking))
-        await waking
-
-    async def advance(self, seconds: float) -> None:
-        """Let time pass, waking everybody in turn."""
-        end = self.at + seconds
+    async def pass_by(self, seconds: float) -> None:
+        """Let time pass; whoever wakes may go to sleep again and be woken again."""
+        end = self.monotonic() + seconds
         await settle()
-        while due := [each for each in self._sleeping if each[0] <= end and not each[1].done()]:
-            first = min(due, key=lambda each: each[0])
-            self._sleeping.remove(first)
-            self.at = max(self.at, first[0])
-            first[1].set_result(None)
+        while (first := min((due for due, _ in self._sleepers), default=end + 1)) <= end:
+            self.advance(max(first - self.monotonic(), 0.0))
             await settle()
-        self.at = end
+        self.advance(end - self.monotonic())
+        await settle()
 
 
 async def settle() -> None:

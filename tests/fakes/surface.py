@@ -1,6 +1,7 @@
 """A surface that remembers what was shown, and insists on what surfaces may rely on."""
 
 import asyncio
+from collections.abc import Sequence
 
 from hermes.domain.ports.platform import Capabilities, LengthUnit
 from hermes.domain.ports.surface import Shown
@@ -31,6 +32,7 @@ class FakeSurface:
         self._said: dict[str, Shown] = {}
         self.removed: list[str] = []
         self.files: list[tuple[str, str, str]] = []
+        self.albums: list[list[str]] = []
         self.typed = 0
         self.gate: asyncio.Event | None = None
         """While it is there and not set, every call waits: a slow platform."""
@@ -66,6 +68,12 @@ class FakeSurface:
         assert kind in self._capabilities.media
         await self._pass()
         self.files.append((slot, path, kind))
+
+    async def attach_album(self, files: Sequence[tuple[str, str]], kind: str) -> None:
+        assert 2 <= len(files) <= self._capabilities.album_size
+        assert kind in self._capabilities.media
+        await self._pass()
+        self.albums.append([path for _, path in files])
 
     async def typing(self) -> None:
         self.typed += 1

@@ -276,3 +276,28 @@ async def test_hooks_are_told_of_sessions_and_turns(tmp_path: Path) -> None:
     assert told["agent:end"]["response"] == "Nothing there."
     assert told["session:end"]["session_id"] == told["session:start"]["session_id"]
     assert told["session:reset"]["session_id"] != told["session:end"]["session_id"]
+
+
+async def test_several_pictures_arrive_as_one_album(tmp_path: Path) -> None:
+    pictures = [tmp_path / "out" / name for name in ("a.png", "b.png")]
+    pictures[0].parent.mkdir()
+    for picture in pictures:
+        picture.write_bytes(b"not really a picture")
+    tags = "\n".join(f"MEDIA:{picture}" for picture in pictures)
+    script = Script(default=Step(text=f"Two pictures.\n{tags}"))
+    allowed = {"media_delivery_allow_dirs": [str(tmp_path / "out")]}
+    async with FakeModelServer(script) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url, gateway=allowed):
+            telegram.say(ANN, ANN, "show me")
+            await until_answered(telegram, ANN, "Two pictures.")
+            await telegram.until(lambda: telegram.called("sendMediaGroup"), 30)
+            assert not telegram.called("sendPhoto")
+
+
+async def test_a_turn_that_fails_says_why_once(tmp_path: Path) -> None:
+    refusal = Step(status=400, body={"error": {"message": "this model is asleep"}})
+    async with FakeModelServer(Script(default=refusal)) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url):
+            telegram.say(ANN, ANN, "hello")
+            (text,) = await until_answered(telegram, ANN, "⚠️")
+            assert "this model is asleep" in text

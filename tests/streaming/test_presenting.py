@@ -293,6 +293,26 @@ async def test_files_come_after_the_text_and_only_from_allowed_places() -> None:
     assert "passwd.txt" in surface.looks["media:0.1"].text
 
 
+async def test_pictures_that_follow_each_other_go_out_together() -> None:
+    names = ["a.png", "b.jpg", "c.png", "d.pdf", "e.png", "f.png", "g.png"]
+    text = "\n".join(f"MEDIA:/ok/{name}" for name in names)
+    surface, presented = await shown(
+        [answer(text), end()], capabilities=replace(CHAT, album_size=2)
+    )
+    assert surface.albums == [["/ok/a.png", "/ok/b.jpg"], ["/ok/e.png", "/ok/f.png"]]
+    assert [path for _, path, _ in surface.files] == ["/ok/c.png", "/ok/d.pdf", "/ok/g.png"]
+    assert [slot for slot in presented.slots if slot.startswith("media:")] == [
+        f"media:0.{number}" for number in range(7)
+    ]
+
+
+async def test_a_picture_that_may_not_go_out_is_left_out_of_the_album() -> None:
+    text = "MEDIA:/ok/a.png\nMEDIA:/etc/secret.png\nMEDIA:/ok/b.png\nMEDIA:/ok/c.png"
+    surface, _ = await shown([answer(text), end()], capabilities=replace(CHAT, album_size=10))
+    assert surface.albums == [["/ok/b.png", "/ok/c.png"]]
+    assert "secret.png" in surface.looks["media:0.1"].text
+
+
 async def test_a_kind_of_file_that_the_platform_does_not_know_is_a_document() -> None:
     surface, _ = await shown([answer("MEDIA:/ok/a.mp4"), end()])
     assert surface.files == [("media:0.0", "/ok/a.mp4", "document")]

@@ -9,17 +9,19 @@ through or can never be; previews are dropped when the platform is slow.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.control.pacing import ChatPacer, PacerBook, PacingLimits, Urgency
+from hermes.control.chat_budget import PATIENCE, Pacer
+from hermes.control.pacing import PacerBook, Urgency
 from hermes.domain.errors import HermesError
 from hermes.domain.outbound import OutboxEntry, OutboxKind, OutboxState, Target
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import (
     Adapter,
+    AlbumSender,
     Button,
     Capabilities,
     FailureAction,
@@ -29,52 +31,16 @@ from hermes.domain.ports.platform import (
 from hermes.domain.ports.state import OutboxStore
 from hermes.domain.ports.surface import Shown
 
-__all__ = ["Delivery", "Line", "Origin", "Pacer", "TurnSurface"]
+__all__ = ["Delivery", "Line", "Origin", "TurnSurface"]
 
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
-PATIENCE = 3.0
-"""Seconds a preview waits for room before it is dropped."""
 PLACEHOLDER = "…"
 MAX_UNKNOWN_SENDS = 3
 MAX_AGE = 24 * 3600.0
 """Entries older than this are reported, not sent."""
-
-
-class Pacer:
-    """The budget of one chat, as something to wait for."""
-
-    def __init__(self, book: PacerBook, limits: PacingLimits, chat: Target, clock: Clock) -> None:
-        self._book = book
-        self._limits = limits
-        self._chat = (chat.platform, chat.account, chat.chat_id)
-        self._clock = clock
-
-    async def wait(self, urgency: Urgency, patience: float = PATIENCE) -> bool:
-        """Wait for room for a call; False: it is not worth waiting for."""
-        waited = 0.0
-        final = urgency is Urgency.FINAL
-        if final:
-            self._budget().final_waits()
-        try:
-            while (seconds := self._budget().admit(urgency, self._clock.monotonic())) > 0:
-                if self._budget().droppable(urgency, waited + seconds, patience):
-                    return False
-                await self._clock.sleep(seconds)
-                waited += seconds
-        finally:
-            if final:
-                self._budget().final_done()
-        return True
-
-    def penalise(self, seconds: float) -> None:
-        """Obey the platform's wish for silence."""
-        self._budget().penalty(seconds, self._clock.monotonic())
-
-    def _budget(self) -> ChatPacer:
-        return self._book.of(self._chat, self._limits, self._clock.monotonic())
 
 
 class Line(Struct, frozen=True, kw_only=True):
@@ -134,7 +100,7 @@ class TurnSurface:
         self._line = line
         self._target = target
         self._origin = origin
-        self._pacer = Pacer(line.book, _limits(line.capabilities, target), target, self._clock)
+        self._pacer = Pacer(line.book, line.capabilities, target, self._clock)
         self._slots: dict[str, _Slot] = {}
 
     @property
@@ -180,6 +146,17 @@ class TurnSurface:
             return
         outgoing = replace(self._outgoing(known, text, ()), attachment=path, attachment_kind=kind)
         await self._persist(known, lambda: self._send(known, outgoing, final=True), final=True)
+
+    async def attach_album(self, files: Sequence[tuple[str, str]], kind: str) -> None:
+        """Send files together where the platform can; each has its entry, none goes twice."""
+        text = Shown(text="", plain="", final=True)
+        album = [await self._slot(slot, text, OutboxKind.FILE, attachment=p) for slot, p in files]
+        fresh = all(known.entry.state is OutboxState.PENDING for known in album)
+        if fresh and len(album) > 1 and isinstance(self._line.adapter, AlbumSender):
+            sender = self._line.adapter
+            await self._persist(album[0], lambda: self._together(sender, album, kind), final=True)
+        for slot, path in files:
+            await self.attach(slot, path, kind, None)
 
     async def typing(self) -> None:
         """Show that an answer is being made, if the budget allows it."""
@@ -280,6 +257,30 @@ class TurnSurface:
         sent = await self._line.adapter.send(outgoing)
         state = OutboxState.SENT if final else OutboxState.SENDING
         await self._record(known, state, native_id=sent.native_id, content=outgoing.plain)
+
+    async def _together(self, sender: AlbumSender, album: Sequence[_Slot], kind: str) -> None:
+        """Send an album; leaves its files pending if they do not go together."""
+        pieces = []
+        for known in album:
+            claimed = await self._outbox.claim_send(known.entry.id, self._clock.now())
+            known.entry = claimed or known.entry
+            path = known.entry.attachment
+            pieces.append(
+                Outgoing(
+                    target=self._target, attachment=path, attachment_kind=kind, key=known.entry.id
+                )
+            )
+        try:
+            sent = await sender.send_album(pieces)
+        except PlatformFailure as failure:
+            if failure.action is not FailureAction.UNKNOWN:
+                for known in album:
+                    await self._record(known, OutboxState.PENDING)
+            if failure.action is not FailureAction.GIVE_UP:
+                raise
+            return
+        for known, one in zip(album, sent, strict=True):
+            await self._record(known, OutboxState.SENT, native_id=one.native_id)
 
     async def _record(
         self,
@@ -389,10 +390,3 @@ class TurnSurface:
 
 def _urgency(*, final: bool) -> Urgency:
     return Urgency.FINAL if final else Urgency.PREVIEW
-
-
-def _limits(capabilities: Capabilities, target: Target) -> PacingLimits:
-    """Return how much the chat takes; ids of groups are negative or differ from a person's."""
-    group = target.chat_id.startswith("-")
-    interval = capabilities.group_interval if group else capabilities.private_interval
-    return PacingLimits(interval=interval)

@@ -19,22 +19,23 @@ from hermes.control.ticket import Ticket
 from hermes.domain.errors import HermesError, NotFound, SessionBusy
 from hermes.domain.ids import new_session_id
 from hermes.domain.inbound import InboundMessage, InboxEntry
+from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Admission, Arrival, Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import KeyScope, NewSession, Session, session_key
-from hermes.domain.turn import MAX_RESUMES, Turn, TurnError, TurnState
+from hermes.domain.turn import (
+    MAX_RESUMES,
+    MAX_UNBEGUN_RESUMES,
+    Turn,
+    TurnError,
+    TurnState,
+)
 from hermes.domain.turn_stream import TurnStream
 
 __all__ = ["Gateway", "GatewayParts", "TroubleObserver", "TurnObserver"]
 
 log = logging.getLogger(__name__)
-
-GIVEN_UP = TurnError(
-    code="resume_limit",
-    message=f"This turn was cut off and picked up {MAX_RESUMES} times already; it was given up.",
-    hint="Ask again, perhaps in smaller steps.",
-)
 
 TurnObserver = Callable[[TurnStream, InboxEntry | None], None]
 TroubleObserver = Callable[[InboxEntry, HermesError], None]
@@ -283,11 +284,28 @@ class Gateway:
         claimed = await self.ledger.claim_turn(
             turn.id, owner=self.owner, previous=turn.owner, at=self.clock.now()
         )
-        if claimed is None or claimed.resumes <= MAX_RESUMES:
+        if claimed is None or claimed.resumes <= await self._resume_limit(turn):
             return claimed
-        log.warning("turn %s is given up after %d resumes", turn.id, MAX_RESUMES)
-        await self.ledger.finish_turn(turn.id, TurnState.FAILED, GIVEN_UP, self.clock.now())
+        times = claimed.resumes - 1
+        log.warning("turn %s is given up after %d resumes", turn.id, times)
+        error = TurnError(
+            code="resume_limit",
+            message=f"This turn was cut off and picked up {times} times already; it was given up.",
+            hint="Ask again, perhaps in smaller steps.",
+        )
+        await self.ledger.finish_turn(turn.id, TurnState.FAILED, error, self.clock.now())
         return None
+
+    async def _resume_limit(self, turn: Turn) -> int:
+        """Return how often a turn may be picked up: seldom if it may be what ends the process."""
+        if await self.ledger.started_calls(turn.id):
+            return MAX_RESUMES
+        history = await self.ledger.history(turn.session_id)
+        said = any(
+            stored.turn_id == turn.id and isinstance(stored.message, AssistantMessage)
+            for stored in history
+        )
+        return MAX_RESUMES if said else MAX_UNBEGUN_RESUMES
 
     async def wake(self, session_id: str) -> None:
         """Have what waits in the session's inbox answered."""

@@ -14,10 +14,21 @@ from msgspec import Struct
 
 from hermes.domain.messages import UserMessage
 
-__all__ = ["MAX_RESUMES", "NewTurn", "Steering", "Turn", "TurnControl", "TurnError", "TurnState"]
+__all__ = [
+    "MAX_RESUMES",
+    "MAX_UNBEGUN_RESUMES",
+    "NewTurn",
+    "Steering",
+    "Turn",
+    "TurnControl",
+    "TurnError",
+    "TurnState",
+]
 
 MAX_RESUMES = 2
-"""How often a turn is picked up after a crash before it is given up."""
+"""How often a turn that has done something is picked up before it is given up."""
+MAX_UNBEGUN_RESUMES = 10
+"""The same for a turn that has said and started nothing, and so cannot be to blame."""
 
 
 class TurnState(StrEnum):

@@ -14,7 +14,6 @@ import secrets
 import shlex
 from collections.abc import Callable
 
-import msgspec
 from msgspec import Struct
 
 from hermes.domain.errors import ConfigError, HermesError
@@ -22,6 +21,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.execution.contract import EnvironmentRequest
 from hermes.execution.daytona_api import DaytonaApi, Sandbox, require_websockets
 from hermes.execution.file_sync import FileSync, SyncRoot
+from hermes.execution.options import decode_options
 from hermes.execution.process import KILL_GRACE
 from hermes.execution.remote_link import RemoteCall
 from hermes.execution.remote_paths import task_id
@@ -67,7 +67,7 @@ class DaytonaOptions(Struct, frozen=True, kw_only=True):
 
 async def open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
     """Start the sandbox of one session."""
-    options = msgspec.convert(dict(request.settings.options), DaytonaOptions)
+    options = decode_options(DaytonaOptions, request.settings.options, "The daytona backend")
     if not options.image:
         raise ConfigError("The daytona backend has no image.", hint="Set `terminal.daytona_image`.")
     if not options.api_key:

@@ -28,9 +28,10 @@ from hermes.execution.docker_command import (
     room_in,
 )
 from hermes.execution.docker_engine import Engine, capture, disown, find_binary
-from hermes.execution.docker_options import DockerOptions, docker_options
+from hermes.execution.docker_options import DockerOptions
+from hermes.execution.options import decode_options
 from hermes.execution.process import Launch
-from hermes.execution.remote_environment import PlaceFiles, RemoteEnvironment
+from hermes.execution.remote_environment import RemoteEnvironment
 from hermes.execution.remote_files import RemoteFiles
 from hermes.execution.remote_paths import checked_project, task_id
 from hermes.execution.remote_view import View
@@ -46,7 +47,7 @@ _NEVER_RAN = frozenset({1, 125, 126, 127, 128, 255})
 
 async def open_environment(request: EnvironmentRequest) -> RemoteEnvironment:
     """Make the environment of one session."""
-    options = docker_options(request.settings.options)
+    options = decode_options(DockerOptions, request.settings.options, "Containers")
     if options.project:
         checked_project(options.project, options.hermes_home)
     task = task_id(request.agent_id, request.session_id)
@@ -77,6 +78,10 @@ def available(binary: str = "") -> str:
 class DockerPlace:
     """The container of one session."""
 
+    isolated = True
+    home = HOME
+    state_dir = STATE_DIR
+
     def __init__(
         self,
         options: DockerOptions,
@@ -90,7 +95,7 @@ class DockerPlace:
         self._base = base
         self._spec = spec
         self._env = env
-        self._start = start
+        self.start = start
         self._engine = Engine(options, env)
         self._numbers = itertools.count(1)
         self._up = False
@@ -98,32 +103,7 @@ class DockerPlace:
         """The last command did not report its end, if it ran at all."""
         self._crowded = False
         self._room = room_in(options)
-        self._files = RemoteFiles(self._call)
-
-    @property
-    def isolated(self) -> bool:
-        """Commands see the container and what is mounted into it."""
-        return True
-
-    @property
-    def home(self) -> str:
-        """What `~` means inside."""
-        return HOME
-
-    @property
-    def start(self) -> str:
-        """Where the first command starts."""
-        return self._start
-
-    @property
-    def state_dir(self) -> str:
-        """A directory of the host that is mounted for it."""
-        return STATE_DIR
-
-    @property
-    def files(self) -> PlaceFiles:
-        """Its files, through commands."""
-        return self._files
+        self.files = RemoteFiles(self._call)
 
     async def open(self) -> None:
         """Bring the container up."""

@@ -1,13 +1,8 @@
 """What can be set for the `docker` backend."""
 
-from typing import Any
-
-import msgspec
 from msgspec import Struct
 
-from hermes.domain.errors import ConfigError
-
-__all__ = ["DockerOptions", "docker_options"]
+__all__ = ["DockerOptions"]
 
 
 class DockerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -39,14 +34,3 @@ class DockerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     memory_mb: int = 5120
     max_processes: int = 256
     kill_grace: float = 2.0
-
-
-def docker_options(options: Any) -> DockerOptions:
-    """Check and convert the options of an environment."""
-    try:
-        return msgspec.convert(dict(options), DockerOptions)
-    except msgspec.ValidationError as error:
-        raise ConfigError(
-            f"Containers cannot be set up as configured: {error}.",
-            hint="Check the `terminal` section of config.yaml.",
-        ) from error

@@ -11,7 +11,6 @@ import importlib
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from hermes.domain.errors import ConfigError, HermesError, MissingExtra
@@ -19,6 +18,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.execution.contract import EnvironmentRequest
 from hermes.execution.file_sync import FileSync, SyncRoot
 from hermes.execution.modal_snapshots import Snapshots
+from hermes.execution.options import decode_options
 from hermes.execution.process import KILL_GRACE
 from hermes.execution.remote_link import RemoteCall
 from hermes.execution.remote_paths import task_id
@@ -59,7 +59,7 @@ class ModalOptions(Struct, frozen=True, kw_only=True):
 
 async def open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
     """Start the sandbox of one session."""
-    options = msgspec.convert(dict(request.settings.options), ModalOptions)
+    options = decode_options(ModalOptions, request.settings.options, "The modal backend")
     if not options.image:
         raise ConfigError("The modal backend has no image.", hint="Set `terminal.modal_image`.")
     return await open_linked(

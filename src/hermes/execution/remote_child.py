@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from hermes.domain.errors import HermesError
 from hermes.execution.process import KILL_GRACE, ChildProcess
+from hermes.execution.remote_end import RemoteEnd
 from hermes.execution.remote_link import Link, RemoteCall
 from hermes.execution.remote_supervisor import MarkReader
 
@@ -20,15 +21,14 @@ _SETTLE = 5.0
 START_TIMEOUT = 60.0
 
 
-class RemoteChild:
+class RemoteChild(RemoteEnd):
     """Ends when its mark arrives, or when what carried it ends."""
 
     def __init__(self, link: Link, mark: str, sink: Callable[[bytes], None]) -> None:
+        super().__init__()
         self._link = link
         self._sink = sink
         self._reader = MarkReader(mark, sink)
-        self._ended = asyncio.Event()
-        self._callback: Callable[[], None] | None = None
         self._carrier: ChildProcess | None = None
         self._end: Callable[[float], Awaitable[None]] | None = None
         self.lost = False
@@ -59,27 +59,6 @@ class RemoteChild:
     def cwd(self) -> str:
         """What the command left in its directory file."""
         return self._reader.cwd
-
-    @property
-    def running(self) -> bool:
-        """True until the command has ended."""
-        return not self._ended.is_set()
-
-    def when_exited(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the command has ended."""
-        if self.running:
-            self._callback = callback
-        else:
-            callback()
-
-    async def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end; False if `timeout` passes first."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._ended.wait()
-        except TimeoutError:
-            return False
-        return True
 
     def drain(self) -> None:
         """Take the output that is there now."""
@@ -143,9 +122,3 @@ class RemoteChild:
             said = self._link.explain(carrier.exit_code, tail)
             self._sink(f"\n[{said}]\n".encode())
             self._finish()
-
-    def _finish(self) -> None:
-        if self.running:
-            self._ended.set()
-            if self._callback is not None:
-                self._callback()

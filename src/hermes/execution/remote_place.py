@@ -300,9 +300,14 @@ class LinkedEnvironment(RemoteEnvironment):
         return shell
 
     def _start(
-        self, rendered: str, command: Command, generation: Generation, *, background: bool
+        self,
+        shell: ShellSession,
+        generation: Generation,
+        command: Command,
+        rendered: str,
+        *,
+        background: bool,
     ) -> Startable:
-        assert self._shell is not None
-        outdated = self._shell.outdated(generation)
+        outdated = shell.outdated(generation)
         launch = self._linked.command(rendered, command, generation, outdated)
         return msgspec.structs.replace(launch, interactive=True) if background else launch

@@ -11,6 +11,7 @@ from typing import Protocol
 
 from hermes.domain.errors import HermesError
 from hermes.execution.process import KILL_GRACE
+from hermes.execution.remote_end import RemoteEnd
 
 __all__ = ["ApiStream", "StreamChild"]
 
@@ -35,16 +36,15 @@ class ApiStream(Protocol):
         ...
 
 
-class StreamChild:
+class StreamChild(RemoteEnd):
     """Runs an `ApiStream` and ends when its output does."""
 
     def __init__(self, stream: ApiStream, sink: Callable[[bytes], None]) -> None:
+        super().__init__()
         self._stream = stream
         self._sink = sink
-        self._ended = asyncio.Event()
         self._input_open = True
         self._asked_to_end = asyncio.Event()
-        self._callback: Callable[[], None] | None = None
         self._code: int | None = None
         self._released = False
         self._task = asyncio.get_running_loop().create_task(self._work())
@@ -53,27 +53,6 @@ class StreamChild:
     def exit_code(self) -> int | None:
         """What the API reported, if anything."""
         return self._code
-
-    @property
-    def running(self) -> bool:
-        """True until its output has ended."""
-        return not self._ended.is_set()
-
-    def when_exited(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when its output has ended."""
-        if self.running:
-            self._callback = callback
-        else:
-            callback()
-
-    async def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end; False if `timeout` passes first."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._ended.wait()
-        except TimeoutError:
-            return False
-        return True
 
     def drain(self) -> None:
         """Do nothing: output is passed on as it comes."""
@@ -119,9 +98,7 @@ class StreamChild:
             said = "; ".join(str(error) for error in failed.exceptions)
             self._sink(f"\n{said}\n".encode())
         finally:
-            self._ended.set()
-            if self._callback is not None:
-                self._callback()
+            self._finish()
 
     async def _end_input(self) -> None:
         await self._asked_to_end.wait()

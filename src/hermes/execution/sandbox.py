@@ -18,13 +18,14 @@ from pathlib import Path
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.execution import Command
 from hermes.execution.contract import EnvironmentRequest
+from hermes.execution.options import decode_options
 from hermes.execution.process import Launch
-from hermes.execution.remote_environment import PlaceFiles, RemoteEnvironment
+from hermes.execution.remote_environment import RemoteEnvironment
 from hermes.execution.remote_paths import task_directory
 from hermes.execution.remote_view import View, ViewFiles
 from hermes.execution.sandbox_holder import Holder, missing_tools
 from hermes.execution.sandbox_mounts import HOME, STATE_DIR, WORKSPACE, Layout, prepare
-from hermes.execution.sandbox_options import SandboxOptions, sandbox_options
+from hermes.execution.sandbox_options import SandboxOptions
 from hermes.execution.shell import Generation
 
 __all__ = ["available", "open_environment"]
@@ -44,7 +45,7 @@ async def open_environment(request: EnvironmentRequest) -> RemoteEnvironment:
             f"The `sandbox` backend cannot run here: {reason}.",
             hint="Or set `terminal.backend` to another backend.",
         )
-    options = sandbox_options(request.settings.options)
+    options = decode_options(SandboxOptions, request.settings.options, "The sandbox")
     base = task_directory(options.sandbox_dir, "sandbox", request.agent_id, request.session_id)
     layout = await asyncio.to_thread(prepare, options, base)
     place = SandboxPlace(
@@ -85,40 +86,19 @@ def available() -> str:
 class SandboxPlace:
     """The sandbox of one session."""
 
+    isolated = True
+    home = HOME
+    state_dir = STATE_DIR
+
     def __init__(
         self, options: SandboxOptions, layout: Layout, *, env: Mapping[str, str], start: str
     ) -> None:
         self._options = options
         self._layout = layout
         self._env = env
-        self._start = start
+        self.start = start
         self._holder: Holder | None = None
-        self._files = ViewFiles(self._view)
-
-    @property
-    def isolated(self) -> bool:
-        """Commands see what the sandbox holds and nothing else."""
-        return True
-
-    @property
-    def home(self) -> str:
-        """What `~` means inside."""
-        return HOME
-
-    @property
-    def start(self) -> str:
-        """Where the first command starts."""
-        return self._start
-
-    @property
-    def state_dir(self) -> str:
-        """A directory of the host that is mounted for it."""
-        return STATE_DIR
-
-    @property
-    def files(self) -> PlaceFiles:
-        """Its files."""
-        return self._files
+        self.files = ViewFiles(self._view)
 
     async def open(self) -> None:
         """Bring it up, or up again if it has ended or has no room for a command."""

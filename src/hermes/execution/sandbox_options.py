@@ -1,13 +1,8 @@
 """What can be set for the `sandbox` backend."""
 
-from typing import Any
-
-import msgspec
 from msgspec import Struct
 
-from hermes.domain.errors import ConfigError
-
-__all__ = ["SandboxOptions", "sandbox_options"]
+__all__ = ["SandboxOptions"]
 
 
 class SandboxOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -32,14 +27,3 @@ class SandboxOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Size of one file."""
     shm_mb: int = 64
     kill_grace: float = 2.0
-
-
-def sandbox_options(options: Any) -> SandboxOptions:
-    """Check and convert the options of an environment."""
-    try:
-        return msgspec.convert(dict(options), SandboxOptions)
-    except msgspec.ValidationError as error:
-        raise ConfigError(
-            f"The sandbox cannot be set up as configured: {error}.",
-            hint="Check the `terminal` section of config.yaml.",
-        ) from error

@@ -13,11 +13,11 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.execution.contract import EnvironmentRequest
+from hermes.execution.options import decode_options
 from hermes.execution.process import KILL_GRACE, Child, Launch, run
 from hermes.execution.remote_link import RemoteCall
 from hermes.execution.remote_paths import task_directory, task_id
@@ -52,7 +52,9 @@ class SingularityOptions(Struct, frozen=True, kw_only=True):
 
 async def open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
     """Start the instance of one session."""
-    options = msgspec.convert(dict(request.settings.options), SingularityOptions)
+    options = decode_options(
+        SingularityOptions, request.settings.options, "The singularity backend"
+    )
     if not options.image:
         raise ConfigError(
             "The singularity backend has no image.", hint="Set `terminal.singularity_image`."

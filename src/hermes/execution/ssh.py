@@ -15,12 +15,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.execution.contract import EnvironmentRequest
 from hermes.execution.file_sync import FileSync, SyncRoot
+from hermes.execution.options import decode_options
 from hermes.execution.process import KILL_GRACE, Child, Launch, run
 from hermes.execution.remote_link import RemoteCall
 from hermes.execution.remote_place import LinkedEnvironment, open_linked
@@ -57,7 +57,7 @@ class SshOptions(Struct, frozen=True, kw_only=True):
 
 async def open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
     """Connect and return the environment of one session."""
-    options = msgspec.convert(dict(request.settings.options), SshOptions)
+    options = decode_options(SshOptions, request.settings.options, "The ssh backend")
     if not options.host:
         raise ConfigError(
             "The ssh backend does not know which host to use.", hint="Set `terminal.ssh_host`."

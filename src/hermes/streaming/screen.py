@@ -1,6 +1,7 @@
 """What is visible of one turn in one chat, slot by slot."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import groupby
 from pathlib import PurePosixPath
 
 from msgspec import Struct
@@ -131,8 +132,28 @@ class Screen:
         for slot in sorted({*self._looks, *self._left}):
             if slot.startswith(prefix) and slot not in kept:
                 await self.discard(slot)
-        for number, media in enumerate(content.media if keep else ()):
-            await self.attach(segment.media_slot(number), media)
+        files = content.media if keep else ()
+        await self._attach_all([(segment.media_slot(n), media) for n, media in enumerate(files)])
+
+    async def _attach_all(self, files: Sequence[tuple[str, MediaRef]]) -> None:
+        """Send files; pictures that follow each other go together where the platform can."""
+        size = self._surface.capabilities.album_size
+        for picture, group in groupby(files, key=lambda file: self._fits_album(*file)):
+            run = list(group)
+            step = size if picture else 1
+            for at in range(0, len(run), step):
+                album = run[at : at + step]
+                if len(album) == 1:
+                    await self.attach(*album[0])
+                    continue
+                for slot, _ in album:
+                    self._looks[slot] = Shown(text="", plain="", final=True)
+                await self._surface.attach_album([(s, m.path) for s, m in album], "image")
+
+    def _fits_album(self, slot: str, media: MediaRef) -> bool:
+        can = self._surface.capabilities
+        pictures = can.album_size > 1 and media.kind == "image" and "image" in can.media
+        return pictures and slot not in self._finals and self._may_send(media.path)
 
     async def clear_left(self) -> None:
         """Take away what another process had shown and this one did not need."""

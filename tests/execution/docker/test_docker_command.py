@@ -6,11 +6,13 @@ from hermes.domain.errors import ConfigError
 from hermes.execution import docker
 from hermes.execution.docker_command import container_spec, guarded, list_arguments
 from hermes.execution.docker_engine import Engine, find_binary
-from hermes.execution.docker_options import DockerOptions, docker_options
+from hermes.execution.docker_options import DockerOptions
+from hermes.execution.options import decode_options
 
 
 def options(**given: object) -> DockerOptions:
-    return docker_options({"sandbox_dir": "/h/s", "hermes_home": "/h", "image": "i", **given})
+    required = {"sandbox_dir": "/h/s", "hermes_home": "/h", "image": "i"}
+    return decode_options(DockerOptions, {**required, **given}, "Containers")
 
 
 def program(directory: Path, name: str) -> str:

@@ -10,7 +10,7 @@ retrying, remembering.
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -22,6 +22,7 @@ from hermes.domain.ports.clock import Clock
 __all__ = [
     "Adapter",
     "AdapterRequest",
+    "AlbumSender",
     "Button",
     "ButtonPress",
     "Capabilities",
@@ -61,6 +62,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     media: frozenset[str] = frozenset()
     """Kinds of files it can send natively: image, voice, audio, video, document."""
     max_file_bytes: int = 50_000_000
+    album_size: int = 0
+    """How many pictures can be sent together (`AlbumSender`); 0: none."""
     caption_length: int = 0
     private_interval: float = 1.0
     """Seconds between two calls to one private chat that the platform tolerates."""
@@ -264,4 +267,13 @@ class Adapter(Protocol):
 
     async def close(self) -> None:
         """Close connections."""
+        ...
+
+
+@runtime_checkable
+class AlbumSender(Protocol):
+    """An adapter that can send several files at once."""
+
+    async def send_album(self, pieces: list[Outgoing]) -> list[Sent]:
+        """Show two or more files as one album; all of them or none."""
         ...

@@ -8,6 +8,7 @@ the call is done, so a follower that always shows the latest text adapts to the
 platform's speed by itself.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -51,6 +52,10 @@ class Surface(Protocol):
 
     async def attach(self, slot: str, path: str, kind: str, caption: Shown | None) -> None:
         """Send a file: image, voice, audio, video or document."""
+        ...
+
+    async def attach_album(self, files: Sequence[tuple[str, str]], kind: str) -> None:
+        """Send files, as (slot, path), together; at most `album_size` of them."""
         ...
 
     async def typing(self) -> None:
