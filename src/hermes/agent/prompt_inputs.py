@@ -21,9 +21,10 @@ async def gather_inputs(
     notes: ContextFile | None = None
     identity = IdentitySnapshot()
     if settings.load_context_files:
+        identity = await services.identity.snapshot(profile)
+    if settings.load_context_files and not settings.private_workspace:
         environment = await services.environments.get(profile.id, session.id, session.cwd)
         notes = await find_context_file(environment, settings.context_file_max_chars)
-        identity = await services.identity.snapshot(profile)
     started = datetime.fromtimestamp(session.started_at).astimezone()
     return PromptInputs(
         identity=identity,
@@ -34,5 +35,5 @@ async def gather_inputs(
         context_text=notes.text if notes else None,
         date=started.strftime("%A, %Y-%m-%d"),
         model=model,
-        cwd=session.cwd,
+        cwd=None if settings.private_workspace else session.cwd,
     )

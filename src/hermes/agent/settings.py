@@ -54,5 +54,7 @@ class AgentSettings(Struct, frozen=True, kw_only=True):
     context_file_max_chars: int = 20_000
     ephemeral: str = ""
     """Instructions for every call that are never stored."""
+    private_workspace: bool = False
+    """Sessions start in an empty place of their own: there is no project to look at."""
     load_context_files: bool = True
     """False leaves out project files, memory and skills (`--ignore-rules`)."""

@@ -8,7 +8,7 @@ from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
 from hermes.execution.sandbox import available
 
-__all__ = ["backend_name", "backend_options"]
+__all__ = ["backend_name", "backend_options", "has_private_workspace"]
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +27,12 @@ def backend_name(loaded: LoadedConfig, options: AppOptions) -> str:
         log.warning("commands of chats run on `%s` without a sandbox: %s", configured, missing)
         return configured
     return "sandbox"
+
+
+def has_private_workspace(loaded: LoadedConfig, options: AppOptions) -> bool:
+    """Return whether each session starts in an empty place of its own."""
+    boxed = backend_name(loaded, options) in {"sandbox", "docker"}
+    return boxed and options.platform in UNATTENDED
 
 
 def backend_options(backend: str, loaded: LoadedConfig, options: AppOptions) -> Mapping[str, Any]:

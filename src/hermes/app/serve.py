@@ -175,7 +175,8 @@ class _Service:
                     return_when=asyncio.FIRST_COMPLETED,
                 )
         except TimeoutError:
-            log.info("%d sessions are kept for the next start", gateway.live_sessions)
+            if gateway.live_sessions:
+                log.info("%d sessions are kept for the next start", gateway.live_sessions)
         await gateway.suspend()
         await door.wind_down(WIND_DOWN_SECONDS)
         with contextlib.suppress(TimeoutError):

@@ -13,7 +13,7 @@ from hermes.agent.llm.settings import (
     Timeouts,
 )
 from hermes.agent.settings import AgentSettings, CompactionSettings, SpendLimits
-from hermes.app.backends import backend_name, backend_options
+from hermes.app.backends import backend_name, backend_options, has_private_workspace
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
 from hermes.config.schema import Config
@@ -96,6 +96,7 @@ def agent_settings(loaded: LoadedConfig, options: AppOptions) -> AgentSettings:
         context_file_max_chars=config.context_file_max_chars or 20_000,
         load_context_files=not options.ignore_rules,
         ephemeral=config.agent.ephemeral_system_prompt,
+        private_workspace=has_private_workspace(loaded, options),
     )
 
 
