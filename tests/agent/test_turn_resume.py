@@ -184,3 +184,15 @@ async def test_a_message_admitted_before_the_power_cut_is_answered_after_it(tmp_
             getattr(m, "text", None) or getattr(m, "content", "") for m in await core.messages()
         ]
         assert texts == ["one", "answer one", "two", "answer two"]
+
+
+async def test_a_chat_gateway_leaves_the_turns_of_the_terminal_alone(tmp_path: Path) -> None:
+    session_id = await cut_off_during_tool(tmp_path, replay_safe=True)
+    async with running_core(tmp_path, ScriptedModel(), session_id=session_id) as core:
+        assert await core.gateway.recover(platforms=["telegram"]) == []
+        assert len(await core.ledger.open_turns()) == 1
+    tools = ScriptedTools()
+    tools.add("do", returns("x"), replay_safe=True)
+    model = ScriptedModel([say("done")])
+    async with running_core(tmp_path, model, tools=tools, session_id=session_id) as core:
+        assert len(await core.gateway.recover(platforms=["cli"])) == 1

@@ -7,7 +7,7 @@ admitted cannot be lost; a second copy with the same native id is the same row.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 
 from msgspec import Struct
@@ -245,15 +245,20 @@ class Gateway:
         while self._after_turns:
             await asyncio.wait(set(self._after_turns))
 
-    async def recover(self, session_id: str | None = None) -> list[Turn]:
+    async def recover(
+        self, session_id: str | None = None, *, platforms: Collection[str] | None = None
+    ) -> list[Turn]:
         """Pick up open turns whose process died, and messages nobody has taken.
 
         With a session id only that session is looked at, and `SessionBusy` is
-        raised if a living process is working on it. Returns what is resumed.
+        raised if a living process is working on it. With `platforms`, only
+        what came from there: a chat gateway leaves the terminal's turns alone.
+        Returns what is resumed.
         """
+        ours = await self._turns_from(platforms)
         resumed = []
         for turn in await self.ledger.open_turns(session_id):
-            if turn.session_id in self._lanes:
+            if turn.session_id in self._lanes or (ours is not None and turn.id not in ours):
                 continue
             try:
                 claimed = await self._claim(turn)
@@ -265,9 +270,21 @@ class Gateway:
                 self._lane(turn.session_id, self._profile(turn.agent_id)).resume(claimed)
                 resumed.append(claimed)
         for waiting in await self.ledger.sessions_waiting():
-            if session_id in {None, waiting}:
+            if session_id in {None, waiting} and await self._came_from(waiting, platforms):
                 await self.wake(waiting)
         return resumed
+
+    async def _turns_from(self, platforms: Collection[str] | None) -> set[str | None] | None:
+        """Return the turns that answer messages of `platforms`; None for all."""
+        if platforms is None:
+            return None
+        return {entry.turn_id for entry in await self.ledger.unanswered(tuple(platforms))}
+
+    async def _came_from(self, session_id: str, platforms: Collection[str] | None) -> bool:
+        if platforms is None:
+            return True
+        waiting = await self.ledger.waiting(session_id)
+        return any(entry.message.platform in platforms for entry in waiting)
 
     async def orphan(self, session_id: str) -> Turn | None:
         """Claim the session's open turn if its owner is dead; `SessionBusy` if it lives."""

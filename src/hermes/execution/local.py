@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.execution import Command, DirEntry, FileStat
+from hermes.domain.ports.execution import DirEntry, FileStat
 from hermes.execution import files
 from hermes.execution.contract import EnvironmentRequest
 from hermes.execution.process import KILL_GRACE, Launch
 from hermes.execution.shell import Generation, ShellSession
-from hermes.execution.shell_environment import ShellEnvironment
+from hermes.execution.shell_environment import Rendered, ShellEnvironment
 
 __all__ = ["LocalEnvironment", "open_environment"]
 
@@ -110,21 +110,13 @@ class LocalEnvironment(ShellEnvironment):
     async def _keep_script(self, path: str, data: bytes) -> None:
         await asyncio.to_thread(Path(path).write_bytes, data)
 
-    def _start(
-        self,
-        shell: ShellSession,
-        generation: Generation,  # noqa: ARG002 - the rendered script names its files
-        command: Command,
-        rendered: str,
-        *,
-        background: bool,
-    ) -> Launch:
+    def _start(self, rendered: Rendered) -> Launch:
+        command = rendered.command
         return Launch(
-            argv=(*_BASH, rendered),
-            # Variables that the session unset must not come back.
-            env=self._env if shell.current is None else _bare(self._env),
+            argv=(*_BASH, rendered.script),
+            env=_bare(self._env) if rendered.restores else self._env,
             stdin=command.stdin,
-            interactive=background and command.stdin is None,
+            interactive=rendered.background and command.stdin is None,
             pty=command.pty,
         )
 

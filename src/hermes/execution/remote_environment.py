@@ -13,7 +13,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Command, DirEntry, FileStat
 from hermes.execution.process import KILL_GRACE, Launch, Startable
 from hermes.execution.shell import Generation, ShellSession
-from hermes.execution.shell_environment import ShellEnvironment
+from hermes.execution.shell_environment import Rendered, ShellEnvironment
 
 __all__ = ["Place", "PlaceFiles", "RemoteEnvironment"]
 
@@ -161,16 +161,8 @@ class RemoteEnvironment(ShellEnvironment):
     async def _keep_script(self, path: str, data: bytes) -> None:
         await self._place.files.write(path, data)
 
-    def _start(
-        self,
-        shell: ShellSession,  # noqa: ARG002 - as `generation`
-        generation: Generation,  # noqa: ARG002 - for places that keep state elsewhere
-        command: Command,
-        rendered: str,
-        *,
-        background: bool,
-    ) -> Startable:
-        return self._place.launch(rendered, command, background=background)
+    def _start(self, rendered: Rendered) -> Startable:
+        return self._place.launch(rendered.script, rendered.command, background=rendered.background)
 
     async def _collect(self, generation: Generation, outdated: Generation | None) -> str | None:
         return await self._place.collect(generation, outdated)

@@ -30,6 +30,7 @@ from hermes.execution.remote_files import RemoteFiles
 from hermes.execution.remote_link import Link, RemoteCall
 from hermes.execution.remote_supervisor import kill_all_script, kill_script, supervised
 from hermes.execution.shell import Generation, ShellSession
+from hermes.execution.shell_environment import Rendered
 
 __all__ = ["LinkedEnvironment", "LinkedPlace", "open_linked", "session_exports"]
 
@@ -299,15 +300,8 @@ class LinkedEnvironment(RemoteEnvironment):
             )
         return shell
 
-    def _start(
-        self,
-        shell: ShellSession,
-        generation: Generation,
-        command: Command,
-        rendered: str,
-        *,
-        background: bool,
-    ) -> Startable:
-        outdated = shell.outdated(generation)
-        launch = self._linked.command(rendered, command, generation, outdated)
-        return msgspec.structs.replace(launch, interactive=True) if background else launch
+    def _start(self, rendered: Rendered) -> Startable:
+        launch = self._linked.command(
+            rendered.script, rendered.command, rendered.generation, rendered.outdated
+        )
+        return msgspec.structs.replace(launch, interactive=True) if rendered.background else launch

@@ -12,13 +12,28 @@ import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 
+from msgspec import Struct
+
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Command, CommandResult, ProcessInfo
 from hermes.execution.background import BackgroundProcesses
 from hermes.execution.process import Startable, run
 from hermes.execution.shell import MAX_INLINE, Generation, ShellSession
 
-__all__ = ["ShellEnvironment"]
+__all__ = ["Rendered", "ShellEnvironment"]
+
+
+class Rendered(Struct, frozen=True, kw_only=True):
+    """A command as bash text that restores and saves the state of the shell."""
+
+    script: str
+    command: Command
+    generation: Generation
+    """Where it leaves its state."""
+    outdated: Generation | None
+    restores: bool
+    """True when variables of the session come back from a snapshot."""
+    background: bool
 
 
 class ShellEnvironment(ABC):
@@ -134,16 +149,8 @@ class ShellEnvironment(ABC):
         """Write a script that is too long for the command line."""
 
     @abstractmethod
-    def _start(
-        self,
-        shell: ShellSession,
-        generation: Generation,
-        command: Command,
-        rendered: str,
-        *,
-        background: bool,
-    ) -> Startable:
-        """Return what runs `rendered`; `generation` says where it leaves its state."""
+    def _start(self, rendered: Rendered) -> Startable:
+        """Return what runs a rendered command."""
 
     @abstractmethod
     async def _collect(self, generation: Generation, outdated: Generation | None) -> str | None:
@@ -168,17 +175,25 @@ class ShellEnvironment(ABC):
             script = f"IFS= read -rd '' __hermes_script <{path}; eval -- \"$__hermes_script\""
         if command.pty:
             script = f"{self._terminal_prelude}{script}"
-        rendered = shell.render(
+        text = shell.render(
             script,
             save=None if background else generation,
             cwd=self.resolve(command.cwd) if command.cwd is not None else None,
             exports=command.env,
         )
-        if shell.current is not None:
-            # Once there is a snapshot it is the whole truth: a variable that the
-            # session unset must not come back from where the command runs.
-            rendered = f"{self._before_restore}{rendered}"
-        return self._start(shell, generation, command, rendered, background=background)
+        # Once there is a snapshot it is the whole truth: a variable that the
+        # session unset must not come back from where the command runs.
+        restores = shell.current is not None
+        return self._start(
+            Rendered(
+                script=f"{self._before_restore}{text}" if restores else text,
+                command=command,
+                generation=generation,
+                outdated=shell.outdated(generation),
+                restores=restores,
+                background=background,
+            )
+        )
 
     @contextlib.contextmanager
     def _in_use(self) -> Iterator[None]:
