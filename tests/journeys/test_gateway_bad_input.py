@@ -16,7 +16,13 @@ from hermes.control.health import GatewayState, read_gateway_state
 ANN = 777
 BOB = 888
 ECHO = Script(default=Step(echo=True))
-STANDING = Script(steps=[Step(text="cut off", stall="before")], default=Step(text="the answer"))
+
+
+def standing() -> Script:
+    """A model that stands still once and then answers."""
+    return Script(steps=[Step(text="cut off", stall="before")], default=Step(text="the answer"))
+
+
 """The first turn stands still; the same turn, taken up again, is answered."""
 
 NOISE: tuple[Any, ...] = (
@@ -209,7 +215,7 @@ async def test_a_config_that_breaks_is_reported_and_the_last_good_one_stays(
 
 
 async def test_replace_takes_over_without_losing_a_message(tmp_path: Path) -> None:
-    async with FakeModelServer(STANDING) as model, FakeTelegram() as telegram:
+    async with FakeModelServer(standing()) as model, FakeTelegram() as telegram:
         async with running_gateway(tmp_path, model.base_url, telegram.base_url) as first:
             telegram.say(ANN, ANN, "begun before")
             await model.arrived.wait()
@@ -228,7 +234,7 @@ async def test_replace_takes_over_without_losing_a_message(tmp_path: Path) -> No
 
 
 async def test_a_turn_that_sigterm_cuts_off_goes_on_at_the_next_start(tmp_path: Path) -> None:
-    async with FakeModelServer(STANDING) as model, FakeTelegram() as telegram:
+    async with FakeModelServer(standing()) as model, FakeTelegram() as telegram:
         async with running_gateway(tmp_path, model.base_url, telegram.base_url) as gateway:
             telegram.say(ANN, ANN, "go")
             await model.arrived.wait()

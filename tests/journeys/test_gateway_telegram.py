@@ -235,6 +235,13 @@ def reactions(telegram: FakeTelegram, message: int) -> list[str]:
     return ["".join(each["emoji"] for each in reaction) for reaction in given]
 
 
+async def until_written(path: Path, text: str) -> None:
+    """Wait until another process has written a text into a file."""
+    async with asyncio.timeout(20):
+        while not path.exists() or text not in path.read_text():
+            await asyncio.sleep(0.05)
+
+
 NOTING_HOOK = """
 import json, pathlib
 def handle(event, context):
@@ -261,6 +268,8 @@ async def test_hooks_are_told_of_sessions_and_turns(tmp_path: Path) -> None:
         await gateway.start()
         telegram.say(ANN, ANN, "look")
         await until_answered(telegram, ANN, "Nothing there.")
+        # An answer can be seen a moment before its turn has ended.
+        await until_written(gateway.hermes.home / "events.jsonl", "agent:end")
         telegram.say(ANN, ANN, "/new")
         await until_answered(telegram, ANN, "A new conversation")
         await gateway.stop()

@@ -58,6 +58,7 @@ __all__ = ["serve"]
 log = logging.getLogger(__name__)
 
 WIND_DOWN_SECONDS = 5.0
+LOOK_AGAIN_SECONDS = 60.0
 
 
 async def serve(options: AppOptions, *, replace: bool = False) -> int:
@@ -130,7 +131,22 @@ class _Service:
             raise refused
 
     def _services(self) -> list[Coroutine[Any, Any, None]]:
-        return [self._fleet.run(), self._board.run(), self._hooks.run(), self._watch_config()]
+        return [
+            self._fleet.run(),
+            self._board.run(),
+            self._hooks.run(),
+            self._watch_config(),
+            self._look_again(),
+        ]
+
+    async def _look_again(self) -> None:
+        """Now and then look for messages that could not be taken when they came."""
+        while True:
+            await self._app.clock.sleep(LOOK_AGAIN_SECONDS)
+            try:
+                await self._app.gateway.recover(platforms=tuple(self._kits))
+            except HermesError as error:
+                log.warning("the inbox could not be looked through: %s", error.message)
 
     async def _start(self) -> ConfigError | None:
         """Pick up what an earlier process left, then say that we are there.
@@ -146,7 +162,7 @@ class _Service:
             self._board.warn("restart_loop", text)
             log.error(text)
         shown = await self._door.deliver_unanswered()
-        resumed = await self._app.gateway.recover()
+        resumed = await self._app.gateway.recover(platforms=tuple(self._kits))
         if shown or resumed:
             log.info("after the restart: %d answers shown, %d turns go on", shown, len(resumed))
         healths = await self._fleet.settled()
