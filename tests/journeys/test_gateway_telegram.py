@@ -238,8 +238,12 @@ def reactions(telegram: FakeTelegram, message: int) -> list[str]:
 async def until_written(path: Path, text: str) -> None:
     """Wait until another process has written a text into a file."""
     async with asyncio.timeout(20):
-        while not path.exists() or text not in path.read_text():
+        while not _has(path, text):  # noqa: ASYNC110 - another process cannot set an event
             await asyncio.sleep(0.05)
+
+
+def _has(path: Path, text: str) -> bool:
+    return path.exists() and text in path.read_text()
 
 
 NOTING_HOOK = """
