@@ -25,6 +25,7 @@ from hermes.app.hook_files import load_hooks
 from hermes.app.options import AppOptions
 from hermes.app.outgoing_files import allowed_files
 from hermes.app.platforms import PlatformKit, batch_window, enabled_platforms, presentation
+from hermes.app.plugins import load_hook_plugins
 from hermes.app.serve_context import ChatContext
 from hermes.app.signals import StopSignals, stop_signals
 from hermes.config.loader import load_config
@@ -115,7 +116,8 @@ class _Service:
     async def run(self) -> None:
         """Serve until asked to stop."""
         warnings = await asyncio.to_thread(load_hooks, self._options.home, self._hooks)
-        for warning in warnings:
+        plugins = await asyncio.to_thread(load_hook_plugins, self._app.loaded.config, self._hooks)
+        for warning in (*warnings, *plugins):
             log.warning("%s", warning)
         async with asyncio.TaskGroup() as group:
             self._door = self._make_door(group)

@@ -1,0 +1,39 @@
+"""Hooks that installed packages bring, switched on by name.
+
+A package declares an entry point in the group `hermes.hooks`: a function that
+takes the `HookBus` and registers what it wants to hear. Nothing is imported
+unless `plugins.enabled` names it.
+"""
+
+import logging
+from importlib.metadata import entry_points
+
+from hermes.config.schema import Config
+from hermes.control.hooks import HookBus
+
+__all__ = ["GROUP", "load_hook_plugins"]
+
+log = logging.getLogger(__name__)
+
+GROUP = "hermes.hooks"
+
+
+def load_hook_plugins(config: Config, bus: HookBus) -> list[str]:
+    """Register the hooks of enabled packages; return what is wrong with the others."""
+    wanted = tuple(config.plugins.enabled or ())
+    if not wanted:
+        return []
+    found = {point.name: point for point in entry_points(group=GROUP)}
+    problems = []
+    for name in wanted:
+        point = found.get(name)
+        if point is None:
+            problems.append(f"plugin `{name}` is enabled but no installed package brings it")
+            continue
+        try:
+            point.load()(bus)
+        except Exception as error:
+            # A plugin is somebody else's code: whatever it does wrong stays with it.
+            log.exception("plugin %s could not be loaded", name)
+            problems.append(f"plugin `{name}` could not be loaded: {error}")
+    return problems

@@ -1,0 +1,60 @@
+"""Hooks of installed packages: loaded only when a person has switched them on."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from hermes.app.plugins import GROUP, load_hook_plugins
+from hermes.config.schema import Config
+from hermes.control.hooks import AGENT_START, HookBus
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Iterator[None]:
+    """An installed package with one good and one broken entry point."""
+    (tmp_path / "greeter_plugin.py").write_text(
+        "HEARD = []\n"
+        "def register(bus):\n"
+        "    bus.on('agent:start', lambda event, context: HEARD.append(context['message']))\n"
+        "def broken(bus):\n"
+        "    raise RuntimeError('oh no')\n"
+    )
+    info = tmp_path / "greeter-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greeter\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        f"[{GROUP}]\ngreeter = greeter_plugin:register\nbroken = greeter_plugin:broken\n"
+    )
+    sys.path.insert(0, str(tmp_path))
+    yield
+    sys.path.remove(str(tmp_path))
+    sys.modules.pop("greeter_plugin", None)
+
+
+def config(*names: str) -> Config:
+    base = Config()
+    return replace(base, plugins=replace(base.plugins, enabled=names))
+
+
+@pytest.mark.usefixtures("package")
+async def test_an_enabled_plugin_hears_what_happens() -> None:
+    bus = HookBus()
+    assert load_hook_plugins(config("greeter"), bus) == []
+    await bus.emit(AGENT_START, {"message": "hello"})
+    assert sys.modules["greeter_plugin"].HEARD == ["hello"]
+
+
+@pytest.mark.usefixtures("package")
+def test_a_plugin_nobody_enabled_is_not_even_imported() -> None:
+    assert load_hook_plugins(config(), HookBus()) == []
+    assert "greeter_plugin" not in sys.modules
+
+
+@pytest.mark.usefixtures("package")
+def test_a_broken_or_missing_plugin_is_named_and_does_no_harm() -> None:
+    problems = load_hook_plugins(config("broken", "nowhere"), HookBus())
+    assert "oh no" in problems[0]
+    assert "nowhere" in problems[1]
