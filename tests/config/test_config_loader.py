@@ -197,7 +197,7 @@ def test_all_wrong_values_are_reported_at_once_with_line_key_expectation_and_fin
     assert found == [
         (
             "config.yaml:2: terminal.backend should be one of local, sandbox, docker, ssh,"
-            " singularity, modal, daytona, but is 'dockr'; did you mean `docker`?"
+            " singularity, apptainer, modal, daytona, but is 'dockr'; did you mean `docker`?"
         ),
         "config.yaml:3: terminal.timeout should be a number of at least 0, but is 'soon'",
         "config.yaml:5: agent.max_turns should be a whole number of at least 1, but is 0",
