@@ -278,6 +278,16 @@ json_values = st.recursive(
 )
 
 
+def test_a_key_below_an_empty_list_item_makes_it_a_mapping(home: HermesHome) -> None:
+    home.config_file.write_text(TEXT)
+    set_value(home, "quick_commands.a", [None, 7])
+    set_value(home, "quick_commands.a.0.b", "x")
+    data = parse_document(home.config_file.read_bytes(), "config.yaml").data
+    assert data["quick_commands"]["a"] == [{"b": "x"}, 7]
+    with pytest.raises(UsageError, match="single value"):
+        set_value(home, "quick_commands.a.1.b", "x")
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.tuples(st.lists(names, min_size=1, max_size=3), json_values), max_size=4))
 def test_what_is_set_is_read_back_and_comments_stay(

@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 import threading
+import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -174,17 +175,19 @@ async def test_ram_disks_are_small(boxes: Boxes) -> None:
 
 async def test_nothing_runs_on_after_closing(boxes: Boxes) -> None:
     env = await boxes.open()
-    stubborn = "trap '' TERM HUP; : hermes-left-{}; sleep 300; true"
+    # The other backend's run of this test may be going on in another process.
+    mark = f"hermes-left-{uuid.uuid4().hex}"
+    stubborn = f"trap '' TERM HUP; : {mark}-{{}}; sleep 300; true"
     await env.spawn(Command(script=f'bash -c "{stubborn.format(1)}"'))
     await sh(env, f'bash -c "{stubborn.format(2)}" >/dev/null &')
     await sh(env, f'(setsid bash -c "{stubborn.format(3)}" >/dev/null &)')
     left: set[int] = set()
     for number in (1, 2, 3):
-        left.update(await appeared(f": hermes-left-{number}; sleep"))
+        left.update(await appeared(f": {mark}-{number}; sleep"))
     await env.close()
     for pid in left:
         await gone(pid)
-    assert processes_with(": hermes-left-") == []
+    assert processes_with(f": {mark}-") == []
 
 
 async def test_a_timeout_and_a_cancel_end_the_group_inside(boxes: Boxes) -> None:

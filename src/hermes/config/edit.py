@@ -196,14 +196,13 @@ def _reads_as(text: str, meant: dict[str, Any]) -> bool:
 
 def _change(data: Any, path: Path, value: Any, *, remove: bool) -> None:
     for name in path[:-1]:
-        if isinstance(data, list):
-            data = data[_position(data, name, path)]
-            continue
-        if data.get(name) is None:
-            data[name] = {}
-        data = data[name]
-        if not isinstance(data, dict | list):
+        inside: Any = _position(data, name, path) if isinstance(data, list) else name
+        child = data[inside] if isinstance(data, list) else data.get(name)
+        if child is None:
+            child = data[inside] = {}
+        elif not isinstance(child, dict | list):
             raise UsageError(f"{format_key(path)}: `{name}` is a single value, not a mapping.")
+        data = child
     last = path[-1]
     at: Any = _position(data, last, path) if isinstance(data, list) else last
     if remove:
