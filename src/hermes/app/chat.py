@@ -5,6 +5,7 @@ import getpass
 from hermes import __version__
 from hermes.app.build import App
 from hermes.app.controls import AppControls
+from hermes.app.fetch import PageFetcher
 from hermes.app.options import AppOptions
 from hermes.config.schema import Config
 from hermes.control.busy import BusyMode
@@ -40,6 +41,7 @@ def chat_parts(
         settings=_settings(app.loaded.config),
         session=session,
         notices=(*app.loaded.warnings, *notices),
+        fetch_url=PageFetcher(),
     )
 
 

@@ -1,0 +1,126 @@
+"""Fetching a page that a person refers to with `@url:`.
+
+The address is checked after its name is resolved, on every redirect, and the
+connection goes to the very address that was checked: a name that points into
+a private network is refused, also when it changes its mind in between.
+"""
+
+import asyncio
+import ipaddress
+import re
+import socket
+from collections.abc import Callable
+from html import unescape
+from urllib.parse import urljoin, urlsplit
+
+from hermes.domain.errors import HermesError, UsageError
+
+__all__ = ["PageFetcher", "is_public", "readable"]
+
+TIMEOUT = 20.0
+MAX_BYTES = 2_000_000
+MAX_REDIRECTS = 5
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+_DROPPED = re.compile(
+    r"<(script|style|noscript|template|svg)\b.*?</\1\s*>", re.IGNORECASE | re.DOTALL
+)
+_BREAKS = re.compile(r"<(?:br|/p|/div|/li|/h[1-6]|/tr|/section|/article)\b[^>]*>", re.IGNORECASE)
+_TAGS = re.compile(r"<[^>]+>")
+_BLANKS = re.compile(r"[ \t]+")
+_GAPS = re.compile(r"\n\s*\n\s*\n+")
+
+
+def is_public(address: str) -> bool:
+    """Return whether an address is on the public network."""
+    return ipaddress.ip_address(address).is_global
+
+
+class PageFetcher:
+    """Fetches pages as text."""
+
+    def __init__(self, allowed: Callable[[str], bool] = is_public) -> None:
+        self._allowed = allowed
+
+    async def __call__(self, url: str) -> str:
+        """Return the readable text of a page."""
+        try:
+            async with asyncio.timeout(TIMEOUT):
+                return await self._follow(url)
+        except TimeoutError as error:
+            raise HermesError(f"{url} did not answer within {TIMEOUT:.0f} seconds.") from error
+
+    async def _follow(self, url: str) -> str:
+        import httpx2  # noqa: PLC0415 - seldom needed, and slow to import
+
+        async with httpx2.AsyncClient(trust_env=False, follow_redirects=False) as client:
+            for _ in range(MAX_REDIRECTS + 1):
+                try:
+                    status, headers, body = await self._get(client, url)
+                except httpx2.HTTPError as error:
+                    raise HermesError(f"{url} could not be fetched: {error}") from error
+                if status not in REDIRECTS or "location" not in headers:
+                    return _text(url, status, headers, body)
+                url = urljoin(url, headers["location"])
+        raise HermesError(f"{url} redirects too often.")
+
+    async def _get(self, client: object, url: str) -> tuple[int, dict[str, str], bytes]:
+        import httpx2  # noqa: PLC0415 - see above
+
+        assert isinstance(client, httpx2.AsyncClient)
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise UsageError("Only http and https addresses can be fetched.")
+        address = await self._resolve(parts.hostname, parts.port or _port(parts.scheme))
+        host = f"[{address}]" if ":" in address else address
+        port = f":{parts.port}" if parts.port else ""
+        pinned = parts._replace(netloc=f"{host}{port}").geturl()
+        request = client.build_request(
+            "GET",
+            pinned,
+            headers={"Host": f"{parts.hostname}{port}", "User-Agent": "hermes"},
+            extensions={"sni_hostname": parts.hostname},
+        )
+        response = await client.send(request, stream=True)
+        try:
+            body = b""
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > MAX_BYTES:
+                    break
+        finally:
+            await response.aclose()
+        return response.status_code, dict(response.headers), body[:MAX_BYTES]
+
+    async def _resolve(self, host: str, port: int) -> str:
+        """Return the address to connect to; every address of the name must be allowed."""
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise HermesError(f"{host} could not be found.") from error
+        addresses = [str(entry[4][0]) for entry in found]
+        if not addresses or not all(self._allowed(address) for address in addresses):
+            raise UsageError(f"{host} is in a private network and is not fetched.")
+        return addresses[0]
+
+
+def _port(scheme: str) -> int:
+    return 443 if scheme == "https" else 80
+
+
+def _text(url: str, status: int, headers: dict[str, str], body: bytes) -> str:
+    if status >= 400:
+        raise HermesError(f"{url} answered with status {status}.")
+    kind = headers.get("content-type", "text/html").split(";")[0].strip().lower()
+    if not kind.startswith("text/") and kind not in {"application/json", "application/xml"}:
+        raise UsageError(f"{url} is not text but {kind}.")
+    text = body.decode("utf-8", "replace")
+    return readable(text) if "html" in kind else text
+
+
+def readable(html: str) -> str:
+    """Return the text of an HTML page, without markup."""
+    text = _BREAKS.sub("\n", _DROPPED.sub(" ", html))
+    lines = (_BLANKS.sub(" ", line).strip() for line in unescape(_TAGS.sub(" ", text)).splitlines())
+    return _GAPS.sub("\n\n", "\n".join(lines)).strip()

@@ -1,0 +1,88 @@
+"""Pages that a person refers to: fetched from the public network only."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.app.fetch import PageFetcher, is_public, readable
+from hermes.domain.errors import HermesError, UsageError
+
+PAGES = {
+    "/": ("200 OK", "text/html", "<html><script>x()</script><p>Hello &amp; welcome</p></html>"),
+    "/away": ("302 Found", "text/html", ""),
+    "/loop": ("302 Found", "text/html", ""),
+    "/picture": ("200 OK", "image/png", "..."),
+    "/gone": ("404 Not Found", "text/html", ""),
+    "/plain": ("200 OK", "text/plain", "a < b"),
+}
+TARGETS = {"/away": "/plain", "/loop": "/loop"}
+
+
+@asynccontextmanager
+async def site() -> AsyncIterator[str]:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        path = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode()
+        status, kind, body = PAGES[path]
+        location = f"Location: {TARGETS[path]}\r\n" if path in TARGETS else ""
+        writer.write(
+            f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+            f"{location}Connection: close\r\n\r\n{body}".encode()
+        )
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+def anywhere(address: str) -> bool:
+    return True
+
+
+async def test_a_page_is_read_as_text() -> None:
+    async with site() as url:
+        assert await PageFetcher(anywhere)(f"{url}/") == "Hello & welcome"
+        assert await PageFetcher(anywhere)(f"{url}/plain") == "a < b"
+
+
+async def test_redirects_are_followed_but_not_for_ever() -> None:
+    async with site() as url:
+        assert await PageFetcher(anywhere)(f"{url}/away") == "a < b"
+        with pytest.raises(HermesError, match="too often"):
+            await PageFetcher(anywhere)(f"{url}/loop")
+
+
+async def test_private_networks_are_refused_before_anything_is_sent() -> None:
+    async with site() as url:
+        with pytest.raises(UsageError, match="private network"):
+            await PageFetcher()(f"{url}/")
+    for host in ("localhost", "127.0.0.1", "[::1]", "169.254.169.254", "10.0.0.1"):
+        with pytest.raises(UsageError, match="private network"):
+            await PageFetcher()(f"http://{host}/")
+
+
+@pytest.mark.parametrize(("path", "words"), [("/picture", "not text"), ("/gone", "404")])
+async def test_what_cannot_be_read_is_said(path: str, words: str) -> None:
+    async with site() as url:
+        with pytest.raises(HermesError, match=words):
+            await PageFetcher(anywhere)(url + path)
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x/", "http://"])
+async def test_other_addresses_are_refused(url: str) -> None:
+    with pytest.raises(UsageError):
+        await PageFetcher(anywhere)(url)
+
+
+@given(st.ip_addresses(v=4, network="10.0.0.0/8") | st.ip_addresses(v=4, network="127.0.0.0/8"))
+def test_private_addresses_are_never_public(address: object) -> None:
+    assert not is_public(str(address))
+
+
+@given(st.text(max_size=200))
+def test_any_text_can_be_made_readable(text: str) -> None:
+    assert "<script" not in readable(f"<p>{text}</p><script>evil()</script>") or "<script" in text
