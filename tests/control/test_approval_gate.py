@@ -143,6 +143,7 @@ async def test_where_nobody_can_be_asked_the_answer_is_no(tmp_path: Path) -> Non
 async def test_yolo_asks_nothing(tmp_path: Path) -> None:
     async with bench(tmp_path, ApprovalSettings(can_ask=False, yolo=True)) as b:
         await b.admit("rm x")
+        assert await b.ledger.approvals() == []
 
 
 async def test_an_approved_call_runs_and_both_sides_are_told(tmp_path: Path) -> None:

@@ -152,3 +152,19 @@ async def test_an_unknown_backend_is_a_config_error_that_lists_the_known(tmp_pat
 def test_variables_that_look_like_secrets_stay_here(name: str, passed: bool) -> None:
     assert (name in child_environment({name: "v"}, {"NAMED"})) is passed
     assert child_environment({name: "v"}, {"NAMED"}, {name}) == {name: "v"}
+
+
+async def test_the_pool_knows_how_long_background_work_has_run(tmp_path: Path) -> None:
+    clock = FakeClock()
+    pool = pool_in(tmp_path, clock)
+    try:
+        environment = await pool.get("main", "s1", None)
+        assert pool.background_age("s1") is None
+        started = await environment.spawn(Command(script="sleep 300"))
+        clock.advance(60)
+        assert pool.background_age("s1") == 60
+        assert pool.background_age("s2") is None
+        await environment.kill(started.id)
+        assert pool.background_age("s1") is None
+    finally:
+        await pool.close()

@@ -275,7 +275,7 @@ class _Service:
             registry=builtin_registry(),
             authorizer=self._authorizer,
             pairing=self._pairing,
-            resets=Resets(rules, zone),
+            resets=Resets(rules, zone, app.environments.background_age),
             hooks=self._hooks,
             group=group,
             agent_of=self._agent_of,

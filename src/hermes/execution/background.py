@@ -58,6 +58,12 @@ class BackgroundProcesses:
         """How many have not ended."""
         return sum(process.child.running for process in self._processes.values())
 
+    @property
+    def running_since(self) -> float | None:
+        """When the oldest that has not ended was started; None when all have."""
+        running = (p.started_at for p in self._processes.values() if p.child.running)
+        return min(running, default=None)
+
     async def spawn(self, launch: Startable, command: Command) -> ProcessInfo:
         """Start a process and return at once."""
         await self._make_room()

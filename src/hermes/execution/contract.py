@@ -51,6 +51,11 @@ class PooledEnvironment(Environment, Protocol):
         """Monotonic time of the last use; None while something runs in it."""
         ...
 
+    @property
+    def background_since(self) -> float | None:
+        """When the oldest background process that still runs was started; None: none runs."""
+        ...
+
 
 OpenEnvironment = Callable[[EnvironmentRequest], Awaitable[PooledEnvironment]]
 """What the dotted path of a backend leads to."""

@@ -111,6 +111,13 @@ class EnvironmentPool:
             del self._last_cwd[key]
             self._parked.pop(key, None)
 
+    def background_age(self, session_id: str) -> float | None:
+        """Return how long the session's oldest background process has run; None: none runs."""
+        found = [slot.environment for key, slot in self._slots.items() if key[1] == session_id]
+        since = [e.background_since for e in found if e is not None]
+        started = min((at for at in since if at is not None), default=None)
+        return None if started is None else self._clock.now() - started
+
     async def reap(self) -> int:
         """Close what has been idle for its lifetime; return how many."""
         now = self._clock.monotonic()

@@ -66,6 +66,11 @@ class ShellEnvironment(ABC):
         """Monotonic time of the last use; None while something runs in it."""
         return None if self._active or self._background.running else self._last_used
 
+    @property
+    def background_since(self) -> float | None:
+        """When the oldest background process that still runs was started."""
+        return self._background.running_since
+
     async def run(
         self, command: Command, on_output: Callable[[str], None] | None = None
     ) -> CommandResult:
