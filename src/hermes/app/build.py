@@ -110,23 +110,7 @@ async def open_app(options: AppOptions, wiring: ChatWiring | None = None) -> Asy
             read_attachment=read_attachment,
         )
         tools.judge = lambda agent, session: SecondOpinion(services, agent, session)
-        gateway = Gateway(
-            GatewayParts(
-                ledger=ledger,
-                runner=_runner(services, loaded, options),
-                clock=clock,
-                profiles={profile.id: profile},
-                owner=owner.id,
-                windows=wiring.windows,
-                ephemeral=wiring.ephemeral,
-                redact=services.redact,
-                owner_alive=lambda other: owner_alive(other, options.home.run_dir),
-                scope=KeyScope(
-                    group_per_user=loaded.config.group_sessions_per_user,
-                    thread_per_user=loaded.config.thread_sessions_per_user,
-                ),
-            )
-        )
+        gateway = _gateway(services, loaded, options, profile, owner, wiring)
         async with gateway.running(), _beside(environments, gateway, clock):
             yield App(
                 loaded=loaded,
@@ -165,6 +149,33 @@ def approval_settings(loaded: LoadedConfig, options: AppOptions) -> ApprovalSett
         timeout=approvals.timeout,
         can_ask=options.can_ask,
         yolo=options.yolo,
+    )
+
+
+def _gateway(
+    services: AgentServices,
+    loaded: LoadedConfig,
+    options: AppOptions,
+    profile: AgentProfile,
+    owner: Owner,
+    wiring: ChatWiring,
+) -> Gateway:
+    return Gateway(
+        GatewayParts(
+            ledger=services.ledger,
+            runner=_runner(services, loaded, options),
+            clock=services.clock,
+            profiles={profile.id: profile},
+            owner=owner.id,
+            windows=wiring.windows,
+            ephemeral=wiring.ephemeral,
+            redact=services.redact,
+            owner_alive=lambda other: owner_alive(other, options.home.run_dir),
+            scope=KeyScope(
+                group_per_user=loaded.config.group_sessions_per_user,
+                thread_per_user=loaded.config.thread_sessions_per_user,
+            ),
+        )
     )
 
 

@@ -15,20 +15,17 @@ from msgspec.structs import replace
 
 from hermes.control.batching import NO_BATCHING, BatchWindow
 from hermes.control.lane import Lane, TurnRunnerPort
+from hermes.control.resuming import given_up, resume_limit
 from hermes.control.ticket import Ticket
 from hermes.domain.errors import HermesError, NotFound, SessionBusy
 from hermes.domain.ids import new_session_id
 from hermes.domain.inbound import InboundMessage, InboxEntry
-from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Admission, Arrival, Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import KeyScope, NewSession, Session, session_key
 from hermes.domain.turn import (
-    MAX_RESUMES,
-    MAX_UNBEGUN_RESUMES,
     Turn,
-    TurnError,
     TurnState,
 )
 from hermes.domain.turn_stream import TurnStream
@@ -301,28 +298,12 @@ class Gateway:
         claimed = await self.ledger.claim_turn(
             turn.id, owner=self.owner, previous=turn.owner, at=self.clock.now()
         )
-        if claimed is None or claimed.resumes <= await self._resume_limit(turn):
+        if claimed is None or claimed.resumes <= await resume_limit(self.ledger, turn):
             return claimed
-        times = claimed.resumes - 1
-        log.warning("turn %s is given up after %d resumes", turn.id, times)
-        error = TurnError(
-            code="resume_limit",
-            message=f"This turn was cut off and picked up {times} times already; it was given up.",
-            hint="Ask again, perhaps in smaller steps.",
-        )
+        error = given_up(claimed)
+        log.warning("turn %s: %s", turn.id, error.message)
         await self.ledger.finish_turn(turn.id, TurnState.FAILED, error, self.clock.now())
         return None
-
-    async def _resume_limit(self, turn: Turn) -> int:
-        """Return how often a turn may be picked up: seldom if it may be what ends the process."""
-        if await self.ledger.started_calls(turn.id):
-            return MAX_RESUMES
-        history = await self.ledger.history(turn.session_id)
-        said = any(
-            stored.turn_id == turn.id and isinstance(stored.message, AssistantMessage)
-            for stored in history
-        )
-        return MAX_RESUMES if said else MAX_UNBEGUN_RESUMES
 
     async def wake(self, session_id: str) -> None:
         """Have what waits in the session's inbox answered."""

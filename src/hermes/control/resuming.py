@@ -1,0 +1,31 @@
+"""How often a turn that was cut off is picked up again."""
+
+from hermes.domain.messages import AssistantMessage
+from hermes.domain.ports.state import Ledger
+from hermes.domain.turn import MAX_RESUMES, MAX_UNBEGUN_RESUMES, Turn, TurnError
+
+__all__ = ["given_up", "resume_limit"]
+
+
+async def resume_limit(ledger: Ledger, turn: Turn) -> int:
+    """Return how often a turn may be picked up: seldom if it may be what ends the process."""
+    if await ledger.started_calls(turn.id):
+        return MAX_RESUMES
+    history = await ledger.history(turn.session_id)
+    said = any(
+        stored.turn_id == turn.id and isinstance(stored.message, AssistantMessage)
+        for stored in history
+    )
+    return MAX_RESUMES if said else MAX_UNBEGUN_RESUMES
+
+
+def given_up(turn: Turn) -> TurnError:
+    """Return what is said about a turn that was picked up too often."""
+    return TurnError(
+        code="resume_limit",
+        message=(
+            f"This turn was cut off and picked up {turn.resumes - 1} times already;"
+            " it was given up."
+        ),
+        hint="Ask again, perhaps in smaller steps.",
+    )
