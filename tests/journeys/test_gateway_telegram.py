@@ -17,8 +17,13 @@ ECHO = Script(default=Step(echo=True))
 async def until_answered(telegram: FakeTelegram, chat: int, *texts: str) -> list[str]:
     """Wait until these texts are the whole of what the bot has said."""
     async with asyncio.timeout(30):
-        await telegram.until(lambda: all(any(t in s for s in said(telegram, chat)) for t in texts))
+        await telegram.until(lambda: _settled(said(telegram, chat), texts))
     return said(telegram, chat)
+
+
+def _settled(shown: list[str], texts: tuple[str, ...]) -> bool:
+    """All texts are there, and none of the messages is still growing."""
+    return all(any(t in s for s in shown) for t in texts) and not any("▉" in s for s in shown)
 
 
 def said(telegram: FakeTelegram, chat: int) -> list[str]:
