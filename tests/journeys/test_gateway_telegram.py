@@ -240,15 +240,15 @@ def reactions(telegram: FakeTelegram, message: int) -> list[str]:
     return ["".join(each["emoji"] for each in reaction) for reaction in given]
 
 
-async def until_written(path: Path, text: str) -> None:
+async def until_written(path: Path, text: str, times: int = 1) -> None:
     """Wait until another process has written a text into a file."""
     async with asyncio.timeout(20):
-        while not _has(path, text):  # noqa: ASYNC110 - another process cannot set an event
+        while not _has(path, text, times):  # noqa: ASYNC110 - another process cannot set an event
             await asyncio.sleep(0.05)
 
 
-def _has(path: Path, text: str) -> bool:
-    return path.exists() and text in path.read_text()
+def _has(path: Path, text: str, times: int) -> bool:
+    return path.exists() and path.read_text().count(text) >= times
 
 
 NOTING_HOOK = """
@@ -281,6 +281,7 @@ async def test_hooks_are_told_of_sessions_and_turns(tmp_path: Path) -> None:
         await until_written(gateway.hermes.home / "events.jsonl", "agent:end")
         telegram.say(ANN, ANN, "/new")
         await until_answered(telegram, ANN, "A new conversation")
+        await until_written(gateway.hermes.home / "events.jsonl", "session:start", times=2)
         await gateway.stop()
         lines = (gateway.hermes.home / "events.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines]
