@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from fakes.ledgers import session
 from hermes.control.home_channel import HomeChannel, home_channel, set_home_channel
-from hermes.control.inputs import batch_entry, batch_message, is_shared
+from hermes.control.inputs import batch_entry, batch_inputs, is_shared
 from hermes.control.session_context import SessionContext, describe, hashed_id
 from hermes.domain.channel import Chat, ChatKind, Sender
 from hermes.domain.inbound import InboundMessage, InboxEntry
@@ -78,7 +78,7 @@ def test_what_others_said_is_never_part_of_what_is_stored() -> None:
     message = replace(MESSAGE, context="secret plans")
     first = entry(message, "agent:main:telegram:group:-5")
     second = entry(replace(MESSAGE, context="more plans"), first.session_key)
-    assert "plans" not in content_text(batch_message([first, second]).content)
+    assert "plans" not in content_text(batch_inputs([first, second])[0].content)
     whole = batch_entry([first, second])
     assert whole is not None
     assert whole.message.context == "secret plans\nmore plans"

@@ -11,7 +11,7 @@ def usage_record(
     task: str,
     *,
     agent_id: str,
-    session_id: str,
+    session_id: str | None,
     turn_id: str | None,
     at: float,
 ) -> UsageRecord:

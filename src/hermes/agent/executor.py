@@ -81,13 +81,15 @@ class ToolExecutor:
             results[call.id] = stored = await self._commit(call, result)
             message = stored.message
             assert isinstance(message, ToolMessage)
+            output = content_text(message.content)
             self._scope.stream.emit(
                 ToolFinished(
                     call_id=call.id,
                     name=call.name,
                     outcome=message.outcome,
                     seconds=clock.monotonic() - started,
-                    preview=content_text(message.content)[:PREVIEW_CHARS],
+                    preview=output[:PREVIEW_CHARS],
+                    output=output,
                     diff=self._services.redact(result.diff) if result.diff else None,
                 )
             )

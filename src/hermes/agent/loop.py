@@ -7,6 +7,10 @@ interrupted; what is committed by then is a valid history, and `run` can be
 entered again with it.
 """
 
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
 from hermes.agent.accounting import usage_record
 from hermes.agent.budget import IterationBudget, SpendGuard
 from hermes.agent.compaction import CompactionImpossible, Compactor
@@ -32,6 +36,7 @@ from hermes.domain.messages import (
     InputKind,
     Message,
     ToolCall,
+    ToolMessage,
     UserMessage,
     content_text,
 )
@@ -85,6 +90,8 @@ class TurnLoop:
         self.usage = Usage()
         self.cost_usd: float | None = 0.0
         self.model_calls = 0
+        self.handed: tuple[ToolCall, ...] = ()
+        """Calls that the client has to carry out, once the turn has come to them."""
 
     @property
     def partial_text(self) -> str:
@@ -95,17 +102,17 @@ class TurnLoop:
         """Bring the turn to its final answer and return it."""
         await self._settle_open_calls()
         answer: list[str] = []
-        continuations = 0
-        allowed = self._services.settings.max_continuations
-        if self._model.info.own_prompt is not None:
-            allowed = 0  # a very small model does not find back to where it stopped
+        continuations, allowed = 0, self._allowed_continuations()
         message = self._resumed_reply()
         while True:
             if message is None:
                 message = await self._next_reply()
             if message.tool_calls:
                 answer.clear()
-                self._history += await self._executor.run(message.tool_calls)
+                self._history += await self._executor.run(self._ours(message.tool_calls))
+                self.handed = tuple(call for call in message.tool_calls if self._is_client(call))
+                if self.handed:
+                    return message.text
             else:
                 answer.append(message.text)
                 cut_off = message.finish is FinishReason.LENGTH
@@ -115,6 +122,20 @@ class TurnLoop:
                 await self._add_notice(CONTINUE)
             message = None
 
+    def _allowed_continuations(self) -> int:
+        """Return how often an answer that was cut off by its length is continued."""
+        asked_for = self._scope.brief.options.max_tokens is not None
+        if asked_for or self._model.info.own_prompt is not None:
+            return 0  # a very small model does not find back to where it stopped
+        return self._services.settings.max_continuations
+
+    def _is_client(self, call: ToolCall) -> bool:
+        spec = self._tools.spec(call.name)
+        return spec is not None and spec.client
+
+    def _ours(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
+        return [call for call in calls if not self._is_client(call)]
+
     async def _settle_open_calls(self) -> None:
         """Give every call of an earlier attempt at this turn its result."""
         if not open_calls(self._history, frozenset(), self._tools.spec):
@@ -123,15 +144,20 @@ class TurnLoop:
         calls = open_calls(self._history, started, self._tools.spec)
         for call in calls.cut_off:
             await self._executor.record(call, CUT_OFF)
-        await self._executor.run(calls.repeatable)
+        await self._executor.run(self._ours(calls.repeatable))
         self._history = await self._services.ledger.history(self._scope.session.id)
 
     def _resumed_reply(self) -> AssistantMessage | None:
         """Return the answer if an earlier attempt at this turn had already got it."""
-        last = self._history[-1] if self._history else None
-        if last is None or last.turn_id != self._scope.turn.id:
+        said = [stored for stored in self._history if stored.turn_id == self._scope.turn.id]
+        replies = [stored.message for stored in said if not isinstance(stored.message, ToolMessage)]
+        last = replies[-1] if replies else None
+        if not isinstance(last, AssistantMessage):
             return None
-        return last.message if isinstance(last.message, AssistantMessage) else None
+        if said[-1].message is last:
+            return last
+        handed = tuple(call for call in last.tool_calls if self._is_client(call))
+        return replace(last, tool_calls=handed) if handed else None
 
     async def _next_reply(self) -> AssistantMessage:
         await self._take_steering()
@@ -159,26 +185,42 @@ class TurnLoop:
         if self._model.info.vision:
             messages = await self._images.shown(messages)
         settings = self._services.settings
-        volatile = (settings.ephemeral, self._scope.ephemeral, self._iterations.note)
+        brief, options = self._scope.brief, self._scope.brief.options
+        volatile = (
+            settings.ephemeral,
+            brief.ephemeral,
+            options.instructions,
+            self._iterations.note,
+        )
         notes = [note for note in volatile if note]
         return ModelRequest(
             system=self._scope.session.system_prompt or "",
             messages=messages,
             tools=self._specs,
-            tool_choice=None if tools_allowed else "none",
+            tool_choice=self._tool_choice() if tools_allowed else "none",
             ephemeral="\n\n".join(notes),
-            max_tokens=settings.max_tokens,
-            reasoning_effort=self._scope.session.state.get(
-                REASONING_EFFORT, settings.reasoning_effort
-            ),
+            max_tokens=options.max_tokens or settings.max_tokens,
+            temperature=options.temperature,
+            reasoning_effort=options.reasoning_effort
+            or self._scope.session.state.get(REASONING_EFFORT, settings.reasoning_effort),
+            response_schema=options.response_schema,
             session_id=self._scope.session.id,
         )
+
+    def _tool_choice(self) -> str | None:
+        """Return the client's choice for the first call of the turn."""
+        choice = self._scope.brief.options.tool_choice
+        if choice is None or choice == "none":
+            return choice
+        return choice if self.model_calls == 0 and not self._scope.turn.resumes else None
 
     def _accepted(self, message: AssistantMessage, *, tools_allowed: bool) -> AssistantMessage:
         """Make call ids unique in the session and drop calls where none are allowed."""
         calls: list[ToolCall] = []
         for call in message.tool_calls if tools_allowed else ():
-            unique = call.id not in self._call_ids and bool(call.id)
+            # The client names a call of its own by its id alone, so that must be one of ours.
+            foreign = self._is_client(call)
+            unique = call.id not in self._call_ids and bool(call.id) and not foreign
             kept = (
                 call
                 if unique

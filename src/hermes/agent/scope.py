@@ -15,7 +15,7 @@ from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import ToolRunner
-from hermes.domain.turn import Turn, TurnControl
+from hermes.domain.turn import Turn, TurnBrief, TurnControl
 from hermes.domain.turn_stream import TurnStream
 
 __all__ = ["AgentServices", "Models", "ToolProvider", "TurnScope"]
@@ -69,5 +69,4 @@ class TurnScope(Struct, frozen=True, kw_only=True):
     turn: Turn
     stream: TurnStream
     control: TurnControl
-    ephemeral: str = ""
-    """Context from the door for this turn's calls; never stored."""
+    brief: TurnBrief = TurnBrief()

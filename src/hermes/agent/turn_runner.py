@@ -16,15 +16,16 @@ from hermes.agent.prompt import build_prompt
 from hermes.agent.prompt_inputs import gather_inputs
 from hermes.agent.scope import AgentServices, TurnScope
 from hermes.agent.titles import TitleMaker
+from hermes.agent.tools.client_side import ClientSide
 from hermes.agent.tools.filtered import Filtered
 from hermes.domain.errors import Conflict, HermesError, NotFound
 from hermes.domain.events import TurnFinished, TurnStarted
-from hermes.domain.messages import AssistantMessage, FinishReason
+from hermes.domain.messages import AssistantMessage, FinishReason, ToolCall
 from hermes.domain.ports.model import Model
 from hermes.domain.profile import AgentProfile, use_profile
 from hermes.domain.session import Session, StoredMessage
 from hermes.domain.tools import ToolRunner
-from hermes.domain.turn import Turn, TurnControl, TurnError, TurnState
+from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnError, TurnState
 from hermes.domain.turn_stream import TurnStream
 from hermes.domain.usage import Usage
 
@@ -53,11 +54,11 @@ class TurnRunner:
         turn: Turn,
         stream: TurnStream,
         control: TurnControl,
-        ephemeral: str = "",
+        brief: TurnBrief,
     ) -> None:
         """Bring `turn` to its end; everything it has to say goes into `stream`."""
         with use_profile(profile):
-            attempt = _Attempt(self._services, profile, turn, stream, control, ephemeral)
+            attempt = _Attempt(self._services, profile, turn, stream, control, brief)
             await attempt.run()
         if attempt.untitled:
             self._untitled.add(turn.session_id)
@@ -83,22 +84,23 @@ class _Attempt:
         turn: Turn,
         stream: TurnStream,
         control: TurnControl,
-        ephemeral: str,
+        brief: TurnBrief,
     ) -> None:
         self._services = services
         self._profile = profile
         self._turn = turn
         self._stream = stream
         self._control = control
-        self._ephemeral = ephemeral
+        self._brief = brief
         self._scope: TurnScope | None = None
         self._tools: ToolRunner | None = None
         self._loop: TurnLoop | None = None
 
     @property
     def untitled(self) -> bool:
-        """True if the session had no title when the turn began."""
-        return self._scope is not None and not self._scope.session.title
+        """True if the session had no title when the turn began, and deserves one."""
+        wanted = self._brief.options.title
+        return wanted and self._scope is not None and not self._scope.session.title
 
     async def run(self) -> None:
         """Run, and settle whatever way it ends."""
@@ -143,13 +145,15 @@ class _Attempt:
             self._tools = Filtered(self._tools, model.info.own_tools)
         if session.system_prompt is None:
             session = await self._freeze_prompt(session, model, self._tools)
+        if self._brief.options.client_tools:
+            self._tools = ClientSide(self._tools, self._brief.options.client_tools)
         self._scope = TurnScope(
             profile=self._profile,
             session=session,
             turn=self._turn,
             stream=self._stream,
             control=self._control,
-            ephemeral=self._ephemeral,
+            brief=self._brief,
         )
         self._loop = TurnLoop(self._services, self._scope, model, self._tools, history)
         return await self._loop.run()
@@ -181,7 +185,11 @@ class _Attempt:
                 await self._close_history()
             await durable(
                 self._services.ledger.finish_turn(
-                    self._turn.id, state, error, self._services.clock.now()
+                    self._turn.id,
+                    state,
+                    error,
+                    self._services.clock.now(),
+                    handed=bool(self._handed(state)),
                 )
             )
         except HermesError as failure:
@@ -220,8 +228,12 @@ class _Attempt:
                 cost_usd=loop.cost_usd if loop else 0.0,
                 model_calls=loop.model_calls if loop else 0,
                 error=error,
+                handed=self._handed(state),
             )
         )
+
+    def _handed(self, state: TurnState) -> tuple[ToolCall, ...]:
+        return self._loop.handed if self._loop and state is TurnState.DONE else ()
 
     def _explain(self, error: HermesError) -> TurnError:
         redact = self._services.redact

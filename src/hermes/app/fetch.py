@@ -44,27 +44,39 @@ class PageFetcher:
 
     async def __call__(self, url: str) -> str:
         """Return the readable text of a page."""
+        return _text(url, *await self._fetched(url, MAX_BYTES))
+
+    async def data(self, url: str, limit: int) -> tuple[str, bytes]:
+        """Return the media type and the bytes of what is there, at most `limit` of them."""
+        status, headers, body = await self._fetched(url, limit + 1)
+        if status >= 400:
+            raise HermesError(f"{url} answered with status {status}.")
+        if len(body) > limit:
+            raise UsageError(f"{url} is larger than {limit} bytes.")
+        return headers.get("content-type", ""), body
+
+    async def _fetched(self, url: str, limit: int) -> tuple[int, dict[str, str], bytes]:
         try:
             async with asyncio.timeout(TIMEOUT):
-                return await self._follow(url)
+                return await self._follow(url, limit)
         except TimeoutError as error:
             raise HermesError(f"{url} did not answer within {TIMEOUT:.0f} seconds.") from error
 
-    async def _follow(self, url: str) -> str:
+    async def _follow(self, url: str, limit: int) -> tuple[int, dict[str, str], bytes]:
         import httpx2  # noqa: PLC0415 - seldom needed, and slow to import
 
         async with httpx2.AsyncClient(trust_env=False, follow_redirects=False) as client:
             for _ in range(MAX_REDIRECTS + 1):
                 try:
-                    status, headers, body = await self._get(client, url)
+                    status, headers, body = await self._get(client, url, limit)
                 except httpx2.HTTPError as error:
                     raise HermesError(f"{url} could not be fetched: {error}") from error
                 if status not in REDIRECTS or "location" not in headers:
-                    return _text(url, status, headers, body)
+                    return status, headers, body
                 url = urljoin(url, headers["location"])
         raise HermesError(f"{url} redirects too often.")
 
-    async def _get(self, client: object, url: str) -> tuple[int, dict[str, str], bytes]:
+    async def _get(self, client: object, url: str, limit: int) -> tuple[int, dict[str, str], bytes]:
         import httpx2  # noqa: PLC0415 - see above
 
         assert isinstance(client, httpx2.AsyncClient)
@@ -86,11 +98,11 @@ class PageFetcher:
             body = b""
             async for chunk in response.aiter_bytes():
                 body += chunk
-                if len(body) > MAX_BYTES:
+                if len(body) > limit:
                     break
         finally:
             await response.aclose()
-        return response.status_code, dict(response.headers), body[:MAX_BYTES]
+        return response.status_code, dict(response.headers), body[:limit]
 
     async def _resolve(self, host: str, port: int) -> str:
         """Return the address to connect to; every address of the name must be allowed."""

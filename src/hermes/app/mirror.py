@@ -3,7 +3,7 @@
 from hermes.agent.turn_runner import TurnRunner
 from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
-from hermes.domain.turn import Turn, TurnControl
+from hermes.domain.turn import Turn, TurnBrief, TurnControl
 from hermes.domain.turn_stream import TurnStream
 from hermes.state.transcripts import TranscriptMirror
 
@@ -27,10 +27,10 @@ class MirroredRunner:
         turn: Turn,
         stream: TurnStream,
         control: TurnControl,
-        ephemeral: str = "",
+        brief: TurnBrief,
     ) -> None:
         """Bring a turn to its end."""
-        await self._inner.run(profile, turn, stream, control, ephemeral)
+        await self._inner.run(profile, turn, stream, control, brief)
 
     async def after_turn(self, profile: AgentProfile, session_id: str) -> None:
         """Write what the mirror does not have yet, then do the rest."""

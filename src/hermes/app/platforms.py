@@ -17,12 +17,23 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import Adapter, AdapterRequest, Manifest
 from hermes.streaming.settings import PresentationSettings
 
-__all__ = ["BUILTIN", "PlatformKit", "batch_window", "enabled_platforms", "presentation"]
+__all__ = [
+    "BUILTIN",
+    "PlatformKit",
+    "batch_window",
+    "enabled_platforms",
+    "listening_doors",
+    "presentation",
+]
 
 _T = TypeVar("_T")
 
 BUILTIN: Mapping[str, str] = {"telegram": "hermes.entry.chat.telegram"}
 """Platforms and their packages: `manifest` is cheap, `build` imports the rest."""
+
+
+LISTENING = ("api_server", "webhook")
+"""Doors that are no chats: they wait for requests."""
 
 
 class PlatformKit:
@@ -73,18 +84,27 @@ class PlatformKit:
 
 
 def enabled_platforms(loaded: LoadedConfig, options: AppOptions, clock: Clock) -> list[PlatformKit]:
-    """Return the platforms that are switched on; `ConfigError` if there are none."""
+    """Return the chat platforms that are switched on; `ConfigError` if there is no door at all."""
     kits = [
         PlatformKit(package, loaded, options, clock)
         for name, package in BUILTIN.items()
         if _enabled(loaded, name)
     ]
-    if not kits:
+    if not kits and not listening_doors(loaded):
         raise ConfigError(
-            "No chat platform is switched on.",
-            hint="For Telegram: hermes config set TELEGRAM_BOT_TOKEN <token from @BotFather>",
+            "No platform is switched on.",
+            hint=(
+                "For Telegram: hermes config set TELEGRAM_BOT_TOKEN <token from @BotFather>. "
+                "For the API server: hermes config set platforms.api_server.enabled true"
+            ),
         )
     return kits
+
+
+def listening_doors(loaded: LoadedConfig) -> tuple[str, ...]:
+    """Return which of the doors that wait for requests are switched on."""
+    platforms = loaded.config.platforms
+    return tuple(name for name in LISTENING if name in platforms and platforms[name].enabled)
 
 
 def _enabled(loaded: LoadedConfig, name: str) -> bool:

@@ -21,7 +21,9 @@ from hermes.app.access import access_settings
 from hermes.app.build import App, ChatWiring, open_app
 from hermes.app.config_watch import ConfigChange, ConfigWatcher
 from hermes.app.controls import AppControls
+from hermes.app.doors import ListeningDoor
 from hermes.app.hook_files import load_hooks
+from hermes.app.listening import DoorContext, check_doors, open_doors
 from hermes.app.options import AppOptions
 from hermes.app.outgoing_files import allowed_files
 from hermes.app.platforms import PlatformKit, batch_window, enabled_platforms, presentation
@@ -67,6 +69,7 @@ async def serve(options: AppOptions, *, replace: bool = False) -> int:
     clock = SystemClock()
     loaded = load_config(options.home, options.environ)
     kits = enabled_platforms(loaded, options, clock)
+    check_doors(loaded)
     if replace:
         await end_gateway(options.home.root, clock)
     context = ChatContext(loaded, kits)
@@ -110,6 +113,7 @@ class _Service:
         self._fleet = Fleet(
             [Supervisor(self._plan(kit), app.clock, settings, self._board.changed) for kit in kits]
         )
+        self._doors: list[ListeningDoor] = []
         self._door: ChatDoor | None = None
         self._parts: PipelineParts | None = None
 
@@ -122,7 +126,10 @@ class _Service:
         async with asyncio.TaskGroup() as group:
             self._door = self._make_door(group)
             self._parts = self._make_parts(group, self._door)
-            with self._app.gateway.watching(self._door.on_turn):
+            self._doors = self._open_doors(group, self._door)
+            with contextlib.ExitStack() as watching:
+                for observer in (self._door.on_turn, *(door.on_turn for door in self._doors)):
+                    watching.enter_context(self._app.gateway.watching(observer))
                 services = [group.create_task(work) for work in self._services()]
                 refused = await self._start()
                 if refused is not None:
@@ -139,21 +146,27 @@ class _Service:
             self._hooks.run(),
             self._watch_config(),
             self._look_again(),
+            *(service for door in self._doors for service in door.services()),
         ]
+
+    @property
+    def _platforms(self) -> tuple[str, ...]:
+        """Whose messages and turns are ours."""
+        return (*self._kits, *(door.platform for door in self._doors))
 
     async def _look_again(self) -> None:
         """Now and then look for messages that could not be taken when they came."""
         while True:
             await self._app.clock.sleep(LOOK_AGAIN_SECONDS)
             try:
-                await self._app.gateway.recover(platforms=tuple(self._kits))
+                await self._app.gateway.recover(platforms=self._platforms)
             except HermesError as error:
                 log.warning("the inbox could not be looked through: %s", error.message)
 
-    async def _start(self) -> ConfigError | None:
+    async def _start(self) -> HermesError | None:
         """Pick up what an earlier process left, then say that we are there.
 
-        Returns why this configuration cannot work, if no platform can.
+        Returns why this configuration cannot work, if no platform or not every listener can.
         """
         assert self._door is not None
         guard = self._options.home.root / "gateway" / "restart_loop.json"
@@ -164,16 +177,26 @@ class _Service:
             self._board.warn("restart_loop", text)
             log.error(text)
         shown = await self._door.deliver_unanswered()
-        resumed = await self._app.gateway.recover(platforms=tuple(self._kits))
+        for door in self._doors:
+            await door.before_recovery()
+        resumed = await self._app.gateway.recover(platforms=self._platforms)
+        for door in self._doors:
+            await door.after_recovery()
         if shown or resumed:
             log.info("after the restart: %d answers shown, %d turns go on", shown, len(resumed))
+        try:
+            for door in self._doors:
+                await door.listen()
+        except HermesError as error:
+            return error
         healths = await self._fleet.settled()
-        if all(health.state is AdapterState.FATAL for health in healths):
+        dead = all(health.state is AdapterState.FATAL for health in healths)
+        if dead and not self._doors:
             first = healths[0]
             return ConfigError(first.error or "No platform can be reached.", hint=first.hint or "")
         self._board.phase(GatewayPhase.RUNNING)
         await self._board.write()
-        self._hooks.post(GATEWAY_STARTUP, {"platforms": sorted(self._kits)})
+        self._hooks.post(GATEWAY_STARTUP, {"platforms": sorted(self._platforms)})
         return None
 
     async def _wind_down(self, door: ChatDoor, services: list[asyncio.Task[None]]) -> None:
@@ -182,6 +205,8 @@ class _Service:
             GatewayPhase.DRAINING, exit_reason=self._stop.reason, restart=self._stop.restart
         )
         await self._board.write()
+        for each in self._doors:
+            each.drain()
         gateway, patience = self._app.gateway, self._app.loaded.config.agent.restart_drain_timeout
         try:
             async with asyncio.timeout(patience):
@@ -196,6 +221,8 @@ class _Service:
             if gateway.live_sessions:
                 log.info("%d sessions are kept for the next start", gateway.live_sessions)
         await gateway.suspend()
+        for each in self._doors:
+            await each.close(WIND_DOWN_SECONDS)
         await door.wind_down(WIND_DOWN_SECONDS)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(WIND_DOWN_SECONDS):
@@ -225,6 +252,19 @@ class _Service:
             )
 
         return sink
+
+    def _open_doors(self, group: asyncio.TaskGroup, door: ChatDoor) -> list[ListeningDoor]:
+        return open_doors(
+            DoorContext(
+                app=self._app,
+                options=self._options,
+                group=group,
+                deliver=door.deliver,
+                platforms=tuple(self._kits),
+                board=self._board,
+                adapters=self._health,
+            )
+        )
 
     def _make_door(self, group: asyncio.TaskGroup) -> ChatDoor:
         app = self._app
@@ -313,7 +353,7 @@ class _Service:
         )
 
     def _health(self) -> list[AdapterHealth]:
-        return self._fleet.health()
+        return [*self._fleet.health(), *(door.health() for door in self._doors)]
 
     def _access(self) -> dict[str, AuthzSettings]:
         manifests = [kit.manifest for kit in self._kits.values()]

@@ -19,11 +19,11 @@ from hermes.domain.errors import ConfigError
 __all__ = ["editing", "write_atomic"]
 
 
-def write_atomic(path: Path, content: str) -> None:
+def write_atomic(path: Path, content: str | bytes) -> None:
     """Replace the content of `path`; explain if that is impossible."""
     target = path.resolve()
     try:
-        _replace(target, content.encode())
+        _replace(target, content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be written: {error.strerror}.",

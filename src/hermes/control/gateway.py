@@ -111,6 +111,12 @@ class Gateway:
             self._lane(admission.entry.session_id, profile).wake(ticket)
         return ticket
 
+    def take(self, entry: InboxEntry) -> Ticket:
+        """Have a message answered that a door has admitted itself."""
+        ticket = Ticket(entry, duplicate=False)
+        self._lane(entry.session_id, self._profile(entry.agent_id)).wake(ticket)
+        return ticket
+
     async def take_note(
         self, agent_id: str, message: InboundMessage, session_id: str, handled_as: str
     ) -> bool:
@@ -163,18 +169,20 @@ class Gateway:
 
     async def open_session(self, agent_id: str, source: str, user_id: str | None) -> Session:
         """Start a new conversation."""
+        return await self.ledger.create_session(self.new_session(agent_id, source, user_id))
+
+    def new_session(self, agent_id: str, source: str, user_id: str | None) -> NewSession:
+        """Return what a new conversation with an agent begins with."""
         profile, now = self._profile(agent_id), self.clock.now()
-        return await self.ledger.create_session(
-            NewSession(
-                id=new_session_id(now),
-                agent_id=agent_id,
-                source=source,
-                started_at=now,
-                model=profile.model,
-                provider=profile.provider,
-                cwd=str(profile.workspace),
-                user_id=user_id,
-            )
+        return NewSession(
+            id=new_session_id(now),
+            agent_id=agent_id,
+            source=source,
+            started_at=now,
+            model=profile.model,
+            provider=profile.provider,
+            cwd=str(profile.workspace),
+            user_id=user_id,
         )
 
     # -- control -----------------------------------------------------------

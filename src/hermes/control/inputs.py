@@ -7,8 +7,9 @@ from msgspec.structs import replace
 from hermes.domain.channel import Attachment, ChatKind
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.messages import Content, FilePart, InputKind, Part, TextPart, UserMessage
+from hermes.domain.turn_options import TurnOptions
 
-__all__ = ["batch_entry", "batch_message", "is_shared", "user_message"]
+__all__ = ["batch_entry", "batch_inputs", "batch_options", "is_shared", "user_message"]
 
 QUOTE_CHARS = 300
 
@@ -18,12 +19,23 @@ def user_message(message: InboundMessage, kind: InputKind = InputKind.USER) -> U
     return UserMessage(content=_content(_text(message), message.attachments), kind=kind)
 
 
-def batch_message(entries: Sequence[InboxEntry]) -> UserMessage:
-    """Turn messages that belong together into one input, naming the speaker where it matters."""
+def batch_inputs(entries: Sequence[InboxEntry]) -> tuple[UserMessage, ...]:
+    """Turn messages that belong together into one input, naming the speaker where it matters.
+
+    A message that only brings results of tool calls is no input.
+    """
     first = entries[0]
     text = "\n".join(text for entry in entries if (text := _text(entry.message)))
     attachments = tuple(item for entry in entries for item in entry.message.attachments)
-    return UserMessage(content=_content(text, attachments), sender=_speaker(first))
+    if not text and not attachments and first.message.options is not None:
+        return ()
+    return (UserMessage(content=_content(text, attachments), sender=_speaker(first)),)
+
+
+def batch_options(entries: Sequence[InboxEntry]) -> TurnOptions:
+    """Return what the messages of a turn ask of it: the first that asks for something."""
+    asked = (entry.message.options for entry in entries)
+    return next((options for options in asked if options is not None), TurnOptions())
 
 
 def batch_entry(entries: Sequence[InboxEntry]) -> InboxEntry | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from hermes.control.batching import BatchWindow, first_batch
-from hermes.control.inputs import batch_entry, batch_message, user_message
+from hermes.control.inputs import batch_entry, batch_inputs, batch_options, user_message
 from hermes.control.ticket import Ticket
 from hermes.domain.errors import HermesError, SessionBusy
 from hermes.domain.events import TurnFinished
@@ -22,7 +22,7 @@ from hermes.domain.messages import InputKind
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
-from hermes.domain.turn import NewTurn, Turn, TurnControl, TurnError, TurnState
+from hermes.domain.turn import NewTurn, Turn, TurnBrief, TurnControl, TurnError, TurnState
 from hermes.domain.turn_stream import TurnStream
 from hermes.domain.usage import Usage
 
@@ -42,7 +42,7 @@ class TurnRunnerPort(Protocol):
         turn: Turn,
         stream: TurnStream,
         control: TurnControl,
-        ephemeral: str = "",
+        brief: TurnBrief,
     ) -> None:
         """Bring a turn to its end."""
         ...
@@ -184,8 +184,9 @@ class Lane:
             id=new_id("turn"),
             session_id=self.session_id,
             owner=self._context.owner,
-            inputs=(batch_message(batch),),
+            inputs=batch_inputs(batch),
             inbox_ids=tuple(entry.id for entry in batch),
+            results=tuple(result for entry in batch for result in entry.message.results),
             at=self._context.clock.now(),
         )
         try:
@@ -226,8 +227,8 @@ class Lane:
         entry = batch_entry(batch)
         self._context.on_turn(stream, entry)
         try:
-            ephemeral = await self._context.ephemeral(turn, entry)
-            await self._context.runner.run(self.profile, turn, stream, self._control, ephemeral)
+            brief = await self._brief(turn, batch)
+            await self._context.runner.run(self.profile, turn, stream, self._control, brief)
         except Exception as error:
             if stream.finished is None:
                 stream.emit(_left_open())
@@ -237,6 +238,12 @@ class Lane:
         finally:
             self._control = self._current = None
         self._context.spawn_after_turn(self.profile, self.session_id)
+
+    async def _brief(self, turn: Turn, batch: list[InboxEntry]) -> TurnBrief:
+        """Gather what the turn is told; one that goes on after a restart asks the ledger."""
+        taken = batch or await self._context.ledger.entries_of_turn(turn.id)
+        ephemeral = await self._context.ephemeral(turn, batch_entry(batch))
+        return TurnBrief(ephemeral=ephemeral, options=batch_options(taken))
 
     def abandon(self, error: HermesError) -> None:
         """Fail every ticket that still waits."""

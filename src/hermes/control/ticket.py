@@ -1,6 +1,7 @@
 """Ticket: what a door gets for a message it submitted."""
 
 import asyncio
+from collections.abc import Callable
 
 from hermes.domain.errors import HermesError
 from hermes.domain.inbound import InboxEntry
@@ -28,6 +29,16 @@ class Ticket:
         Raises what kept the turn from starting.
         """
         return await asyncio.shield(self._stream)
+
+    def on_failure(self, told: Callable[[HermesError], None]) -> None:
+        """Have `told` called if no turn will have this message."""
+
+        def done(stream: asyncio.Future[TurnStream]) -> None:
+            error = None if stream.cancelled() else stream.exception()
+            if isinstance(error, HermesError):
+                told(error)
+
+        self._stream.add_done_callback(done)
 
     def resolve(self, stream: TurnStream) -> None:
         """Tell the door which turn has its message."""

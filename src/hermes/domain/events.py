@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.domain.approvals import ApprovalRequest, Decision
-from hermes.domain.messages import AssistantMessage, ToolOutcome
+from hermes.domain.messages import AssistantMessage, ToolCall, ToolOutcome
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
 
@@ -92,6 +92,8 @@ class ToolFinished(Struct, frozen=True, kw_only=True, tag="tool.finished"):
     outcome: ToolOutcome
     seconds: float
     preview: str
+    output: str = ""
+    """The whole result as text."""
     diff: str | None = None
     """A unified diff of what the call changed, for doors that show it."""
 
@@ -156,6 +158,8 @@ class TurnFinished(Struct, frozen=True, kw_only=True, tag="turn.finished"):
     cost_usd: float | None
     model_calls: int
     error: TurnError | None = None
+    handed: tuple[ToolCall, ...] = ()
+    """Calls of client tools that the client has to carry out; the turn is done until then."""
 
 
 TurnEvent = (

@@ -9,6 +9,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from hermes.domain.channel import Attachment, Chat, ReplyRef, Sender
+from hermes.domain.turn_options import ClientResult, TurnOptions
 
 __all__ = ["InboundMessage", "InboxEntry", "InboxState"]
 
@@ -32,6 +33,10 @@ class InboundMessage(Struct, frozen=True, kw_only=True):
     """What the parts of one album share, where a platform sends them one by one."""
     context: str = ""
     """What others said before it in the chat: for the model to read, never a command."""
+    options: TurnOptions | None = None
+    """What the program that sent it asks of the turn; None for people."""
+    results: tuple[ClientResult, ...] = ()
+    """Results of tool calls that an earlier turn handed to the program."""
     internal: bool = False
     """Made by Hermes itself (handoff, cron): already authorised."""
 

@@ -72,6 +72,8 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     intent: Callable[[dict[str, Any]], Intent] | None = None
     """Tells policy what a call with these arguments would do; None: nothing to judge."""
     max_result_chars: int = 100_000
+    client: bool = False
+    """Carried out by the program that asked, not here."""
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.domain.messages import UserMessage
+from hermes.domain.turn_options import ClientResult, TurnOptions
 
 __all__ = [
     "MAX_RESUMES",
@@ -20,6 +21,7 @@ __all__ = [
     "NewTurn",
     "Steering",
     "Turn",
+    "TurnBrief",
     "TurnControl",
     "TurnError",
     "TurnState",
@@ -65,6 +67,9 @@ class NewTurn(Struct, frozen=True, kw_only=True):
     """The process that runs it; see `state.ownership`."""
     inputs: tuple[UserMessage, ...]
     inbox_ids: tuple[int, ...] = ()
+    results: tuple[ClientResult, ...] = ()
+    """For calls that an earlier turn handed to its client; those that get none here are
+    recorded as not answered."""
     at: float
 
 
@@ -81,6 +86,14 @@ class Turn(Struct, frozen=True, kw_only=True):
     resumes: int = 0
     finished_at: float | None = None
     error: TurnError | None = None
+
+
+class TurnBrief(Struct, frozen=True, kw_only=True):
+    """What a turn is told besides its input."""
+
+    ephemeral: str = ""
+    """Context from the door for this turn's calls; never stored."""
+    options: TurnOptions = TurnOptions()
 
 
 class Steering:

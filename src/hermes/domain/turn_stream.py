@@ -6,7 +6,7 @@ one turn and never delays the model or another follower.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from hermes.domain.events import TurnEvent, TurnFinished
 
@@ -22,6 +22,7 @@ class TurnStream:
         self._events: list[TurnEvent] = []
         self._waiters: list[asyncio.Future[None]] = []
         self._finished: TurnFinished | None = None
+        self._taps: list[Callable[[TurnEvent], None]] = []
 
     def __len__(self) -> int:
         return len(self._events)
@@ -30,6 +31,11 @@ class TurnStream:
     def finished(self) -> TurnFinished | None:
         """The last event, once it is there."""
         return self._finished
+
+    @property
+    def events(self) -> Sequence[TurnEvent]:
+        """Everything emitted so far."""
+        return self._events
 
     def emit(self, event: TurnEvent) -> None:
         """Append `event` and wake the followers. Nothing follows a finish."""
@@ -40,10 +46,16 @@ class TurnStream:
         self._events.append(event)
         if isinstance(event, TurnFinished):
             self._finished = event
+        for tap in self._taps:
+            tap(event)
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+    def tap(self, seen: Callable[[TurnEvent], None]) -> None:
+        """Call `seen` with each further event as it is emitted; it must be quick and never fail."""
+        self._taps.append(seen)
 
     async def follow(self, start: int = 0) -> AsyncIterator[TurnEvent]:
         """Yield events from position `start` on, until the turn has finished."""
@@ -56,6 +68,14 @@ class TurnStream:
             if self._finished is not None:
                 return
             await self._more()
+
+    async def more(self, position: int) -> list[TurnEvent]:
+        """Return all events from `position` on, once there is one; nothing after the end."""
+        while position >= len(self._events):
+            if self._finished is not None:
+                return []
+            await self._more()
+        return self._events[position:]
 
     async def wait(self) -> TurnFinished:
         """Return the final event when the turn ends."""

@@ -39,7 +39,8 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     reasoning_effort: str | None = None
     """`none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`; None = provider's default."""
     tool_choice: str | None = None
-    """`none` forces a final answer; None leaves the choice to the model."""
+    """`none` forces a final answer, `required` or a tool's name a call; None leaves the choice
+    to the model."""
     response_schema: dict[str, Any] | None = None
     session_id: str | None = None
     """Lets providers route calls of one session to the same cache."""

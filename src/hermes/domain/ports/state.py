@@ -14,7 +14,11 @@ from hermes.domain.approvals import Approval, ApprovalRequest, Decision
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.messages import AssistantMessage, ToolMessage, UserMessage
 from hermes.domain.outbound import OutboxEntry, OutboxState
-from hermes.domain.session import NewSession, Session, StoredMessage
+from hermes.domain.ports.jobs import InstantStore
+from hermes.domain.ports.keys import KeyStore
+from hermes.domain.ports.runs import RunStore
+from hermes.domain.ports.webhooks import HookStore
+from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
 from hermes.domain.turn import NewTurn, Turn, TurnError, TurnState
 from hermes.domain.usage import Spent, UsageRecord
 
@@ -43,6 +47,7 @@ class SessionQuery(Struct, frozen=True, kw_only=True):
     agent_id: str | None = None
     source: str | None = None
     exclude_sources: tuple[str, ...] = ()
+    exclude_lineages: tuple[Lineage, ...] = ()
     title: str | None = None
     """A substring of the title, case-insensitive."""
     model: str | None = None
@@ -158,6 +163,8 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     text: str
     agent_id: str | None = None
     session_id: str | None = None
+    user_id: str | None = None
+    """Only in sessions of this user."""
     exclude_session_ids: tuple[str, ...] = ()
     exclude_sources: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
@@ -260,6 +267,10 @@ class InboxStore(Protocol):
         """Return what a turn has taken whose outcome was not delivered yet, oldest first."""
         ...
 
+    async def entries_of_turn(self, turn_id: str) -> list[InboxEntry]:
+        """Return what a turn has taken, in order of admission."""
+        ...
+
     async def drop(self, inbox_ids: Sequence[int], reason: str) -> None:
         """Record that these will deliberately not be answered."""
         ...
@@ -280,6 +291,9 @@ class TurnStore(Protocol):
 
         `SessionBusy` if the session has an open turn; `NotFound` for an
         unknown session. Inbox entries that are no longer waiting are an error.
+        Calls that an earlier turn handed to its client get the results in
+        `new.results`, or one saying that they were not answered; results for
+        any other call are ignored.
         """
         ...
 
@@ -312,9 +326,18 @@ class TurnStore(Protocol):
         ...
 
     async def finish_turn(
-        self, turn_id: str, state: TurnState, error: TurnError | None, at: float
+        self,
+        turn_id: str,
+        state: TurnState,
+        error: TurnError | None,
+        at: float,
+        *,
+        handed: bool = False,
     ) -> None:
-        """End the turn. Ending it again is a `Conflict`."""
+        """End the turn. Ending it again is a `Conflict`.
+
+        `handed`: calls of it wait for results that only its client can give.
+        """
         ...
 
     async def turn(self, turn_id: str) -> Turn | None:
@@ -442,6 +465,10 @@ class Ledger(
     OutboxStore,
     ApprovalStore,
     UsageStore,
+    RunStore,
+    KeyStore,
+    InstantStore,
+    HookStore,
     Protocol,
 ):
     """Everything that survives a restart."""

@@ -19,6 +19,7 @@ from hermes.control.delivery import Delivery, Line, Origin, TurnSurface
 from hermes.control.inbound import target_of
 from hermes.control.inputs import batch_entry
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, ApprovalState, Decision
+from hermes.domain.errors import HermesError
 from hermes.domain.events import ApprovalAnswered, ApprovalAsked, TurnStarted
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import InboxEntry
@@ -45,6 +46,8 @@ log = logging.getLogger(__name__)
 
 BESIDE = ("approval:", NOTICE_SLOT)
 """Slots that are not part of the reply."""
+DELIVERY_SECONDS = 60.0
+"""How long a result waits for its platform to be connected."""
 SETTLED_STATES = (OutboxState.SENT, OutboxState.FAILED, OutboxState.UNKNOWN)
 
 
@@ -222,6 +225,22 @@ class ChatDoor:
         layout = Layout(surface.capabilities, settings)
         for number, shown in enumerate(layout.final(text)):
             await surface.show(f"notice:{number}", shown, kind=OutboxKind.NOTICE)
+
+    async def deliver(self, target: Target, text: str, delivery_id: str) -> None:
+        """Send a result somewhere, never twice under one id; raise if it cannot be sent."""
+        try:
+            async with asyncio.timeout(DELIVERY_SECONDS):
+                line = await self._line(target.platform, target.account)
+        except TimeoutError as error:
+            raise HermesError(f"{target.platform} cannot be reached at the moment.") from error
+        origin = Origin(agent_id="", session_id="", turn_id=delivery_id)
+        surface = self._parts.delivery.surface(line, target, origin)
+        settings = self._parts.presentation.get(target.platform, PresentationSettings())
+        for number, shown in enumerate(Layout(surface.capabilities, settings).final(text)):
+            await surface.show(f"delivery:{number}", shown, kind=OutboxKind.DELIVERY)
+        for entry in await self._parts.ledger.outbox_of_turn(delivery_id):
+            if entry.state is not OutboxState.SENT:
+                raise HermesError(f"Not delivered: {entry.error or entry.state.value}")
 
     async def say_unrecorded(self, target: Target, text: str) -> None:
         """Say something once, without the outbox; for when the ledger is the trouble."""

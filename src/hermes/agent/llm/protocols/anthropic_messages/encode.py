@@ -61,7 +61,7 @@ def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: Lowered
     if request.tools:
         body["tools"] = _tools(request.tools, None if request.system else lowering.mark)
         if request.tool_choice:
-            body["tool_choice"] = {"type": request.tool_choice}
+            body["tool_choice"] = _tool_choice(request.tool_choice)
     if request.system:
         body["system"] = [_marked({"type": "text", "text": request.system}, lowering.mark)]
     body["messages"] = _history(request.messages, marked, request.ephemeral)
@@ -260,3 +260,8 @@ def _image(part: ImagePart) -> dict[str, Any]:
     media_type, data = inline
     source = {"type": "base64", "media_type": part.media_type or media_type, "data": data}
     return {"type": "image", "source": source}
+
+
+def _tool_choice(choice: str) -> Any:
+    kinds = {"none": "none", "required": "any"}
+    return {"type": kinds[choice]} if choice in kinds else {"type": "tool", "name": choice}

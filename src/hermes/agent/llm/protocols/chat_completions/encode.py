@@ -80,7 +80,7 @@ def _options(
     if request.tools:
         options["tools"] = [Raw(chunk) for chunk in _tools(request.tools)]
         if request.tool_choice:
-            options["tool_choice"] = request.tool_choice
+            options["tool_choice"] = _tool_choice(request.tool_choice)
     limit = request.max_tokens or route.max_tokens
     if limit:
         options[_limit_field(route, repairs)] = limit
@@ -285,3 +285,9 @@ def _part(part: TextPart | ImagePart) -> dict[str, Any]:
     if part.detail:
         image["detail"] = part.detail
     return {"type": "image_url", "image_url": image}
+
+
+def _tool_choice(choice: str) -> Any:
+    if choice in {"none", "required"}:
+        return choice
+    return {"type": "function", "function": {"name": choice}}

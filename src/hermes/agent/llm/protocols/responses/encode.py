@@ -76,7 +76,7 @@ def _options(request: ModelRequest, route: Route) -> dict[str, Any]:
     if request.tools:
         options["tools"] = _tools(request.tools)
         if request.tool_choice:
-            options["tool_choice"] = request.tool_choice
+            options["tool_choice"] = _tool_choice(request.tool_choice)
     limit = request.max_tokens or route.max_tokens
     if limit:
         options["max_output_tokens"] = limit
@@ -177,3 +177,7 @@ class _Lowering:
             else:
                 parts.append({"type": "input_text", "text": "[image]"})
         return parts
+
+
+def _tool_choice(choice: str) -> Any:
+    return choice if choice in {"none", "required"} else {"type": "function", "name": choice}

@@ -1,0 +1,132 @@
+"""Telling a turn that is over as events, from what the ledger has of it.
+
+The content is the same as when it happened; the deltas are whole messages.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from hermes.domain.events import (
+    MessageCompleted,
+    ReasoningDelta,
+    TextDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    TurnFinished,
+    TurnStarted,
+)
+from hermes.domain.messages import (
+    AssistantMessage,
+    FinishReason,
+    ToolCall,
+    ToolMessage,
+    content_text,
+)
+from hermes.domain.runs import Run, RunOutcome, RunState
+from hermes.domain.session import StoredMessage
+from hermes.domain.turn import Turn, TurnError, TurnState
+
+__all__ = ["ended_turn_outcome", "finished_event", "retold"]
+
+PREVIEW_CHARS = 200
+
+_TURN_STATES: Mapping[RunState, TurnState] = {
+    RunState.COMPLETED: TurnState.DONE,
+    RunState.INCOMPLETE: TurnState.DONE,
+    RunState.FAILED: TurnState.FAILED,
+    RunState.CANCELLED: TurnState.INTERRUPTED,
+}
+
+
+def retold(run: Run, transcript: Sequence[StoredMessage], model: str) -> Iterator[TurnEvent]:
+    """Yield the events of a run that has ended."""
+    outcome = run.outcome
+    assert outcome is not None
+    yield TurnStarted(
+        turn_id=run.turn_id or "", session_id=run.session_id, agent_id=run.agent_id, model=model
+    )
+    own = [stored for stored in transcript if stored.turn_id == run.turn_id and run.turn_id]
+    results = {s.message.call_id: s.message for s in own if isinstance(s.message, ToolMessage)}
+    handed = {call.id for call in outcome.handed}
+    for stored in own:
+        if isinstance(stored.message, AssistantMessage):
+            yield from _reply(stored.id, stored.message)
+            for call in stored.message.tool_calls:
+                if call.id not in handed:
+                    yield from _call(call, results.get(call.id))
+    yield finished_event(outcome)
+
+
+def ended_turn_outcome(turn: Turn | None, transcript: Sequence[StoredMessage]) -> RunOutcome:
+    """Return the outcome of a run whose turn ended while nobody was watching."""
+    if turn is None:
+        reason = TurnError(code="lost", message="Its session has been deleted.")
+        return RunOutcome(state=RunState.FAILED, error=reason)
+    if turn.state is TurnState.FAILED:
+        return RunOutcome(state=RunState.FAILED, error=turn.error)
+    if turn.state is TurnState.INTERRUPTED:
+        return RunOutcome(state=RunState.CANCELLED, error=turn.error)
+    own = [stored.message for stored in transcript if stored.turn_id == turn.id]
+    replies = [message for message in own if isinstance(message, AssistantMessage)]
+    last = replies[-1] if replies else AssistantMessage()
+    answered = {message.call_id for message in own if isinstance(message, ToolMessage)}
+    cut_off = last.finish is FinishReason.LENGTH
+    return RunOutcome(
+        state=RunState.INCOMPLETE if cut_off else RunState.COMPLETED,
+        text=last.text,
+        handed=tuple(call for call in last.tool_calls if call.id not in answered),
+    )
+
+
+def finished_event(outcome: RunOutcome) -> TurnFinished:
+    """Return the last event of a run with this outcome."""
+    cut_off = outcome.state is RunState.INCOMPLETE and not outcome.text
+    return TurnFinished(
+        outcome=TurnState.INTERRUPTED if cut_off else _TURN_STATES[outcome.state],
+        text=outcome.text,
+        usage=outcome.usage,
+        cost_usd=outcome.cost_usd,
+        model_calls=outcome.model_calls,
+        error=outcome.error,
+        handed=outcome.handed,
+    )
+
+
+def _reply(message_id: int, message: AssistantMessage) -> Iterator[TurnEvent]:
+    if message.reasoning is not None and message.reasoning.text:
+        yield ReasoningDelta(message.reasoning.text)
+    if message.text:
+        yield TextDelta(message.text)
+    yield MessageCompleted(message_id=message_id, message=message)
+
+
+def _call(call: ToolCall, result: ToolMessage | None) -> Iterator[TurnEvent]:
+    arguments = _arguments(call.arguments)
+    yield ToolStarted(
+        call_id=call.id,
+        name=call.name,
+        arguments=arguments,
+        emoji="",
+        label=str(next(iter(arguments.values()), ""))[:PREVIEW_CHARS],
+    )
+    if result is not None:
+        output = content_text(result.content)
+        yield ToolFinished(
+            call_id=call.id,
+            name=call.name,
+            outcome=result.outcome,
+            seconds=0.0,
+            preview=output[:PREVIEW_CHARS],
+            output=output,
+        )
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(text or "{}")
+    except msgspec.DecodeError:
+        return {}
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,379 @@
+"""Runs: requests over HTTP, from admission to their outcome, across restarts.
+
+    start -> open_run (one transaction) -> lane -> turn -> events -> outcome
+
+Foreground answers follow the turn's own stream. Logged runs are followed
+through the ledger: an event is shown only once it is committed, so a reader
+that comes back after a crash finds exactly the events it saw, under the same
+ids, and then the rest.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes.control.gateway import Gateway
+from hermes.control.run_live import LiveRun, RunStopped, kept_for_later, outcome_of
+from hermes.control.run_requests import PLATFORM, RunRequest, new_run, owner_tag
+from hermes.control.run_retelling import ended_turn_outcome, finished_event, retold
+from hermes.domain.channel import Chat, ChatKind, Sender
+from hermes.domain.errors import HermesError
+from hermes.domain.events import TurnEvent, TurnFinished
+from hermes.domain.ids import new_id
+from hermes.domain.inbound import InboundMessage, InboxEntry
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.state import Ledger
+from hermes.domain.runs import LoggedEvent, Run, RunOutcome, RunQuery, RunState
+from hermes.domain.turn import TurnError
+from hermes.domain.turn_stream import TurnStream
+
+__all__ = [
+    "PLATFORM",
+    "Draining",
+    "RunDesk",
+    "RunRequest",
+    "RunSettings",
+    "StartedRun",
+    "TooBusy",
+    "owner_tag",
+]
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 1.0
+"""How often a run that is not under way here is looked at."""
+OPEN_STATES = tuple(state for state in RunState if state.open)
+
+
+class TooBusy(HermesError):
+    """More runs are under way than may be."""
+
+    code = "too_many_runs"
+
+
+class Draining(HermesError):
+    """The gateway is stopping and takes nothing new."""
+
+    code = "draining"
+
+
+class StartedRun(Struct, frozen=True, kw_only=True):
+    """A run that was accepted."""
+
+    run: Run
+    duplicate: bool = False
+    """It was accepted before, under the same idempotency key."""
+
+
+class RunSettings(Struct, frozen=True, kw_only=True):
+    """Limits of the desk."""
+
+    max_open: int = 2000
+    keep_logs: float = 7 * 86400.0
+    keep_runs: float = 30 * 86400.0
+
+
+class RunDesk:
+    """Takes requests, follows their turns and answers for them."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        gateway: Gateway,
+        clock: Clock,
+        group: asyncio.TaskGroup,
+        *,
+        redact: Callable[[str], str] = str,
+        settings: RunSettings | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._gateway = gateway
+        self._clock = clock
+        self._group = group
+        self._redact = redact
+        self._settings = settings or RunSettings()
+        self._draining = False
+        self._live: dict[str, LiveRun] = {}
+        self._by_inbox: dict[int, LiveRun] = {}
+        self._by_turn: dict[str, LiveRun] = {}
+
+    @property
+    def open_runs(self) -> int:
+        """How many runs are under way."""
+        return len(self._live)
+
+    @property
+    def draining(self) -> bool:
+        """True once nothing new is taken."""
+        return self._draining
+
+    def drain(self) -> None:
+        """Take nothing new from now on."""
+        self._draining = True
+
+    # -- requests --------------------------------------------------------------
+
+    async def start(self, request: RunRequest) -> StartedRun:
+        """Commit a request and have it answered.
+
+        Raises `TooBusy`, `Draining`, `NotFound` (session, earlier run) or
+        `Conflict` (idempotency key used for another request).
+        """
+        if self._draining:
+            raise Draining("Hermes is stopping; try again in a moment.")
+        if len(self._live) >= self._settings.max_open and not await self._repeats(request):
+            raise TooBusy(f"{len(self._live)} runs are under way already; try again shortly.")
+        session = self._gateway.new_session(request.agent_id, PLATFORM, owner_tag(request.key_id))
+        new = new_run(
+            request,
+            session,
+            lambda message: self._gateway.key_of(request.agent_id, message),
+            self._redact,
+        )
+        opened = await self._ledger.open_run(new)
+        if opened.duplicate:
+            return StartedRun(run=opened.run, duplicate=True)
+        live = self._watch(opened.run)
+        self._gateway.take(opened.entry).on_failure(live.fail)
+        self._stay_with(live)
+        return StartedRun(run=opened.run)
+
+    async def _repeats(self, request: RunRequest) -> bool:
+        """Tell whether a request was accepted before: a repeat starts nothing."""
+        if request.idempotency_key is None:
+            return False
+        return await self._ledger.run_under(request.key_id, request.idempotency_key) is not None
+
+    async def get(self, run_id: str) -> Run | None:
+        """Return a run as it stands."""
+        run = await self._ledger.run(run_id)
+        live = self._live.get(run_id)
+        if run is None or live is None or not run.state.open:
+            return run
+        return replace(run, state=live.state)
+
+    async def stop(self, run: Run, *, left: bool = False) -> bool:
+        """Interrupt the run, or take it out of the queue; False if it had ended.
+
+        `left`: because its client has gone away, which leaves it incomplete
+        rather than cancelled.
+        """
+        live = self._live.get(run.id)
+        if live is None:
+            return False
+        live.left = left
+        if live.stream is None:
+            await self._ledger.drop([run.inbox_id], "cancelled")
+            current = await self._ledger.run(run.id)
+            if current is not None and current.turn_id is None:
+                live.fail(RunStopped("The run was stopped before it began."))
+                return True
+        stream = await live.begun()
+        return self._gateway.interrupt(run.session_id, turn_id=stream.turn_id)
+
+    async def steer(self, run: Run, text: str) -> bool:
+        """Say something to the running turn; False if it is not running."""
+        live = self._live.get(run.id)
+        if live is None or live.stream is None or live.stream.finished is not None:
+            return False
+        message = InboundMessage(
+            platform=PLATFORM,
+            account=run.key_id,
+            native_id=new_id("steer"),
+            chat=Chat(kind=ChatKind.PRIVATE, id=run.session_id),
+            sender=Sender(id=owner_tag(run.key_id)),
+            text=text,
+            sent_at=self._clock.now(),
+        )
+        ticket = await self._gateway.submit(run.agent_id, message, session_id=run.session_id)
+        return self._gateway.steer(ticket)
+
+    # -- those who wait ----------------------------------------------------------
+
+    async def events(self, run: Run) -> AsyncIterator[TurnEvent]:
+        """Yield the events of the run's turn from their beginning, as they come.
+
+        A turn that has ended already is told from the ledger: fewer deltas,
+        the same content. The last event is always a `TurnFinished`, and comes
+        when the outcome of the run is durable.
+        """
+        live = self._live.get(run.id)
+        if live is None:
+            for event in await self._told(await self.ended(run)):
+                yield event
+            return
+        try:
+            stream = await live.begun()
+        except HermesError:
+            await live.ended.wait()
+            for event in await self._told(live.ended_as or run):
+                yield event
+            return
+        position = 0
+        while batch := await stream.more(position):
+            position += len(batch)
+            for event in batch:
+                if isinstance(event, TurnFinished):
+                    await live.ended.wait()
+                yield event
+
+    async def _told(self, run: Run) -> Sequence[TurnEvent]:
+        if run.outcome is None:
+            error = TurnError(code="shutdown", message="This run is kept and goes on later.")
+            return [finished_event(RunOutcome(state=RunState.CANCELLED, error=error))]
+        session = await self._ledger.session(run.session_id)
+        transcript = await self._ledger.transcript(run.session_id) if session else []
+        return list(retold(run, transcript, session.model if session else ""))
+
+    async def follow(self, run: Run, after: int = 0) -> AsyncIterator[LoggedEvent]:
+        """Yield the committed events of a logged run with ids greater than `after`.
+
+        Ends after the last event, or when this process stops: the rest is
+        there after the restart.
+        """
+        seen = after
+        while True:
+            live = self._live.get(run.id)
+            growth = live.growth() if live else None
+            events = live.tail(seen) if live else None
+            if events is None:
+                events = await self._ledger.run_log(run.id, after=seen)
+            for logged in events:
+                seen = logged.seq
+                yield logged
+                if isinstance(logged.event, TurnFinished):
+                    return
+            if not events and (self._draining or not await self._goes_on(run, growth)):
+                return
+
+    async def _goes_on(self, run: Run, growth: asyncio.Event | None) -> bool:
+        """Wait until there may be more to see; False if there never will be."""
+        if growth is not None:
+            await growth.wait()
+            return True
+        current = await self._ledger.run(run.id)
+        if current is None or not current.state.open:
+            return False
+        await self._clock.sleep(POLL_SECONDS)
+        return True
+
+    async def ended(self, run: Run) -> Run:
+        """Return the run once it has its outcome, or as it is when this process stops."""
+        while True:
+            live = self._live.get(run.id)
+            if live is not None:
+                await live.ended.wait()
+            current = await self._ledger.run(run.id)
+            if current is None or not current.state.open or self._draining:
+                return current or run
+            if live is None:
+                await self._clock.sleep(POLL_SECONDS)
+
+    # -- turns -----------------------------------------------------------------
+
+    def on_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
+        """Hear of a turn that begins or goes on; see `Gateway.watching`."""
+        live = self._by_turn.get(stream.turn_id)
+        if live is None and entry is not None:
+            live = self._by_inbox.get(entry.id)
+        if live is not None:
+            live.begin(stream)
+
+    def _watch(self, run: Run) -> LiveRun:
+        live = self._live[run.id] = LiveRun(run)
+        self._by_inbox[run.inbox_id] = live
+        if run.turn_id is not None:
+            self._by_turn[run.turn_id] = live
+        return live
+
+    def _stay_with(self, live: LiveRun) -> None:
+        live.accompanied = True
+        self._group.create_task(self._accompany(live), name=f"run {live.run.id}")
+
+    def _leave(self, live: LiveRun, ended: Run | None) -> None:
+        self._live.pop(live.run.id, None)
+        self._by_inbox.pop(live.run.inbox_id, None)
+        self._by_turn.pop(live.run.turn_id or "", None)
+        live.end(ended)
+
+    async def _accompany(self, live: LiveRun) -> None:
+        """Stay with a run until its outcome is in the ledger; what fails stays in here."""
+        ended: Run | None = None
+        try:
+            ended = await self._to_its_end(live)
+        except RunStopped:
+            state = RunState.INCOMPLETE if live.left else RunState.CANCELLED
+            ended = await self._close(live, RunOutcome(state=state))
+        except HermesError as error:
+            log.error("run %s: %s", live.run.id, error.message)
+            reason = TurnError(code=error.code, message=error.message, hint=error.hint)
+            ended = await self._close(live, RunOutcome(state=RunState.FAILED, error=reason))
+        finally:
+            self._leave(live, ended)
+
+    async def _to_its_end(self, live: LiveRun) -> Run | None:
+        stream = await live.begun()
+        last = await live.record(self._ledger, self._clock) if live.run.logged else []
+        await stream.wait()
+        if kept_for_later(stream):
+            return None
+        outcome = outcome_of(stream, left=live.left)
+        await self._ledger.finish_run(live.run.id, outcome, last, self._clock.now())
+        return await self._ledger.run(live.run.id)
+
+    async def _close(self, live: LiveRun, outcome: RunOutcome) -> Run | None:
+        """Record an outcome that no turn had; if that fails, the next start finds the run."""
+        last = [finished_event(outcome)] if live.run.logged else []
+        try:
+            await self._ledger.finish_run(live.run.id, outcome, last, self._clock.now())
+            return await self._ledger.run(live.run.id)
+        except HermesError as failure:
+            log.error("run %s could not be closed: %s", live.run.id, failure.message)
+            return None
+
+    # -- restarts ----------------------------------------------------------------
+
+    async def watch_open(self) -> None:
+        """Look out for the runs an earlier process left; before the gateway recovers."""
+        for run in await self._ledger.runs(RunQuery(states=OPEN_STATES, limit=None)):
+            if run.id not in self._live:
+                self._watch(run)
+
+    async def settle(self) -> int:
+        """Close those whose turn is over, stay with the rest; after the gateway has recovered."""
+        waiting = [live for live in self._live.values() if not live.accompanied]
+        for live in waiting:
+            outcome = None if live.stream is not None else await self._outcome_of(live.run)
+            if outcome is None:
+                self._stay_with(live)
+                continue
+            self._leave(live, await self._close(live, outcome))
+        return len(waiting)
+
+    async def _outcome_of(self, run: Run) -> RunOutcome | None:
+        """Return how a run ended that nobody has closed; None if it goes on."""
+        current = await self._ledger.run(run.id) or run
+        if current.turn_id is None:
+            waiting = await self._ledger.waiting(run.session_id)
+            there = any(entry.id == run.inbox_id for entry in waiting)
+            return None if there else RunOutcome(state=RunState.CANCELLED)
+        turn = await self._ledger.turn(current.turn_id)
+        if turn is not None and turn.state.open:
+            return None
+        return ended_turn_outcome(turn, await self._ledger.transcript(run.session_id))
+
+    async def keep_tidy(self, every: float = 3600.0) -> None:
+        """Forget old runs and old logs, now and then, until cancelled."""
+        while True:
+            now = self._clock.now()
+            try:
+                await self._ledger.prune_runs(
+                    logs_before=now - self._settings.keep_logs,
+                    runs_before=now - self._settings.keep_runs,
+                )
+            except HermesError as error:
+                log.warning("old runs could not be forgotten: %s", error.message)
+            await self._clock.sleep(every)

@@ -1,0 +1,167 @@
+"""Run: one request over HTTP and what came of it.
+
+    queued -> running <-> waiting -> completed | incomplete | failed | cancelled
+
+A run is opened in the transaction that admits its message, so a request that
+was accepted exists with everything it needs. Its turn does the work; the run
+remembers who asked, what was asked for, and the outcome. Runs that are logged
+also keep the events of their turn under ids that count from 1 without a gap.
+"""
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from hermes.domain.events import TurnEvent
+from hermes.domain.inbound import InboundMessage, InboxEntry
+from hermes.domain.messages import Message, ToolCall
+from hermes.domain.session import NewSession
+from hermes.domain.turn import TurnError
+from hermes.domain.usage import Usage
+
+__all__ = [
+    "LoggedEvent",
+    "NewRun",
+    "OpenedRun",
+    "Run",
+    "RunKind",
+    "RunOutcome",
+    "RunQuery",
+    "RunState",
+    "SessionChoice",
+]
+
+
+class RunKind(StrEnum):
+    """By which endpoint a run came in."""
+
+    CHAT = "chat"
+    RESPONSE = "response"
+    RUN = "run"
+    SESSION = "session"
+    """A message to a session by its id, over `/api/sessions/{id}/chat`."""
+    WEBHOOK = "webhook"
+
+
+class RunState(StrEnum):
+    """Where a run stands."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    WAITING = "waiting"
+    """On a person's answer."""
+    COMPLETED = "completed"
+    INCOMPLETE = "incomplete"
+    """It ended, but the answer was cut off: by its length limit or by the client leaving."""
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def open(self) -> bool:
+        """True until the run has its outcome."""
+        return self in (RunState.QUEUED, RunState.RUNNING, RunState.WAITING)
+
+
+class SessionChoice(Struct, frozen=True, kw_only=True):
+    """Which session a run continues; with nothing set it opens one of its own."""
+
+    session_id: str | None = None
+    """This one; `NotFound` if there is none."""
+    key: str | None = None
+    """The one this session key points at; a new one is bound to it if there is none."""
+    after_run: str | None = None
+    """Go on where that run ended: in its session if nothing has been said since and no
+    other run has gone on from there, else in a branch of it."""
+
+
+class NewRun(Struct, frozen=True, kw_only=True):
+    """A request that starts a turn, as it is committed."""
+
+    id: str
+    kind: RunKind
+    key_id: str
+    """The API key that asked."""
+    agent_id: str
+    choice: SessionChoice = SessionChoice()
+    session: NewSession
+    """Opened if the choice needs a new session."""
+    history: tuple[Message, ...] = ()
+    """What was said before, for a new session that is not a branch."""
+    message: InboundMessage
+    session_key: str
+    request: dict[str, Any] = {}
+    """What the door wants to know of the request later."""
+    idempotency_key: str | None = None
+    fingerprint: str = ""
+    """Of the request; another one under the same idempotency key is a `Conflict`."""
+    logged: bool = False
+    at: float
+
+
+class RunOutcome(Struct, frozen=True, kw_only=True):
+    """How a run ended."""
+
+    state: RunState
+    text: str = ""
+    handed: tuple[ToolCall, ...] = ()
+    """Calls of client tools that the client has to carry out now."""
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    model_calls: int = 0
+    error: TurnError | None = None
+
+
+class Run(Struct, frozen=True, kw_only=True):
+    """One request and what came of it."""
+
+    id: str
+    kind: RunKind
+    key_id: str
+    agent_id: str
+    session_id: str
+    inbox_id: int
+    turn_id: str | None = None
+    """Set once a turn has taken its message."""
+    state: RunState = RunState.QUEUED
+    request: dict[str, Any] = {}
+    idempotency_key: str | None = None
+    logged: bool = False
+    created_at: float
+    updated_at: float
+    outcome: RunOutcome | None = None
+    through_seq: int | None = None
+    """The last seat of the session's history when it ended."""
+    previous_id: str | None = None
+    """The run it went on from."""
+    branched: bool = False
+    """True if it went on from there in a branch."""
+
+
+class OpenedRun(Struct, frozen=True, kw_only=True):
+    """A run that was just opened, or found under its idempotency key."""
+
+    run: Run
+    entry: InboxEntry
+    duplicate: bool = False
+
+
+class LoggedEvent(Struct, frozen=True, kw_only=True):
+    """An event of a run under its id."""
+
+    seq: int
+    at: float
+    event: TurnEvent
+
+
+class RunQuery(Struct, frozen=True, kw_only=True):
+    """Which runs; unset fields do not restrict."""
+
+    key_id: str | None = None
+    agent_id: str | None = None
+    session_id: str | None = None
+    kinds: tuple[RunKind, ...] = ()
+    states: tuple[RunState, ...] = ()
+    updated_before: float | None = None
+    limit: int | None = 50
+    offset: int = 0

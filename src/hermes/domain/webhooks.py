@@ -1,0 +1,51 @@
+"""Webhook deliveries: what services sent us, and whether it is done.
+
+    received -> running -> done | failed        ignored
+
+A delivery is known by its route and the sender's id. It is done only when its
+result was delivered: a sender that repeats a delivery which failed gets
+another attempt, one that repeats a delivery which is under way or done does
+not.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+__all__ = ["HookDelivery", "HookState"]
+
+
+class HookState(StrEnum):
+    """Where a delivery stands."""
+
+    RECEIVED = "received"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    IGNORED = "ignored"
+
+    @property
+    def over(self) -> bool:
+        """True once nothing more happens by itself."""
+        return self in (HookState.DONE, HookState.FAILED, HookState.IGNORED)
+
+
+class HookDelivery(Struct, frozen=True, kw_only=True):
+    """One delivery to one route."""
+
+    route: str
+    delivery_id: str
+    event: str
+    state: HookState = HookState.RECEIVED
+    attempt: int = 1
+    received_at: float
+    updated_at: float
+    session_id: str | None = None
+    prompt: str = ""
+    """What the agent is asked, or what is sent on where no agent is asked."""
+    target: str = "log"
+    """The rendered `deliver`."""
+    target_extra: dict[str, str] = {}
+    """The rendered `deliver_extra`."""
+    deliver_only: bool = False
+    error: str | None = None
