@@ -15,6 +15,7 @@ from hermes.app.embedded import PROVIDER, EmbeddedModel
 from hermes.app.options import AppOptions
 from hermes.app.settings import fallback_targets, main_target, retry_policy, route_book
 from hermes.config.loader import LoadedConfig
+from hermes.config.proxies import proxy_for
 from hermes.config.schema import Config
 from hermes.config.schema.model import AuxiliaryTask
 from hermes.domain.errors import ConfigError
@@ -48,7 +49,7 @@ class ModelShelf:
         self._options = options
         self._clock = clock
         self._book: RouteBook = route_book(loaded)
-        self._transport = Transport()
+        self._transport = Transport(lambda url: proxy_for(url, options.environ))
         self._lowered = LoweredCache()
         self._shelf: dict[bytes, _Shelved] = {}
 

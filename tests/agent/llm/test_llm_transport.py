@@ -21,13 +21,13 @@ ONCE = RetryPolicy(max_retries=0)
 def test_only_the_transport_knows_the_http_library() -> None:
     folder = Path(hermes.agent.llm.__file__).parent
     users = [
-        path.name for path in folder.rglob("*.py") if "import httpx2" in path.read_text("utf-8")
+        path.name for path in folder.rglob("*.py") if "import httpcore2" in path.read_text("utf-8")
     ]
-    assert users == ["transport.py"]
+    assert sorted(users) == ["network.py", "transport.py"]
 
 
 def test_the_http_library_is_not_imported_before_the_first_call() -> None:
-    code = "import hermes.agent.llm.client, sys; sys.exit('httpx2' in sys.modules)"
+    code = "import hermes.agent.llm.client, sys; sys.exit('httpcore2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -7,10 +7,10 @@ is imported with the first call.
 """
 
 import asyncio
-import re
 import ssl
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 
@@ -22,7 +22,7 @@ from hermes.domain.ports.model import FailureKind
 if TYPE_CHECKING:
     from types import ModuleType
 
-    import httpx2
+    import httpcore2
 
 __all__ = ["Transport"]
 
@@ -30,29 +30,28 @@ _MAX_DOCUMENT = 64 * 1024 * 1024
 _MAX_ERROR_BODY = 16 * 1024
 _MAX_ERROR_TEXT = 600
 _DRAIN_SECONDS = 0.25
-_LOOPBACK = re.compile(r"https?://(localhost|127\.[0-9.]+|\[::1\])[:/]")
-"""Proxies are for the world outside: a model on this machine is reached directly."""
 Waiting = Callable[[float], None]
+ProxyOf = Callable[[str], str | None]
+"""Address -> the proxy to go through; None for directly."""
 
 
 class Transport:
     """Connections to providers, shared by all model clients of a process."""
 
-    def __init__(self, *, proxy: str | None = None, trust_env: bool = True) -> None:
-        self._proxy = proxy
-        self._trust_env = trust_env
-        self._clients: dict[tuple[object, ...], httpx2.AsyncClient] = {}
+    def __init__(self, proxy_of: ProxyOf = lambda _: None) -> None:
+        self._proxy_of = proxy_of
+        self._pools: dict[tuple[object, ...], httpcore2.AsyncConnectionPool] = {}
 
     async def exchange(
         self, call: WireCall, decoder: Decoder, timeouts: Timeouts, waiting: Waiting
     ) -> None:
         """Send `call` and feed the answer to `decoder`; raise `WireFault` on anything else."""
-        client = self._client(call)
+        pool = self._pool(call)
         patience = _Patience(timeouts, waiting)
         try:
             async with asyncio.timeout_at(patience.first_deadline()) as scope:
                 patience.watch(scope)
-                await self._exchange(client, call, decoder, patience)
+                await self._exchange(pool, call, decoder, patience)
         except TimeoutError as error:
             if decoder.done:
                 return
@@ -67,67 +66,90 @@ class Transport:
             patience.stop()
 
     async def warm(self, call_url: str) -> None:
-        """Import the library and prepare a client, so that the first call need not."""
+        """Import the library and prepare a pool, so that the first call need not."""
         await asyncio.to_thread(_library)
-        self._client(WireCall(url=call_url, headers={}, body=b"", stream=False))
+        self._pool(WireCall(url=call_url, headers={}, body=b"", stream=False))
 
     async def close(self) -> None:
         """Close all connections."""
-        clients, self._clients = self._clients, {}
-        for client in clients.values():
-            await client.aclose()
+        pools, self._pools = self._pools, {}
+        for pool in pools.values():
+            await pool.aclose()
 
-    def _client(self, call: WireCall) -> "httpx2.AsyncClient":
+    def _pool(self, call: WireCall) -> "httpcore2.AsyncConnectionPool":
         # Loading certificates takes as long as a whole local call: only for TLS.
         secure = call.url.startswith("https:")
-        direct = _LOOPBACK.match(call.url) is not None
-        key = (asyncio.get_running_loop(), secure, direct, call.verify, call.ca_file)
-        client = self._clients.get(key)
-        if client is None:
-            client = self._clients[key] = self._new_client(call, secure=secure, direct=direct)
-        return client
-
-    def _new_client(self, call: WireCall, *, secure: bool, direct: bool) -> "httpx2.AsyncClient":
-        library = _library()
-        verify: ssl.SSLContext | bool = secure and call.verify
-        if verify and call.ca_file:
-            verify = ssl.create_default_context(cafile=call.ca_file)
-        client: httpx2.AsyncClient = library.AsyncClient(
-            verify=verify,
-            proxy=None if direct else self._proxy,
-            trust_env=self._trust_env and not direct,
-            timeout=None,
-            limits=library.Limits(
-                max_connections=None, max_keepalive_connections=64, keepalive_expiry=60.0
-            ),
-        )
-        return client
+        proxy = self._proxy_of(call.url)
+        key = (asyncio.get_running_loop(), secure, proxy, call.verify, call.ca_file)
+        pool = self._pools.get(key)
+        if pool is None:
+            pool = self._pools[key] = _new_pool(call, proxy, secure=secure)
+        return pool
 
     async def _exchange(
-        self, client: "httpx2.AsyncClient", call: WireCall, decoder: Decoder, patience: "_Patience"
+        self,
+        pool: "httpcore2.AsyncConnectionPool",
+        call: WireCall,
+        decoder: Decoder,
+        patience: "_Patience",
     ) -> None:
         headers = {"content-type": "application/json", "accept-encoding": "identity"}
         headers["accept"] = "text/event-stream" if call.stream else "application/json"
-        request = client.build_request(
+        headers["user-agent"] = "hermes"
+        answer = pool.stream(
             "POST",
             call.url,
-            headers=headers | call.headers,
+            headers=list((headers | call.headers).items()),
             content=call.body,
-            timeout=patience.connect_only(),
+            extensions={"timeout": {"connect": patience.connect_seconds}},
         )
-        response = await client.send(request, stream=True)
-        try:
+        async with answer as response:
             patience.connected = True
-            if response.status_code >= 300:
+            if response.status >= 300:
                 raise await _http_fault(response)
             await _receive(response, decoder, patience)
-        finally:
-            await response.aclose()
 
 
-async def _receive(response: "httpx2.Response", decoder: Decoder, patience: "_Patience") -> None:
-    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-    stream = response.aiter_raw()
+def _new_pool(
+    call: WireCall, proxy: str | None, *, secure: bool
+) -> "httpcore2.AsyncConnectionPool":
+    library = _library()
+    from hermes.agent.llm.network import StreamBackend  # noqa: PLC0415 - imports the library
+
+    pool: httpcore2.AsyncConnectionPool = library.AsyncConnectionPool(
+        ssl_context=_ssl_context(call) if secure else None,
+        proxy=_proxy(proxy) if proxy else None,
+        max_connections=None,
+        max_keepalive_connections=64,
+        keepalive_expiry=60.0,
+        network_backend=StreamBackend(),
+    )
+    return pool
+
+
+def _ssl_context(call: WireCall) -> ssl.SSLContext:
+    if not call.verify:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        return context
+    if call.ca_file:
+        return ssl.create_default_context(cafile=call.ca_file)
+    found: ssl.SSLContext = _library().default_ssl_context()
+    return found
+
+
+def _proxy(url: str) -> "httpcore2.Proxy":
+    parts = urlsplit(url)
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    auth = (unquote(parts.username), unquote(parts.password or "")) if parts.username else None
+    proxy: httpcore2.Proxy = _library().Proxy(bare, auth=auth)
+    return proxy
+
+
+async def _receive(response: "httpcore2.Response", decoder: Decoder, patience: "_Patience") -> None:
+    kind = _headers(response).get("content-type", "").partition(";")[0].strip().lower()
+    stream = response.aiter_stream()
     if kind.endswith("json"):
         decoder.feed_document(await _document(stream, patience))
         return
@@ -181,8 +203,9 @@ class _Patience:
     def first_deadline(self) -> float:
         return min(self._end, self._started + self._timeouts.first_byte)
 
-    def connect_only(self) -> Any:
-        return _library().Timeout(None, connect=self._timeouts.connect)
+    @property
+    def connect_seconds(self) -> float:
+        return self._timeouts.connect
 
     def watch(self, scope: asyncio.Timeout) -> None:
         self._scope = scope
@@ -242,19 +265,28 @@ class _Patience:
 
 
 def _library() -> "ModuleType":
-    import httpx2  # noqa: PLC0415 - takes 100 ms, and most commands call no model
+    import httpcore2  # noqa: PLC0415 - takes 100 ms, and most commands call no model
 
-    return httpx2
+    return httpcore2
 
 
 def _http_errors() -> tuple[type[Exception], ...]:
-    httpx2 = _library()
-    return (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, ssl.SSLError, OSError)
+    library = _library()
+    return (
+        library.TimeoutException,
+        library.NetworkError,
+        library.ProtocolError,
+        library.ProxyError,
+        library.UnsupportedProtocol,
+        ssl.SSLError,
+        OSError,
+        ValueError,  # an address that is none
+    )
 
 
 def _connection_fault(error: Exception, patience: _Patience) -> WireFault:
-    httpx2 = _library()
-    if isinstance(error, httpx2.TimeoutException):
+    library = _library()
+    if isinstance(error, library.TimeoutException):
         return WireFault("the connection could not be made in time", kind=FailureKind.TIMEOUT)
     chain: BaseException | None = error
     while chain is not None:
@@ -262,26 +294,31 @@ def _connection_fault(error: Exception, patience: _Patience) -> WireFault:
             return WireFault(_bounded(str(chain)), kind=FailureKind.TLS)
         chain = chain.__cause__ or chain.__context__
     text = _bounded(str(error)) or type(error).__name__
-    if isinstance(error, httpx2.InvalidURL | httpx2.UnsupportedProtocol):
+    if isinstance(error, library.UnsupportedProtocol | ValueError):
         return WireFault(f"the address is not usable: {text}", kind=FailureKind.BAD_REQUEST)
     if patience.received:
         return WireFault(f"the connection broke: {text}", kind=FailureKind.CONNECTION)
     return WireFault(text, kind=FailureKind.CONNECTION)
 
 
-async def _http_fault(response: "httpx2.Response") -> WireFault:
+def _headers(response: "httpcore2.Response") -> dict[str, str]:
+    return {
+        name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
+    }
+
+
+async def _http_fault(response: "httpcore2.Response") -> WireFault:
     """Read a bounded part of an error answer and find what it says."""
     body = b""
-    async for chunk in response.aiter_raw():
+    async for chunk in response.aiter_stream():
         body += chunk
         if len(body) >= _MAX_ERROR_BODY:
             break
     message, code = _error_text(body[:_MAX_ERROR_BODY])
-    if response.is_redirect:
-        message = f"it redirects to {response.headers.get('location', 'elsewhere')}"
-    return WireFault(
-        _bounded(message), status=response.status_code, headers=dict(response.headers), code=code
-    )
+    headers = _headers(response)
+    if 300 <= response.status < 400 and "location" in headers:
+        message = f"it redirects to {headers['location']}"
+    return WireFault(_bounded(message), status=response.status, headers=headers, code=code)
 
 
 def _error_text(body: bytes) -> tuple[str, str]:

@@ -1,0 +1,54 @@
+"""Which proxy leads to an address, by the usual variables.
+
+`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY`, in capitals or not.
+Proxies are for the world outside: what runs on this machine is reached
+directly, whatever they say.
+"""
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import urlsplit
+
+__all__ = ["proxy_for"]
+
+
+def proxy_for(url: str, variables: Mapping[str, str]) -> str | None:
+    """Return the address of the proxy for `url`; None for directly."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    if _is_here(host) or _is_excepted(host, parts.port, _value("no_proxy", variables)):
+        return None
+    named = _value(f"{parts.scheme}_proxy", variables) or _value("all_proxy", variables)
+    return f"http://{named}" if named and "://" not in named else named or None
+
+
+def _value(name: str, variables: Mapping[str, str]) -> str:
+    return (variables.get(name) or variables.get(name.upper()) or "").strip()
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _is_excepted(host: str, port: int | None, exceptions: str) -> bool:
+    for entry in exceptions.replace(",", " ").split():
+        if entry == "*" or _covers(entry.lower(), host, port):
+            return True
+    return False
+
+
+def _covers(entry: str, host: str, port: int | None) -> bool:
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        pass
+    name, _, wanted = entry.rpartition(":") if entry.count(":") == 1 else (entry, "", "")
+    if wanted and wanted != str(port):
+        return False
+    domain = name.lstrip("*").lstrip(".")
+    return host == domain or host.endswith(f".{domain}")
