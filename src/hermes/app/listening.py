@@ -40,7 +40,7 @@ def open_doors(context: DoorContext) -> list[ListeningDoor]:
     return [import_module(_MODULES[name]).open_door(context) for name in names]
 
 
-def check_doors(loaded: LoadedConfig) -> None:
+def check_doors(loaded: LoadedConfig, options: AppOptions) -> None:
     """Raise `ConfigError` if a door that is switched on cannot work as configured."""
     for name in listening_doors(loaded):
-        import_module(_MODULES[name]).check(loaded)
+        import_module(_MODULES[name]).check(loaded, options)

@@ -69,7 +69,7 @@ async def serve(options: AppOptions, *, replace: bool = False) -> int:
     clock = SystemClock()
     loaded = load_config(options.home, options.environ)
     kits = enabled_platforms(loaded, options, clock)
-    check_doors(loaded)
+    check_doors(loaded, options)
     if replace:
         await end_gateway(options.home.root, clock)
     context = ChatContext(loaded, kits)

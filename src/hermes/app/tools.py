@@ -6,6 +6,7 @@ Guarded(Approved(Budgeted(Journaled(registry))))
 from collections.abc import Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.agent.guarded import Guarded
 from hermes.agent.journaled import Journaled
@@ -25,6 +26,10 @@ __all__ = ["YOLO", "ToolShelf"]
 
 YOLO = "yolo"
 """Where a session remembers that nothing is to be asked in it."""
+
+
+NOBODY_THERE = frozenset({"cron", "webhook"})
+"""Doors without a person who could be asked."""
 
 
 class ToolShelf(Struct, kw_only=True):
@@ -55,11 +60,11 @@ class ToolShelf(Struct, kw_only=True):
 
     def for_turn(self, profile: AgentProfile, session: Session, stream: TurnStream) -> ToolRunner:
         """Return the tools for one turn."""
-        settings = self.approvals
-        if session.state.get(YOLO):
-            settings = ApprovalSettings(
-                mode=settings.mode, timeout=settings.timeout, can_ask=settings.can_ask, yolo=True
-            )
+        settings = replace(
+            self.approvals,
+            can_ask=self.approvals.can_ask and session.source not in NOBODY_THERE,
+            yolo=self.approvals.yolo or bool(session.state.get(YOLO)),
+        )
         gate = LedgerGate(
             ledger=self.ledger,
             policy=self.policy,

@@ -131,6 +131,15 @@ class HealthBoard:
             self._warnings[topic] = text
         self._set(warnings=tuple(self._warnings.values()))
 
+    def current(self) -> GatewayState:
+        """Return what the file would say now."""
+        return replace(
+            self.state,
+            active_agents=self._active(),
+            platforms={health.name: _platform_state(health) for health in self._adapters()},
+            updated_at=_iso(self._clock.now()),
+        )
+
     async def run(self) -> None:
         """Keep the file up to date until cancelled."""
         while True:
@@ -145,12 +154,7 @@ class HealthBoard:
     async def write(self) -> None:
         """Write the file now; a disk that refuses is logged, not fatal."""
         self._changed.clear()
-        self.state = replace(
-            self.state,
-            active_agents=self._active(),
-            platforms={health.name: _platform_state(health) for health in self._adapters()},
-            updated_at=_iso(self._clock.now()),
-        )
+        self.state = self.current()
         text = msgspec.json.format(msgspec.json.encode(self.state), indent=2).decode()
         self._version += 1
         try:

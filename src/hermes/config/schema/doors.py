@@ -103,7 +103,8 @@ class MessageTimestamps(Section, frozen=True, kw_only=True):
 class ApiServer(Section, frozen=True, kw_only=True):
     """Limits of the HTTP door."""
 
-    max_concurrent_runs: Positive = 10
+    max_concurrent_runs: Positive = 2000
+    """Runs under way at once; more are told to come back."""
 
 
 class Gateway(Section, frozen=True, kw_only=True):

@@ -1,0 +1,206 @@
+"""The API server, put together from a running app."""
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from hermes import __version__
+from hermes.agent.side_calls import PlainCalls
+from hermes.agent.tools.toolsets import TOOLSETS
+from hermes.app.access import platform_section
+from hermes.app.build import App
+from hermes.app.listening import DoorContext
+from hermes.app.media import PictureShelf
+from hermes.app.options import AppOptions
+from hermes.app.skills import skill_cards
+from hermes.config.loader import LoadedConfig
+from hermes.control.gateway_metrics import TurnMetrics
+from hermes.control.health import GatewayPhase
+from hermes.control.liveness import AdapterHealth, AdapterState
+from hermes.control.runs import PLATFORM, RunDesk, RunSettings
+from hermes.domain.inbound import InboxEntry
+from hermes.domain.messages import Message
+from hermes.domain.ports.jobs import JobStore
+from hermes.domain.ports.model import ModelReply
+from hermes.domain.turn_stream import TurnStream
+from hermes.entry.http.api import all_endpoints
+from hermes.entry.http.app import build_app
+from hermes.entry.http.auth import KeyRing
+from hermes.entry.http.parts import AgentCard, HttpParts, ToolsetCard
+from hermes.entry.http.server import HttpServer
+from hermes.entry.http.settings import configured_keys, http_settings
+from hermes.observability.metrics import Registry
+from hermes.state.jobs import JobFiles
+
+__all__ = ["ApiDoor", "check", "open_door"]
+
+DEFAULT_NAME = "hermes"
+ALIASES = ("main", "hermes-agent")
+
+
+def check(loaded: LoadedConfig, _options: AppOptions) -> None:
+    """Raise `ConfigError` if the API server cannot work as configured."""
+    http_settings(platform_section(loaded, PLATFORM))
+
+
+def open_door(context: DoorContext) -> "ApiDoor":
+    """Return the API server of a gateway; it does not listen yet."""
+    return ApiDoor(context)
+
+
+class ApiDoor:
+    """Serves the API until it is closed."""
+
+    platform = PLATFORM
+
+    def __init__(self, context: DoorContext) -> None:
+        app = context.app
+        self._context = context
+        self._app = app
+        self._settings = http_settings(platform_section(app.loaded, PLATFORM))
+        self._metrics = Registry()
+        self._turn_metrics = TurnMetrics(self._metrics, app.clock)
+        self.runs = RunDesk(
+            app.ledger,
+            app.gateway,
+            app.clock,
+            context.group,
+            redact=app.services.redact,
+            settings=RunSettings(
+                max_open=app.loaded.config.gateway.api_server.max_concurrent_runs
+            ),
+        )
+        keys = KeyRing(app.ledger, app.clock, self._owner_keys)
+        self._server = HttpServer(
+            build_app(all_endpoints(), self._parts(), self._settings, keys),
+            self._settings.host,
+            self._settings.port,
+            grace_seconds=self._settings.grace_seconds,
+        )
+        self._serving: asyncio.Task[None] | None = None
+        self._since = app.clock.now()
+
+    def on_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
+        """Hear of every turn: those of runs are followed, all are counted."""
+        self.runs.on_turn(stream, entry)
+        self._turn_metrics.on_turn(stream, entry)
+
+    async def before_recovery(self) -> None:
+        """Look out for runs that an earlier process left open."""
+        await self.runs.watch_open()
+
+    async def after_recovery(self) -> None:
+        """Close runs whose turn is over, stay with the others."""
+        await self.runs.settle()
+
+    def services(self) -> Sequence[Coroutine[Any, Any, None]]:
+        """Return what runs beside the server."""
+        return (self.runs.keep_tidy(),)
+
+    async def listen(self) -> None:
+        """Start taking requests; raise if the port cannot be had."""
+        await self._server.bind()
+        self._serving = self._context.group.create_task(self._server.run(), name="api server")
+        await self._server.started.wait()
+        self._since = self._app.clock.now()
+
+    def drain(self) -> None:
+        """Take no new runs."""
+        self.runs.drain()
+
+    async def close(self, seconds: float) -> None:
+        """Stop listening."""
+        if self._serving is not None:
+            self._serving.cancel()
+            await asyncio.wait([self._serving], timeout=seconds + self._settings.grace_seconds)
+
+    def health(self) -> AdapterHealth:
+        """Say whether it listens."""
+        serving = self._serving is not None and not self._serving.done()
+        idle = AdapterState.CONNECTING if self._serving is None else AdapterState.STOPPED
+        return AdapterHealth(
+            name=PLATFORM,
+            state=AdapterState.CONNECTED if serving else idle,
+            since=self._since,
+            account=f"{self._settings.host}:{self._server.port}",
+            last_alive=self._app.clock.now() if serving else None,
+        )
+
+    # -- parts -----------------------------------------------------------------
+
+    def _owner_keys(self) -> tuple[str, ...]:
+        """Return the configured keys as they are now: a changed file counts at once."""
+        return configured_keys(platform_section(self._app.loaded, PLATFORM))
+
+    def _parts(self) -> HttpParts:
+        app, options = self._app, self._context.options
+        profile = app.profile
+        card = AgentCard(
+            agent_id=profile.id,
+            name=self._settings.model_name or DEFAULT_NAME,
+            aliases=(DEFAULT_NAME, *ALIASES),
+            model=profile.model,
+            provider=profile.provider,
+        )
+        jobs = JobFiles(options.home.root / "cron")
+        extra = platform_section(app.loaded, PLATFORM).get("helper_patterns") or ()
+        return HttpParts(
+            ledger=app.ledger,
+            gateway=app.gateway,
+            desk=app.desk,
+            runs=self.runs,
+            clock=app.clock,
+            agents=(card,),
+            side_calls=_SideCalls(app),
+            media=PictureShelf(options.home.cache_dir / "media" / PLATFORM),
+            jobs=lambda _agent: _job_store(jobs),
+            toolsets=lambda _agent: _toolsets(app),
+            skills=lambda _agent: skill_cards(options.home.skills_dir),
+            metrics=self._metrics,
+            gateway_state=self._gateway_state,
+            ready=self._ready,
+            redact=app.services.redact,
+            version=__version__,
+            helper_patterns=tuple(str(each) for each in extra),
+        )
+
+    def _gateway_state(self) -> Mapping[str, Any]:
+        state: dict[str, Any] = msgspec.to_builtins(self._context.board.current())
+        return state
+
+    def _ready(self) -> Mapping[str, bool]:
+        running = self._context.board.state.gateway_state == GatewayPhase.RUNNING.value
+        return {"gateway": running, "accepting": not self.runs.draining}
+
+
+class _SideCalls:
+    """Hands side calls to the agent they are for."""
+
+    def __init__(self, app: App) -> None:
+        self._calls = {app.profile.id: PlainCalls(app.services, app.profile)}
+
+    async def answer(
+        self, agent_id: str, task: str, messages: tuple[Message, ...], max_tokens: int | None
+    ) -> ModelReply:
+        """Answer with the cheap model of an agent."""
+        return await self._calls[agent_id].answer(task, messages, max_tokens)
+
+
+def _job_store(jobs: JobFiles) -> JobStore:
+    return jobs
+
+
+def _toolsets(app: App) -> tuple[ToolsetCard, ...]:
+    present = {spec.name for spec in app.tools.registry(app.profile, PLATFORM).specs()}
+    return tuple(
+        ToolsetCard(
+            name=name,
+            enabled=bool(present & set(tools)),
+            tools=tuple(tool for tool in tools if tool in present),
+        )
+        for name, tools in TOOLSETS.items()
+    )
+
+
