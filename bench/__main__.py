@@ -23,6 +23,7 @@ __all__: list[str] = []
 BENCHES = (
     "cold_start",
     "gateway",
+    "http_door",
     "first_token",
     "tool_loop",
     "many_sessions",

@@ -53,6 +53,27 @@ def _sessions(
     }
 
 
+def _streams(
+    count: int, *, rate: Pair = OPEN, middle: Pair = OPEN, tail: Pair = OPEN, health: Pair = OPEN
+) -> dict[str, Budget]:
+    """Return the budgets of many HTTP streams at once; a pair is (budget, stretch)."""
+    name = f"{count:,} HTTP stream{'s' if count > 1 else ''}"
+
+    def budget(what: str, pair: Pair, unit: str = "ms", *, more: bool = False) -> Budget:
+        return Budget(
+            what=f"{name}{what}", unit=unit, limit=pair[0], stretch=pair[1], more_is_better=more
+        )
+
+    return {
+        f"http_{count}_rate": budget(" at once", rate, "turns/s", more=True),
+        f"http_{count}_median": budget(", added, median", middle),
+        f"http_{count}_p95": budget(", added, p95", tail),
+        f"http_{count}_health": budget(", /health meanwhile, p95", health),
+        f"http_{count}_peak": budget(", most memory", OPEN, "MB"),
+        f"http_{count}_failed": budget(", requests that failed", (0, 0), ""),
+    }
+
+
 BUDGETS: Mapping[str, Budget] = {
     "version_wall": Budget(what="`--version`, wall", limit=80, stretch=40),
     "version_peak": Budget(what="`--version`, peak memory", unit="MB"),
@@ -64,6 +85,15 @@ BUDGETS: Mapping[str, Budget] = {
         what="first turn of a gateway, message to answer, added", limit=60, stretch=20
     ),
     "gateway_idle": Budget(what="idle gateway, resident", unit="MB", limit=70, stretch=50),
+    "http_start": Budget(
+        what="gateway start until `/health` answers", unit="s", limit=0.7, stretch=0.4
+    ),
+    "http_idle": Budget(
+        what="idle gateway with the API server, resident", unit="MB", limit=70, stretch=50
+    ),
+    "http_first_turn": Budget(what="first request after start, added", limit=60, stretch=20),
+    "http_first_token": Budget(what="first token over HTTP, added", limit=8, stretch=3),
+    "http_cpu": Budget(what="gateway CPU per streamed HTTP turn", limit=8, stretch=4),
     "core_start": Budget(what="core start until it takes messages"),
     "first_turn": Budget(what="first turn after start, added", limit=60, stretch=20),
     "first_token": Budget(what="time to first token, added", limit=8, stretch=3),
@@ -98,6 +128,11 @@ BUDGETS: Mapping[str, Budget] = {
     **_sessions(10),
     **_sessions(100, rate=(100, 250), middle=(800, 300), lag=(50, 20)),
     **_sessions(1000, tail=(None, 5_000)),
+    **_streams(1),
+    **_streams(8),
+    **_streams(32),
+    **_streams(100, rate=(100, 250), middle=(800, 300), health=(50, 20)),
+    **_streams(1000, tail=(None, 5_000)),
 }
 
 

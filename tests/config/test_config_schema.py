@@ -116,7 +116,7 @@ network: {force_ipv4: false}
 gateway: {delivery_ledger: true, platform_connect_timeout: 30, write_sessions_json: true,
   scale_to_zero: {idle_timeout_minutes: 5}, message_timestamps: {enabled: false},
   max_inbound_media_bytes: 134217728, strict: false, media_delivery_allow_dirs: [],
-  trust_recent_files: true, api_server: {max_concurrent_runs: 10}}
+  trust_recent_files: true, api_server: {max_concurrent_runs: 2000}}
 streaming: {enabled: true, transport: auto, edit_interval: 0.8, buffer_threshold: 24,
   cursor: ' ▉', fresh_final_after_seconds: 0}
 sessions: {auto_prune: false, retention_days: 90, vacuum_after_prune: true,

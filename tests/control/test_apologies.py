@@ -13,7 +13,7 @@ from hermes.domain.inbound import InboxEntry
 from hermes.domain.outbound import Target
 from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
-from hermes.domain.turn import Turn, TurnControl, TurnState
+from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnState
 from hermes.domain.turn_stream import TurnStream
 from hermes.domain.usage import Usage
 from hermes.execution.clock import SystemClock
@@ -59,7 +59,7 @@ class FailingOnce:
         turn: Turn,
         stream: TurnStream,
         control: TurnControl,
-        ephemeral: str = "",
+        brief: TurnBrief,
     ) -> None:
         self.runs.append(turn.id)
         if len(self.runs) == 1:

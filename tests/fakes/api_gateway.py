@@ -39,24 +39,26 @@ class ApiGateway(GatewayProcess):
 
     async def start(self, *options: str) -> None:
         """Start and wait until the API answers."""
-        state = self.hermes.home / "gateway_state.json"
-        state.unlink(missing_ok=True)
+        self._state_file().unlink(missing_ok=True)
         await super().start(*options)
         async with asyncio.timeout(30):
-            while not await self._listens(state):
+            while not self._listens():
                 await asyncio.sleep(0.02)
 
     def listening(self, platform: str) -> str:
         """Return where a door of the gateway listens."""
-        state = json.loads((self.hermes.home / "gateway_state.json").read_text("utf-8"))
+        state = json.loads(self._state_file().read_text("utf-8"))
         return f"http://{state['platforms'][platform]['account']}"
 
-    async def _listens(self, state: Path) -> bool:
+    def _state_file(self) -> Path:
+        return self.hermes.home / "gateway_state.json"
+
+    def _listens(self) -> bool:
         assert self.process is not None
         assert self.process.returncode is None, self.log()
-        if not state.exists():
+        if not self._state_file().exists():
             return False
-        content = json.loads(state.read_text("utf-8"))
+        content = json.loads(self._state_file().read_text("utf-8"))
         if content["gateway_state"] != "running":
             return False
         self.port = int(content["platforms"]["api_server"]["account"].rpartition(":")[2])

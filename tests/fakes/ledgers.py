@@ -6,14 +6,17 @@ from hermes.domain.inbound import InboundMessage
 from hermes.domain.messages import (
     AssistantMessage,
     FinishReason,
+    Message,
     ToolCall,
     ToolMessage,
     UserMessage,
 )
 from hermes.domain.outbound import OutboxEntry, OutboxKind, Target
 from hermes.domain.ports.state import Arrival, Ledger
+from hermes.domain.runs import NewRun, OpenedRun, Run, RunKind, RunOutcome, RunState, SessionChoice
 from hermes.domain.session import NewSession, StoredMessage
 from hermes.domain.turn import NewTurn, TurnState
+from hermes.domain.turn_options import ClientResult
 from hermes.domain.usage import Usage, UsageRecord
 
 
@@ -36,13 +39,24 @@ def turn(
     session_id: str = "s1",
     says: str | None = "hello",
     inbox_ids: tuple[int, ...] = (),
+    results: dict[str, str] | None = None,
     owner: str = "host-1-aa",
     at: float = 2.0,
 ) -> NewTurn:
     inputs = () if says is None else (UserMessage(content=says),)
     return NewTurn(
-        id=turn_id, session_id=session_id, owner=owner, inputs=inputs, inbox_ids=inbox_ids, at=at
+        id=turn_id,
+        session_id=session_id,
+        owner=owner,
+        inputs=inputs,
+        inbox_ids=inbox_ids,
+        results=client_results(results),
+        at=at,
     )
+
+
+def client_results(results: dict[str, str] | None) -> tuple[ClientResult, ...]:
+    return tuple(ClientResult(call_id=i, content=text) for i, text in (results or {}).items())
 
 
 def reply(text: str = "", *call_ids: str) -> AssistantMessage:
@@ -171,3 +185,82 @@ def texts(messages: list[StoredMessage]) -> list[str]:
         else str(stored.message.content)
         for stored in messages
     ]
+
+
+CHOOSE_NOTHING = SessionChoice()
+
+
+def new_run(
+    run_id: str = "r1",
+    *,
+    choice: SessionChoice = CHOOSE_NOTHING,
+    key_id: str = "k1",
+    text: str = "hi",
+    history: tuple[Message, ...] = (),
+    results: dict[str, str] | None = None,
+    idempotency_key: str | None = None,
+    fingerprint: str = "f",
+    logged: bool = False,
+    at: float = 1.0,
+) -> NewRun:
+    """A request whose own session, if it opens one, is `s-<run>`."""
+    message = InboundMessage(
+        platform="api_server",
+        account="main",
+        native_id=run_id,
+        chat=Chat(kind=ChatKind.PRIVATE, id="7"),
+        sender=Sender(id="7", name="Ada"),
+        text=text,
+        sent_at=at,
+        results=client_results(results),
+    )
+    return NewRun(
+        id=run_id,
+        kind=RunKind.RUN,
+        key_id=key_id,
+        agent_id="main",
+        choice=choice,
+        session=session(f"s-{run_id}", source="api_server", at=at),
+        history=history,
+        message=message,
+        session_key=f"agent:main:api_server:dm:{run_id}",
+        request={"model": "hermes", "n": 1},
+        idempotency_key=idempotency_key,
+        fingerprint=fingerprint,
+        logged=logged,
+        at=at,
+    )
+
+
+def after(run_id: str) -> SessionChoice:
+    return SessionChoice(after_run=run_id)
+
+
+def ended_as(state: RunState = RunState.COMPLETED, text: str = "ok") -> RunOutcome:
+    return RunOutcome(state=state, text=text, usage=Usage(input_tokens=3), cost_usd=0.25)
+
+
+async def answer_run(
+    ledger: Ledger, opened: OpenedRun, answer: AssistantMessage | None = None
+) -> Run:
+    """Have the turn of a run, with one reply, and end both."""
+    run, entry = opened.run, opened.entry
+    turn_id = f"t-{run.id}"
+    results = {r.call_id: str(r.content) for r in entry.message.results}
+    await ledger.begin_turn(
+        turn(
+            turn_id,
+            session_id=run.session_id,
+            says=entry.message.text,
+            inbox_ids=(entry.id,),
+            results=results,
+        )
+    )
+    said = answer or reply("ok")
+    await ledger.record_reply(turn_id, said, None, 3.0)
+    handed = bool(said.tool_calls)
+    await ledger.finish_turn(turn_id, TurnState.DONE, None, 4.0, handed=handed)
+    assert await ledger.finish_run(run.id, ended_as(), [], 5.0)
+    ended = await ledger.run(run.id)
+    assert ended is not None
+    return ended

@@ -29,7 +29,7 @@ from hermes.domain.messages import AssistantMessage, ToolOutcome, UserMessage, c
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
-from hermes.domain.turn import Turn, TurnControl, TurnError, TurnState
+from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnError, TurnState
 from hermes.domain.turn_stream import TurnStream
 from hermes.domain.usage import Usage
 
@@ -166,7 +166,7 @@ class ScriptedRunner:
         turn: Turn,
         stream: TurnStream,
         control: TurnControl,
-        ephemeral: str = "",
+        brief: TurnBrief,
     ) -> None:
         play = Play(self, turn, stream, control)
         outcome, error = TurnState.DONE, None

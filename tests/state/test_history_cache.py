@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.ledgers import reply, result, session, turn
+from fakes.ledgers import reply, result, session, texts, turn
 from hermes.domain.messages import InputKind, UserMessage
 from hermes.domain.turn import TurnState
 from hermes.state.sqlite.history_cache import WORTH_KEEPING
@@ -101,3 +101,26 @@ async def test_a_deleted_session_has_no_history(two: list[SqliteLedger]) -> None
     await one.history("s1")
     await other.delete_session("s1")
     assert await one.history("s1") == []
+
+
+async def test_late_results_of_a_client_are_seen_at_their_seats(
+    two: list[SqliteLedger], tmp_path: Path
+) -> None:
+    one, other = two
+    await long_session(one)
+    await one.begin_turn(turn("handed", says="go"))
+    await one.record_reply("handed", reply("", "x", "y"), None, 3.0)
+    await one.finish_turn("handed", TurnState.DONE, None, 4.0, handed=True)
+    kept = await one.history("s1")
+    assert await other.history("s1") == kept
+    await other.begin_turn(turn("next", says="on", results={"x": "given"}, at=5.0))
+    await same(one, other, tmp_path)
+    assert texts(await one.history("s1"))[-4:] == [
+        "",
+        "given",
+        "The client did not answer this call.",
+        "on",
+    ]
+    assert [stored.seq for stored in (await one.history("s1"))[-4:]] == list(
+        range(kept[-1].seq, kept[-1].seq + 4)
+    )

@@ -5,10 +5,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from fakes.ledgers import session, texts, turn
+from fakes.ledgers import inbound, new_run, reply, session, texts, turn
 from hermes.domain.errors import StoreError, StoreTooNew
+from hermes.domain.runs import SessionChoice
+from hermes.domain.turn import TurnState
 from hermes.state.sqlite.connection import APPLICATION_ID, open_writer
 from hermes.state.sqlite.ledger import SqliteLedger
 from hermes.state.sqlite.migrations import Migration, load_migrations, migrate
@@ -198,6 +201,85 @@ def test_an_older_ledger_is_copied_before_it_is_migrated(tmp_path: Path) -> None
     migrate(connection, path, backups, [first, second])
     assert len(list(backups.iterdir())) == 1
     connection.close()
+
+
+SCHEMA_1_ROWS = """
+INSERT INTO sessions (id, agent_id, source, model, provider, started_at, updated_at,
+                      message_count, tool_call_count, next_seq)
+  VALUES ('s1', 'main', 'cli', 'm', 'p', 1.0, 4.0, 4, 1, 5);
+INSERT INTO session_prompts VALUES ('s1', 'You are Hermes.');
+INSERT INTO turns (id, session_id, agent_id, owner, state, started_at, updated_at, finished_at)
+  VALUES ('t1', 's1', 'main', 'o', 'done', 2.0, 4.0, 4.0);
+INSERT INTO turns (id, session_id, agent_id, owner, state, started_at, updated_at)
+  VALUES ('t2', 's1', 'main', 'o', 'running', 5.0, 5.0);
+INSERT INTO messages (session_id, turn_id, seq, role, content, kind, timestamp)
+  VALUES ('s1', 't1', 1, 'user', 'hello', 'user', 2.0);
+INSERT INTO messages (session_id, turn_id, seq, role, content, tool_calls, finish_reason, timestamp)
+  VALUES ('s1', 't1', 2, 'assistant', 'work', '[{"id":"c1","name":"tool_c1","arguments":"{}"}]',
+          'tool_calls', 3.0);
+INSERT INTO calls VALUES ('t1', 'c1', 3, 3.0);
+INSERT INTO messages (session_id, turn_id, seq, role, content, tool_call_id, tool_name, outcome,
+                      timestamp)
+  VALUES ('s1', 't1', 3, 'tool', 'done', 'c1', 'tool_c1', 'ok', 3.5);
+INSERT INTO messages (session_id, turn_id, seq, role, content, kind, timestamp)
+  VALUES ('s1', 't2', 4, 'user', 'go on', 'user', 5.0);
+INSERT INTO inbox (platform, account, native_id, agent_id, session_key, session_id, message,
+                   admitted_at, state, turn_id)
+  VALUES ('telegram', 'bot', 'n1', 'main', 'k', 's1', :message, 1.5, 'taken', 't1');
+INSERT INTO facts VALUES ('offset', '7');
+"""
+
+
+def make_schema_1(folder: Path) -> None:
+    """Make a ledger as the first release wrote it, with something in it."""
+    path = folder / "state.db"
+    first = [migration for migration in load_migrations() if migration.version == 1]
+    connection = open_writer(path)
+    migrate(connection, path, folder / "backups", first)
+    for statement in SCHEMA_1_ROWS.split(";\n")[:-1]:
+        message = msgspec.json.encode(inbound("n1", "hello")).decode()
+        connection.execute(statement, {"message": message} if ":message" in statement else {})
+    connection.close()
+
+
+async def test_a_ledger_of_the_first_schema_is_migrated_without_loss(tmp_path: Path) -> None:
+    make_schema_1(tmp_path)
+    ledger = await opened(tmp_path)
+    assert (await ledger.stats()).schema_version == len(load_migrations())
+    assert texts(await ledger.history("s1")) == ["hello", "work", "done", "go on"]
+    found = await ledger.session("s1")
+    assert found is not None
+    assert (found.system_prompt, found.message_count) == ("You are Hermes.", 4)
+    (entry,) = await ledger.entries_of_turn("t1")
+    assert entry.message == inbound("n1", "hello")
+    assert await ledger.kept("offset") == 7
+    assert [turn.id for turn in await ledger.open_turns()] == ["t2"]
+    assert await ledger.handed_call("c1") is None
+    assert await ledger.check_integrity() == []
+    (copy,) = (tmp_path / "backups").iterdir()
+    assert "schema1" in copy.name
+
+    await ledger.record_reply("t2", reply("there", "c2"), None, 6.0)
+    await ledger.finish_turn("t2", TurnState.DONE, None, 7.0, handed=True)
+    assert await ledger.handed_call("c2") == "s1"
+    run = (await ledger.open_run(new_run(choice=SessionChoice(session_id="s1")))).run
+    assert run.session_id == "s1"
+    await ledger.close()
+
+
+def test_a_migrated_ledger_has_the_schema_of_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    make_schema_1(tmp_path / "old")
+
+    def schema(path: Path) -> list[tuple[object, ...]]:
+        connection = open_writer(path)
+        migrate(connection, path, tmp_path / "backups", load_migrations())
+        query = "SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY type, name"
+        found = [tuple(row) for row in connection.execute(query)]
+        connection.close()
+        return found
+
+    assert schema(tmp_path / "old" / "state.db") == schema(tmp_path / "new.db")
 
 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:

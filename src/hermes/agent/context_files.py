@@ -29,25 +29,28 @@ class ContextFile(Struct, frozen=True):
 async def find_context_file(environment: Environment, max_chars: int) -> ContextFile | None:
     """Return the project notes for the environment's working directory."""
     here = PurePosixPath(environment.cwd)
-    for directory in await _up_to_repository_root(environment, here):
-        for name in UPWARD_NAMES:
-            if found := await _read(environment, directory / name, max_chars):
-                return found
-    for name in LOCAL_NAMES:
-        if found := await _read(environment, here / name, max_chars):
+    chain = [here, *here.parents][:MAX_LEVELS]
+    upward = [directory / name for directory in chain for name in (".git", *UPWARD_NAMES)]
+    local = [here / name for name in LOCAL_NAMES]
+    there = await environment.present([str(path) for path in (*upward, *local)])
+    if not there:
+        return None
+    places = [d / name for d in _up_to_repository_root(chain, there) for name in UPWARD_NAMES]
+    for path in (*places, *local):
+        found = await _read(environment, path, max_chars) if str(path) in there else None
+        if found:
             return found
     return None
 
 
-async def _up_to_repository_root(
-    environment: Environment, here: PurePosixPath
+def _up_to_repository_root(
+    chain: list[PurePosixPath], there: frozenset[str]
 ) -> list[PurePosixPath]:
-    """Return `here` and its parents up to the repository root; only `here` outside one."""
-    chain = [here, *here.parents][:MAX_LEVELS]
+    """Return the directories up to the repository root; only the first one outside one."""
     for depth, directory in enumerate(chain):
-        if await environment.stat(str(directory / ".git")):
+        if str(directory / ".git") in there:
             return chain[: depth + 1]
-    return [here]
+    return chain[:1]
 
 
 async def _read(

@@ -1,7 +1,8 @@
-"""Turns what a model call reports into turn events."""
+"""Turns what a model call reports into turn events, without the secrets in it."""
 
 from collections.abc import Callable
 
+from hermes.agent.scope import TextFilter
 from hermes.domain.events import Notice, NoticeLevel, ReasoningDelta, TextDelta, TextReset
 from hermes.domain.turn_stream import TurnStream
 
@@ -11,9 +12,17 @@ __all__ = ["StreamListener"]
 class StreamListener:
     """A `CallListener` that emits into a turn stream and keeps the text so far."""
 
-    def __init__(self, stream: TurnStream, redact: Callable[[str], str]) -> None:
+    def __init__(
+        self,
+        stream: TurnStream,
+        redact: Callable[[str], str],
+        text_filter: TextFilter,
+        reasoning_filter: TextFilter,
+    ) -> None:
         self._stream = stream
         self._redact = redact
+        self._text_filter = text_filter
+        self._reasoning_filter = reasoning_filter
         self._pieces: list[str] = []
 
     @property
@@ -22,17 +31,23 @@ class StreamListener:
         return "".join(self._pieces)
 
     def clear(self) -> None:
-        """The reply is complete: start afresh."""
+        """The reply is complete: show what waits and start afresh."""
         self._pieces.clear()
+        if thought := self._reasoning_filter.flush():
+            self._stream.emit(ReasoningDelta(thought))
+        if text := self._text_filter.flush():
+            self._stream.emit(TextDelta(text))
 
     def on_text(self, text: str) -> None:
         """Pass a piece of the answer on."""
         self._pieces.append(text)
-        self._stream.emit(TextDelta(text))
+        if shown := self._text_filter.feed(text):
+            self._stream.emit(TextDelta(shown))
 
     def on_reasoning(self, text: str) -> None:
         """Pass a piece of reasoning on."""
-        self._stream.emit(ReasoningDelta(text))
+        if shown := self._reasoning_filter.feed(text):
+            self._stream.emit(ReasoningDelta(shown))
 
     def on_notice(self, code: str, text: str) -> None:
         """Pass a notice on."""
@@ -40,6 +55,8 @@ class StreamListener:
 
     def on_restart(self) -> None:
         """Declare the text so far void."""
+        self._text_filter.clear()
+        self._reasoning_filter.clear()
         if self._pieces:
             self._pieces.clear()
             self._stream.emit(TextReset())

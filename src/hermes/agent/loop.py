@@ -86,7 +86,9 @@ class TurnLoop:
         self._context_tokens = 0
         self._compaction_failed = False
         self._call_ids = {call.id for call in _calls(history)}
-        self._listener = StreamListener(scope.stream, services.redact)
+        self._listener = StreamListener(
+            scope.stream, services.redact, services.redacting(), services.redacting()
+        )
         self.usage = Usage()
         self.cost_usd: float | None = 0.0
         self.model_calls = 0

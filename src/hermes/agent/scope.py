@@ -18,7 +18,7 @@ from hermes.domain.tools import ToolRunner
 from hermes.domain.turn import Turn, TurnBrief, TurnControl
 from hermes.domain.turn_stream import TurnStream
 
-__all__ = ["AgentServices", "Models", "ToolProvider", "TurnScope"]
+__all__ = ["AgentServices", "Models", "TextFilter", "ToolProvider", "TurnScope", "Unfiltered"]
 
 
 async def no_attachment(_path: str) -> bytes | None:
@@ -46,6 +46,37 @@ class ToolProvider(Protocol):
         ...
 
 
+class TextFilter(Protocol):
+    """Takes something out of a text that comes in pieces."""
+
+    def feed(self, piece: str) -> str:
+        """Take a piece; return what may be shown now."""
+        ...
+
+    def flush(self) -> str:
+        """Return what is left at the end."""
+        ...
+
+    def clear(self) -> None:
+        """Forget what waits: the text starts over."""
+        ...
+
+
+class Unfiltered:
+    """Takes nothing out."""
+
+    def feed(self, piece: str) -> str:
+        """Return the piece."""
+        return piece
+
+    def flush(self) -> str:
+        """Return nothing: nothing waits."""
+        return ""
+
+    def clear(self) -> None:
+        """Do nothing."""
+
+
 class AgentServices(Struct, frozen=True, kw_only=True):
     """Everything the core uses; built once by the composition root."""
 
@@ -58,6 +89,8 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     settings: AgentSettings
     redact: Callable[[str], str]
     """Removes secrets by value; applied to everything that is stored or shown."""
+    redacting: Callable[[], TextFilter] = Unfiltered
+    """Makes what removes secrets from text while it is streamed."""
     read_attachment: ReadAttachment = no_attachment
 
 

@@ -1,6 +1,7 @@
 """The API server, put together from a running app."""
 
 import asyncio
+import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,8 @@ from hermes.control.gateway_metrics import TurnMetrics
 from hermes.control.health import GatewayPhase
 from hermes.control.liveness import AdapterHealth, AdapterState
 from hermes.control.runs import PLATFORM, RunDesk, RunSettings
+from hermes.control.schedules import zone_named
+from hermes.domain.errors import HermesError
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import Message
 from hermes.domain.ports.jobs import JobStore
@@ -29,6 +32,7 @@ from hermes.entry.http.api import all_endpoints
 from hermes.entry.http.app import build_app
 from hermes.entry.http.auth import KeyRing
 from hermes.entry.http.parts import AgentCard, HttpParts, ToolsetCard
+from hermes.entry.http.responses.forgetting import forget_unstored
 from hermes.entry.http.server import HttpServer
 from hermes.entry.http.settings import configured_keys, http_settings
 from hermes.observability.metrics import Registry
@@ -36,6 +40,9 @@ from hermes.state.jobs import JobFiles
 
 __all__ = ["ApiDoor", "check", "open_door"]
 
+log = logging.getLogger(__name__)
+
+FORGET_EVERY_SECONDS = 3600.0
 DEFAULT_NAME = "hermes"
 ALIASES = ("main", "hermes-agent")
 
@@ -68,9 +75,7 @@ class ApiDoor:
             app.clock,
             context.group,
             redact=app.services.redact,
-            settings=RunSettings(
-                max_open=app.loaded.config.gateway.api_server.max_concurrent_runs
-            ),
+            settings=RunSettings(max_open=app.loaded.config.gateway.api_server.max_concurrent_runs),
         )
         keys = KeyRing(app.ledger, app.clock, self._owner_keys)
         self._server = HttpServer(
@@ -97,7 +102,16 @@ class ApiDoor:
 
     def services(self) -> Sequence[Coroutine[Any, Any, None]]:
         """Return what runs beside the server."""
-        return (self.runs.keep_tidy(),)
+        return (self.runs.keep_tidy(), self._keep_forgetting())
+
+    async def _keep_forgetting(self) -> None:
+        """Now and then delete responses that nobody wants stored, until cancelled."""
+        while True:
+            try:
+                await forget_unstored(self._app.ledger, self._app.clock.now())
+            except HermesError as error:
+                log.warning("unstored responses could not be deleted: %s", error.message)
+            await self._app.clock.sleep(FORGET_EVERY_SECONDS)
 
     async def listen(self) -> None:
         """Start taking requests; raise if the port cannot be had."""
@@ -163,6 +177,7 @@ class ApiDoor:
             ready=self._ready,
             redact=app.services.redact,
             version=__version__,
+            zone=zone_named(app.loaded.config.timezone),
             helper_patterns=tuple(str(each) for each in extra),
         )
 
@@ -202,5 +217,3 @@ def _toolsets(app: App) -> tuple[ToolsetCard, ...]:
         )
         for name, tools in TOOLSETS.items()
     )
-
-

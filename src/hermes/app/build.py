@@ -26,6 +26,7 @@ from hermes.app.settings import (
 )
 from hermes.app.tools import ToolShelf
 from hermes.config.loader import LoadedConfig, load_config
+from hermes.config.redaction_stream import RedactedStream
 from hermes.control.approvals import ApprovalDesk, ApprovalSettings
 from hermes.control.batching import BatchWindow
 from hermes.control.gateway import Gateway, GatewayParts
@@ -78,6 +79,7 @@ async def open_app(options: AppOptions, wiring: ChatWiring | None = None) -> Asy
     loaded = load_config(options.home, options.environ)
     options.home.ensure()
     logs = configure_logging(options.home.logs_dir, loaded.config.logging, loaded.redactor())
+    redactor = loaded.redactor()
     clock = SystemClock()
     profile = main_profile(loaded, options)
     async with AsyncExitStack() as stack:
@@ -106,7 +108,8 @@ async def open_app(options: AppOptions, wiring: ChatWiring | None = None) -> Asy
             identity=_identity(loaded),
             clock=clock,
             settings=agent_settings(loaded, options),
-            redact=loaded.redactor().redact,
+            redact=redactor.redact,
+            redacting=lambda: RedactedStream(redactor),
             read_attachment=read_attachment,
         )
         tools.judge = lambda agent, session: SecondOpinion(services, agent, session)

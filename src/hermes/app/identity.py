@@ -3,7 +3,7 @@
 from hermes.config.paths import HermesHome
 from hermes.domain.ports.identity import IdentitySnapshot
 from hermes.domain.profile import AgentProfile
-from hermes.state.soul import read_memories, read_soul
+from hermes.state.soul import read_self
 
 __all__ = ["FileIdentity"]
 
@@ -18,9 +18,9 @@ class FileIdentity:
     async def snapshot(self, profile: AgentProfile) -> IdentitySnapshot:
         """Return what the prompt of a new session is made of."""
         home = HermesHome(root=profile.home)
-        memories = await read_memories(home.memories_dir)
+        soul, memories = await read_self(home.soul_file, home.memories_dir)
         return IdentitySnapshot(
-            soul=await read_soul(home.soul_file),
+            soul=soul,
             memory=memories.get("MEMORY.md", "")[: self._memory_limit] or None,
             user=memories.get("USER.md", "")[: self._user_limit] or None,
         )

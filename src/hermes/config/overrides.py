@@ -34,6 +34,7 @@ _VARIABLES: dict[str, str] = {
     "API_SERVER_HOST": "platforms.api_server.extra.host",
     "API_SERVER_MODEL_NAME": "platforms.api_server.extra.model_name",
     "API_SERVER_CORS_ORIGINS": "platforms.api_server.extra.cors_origins",
+    "API_SERVER_ALLOWED_HOSTS": "platforms.api_server.extra.allowed_hosts",
     "WEBHOOK_ENABLED": "platforms.webhook.enabled",
     "WEBHOOK_PORT": "platforms.webhook.extra.port",
     "WEBHOOK_SECRET": "platforms.webhook.extra.secret",
@@ -61,7 +62,7 @@ _PLATFORM_SUFFIXES = {
     "_HOME_CHANNEL_NAME": "home_channel.name",
     "_HOME_CHANNEL_THREAD_ID": "home_channel.thread_id",
 }
-_LISTS = ("allowed_users", "cors_origins")
+_LISTS = ("allowed_users", "allowed_hosts", "cors_origins")
 _WHOLE_NUMBERS = ("port",)
 
 

@@ -67,6 +67,7 @@ _HINTS = (
     *("AKIA", "ASIA", ":AA", "eyJ", "earer", "PRIVATE KEY"),
 )
 """Text without any of these has no credential of a known shape."""
+_HINT = re.compile("|".join(map(re.escape, _HINTS)))
 
 
 class Secrets:
@@ -134,13 +135,29 @@ class Redactor:
     def redact(self, text: str) -> str:
         """Return `text` without secrets."""
         if self._marks:
-            # Compiled with the first use: most commands never write a line.
-            if self._pattern is None:
-                self._pattern = re.compile(pattern_of(self._marks))
-            text = self._pattern.sub(self._mark, text)
-        if any(hint in text for hint in _HINTS):
+            text = self._compiled().sub(self._mark, text)
+        if self.hints_at_one(text):
             text = _SHAPES.sub(_shape_mark, text)
         return text
+
+    def forms(self) -> tuple[str, ...]:
+        """Return every text that is replaced by its value. For `RedactedStream` only."""
+        return tuple(self._marks)
+
+    def spans(self, text: str) -> list[tuple[int, int, str]]:
+        """Return where secrets stand in `text` and what is to be shown instead, in order."""
+        found: list[tuple[int, int, str]] = []
+        if self._marks:
+            pattern = self._compiled()
+            found = [(m.start(), m.end(), self._mark(m)) for m in pattern.finditer(text)]
+        if self.hints_at_one(text):
+            shapes = [(m.start(), m.end(), _shape_mark(m)) for m in _SHAPES.finditer(text)]
+            found = sorted([*found, *shapes])
+        return found
+
+    def hints_at_one(self, text: str) -> bool:
+        """Tell whether `text` may hold a credential of a known shape."""
+        return _HINT.search(text) is not None
 
     def redact_value(self, value: Any) -> Any:
         """Redact all text inside JSON-like data."""
@@ -151,6 +168,12 @@ class Redactor:
         if isinstance(value, list | tuple):
             return [self.redact_value(item) for item in value]
         return value
+
+    def _compiled(self) -> re.Pattern[str]:
+        # With the first use: most commands never write a line.
+        if self._pattern is None:
+            self._pattern = re.compile(pattern_of(self._marks))
+        return self._pattern
 
     def _mark(self, match: re.Match[str]) -> str:
         return self._marks[match[0]]

@@ -189,7 +189,11 @@ class RunDesk:
             sent_at=self._clock.now(),
         )
         ticket = await self._gateway.submit(run.agent_id, message, session_id=run.session_id)
-        return self._gateway.steer(ticket)
+        if self._gateway.steer(ticket):
+            return True
+        # The turn ended meanwhile; a word to it is not a new question.
+        await self._ledger.drop([ticket.entry.id], "nothing to steer")
+        return False
 
     # -- those who wait ----------------------------------------------------------
 

@@ -21,6 +21,8 @@ class TurnStream:
         self.session_id = session_id
         self._events: list[TurnEvent] = []
         self._waiters: list[asyncio.Future[None]] = []
+        self._ends: list[asyncio.Future[None]] = []
+        """Those who wait for the end only, and are not woken before."""
         self._finished: TurnFinished | None = None
         self._taps: list[Callable[[TurnEvent], None]] = []
 
@@ -46,6 +48,7 @@ class TurnStream:
         self._events.append(event)
         if isinstance(event, TurnFinished):
             self._finished = event
+            self._waiters += self._ends
         for tap in self._taps:
             tap(event)
         waiters, self._waiters = self._waiters, []
@@ -79,8 +82,11 @@ class TurnStream:
 
     async def wait(self) -> TurnFinished:
         """Return the final event when the turn ends."""
-        while self._finished is None:
-            await self._more()
+        if self._finished is None:
+            end = asyncio.get_running_loop().create_future()
+            self._ends.append(end)
+            await end
+        assert self._finished is not None
         return self._finished
 
     async def _more(self) -> None:

@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from hermes.domain.errors import HermesError, NotFound, UsageError
@@ -21,6 +21,7 @@ __all__ = [
     "describe",
     "explained",
     "list_directory",
+    "present",
     "read_bytes",
     "remove_file",
     "require_regular",
@@ -47,6 +48,11 @@ def describe(path: str) -> FileStat | None:
             size=status.st_size,
             modified_at=status.st_mtime,
         )
+
+
+def present(paths: Mapping[str, str]) -> frozenset[str]:
+    """Return the names whose paths lead to something."""
+    return frozenset(name for name, path in paths.items() if os.path.exists(path))  # noqa: PTH110
 
 
 def read_bytes(path: str, offset: int = 0, limit: int | None = None) -> bytes:

@@ -8,7 +8,7 @@ import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -67,6 +67,10 @@ class LocalEnvironment(ShellEnvironment):
     async def stat(self, path: str) -> FileStat | None:
         """Describe a path; None if there is nothing."""
         return await self._in_thread(files.describe, self.resolve(path))
+
+    async def present(self, paths: Sequence[str]) -> frozenset[str]:
+        """Return those of `paths` where there is something."""
+        return await self._in_thread(files.present, {path: self.resolve(path) for path in paths})
 
     async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """Read bytes of a regular file."""

@@ -106,6 +106,8 @@ class Launch(Struct, frozen=True, kw_only=True):
     """Keep standard input open for `Child.write`."""
     pty: bool = False
     """Give it a terminal; what is written to its input is then typed there."""
+    errors: int | None = None
+    """A descriptor for its standard error; None: it goes where the output goes."""
 
     async def start(self, sink: Callable[[bytes], None]) -> "Child":
         """Start it; its output goes to `sink`."""
@@ -189,7 +191,7 @@ class Child:
                 *launch.argv,
                 stdin=ends.child_in,
                 stdout=ends.child_out,
-                stderr=ends.child_out,
+                stderr=ends.child_out if launch.errors is None else launch.errors,
                 env=dict(launch.env),
                 cwd=launch.cwd,
                 start_new_session=True,

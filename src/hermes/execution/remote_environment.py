@@ -6,7 +6,7 @@ use and closed with the environment; a later call opens it anew.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
 from hermes.domain.ports.clock import Clock
@@ -23,6 +23,10 @@ class PlaceFiles(Protocol):
 
     async def stat(self, path: str) -> FileStat | None:
         """Describe a path; None if there is nothing."""
+        ...
+
+    async def present(self, paths: Sequence[str]) -> frozenset[str]:
+        """Return those of `paths` where there is something."""
         ...
 
     async def read(self, path: str, offset: int, limit: int | None) -> bytes:
@@ -116,6 +120,13 @@ class RemoteEnvironment(ShellEnvironment):
         """Describe a path; None if there is nothing."""
         async with self._files() as files:
             return await files.stat(self.resolve(path))
+
+    async def present(self, paths: Sequence[str]) -> frozenset[str]:
+        """Return those of `paths` where there is something."""
+        full = {path: self.resolve(path) for path in paths}
+        async with self._files() as files:
+            found = await files.present(tuple(full.values()))
+        return frozenset(path for path, resolved in full.items() if resolved in found)
 
     async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """Read bytes of a regular file."""

@@ -9,6 +9,7 @@ import re
 import secrets
 import shlex
 import stat
+from collections.abc import Sequence
 from typing import Protocol
 
 from hermes.domain.errors import HermesError, NotFound, UsageError
@@ -92,6 +93,15 @@ class RemoteFiles:
             size=int(size),
             modified_at=float(exact if re.fullmatch(r"\d+\.\d+", exact) else whole),
         )
+
+    async def present(self, paths: Sequence[str]) -> frozenset[str]:
+        """Return those of `paths` where there is something."""
+        tests = "".join(f"[ -e {shlex.quote(path)} ]; printf $?;" for path in paths)
+        status, output = await self._call(tests)
+        answers = output.decode("ascii", "replace")
+        if status or len(answers) != len(paths):
+            _fail(paths[0] if paths else "/", status or 1, output)
+        return frozenset(path for path, answer in zip(paths, answers, strict=True) if answer == "0")
 
     async def read(self, path: str, offset: int, limit: int | None) -> bytes:
         """Read bytes of a regular file."""

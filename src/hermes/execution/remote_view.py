@@ -17,7 +17,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Self
 
 from hermes.domain.errors import HermesError
@@ -53,6 +53,15 @@ class View:
                 size=status.st_size,
                 modified_at=status.st_mtime,
             )
+
+    def present(self, paths: Sequence[str]) -> frozenset[str]:
+        """Return those of `paths` where there is something."""
+        found = set()
+        for path in paths:
+            with contextlib.suppress(HermesError):
+                if self.describe(path) is not None:
+                    found.add(path)
+        return frozenset(found)
 
     def read(self, path: str, offset: int, limit: int | None) -> bytes:
         """Read bytes of a regular file."""
@@ -252,6 +261,10 @@ class ViewFiles:
     async def stat(self, path: str) -> FileStat | None:
         """Describe a path; None if there is nothing."""
         return await asyncio.to_thread(self._view().describe, path)
+
+    async def present(self, paths: Sequence[str]) -> frozenset[str]:
+        """Return those of `paths` where there is something."""
+        return await asyncio.to_thread(self._view().present, paths)
 
     async def read(self, path: str, offset: int, limit: int | None) -> bytes:
         """Read bytes of a regular file."""

@@ -8,14 +8,19 @@ __all__ = [
     "duplicate_call",
     "has_result",
     "id_taken",
+    "idempotency_mismatch",
     "inbox_gone",
+    "key_hash_taken",
     "nothing_to_compact",
+    "run_open",
     "session_busy",
     "title_taken",
     "turn_ended",
     "turn_open",
     "unknown_call",
+    "unknown_instant",
     "unknown_outbox",
+    "unknown_run",
     "unknown_session",
     "unknown_turn",
 ]
@@ -46,6 +51,20 @@ def unknown_outbox(entry_id: str) -> NotFound:
     """There is no such outbox entry."""
     return NotFound(
         f"There is no outbox entry `{entry_id}`.", hint="Its session may have been deleted."
+    )
+
+
+def unknown_run(run_id: str) -> NotFound:
+    """There is no such run."""
+    return NotFound(
+        f"There is no run `{run_id}`.", hint="It may have been deleted, or forgotten with time."
+    )
+
+
+def unknown_instant(job_id: str, due_at: float) -> NotFound:
+    """The instant was not claimed."""
+    return NotFound(
+        f"Job `{job_id}` has no claimed instant at {due_at}.", hint="Claim an instant first."
     )
 
 
@@ -125,3 +144,23 @@ def nothing_to_compact(session_id: str) -> Conflict:
         f"Session `{session_id}` has nothing to compact there.",
         hint="Read the history again; it may have been compacted meanwhile.",
     )
+
+
+def run_open(run_id: str) -> Conflict:
+    """Nobody can go on from a run that has not ended."""
+    return Conflict(
+        f"Run `{run_id}` has not ended yet.", hint="Wait for its end, then go on from there."
+    )
+
+
+def idempotency_mismatch(idempotency_key: str) -> Conflict:
+    """The idempotency key belongs to another request."""
+    return Conflict(
+        f"The idempotency key `{idempotency_key}` was used for another request.",
+        hint="Repeat that request unchanged, or use a new idempotency key.",
+    )
+
+
+def key_hash_taken() -> Conflict:
+    """Two API keys have the same secret."""
+    return Conflict("This API key exists already.", hint="Make a new key.")

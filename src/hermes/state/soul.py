@@ -9,7 +9,14 @@ from pathlib import Path
 
 from hermes.domain.errors import StoreError
 
-__all__ = ["MAX_MEMORY_BYTES", "MAX_SOUL_BYTES", "read_memories", "read_soul", "read_text"]
+__all__ = [
+    "MAX_MEMORY_BYTES",
+    "MAX_SOUL_BYTES",
+    "read_memories",
+    "read_self",
+    "read_soul",
+    "read_text",
+]
 
 MAX_SOUL_BYTES = 64 * 1024
 MAX_MEMORY_BYTES = 64 * 1024
@@ -24,13 +31,22 @@ async def read_soul(path: Path) -> str | None:
 
 async def read_memories(folder: Path) -> dict[str, str]:
     """Read the memory files that exist and are not blank, by name."""
-    found = {name: await read_text(folder / name, MAX_MEMORY_BYTES) for name in _MEMORY_FILES}
-    return {name: text for name, text in found.items() if text is not None}
+    return await asyncio.to_thread(_memories, folder)
+
+
+async def read_self(soul: Path, memories: Path) -> tuple[str | None, dict[str, str]]:
+    """Read the soul and the memories in one go."""
+    return await asyncio.to_thread(lambda: (_read(soul, MAX_SOUL_BYTES), _memories(memories)))
 
 
 async def read_text(path: Path, max_bytes: int) -> str | None:
     """Read the beginning of a text file; None if it is missing or blank."""
     return await asyncio.to_thread(_read, path, max_bytes)
+
+
+def _memories(folder: Path) -> dict[str, str]:
+    found = {name: _read(folder / name, MAX_MEMORY_BYTES) for name in _MEMORY_FILES}
+    return {name: text for name, text in found.items() if text is not None}
 
 
 def _read(path: Path, max_bytes: int) -> str | None:

@@ -5,7 +5,7 @@ background processes end when the test says so.
 """
 
 import posixpath
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ports.execution import (
@@ -128,6 +128,10 @@ class FakeEnvironment:
         if path == "~" or path.startswith("~/"):
             path = "/home" + path[1:]
         return posixpath.normpath(posixpath.join(self._cwd, path))
+
+    async def present(self, paths: Sequence[str]) -> frozenset[str]:
+        """Return those of `paths` where there is something."""
+        return frozenset([path for path in paths if await self.stat(path) is not None])
 
     async def stat(self, path: str) -> FileStat | None:
         """Describe a path; directories exist while files are in them."""

@@ -5,7 +5,7 @@ files of one session are invisible to every other. Backends differ in where
 they run things, not in this interface.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -147,6 +147,10 @@ class Environment(Protocol):
 
     async def stat(self, path: str) -> FileStat | None:
         """Describe a path; None if there is nothing."""
+        ...
+
+    async def present(self, paths: Sequence[str]) -> frozenset[str]:
+        """Return those of `paths` where there is something; what cannot be seen is not there."""
         ...
 
     async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:

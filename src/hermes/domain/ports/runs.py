@@ -53,16 +53,17 @@ class RunStore(Protocol):
         """Append events; return the id of the last one in the log."""
         ...
 
-    async def run_log(
-        self, run_id: str, *, after: int = 0, limit: int = 1000
-    ) -> list[LoggedEvent]:
+    async def run_log(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[LoggedEvent]:
         """Return logged events with an id greater than `after`, in order."""
         ...
 
     async def finish_run(
         self, run_id: str, outcome: RunOutcome, events: Sequence[TurnEvent], at: float
     ) -> bool:
-        """Append the last events and record the outcome together; False if it had one."""
+        """Append the last events and record the outcome together; False if it had one.
+
+        The message counts as answered from then on.
+        """
         ...
 
     async def delete_run(self, run_id: str) -> bool:

@@ -17,6 +17,9 @@ class InboxPart(MemoryPart):
 
     async def admit(self, arrival: Arrival) -> Admission:
         """Commit a message under (platform, account, native id), once."""
+        return self._admit(arrival)
+
+    def _admit(self, arrival: Arrival) -> Admission:
         message = arrival.message
         native = (message.platform, message.account, message.native_id)
         known = self._tables.by_native.get(native)
@@ -55,6 +58,10 @@ class InboxPart(MemoryPart):
     async def unanswered(self, platforms: Sequence[str]) -> list[InboxEntry]:
         """Return what a turn has taken whose outcome was not delivered yet, oldest first."""
         return [entry for entry in self._taken() if entry.message.platform in platforms]
+
+    async def entries_of_turn(self, turn_id: str) -> list[InboxEntry]:
+        """Return what a turn has taken, in order of admission."""
+        return [entry for entry in self._tables.inbox.values() if entry.turn_id == turn_id]
 
     def _taken(self) -> list[InboxEntry]:
         return [e for e in self._tables.inbox.values() if e.state is InboxState.TAKEN]

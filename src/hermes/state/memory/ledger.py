@@ -9,16 +9,21 @@ from hermes.domain.approvals import ApprovalState
 from hermes.domain.outbound import OutboxState
 from hermes.domain.ports.state import LedgerStats
 from hermes.state.memory.approvals import ApprovalPart
+from hermes.state.memory.hooks import HookPart
+from hermes.state.memory.instants import InstantPart
+from hermes.state.memory.keys import KeyPart
 from hermes.state.memory.messages import MessagePart
 from hermes.state.memory.outbox import OutboxPart
-from hermes.state.memory.sessions import SessionPart
+from hermes.state.memory.runs import RunPart
 from hermes.state.memory.tables import Tables
 from hermes.state.memory.turns import TurnPart
 
 __all__ = ["MemoryLedger"]
 
 
-class MemoryLedger(SessionPart, MessagePart, TurnPart, OutboxPart, ApprovalPart):
+class MemoryLedger(
+    RunPart, TurnPart, MessagePart, OutboxPart, ApprovalPart, KeyPart, InstantPart, HookPart
+):
     """Everything, until the process ends."""
 
     def __init__(self) -> None:

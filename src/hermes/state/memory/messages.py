@@ -50,6 +50,7 @@ class MessagePart(MemoryPart):
         if not covered:
             raise nothing_to_compact(session_id)
         self._deactivate(covered)
+        self._tables.compacted.update(message.id for message in covered)
         last = covered[-1]
         self._take_seats(session_id, last.at, seats=0, messages=[summary])
         return self._put(summary, session_id=session_id, turn_id=None, seq=last.seq, at=last.at)
@@ -86,6 +87,7 @@ class MessagePart(MemoryPart):
         return (
             query.session_id in (None, session.id)
             and query.agent_id in (None, session.agent_id)
+            and query.user_id in (None, session.user_id)
             and session.id not in query.exclude_session_ids
             and session.source not in query.exclude_sources
             and (not query.roles or _role(message.message) in query.roles)

@@ -1,6 +1,7 @@
 """Sessions, their titles, remembered facts and the keys that point at them."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -9,15 +10,15 @@ from hermes.domain.approvals import ApprovalState, Choice
 from hermes.domain.inbound import InboxState
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.state import SessionQuery
-from hermes.domain.session import Lineage, NewSession, Session
-from hermes.state.memory.tables import MemoryPart
+from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
+from hermes.state.memory.handed import HandedPart
 from hermes.state.refusals import ambiguous, id_taken, title_taken
 from hermes.state.titles import clean_title, numbered
 
 __all__ = ["SessionPart"]
 
 
-class SessionPart(MemoryPart):
+class SessionPart(HandedPart):
     """Implements `SessionStore`."""
 
     async def create_session(self, new: NewSession) -> Session:
@@ -109,22 +110,21 @@ class SessionPart(MemoryPart):
             )
         )
         copied = [
-            self._put(m.message, session_id=new.id, turn_id=None, seq=m.seq, at=m.at)
+            m
             for m in self._messages_of(session_id)
             if m.active and (open_turn is None or m.turn_id != open_turn.id)
         ]
-        self._tables.next_seq[new.id] = self._tables.next_seq[session_id]
-        replies = (m.message for m in copied if isinstance(m.message, AssistantMessage))
-        return self._change_session(
-            new.id,
-            system_prompt=origin.system_prompt,
-            preview=origin.preview,
-            message_count=len(copied),
-            tool_call_count=sum(len(reply.tool_calls) for reply in replies),
-        )
+        self._copy(origin, new.id, copied, self._tables.next_seq[session_id])
+        calls = self._waiting_calls(session_id)
+        self._answer_copies(new.id, calls, (), new.started_at)
+        return self._session(new.id)
 
     async def delete_session(self, session_id: str) -> bool:
-        """Delete a session and all that belongs to it; False if unknown."""
+        """Delete a session and all that belongs to it; False if unknown.
+
+        Runs go with their logs, except those that are open: whoever follows
+        them still has to be told their end.
+        """
         return self._delete(session_id)
 
     async def prune_sessions(self, query: SessionQuery) -> int:
@@ -157,6 +157,15 @@ class SessionPart(MemoryPart):
         return None if session_id is None else self._tables.sessions[session_id]
 
     def _insert(self, new: NewSession) -> Session:
+        title = self._check_insertable(new)
+        values = msgspec.structs.asdict(new) | {"title": title}
+        session = Session(updated_at=new.started_at, **values)
+        self._tables.sessions[new.id] = session
+        self._tables.next_seq[new.id] = 1
+        return session
+
+    def _check_insertable(self, new: NewSession) -> str | None:
+        """Refuse an id or a title that is taken; return the title as it will be."""
         title = None if new.title is None else clean_title(new.title)
         if new.id in self._tables.sessions:
             raise id_taken("session", new.id)
@@ -164,11 +173,25 @@ class SessionPart(MemoryPart):
             self._check_title_free(new.id, title)
         if new.parent_id is not None:
             self._session(new.parent_id)
-        values = msgspec.structs.asdict(new) | {"title": title}
-        session = Session(updated_at=new.started_at, **values)
-        self._tables.sessions[new.id] = session
-        self._tables.next_seq[new.id] = 1
-        return session
+        return title
+
+    def _copy(
+        self, origin: Session, branch_id: str, messages: Sequence[StoredMessage], next_seq: int
+    ) -> Session:
+        """Give a new session the prompt and some messages of its origin."""
+        copied = [
+            self._put(m.message, session_id=branch_id, turn_id=None, seq=m.seq, at=m.at)
+            for m in messages
+        ]
+        self._tables.next_seq[branch_id] = next_seq
+        replies = (m.message for m in copied if isinstance(m.message, AssistantMessage))
+        return self._change_session(
+            branch_id,
+            system_prompt=origin.system_prompt,
+            preview=origin.preview,
+            message_count=len(copied),
+            tool_call_count=sum(len(reply.tool_calls) for reply in replies),
+        )
 
     def _check_title_free(self, session_id: str, title: str) -> None:
         for session in self._tables.sessions.values():
@@ -195,6 +218,8 @@ class SessionPart(MemoryPart):
             i: message for i, message in tables.messages.items() if message.session_id != session_id
         }
         tables.turns = {i: turn for i, turn in tables.turns.items() if i not in gone}
+        tables.handed -= gone
+        tables.turn_ends = {i: end for i, end in tables.turn_ends.items() if i not in gone}
         tables.seats = {key: seat for key, seat in tables.seats.items() if key[0] not in gone}
         tables.outbox = {i: e for i, e in tables.outbox.items() if e.session_id != session_id}
         tables.approvals = {
@@ -207,6 +232,9 @@ class SessionPart(MemoryPart):
                 and approval.decision.choice is Choice.ALWAYS
             )
         }
+        ended = [r.id for r in tables.runs.values() if r.session_id == session_id and r.outcome]
+        for run_id in ended:
+            self._forget_run(run_id)
         self._detach(session_id)
         return True
 
@@ -216,7 +244,15 @@ class SessionPart(MemoryPart):
         for child in [s for s in tables.sessions.values() if s.parent_id == session_id]:
             self._change_session(child.id, parent_id=None)
         for entry in [e for e in tables.inbox.values() if e.session_id == session_id]:
-            bare = msgspec.structs.replace(entry.message, text="", attachments=(), reply_to=None)
+            bare = msgspec.structs.replace(
+                entry.message,
+                text="",
+                attachments=(),
+                reply_to=None,
+                context="",
+                options=None,
+                results=(),
+            )
             changed = msgspec.structs.replace(entry, message=bare)
             if entry.state is InboxState.WAITING:
                 changed = msgspec.structs.replace(
@@ -237,6 +273,7 @@ def _fits(session: Session, query: SessionQuery) -> bool:
     checks = (
         all(v is None or getattr(session, name) == v for name, v in wanted.items()),
         session.source not in query.exclude_sources,
+        session.lineage not in query.exclude_lineages,
         query.title is None or query.title.casefold() in (session.title or "\0").casefold(),
         query.started_before is None or session.started_at < query.started_before,
         query.started_after is None or session.started_at > query.started_after,

@@ -8,15 +8,19 @@ from msgspec import Struct
 
 from hermes.domain.approvals import Approval
 from hermes.domain.inbound import InboxEntry
+from hermes.domain.jobs import Instant
+from hermes.domain.keys import ApiKey
 from hermes.domain.messages import InputKind, Message, UserMessage, content_text
 from hermes.domain.outbound import OutboxEntry
+from hermes.domain.runs import LoggedEvent, Run
 from hermes.domain.session import Session, StoredMessage
 from hermes.domain.turn import Turn
 from hermes.domain.usage import UsageRecord
+from hermes.domain.webhooks import HookDelivery
 from hermes.state.refusals import turn_ended, unknown_session, unknown_turn
 from hermes.state.titles import preview
 
-__all__ = ["MemoryPart", "Tables"]
+__all__ = ["End", "MemoryPart", "Seat", "Tables"]
 
 
 class Seat(Struct):
@@ -24,6 +28,13 @@ class Seat(Struct):
 
     seq: int
     started: bool = False
+
+
+class End(Struct, frozen=True):
+    """How far a history went: its last seat, and the last message there was."""
+
+    seq: int
+    message_id: int
 
 
 class Tables:
@@ -34,8 +45,11 @@ class Tables:
         self.next_seq: dict[str, int] = {}
         self.keys: dict[str, str] = {}
         self.messages: dict[int, StoredMessage] = {}
+        self.compacted: set[int] = set()
         self.message_ids = count(1)
         self.turns: dict[str, Turn] = {}
+        self.handed: set[str] = set()
+        self.turn_ends: dict[str, End] = {}
         self.seats: dict[tuple[str, str], Seat] = {}
         self.inbox: dict[int, InboxEntry] = {}
         self.inbox_ids = count(1)
@@ -44,6 +58,14 @@ class Tables:
         self.approvals: dict[str, Approval] = {}
         self.usage: list[UsageRecord] = []
         self.facts: dict[str, bytes] = {}
+        self.runs: dict[str, Run] = {}
+        self.run_ends: dict[str, End] = {}
+        self.fingerprints: dict[str, str] = {}
+        self.last_events: dict[str, int] = {}
+        self.run_logs: dict[str, list[LoggedEvent]] = {}
+        self.api_keys: dict[str, ApiKey] = {}
+        self.instants: dict[tuple[str, float], Instant] = {}
+        self.hooks: dict[tuple[str, str], HookDelivery] = {}
 
 
 class MemoryPart:
@@ -112,6 +134,18 @@ class MemoryPart:
         )
         self._tables.messages[stored.id] = stored
         return stored
+
+    def _forget_run(self, run_id: str) -> bool:
+        tables = self._tables
+        tables.run_ends.pop(run_id, None)
+        tables.fingerprints.pop(run_id, None)
+        tables.last_events.pop(run_id, None)
+        tables.run_logs.pop(run_id, None)
+        return tables.runs.pop(run_id, None) is not None
+
+    def _end_of_session(self, session_id: str) -> End:
+        newest = next(reversed(self._tables.messages), 0)
+        return End(self._tables.next_seq[session_id] - 1, newest)
 
     def _messages_of(self, session_id: str) -> list[StoredMessage]:
         found = (m for m in self._tables.messages.values() if m.session_id == session_id)

@@ -9,6 +9,7 @@ from hermes.domain.ports.state import BegunTurn
 from hermes.domain.session import StoredMessage
 from hermes.domain.turn import NewTurn, Turn, TurnError, TurnState
 from hermes.domain.usage import UsageRecord
+from hermes.state.memory.handed import HandedPart
 from hermes.state.memory.inbox import InboxPart
 from hermes.state.memory.tables import Seat
 from hermes.state.memory.usage import UsagePart
@@ -24,7 +25,7 @@ from hermes.state.refusals import (
 __all__ = ["TurnPart"]
 
 
-class TurnPart(InboxPart, UsagePart):
+class TurnPart(HandedPart, InboxPart, UsagePart):
     """Implements `TurnStore`."""
 
     async def begin_turn(self, new: NewTurn) -> BegunTurn:
@@ -47,6 +48,7 @@ class TurnPart(InboxPart, UsagePart):
         self._tables.turns[turn.id] = turn
         self._change_session(new.session_id, ended_at=None, end_reason=None)
         self._take(turn.id, new.inbox_ids)
+        self._answer_handed(turn.session_id, new.results, new.at)
         inputs = self._put_inputs(turn, new.inputs, new.at)
         return BegunTurn(turn=turn, inputs=tuple(inputs))
 
@@ -123,7 +125,13 @@ class TurnPart(InboxPart, UsagePart):
         )
 
     async def finish_turn(
-        self, turn_id: str, state: TurnState, error: TurnError | None, at: float
+        self,
+        turn_id: str,
+        state: TurnState,
+        error: TurnError | None,
+        at: float,
+        *,
+        handed: bool = False,
     ) -> None:
         """End the turn. Ending it again is a `Conflict`."""
         if state.open:
@@ -136,6 +144,9 @@ class TurnPart(InboxPart, UsagePart):
             finished_at=at,
             updated_at=max(turn.updated_at, at),
         )
+        self._tables.turn_ends[turn_id] = self._end_of_session(turn.session_id)
+        if handed:
+            self._tables.handed.add(turn_id)
         updated_at = max(self._session(turn.session_id).updated_at, at)
         self._change_session(turn.session_id, updated_at=updated_at)
 

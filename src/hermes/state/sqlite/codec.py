@@ -49,6 +49,8 @@ __all__ = [
     "outbox_entry",
     "session",
     "stored_message",
+    "time",
+    "tool_calls",
     "turn",
 ]
 
@@ -128,6 +130,11 @@ def stored_message(row: Row) -> StoredMessage:
     )
 
 
+def tool_calls(text: str | None) -> tuple[ToolCall, ...]:
+    """Read the calls of an assistant message."""
+    return () if text is None else _calls.decode(text)
+
+
 def session(row: Row) -> Session:
     """Read a row of `session_rows`."""
     return Session(
@@ -172,7 +179,7 @@ def turn(row: Row) -> Turn:
         started_at=float(row["started_at"]),
         updated_at=float(row["updated_at"]),
         resumes=row["resumes"],
-        finished_at=_time(row["finished_at"]),
+        finished_at=time(row["finished_at"]),
         error=None if row["error"] is None else _turn_error.decode(row["error"]),
     )
 
@@ -247,7 +254,7 @@ def approval(row: Row) -> Approval:
             pattern=row["pattern"],
             choices=_choices.decode(row["choices"]),
             created_at=float(row["created_at"]),
-            expires_at=_time(row["expires_at"]),
+            expires_at=time(row["expires_at"]),
         ),
         state=ApprovalState(row["state"]),
         decision=None if row["decision"] is None else _decision.decode(row["decision"]),
@@ -259,8 +266,8 @@ def decision_json(decision: Decision) -> str:
     return dump(decision)
 
 
-def _time(value: float | None) -> float | None:
-    """RETURNING gives back an integral REAL as an integer."""
+def time(value: float | None) -> float | None:
+    """Read a time; RETURNING gives back an integral REAL as an integer."""
     return None if value is None else float(value)
 
 
@@ -274,7 +281,7 @@ def _message(row: Row) -> Message:
             calls, reasoning = row["tool_calls"], row["reasoning"]
             return AssistantMessage(
                 text=row["content"],
-                tool_calls=() if calls is None else _calls.decode(calls),
+                tool_calls=tool_calls(calls),
                 reasoning=None if reasoning is None else _reasoning.decode(reasoning),
                 finish=FinishReason(row["finish_reason"]),
             )

@@ -9,7 +9,7 @@ from hermes.state.refusals import inbox_gone, unknown_session
 from hermes.state.sqlite import codec
 from hermes.state.sqlite.part import LedgerPart, change, one, rows
 
-__all__ = ["InboxPart", "take_entries"]
+__all__ = ["InboxPart", "admit", "take_entries"]
 
 
 class InboxPart(LedgerPart):
@@ -17,33 +17,8 @@ class InboxPart(LedgerPart):
 
     async def admit(self, arrival: Arrival) -> Admission:
         """Commit a message under (platform, account, native id), once."""
-        message = arrival.message
-        native = (message.platform, message.account, message.native_id)
-        text = codec.dump(message)
-
-        def work(connection: sqlite3.Connection) -> Admission:
-            known = one(connection, "inbox.by_native", native)
-            if known is not None:
-                return Admission(entry=codec.inbox_entry(known), duplicate=True)
-            if one(connection, "sessions.exists", (arrival.session_id,)) is None:
-                raise unknown_session(arrival.session_id)
-            values = {
-                "platform": message.platform,
-                "account": message.account,
-                "native_id": message.native_id,
-                "agent_id": arrival.agent_id,
-                "session_key": arrival.session_key,
-                "session_id": arrival.session_id,
-                "message": text,
-                "at": arrival.at,
-                "state": InboxState.DROPPED if arrival.handled_as else InboxState.WAITING,
-                "drop_reason": arrival.handled_as,
-            }
-            row = one(connection, "inbox.insert", values)
-            assert row is not None
-            return Admission(entry=codec.inbox_entry(row), duplicate=False)
-
-        return await self._write(work)
+        text = codec.dump(arrival.message)
+        return await self._write(lambda connection: admit(connection, arrival, text))
 
     async def waiting(self, session_id: str) -> list[InboxEntry]:
         """Return what no turn has taken yet, in order of admission."""
@@ -73,6 +48,11 @@ class InboxPart(LedgerPart):
 
         return await self._read(work)
 
+    async def entries_of_turn(self, turn_id: str) -> list[InboxEntry]:
+        """Return what a turn has taken, in order of admission."""
+        found = await self._quick(lambda connection: rows(connection, "inbox.of_turn", (turn_id,)))
+        return [codec.inbox_entry(row) for row in found]
+
     async def drop(self, inbox_ids: Sequence[int], reason: str) -> None:
         """Record that these will deliberately not be answered.
 
@@ -84,6 +64,32 @@ class InboxPart(LedgerPart):
                 change(connection, "inbox.drop", (reason, inbox_id))
 
         await self._write(work)
+
+
+def admit(connection: sqlite3.Connection, arrival: Arrival, text: str) -> Admission:
+    """Commit a message, of which `text` is the stored form, unless it is known."""
+    message = arrival.message
+    native = (message.platform, message.account, message.native_id)
+    known = one(connection, "inbox.by_native", native)
+    if known is not None:
+        return Admission(entry=codec.inbox_entry(known), duplicate=True)
+    if one(connection, "sessions.exists", (arrival.session_id,)) is None:
+        raise unknown_session(arrival.session_id)
+    values = {
+        "platform": message.platform,
+        "account": message.account,
+        "native_id": message.native_id,
+        "agent_id": arrival.agent_id,
+        "session_key": arrival.session_key,
+        "session_id": arrival.session_id,
+        "message": text,
+        "at": arrival.at,
+        "state": InboxState.DROPPED if arrival.handled_as else InboxState.WAITING,
+        "drop_reason": arrival.handled_as,
+    }
+    row = one(connection, "inbox.insert", values)
+    assert row is not None
+    return Admission(entry=codec.inbox_entry(row), duplicate=False)
 
 
 def take_entries(

@@ -18,12 +18,16 @@ from hermes.state.sqlite.connection import (
     switch_to_wal,
 )
 from hermes.state.sqlite.failures import store_error
+from hermes.state.sqlite.hooks import HookPart
 from hermes.state.sqlite.inbox import InboxPart
+from hermes.state.sqlite.instants import InstantPart
+from hermes.state.sqlite.keys import KeyPart
 from hermes.state.sqlite.messages import MessagePart
 from hermes.state.sqlite.migrations import load_migrations, migrate
 from hermes.state.sqlite.outbox import OutboxPart
 from hermes.state.sqlite.part import change, one, rows
 from hermes.state.sqlite.readers import Readers
+from hermes.state.sqlite.runs import RunPart
 from hermes.state.sqlite.search import SearchPart
 from hermes.state.sqlite.sessions import SessionPart
 from hermes.state.sqlite.turns import TurnPart
@@ -43,6 +47,10 @@ class SqliteLedger(
     OutboxPart,
     ApprovalPart,
     UsagePart,
+    RunPart,
+    KeyPart,
+    InstantPart,
+    HookPart,
 ):
     """Everything that survives a restart, in one file."""
 

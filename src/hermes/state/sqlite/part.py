@@ -9,7 +9,7 @@ from hermes.state.sqlite.queries import sql
 from hermes.state.sqlite.readers import Readers
 from hermes.state.sqlite.writer import Work, Writer
 
-__all__ = ["LedgerPart", "change", "one", "rows"]
+__all__ = ["LedgerPart", "Parameters", "change", "one", "rows"]
 
 T = TypeVar("T")
 Parameters = Sequence[Any] | Mapping[str, Any]

@@ -113,6 +113,7 @@ def _values(connection: sqlite3.Connection, query: SearchQuery) -> dict[str, Any
         "filtered": _is_filtered(query),
         "session_id": query.session_id,
         "agent_id": query.agent_id,
+        "user_id": query.user_id,
         "exclude_session_ids": codec.dump(query.exclude_session_ids),
         "exclude_sources": codec.dump(query.exclude_sources),
         "roles": codec.dump(query.roles),
@@ -123,6 +124,7 @@ def _is_filtered(query: SearchQuery) -> bool:
     return bool(
         query.session_id
         or query.agent_id
+        or query.user_id
         or query.exclude_session_ids
         or query.exclude_sources
         or query.roles

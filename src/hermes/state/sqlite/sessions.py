@@ -10,11 +10,12 @@ from hermes.domain.ports.state import SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session
 from hermes.state.refusals import ambiguous, id_taken, title_taken, unknown_session
 from hermes.state.sqlite import codec
+from hermes.state.sqlite.handed import answer_in_branch
 from hermes.state.sqlite.indexing import forget_session
 from hermes.state.sqlite.part import LedgerPart, change, one, rows
 from hermes.state.titles import clean_text, clean_title, numbered
 
-__all__ = ["SessionPart"]
+__all__ = ["SessionPart", "check_session", "insert_session"]
 
 
 class SessionPart(LedgerPart):
@@ -24,7 +25,7 @@ class SessionPart(LedgerPart):
         """Open a session; `Conflict` if the id or the title is taken."""
 
         def work(connection: sqlite3.Connection) -> Session:
-            _insert(connection, new)
+            insert_session(connection, new)
             return _get(connection, new.id)
 
         return await self._write(work)
@@ -67,7 +68,7 @@ class SessionPart(LedgerPart):
         """Store the system prompt if there is none yet; return the stored one."""
 
         def work(connection: sqlite3.Connection) -> str:
-            _check_exists(connection, session_id)
+            check_session(connection, session_id)
             change(connection, "sessions.freeze_prompt", (session_id, clean_text(prompt)))
             row = one(connection, "sessions.prompt", (session_id,))
             assert row is not None
@@ -80,7 +81,7 @@ class SessionPart(LedgerPart):
         wanted = clean_title(title)
 
         def work(connection: sqlite3.Connection) -> Session:
-            _check_exists(connection, session_id)
+            check_session(connection, session_id)
             _check_title_free(connection, session_id, wanted)
             change(connection, "sessions.set_title", {"id": session_id, "title": wanted})
             return _get(connection, session_id)
@@ -141,17 +142,22 @@ class SessionPart(LedgerPart):
         )
 
         def work(connection: sqlite3.Connection) -> Session:
-            _check_exists(connection, session_id)
-            _insert(connection, child)
+            check_session(connection, session_id)
+            insert_session(connection, child)
             both = {"from": session_id, "to": child.id}
             for step in ("copy_prompt", "copy_messages", "copy_counters"):
                 change(connection, f"sessions.{step}", both)
+            answer_in_branch(connection, session_id, child)
             return _get(connection, child.id)
 
         return await self._write(work)
 
     async def delete_session(self, session_id: str) -> bool:
-        """Delete a session and all that belongs to it; False if unknown."""
+        """Delete a session and all that belongs to it; False if unknown.
+
+        Runs go with their logs, except those that are open: whoever follows
+        them still has to be told their end.
+        """
         return await self._write(lambda connection: _delete(connection, session_id))
 
     async def prune_sessions(self, query: SessionQuery) -> int:
@@ -168,7 +174,7 @@ class SessionPart(LedgerPart):
         text = codec.dump(value)
 
         def work(connection: sqlite3.Connection) -> None:
-            _check_exists(connection, session_id)
+            check_session(connection, session_id)
             if value is None:
                 change(connection, "sessions.clear_fact", (session_id, name))
             else:
@@ -185,7 +191,7 @@ class SessionPart(LedgerPart):
         """Point a session key at a session."""
 
         def work(connection: sqlite3.Connection) -> None:
-            _check_exists(connection, session_id)
+            check_session(connection, session_id)
             change(connection, "sessions.bind_key", (key, session_id, at))
 
         await self._write(work)
@@ -203,7 +209,8 @@ def _get(connection: sqlite3.Connection, session_id: str) -> Session:
     return codec.session(row)
 
 
-def _check_exists(connection: sqlite3.Connection, session_id: str) -> None:
+def check_session(connection: sqlite3.Connection, session_id: str) -> None:
+    """Raise `NotFound` for an unknown session."""
     if one(connection, "sessions.exists", (session_id,)) is None:
         raise unknown_session(session_id)
 
@@ -213,14 +220,15 @@ def _check_title_free(connection: sqlite3.Connection, session_id: str, title: st
         raise title_taken(title)
 
 
-def _insert(connection: sqlite3.Connection, new: NewSession) -> None:
+def insert_session(connection: sqlite3.Connection, new: NewSession) -> None:
+    """Open a session; `Conflict` if the id or the title is taken."""
     title = None if new.title is None else clean_title(new.title)
     if one(connection, "sessions.exists", (new.id,)):
         raise id_taken("session", new.id)
     if title is not None:
         _check_title_free(connection, new.id, title)
     if new.parent_id is not None:
-        _check_exists(connection, new.parent_id)
+        check_session(connection, new.parent_id)
     columns = msgspec.structs.asdict(new)
     columns["title"] = title
     columns["lineage"] = None if new.lineage is None else new.lineage.value
@@ -230,6 +238,7 @@ def _insert(connection: sqlite3.Connection, new: NewSession) -> None:
 def _matching(connection: sqlite3.Connection, query: SessionQuery) -> list[str]:
     values = msgspec.structs.asdict(query)
     values["exclude_sources"] = codec.dump(query.exclude_sources)
+    values["exclude_lineages"] = codec.dump(query.exclude_lineages)
     values["limit"] = -1 if query.limit is None else query.limit
     return [row["id"] for row in rows(connection, "sessions.matching", values)]
 
@@ -245,4 +254,5 @@ def _delete(connection: sqlite3.Connection, session_id: str) -> bool:
     forget_session(connection, session_id)
     for step in ("close_inbox", "delete_outbox", "delete_approvals", "detach_usage", "delete"):
         change(connection, f"sessions.{step}", (session_id,))
+    change(connection, "runs.delete_of_session", (session_id,))
     return True

@@ -21,6 +21,7 @@ from hermes.state.refusals import (
     unknown_turn,
 )
 from hermes.state.sqlite import codec
+from hermes.state.sqlite.handed import answer_handed
 from hermes.state.sqlite.inbox import take_entries
 from hermes.state.sqlite.part import LedgerPart, change, one, rows
 from hermes.state.sqlite.seats import put, take_seats
@@ -39,6 +40,7 @@ class TurnPart(LedgerPart):
             turn = _insert(connection, new)
             change(connection, "turns.reopen_session", (new.session_id,))
             take_entries(connection, new.session_id, new.id, new.inbox_ids)
+            answer_handed(connection, turn.session_id, new.results, new.at)
             inputs = _put_inputs(connection, turn.session_id, turn.id, new.inputs, new.at)
             return BegunTurn(turn=turn, inputs=tuple(inputs))
 
@@ -124,7 +126,13 @@ class TurnPart(LedgerPart):
         await self._write(work)
 
     async def finish_turn(
-        self, turn_id: str, state: TurnState, error: TurnError | None, at: float
+        self,
+        turn_id: str,
+        state: TurnState,
+        error: TurnError | None,
+        at: float,
+        *,
+        handed: bool = False,
     ) -> None:
         """End the turn. Ending it again is a `Conflict`."""
         if state.open:
@@ -132,7 +140,13 @@ class TurnPart(LedgerPart):
         text = None if error is None else codec.dump(error)
 
         def work(connection: sqlite3.Connection) -> None:
-            values = {"id": turn_id, "state": state.value, "error": text, "at": at}
+            values = {
+                "id": turn_id,
+                "state": state.value,
+                "error": text,
+                "at": at,
+                "handed": handed,
+            }
             row = one(connection, "turns.finish", values)
             if row is None:
                 raise _not_open(connection, turn_id)

@@ -35,3 +35,11 @@ UPDATE inbox SET state = 'answered' WHERE turn_id = ? AND state = 'taken';
 -- Return what turns have taken without their outcome being delivered.
 SELECT * FROM inbox
 WHERE state = 'taken' AND platform IN (SELECT value FROM json_each(?)) ORDER BY id;
+
+-- name: get
+-- Return one entry.
+SELECT * FROM inbox WHERE id = ?;
+
+-- name: of_turn
+-- Return what a turn has taken.
+SELECT * FROM inbox WHERE turn_id = ? ORDER BY id;

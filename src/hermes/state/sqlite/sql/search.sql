@@ -62,6 +62,7 @@ SELECT c.*, t.text FROM (
   JOIN sessions s ON s.id = m.session_id
   WHERE (:session_id IS NULL OR m.session_id = :session_id)
     AND (:agent_id IS NULL OR s.agent_id = :agent_id)
+    AND (:user_id IS NULL OR s.user_id = :user_id)
     AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
     AND s.source NOT IN (SELECT value FROM json_each(:exclude_sources))
     AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
@@ -80,6 +81,7 @@ SELECT c.*, t.text FROM (
   JOIN sessions s ON s.id = m.session_id
   WHERE (:session_id IS NULL OR m.session_id = :session_id)
     AND (:agent_id IS NULL OR s.agent_id = :agent_id)
+    AND (:user_id IS NULL OR s.user_id = :user_id)
     AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
     AND s.source NOT IN (SELECT value FROM json_each(:exclude_sources))
     AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
@@ -98,6 +100,7 @@ SELECT c.*, t.text FROM (
   WHERE instr(fold(f.text), :match) > 0
     AND (:session_id IS NULL OR m.session_id = :session_id)
     AND (:agent_id IS NULL OR s.agent_id = :agent_id)
+    AND (:user_id IS NULL OR s.user_id = :user_id)
     AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
     AND s.source NOT IN (SELECT value FROM json_each(:exclude_sources))
     AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))

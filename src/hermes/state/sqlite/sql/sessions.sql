@@ -36,6 +36,7 @@ SELECT id FROM sessions
 WHERE (:agent_id IS NULL OR agent_id = :agent_id)
   AND (:source IS NULL OR source = :source)
   AND source NOT IN (SELECT value FROM json_each(:exclude_sources))
+  AND (lineage IS NULL OR lineage NOT IN (SELECT value FROM json_each(:exclude_lineages)))
   AND (:title IS NULL OR instr(fold(title), fold(:title)) > 0)
   AND (:model IS NULL OR model = :model)
   AND (:user_id IS NULL OR user_id = :user_id)
@@ -106,7 +107,8 @@ DELETE FROM sessions WHERE id = ?;
 -- name: close_inbox
 -- Keep only the fact that these messages were seen.
 UPDATE inbox SET
-  message = json_remove(json_set(message, '$.text', ''), '$.attachments', '$.reply_to'),
+  message = json_remove(json_set(message, '$.text', ''), '$.attachments', '$.reply_to',
+                        '$.context', '$.options', '$.results'),
   drop_reason = CASE WHEN state = 'waiting' THEN 'session deleted' ELSE drop_reason END,
   state = CASE WHEN state = 'waiting' THEN 'dropped' ELSE state END
 WHERE session_id = ?;
@@ -146,6 +148,10 @@ SELECT value FROM session_facts WHERE session_id = ? AND name = ?;
 INSERT INTO session_keys (session_key, session_id, updated_at) VALUES (?, ?, ?)
 ON CONFLICT (session_key) DO UPDATE
 SET session_id = excluded.session_id, updated_at = excluded.updated_at;
+
+-- name: id_for_key
+-- Return the id of the session that a key points at.
+SELECT session_id FROM session_keys WHERE session_key = ?;
 
 -- name: for_key
 -- Return the session that a key points at.

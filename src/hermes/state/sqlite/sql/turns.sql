@@ -38,7 +38,9 @@ RETURNING id;
 -- name: finish
 -- End an open turn.
 UPDATE turns SET state = :state, error = :error, finished_at = :at,
-                 updated_at = max(updated_at, :at)
+                 updated_at = max(updated_at, :at), handed = :handed,
+                 through_seq = (SELECT next_seq - 1 FROM sessions s WHERE s.id = session_id),
+                 through_id = (SELECT coalesce(max(id), 0) FROM messages)
 WHERE id = :id AND finished_at IS NULL
 RETURNING session_id;
 

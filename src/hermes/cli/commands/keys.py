@@ -1,0 +1,141 @@
+"""`hermes keys`: who may come in over HTTP.
+
+Keys are in the ledger and the server looks each one up when it is used, so what
+is done here counts with the next request, also while the gateway runs.
+"""
+
+import asyncio
+import re
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+import click
+
+from hermes.app.ledger import open_ledger
+from hermes.config.environment import process_environ
+from hermes.config.paths import HermesHome
+from hermes.control.api_keys import USUAL_ACTIONS, ApiKeys
+from hermes.domain.errors import UsageError
+from hermes.domain.keys import Action, ApiKey
+from hermes.execution.clock import SystemClock
+from hermes.state.memory.ledger import MemoryLedger
+
+__all__ = ["command"]
+
+_SPAN = re.compile(r"(?P<count>[0-9]{1,6})(?P<unit>[mhdwy])\Z")
+_SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+_ACTIONS = click.Choice([action.value for action in Action])
+
+
+@click.group("keys")
+def command() -> None:
+    """Make, list and revoke the keys of the HTTP door."""
+
+
+@command.command("create")
+@click.argument("name")
+@click.option("--agent", "agents", multiple=True, help="An agent it may reach; otherwise all.")
+@click.option(
+    "--action",
+    "actions",
+    multiple=True,
+    type=_ACTIONS,
+    help="What it may do; otherwise run, sessions and approve.",
+)
+@click.option("--expires", metavar="SPAN", help="How long it is good: 12h, 30d, 8w, 1y.")
+def create_command(
+    name: str, agents: tuple[str, ...], actions: tuple[str, ...], expires: str | None
+) -> None:
+    """Make a key called NAME and print it, once."""
+
+    async def work(keys: ApiKeys) -> None:
+        key, secret = await keys.create(
+            name,
+            agents=agents,
+            actions=[Action(action) for action in actions] or USUAL_ACTIONS,
+            expires_in=_seconds(expires),
+        )
+        click.echo(secret)
+        # The key alone on stdout, so that it can be piped to where it is needed.
+        click.echo(f"{_described(key)}\nIt is not shown again: keep it now.", err=True)
+
+    _with_keys(work, make=True)
+
+
+@command.command("list")
+@click.option("--all", "everything", is_flag=True, help="Also those that are no longer good.")
+def list_command(everything: bool) -> None:
+    """List the keys: name, end, what they may do, when they were last used."""
+
+    async def work(keys: ApiKeys) -> None:
+        now = time.time()
+        shown = [key for key in await keys.keys() if everything or _state(key, now) == "good"]
+        for key in shown:
+            _say(f"{_described(key)}  {_state(key, now)}")
+        if not shown:
+            click.echo("There are no keys but the configured one.", err=True)
+
+    _with_keys(work)
+
+
+@command.command("revoke")
+@click.argument("reference", metavar="NAME|ID")
+def revoke_command(reference: str) -> None:
+    """Make a key worthless, from the next request on."""
+
+    async def work(keys: ApiKeys) -> None:
+        key = await keys.revoke(reference)
+        _say(f"{key.name} ({key.id}, …{key.hint}) no longer opens anything.")
+
+    _with_keys(work)
+
+
+def _with_keys(work: Callable[[ApiKeys], Awaitable[None]], *, make: bool = False) -> None:
+    home = HermesHome.from_environ(process_environ())
+
+    async def main() -> None:
+        if not make and not home.database.exists():
+            await work(ApiKeys(MemoryLedger(), SystemClock()))
+            return
+        async with open_ledger(home.ensure()) as ledger:
+            await work(ApiKeys(ledger, SystemClock()))
+
+    asyncio.run(main())
+
+
+def _seconds(span: str | None) -> float | None:
+    if span is None:
+        return None
+    found = _SPAN.match(span.strip().lower())
+    if found is None:
+        raise UsageError(
+            f"“{span}” is no length of time.", hint="Write a number and a unit: 12h, 30d, 8w, 1y."
+        )
+    return float(int(found["count"]) * _SECONDS[found["unit"]])
+
+
+def _state(key: ApiKey, now: float) -> str:
+    if key.revoked_at is not None:
+        return f"revoked {_day(key.revoked_at)}"
+    if key.expires_at is not None and key.expires_at <= now:
+        return f"expired {_day(key.expires_at)}"
+    return "good"
+
+
+def _described(key: ApiKey) -> str:
+    agents = ", ".join(key.agents) or "all agents"
+    until = f"until {_day(key.expires_at)}" if key.expires_at else "without an end"
+    used = f"last used {_day(key.last_used_at)}" if key.last_used_at else "never used"
+    actions = ", ".join(action.value for action in key.actions)
+    return f"{key.name}  …{key.hint}  {key.id}  {agents}: {actions}  {until}  {used}"
+
+
+def _day(at: float) -> str:
+    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _say(text: str) -> None:
+    encoding = sys.stdout.encoding or "utf-8"
+    click.echo(text.encode(encoding, "backslashreplace").decode(encoding))

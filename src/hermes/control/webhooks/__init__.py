@@ -1,0 +1,1 @@
+"""Webhooks: services that send something, and what is done about it."""

@@ -1,0 +1,212 @@
+"""Routes: what is done with the deliveries to `/webhooks/<name>`.
+
+Routes come from the configuration, where a mistake keeps the gateway from
+starting, and from the file that `hermes webhook` writes, where a mistake
+takes that one route out of service. The file is read again when it changes;
+the configuration wins where both have a name.
+"""
+
+import asyncio
+import ipaddress
+import logging
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hermes.control.webhooks.filters import Filter, read_filter
+from hermes.control.webhooks.ports import RouteSource
+from hermes.control.webhooks.signatures import NO_AUTH, check_secret
+from hermes.control.webhooks.templates import as_text
+from hermes.domain.errors import ConfigError, HermesError
+
+__all__ = [
+    "HookRoute",
+    "RouteBook",
+    "RouteRules",
+    "check_route_name",
+    "is_loopback",
+    "read_route",
+    "read_routes",
+]
+
+log = logging.getLogger(__name__)
+
+GITHUB_COMMENT = "github_comment"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class HookRoute(Struct, frozen=True, kw_only=True):
+    """One route, ready for use."""
+
+    name: str
+    secret: str
+    enabled: bool = True
+    events: frozenset[str] = frozenset()
+    """Only these; empty: all."""
+    prompt: str = ""
+    skills: tuple[str, ...] = ()
+    filter: Filter | None = None
+    script: str | None = None
+    deliver: str = "log"
+    deliver_extra: dict[str, str] = {}
+    deliver_only: bool = False
+    description: str = ""
+
+
+class RouteRules(Struct, frozen=True, kw_only=True):
+    """What holds for all routes."""
+
+    home: Path
+    """The Hermes home: files of filters are below it."""
+    secret: str = ""
+    """For routes that have none of their own."""
+    loopback: bool = True
+    """Whether only this machine reaches the port."""
+    check_script: Callable[[str], None] = lambda _script: None
+
+
+class _Written(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A route as people write it."""
+
+    enabled: bool = True
+    events: tuple[str, ...] = ()
+    secret: str = ""
+    prompt: str = ""
+    skills: tuple[str, ...] = ()
+    filters: Any = None
+    script: str | None = None
+    deliver: str = "log"
+    deliver_extra: dict[str, Any] = {}
+    deliver_only: bool = False
+    description: str = ""
+    created_at: Any = None
+
+
+def check_route_name(name: str) -> None:
+    """Raise `ConfigError` for a name that cannot be part of an address."""
+    if _NAME.fullmatch(name) is None:
+        raise ConfigError(
+            f"`{name}` cannot be the name of a webhook route.",
+            hint="Use up to 64 letters, digits, dots, hyphens and underscores.",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine reaches a server that listens there."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def read_routes(raw: Mapping[str, Any], rules: RouteRules) -> dict[str, HookRoute]:
+    """Check all routes of the configuration; `ConfigError` names the first that is wrong."""
+    return {str(name): read_route(str(name), written, rules) for name, written in raw.items()}
+
+
+def read_route(name: str, raw: Any, rules: RouteRules) -> HookRoute:
+    """Check one route; `ConfigError` says what is wrong with it."""
+    check_route_name(name)
+    try:
+        written = msgspec.convert(raw, _Written, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"The webhook route `{name}` is not written correctly: {error}.",
+            hint="See docs/how-to/webhooks.md for what a route can have.",
+        ) from None
+    try:
+        return _checked(name, written, rules)
+    except ConfigError as error:
+        raise ConfigError(f"Webhook route `{name}`: {error.message}", hint=error.hint) from None
+
+
+def _checked(name: str, written: _Written, rules: RouteRules) -> HookRoute:
+    secret = written.secret or rules.secret
+    _check_access(secret, loopback=rules.loopback)
+    if written.script is not None:
+        rules.check_script(written.script)
+    if written.deliver == GITHUB_COMMENT and not {"repo", "pr_number"} <= set(
+        written.deliver_extra
+    ):
+        raise ConfigError(
+            "it delivers a GitHub comment but does not say where.",
+            hint="Set deliver_extra.repo and deliver_extra.pr_number.",
+        )
+    return HookRoute(
+        name=name,
+        secret=secret,
+        enabled=written.enabled,
+        events=frozenset(written.events),
+        prompt=written.prompt,
+        skills=written.skills,
+        filter=read_filter(written.filters, rules.home) if written.filters else None,
+        script=written.script,
+        deliver=written.deliver.strip() or "log",
+        deliver_extra={key: as_text(value) for key, value in written.deliver_extra.items()},
+        deliver_only=written.deliver_only,
+        description=written.description,
+    )
+
+
+def _check_access(secret: str, *, loopback: bool) -> None:
+    if not secret:
+        raise ConfigError(
+            "it has no secret, so anybody could wake the agent.",
+            hint="Set `secret` for the route or for platforms.webhook.extra; "
+            "`hermes webhook subscribe` makes one.",
+        )
+    if secret == NO_AUTH and not loopback:
+        raise ConfigError(
+            f"{NO_AUTH} is for a receiver that only this machine reaches.",
+            hint="Set a secret, or let platforms.webhook.extra.host be 127.0.0.1.",
+        )
+    check_secret(secret)
+
+
+class RouteBook:
+    """All routes, as they are now."""
+
+    def __init__(
+        self, fixed: Mapping[str, HookRoute], source: RouteSource, rules: RouteRules
+    ) -> None:
+        self._fixed = fixed
+        self._source = source
+        self._rules = rules
+        self._added: dict[str, HookRoute] = {}
+        self._stamp: object = None
+
+    async def find(self, name: str) -> HookRoute | None:
+        """Return a route by its name."""
+        if name in self._fixed:
+            return self._fixed[name]
+        await self.refresh()
+        return self._added.get(name)
+
+    async def refresh(self) -> None:
+        """Take over what has changed in the file; keep what there is if it cannot be read."""
+        stamp = await self._source.stamp()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            written = await self._source.load()
+        except HermesError as error:
+            log.error("webhook routes stay as they are: %s %s", error.message, error.hint)
+            return
+        self._added = await asyncio.to_thread(self._served, written)
+
+    def _served(self, written: Mapping[str, Any]) -> dict[str, HookRoute]:
+        """Return the routes that can work; say of the others what is wrong."""
+        routes: dict[str, HookRoute] = {}
+        for name, raw in written.items():
+            try:
+                routes[name] = read_route(name, raw, self._rules)
+            except ConfigError as error:
+                log.error("%s %s It is not served.", error.message, error.hint)
+        return routes

@@ -1,0 +1,1 @@
+"""The HTTP door: an OpenAI-compatible API, durable runs, sessions, jobs and webhooks."""

@@ -1,0 +1,270 @@
+"""The application: from an ASGI request to an `Answer`, and back.
+
+    Host, Origin -> route -> key -> action -> headers, query, body -> handler -> answer
+
+Nothing of a body is read before the key is known to be good. Whatever goes
+wrong is answered in the error envelope: a `HermesError` with its own words,
+anything else with a number under which the log has the details.
+"""
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from hermes.control.runs import Draining
+from hermes.domain.errors import HermesError
+from hermes.domain.keys import Caller
+from hermes.entry.http.asgi import AsgiApp, Headers, Receive, Scope, Send
+from hermes.entry.http.auth import ANYBODY, FailureLimit, KeyRing, presented_key
+from hermes.entry.http.decoding import ClientGone, call_headers, read_body, read_headers
+from hermes.entry.http.endpoint import (
+    Call,
+    Endpoint,
+    StreamAnswer,
+)
+from hermes.entry.http.guards import Guards
+from hermes.entry.http.openapi import describing_endpoints
+from hermes.entry.http.parts import HttpParts
+from hermes.entry.http.problems import ErrorBody, Problem, problem_of
+from hermes.entry.http.rendering import (
+    JSON,
+    ON_EVERY_ANSWER,
+    ON_STREAMS,
+    Rendered,
+    encoded,
+    rendered,
+)
+from hermes.entry.http.routing import Found, Route, RouteTable
+from hermes.entry.http.settings import HttpSettings
+from hermes.entry.http.sse import send_stream
+
+__all__ = ["build_app"]
+
+log = logging.getLogger(__name__)
+
+
+def build_app(
+    endpoints: Sequence[Endpoint], parts: HttpParts, settings: HttpSettings, keys: KeyRing
+) -> AsgiApp:
+    """Return the application that serves these endpoints and describes them."""
+    return _App(endpoints, parts, settings, keys)
+
+
+class _Exchange:
+    """One request while it is being answered."""
+
+    __slots__ = ("cors", "id", "receive", "route", "scope", "send", "started", "streams")
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.id = f"req_{secrets.token_hex(12)}"
+        self.route = ""
+        self.cors: list[tuple[bytes, bytes]] = []
+        self.started = False
+        """Whether the head of the answer is on its way."""
+        self.streams = False
+
+    async def gone(self) -> None:
+        """Return when the client has closed the connection."""
+        while (await self.receive())["type"] != "http.disconnect":
+            pass
+
+    def pairs(self, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+        """Return all headers of the answer."""
+        return [*headers.items(), *self.cors, (b"x-request-id", self.id.encode())]
+
+
+class _App:
+    """The ASGI application."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        parts: HttpParts,
+        settings: HttpSettings,
+        keys: KeyRing,
+    ) -> None:
+        self._parts = parts
+        self._settings = settings
+        self._keys = keys
+        self._guards = Guards(settings)
+        self._failures = FailureLimit(settings.max_auth_failures, parts.clock)
+        described = describing_endpoints(endpoints, version=parts.version)
+        self._routes = RouteTable((*endpoints, *described))
+        self._requests = parts.metrics.counter(
+            "hermes_http_requests_total", "Requests by route, method and status."
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"This application speaks HTTP only, not {scope['type']}.")
+        exchange, began = _Exchange(scope, receive, send), time.perf_counter()
+        try:
+            status = await self._respond(exchange)
+        except ClientGone:
+            status = 499
+        except asyncio.CancelledError:
+            # The task belongs to the server, which cancels it only when it stops.
+            status = await self._cut_off(exchange)
+        except HermesError as error:
+            status = await self._send(exchange, self._refusal(problem_of(error)))
+        except Exception:
+            log.exception("request %s could not be answered", exchange.id)
+            status = await self._send(exchange, self._refusal(_unexpected(exchange.id)))
+        self._requests.add(method=_known(scope), route=exchange.route, status=str(status))
+        if log.isEnabledFor(logging.DEBUG):
+            took = (time.perf_counter() - began) * 1000
+            log.debug("%s %s -> %d in %.1f ms", _known(scope), exchange.route, status, took)
+
+    # -- from the request to the answer ----------------------------------------
+
+    async def _respond(self, exchange: _Exchange) -> int:
+        scope = exchange.scope
+        heads = read_headers(scope)
+        exchange.cors = self._guards.cors(heads)
+        self._guards.check(heads, scope["http_version"])
+        found = self._routes.find(scope["raw_path"])
+        if scope["method"] == "OPTIONS":
+            pairs = dict(self._guards.preflight(heads, found.allowed()))
+            return await self._send(exchange, Rendered(204, ON_EVERY_ANSWER | pairs, b""))
+        route = found.route(scope["method"])
+        exchange.route = route.endpoint.path
+        caller = await self._let_in(route.endpoint, heads, scope)
+        call = await self._understood(exchange, heads, found, route, caller)
+        answer = await route.endpoint.handler(call)
+        if isinstance(answer, StreamAnswer):
+            return await self._stream(exchange, answer)
+        return await self._send(exchange, rendered(answer))
+
+    async def _let_in(self, endpoint: Endpoint, heads: Headers, scope: Scope) -> Caller:
+        if endpoint.public:
+            return ANYBODY
+        caller = await self._keys.caller(presented_key(heads))
+        if caller is None:
+            client = scope.get("client")
+            raise self._failures.refusal(client[0] if client else "")
+        if endpoint.action is not None and not caller.may(endpoint.action):
+            raise Problem(
+                403,
+                f"This key does not allow `{endpoint.action}`.",
+                code="action_not_allowed",
+            )
+        return caller
+
+    async def _understood(
+        self, exchange: _Exchange, heads: Headers, found: Found, route: Route, caller: Caller
+    ) -> Call[Any, Any]:
+        scope, settings = exchange.scope, self._settings
+        headers = call_headers(heads)
+        query = route.query.decode(scope["query_string"])
+        raw = b""
+        if route.body.wanted:
+            raw = await read_body(
+                exchange.receive, heads, settings.max_body_bytes, settings.body_seconds
+            )
+            if raw or not route.body.optional:
+                route.body.check_type(heads)
+        return Call(
+            parts=self._parts,
+            caller=caller,
+            path=found.parameters,
+            body=route.body.decode(raw),
+            query=query,
+            headers=headers,
+            fingerprint=_fingerprint(scope, raw),
+            gone=exchange.gone,
+        )
+
+    # -- from the answer to the client -----------------------------------------
+
+    async def _stream(self, exchange: _Exchange, answer: StreamAnswer) -> int:
+        headers = exchange.pairs(ON_STREAMS | encoded(answer.headers))
+        if exchange.scope["method"] == "HEAD":
+            await _close(answer)
+            await exchange.send({"type": "http.response.start", "status": 200, "headers": headers})
+            await exchange.send({"type": "http.response.body", "body": b""})
+            return 200
+        exchange.started = exchange.streams = True
+        try:
+            await send_stream(
+                answer, exchange.receive, exchange.send, headers, self._settings.keepalive_seconds
+            )
+        except HermesError as error:
+            await self._break_off(exchange, problem_of(error))
+        except Exception:
+            log.exception("the stream of request %s broke off", exchange.id)
+            await self._break_off(exchange, _unexpected(exchange.id))
+        return 200
+
+    async def _cut_off(self, exchange: _Exchange) -> int:
+        """Tell a client that the server stops, as far as that is possible now."""
+        problem = problem_of(Draining("Hermes is stopping; try again in a moment."))
+        if not exchange.started:
+            return await self._send(exchange, self._refusal(problem))
+        if not exchange.streams:
+            raise asyncio.CancelledError
+        await self._break_off(exchange, problem)
+        return 200
+
+    async def _break_off(self, exchange: _Exchange, problem: Problem) -> None:
+        """End a stream that cannot go on with an event that clients take for an error."""
+        body = msgspec.json.encode(self._redacted(problem))
+        await exchange.send(
+            {"type": "http.response.body", "body": b"event: error\ndata: " + body + b"\n\n"}
+        )
+
+    async def _send(self, exchange: _Exchange, answer: Rendered) -> int:
+        headers = exchange.pairs(answer.headers)
+        if answer.status != 204:
+            headers.append((b"content-length", str(len(answer.body)).encode()))
+        exchange.started = True
+        await exchange.send(
+            {"type": "http.response.start", "status": answer.status, "headers": headers}
+        )
+        await exchange.send({"type": "http.response.body", "body": answer.body})
+        return answer.status
+
+    def _refusal(self, problem: Problem) -> Rendered:
+        headers = ON_EVERY_ANSWER | {b"content-type": JSON} | encoded(problem.headers)
+        return Rendered(problem.status, headers, msgspec.json.encode(self._redacted(problem)))
+
+    def _redacted(self, problem: Problem) -> ErrorBody:
+        body = problem.body()
+        message = self._parts.redact(body.error.message)
+        return ErrorBody(error=msgspec.structs.replace(body.error, message=message))
+
+
+def _fingerprint(scope: Scope, body: bytes) -> str:
+    digest = hashlib.sha256(f"{scope['method']} ".encode() + scope["raw_path"] + b"\n")
+    digest.update(body)
+    return digest.hexdigest()
+
+
+def _unexpected(request_id: str) -> Problem:
+    return Problem(
+        500,
+        f"Something unexpected went wrong here; the log has the details under {request_id}.",
+        code="internal_error",
+    )
+
+
+def _known(scope: Scope) -> str:
+    """Return the method, if it is one: what clients make up must not become a label."""
+    method: str = scope["method"]
+    usual = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+    return method if method in usual else "OTHER"
+
+
+async def _close(answer: StreamAnswer) -> None:
+    close = getattr(answer.chunks, "aclose", None)
+    if close is not None:
+        await close()

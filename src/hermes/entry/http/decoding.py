@@ -1,0 +1,276 @@
+"""From bytes to typed values: headers, query, body.
+
+Whatever cannot be understood is a 400 that names the place: the path inside
+the body, the query parameter or the header.
+"""
+
+import asyncio
+import math
+import re
+from types import NoneType
+from typing import Any
+from urllib.parse import parse_qsl
+
+import msgspec
+from msgspec import inspect
+
+from hermes.entry.http.asgi import Headers, Receive, Scope
+from hermes.entry.http.endpoint import CallHeaders
+from hermes.entry.http.problems import Problem
+
+__all__ = [
+    "MAX_TEXT",
+    "BodyPlan",
+    "ClientGone",
+    "QueryPlan",
+    "call_headers",
+    "check_text",
+    "read_body",
+    "read_headers",
+]
+
+MAX_TEXT = 64 * 1024
+"""Bytes of a text field that is not the content of a message."""
+_MAX_QUERY_FIELDS = 64
+_MAX_NUMBER = 2**63 - 1
+_ONLY_ONCE = frozenset({b"host", b"authorization", b"x-api-key", b"content-type", b"origin"})
+_LIMITS: tuple[tuple[str, bytes, str, int], ...] = (
+    ("session_id", b"x-hermes-session-id", "X-Hermes-Session-Id", 128),
+    ("session_key", b"x-hermes-session-key", "X-Hermes-Session-Key", 256),
+    ("idempotency_key", b"idempotency-key", "Idempotency-Key", 256),
+    ("last_event_id", b"last-event-id", "Last-Event-ID", 64),
+    ("task", b"x-hermes-task", "X-Hermes-Task", 64),
+)
+_MEANINGFUL = frozenset(limit[1] for limit in _LIMITS)
+_NO_HEADERS = CallHeaders()
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+_PLACE = re.compile(r"(?P<what>.*?) - at `(key in )?\$(?P<path>.*)`\Z", re.DOTALL)
+_MISSING = re.compile(r"missing required field `(?P<name>[^`]+)`")
+
+
+class ClientGone(Exception):
+    """The client left before its request was complete; there is nobody to answer."""
+
+
+# -- headers -------------------------------------------------------------------
+
+
+def read_headers(scope: Scope) -> Headers:
+    """Return the headers by name; a repeated one counts only the first time."""
+    heads: Headers = {}
+    for name, value in scope["headers"]:
+        if heads.setdefault(name, value) is not value and name in _ONLY_ONCE:
+            shown = name.decode("latin-1")
+            raise Problem(
+                400, f"The header {shown} is there twice.", code="invalid_header", param=shown
+            )
+    return heads
+
+
+def call_headers(heads: Headers) -> CallHeaders:
+    """Return the headers that handlers know, checked."""
+    if _MEANINGFUL.isdisjoint(heads):
+        return _NO_HEADERS
+    values = {
+        field: _header(heads[key], name, limit)
+        for field, key, name, limit in _LIMITS
+        if heads.get(key)
+    }
+    return CallHeaders(**values)
+
+
+def _header(value: bytes, name: str, limit: int) -> str:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        raise _bad_header(name, "is not valid UTF-8") from None
+    if len(text) > limit:
+        raise _bad_header(name, f"is longer than {limit} characters")
+    if _CONTROL.search(text):
+        raise _bad_header(name, "has control characters")
+    return text
+
+
+def _bad_header(name: str, why: str) -> Problem:
+    return Problem(400, f"The header {name} {why}.", code="invalid_header", param=name)
+
+
+# -- query ---------------------------------------------------------------------
+
+
+class QueryPlan:
+    """Decodes query strings into one struct."""
+
+    def __init__(self, kind: Any) -> None:
+        self._kind = kind
+        self._many: dict[str, bool] = {}
+        """Parameter -> whether it may be repeated."""
+        if kind is not None:
+            info = inspect.type_info(kind)
+            assert isinstance(info, inspect.StructType)
+            self._many = {field.encode_name: _is_many(field.type) for field in info.fields}
+
+    def decode(self, raw: bytes) -> Any:
+        """Return the struct; parameters that it does not have are ignored."""
+        if self._kind is None:
+            return None
+        found: dict[str, Any] = {}
+        for name, value in self._pairs(raw):
+            if "\x00" in value:
+                raise _bad_query(f"`{name}` has a NUL character", name)
+            if self._many.get(name):
+                found.setdefault(name, []).append(value)
+            elif name in self._many:
+                found[name] = value
+        try:
+            query = msgspec.convert(found, self._kind, strict=False)
+        except msgspec.ValidationError as error:
+            message, param = _explain(str(error))
+            raise _bad_query(message, param) from None
+        for name in found:
+            _check_number(getattr(query, name, None), name)
+        return query
+
+    @staticmethod
+    def _pairs(raw: bytes) -> list[tuple[str, str]]:
+        if not raw:
+            return []
+        try:
+            text = raw.decode("latin-1")
+            return parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_QUERY_FIELDS)
+        except ValueError:
+            raise _bad_query("there are too many parameters", None) from None
+
+
+def _is_many(kind: inspect.Type) -> bool:
+    if isinstance(kind, inspect.UnionType):
+        return any(_is_many(part) for part in kind.types)
+    return isinstance(kind, inspect.CollectionType)
+
+
+def _check_number(value: Any, name: str) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _bad_query(f"`{name}` is not a number", name)
+    if isinstance(value, int) and abs(value) > _MAX_NUMBER:
+        raise _bad_query(f"`{name}` is too large", name)
+
+
+def _bad_query(why: str, param: str | None) -> Problem:
+    return Problem(400, f"The query is wrong: {why}.", code="invalid_request", param=param)
+
+
+# -- body ----------------------------------------------------------------------
+
+
+class BodyPlan:
+    """Decodes bodies into one type."""
+
+    def __init__(self, kind: Any) -> None:
+        self.wanted = kind is not None
+        self._raw = kind is bytes
+        self._decoder = None if kind is None or self._raw else msgspec.json.Decoder(kind)
+        self.optional = self._decoder is None or _takes_nothing(self._decoder)
+        """An empty body stands for an empty object."""
+
+    def check_type(self, heads: Headers) -> None:
+        """Raise 415 for a body that does not call itself JSON."""
+        if self._decoder is None:
+            return
+        kind, _, rest = heads.get(b"content-type", b"application/json").partition(b";")
+        kind, rest = kind.strip().lower(), rest.strip().lower()
+        json = kind == b"application/json" or (
+            kind.startswith(b"application/") and kind.endswith(b"+json")
+        )
+        charset = rest.partition(b"charset=")[2].split(b";")[0].strip(b' "')
+        if not json or charset not in {b"", b"utf-8", b"utf8", b"us-ascii"}:
+            raise _not_json()
+
+    def decode(self, body: bytes) -> Any:
+        """Return the value in a body; a 400 says where it is wrong."""
+        if self._decoder is None:
+            return body if self._raw else None
+        try:
+            return self._decoder.decode(body if body or not self.optional else b"{}")
+        except msgspec.ValidationError as error:
+            message, param = _explain(str(error))
+            raise Problem(
+                400, f"The request is wrong: {message}.", code="invalid_request", param=param
+            ) from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+            text = f"The body is not valid JSON: {why if body else 'it is empty'}."
+            raise Problem(400, text, code="invalid_json") from None
+        except RecursionError:
+            text = "The body is nested too deeply."
+            raise Problem(400, text, code="invalid_json") from None
+
+
+async def read_body(receive: Receive, heads: Headers, limit: int, seconds: float) -> bytes:
+    """Return the whole body; 413 as soon as it is known to be too large, 408 if it takes long."""
+    length = heads.get(b"content-length")
+    if length is not None and (not length.isdigit() or int(length[:20]) > limit):
+        raise _too_large(limit)
+    message = await _next_part(receive, seconds)
+    first: bytes = message.get("body", b"")
+    if not message.get("more_body"):
+        if len(first) > limit:
+            raise _too_large(limit)
+        return first
+    body = bytearray(first)
+    deadline = asyncio.get_running_loop().time() + seconds
+    while message.get("more_body"):
+        if len(body) > limit:
+            raise _too_large(limit)
+        message = await _next_part(receive, deadline - asyncio.get_running_loop().time())
+        body += message.get("body", b"")
+    if len(body) > limit:
+        raise _too_large(limit)
+    return bytes(body)
+
+
+async def _next_part(receive: Receive, seconds: float) -> Any:
+    try:
+        async with asyncio.timeout(seconds):
+            message = await receive()
+    except TimeoutError:
+        raise Problem(408, "The body did not come in time.", code="request_timeout") from None
+    if message["type"] == "http.disconnect":
+        raise ClientGone
+    return message
+
+
+def check_text(value: str | None, param: str, limit: int = MAX_TEXT) -> None:
+    """Raise 400 for a text field that is longer than it may be."""
+    if value is not None and len(value) > limit // 4 and len(value.encode()) > limit:
+        raise Problem(
+            400, f"`{param}` is longer than {limit} bytes.", code="text_too_long", param=param
+        )
+
+
+def _takes_nothing(decoder: "msgspec.json.Decoder[Any]") -> bool:
+    try:
+        decoder.decode(b"{}")
+    except msgspec.ValidationError:
+        return False
+    return decoder.type is not NoneType
+
+
+def _explain(text: str) -> tuple[str, str | None]:
+    """Split what msgspec says into a sentence and the path of the field."""
+    found = _PLACE.match(text)
+    what, path = (found["what"], found["path"].lstrip(".")) if found else (text, "")
+    missing = _MISSING.search(what)
+    if missing:
+        path = f"{path}.{missing['name']}" if path else missing["name"]
+    said = what[:1].lower() + what[1:]
+    return (f"{said} at `{path}`" if path else said), path or None
+
+
+def _too_large(limit: int) -> Problem:
+    return Problem(413, f"The body is larger than {limit} bytes.", code="body_too_large")
+
+
+def _not_json() -> Problem:
+    return Problem(
+        415, "The body has to be JSON in UTF-8: Content-Type: application/json.", code="not_json"
+    )

@@ -1,0 +1,116 @@
+"""Endpoint: one operation of the API, described once.
+
+The same description makes the route, checks and decodes the request, and is
+written into the OpenAPI document; a handler sees a `Call` with typed values
+and returns an `Answer`.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from msgspec import Struct
+
+from hermes.domain.keys import Action, Caller
+from hermes.entry.http.parts import HttpParts
+
+__all__ = [
+    "EVENT_STREAM",
+    "Answer",
+    "Call",
+    "CallHeaders",
+    "Endpoint",
+    "JsonAnswer",
+    "StreamAnswer",
+    "TextAnswer",
+]
+
+EVENT_STREAM = "text/event-stream"
+
+Body = TypeVar("Body")
+Query = TypeVar("Query")
+
+
+class CallHeaders(Struct, frozen=True, kw_only=True):
+    """Headers that mean something to handlers; checked for length and control characters."""
+
+    session_id: str | None = None
+    session_key: str | None = None
+    idempotency_key: str | None = None
+    last_event_id: str | None = None
+    task: str | None = None
+    """`X-Hermes-Task`: the client says that this is a helper call, and which."""
+
+
+class Call(Struct, Generic[Body, Query], frozen=True, kw_only=True):
+    """A request that was let in and understood."""
+
+    parts: HttpParts
+    caller: Caller
+    path: Mapping[str, str]
+    """The parameters in the path."""
+    body: Body
+    query: Query
+    headers: CallHeaders
+    fingerprint: str
+    """Of method, path and body: what makes two requests the same."""
+    gone: Callable[[], Awaitable[None]]
+    """Returns when the client has closed the connection."""
+
+
+class JsonAnswer(Struct, frozen=True, kw_only=True):
+    """A value, sent as JSON."""
+
+    value: Any
+    status: int = 200
+    headers: Mapping[str, str] = {}
+
+
+class TextAnswer(Struct, frozen=True, kw_only=True):
+    """Text of some media type."""
+
+    text: str
+    media_type: str = "text/plain; charset=utf-8"
+    status: int = 200
+    headers: Mapping[str, str] = {}
+
+
+class StreamAnswer(Struct, frozen=True, kw_only=True):
+    """Server-sent events, framed already.
+
+    Comments keep the connection alive while nothing comes. If the client
+    leaves, the iteration is cancelled and `left` is called.
+    """
+
+    chunks: AsyncIterator[bytes]
+    headers: Mapping[str, str] = {}
+    left: Callable[[], Awaitable[None]] | None = None
+
+
+Answer = JsonAnswer | TextAnswer | StreamAnswer
+Handler = Callable[[Call[Any, Any]], Awaitable[Answer]]
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """One operation."""
+
+    name: str
+    """The `operationId`."""
+    method: str
+    path: str
+    """With parameters in braces: `/v1/runs/{run_id}`."""
+    summary: str
+    tag: str
+    handler: Handler
+    action: Action | None = None
+    """What the key must allow; None: any good key will do."""
+    public: bool = False
+    """Needs no key at all."""
+    body: Any = None
+    """The struct the body is checked against; None: there is no body."""
+    query: Any = None
+    """The struct that query parameters are checked against."""
+    answers: Mapping[int, Any] = {}
+    """Status -> struct, or a media type as text, e.g. `EVENT_STREAM`; 200 may be a tuple of
+    several. Errors that every endpoint can give need not be named."""
+    problems: tuple[int, ...] = ()
+    """Further error statuses it can answer with: 404, 409, 429, 502, 503, ..."""

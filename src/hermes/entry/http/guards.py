@@ -1,0 +1,140 @@
+"""Who may address this server, and from which web pages.
+
+A web page can make a browser send requests here, also under a name of its own
+that it points at this machine (DNS rebinding). Two checks stop that:
+
+* Host: the loopback names, the host we listen on and `allowed_hosts` (`*` for
+  any). If others than this machine can connect, also addresses, names without
+  a dot and names below `.internal`: none of these can be registered, so no
+  stranger's page can be served under them.
+* Origin: a browser says which page a request comes from. It has to be in
+  `cors_origins`, or be a page of this server. Programs send none.
+
+Credentials (cookies) are never allowed across origins: there are none here.
+"""
+
+import re
+from collections.abc import Iterable
+from ipaddress import ip_address
+
+from hermes.entry.http.asgi import Headers
+from hermes.entry.http.problems import Problem
+from hermes.entry.http.settings import HttpSettings, is_loopback
+
+__all__ = ["Guards", "host_name"]
+
+_EXPOSED = (
+    b"x-request-id, x-hermes-session-id, x-hermes-session-key, x-hermes-run-id, "
+    b"x-hermes-completed, x-hermes-partial, x-hermes-error, retry-after, location"
+)
+_HEADER_NAMES = re.compile(rb"[A-Za-z0-9, _-]{1,2048}\Z")
+_USUAL_HEADERS = b"authorization, content-type, x-api-key, idempotency-key, last-event-id"
+_HOST = re.compile(r"(?P<name>\[[0-9a-f:.]+(%[0-9a-z]+)?\]|[a-z0-9._-]+)(:[0-9]{1,5})?\Z")
+_WILDCARDS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not bound to
+
+Pairs = list[tuple[bytes, bytes]]
+
+
+def host_name(text: str) -> str | None:
+    """Return the name in a Host header without its port; None if it is none."""
+    found = _HOST.match(text.strip().lower())
+    return found["name"].strip("[]").rstrip(".") if found else None
+
+
+class Guards:
+    """Checks Host and Origin, and answers browsers that ask first."""
+
+    def __init__(self, settings: HttpSettings) -> None:
+        bound = settings.host.strip("[]").lower()
+        self._open = not is_loopback(settings.host)
+        self._any_host = "*" in settings.allowed_hosts
+        names = {host_name(item) or item for item in settings.allowed_hosts}
+        self._hosts = frozenset(names | ({bound} if bound not in _WILDCARDS else set()))
+        self._any_origin = "*" in settings.cors_origins
+        self._origins = frozenset(settings.cors_origins)
+
+    def cors(self, heads: Headers) -> Pairs:
+        """Return what a browser must read to show our answer to its page."""
+        origin = heads.get(b"origin")
+        if origin is None:
+            return []
+        vary = (b"vary", b"origin")
+        if _text(origin).lower() in self._origins:
+            allowed = origin
+        elif self._any_origin:
+            allowed = b"*"
+        else:
+            return [vary]
+        return [
+            (b"access-control-allow-origin", allowed),
+            (b"access-control-expose-headers", _EXPOSED),
+            vary,
+        ]
+
+    def check(self, heads: Headers, http_version: str) -> None:
+        """Raise the `Problem` of a request that must not be here."""
+        host = heads.get(b"host")
+        if host is None:
+            # Health checks of load balancers speak HTTP/1.0; browsers always name a host.
+            if http_version != "1.0":
+                raise Problem(400, "The request has no Host header.", code="host_missing")
+        elif not self._host_allowed(host_name(_text(host))):
+            raise Problem(
+                403,
+                "This server does not answer under that host name. Its owner can add the name to "
+                "platforms.api_server.extra.allowed_hosts.",
+                code="host_not_allowed",
+            )
+        origin = heads.get(b"origin")
+        if origin is not None and not self._origin_allowed(_text(origin).lower(), host):
+            raise Problem(
+                403,
+                "Pages of this origin may not use this server. Its owner can add the origin to "
+                "platforms.api_server.extra.cors_origins.",
+                code="origin_not_allowed",
+            )
+
+    def preflight(self, heads: Headers, methods: Iterable[str]) -> Pairs:
+        """Return what a browser wants to know before it sends the real request."""
+        allow = ", ".join(methods).encode()
+        if b"access-control-request-method" not in heads or b"origin" not in heads:
+            return [(b"allow", allow)]
+        asked = heads.get(b"access-control-request-headers", b"")
+        headers = asked if _HEADER_NAMES.match(asked) else _USUAL_HEADERS
+        pairs = [
+            (b"allow", allow),
+            (b"access-control-allow-methods", allow),
+            (b"access-control-allow-headers", headers),
+            (b"access-control-max-age", b"600"),
+        ]
+        named = _text(heads[b"origin"]).lower() in self._origins
+        if named and heads.get(b"access-control-request-private-network") == b"true":
+            pairs.append((b"access-control-allow-private-network", b"true"))
+        return pairs
+
+    def _host_allowed(self, name: str | None) -> bool:
+        if name is None:
+            return False
+        if self._any_host or name in self._hosts or is_loopback(name):
+            return True
+        if not self._open:
+            return False
+        return "." not in name or name.endswith(".internal") or _is_address(name)
+
+    def _origin_allowed(self, origin: str, host: bytes | None) -> bool:
+        if self._any_origin or origin in self._origins:
+            return True
+        own = _text(host).lower() if host else ""
+        return bool(own) and origin in {f"http://{own}", f"https://{own}"}
+
+
+def _text(value: bytes) -> str:
+    return value.decode("latin-1")
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,281 @@
+"""The OpenAPI 3.1 document, written from the endpoints themselves.
+
+Schemas come from the structs that check requests and shape answers, so the
+document cannot say anything else than what the server does. It is written when
+somebody asks for it, once.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin
+
+import msgspec
+from msgspec import inspect
+
+from hermes.domain.keys import Action
+from hermes.entry.http.decoding import BodyPlan
+from hermes.entry.http.docs_page import PAGE_POLICY, docs_page
+from hermes.entry.http.endpoint import EVENT_STREAM, Call, Endpoint, TextAnswer
+from hermes.entry.http.problems import ErrorBody
+
+__all__ = ["describing_endpoints", "openapi_document"]
+
+_JSON = "application/json"
+_TEMPLATE = "#/components/schemas/{name}"
+_PARAMETER = re.compile(r"\{([a-z_]+)\}")
+_ERRORS = {
+    400: "The request cannot be understood; `param` names the place.",
+    401: "The key is missing, wrong, revoked or expired.",
+    403: "The key does not allow this, or the host or origin may not be used.",
+    404: "There is no such thing, or it is out of reach of this key.",
+    405: "There is no such method here.",
+    408: "The body did not come in time.",
+    409: "It collides with something that is already there.",
+    410: "It is gone.",
+    413: "The body is too large.",
+    415: "The body is not JSON.",
+    422: "The request is understood, but cannot be carried out.",
+    429: "Too much at once; `Retry-After` says when to try again.",
+    500: "Something unexpected went wrong; the log has the details.",
+    502: "The agent or its model gave no usable answer.",
+    503: "Not available right now: stopping, or the store cannot be used.",
+}
+_HEADERS: tuple[tuple[str, int, str], ...] = (
+    ("X-Hermes-Session-Id", 128, "Go on in this session."),
+    ("X-Hermes-Session-Key", 256, "Go on in the session under this name, or open it."),
+    ("Idempotency-Key", 256, "A repeat with the same key gets the same run."),
+    ("X-Hermes-Task", 64, "Says that this is a helper call, and which."),
+)
+_LAST_EVENT_ID = ("Last-Event-ID", 64, "Go on after the event with this id.")
+
+
+def describing_endpoints(endpoints: Sequence[Endpoint], *, version: str) -> tuple[Endpoint, ...]:
+    """Return the endpoints that serve the document and a page to read it."""
+    kept: dict[str, str] = {}
+
+    async def document(_call: Call[Any, Any]) -> TextAnswer:
+        if "json" not in kept:
+            kept["json"] = msgspec.json.encode(openapi_document(listed, version)).decode()
+        return TextAnswer(text=kept["json"], media_type=_JSON)
+
+    async def page(_call: Call[Any, Any]) -> TextAnswer:
+        if "page" not in kept:
+            kept["page"] = docs_page(openapi_document(listed, version))
+        return TextAnswer(
+            text=kept["page"],
+            media_type="text/html; charset=utf-8",
+            headers={"content-security-policy": PAGE_POLICY},
+        )
+
+    own = (
+        Endpoint(
+            name="getOpenApi",
+            method="GET",
+            path="/openapi.json",
+            summary="This document.",
+            tag="About",
+            handler=document,
+            public=True,
+            answers={200: dict[str, Any]},
+        ),
+        Endpoint(
+            name="getDocs",
+            method="GET",
+            path="/docs",
+            summary="A page to read it.",
+            tag="About",
+            handler=page,
+            public=True,
+            answers={200: "text/html"},
+        ),
+    )
+    listed = (*endpoints, *own)
+    return own
+
+
+def openapi_document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
+    """Return the whole document."""
+    schemas = _Schemas(endpoints)
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, schemas)
+    tags = dict.fromkeys(endpoint.tag for endpoint in endpoints)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Hermes",
+            "version": version,
+            "description": "One agent behind many doors: the HTTP door. OpenAI-compatible chat "
+            "completions and responses, durable runs, sessions and jobs.",
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "servers": [{"url": "/"}],
+        "tags": [{"name": tag} for tag in tags],
+        "security": [{"bearer": []}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas.components,
+            "responses": {f"Error{status}": _error(status) for status in _ERRORS},
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
+        },
+    }
+
+
+class _Schemas:
+    """The schemas of all types that endpoints name, with one place for shared ones."""
+
+    def __init__(self, endpoints: Sequence[Endpoint]) -> None:
+        kinds: dict[Any, None] = {ErrorBody: None}
+        for endpoint in endpoints:
+            named = [endpoint.body, *_query_types(endpoint.query)]
+            named += [kind for answer in endpoint.answers.values() for kind in _each(answer)]
+            kinds.update((kind, None) for kind in named if not _is_plain(kind))
+        listed = list(kinds)
+        schemas, self.components = msgspec.json.schema_components(listed, ref_template=_TEMPLATE)
+        self._of = dict(zip(listed, schemas, strict=True))
+
+    def of(self, kind: Any) -> dict[str, Any]:
+        """Return the schema of a type."""
+        return {"type": "string"} if _is_plain(kind) else self._of[kind]
+
+
+def _operation(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": endpoint.name,
+        "summary": endpoint.summary,
+        "tags": [endpoint.tag],
+        "parameters": [*_path(endpoint), *_query(endpoint, schemas), *_headers(endpoint)],
+        "responses": _responses(endpoint, schemas),
+    }
+    if endpoint.public:
+        operation["security"] = []
+    else:
+        operation["security"] = [{"bearer": []}, {"apiKey": []}]
+        operation["x-hermes-action"] = endpoint.action.value if endpoint.action else None
+    if endpoint.body is not None:
+        kind = "application/octet-stream" if endpoint.body is bytes else _JSON
+        operation["requestBody"] = {
+            "required": not BodyPlan(endpoint.body).optional,
+            "content": {kind: {"schema": schemas.of(endpoint.body)}},
+        }
+    return operation
+
+
+def _path(endpoint: Endpoint) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in _PARAMETER.findall(endpoint.path)
+    ]
+
+
+def _query(endpoint: Endpoint, schemas: _Schemas) -> list[dict[str, Any]]:
+    parameters = []
+    for field in _query_fields(endpoint.query):
+        # `null` cannot be said in a query: the parameter is left out.
+        schema = schemas.of(_field_type(endpoint.query, field.name))
+        if field.default is not msgspec.NODEFAULT and field.default is not None:
+            schema = {**schema, "default": msgspec.to_builtins(field.default)}
+        parameters.append(
+            {
+                "name": field.encode_name,
+                "in": "query",
+                "required": field.required,
+                "schema": schema,
+            }
+        )
+    return parameters
+
+
+def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
+    named = list(_HEADERS) if endpoint.action is Action.RUN and endpoint.method == "POST" else []
+    if endpoint.method == "GET" and EVENT_STREAM in _each(endpoint.answers.get(200)):
+        named.append(_LAST_EVENT_ID)
+    return [
+        {
+            "name": name,
+            "in": "header",
+            "required": False,
+            "description": text,
+            "schema": {"type": "string", "maxLength": limit},
+        }
+        for name, limit, text in named
+    ]
+
+
+def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
+    responses: dict[str, Any] = {}
+    for status, answer in endpoint.answers.items():
+        content = {
+            kind if isinstance(kind, str) else _JSON: {"schema": schemas.of(kind)}
+            for kind in _each(answer)
+        }
+        described = {"description": endpoint.summary}
+        responses[str(status)] = described | ({"content": content} if content else {})
+    for status in sorted(_error_statuses(endpoint)):
+        responses.setdefault(str(status), {"$ref": f"#/components/responses/Error{status}"})
+    return responses
+
+
+def _error_statuses(endpoint: Endpoint) -> set[int]:
+    statuses = {400, 403, 500, 503, *endpoint.problems} - endpoint.answers.keys()
+    if not endpoint.public:
+        statuses |= {401, 429}
+    if "{" in endpoint.path:
+        statuses.add(404)
+    if endpoint.body is not None:
+        statuses |= {408, 413, 415}
+    return statuses
+
+
+def _error(status: int) -> dict[str, Any]:
+    schema = {"$ref": _TEMPLATE.format(name=ErrorBody.__name__)}
+    error: dict[str, Any] = {
+        "description": _ERRORS[status],
+        "content": {_JSON: {"schema": schema}},
+    }
+    if status in {429, 503}:
+        error["headers"] = {"Retry-After": {"schema": {"type": "integer", "minimum": 0}}}
+    if status == 401:
+        error["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}}}
+    return error
+
+
+def _each(answer: Any) -> tuple[Any, ...]:
+    """Return the kinds of an answer: one, several in a tuple, or none."""
+    if answer is None:
+        return ()
+    return answer if isinstance(answer, tuple) else (answer,)
+
+
+def _is_plain(kind: Any) -> bool:
+    """Tell whether there is nothing to say about it but that it is text or bytes."""
+    return kind is None or kind is bytes or isinstance(kind, str)
+
+
+def _query_fields(query: Any) -> Sequence[inspect.Field]:
+    if query is None:
+        return ()
+    info = inspect.type_info(query)
+    assert isinstance(info, inspect.StructType)
+    return info.fields
+
+
+def _query_types(query: Any) -> list[Any]:
+    return [_field_type(query, field.name) for field in _query_fields(query)]
+
+
+def _field_type(query: Any, name: str) -> Any:
+    """Return the type of a query field as it was written, without `None`."""
+    hints: Mapping[str, Any] = {field.name: field.type for field in msgspec.structs.fields(query)}
+    return _without_none(hints[name])
+
+
+def _without_none(kind: Any) -> Any:
+    if get_origin(kind) not in {Union, UnionType}:
+        return kind
+    rest = tuple(part for part in get_args(kind) if part is not NoneType)
+    return Union[rest] if rest else kind  # noqa: UP007 - the parts are values here

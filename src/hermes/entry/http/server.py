@@ -1,0 +1,241 @@
+"""Listening: uvicorn's HTTP protocol inside our own loop.
+
+uvicorn's `Server.serve` takes over the signals of the process and leaves it
+with `sys.exit` if it cannot listen, so its parts are driven from here: bind,
+start, keep the `Date` header right, and on cancellation stop taking
+connections, give running answers a bounded time and close what is left.
+"""
+
+import asyncio
+import errno
+import re
+import socket
+from email.utils import formatdate
+from typing import Any
+
+from httptools import HttpParserError
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.server import Server
+
+from hermes.domain.errors import ConfigError, HermesError
+from hermes.entry.http.asgi import AsgiApp
+
+__all__ = ["HttpServer"]
+
+_UPGRADE = re.compile(rb"\A((?:[^\r\n]+\r\n)+?)upgrade:", re.IGNORECASE)
+"""Within the head only: no line before it is empty."""
+_MAX_HEAD = 64 * 1024
+_HEAD_SECONDS = 30.0
+_MAX_PIPELINED = 16
+_KEEP_ALIVE_SECONDS = 75
+_BACKLOG = 2048
+_PORT_KEY = "platforms.api_server.extra.port (API_SERVER_PORT)"
+
+
+class HttpServer:
+    """Serves an application until it is cancelled."""
+
+    def __init__(
+        self,
+        app: AsgiApp,
+        host: str,
+        port: int,
+        *,
+        grace_seconds: float = 5.0,
+        port_key: str = _PORT_KEY,
+    ) -> None:
+        self._app = app
+        self._host = host
+        self._port_key = port_key
+        self._grace = grace_seconds
+        self._sockets: list[socket.socket] = []
+        self.port = port
+        """Where it listens; for port 0 the real one once it is bound."""
+        self.started = asyncio.Event()
+
+    async def bind(self) -> None:
+        """Take the port; `HermesError` with a next step if it cannot be had."""
+        for family, kind, proto, address in await self._addresses():
+            try:
+                self._sockets.append(self._listener(family, kind, proto, address))
+            except OSError as error:
+                # `localhost` also has an IPv6 address on machines that cannot use it.
+                unusable = error.errno in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}
+                if unusable and (self._sockets or family == socket.AF_INET6):
+                    continue
+                self._close_sockets()
+                raise self._cannot_listen(error) from None
+        if not self._sockets:
+            raise self._cannot_listen(OSError(errno.EADDRNOTAVAIL, "no usable address"))
+
+    async def run(self) -> None:
+        """Serve until cancelled."""
+        if not self._sockets:
+            await self.bind()
+        config = Config(
+            self._app,
+            http=_BoundedProtocol,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level="error",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            backlog=_BACKLOG,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        )
+        config.load()
+        server = Server(config)
+        server.lifespan = config.lifespan_class(config)
+        _set_date(server)
+        await server.startup(sockets=self._sockets)
+        self.started.set()
+        try:
+            while True:
+                await asyncio.sleep(1.0)
+                _set_date(server)
+        finally:
+            await self._stop(server)
+
+    async def _stop(self, server: Server) -> None:
+        for listener in server.servers:
+            listener.close()
+        self._close_sockets()
+        state = server.server_state
+        for connection in tuple(state.connections):
+            connection.shutdown()
+        try:
+            if state.tasks:
+                await asyncio.wait(tuple(state.tasks), timeout=self._grace)
+        finally:
+            for task in tuple(state.tasks):
+                task.cancel()
+            if state.tasks:
+                await asyncio.wait(tuple(state.tasks), timeout=self._grace)
+            for connection in tuple(state.connections):
+                connection.transport.abort()
+
+    async def _addresses(self) -> list[tuple[int, int, int, Any]]:
+        loop = asyncio.get_running_loop()
+        try:
+            found = await loop.getaddrinfo(
+                self._host or None, self.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+        except OSError as error:
+            raise self._cannot_listen(error) from None
+        return [(family, kind, proto, address) for family, kind, proto, _, address in found]
+
+    def _listener(self, family: int, kind: int, proto: int, address: Any) -> socket.socket:
+        # asyncio sets TCP_NODELAY only on sockets that say they are TCP; without it each
+        # answer waits 40 ms for the client's acknowledgement.
+        listener = socket.socket(family, kind, proto or socket.IPPROTO_TCP)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind((address[0], self.port, *address[2:]))
+            listener.listen(_BACKLOG)
+            listener.setblocking(False)  # noqa: FBT003 - its only parameter
+        except OSError:
+            listener.close()
+            raise
+        self.port = listener.getsockname()[1]
+        return listener
+
+    def _close_sockets(self) -> None:
+        for listener in self._sockets:
+            listener.close()
+        self._sockets.clear()
+
+    def _cannot_listen(self, error: OSError) -> HermesError:
+        where = f"{self._host}:{self.port}"
+        if error.errno == errno.EADDRINUSE:
+            return HermesError(
+                f"Something else listens on {where} already.",
+                hint=f"Stop it, or set {self._port_key} to a free port.",
+            )
+        return ConfigError(
+            f"The server cannot listen on {where} ({error.strerror or error}).",
+            hint="Set the host to an address of this machine, and the port to one it may use.",
+        )
+
+
+def _set_date(server: Server) -> None:
+    server.server_state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+
+
+class _BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, with limits for the head of a request.
+
+    The parser keeps whatever it is sent, so a client that never ends its
+    headers would fill the memory. A client that pipelines requests and leaves
+    would be noticed only by the last of them. And the body of a client that
+    offers to go on in another protocol (`Upgrade: h2c`, as Java's does by
+    default) would not be read at all: the offer is hidden from the parser.
+    """
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._head_bytes = 0
+        self._in_head = True
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._unfinished: list[RequestResponseCycle] = []
+
+    def connection_made(self, transport: Any) -> None:
+        """Start waiting for a head."""
+        super().connection_made(transport)
+        self._await_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell everybody who still works for this client."""
+        self._stop_waiting()
+        for cycle in self._unfinished:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Feed the parser, unless the head has become too long."""
+        if self._in_head:
+            if self._head_bytes == 0 and self._head_timer is None:
+                self._await_head()
+            if self._head_bytes == 0:
+                data = _UPGRADE.sub(rb"\1x-offered-upgrade:", data, count=1)
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._in_head and self._head_bytes > _MAX_HEAD and not self.transport.is_closing():
+            self.send_400_response("The headers are too long.")
+
+    def on_headers_complete(self) -> None:
+        """Note that the body comes next."""
+        self._in_head = False
+        self._stop_waiting()
+        super().on_headers_complete()
+        self._unfinished = [each for each in self._unfinished if not each.response_complete]
+        self._unfinished.append(self.cycle)
+        if len(self._unfinished) > _MAX_PIPELINED:
+            raise HttpParserError("too many requests at once")
+
+    def on_message_complete(self) -> None:
+        """Note that another head may come."""
+        super().on_message_complete()
+        self._in_head = True
+        self._head_bytes = 0
+
+    def _await_head(self) -> None:
+        self._head_timer = self.loop.call_later(_HEAD_SECONDS, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _give_up(self) -> None:
+        self._head_timer = None
+        busy = any(not cycle.response_complete for cycle in self._unfinished)
+        if not busy and not self.transport.is_closing():
+            self.transport.close()

@@ -1,0 +1,110 @@
+"""Sending a stream of events while watching whether anybody still reads it.
+
+One task sends chunk after chunk; beside it exactly one task waits for the
+client to leave and breaks long silence with a comment. A client that reads
+slowly holds up its own stream only: `send` waits until its connection has
+room again.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+
+from hermes.entry.http.asgi import Receive, Send
+from hermes.entry.http.endpoint import StreamAnswer
+
+__all__ = ["send_stream"]
+
+_KEEPALIVE = b": keepalive\n\n"
+_IN_ONE_GO = 32
+"""Chunks after which everybody else gets a turn."""
+
+
+class _Left(Exception):
+    """The client has closed the connection."""
+
+
+async def send_stream(
+    answer: StreamAnswer,
+    receive: Receive,
+    send: Send,
+    headers: Sequence[tuple[bytes, bytes]],
+    keepalive: float,
+) -> bool:
+    """Send everything; False if the client left before the end.
+
+    What the iteration raises comes through; the answer is then still open.
+    When the server itself stops, the iteration ends too, but `left` is not
+    called: nobody has lost interest.
+    """
+    await send({"type": "http.response.start", "status": 200, "headers": [*headers]})
+    pipe = _Pipe(send)
+    gone = False
+    try:
+        await _both(pipe, answer.chunks, receive, keepalive)
+    except _Left:
+        gone = True
+    finally:
+        close = getattr(answer.chunks, "aclose", None)
+        if close is not None:
+            await close()
+    if gone and answer.left is not None:
+        await answer.left()
+    if not gone:
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+    return not gone
+
+
+class _Pipe:
+    """The way to the client, and when it was last used."""
+
+    __slots__ = ("_loop", "_send", "_sent", "busy", "last")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._loop = asyncio.get_running_loop()
+        self.last = self._loop.time()
+        self.busy = False
+        self._sent = 0
+
+    async def write(self, chunk: bytes) -> None:
+        self.busy = True
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        self.busy = False
+        self.last = self._loop.time()
+        self._sent += 1
+        if self._sent % _IN_ONE_GO == 0:
+            # Neither a ready source nor a `send` to a client that is gone waits for anything.
+            await asyncio.sleep(0)
+
+    def silence(self) -> float:
+        return self._loop.time() - self.last
+
+
+async def _both(
+    pipe: _Pipe, chunks: AsyncIterator[bytes], receive: Receive, keepalive: float
+) -> None:
+    try:
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(_watch(pipe, receive, keepalive))
+            async for chunk in chunks:
+                await pipe.write(chunk)
+            watcher.cancel()
+    except BaseExceptionGroup as failures:
+        # One of the two failed and the other was cancelled for it.
+        raise failures.exceptions[0] from None
+
+
+async def _watch(pipe: _Pipe, receive: Receive, keepalive: float) -> None:
+    while True:
+        quiet = pipe.silence()
+        if quiet >= keepalive and not pipe.busy:
+            await pipe.write(_KEEPALIVE)
+            quiet = 0.0
+        # Whoever has not taken the last chunk yet needs no sign of life either.
+        wait = max(keepalive - quiet, 0.001) if not pipe.busy else keepalive
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait):
+                while (await receive())["type"] != "http.disconnect":
+                    pass
+                raise _Left

@@ -1,0 +1,213 @@
+"""Jobs as a file of the agent: `cron/jobs.json`, `{jobs: [...], updated_at}`.
+
+A lock file lets one process at a time read, change and write; the file is
+replaced as a whole, so a reader never sees half of one. Each entry stays the
+object it was in the file: only fields that a change has really changed are
+written into it, so whatever else people or other programs keep there survives.
+A field that makes no sense puts its job into the state `error` and leaves the
+others alone; a file that makes no sense is an error and is never written over.
+"""
+
+import asyncio
+import fcntl
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import msgspec
+
+from hermes.config.atomic import write_atomic
+from hermes.domain.errors import ConfigError, Conflict, NotFound, StoreError
+from hermes.domain.jobs import Job, JobState, Schedule, ScheduleKind
+
+__all__ = ["JobFiles"]
+
+log = logging.getLogger(__name__)
+
+Raw = dict[str, Any]
+NAME_LENGTH = 50
+"""Of a name that is made from the prompt."""
+_KINDS: dict[str, Any] = get_type_hints(Job)
+_NO_SCHEDULE = Schedule(kind=ScheduleKind.ONCE)
+_LISTS = ("skills", "context_from", "enabled_toolsets")
+
+
+class JobFiles:
+    """The jobs of one agent, in its `cron` folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "jobs.json"
+        self._folder = folder
+        self._turn = asyncio.Lock()
+        """Our own callers queue here, so at most one thread waits for the file lock."""
+
+    async def jobs(self) -> list[Job]:
+        """Return all jobs in the order of the file."""
+        return await asyncio.to_thread(self._jobs)
+
+    async def job(self, job_id: str) -> Job | None:
+        """Return one job."""
+        return next((job for job in await self.jobs() if job.id == job_id), None)
+
+    async def add_job(self, job: Job) -> Job:
+        """Add a job; `Conflict` if the id is taken."""
+        async with self._turn:
+            return await asyncio.to_thread(self._add, job)
+
+    async def change_job(self, job_id: str, change: Callable[[Job], Job]) -> Job:
+        """Replace a job by what `change` makes of it, in one step; `NotFound` if unknown."""
+        async with self._turn:
+            return await asyncio.to_thread(self._change, job_id, change)
+
+    async def remove_job(self, job_id: str) -> bool:
+        """Remove a job; False if there is none."""
+        async with self._turn:
+            return await asyncio.to_thread(self._remove, job_id)
+
+    def _jobs(self) -> list[Job]:
+        return [_job(entry) for entry in _entries(self._load())]
+
+    def _add(self, job: Job) -> Job:
+        with self._locked():
+            content = self._load()
+            if any(entry["id"] == job.id for entry in _entries(content)):
+                raise Conflict(f"There is a job {job.id} already.")
+            content["jobs"].append(msgspec.to_builtins(job))
+            self._save(content)
+            return job
+
+    def _change(self, job_id: str, change: Callable[[Job], Job]) -> Job:
+        with self._locked():
+            content = self._load()
+            entry = next((each for each in _entries(content) if each["id"] == job_id), None)
+            if entry is None:
+                raise NotFound(f"There is no job {job_id}.")
+            old = _job(entry)
+            new = change(old)
+            changes = {
+                name: msgspec.to_builtins(getattr(new, name))
+                for name in Job.__struct_fields__
+                if getattr(new, name) != getattr(old, name)
+            }
+            if changes:
+                entry |= changes
+                self._save(content)
+            return _job(entry)
+
+    def _remove(self, job_id: str) -> bool:
+        with self._locked():
+            content = self._load()
+            entry = next((each for each in _entries(content) if each["id"] == job_id), None)
+            if entry is None:
+                return False
+            content["jobs"] = [each for each in content["jobs"] if each is not entry]
+            self._save(content)
+            return True
+
+    def _load(self) -> Raw:
+        try:
+            content = msgspec.json.decode(self.path.read_bytes() or b"{}")
+        except FileNotFoundError:
+            content = {}
+        except (OSError, msgspec.DecodeError) as error:
+            raise self._broken(f"cannot be read: {error}") from error
+        if not isinstance(content, dict) or not isinstance(content.setdefault("jobs", []), list):
+            raise self._broken("is not a list of jobs")
+        return content
+
+    def _broken(self, what: str) -> StoreError:
+        return StoreError(f"{self.path} {what}.", hint="Repair the file or move it away.")
+
+    def _save(self, content: Raw) -> None:
+        content["updated_at"] = datetime.now(UTC).isoformat(timespec="seconds")
+        text = msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
+        try:
+            write_atomic(self.path, text + "\n")
+        except ConfigError as error:
+            raise StoreError(error.message, hint=error.hint) from error
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(
+                self._folder / ".jobs.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
+        except OSError as error:
+            raise StoreError(
+                f"{self._folder} cannot be used: {error.strerror}.",
+                hint="Check that the Hermes home belongs to you and is not read-only.",
+            ) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _entries(content: Raw) -> list[Raw]:
+    """Return the entries that can be addressed; others stay in the file and are reported."""
+    found = []
+    for position, entry in enumerate(content["jobs"]):
+        if isinstance(entry, dict) and isinstance(entry.get("id"), str) and entry["id"]:
+            found.append(entry)
+        else:
+            log.warning("entry %d of jobs.json has no id and is left alone", position)
+    return found
+
+
+def _job(entry: Raw) -> Job:
+    """Read one entry; what cannot be understood makes it a job in the state `error`."""
+    fields = _familiar(entry)
+    try:
+        return msgspec.convert(fields, Job, strict=False)
+    except msgspec.ValidationError:
+        return _odd_job(fields)
+
+
+def _odd_job(fields: Raw) -> Job:
+    """Read field by field, to leave out only what makes no sense."""
+    values: Raw = {}
+    for name, value in fields.items():
+        try:
+            values[name] = msgspec.convert(value, _KINDS[name], strict=False)
+        except msgspec.ValidationError:
+            continue
+    odd = sorted({*fields, "schedule"} - values.keys())
+    return Job(
+        **{"name": fields["id"], "created_at": "", "schedule": _NO_SCHEDULE}
+        | values
+        | {
+            "state": JobState.ERROR,
+            "last_error": f"This cannot be understood in jobs.json: {', '.join(odd)}.",
+        }
+    )
+
+
+def _familiar(entry: Raw) -> Raw:
+    """Return the fields that a job has, in the forms that other versions wrote them in."""
+    known = {
+        name: value
+        for name, value in entry.items()
+        if name in _KINDS and (value is not None or name == "schedule")
+    }
+    for name in _LISTS:
+        if isinstance(known.get(name), str):
+            known[name] = [known[name]]
+    if isinstance(known.get("skill"), str) and not known.get("skills"):
+        known["skills"] = [known["skill"]]
+    if isinstance(known.get("repeat"), int):
+        known["repeat"] = {"times": known["repeat"]}
+    if isinstance(known.get("deliver"), list):
+        known["deliver"] = ",".join(str(each) for each in known["deliver"])
+    if known.get("state") not in tuple(JobState):
+        known["state"] = "scheduled" if known.get("enabled", True) else "paused"
+    prompt = known.get("prompt")
+    short = prompt[:NAME_LENGTH].strip() if isinstance(prompt, str) else ""
+    known.setdefault("name", short or known["id"])
+    known.setdefault("created_at", "")
+    return known

@@ -1,0 +1,61 @@
+"""Webhook routes that were added at run time, as a file in the home.
+
+`webhook_subscriptions.json` maps names to routes. It holds secrets, so only
+its owner can read it. One process at a time changes it, and it is replaced as
+a whole. Fields that this version does not know are kept.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from hermes.config.atomic import editing, write_atomic
+from hermes.config.paths import HermesHome
+from hermes.domain.errors import StoreError
+
+__all__ = ["HookRouteFile"]
+
+Routes = dict[str, dict[str, Any]]
+
+
+class HookRouteFile:
+    """The routes in the home."""
+
+    def __init__(self, home: HermesHome) -> None:
+        self._home = home
+        self._path = home.webhooks_file
+
+    async def stamp(self) -> object:
+        """Return a value that differs after a change."""
+        return await asyncio.to_thread(self._stamp)
+
+    async def load(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the routes as they are written."""
+        return await asyncio.to_thread(self.read)
+
+    def read(self) -> Routes:
+        """Return the routes as they are written."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes() or b"{}", type=Routes)
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.DecodeError) as error:
+            raise StoreError(
+                f"{self._path} cannot be read: {error}.", hint="Repair the file or move it away."
+            ) from error
+
+    def change(self, edit: Callable[[Routes], Routes]) -> None:
+        """Replace the routes by what `edit` makes of them while nobody else can."""
+        with editing(self._home):
+            made = msgspec.json.format(msgspec.json.encode(edit(self.read())), indent=2)
+            write_atomic(self._path, made.decode() + "\n")
+
+    def _stamp(self) -> object:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return ()
+        # A replaced file has a new inode, so two changes within one tick still differ.
+        return status.st_mtime_ns, status.st_ino, status.st_size

@@ -1,0 +1,101 @@
+"""What is read out of a request: payload, event, delivery id; and the rate limit."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.control.webhooks.rate import RateLimit
+from hermes.control.webhooks.requests import (
+    HookRefused,
+    HookRequest,
+    delivery_id_of,
+    event_of,
+    parse_body,
+)
+from hermes.control.webhooks.signatures import Scheme
+
+
+def request(body: bytes = b"{}", **headers: str) -> HookRequest:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return HookRequest(headers=named, body=body)
+
+
+def test_json_and_forms_are_understood() -> None:
+    assert parse_body(b'{"a": [1]}') == {"a": [1]}
+    assert parse_body(b"a=1&b=x%20y&a=2") == {"a": ["1", "2"], "b": "x y"}
+    assert parse_body(b"payload=%7B%22a%22%3A1%7D") == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"5", b'"text"', b"null", b"just words", b"\xff\xfe", b"[" * 200_000, b"a=%ff"]
+)
+def test_anything_else_is_refused(body: bytes) -> None:
+    with pytest.raises(HookRefused) as refused:
+        parse_body(body)
+    assert refused.value.status == 400
+
+
+@given(body=st.binary(max_size=200) | st.text(max_size=100).map(str.encode))
+def test_any_body_is_understood_or_refused(body: bytes) -> None:
+    try:
+        payload = parse_body(body)
+    except HookRefused:
+        return
+    assert isinstance(payload, (dict, list))
+    assert event_of({}, payload)
+
+
+def test_the_kind_of_event_is_found_where_services_put_it() -> None:
+    assert event_of({"x-github-event": "push"}, {"type": "x"}) == "push"
+    assert event_of({"x-gitlab-event": "Merge Request Hook"}, {}) == "Merge Request Hook"
+    assert event_of({}, {"event_type": "a", "type": "b"}) == "a"
+    assert event_of({}, {"type": "b"}) == "b"
+    assert event_of({}, {"type": {"odd": 1}}) == "unknown"
+    assert event_of({}, []) == "unknown"
+    assert event_of({}, {"type": "x\x1b[31m\n" + "y" * 500}) == ("x[31m" + "y" * 500)[:100]
+
+
+def test_the_delivery_id_is_the_senders() -> None:
+    given = request(x_github_delivery="g", x_request_id="r")
+    assert delivery_id_of("a", given, Scheme.GITHUB) == "g"
+    assert delivery_id_of("a", request(x_gitlab_event_uuid="u"), Scheme.GITLAB) == "u"
+
+
+def test_an_id_that_is_signed_comes_before_one_that_is_not() -> None:
+    given = request(x_github_delivery="made-up", svix_id="signed")
+    assert delivery_id_of("a", given, Scheme.SVIX) == "signed"
+
+
+def test_a_body_without_an_id_is_known_by_itself_on_its_route() -> None:
+    first = delivery_id_of("a", request(b"{1}"), Scheme.GITHUB)
+    assert first == delivery_id_of("a", request(b"{1}"), Scheme.GITHUB)
+    assert first != delivery_id_of("a", request(b"{2}"), Scheme.GITHUB)
+    assert first != delivery_id_of("b", request(b"{1}"), Scheme.GITHUB)
+
+
+@pytest.mark.parametrize("given", ["x" * 201, "a b", "a\x00", "é", "a\n"])
+def test_an_odd_delivery_id_is_refused(given: str) -> None:
+    with pytest.raises(HookRefused):
+        delivery_id_of("a", request(x_request_id=given), Scheme.GITHUB)
+
+
+def test_a_route_has_room_again_when_its_minute_has_passed() -> None:
+    limit = RateLimit(2)
+    assert limit.wait("a", 0.0) is None
+    assert limit.wait("a", 10.0) is None
+    assert limit.wait("a", 30.5) == 30
+    assert limit.wait("b", 30.5) is None
+    assert limit.wait("a", 60.0) is None
+    assert limit.wait("a", 60.0) == 10
+    assert RateLimit(0).wait("a", 0.0) is None
+
+
+@given(gaps=st.lists(st.floats(0, 30), max_size=80), limit=st.integers(1, 5))
+def test_no_minute_has_more_than_the_limit(gaps: list[float], limit: int) -> None:
+    rate, now, taken = RateLimit(limit), 0.0, []
+    for gap in gaps:
+        now += gap
+        if rate.wait("a", now) is None:
+            taken.append(now)
+    for start in taken:
+        assert sum(start <= at < start + 60 for at in taken) <= limit

@@ -1,0 +1,198 @@
+"""The real `openai` package against the door."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+from openai.types.chat import (
+    ChatCompletionChunk,
+    ChatCompletionFunctionToolParam,
+    ChatCompletionMessageParam,
+)
+
+from fakes.core import ScriptedTools, returns
+from fakes.http_door import KEY, HttpDoor, http_door
+from hermes.domain.ports.model import FailureKind, ModelFailure
+from hermes.domain.runs import RunQuery, RunState
+from hermes.entry.http.chat.endpoint import ENDPOINTS
+from hermes.testing.model import Reply, ScriptedModel, Step, call, calls, say, thinks
+
+WEATHER: ChatCompletionFunctionToolParam = {
+    "type": "function",
+    "function": {
+        "name": "weather",
+        "description": "Tells the weather of a city.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    },
+}
+HI: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Hi"}]
+
+
+def looking() -> ScriptedTools:
+    tools = ScriptedTools()
+    tools.add("look", returns("nothing"))
+    return tools
+
+
+@asynccontextmanager
+async def served(
+    folder: Path, *script: Step, **more: Any
+) -> AsyncIterator[tuple[openai.AsyncOpenAI, HttpDoor]]:
+    model = ScriptedModel(script)
+    async with asyncio.timeout(30):
+        async with http_door(folder, model, endpoints=ENDPOINTS, **more) as door:
+            base_url = f"{door.base_url}/v1"
+            async with openai.AsyncOpenAI(api_key=KEY, base_url=base_url, max_retries=0) as client:
+                yield client, door
+
+
+async def read_into(said: list[str], stream: openai.AsyncStream[ChatCompletionChunk]) -> None:
+    async for chunk in stream:
+        said.append(chunk.choices[0].delta.content or "")
+
+
+async def test_an_answer(tmp_path: Path) -> None:
+    async with served(tmp_path, say("Hello")) as (client, _):
+        answer = await client.chat.completions.create(model="hermes", messages=HI)
+        assert answer.choices[0].message.content == "Hello"
+        assert answer.choices[0].finish_reason == "stop"
+        assert answer.model == "hermes"
+        assert answer.usage is not None
+        assert answer.usage.total_tokens == 15
+        assert answer.usage.prompt_tokens_details is not None
+        assert answer.usage.prompt_tokens_details.cached_tokens == 0
+
+
+async def test_a_stream_through_tools_as_most_programs_read_it(tmp_path: Path) -> None:
+    script = (calls(call("look"), text="Let me look."), thinks("hm", "Not", "hing."))
+    async with served(tmp_path, *script, tools=looking()) as (client, _):
+        stream = await client.chat.completions.create(model="hermes", messages=HI, stream=True)
+        text, reasons = "", []
+        async for chunk in stream:
+            # No check for a chunk without choices: most programs have none.
+            text += chunk.choices[0].delta.content or ""
+            reasons.append(chunk.choices[0].finish_reason)
+        assert text == "Let me look.\n\nNothing."
+        assert [reason for reason in reasons if reason] == ["stop"]
+
+
+async def test_usage_at_the_end_of_a_stream(tmp_path: Path) -> None:
+    async with served(tmp_path, say("Hello")) as (client, _):
+        stream = await client.chat.completions.create(
+            model="hermes", messages=HI, stream=True, stream_options={"include_usage": True}
+        )
+        chunks = [chunk async for chunk in stream]
+        assert chunks[-1].choices == []
+        assert chunks[-1].usage is not None
+        assert chunks[-1].usage.total_tokens == 15
+
+
+async def test_the_stream_helper_puts_everything_together(tmp_path: Path) -> None:
+    script = (calls(call("look"), text="Let me look."), thinks("hm", "Not", "hing."))
+    async with served(tmp_path, *script, tools=looking()) as (client, _):
+        async with client.chat.completions.stream(model="hermes", messages=HI) as stream:
+            kinds = {event.type async for event in stream}
+            final = await stream.get_final_completion()
+        assert "content.delta" in kinds
+        assert final.choices[0].message.content == "Let me look.\n\nNothing."
+        assert final.choices[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+async def test_tools_of_the_client(tmp_path: Path, streaming: bool) -> None:
+    script = (calls(call("weather", city="Rome")), say("Sunny."))
+    async with served(tmp_path, *script) as (client, _):
+        talk: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Weather in Rome?"}]
+        if streaming:
+            async with client.chat.completions.stream(
+                model="hermes", messages=talk, tools=[WEATHER]
+            ) as stream:
+                first = (await stream.get_final_completion()).choices[0]
+        else:
+            whole = await client.chat.completions.create(
+                model="hermes", messages=talk, tools=[WEATHER]
+            )
+            first = whole.choices[0]  # type: ignore[assignment]
+        assert first.finish_reason == "tool_calls"
+        assert first.message.tool_calls is not None
+        [made] = first.message.tool_calls
+        assert made.type == "function"
+        assert json.loads(made.function.arguments) == {"city": "Rome"}
+        talk.append(
+            {
+                "role": "assistant",
+                "content": first.message.content,
+                "tool_calls": [
+                    {
+                        "id": made.id,
+                        "type": "function",
+                        "function": {"name": "weather", "arguments": made.function.arguments},
+                    }
+                ],
+            }
+        )
+        talk.append({"role": "tool", "tool_call_id": made.id, "content": "25 degrees"})
+        second = await client.chat.completions.create(
+            model="hermes", messages=talk, tools=[WEATHER]
+        )
+        assert second.choices[0].message.content == "Sunny."
+
+
+async def test_a_failure_in_a_stream_is_an_error_with_its_reason(tmp_path: Path) -> None:
+    failure = ModelFailure(FailureKind.SERVER, "The model is gone.")
+    script = (calls(call("look"), text="Let me look."), failure)
+    async with served(tmp_path, *script, tools=looking()) as (client, _):
+        stream = await client.chat.completions.create(model="hermes", messages=HI, stream=True)
+        said: list[str] = []
+        with pytest.raises(openai.APIError, match="The model is gone"):
+            await read_into(said, stream)
+        assert "".join(said) == "Let me look."
+
+
+async def test_errors_are_the_exceptions_that_programs_expect(tmp_path: Path) -> None:
+    failure = ModelFailure(FailureKind.RATE_LIMIT, "The model is busy.")
+    async with served(tmp_path, failure) as (client, _):
+        with pytest.raises(openai.NotFoundError) as unknown:
+            await client.chat.completions.create(model="gpt-4o", messages=HI)
+        assert unknown.value.code == "model_not_found"
+        with pytest.raises(openai.BadRequestError) as wrong:
+            await client.chat.completions.create(model="hermes", messages=HI, n=2)
+        assert wrong.value.param == "n"
+        with pytest.raises(openai.InternalServerError) as failed:
+            await client.chat.completions.create(model="hermes", messages=HI)
+        assert failed.value.status_code == 502
+        assert failed.value.code == "agent_incomplete"
+        with pytest.raises(openai.AuthenticationError):
+            await client.with_options(api_key="wrong-key-0123456789").chat.completions.create(
+                model="hermes", messages=HI
+            )
+
+
+async def test_headers_of_ours_can_be_sent_and_read(tmp_path: Path) -> None:
+    async with served(tmp_path, say("Hello, Ann."), say("Ann.")) as (client, _):
+        raw = await client.chat.completions.with_raw_response.create(
+            model="hermes", messages=[{"role": "user", "content": "I am Ann."}]
+        )
+        again = await client.chat.completions.create(
+            model="hermes",
+            messages=[{"role": "user", "content": "Who am I?"}],
+            extra_headers={"X-Hermes-Session-Id": raw.headers["x-hermes-session-id"]},
+        )
+        assert again.choices[0].message.content == "Ann."
+
+
+async def test_a_stream_that_is_closed_early_interrupts_its_turn(tmp_path: Path) -> None:
+    slow = Reply(pieces=("Long",), before_end=asyncio.Event())
+    async with served(tmp_path, slow) as (client, door):
+        stream = await client.chat.completions.create(model="hermes", messages=HI, stream=True)
+        async for chunk in stream:
+            if chunk.choices[0].delta.content:
+                break
+        await stream.close()
+        [run] = await door.ledger.runs(RunQuery())
+        assert (await door.runs.ended(run)).state is RunState.INCOMPLETE

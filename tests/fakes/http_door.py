@@ -1,0 +1,236 @@
+"""The HTTP door on a real loopback port, around a real core with a scripted model.
+
+    async with http_door(tmp_path, model, endpoints=ENDPOINTS) as door:
+        answer = await door.client.get("/v1/models")
+
+`door.client` presents the owner's key; `door.with_key(secret)` is a client with
+another one, and `await door.new_key(...)` makes one. The ledger is a SQLite
+file unless `memory=True`.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+from msgspec.structs import replace
+
+from fakes.core import Core, ScriptedTools, running_core
+from fakes.run_desk import desk_on
+from hermes.agent.settings import AgentSettings
+from hermes.control.api_keys import ApiKeys
+from hermes.control.approvals import ApprovalDesk
+from hermes.control.runs import RunDesk, RunSettings
+from hermes.domain.channel import Attachment
+from hermes.domain.errors import UsageError
+from hermes.domain.keys import Action, ApiKey
+from hermes.domain.messages import AssistantMessage, Message
+from hermes.domain.ports.jobs import JobStore
+from hermes.domain.ports.model import Model, ModelReply
+from hermes.domain.ports.state import Ledger
+from hermes.domain.usage import Usage
+from hermes.entry.http.app import build_app
+from hermes.entry.http.auth import KeyRing
+from hermes.entry.http.endpoint import Endpoint
+from hermes.entry.http.parts import AgentCard, HttpParts, ToolsetCard
+from hermes.entry.http.server import HttpServer
+from hermes.entry.http.settings import HttpSettings
+from hermes.execution.clock import SystemClock
+from hermes.observability.metrics import Registry
+from hermes.state.jobs import JobFiles
+from hermes.state.memory.ledger import MemoryLedger
+
+__all__ = ["KEY", "SECRET", "FakeMedia", "FakeSideCalls", "HttpDoor", "bearer", "http_door"]
+
+KEY = "owner-key-0123456789abcdef"
+SECRET = "hunter2-is-secret"
+"""What `parts.redact` takes out of texts."""
+
+
+class FakeSideCalls:
+    """Answers helper calls with a fixed text and remembers them."""
+
+    def __init__(self) -> None:
+        self.text = "A Short Title"
+        self.asked: list[tuple[str, str, tuple[Message, ...], int | None]] = []
+
+    async def answer(
+        self, agent_id: str, task: str, messages: tuple[Message, ...], max_tokens: int | None
+    ) -> ModelReply:
+        self.asked.append((agent_id, task, messages, max_tokens))
+        return ModelReply(
+            message=AssistantMessage(text=self.text),
+            usage=Usage(input_tokens=7, output_tokens=3),
+            provider="scripted",
+            model="small-1",
+        )
+
+
+class FakeMedia:
+    """Keeps pictures as files; knows the pictures of a few addresses."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.remote: dict[str, tuple[bytes, str]] = {}
+        self.kept: list[tuple[bytes, str]] = []
+
+    async def keep(self, data: bytes, media_type: str) -> Attachment:
+        self.kept.append((data, media_type))
+        self._folder.mkdir(exist_ok=True)
+        name = f"picture-{len(self.kept)}.{media_type.rpartition('/')[2]}"
+        path = self._folder / name
+        path.write_bytes(data)
+        return Attachment(
+            kind="image", path=str(path), name=name, media_type=media_type, size=len(data)
+        )
+
+    async def fetch(self, url: str) -> Attachment:
+        if url not in self.remote:
+            raise UsageError(f"The picture at {url} cannot be fetched.")
+        return await self.keep(*self.remote[url])
+
+
+class HttpDoor:
+    """A running server, and everything behind it in reach of the test."""
+
+    def __init__(self, core: Core, parts: HttpParts, server: HttpServer, port: int) -> None:
+        self.core = core
+        self.parts = parts
+        self.server = server
+        self.port = port
+        self.base_url = f"http://127.0.0.1:{port}"
+        self.owner_keys: list[str] = [KEY]
+        """The configured keys; a change counts at once."""
+        self.keys = ApiKeys(core.ledger, SystemClock())
+        self.side_calls: FakeSideCalls
+        self.media: FakeMedia
+        self.client: httpx2.AsyncClient
+        self._stack: AsyncExitStack
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.core.ledger
+
+    @property
+    def runs(self) -> RunDesk:
+        return self.parts.runs
+
+    @property
+    def tools(self) -> ScriptedTools:
+        return self.core.tools
+
+    async def with_key(self, secret: str | None) -> httpx2.AsyncClient:
+        """Return a client that presents this key; None: no key."""
+        headers = {"authorization": f"Bearer {secret}"} if secret is not None else {}
+        client = httpx2.AsyncClient(base_url=self.base_url, headers=headers, timeout=20)
+        return await self._stack.enter_async_context(client)
+
+    async def new_key(
+        self,
+        name: str,
+        *,
+        agents: Sequence[str] = (),
+        actions: Sequence[Action] = (Action.RUN, Action.SESSIONS, Action.APPROVE),
+        expires_in: float | None = None,
+    ) -> tuple[ApiKey, str]:
+        """Make a key and return it with its secret."""
+        return await self.keys.create(name, agents=agents, actions=actions, expires_in=expires_in)
+
+
+def bearer(secret: str = KEY) -> dict[str, str]:
+    """Return the headers that present a key."""
+    return {"authorization": f"Bearer {secret}"}
+
+
+@asynccontextmanager
+async def http_door(
+    folder: Path,
+    model: Model,
+    *,
+    endpoints: Sequence[Endpoint] = (),
+    settings: HttpSettings | None = None,
+    tools: ScriptedTools | None = None,
+    agent: AgentSettings | None = None,
+    side: Model | None = None,
+    memory: bool = False,
+    ledger: Ledger | None = None,
+    run_settings: RunSettings | None = None,
+    more: Callable[[HttpParts], HttpParts] = lambda parts: parts,
+) -> AsyncIterator[HttpDoor]:
+    """Serve `endpoints` for the body of the `with`; `more` may change the parts."""
+    wanted = settings or HttpSettings(port=0, max_auth_failures=1_000_000)
+    own = ledger or (MemoryLedger() if memory else None)
+    core_of = running_core(
+        folder, model, tools=tools, settings=agent, side=side, redact=without_secret, ledger=own
+    )
+    async with core_of as core, desk_on(core, settings=run_settings, redact=without_secret) as desk:
+        media, side_calls = FakeMedia(folder / "media"), FakeSideCalls()
+        parts = more(_parts(folder, core, desk, media, side_calls))
+        doors: list[HttpDoor] = []
+        keys = KeyRing(core.ledger, parts.clock, lambda: doors[0].owner_keys if doors else ())
+        app = build_app(endpoints, parts, wanted, keys)
+        server = HttpServer(app, wanted.host, wanted.port, grace_seconds=wanted.grace_seconds)
+        async with asyncio.TaskGroup() as group, AsyncExitStack() as stack:
+            serving = group.create_task(server.run())
+            await server.started.wait()
+            door = HttpDoor(core, parts, server, server.port)
+            door.side_calls, door.media, door._stack = side_calls, media, stack
+            doors.append(door)
+            door.client = await door.with_key(KEY)
+            try:
+                yield door
+            finally:
+                await stack.aclose()
+                serving.cancel()
+
+
+def _parts(
+    folder: Path, core: Core, desk: RunDesk, media: FakeMedia, side_calls: FakeSideCalls
+) -> HttpParts:
+    clock = SystemClock()
+    job_files: dict[str, JobFiles] = {}
+
+    def jobs(agent_id: str) -> JobStore:
+        return job_files.setdefault(agent_id, JobFiles(folder / agent_id / "cron"))
+
+    async def skills(agent_id: str) -> list[dict[str, Any]]:
+        return [{"name": "greet", "description": "How to greet.", "path": "skills/greet/SKILL.md"}]
+
+    return HttpParts(
+        ledger=core.ledger,
+        gateway=core.gateway,
+        desk=ApprovalDesk(core.ledger, clock),
+        runs=desk,
+        clock=clock,
+        agents=(
+            AgentCard(
+                agent_id="main",
+                name="hermes",
+                aliases=("main", "hermes-agent"),
+                model="scripted-1",
+                provider="scripted",
+            ),
+        ),
+        side_calls=side_calls,
+        media=media,
+        jobs=jobs,
+        toolsets=lambda agent_id: (ToolsetCard(name="test", enabled=True, tools=("read_file",)),),
+        skills=skills,
+        metrics=Registry(),
+        gateway_state=lambda: {"gateway_state": "running", "platforms": {}},
+        ready=lambda: {"ledger": True},
+        redact=without_secret,
+        version="0.0-test",
+    )
+
+
+def without_secret(text: str) -> str:
+    return re.sub(re.escape(SECRET), "***", text)
+
+
+def with_agents(parts: HttpParts, *cards: AgentCard) -> HttpParts:
+    """Return parts with further agents; for `more`."""
+    return replace(parts, agents=(*parts.agents, *cards))
