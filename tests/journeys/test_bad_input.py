@@ -105,10 +105,10 @@ async def test_a_full_disk(tmp_path: Path) -> None:
     async with FakeModelServer(Script(default=Step(text="ok"))) as server:
         hermes = Hermes(tmp_path, server.base_url)
         assert (await hermes.run("chat", "-q", "fits")).code == 0
-        size = (hermes.home / "state.db").stat().st_size
+        limit_bytes = 64 * 1024  # less than the ledger needs for a turn
 
         def limit() -> None:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (size // 2, size // 2))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, limit_bytes))
 
         full = await asyncio.to_thread(
             subprocess.run,
