@@ -1,7 +1,8 @@
 """The API server as clients see it: start, weight, first token, CPU, many streams at once.
 
 The gateway, the fake model and the client are processes of their own on the
-same machine. The baseline is the same client streaming from the model itself.
+same machine. The baseline is a proxy on the same HTTP stack that passes the
+streams through; what is added is reckoned from the model's own time.
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from bench.core import clean_environ, make_home
 from bench.harness import Figure, Job, alternate, median, p95, peak_kb, rss_kb
 from bench.http_client import LightClient, RequestFailed
 from bench.model_server import ANSWER, ModelProcess, model_process, script
+from bench.pass_through import pass_through
 from fakes.model_script import Step
 
 __all__ = ["run"]
@@ -94,12 +96,14 @@ async def _alone(job: Job, door: Door, model: ModelProcess) -> list[Figure]:
         return (await bare.ask(body)).first_token
 
     subjects, bares = await alternate(job.pick(100, 5), subject, baseline)
-    rounds = job.pick(200, 5)
-    before = _cpu_seconds(door.pid)
-    for _ in range(rounds):
-        await door.ask()
-    cpu = (_cpu_seconds(door.pid) - before) * 1000 / rounds
     await bare.close()
+    rounds = job.pick(200, 5)
+    cpu = await _cpu(door.pid, rounds, door.ask)
+    async with pass_through(model.base_url) as proxy:
+        through = LightClient(proxy.port, "/v1/chat/completions")
+        await through.ask(body)
+        passed = await _cpu(proxy.pid, rounds, lambda: through.ask(body))
+        await through.close()
     return [
         Figure(key="http_first_turn", measured=first_turn, baseline=bare_first),
         Figure(
@@ -107,21 +111,26 @@ async def _alone(job: Job, door: Door, model: ModelProcess) -> list[Figure]:
             measured=median(subjects) - median(bares),
             baseline=median(bares),
         ),
-        Figure(key="http_cpu", measured=cpu),
+        Figure(key="http_cpu", measured=cpu, baseline=passed),
     ]
 
 
+async def _cpu(pid: int, rounds: int, ask: Ask) -> float:
+    """Return the milliseconds of processor time that a process takes for one request."""
+    before = _cpu_seconds(pid)
+    for _ in range(rounds):
+        await ask()
+    return (_cpu_seconds(pid) - before) * 1000 / rounds
+
+
 async def _crowded(door: Door, model: ModelProcess, streams: int, requests: int) -> list[Figure]:
-    bare = LightClient(model.port, "/v1/chat/completions")
     body = request_body()
     await door.ask()
-
-    async def pass_through() -> Times:
-        return await bare.ask(body)
-
-    passed = await _crowd(streams, requests, pass_through, None)
+    async with pass_through(model.base_url) as proxy:
+        through = LightClient(proxy.port, "/v1/chat/completions")
+        passed = await _crowd(streams, requests, lambda: through.ask(body), None)
+        await through.close()
     served = await _crowd(streams, requests, door.ask, door.client)
-    await bare.close()
     name = f"http_{streams}"
     failed = Figure(
         key=f"{name}_failed",

@@ -19,23 +19,41 @@ need sshd openssh-server
 need ssh openssh-client
 need rg ripgrep
 need tmux tmux
+need node nodejs
+need npm npm
 
-[ -n "$missing" ] || exit 0
+install_programs() {
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+        echo "Not installed, so some tests will be skipped:$missing" >&2
+        return
+    fi
+    export DEBIAN_FRONTEND=noninteractive
+    # Services must not start by themselves while they are installed.
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ]; then
+        printf '#!/bin/sh\nexit 101\n' >"$policy"
+        chmod +x "$policy"
+        trap 'rm -f "$policy"' EXIT
+    fi
+    echo "Installing for the tests:$missing"
+    # shellcheck disable=SC2086 # a list of packages
+    { apt-get update -qq && apt-get install -y -qq --no-install-recommends $missing; } >/dev/null ||
+        echo "Could not install:$missing. Some tests will be skipped." >&2
+}
 
-if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
-    echo "Not installed, so some tests will be skipped:$missing" >&2
-    exit 0
-fi
+# The client library for JavaScript; the last major version that runs on Node 20.
+client=6.49.0
+folder="$(cd "$(dirname "$0")/.." && pwd)/.venv/npm"
 
-export DEBIAN_FRONTEND=noninteractive
-# Services must not start by themselves while they are installed.
-policy=/usr/sbin/policy-rc.d
-if [ ! -e "$policy" ]; then
-    printf '#!/bin/sh\nexit 101\n' >"$policy"
-    chmod +x "$policy"
-    trap 'rm -f "$policy"' EXIT
-fi
-echo "Installing for the tests:$missing"
-# shellcheck disable=SC2086 # a list of packages
-{ apt-get update -qq && apt-get install -y -qq --no-install-recommends $missing; } >/dev/null ||
-    echo "Could not install:$missing. Some tests will be skipped." >&2
+install_client() {
+    command -v npm >/dev/null 2>&1 || return 0
+    grep -qs "\"version\": \"$client\"" "$folder/node_modules/openai/package.json" && return
+    echo "Installing for the tests: openai $client (npm)"
+    mkdir -p "$folder"
+    npm install --silent --prefix "$folder" --no-package-lock --no-save --no-audit --no-fund \
+        "openai@$client" >/dev/null ||
+        echo "Could not install the npm package openai. Some tests will be skipped." >&2
+}
+
+[ -z "$missing" ] || install_programs
+install_client

@@ -8,6 +8,8 @@ had arrived, and every tool call has a result.
 import asyncio
 import logging
 
+from msgspec.structs import replace
+
 from hermes.agent.durable import durable
 from hermes.agent.executor import ToolExecutor
 from hermes.agent.loop import TurnLoop
@@ -173,10 +175,10 @@ class _Attempt:
             prompt = build_prompt(
                 await gather_inputs(self._services, self._profile, session, model.info.model, tools)
             )
-        await self._services.ledger.freeze_prompt(session.id, self._services.redact(prompt))
-        frozen = await self._services.ledger.session(session.id)
-        assert frozen is not None
-        return frozen
+        frozen = await self._services.ledger.freeze_prompt(
+            session.id, self._services.redact(prompt)
+        )
+        return replace(session, system_prompt=frozen)
 
     async def _settle(self, state: TurnState, error: TurnError | None) -> TurnError | None:
         """Leave a valid history and close the turn; return what went wrong, if anything."""

@@ -72,6 +72,13 @@ class ModelShelf:
         else:
             await main.warm()
 
+    async def warm(self, profile: AgentProfile) -> None:
+        """Load the libraries that the first call needs; a model of our own stays asleep."""
+        session = Session(id="", agent_id=profile.id, source="", started_at=0.0, updated_at=0.0)
+        main = self._shelved(profile, session).main
+        if not isinstance(main, EmbeddedModel):
+            await main.warm()
+
     async def close(self) -> None:
         """Close all connections."""
         await self._transport.close()

@@ -146,6 +146,7 @@ class _Service:
             self._hooks.run(),
             self._watch_config(),
             self._look_again(),
+            self._warm(),
             *(service for door in self._doors for service in door.services()),
         ]
 
@@ -153,6 +154,17 @@ class _Service:
     def _platforms(self) -> tuple[str, ...]:
         """Whose messages and turns are ours."""
         return (*self._kits, *(door.platform for door in self._doors))
+
+    async def _warm(self) -> None:
+        """Load what the first message would otherwise wait for."""
+        app = self._app
+        try:
+            for platform in self._platforms:
+                app.tools.registry(app.profile, platform)
+            await app.models.warm(app.profile)
+        except HermesError as error:
+            # Whoever talks to the agent is told; until then it is nobody's trouble.
+            log.info("nothing is loaded beforehand: %s", error.message)
 
     async def _look_again(self) -> None:
         """Now and then look for messages that could not be taken when they came."""

@@ -153,6 +153,7 @@ def _provider(name: str, provider: Provider, strategies: Mapping[str, str]) -> P
         api_mode=provider.api_mode,
         models=_model_names(provider),
         context_length=provider.context_length,
+        vision=provider.vision,
         headers=dict(provider.extra_headers),
         extra_body=dict(provider.extra_body),
         ssl_verify=provider.ssl_verify,

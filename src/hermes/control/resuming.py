@@ -8,14 +8,19 @@ __all__ = ["given_up", "resume_limit"]
 
 
 async def resume_limit(ledger: Ledger, turn: Turn) -> int:
-    """Return how often a turn may be picked up: seldom if it may be what ends the process."""
+    """Return how often a turn may be picked up: seldom if it may be what ends the process.
+
+    One that waited for a person, or had only to be closed, was not at work.
+    """
+    pending = await ledger.pending_approvals(turn.session_id)
+    if any(approval.request.turn_id == turn.id for approval in pending):
+        return MAX_UNBEGUN_RESUMES
+    own = [each.message for each in await ledger.history(turn.session_id) if each.turn_id == turn.id]
+    if own and isinstance(own[-1], AssistantMessage) and not own[-1].tool_calls:
+        return MAX_UNBEGUN_RESUMES
     if await ledger.started_calls(turn.id):
         return MAX_RESUMES
-    history = await ledger.history(turn.session_id)
-    said = any(
-        stored.turn_id == turn.id and isinstance(stored.message, AssistantMessage)
-        for stored in history
-    )
+    said = any(isinstance(message, AssistantMessage) for message in own)
     return MAX_RESUMES if said else MAX_UNBEGUN_RESUMES
 
 

@@ -29,7 +29,7 @@ from hermes.domain.runs import Run, RunOutcome, RunState
 from hermes.domain.session import StoredMessage
 from hermes.domain.turn import Turn, TurnError, TurnState
 
-__all__ = ["ended_turn_outcome", "finished_event", "retold"]
+__all__ = ["ended_turn_outcome", "finished_event", "missed_events", "retold"]
 
 PREVIEW_CHARS = 200
 
@@ -79,6 +79,29 @@ def ended_turn_outcome(turn: Turn | None, transcript: Sequence[StoredMessage]) -
         text=last.text,
         handed=tuple(call for call in last.tool_calls if call.id not in answered),
     )
+
+
+def missed_events(
+    run: Run, turn: Turn | None, transcript: Sequence[StoredMessage], outcome: RunOutcome
+) -> list[TurnEvent]:
+    """Return what the log lacks of a run whose turn ended while nobody was watching.
+
+    Its last deltas may not have been logged, or only some of them: as after a
+    restart, what was said is told once more as a whole.
+    """
+    if turn is None:
+        return [finished_event(outcome)]
+    own = [stored.message for stored in transcript if stored.turn_id == turn.id]
+    said = tuple(message for message in own if isinstance(message, AssistantMessage))
+    again = TurnStarted(
+        turn_id=turn.id,
+        session_id=run.session_id,
+        agent_id=run.agent_id,
+        model="",
+        resumes=turn.resumes + 1,
+        earlier=said,
+    )
+    return [again, finished_event(outcome)]
 
 
 def finished_event(outcome: RunOutcome) -> TurnFinished:

@@ -18,7 +18,12 @@ from msgspec.structs import replace
 from hermes.control.gateway import Gateway
 from hermes.control.run_live import LiveRun, RunStopped, kept_for_later, outcome_of
 from hermes.control.run_requests import PLATFORM, RunRequest, new_run, owner_tag
-from hermes.control.run_retelling import ended_turn_outcome, finished_event, retold
+from hermes.control.run_retelling import (
+    ended_turn_outcome,
+    finished_event,
+    missed_events,
+    retold,
+)
 from hermes.domain.channel import Chat, ChatKind, Sender
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnEvent, TurnFinished
@@ -310,11 +315,11 @@ class RunDesk:
             ended = await self._to_its_end(live)
         except RunStopped:
             state = RunState.INCOMPLETE if live.left else RunState.CANCELLED
-            ended = await self._close(live, RunOutcome(state=state))
+            ended = await self._close(live.run, RunOutcome(state=state))
         except HermesError as error:
             log.error("run %s: %s", live.run.id, error.message)
             reason = TurnError(code=error.code, message=error.message, hint=error.hint)
-            ended = await self._close(live, RunOutcome(state=RunState.FAILED, error=reason))
+            ended = await self._close(live.run, RunOutcome(state=RunState.FAILED, error=reason))
         finally:
             self._leave(live, ended)
 
@@ -328,14 +333,16 @@ class RunDesk:
         await self._ledger.finish_run(live.run.id, outcome, last, self._clock.now())
         return await self._ledger.run(live.run.id)
 
-    async def _close(self, live: LiveRun, outcome: RunOutcome) -> Run | None:
+    async def _close(
+        self, run: Run, outcome: RunOutcome, events: Sequence[TurnEvent] = ()
+    ) -> Run | None:
         """Record an outcome that no turn had; if that fails, the next start finds the run."""
-        last = [finished_event(outcome)] if live.run.logged else []
+        last = (events or [finished_event(outcome)]) if run.logged else []
         try:
-            await self._ledger.finish_run(live.run.id, outcome, last, self._clock.now())
-            return await self._ledger.run(live.run.id)
+            await self._ledger.finish_run(run.id, outcome, last, self._clock.now())
+            return await self._ledger.run(run.id)
         except HermesError as failure:
-            log.error("run %s could not be closed: %s", live.run.id, failure.message)
+            log.error("run %s could not be closed: %s", run.id, failure.message)
             return None
 
     # -- restarts ----------------------------------------------------------------
@@ -350,24 +357,31 @@ class RunDesk:
         """Close those whose turn is over, stay with the rest; after the gateway has recovered."""
         waiting = [live for live in self._live.values() if not live.accompanied]
         for live in waiting:
-            outcome = None if live.stream is not None else await self._outcome_of(live.run)
-            if outcome is None:
+            if live.stream is not None or await self._goes_on_later(live.run):
                 self._stay_with(live)
-                continue
-            self._leave(live, await self._close(live, outcome))
+            else:
+                self._leave(live, await self._close_ended(live.run))
         return len(waiting)
 
-    async def _outcome_of(self, run: Run) -> RunOutcome | None:
-        """Return how a run ended that nobody has closed; None if it goes on."""
+    async def _goes_on_later(self, run: Run) -> bool:
+        """Tell whether a turn has the message of a run, or will have it."""
+        # In this order: its lane may take the message between two looks at the ledger.
+        if any(entry.id == run.inbox_id for entry in await self._ledger.waiting(run.session_id)):
+            return True
+        current = await self._ledger.run(run.id) or run
+        turn = await self._ledger.turn(current.turn_id) if current.turn_id else None
+        return turn is not None and turn.state.open
+
+    async def _close_ended(self, run: Run) -> Run | None:
+        """Close a run that ended while nobody was watching."""
         current = await self._ledger.run(run.id) or run
         if current.turn_id is None:
-            waiting = await self._ledger.waiting(run.session_id)
-            there = any(entry.id == run.inbox_id for entry in waiting)
-            return None if there else RunOutcome(state=RunState.CANCELLED)
+            return await self._close(run, RunOutcome(state=RunState.CANCELLED))
         turn = await self._ledger.turn(current.turn_id)
-        if turn is not None and turn.state.open:
-            return None
-        return ended_turn_outcome(turn, await self._ledger.transcript(run.session_id))
+        transcript = await self._ledger.transcript(run.session_id) if turn is not None else []
+        outcome = ended_turn_outcome(turn, transcript)
+        missed = missed_events(run, turn, transcript, outcome)
+        return await self._close(run, outcome, missed)
 
     async def keep_tidy(self, every: float = 3600.0) -> None:
         """Forget old runs and old logs, now and then, until cancelled."""

@@ -5,7 +5,15 @@ import unicodedata
 
 from hermes.domain.errors import UsageError
 
-__all__ = ["MAX_TITLE", "PREVIEW_CHARS", "clean_text", "clean_title", "numbered", "preview"]
+__all__ = [
+    "MAX_TITLE",
+    "PREVIEW_CHARS",
+    "clean_text",
+    "clean_title",
+    "numbered",
+    "preview",
+    "title_scope",
+]
 
 MAX_TITLE = 100
 PREVIEW_CHARS = 80
@@ -33,6 +41,14 @@ def clean_title(title: str) -> str:
             hint="Give the session a name of 1 to 100 characters.",
         )
     return cleaned
+
+
+def title_scope(source: str, user_id: str | None) -> str:
+    """Return within what a title is unique: the sessions of one API key, or all others.
+
+    A key must not learn from a refusal or a number what others call theirs.
+    """
+    return (user_id or "") if source == "api_server" else ""
 
 
 def numbered(title: str, number: int) -> str:

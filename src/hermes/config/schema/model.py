@@ -61,6 +61,8 @@ class Provider(Section, frozen=True, kw_only=True):
     """Its models: a list of names, or a mapping of name to settings."""
     context_length: Positive | None = None
     """Tokens its models can read."""
+    vision: bool | None = None
+    """Whether its models see pictures; null for what the catalogue says."""
     extra_body: dict[str, Any] = field(default_factory=dict)
     """Further fields for the body of every request."""
     extra_headers: dict[str, str] = field(default_factory=dict)

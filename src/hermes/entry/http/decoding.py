@@ -7,6 +7,7 @@ the body, the query parameter or the header.
 import asyncio
 import math
 import re
+from itertools import accumulate
 from types import NoneType
 from typing import Any
 from urllib.parse import parse_qsl
@@ -45,6 +46,13 @@ _MEANINGFUL = frozenset(limit[1] for limit in _LIMITS)
 _NO_HEADERS = CallHeaders()
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _PLACE = re.compile(r"(?P<what>.*?) - at `(key in )?\$(?P<path>.*)`\Z", re.DOTALL)
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+"""The escape itself, not a backslash followed by `u0000`."""
+_MAX_DEPTH = 100
+"""Levels of a body; what is nested almost too deeply to be read cannot be wrapped and written."""
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 _MISSING = re.compile(r"missing required field `(?P<name>[^`]+)`")
 
 
@@ -189,8 +197,12 @@ class BodyPlan:
         """Return the value in a body; a 400 says where it is wrong."""
         if self._decoder is None:
             return body if self._raw else None
+        if b"\\u0000" in body and _NUL.search(body):
+            # Not every store can keep it, and no client means it.
+            text = "The request is wrong: a text has a NUL character (\\u0000)."
+            raise Problem(400, text, code="nul_character")
         try:
-            return self._decoder.decode(body if body or not self.optional else b"{}")
+            value = self._decoder.decode(body if body or not self.optional else b"{}")
         except msgspec.ValidationError as error:
             message, param = _explain(str(error))
             raise Problem(
@@ -201,8 +213,10 @@ class BodyPlan:
             text = f"The body is not valid JSON: {why if body else 'it is empty'}."
             raise Problem(400, text, code="invalid_json") from None
         except RecursionError:
-            text = "The body is nested too deeply."
-            raise Problem(400, text, code="invalid_json") from None
+            raise _too_deep() from None
+        if _depth(body) > _MAX_DEPTH:
+            raise _too_deep()
+        return value
 
 
 async def read_body(receive: Receive, heads: Headers, limit: int, seconds: float) -> bytes:
@@ -264,6 +278,18 @@ def _explain(text: str) -> tuple[str, str | None]:
         path = f"{path}.{missing['name']}" if path else missing["name"]
     said = what[:1].lower() + what[1:]
     return (f"{said} at `{path}`" if path else said), path or None
+
+
+def _depth(body: bytes) -> int:
+    """Return how deeply valid JSON is nested; 0 if it cannot be much."""
+    if body.count(b"[") + body.count(b"{") <= _MAX_DEPTH:
+        return 0
+    brackets = _STRINGS.sub(b"", body).translate(None, _NO_BRACKETS)
+    return max(accumulate(map(_STEPS.__getitem__, brackets)))
+
+
+def _too_deep() -> Problem:
+    return Problem(400, "The body is nested too deeply.", code="invalid_json")
 
 
 def _too_large(limit: int) -> Problem:

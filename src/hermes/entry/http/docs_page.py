@@ -134,7 +134,7 @@ def _response(status: str, response: Mapping[str, Any]) -> str:
     else:
         content = response.get("content", {})
         shown = ", ".join(
-            f"<code>{escape(kind)}</code> {_type(media['schema'])}"
+            f"<code>{escape(kind)}</code> {_type(media.get('schema', {}))}"
             for kind, media in content.items()
         )
     return f"<tr><td><code>{escape(status)}</code></td><td>{shown}</td></tr>"

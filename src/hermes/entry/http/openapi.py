@@ -47,7 +47,8 @@ _HEADERS: tuple[tuple[str, int, str], ...] = (
     ("Idempotency-Key", 256, "A repeat with the same key gets the same run."),
     ("X-Hermes-Task", 64, "Says that this is a helper call, and which."),
 )
-_LAST_EVENT_ID = ("Last-Event-ID", 64, "Go on after the event with this id.")
+_LAST_EVENT_ID = ("Last-Event-ID", 18, "Go on after the event with this id.")
+_PATTERNS = {"Last-Event-ID": "^[0-9]*$"}
 
 
 def describing_endpoints(endpoints: Sequence[Endpoint], *, version: str) -> tuple[Endpoint, ...]:
@@ -200,17 +201,21 @@ def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
             "in": "header",
             "required": False,
             "description": text,
-            "schema": {"type": "string", "maxLength": limit},
+            "schema": {"type": "string", "maxLength": limit} | _pattern(name),
         }
         for name, limit, text in named
     ]
+
+
+def _pattern(name: str) -> dict[str, str]:
+    return {"pattern": _PATTERNS[name]} if name in _PATTERNS else {}
 
 
 def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, answer in endpoint.answers.items():
         content = {
-            kind if isinstance(kind, str) else _JSON: {"schema": schemas.of(kind)}
+            kind if isinstance(kind, str) else _JSON: _media_type(kind, schemas)
             for kind in _each(answer)
         }
         described = {"description": endpoint.summary}
@@ -218,6 +223,11 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
     for status in sorted(_error_statuses(endpoint)):
         responses.setdefault(str(status), {"$ref": f"#/components/responses/Error{status}"})
     return responses
+
+
+def _media_type(kind: Any, schemas: _Schemas) -> dict[str, Any]:
+    # A schema would have to be that of one event, for which 3.1 has no word.
+    return {} if kind == EVENT_STREAM else {"schema": schemas.of(kind)}
 
 
 def _error_statuses(endpoint: Endpoint) -> set[int]:

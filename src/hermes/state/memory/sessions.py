@@ -13,7 +13,7 @@ from hermes.domain.ports.state import SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
 from hermes.state.memory.handed import HandedPart
 from hermes.state.refusals import ambiguous, id_taken, title_taken
-from hermes.state.titles import clean_title, numbered
+from hermes.state.titles import clean_title, numbered, title_scope
 
 __all__ = ["SessionPart"]
 
@@ -61,8 +61,7 @@ class SessionPart(HandedPart):
     async def rename_session(self, session_id: str, title: str) -> Session:
         """Set the title a person chose; `Conflict` if it is taken."""
         wanted = clean_title(title)
-        self._session(session_id)
-        self._check_title_free(session_id, wanted)
+        self._check_title_free(self._session(session_id), wanted)
         return self._change_session(session_id, title=wanted)
 
     async def name_session(self, session_id: str, title: str) -> Session:
@@ -71,7 +70,7 @@ class SessionPart(HandedPart):
         current = self._session(session_id)
         if current.title is not None:
             return current
-        taken = {session.title for session in self._tables.sessions.values()}
+        taken = self._titles_beside(current)
         free, number = wanted, 1
         while free in taken:
             number += 1
@@ -170,7 +169,7 @@ class SessionPart(HandedPart):
         if new.id in self._tables.sessions:
             raise id_taken("session", new.id)
         if title is not None:
-            self._check_title_free(new.id, title)
+            self._check_title_free(new, title)
         if new.parent_id is not None:
             self._session(new.parent_id)
         return title
@@ -193,10 +192,17 @@ class SessionPart(HandedPart):
             tool_call_count=sum(len(reply.tool_calls) for reply in replies),
         )
 
-    def _check_title_free(self, session_id: str, title: str) -> None:
-        for session in self._tables.sessions.values():
-            if session.title == title and session.id != session_id:
-                raise title_taken(title)
+    def _titles_beside(self, session: Session | NewSession) -> set[str | None]:
+        scope = title_scope(session.source, session.user_id)
+        return {
+            other.title
+            for other in self._tables.sessions.values()
+            if other.id != session.id and title_scope(other.source, other.user_id) == scope
+        }
+
+    def _check_title_free(self, session: Session | NewSession, title: str) -> None:
+        if title in self._titles_beside(session):
+            raise title_taken(title)
 
     def _newest_first(self) -> list[Session]:
         opened = reversed(self._tables.sessions.values())

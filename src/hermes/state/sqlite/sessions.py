@@ -13,7 +13,7 @@ from hermes.state.sqlite import codec
 from hermes.state.sqlite.handed import answer_in_branch
 from hermes.state.sqlite.indexing import forget_session
 from hermes.state.sqlite.part import LedgerPart, change, one, rows
-from hermes.state.titles import clean_text, clean_title, numbered
+from hermes.state.titles import clean_text, clean_title, numbered, title_scope
 
 __all__ = ["SessionPart", "check_session", "insert_session"]
 
@@ -81,8 +81,7 @@ class SessionPart(LedgerPart):
         wanted = clean_title(title)
 
         def work(connection: sqlite3.Connection) -> Session:
-            check_session(connection, session_id)
-            _check_title_free(connection, session_id, wanted)
+            _check_title_free(connection, _get(connection, session_id), wanted)
             change(connection, "sessions.set_title", {"id": session_id, "title": wanted})
             return _get(connection, session_id)
 
@@ -97,7 +96,7 @@ class SessionPart(LedgerPart):
             if current.title is not None:
                 return current
             free, number = wanted, 1
-            while one(connection, "sessions.title_exists", {"title": free, "id": session_id}):
+            while _title_exists(connection, current, free):
                 number += 1
                 free = numbered(wanted, number)
             change(connection, "sessions.set_title", {"id": session_id, "title": free})
@@ -215,8 +214,18 @@ def check_session(connection: sqlite3.Connection, session_id: str) -> None:
         raise unknown_session(session_id)
 
 
-def _check_title_free(connection: sqlite3.Connection, session_id: str, title: str) -> None:
-    if one(connection, "sessions.title_exists", {"title": title, "id": session_id}):
+def _title_exists(
+    connection: sqlite3.Connection, session: Session | NewSession, title: str
+) -> bool:
+    scope = title_scope(session.source, session.user_id)
+    named = {"title": title, "id": session.id, "scope": scope}
+    return one(connection, "sessions.title_exists", named) is not None
+
+
+def _check_title_free(
+    connection: sqlite3.Connection, session: Session | NewSession, title: str
+) -> None:
+    if _title_exists(connection, session, title):
         raise title_taken(title)
 
 
@@ -226,7 +235,7 @@ def insert_session(connection: sqlite3.Connection, new: NewSession) -> None:
     if one(connection, "sessions.exists", (new.id,)):
         raise id_taken("session", new.id)
     if title is not None:
-        _check_title_free(connection, new.id, title)
+        _check_title_free(connection, new, title)
     if new.parent_id is not None:
         check_session(connection, new.parent_id)
     columns = msgspec.structs.asdict(new)

@@ -39,7 +39,9 @@ class RunsQuery(Struct, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     session_id: Annotated[str, Meta(max_length=256)] | None = None
-    status: Annotated[str, Meta(max_length=32)] | None = None
+    status: (
+        Annotated[str, Meta(extra_json_schema={"enum": sorted(set(STATUS.values()))})] | None
+    ) = None
 
 
 class EventsQuery(Struct, frozen=True, kw_only=True):

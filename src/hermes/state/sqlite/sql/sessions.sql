@@ -14,8 +14,9 @@ SELECT * FROM session_rows WHERE id = ?;
 SELECT 1 FROM sessions WHERE id = ?;
 
 -- name: title_exists
--- Tell whether another session has this title.
-SELECT 1 FROM sessions WHERE title = :title AND id <> :id;
+-- Tell whether another session in the same scope has this title.
+SELECT 1 FROM sessions WHERE title = :title AND id <> :id
+  AND CASE source WHEN 'api_server' THEN coalesce(user_id, '') ELSE '' END = :scope;
 
 -- name: by_title
 -- Find the most recently used session with this title or a numbered continuation of it.
