@@ -21,6 +21,9 @@ need rg ripgrep
 need tmux tmux
 need node nodejs
 need npm npm
+need jq jq
+need curl curl
+need openssl openssl
 
 install_programs() {
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then

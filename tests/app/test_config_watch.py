@@ -129,3 +129,17 @@ async def test_it_looks_every_two_seconds(watched: Watched) -> None:
         async with asyncio.timeout(10):
             await applied.wait()
         task.cancel()
+
+
+async def test_keys_of_the_api_server_count_at_once_and_its_port_does_not(
+    watched: Watched,
+) -> None:
+    def api(extra: str) -> str:
+        return f"platforms:\n  api_server: {{enabled: true, extra: {{{extra}}}}}\n"
+
+    change = await changed(watched, api("key: a, port: 1"), api("key: b, port: 1"))
+    assert change is not None
+    assert (change.safe, change.needs_restart) == ({"access"}, frozenset())
+    change = await changed(watched, api("key: b, port: 1"), api("key: b, port: 2"))
+    assert change is not None
+    assert change.needs_restart == {"platforms.api_server"}

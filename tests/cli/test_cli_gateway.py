@@ -169,10 +169,26 @@ def test_a_start_in_the_background_that_fails_says_why(home: Path) -> None:
 
 
 def test_restart_lets_the_old_one_finish_and_starts_a_new_one(home: Path) -> None:
+    home.mkdir()
+    key = "a-key-that-is-long-enough-1234"
+    config = f"platforms: {{api_server: {{enabled: true, extra: {{key: {key}, port: 0}}}}}}\n"
+    (home / "config.yaml").write_text(config)
     with holder(home) as old:
         done = hermes(home, "gateway", "restart")
         assert old.wait(10) == 75
-    assert done.returncode == 78, "the new one has no platform to serve"
+    try:
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert hermes(home, "gateway", "status").returncode == 0
+    finally:
+        assert hermes(home, "gateway", "stop").returncode == 0
+
+
+def test_restart_with_a_configuration_that_cannot_work_keeps_the_old_one(home: Path) -> None:
+    with holder(home) as old:
+        done = hermes(home, "gateway", "restart")
+        assert done.returncode == 78
+        assert "platform" in done.stderr
+        assert old.poll() is None
 
 
 def test_a_second_run_is_refused_and_names_the_first(home: Path) -> None:

@@ -42,6 +42,16 @@ async def test_a_key_made_while_a_server_runs_is_good_at_once_and_bad_once_revok
         await ledger.close()
 
 
+def test_an_agent_goes_by_the_name_it_has_in_requests(home: Path) -> None:
+    made = hermes(home, "keys", "create", "laptop", "--agent", "hermes")
+    assert made.returncode == 0, made.stderr
+    assert "main: run" in made.stderr
+    unknown = hermes(home, "keys", "create", "phone", "--agent", "nobody")
+    assert unknown.returncode != 0
+    assert "There is no agent `nobody`." in unknown.stderr
+    assert "phone" not in hermes(home, "keys", "list").stdout
+
+
 def test_the_key_is_printed_once_and_stored_nowhere(home: Path) -> None:
     made = hermes(home, "keys", "create", "ci", "--expires", "30d")
     assert made.returncode == 0, made.stderr

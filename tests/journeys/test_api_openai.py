@@ -253,6 +253,19 @@ async def test_leaving_a_stream_interrupts_the_turn(
         await world.model.disconnected.wait()
 
 
+async def test_giving_up_on_an_answer_interrupts_the_turn(
+    client: AsyncOpenAI, world: ClientWorld
+) -> None:
+    world.model.disconnected.clear()
+    with pytest.raises(openai.APITimeoutError):
+        await client.with_options(timeout=0.5).chat.completions.create(
+            model="hermes", messages=user("stall, I give up")
+        )
+    async with asyncio.timeout(10):
+        await world.model.disconnected.wait()
+    assert len(world.asked("stall, I give up")) == 1
+
+
 @pytest.mark.parametrize("streaming", [True, False])
 async def test_a_retry_with_an_idempotency_key_does_not_run_the_turn_twice(
     world: ClientWorld, streaming: bool

@@ -27,6 +27,7 @@ from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import Message
 from hermes.domain.ports.jobs import JobStore
 from hermes.domain.ports.model import ModelReply
+from hermes.domain.profile import DEFAULT_AGENT_NAMES
 from hermes.domain.turn_stream import TurnStream
 from hermes.entry.http.api import all_endpoints
 from hermes.entry.http.app import build_app
@@ -34,7 +35,7 @@ from hermes.entry.http.auth import KeyRing
 from hermes.entry.http.parts import AgentCard, HttpParts, ToolsetCard
 from hermes.entry.http.responses.forgetting import forget_unstored
 from hermes.entry.http.server import HttpServer
-from hermes.entry.http.settings import configured_keys, http_settings
+from hermes.entry.http.settings import acceptable_keys, http_settings
 from hermes.observability.metrics import Registry
 from hermes.state.jobs import JobFiles
 
@@ -43,8 +44,6 @@ __all__ = ["ApiDoor", "check", "open_door"]
 log = logging.getLogger(__name__)
 
 FORGET_EVERY_SECONDS = 3600.0
-DEFAULT_NAME = "hermes"
-ALIASES = ("main", "hermes-agent")
 
 
 def check(loaded: LoadedConfig, _options: AppOptions) -> None:
@@ -119,13 +118,15 @@ class ApiDoor:
         self._serving = self._context.group.create_task(self._server.run(), name="api server")
         await self._server.started.wait()
         self._since = self._app.clock.now()
+        log.info("the API is at http://%s:%d/v1", self._settings.host, self._server.port)
 
     def drain(self) -> None:
         """Take no new runs."""
         self.runs.drain()
 
     async def close(self, seconds: float) -> None:
-        """Stop listening."""
+        """Stop listening; what has not begun is kept for the next start."""
+        self.runs.suspend()
         if self._serving is not None:
             self._serving.cancel()
             await asyncio.wait([self._serving], timeout=seconds + self._settings.grace_seconds)
@@ -146,20 +147,19 @@ class ApiDoor:
 
     def _owner_keys(self) -> tuple[str, ...]:
         """Return the configured keys as they are now: a changed file counts at once."""
-        return configured_keys(platform_section(self._app.loaded, PLATFORM))
+        return acceptable_keys(platform_section(self._app.loaded, PLATFORM), self._settings.host)
 
     def _parts(self) -> HttpParts:
         app, options = self._app, self._context.options
         profile = app.profile
         card = AgentCard(
             agent_id=profile.id,
-            name=self._settings.model_name or DEFAULT_NAME,
-            aliases=(DEFAULT_NAME, *ALIASES),
+            name=self._settings.model_name or DEFAULT_AGENT_NAMES[0],
+            aliases=DEFAULT_AGENT_NAMES,
             model=profile.model,
             provider=profile.provider,
         )
         jobs = JobFiles(options.home.root / "cron")
-        extra = platform_section(app.loaded, PLATFORM).get("helper_patterns") or ()
         return HttpParts(
             ledger=app.ledger,
             gateway=app.gateway,
@@ -178,7 +178,7 @@ class ApiDoor:
             redact=app.services.redact,
             version=__version__,
             zone=zone_named(app.loaded.config.timezone),
-            helper_patterns=tuple(str(each) for each in extra),
+            helper_patterns=self._settings.helper_patterns,
         )
 
     def _gateway_state(self) -> Mapping[str, Any]:

@@ -35,6 +35,9 @@ SAFE_SECTIONS = frozenset(
 ACCESS = "access"
 """The name under which changed lists of people are reported."""
 ENVIRONMENT = "environment"
+KEYS = frozenset({"key", "keys"})
+KEY_VARIABLE = "API_SERVER_KEY"
+"""The keys of the API server are read with every request."""
 
 
 class ConfigChange(Struct, frozen=True, kw_only=True):
@@ -146,7 +149,8 @@ def _sort_platforms(old: Config, new: Config, safe: set[str], restart: set[str])
         before, after = old.platforms.get(name), new.platforms.get(name)
         if before == after:
             continue
-        if before and after and _only_access_differs(_flat(before), _flat(after)):
+        keys = KEYS if name == "api_server" else frozenset()
+        if before and after and _only_access_differs(_flat(before), _flat(after), keys):
             safe.add(ACCESS)
         else:
             restart.add(f"platforms.{name}")
@@ -157,15 +161,15 @@ def _sort_variables(
 ) -> None:
     for name in {*old, *new}:
         if old.get(name) != new.get(name):
-            lists = name.endswith(ACCESS_SUFFIXES)
+            lists = name.endswith(ACCESS_SUFFIXES) or name == KEY_VARIABLE
             (safe if lists else restart).add(ACCESS if lists else ENVIRONMENT)
 
 
-def _only_access_differs(before: Any, after: Any) -> bool:
+def _only_access_differs(before: Any, after: Any, more: frozenset[str] = frozenset()) -> bool:
     if not isinstance(before, Mapping) or not isinstance(after, Mapping):
         return False
     different = {key for key in {*before, *after} if before.get(key, ...) != after.get(key, ...)}
-    return bool(different) and different <= ACCESS_KEYS
+    return bool(different) and different <= ACCESS_KEYS | more
 
 
 def _plain(section: Struct) -> dict[str, Any]:

@@ -56,12 +56,19 @@ from hermes.entry.chat.door import ChatDoor, DoorParts
 from hermes.execution.clock import SystemClock
 from hermes.state.pairing import PairingFiles
 
-__all__ = ["serve"]
+__all__ = ["check_serving", "serve"]
 
 log = logging.getLogger(__name__)
 
 WIND_DOWN_SECONDS = 5.0
 LOOK_AGAIN_SECONDS = 60.0
+
+
+def check_serving(options: AppOptions) -> None:
+    """Raise `ConfigError` if a gateway could not start with the configuration as it is now."""
+    loaded = load_config(options.home, options.environ)
+    enabled_platforms(loaded, options, SystemClock())
+    check_doors(loaded, options)
 
 
 async def serve(options: AppOptions, *, replace: bool = False) -> int:

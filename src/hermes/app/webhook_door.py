@@ -1,6 +1,7 @@
 """The webhook receiver, put together from a running app."""
 
 import asyncio
+import logging
 from collections.abc import Collection, Coroutine, Sequence
 from typing import Any
 
@@ -25,6 +26,8 @@ from hermes.execution.hook_script import HookScripts
 from hermes.state.webhook_routes import HookRouteFile
 
 __all__ = ["WebhookDoor", "check", "open_door"]
+
+log = logging.getLogger(__name__)
 
 PORT_KEY = "platforms.webhook.extra.port (WEBHOOK_PORT)"
 
@@ -80,6 +83,8 @@ class WebhookDoor:
         self._serving = self._context.group.create_task(self._server.run(), name="webhooks")
         await self._server.started.wait()
         self._since = self._clock.now()
+        place = f"http://{self._settings.host}:{self._server.port}"
+        log.info("webhooks are taken at %s/webhooks/<route>", place)
 
     def drain(self) -> None:
         """Stop listening: senders try again later."""

@@ -9,6 +9,8 @@ import ipaddress
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
+from hermes.config.hosts import is_loopback
+
 __all__ = ["proxy_for"]
 
 
@@ -16,7 +18,7 @@ def proxy_for(url: str, variables: Mapping[str, str]) -> str | None:
     """Return the address of the proxy for `url`; None for directly."""
     parts = urlsplit(url)
     host = (parts.hostname or "").lower()
-    if _is_here(host) or _is_excepted(host, parts.port, _value("no_proxy", variables)):
+    if is_loopback(host) or _is_excepted(host, parts.port, _value("no_proxy", variables)):
         return None
     named = _value(f"{parts.scheme}_proxy", variables) or _value("all_proxy", variables)
     return f"http://{named}" if named and "://" not in named else named or None
@@ -24,15 +26,6 @@ def proxy_for(url: str, variables: Mapping[str, str]) -> str | None:
 
 def _value(name: str, variables: Mapping[str, str]) -> str:
     return (variables.get(name) or variables.get(name.upper()) or "").strip()
-
-
-def _is_here(host: str) -> bool:
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _is_excepted(host: str, port: int | None, exceptions: str) -> bool:

@@ -9,11 +9,8 @@ others alone; a file that makes no sense is an error and is never written over.
 """
 
 import asyncio
-import fcntl
 import logging
-import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -23,8 +20,11 @@ import msgspec
 from hermes.config.atomic import write_atomic
 from hermes.domain.errors import ConfigError, Conflict, NotFound, StoreError
 from hermes.domain.jobs import Job, JobState, Schedule, ScheduleKind
+from hermes.state.folder_lock import locked_folder
 
 __all__ = ["JobFiles"]
+
+LOCK = ".jobs.lock"
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class JobFiles:
         return [_job(entry) for entry in _entries(self._load())]
 
     def _add(self, job: Job) -> Job:
-        with self._locked():
+        with locked_folder(self._folder, LOCK):
             content = self._load()
             if any(entry["id"] == job.id for entry in _entries(content)):
                 raise Conflict(f"There is a job {job.id} already.")
@@ -81,7 +81,7 @@ class JobFiles:
             return job
 
     def _change(self, job_id: str, change: Callable[[Job], Job]) -> Job:
-        with self._locked():
+        with locked_folder(self._folder, LOCK):
             content = self._load()
             entry = next((each for each in _entries(content) if each["id"] == job_id), None)
             if entry is None:
@@ -99,7 +99,7 @@ class JobFiles:
             return _job(entry)
 
     def _remove(self, job_id: str) -> bool:
-        with self._locked():
+        with locked_folder(self._folder, LOCK):
             content = self._load()
             entry = next((each for each in _entries(content) if each["id"] == job_id), None)
             if entry is None:
@@ -129,24 +129,6 @@ class JobFiles:
             write_atomic(self.path, text + "\n")
         except ConfigError as error:
             raise StoreError(error.message, hint=error.hint) from error
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(
-                self._folder / ".jobs.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
-        except OSError as error:
-            raise StoreError(
-                f"{self._folder} cannot be used: {error.strerror}.",
-                hint="Check that the Hermes home belongs to you and is not read-only.",
-            ) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)
 
 
 def _entries(content: Raw) -> list[Raw]:

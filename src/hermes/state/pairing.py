@@ -7,11 +7,8 @@ back over the people who were let in.
 """
 
 import asyncio
-import fcntl
-import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,8 +17,11 @@ import msgspec
 from hermes.config.atomic import write_atomic
 from hermes.domain.errors import StoreError, UsageError
 from hermes.domain.pairing import PairedUser, PairingRecords, PendingPairing
+from hermes.state.folder_lock import locked_folder
 
 __all__ = ["PairingFiles"]
+
+LOCK = ".lock"
 
 T = TypeVar("T")
 LIMITS = "_rate_limits.json"
@@ -92,7 +92,7 @@ class PairingFiles:
     def _change(
         self, platform: str, edit: Callable[[PairingRecords], tuple[PairingRecords, T]]
     ) -> T:
-        with self._locked():
+        with locked_folder(self._folder, LOCK):
             old = self._read(platform)
             new, answer = edit(old)
             if new.pending != old.pending:
@@ -132,21 +132,3 @@ class PairingFiles:
     def _save(self, name: str, value: Any) -> None:
         text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
         write_atomic(self._folder / name, text + "\n")
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        try:
-            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(
-                self._folder / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-            )
-        except OSError as error:
-            raise StoreError(
-                f"{self._folder} cannot be used: {error.strerror}.",
-                hint="Check that the Hermes home belongs to you and is not read-only.",
-            ) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            yield
-        finally:
-            os.close(descriptor)

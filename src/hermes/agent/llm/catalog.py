@@ -26,7 +26,8 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
     price: Price | None = None
 
 
-UNKNOWN = ModelFacts()
+UNKNOWN = ModelFacts(vision=True)
+"""A model nobody has told us about is shown pictures: if it refuses, it is asked without them."""
 
 
 def find_model(model: str) -> ModelFacts | None:

@@ -46,14 +46,9 @@ def run_command(replace: bool, verbose: bool, quiet: bool) -> None:
     """
     from hermes.app.serve import serve  # noqa: PLC0415 - the other subcommands do without it
 
-    environ = process_environ()
-    home = HermesHome.from_environ(environ)
+    home = _home()
     _log_to_console(home, verbose=verbose, quiet=quiet)
-    workspace = home.subdirectory(home.workspace)
-    options = AppOptions(
-        home=home, environ=environ, cwd=workspace, can_ask=True, platform="gateway"
-    )
-    sys.exit(run(serve(options, replace=replace)))
+    sys.exit(run(serve(_options(home), replace=replace)))
 
 
 @command.command("start")
@@ -77,7 +72,11 @@ def stop_command(timeout: float, force: bool) -> None:
 @click.option("--timeout", type=click.FloatRange(min=0), default=90.0, show_default=True)
 def restart_command(timeout: float) -> None:
     """Finish what runs, stop and start again."""
+    from hermes.app.serve import check_serving  # noqa: PLC0415 - see above
+
     home = _home()
+    # A configuration that cannot work must not cost the gateway that does.
+    check_serving(_options(home))
     old = ask_to_restart(home, patience=timeout)
     if old is not None and old.supervised:
         new = wait_for_successor(home, old)
@@ -113,6 +112,13 @@ def list_command() -> None:
         report = gateway_report(each, now)
         process = f" (process {report.running.pid})" if report.running else ""
         click.echo(f"{name}\t{report.summary}{process}")
+
+
+def _options(home: HermesHome) -> AppOptions:
+    workspace = home.subdirectory(home.workspace)
+    return AppOptions(
+        home=home, environ=process_environ(), cwd=workspace, can_ask=True, platform="gateway"
+    )
 
 
 def _home() -> HermesHome:

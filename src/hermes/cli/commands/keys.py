@@ -19,6 +19,7 @@ from hermes.config.paths import HermesHome
 from hermes.control.api_keys import USUAL_ACTIONS, ApiKeys
 from hermes.domain.errors import UsageError
 from hermes.domain.keys import Action, ApiKey
+from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES
 from hermes.execution.clock import SystemClock
 from hermes.state.memory.ledger import MemoryLedger
 
@@ -53,7 +54,7 @@ def create_command(
     async def work(keys: ApiKeys) -> None:
         key, secret = await keys.create(
             name,
-            agents=agents,
+            agents=[_agent_id(agent) for agent in agents],
             actions=[Action(action) for action in actions] or USUAL_ACTIONS,
             expires_in=_seconds(expires),
         )
@@ -103,6 +104,13 @@ def _with_keys(work: Callable[[ApiKeys], Awaitable[None]], *, make: bool = False
             await work(ApiKeys(ledger, SystemClock()))
 
     asyncio.run(main())
+
+
+def _agent_id(name: str) -> str:
+    if name not in DEFAULT_AGENT_NAMES:
+        names = ", ".join(DEFAULT_AGENT_NAMES)
+        raise UsageError(f"There is no agent `{name}`.", hint=f"It is one of: {names}.")
+    return DEFAULT_AGENT
 
 
 def _seconds(span: str | None) -> float | None:

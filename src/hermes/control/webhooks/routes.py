@@ -7,7 +7,6 @@ the configuration wins where both have a name.
 """
 
 import asyncio
-import ipaddress
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -28,7 +27,6 @@ __all__ = [
     "RouteBook",
     "RouteRules",
     "check_route_name",
-    "is_loopback",
     "read_route",
     "read_routes",
 ]
@@ -93,16 +91,6 @@ def check_route_name(name: str) -> None:
             f"`{name}` cannot be the name of a webhook route.",
             hint="Use up to 64 letters, digits, dots, hyphens and underscores.",
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches a server that listens there."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def read_routes(raw: Mapping[str, Any], rules: RouteRules) -> dict[str, HookRoute]:

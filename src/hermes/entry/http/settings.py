@@ -4,15 +4,16 @@ Without a key nothing listens at all. A key that everybody could guess is
 refused everywhere, a short one where others than this machine can connect.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from ipaddress import ip_address
 from typing import Any
 
 from msgspec import Struct
 
+from hermes.config.hosts import is_loopback
 from hermes.domain.errors import ConfigError
 
-__all__ = ["HttpSettings", "configured_keys", "http_settings", "is_loopback"]
+__all__ = ["HttpSettings", "acceptable_keys", "configured_keys", "http_settings"]
 
 MIN_KEY_LENGTH = 16
 _SECTION = "platforms.api_server.extra"
@@ -44,6 +45,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     """How long running answers may go on when the server stops."""
     max_auth_failures: int = 20
     """Wrong keys a minute from one address before it is told to slow down."""
+    helper_patterns: tuple[str, ...] = ()
+    """Regular expressions: what begins or holds them is a helper call of a web interface."""
 
 
 def http_settings(section: Mapping[str, Any]) -> HttpSettings:
@@ -63,6 +66,7 @@ def http_settings(section: Mapping[str, Any]) -> HttpSettings:
         keepalive_seconds=_number(section, "keepalive_seconds", 15.0, 0.01, 3600),
         grace_seconds=_number(section, "grace_seconds", 5.0, 0, 600),
         max_auth_failures=int(_number(section, "max_auth_failures", 20, 1, 1_000_000)),
+        helper_patterns=_patterns(section, "helper_patterns"),
     )
 
 
@@ -72,15 +76,21 @@ def configured_keys(section: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for key in named if key))
 
 
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can connect to a host."""
-    bare = host.strip("[]").rstrip(".").lower()
-    if bare == "localhost" or bare.endswith(".localhost"):
-        return True
+def acceptable_keys(section: Mapping[str, Any], host: str) -> tuple[str, ...]:
+    """Return the owner's keys without those that nothing would listen with; none if in doubt."""
     try:
-        return ip_address(bare).is_loopback
-    except ValueError:
+        keys = configured_keys(section)
+    except ConfigError:
+        return ()
+    return tuple(key for key in keys if _is_acceptable(key, host))
+
+
+def _is_acceptable(key: str, host: str) -> bool:
+    try:
+        _check_key(key, host)
+    except ConfigError:
         return False
+    return True
 
 
 def _check_keys(keys: Sequence[str], host: str) -> None:
@@ -90,22 +100,26 @@ def _check_keys(keys: Sequence[str], host: str) -> None:
             hint=f"Make one with: {_MAKE_A_KEY}",
         )
     for key in keys:
-        if any(c.isspace() or not c.isprintable() for c in key) or not key.isascii():
-            raise ConfigError(
-                "The key of the API server has characters that a header cannot carry.",
-                hint=f"Make another one with: {_MAKE_A_KEY}",
-            )
-        if key.lower() in _PLACEHOLDERS or len(set(key)) == 1:
-            raise ConfigError(
-                "The key of the API server is a placeholder that anybody could guess.",
-                hint=f"Make a real one with: {_MAKE_A_KEY}",
-            )
-        if len(key) < MIN_KEY_LENGTH and not is_loopback(host):
-            raise ConfigError(
-                f"The key of the API server has {len(key)} characters, too few to listen on {host}"
-                f": others than this machine can connect there, and {MIN_KEY_LENGTH} are needed.",
-                hint=f"Make a longer one with: {_MAKE_A_KEY}",
-            )
+        _check_key(key, host)
+
+
+def _check_key(key: str, host: str) -> None:
+    if any(c.isspace() or not c.isprintable() for c in key) or not key.isascii():
+        raise ConfigError(
+            "The key of the API server has characters that a header cannot carry.",
+            hint=f"Make another one with: {_MAKE_A_KEY}",
+        )
+    if key.lower() in _PLACEHOLDERS or len(set(key)) == 1:
+        raise ConfigError(
+            "The key of the API server is a placeholder that anybody could guess.",
+            hint=f"Make a real one with: {_MAKE_A_KEY}",
+        )
+    if len(key) < MIN_KEY_LENGTH and not is_loopback(host):
+        raise ConfigError(
+            f"The key of the API server has {len(key)} characters, too few to listen on {host}"
+            f": others than this machine can connect there, and {MIN_KEY_LENGTH} are needed.",
+            hint=f"Make a longer one with: {_MAKE_A_KEY}",
+        )
 
 
 def _text(section: Mapping[str, Any], name: str) -> str:
@@ -126,6 +140,21 @@ def _list(section: Mapping[str, Any], name: str) -> list[str]:
     if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
         raise _wrong(name, "a list of texts, or one text with commas")
     return [item.strip() for item in value if item.strip()]
+
+
+def _patterns(section: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return regular expressions: one text, or a list; commas mean nothing in them."""
+    value = section.get(name)
+    items = [value] if isinstance(value, str) else value or []
+    wanted = "a regular expression, or a list of them"
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+        raise _wrong(name, wanted)
+    for item in items:
+        try:
+            re.compile(item)
+        except re.error as error:
+            raise _wrong(name, f"{wanted}; `{item}` is none: {error}") from error
+    return tuple(item for item in items if item)
 
 
 def _number(

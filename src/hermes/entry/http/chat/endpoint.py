@@ -9,9 +9,8 @@ A client that leaves interrupts its turn, unless it sent an `Idempotency-Key`:
 then the repeat of the request picks the turn up.
 """
 
-import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 
 from msgspec.structs import replace
 
@@ -35,6 +34,7 @@ from hermes.entry.http.endpoint import (
     JsonAnswer,
     StreamAnswer,
 )
+from hermes.entry.http.leaving import attended, stopper
 from hermes.entry.http.media import picture
 from hermes.entry.http.problems import Problem
 from hermes.entry.http.session_instructions import instructions_for
@@ -56,11 +56,11 @@ async def complete(call: ChatCall) -> Answer:
     started = await call.parts.runs.start(request)
     run = started.run
     headers = {"X-Hermes-Session-Id": run.session_id, "X-Hermes-Run-Id": run.id}
-    stop = None if call.headers.idempotency_key else _stopper(call.parts.runs, run)
+    stop = None if call.headers.idempotency_key else stopper(call.parts.runs, run)
     if call.body.stream:
         chunks = _chunks(call.parts.runs, run, _stream(call, run.id, run.created_at, agent.name))
         return StreamAnswer(chunks=chunks, headers=headers, left=stop)
-    result = await _collect(call, run, stop)
+    result = await attended(call, _result(call.parts.runs, run), stop)
     result = replace(result, text=call.parts.redact(result.text))
     if not result.text.strip() and not result.finished.handed and result.incomplete is not None:
         return JsonAnswer(value=failure(result), status=502, headers=headers)
@@ -131,28 +131,6 @@ async def _repeated(call: ChatCall) -> bool:
     return await call.parts.ledger.run_under(call.caller.key_id, key) is not None
 
 
-async def _collect(
-    call: ChatCall, run: Run, stop: Callable[[], Awaitable[None]] | None
-) -> ChatResult:
-    """Return the whole answer; a client that leaves meanwhile interrupts it."""
-    if stop is None:
-        return await _result(call.parts.runs, run)
-    try:
-        async with asyncio.TaskGroup() as group:
-            watch = group.create_task(_when_gone(call, stop))
-            try:
-                return await _result(call.parts.runs, run)
-            finally:
-                watch.cancel()
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from failures
-
-
-async def _when_gone(call: ChatCall, stop: Callable[[], Awaitable[None]]) -> None:
-    await call.gone()
-    await stop()
-
-
 async def _result(runs: RunDesk, run: Run) -> ChatResult:
     collector = ChatCollector()
     async for event in runs.events(run):
@@ -168,13 +146,6 @@ async def _chunks(runs: RunDesk, run: Run, stream: ChatStream) -> AsyncIterator[
         chunk = stream.feed(event)
         if chunk:
             yield chunk
-
-
-def _stopper(runs: RunDesk, run: Run) -> Callable[[], Awaitable[None]]:
-    async def stop() -> None:
-        await runs.stop(run, left=True)
-
-    return stop
 
 
 async def _help(call: ChatCall, agent_id: str, name: str, helper: HelperCall) -> Answer:

@@ -5,8 +5,7 @@ folding it again gives the same events under the same numbers, so a client can
 go on after any of them, also after a restart.
 """
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 from msgspec import convert
@@ -15,6 +14,7 @@ from hermes.control.runs import RunDesk
 from hermes.domain.events import TurnEvent, TurnFinished
 from hermes.domain.runs import Run
 from hermes.entry.http.endpoint import Answer, Call, JsonAnswer, StreamAnswer
+from hermes.entry.http.leaving import Stop, attended
 from hermes.entry.http.parts import HttpParts
 from hermes.entry.http.responses.forgetting import forget_response, is_stored
 from hermes.streaming.responses.resource import ResponseResource
@@ -35,13 +35,7 @@ async def answer_whole(call: Call[Any, Any], run: Run) -> Answer:
     """Answer when the response has ended; a client that leaves meanwhile interrupts it."""
     desk = call.parts.runs
     stop = None if run.idempotency_key else _stopper(call.parts, run)
-    async with asyncio.TaskGroup() as group:
-        watch = None if stop is None else group.create_task(_when_gone(call, stop))
-        try:
-            ended = await desk.ended(run)
-        finally:
-            if watch is not None:
-                watch.cancel()
+    ended = await attended(call, desk.ended(run), stop)
     value = await response_of(call.parts, ended)
     if not is_stored(run) and run.idempotency_key is None and ended.outcome is not None:
         await forget_response(call.parts.ledger, run)
@@ -123,7 +117,7 @@ def _framed(events: list[ResponseEvent], after: int) -> bytes:
     return b"".join(event.frame() for event in events if event.sequence_number > after)
 
 
-def _stopper(parts: HttpParts, run: Run) -> Callable[[], Awaitable[None]]:
+def _stopper(parts: HttpParts, run: Run) -> Stop:
     async def stop() -> None:
         await parts.runs.stop(run, left=True)
         if not is_stored(run):
@@ -136,8 +130,3 @@ async def _forget_ended(parts: HttpParts, desk: RunDesk, run: Run) -> None:
     ended = await desk.ended(run)
     if ended.outcome is not None:
         await forget_response(parts.ledger, run)
-
-
-async def _when_gone(call: Call[Any, Any], stop: Callable[[], Awaitable[None]]) -> None:
-    await call.gone()
-    await stop()

@@ -4,7 +4,6 @@ A client that leaves interrupts its turn, unless it sent an `Idempotency-Key`:
 then the repeat of the request picks the turn up.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
@@ -23,6 +22,7 @@ from hermes.entry.http.endpoint import (
     JsonAnswer,
     StreamAnswer,
 )
+from hermes.entry.http.leaving import Stop, attended, stopper
 from hermes.entry.http.problems import Problem
 from hermes.entry.http.reach import reached_session
 from hermes.entry.http.runs.items import InputItem, RunTool, conversation, tools_of
@@ -82,7 +82,7 @@ ChatCall = Call[SessionChatBody, None]
 async def chat(call: ChatCall) -> Answer:
     """Answer in one piece."""
     run = await _started(call)
-    ended = await _ended(call, run)
+    ended = await attended(call, call.parts.runs.ended(run), _stop(call, run))
     headers = {"X-Hermes-Session-Id": run.session_id}
     return JsonAnswer(value=_answer(call, ended), headers=headers)
 
@@ -90,14 +90,10 @@ async def chat(call: ChatCall) -> Answer:
 async def chat_stream(call: ChatCall) -> Answer:
     """Answer as named events."""
     run = await _started(call)
-
-    async def stop() -> None:
-        await call.parts.runs.stop(run, left=True)
-
     return StreamAnswer(
         chunks=_frames(call, run),
         headers={"X-Hermes-Session-Id": run.session_id},
-        left=None if call.headers.idempotency_key else stop,
+        left=_stop(call, run),
     )
 
 
@@ -128,24 +124,8 @@ def _said(body: SessionChatBody) -> str | list[InputItem]:
     return said
 
 
-async def _ended(call: ChatCall, run: Run) -> Run:
-    """Wait for the end of a run; a client that leaves stops it."""
-    runs = call.parts.runs
-    if call.headers.idempotency_key:
-        return await runs.ended(run)
-    try:
-        async with asyncio.TaskGroup() as group:
-            watch = group.create_task(_stop_when_gone(call, run))
-            ended = await runs.ended(run)
-            watch.cancel()
-            return ended
-    except ExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-
-
-async def _stop_when_gone(call: ChatCall, run: Run) -> None:
-    await call.gone()
-    await call.parts.runs.stop(run, left=True)
+def _stop(call: ChatCall, run: Run) -> Stop | None:
+    return None if call.headers.idempotency_key else stopper(call.parts.runs, run)
 
 
 def _answer(call: ChatCall, run: Run) -> SessionChatAnswer:

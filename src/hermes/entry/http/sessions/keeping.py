@@ -10,12 +10,17 @@ from hermes.control.runs import PLATFORM, owner_tag
 from hermes.domain.errors import Conflict
 from hermes.domain.keys import Action
 from hermes.domain.ports.state import SessionQuery
-from hermes.domain.runs import RunQuery, RunState
+from hermes.domain.runs import RunQuery
 from hermes.domain.session import Lineage, NewSession, Session
 from hermes.entry.http.agents import require_agent
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer
 from hermes.entry.http.problems import Problem, problem_of
-from hermes.entry.http.reach import agents_filter, reached_session, sees_everything
+from hermes.entry.http.reach import (
+    OPEN_STATES,
+    agents_filter,
+    reached_session,
+    sees_everything,
+)
 from hermes.entry.http.session_instructions import keep_instructions
 from hermes.entry.http.sessions.shapes import SessionBody, SessionList, session_view
 
@@ -24,7 +29,6 @@ __all__ = ["ENDPOINTS", "NewId", "Title", "chosen_id", "open_with"]
 MAX_PAGE = 200
 RESERVED = frozenset({"search"})
 """Ids that mean something else in a path."""
-OPEN_STATES = tuple(state for state in RunState if state.open)
 
 NewId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:\-]*(?!\n)$", max_length=128)]
 Title = Annotated[str, Meta(min_length=1, max_length=100)]

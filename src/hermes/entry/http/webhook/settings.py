@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from hermes.control.webhooks.routes import is_loopback
+from hermes.config.hosts import is_loopback
 from hermes.domain.errors import ConfigError
 
 __all__ = ["WebhookSettings", "webhook_settings"]
