@@ -196,3 +196,25 @@ async def test_a_chat_gateway_leaves_the_turns_of_the_terminal_alone(tmp_path: P
     model = ScriptedModel([say("done")])
     async with running_core(tmp_path, model, tools=tools, session_id=session_id) as core:
         assert len(await core.gateway.recover(platforms=["cli"])) == 1
+
+
+async def test_restarts_in_good_order_are_not_held_against_a_turn(tmp_path: Path) -> None:
+    """A long turn outlives any number of planned restarts."""
+    session_id = ""
+    for number in range(MAX_RESUMES + 3):
+        started, never = asyncio.Event(), asyncio.Event()
+        tools = ScriptedTools()
+        tools.add("do", waits(started, never), replay_safe=True)
+        model = ScriptedModel([calls(call("do", f"c{number}"))] if not session_id else [])
+        async with running_core(
+            tmp_path, model, tools=tools, owner=f"o{number}", session_id=session_id or None
+        ) as core:
+            if session_id:
+                assert len(await core.gateway.recover(session_id)) == 1
+            else:
+                session_id = core.session.id
+                await core.say("please do it")
+            await started.wait()
+            await core.gateway.suspend()
+            (open_turn,) = await core.ledger.open_turns(session_id)
+            assert open_turn.state is not TurnState.FAILED

@@ -27,9 +27,16 @@ def session(
     source: str = "cli",
     agent_id: str = "main",
     at: float = 1.0,
+    user_id: str | None = None,
 ) -> NewSession:
     return NewSession(
-        id=session_id, agent_id=agent_id, source=source, started_at=at, title=title, model="m"
+        id=session_id,
+        agent_id=agent_id,
+        source=source,
+        started_at=at,
+        title=title,
+        model="m",
+        user_id=user_id,
     )
 
 

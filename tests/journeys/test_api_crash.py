@@ -38,7 +38,7 @@ KINDS = (
 )
 TOOL = {"name": "weather", "parameters": {"type": "object", "properties": {}}}
 WEATHER = {"type": "function", "function": TOOL}
-CALM = {"piece_chars": 12, "interval": 0.03}
+CALM: dict[str, Any] = {"piece_chars": 12, "interval": 0.03}
 
 
 def answer_of(number: int) -> str:

@@ -113,6 +113,8 @@ class _Attempt:
         except asyncio.CancelledError:
             self._control.detach()
             if not self._control.interrupted:
+                if self._control.laid_down:
+                    await self._lay_down()
                 self._finish("", TurnState.INTERRUPTED, SHUTDOWN)
                 raise
             _forget_cancellation()
@@ -179,6 +181,15 @@ class _Attempt:
             session.id, self._services.redact(prompt)
         )
         return replace(session, system_prompt=frozen)
+
+    async def _lay_down(self) -> None:
+        """Leave the turn open for the next process, which shall not hold it against the turn."""
+        try:
+            await durable(
+                self._services.ledger.release_turn(self._turn.id, self._services.clock.now())
+            )
+        except HermesError as failure:
+            log.warning("turn %s is left without a note: %s", self._turn.id, failure.message)
 
     async def _settle(self, state: TurnState, error: TurnError | None) -> TurnError | None:
         """Leave a valid history and close the turn; return what went wrong, if anything."""

@@ -223,9 +223,10 @@ class _Service:
         self._board.phase(
             GatewayPhase.DRAINING, exit_reason=self._stop.reason, restart=self._stop.restart
         )
-        await self._board.write()
+        # Before anything is awaited: what says it is not ready must not take anything either.
         for each in self._doors:
             each.drain()
+        await self._board.write()
         gateway, patience = self._app.gateway, self._app.loaded.config.agent.restart_drain_timeout
         try:
             async with asyncio.timeout(patience):

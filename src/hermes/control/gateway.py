@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from hermes.control.batching import NO_BATCHING, BatchWindow
 from hermes.control.lane import Lane, TurnRunnerPort
-from hermes.control.resuming import given_up, resume_limit
+from hermes.control.resuming import given_up, picked_up_too_often
 from hermes.control.ticket import Ticket
 from hermes.domain.errors import HermesError, NotFound, SessionBusy
 from hermes.domain.ids import new_session_id
@@ -239,6 +239,8 @@ class Gateway:
 
     async def suspend(self) -> None:
         """Stop all lanes where they are; their turns stay open for the next start."""
+        for lane in self._lanes.values():
+            lane.lay_down()
         tasks = set(self._lane_tasks)
         for task in tasks:
             task.cancel()
@@ -306,7 +308,7 @@ class Gateway:
         claimed = await self.ledger.claim_turn(
             turn.id, owner=self.owner, previous=turn.owner, at=self.clock.now()
         )
-        if claimed is None or claimed.resumes <= await resume_limit(self.ledger, turn):
+        if claimed is None or not await picked_up_too_often(self.ledger, claimed):
             return claimed
         error = given_up(claimed)
         log.warning("turn %s: %s", turn.id, error.message)

@@ -148,6 +148,11 @@ class Lane:
         self._control.interrupt()
         return True
 
+    def lay_down(self) -> None:
+        """Say that the running turn will be cancelled in good order."""
+        if self._control is not None:
+            self._control.laid_down = True
+
     def steer(self, ticket: Ticket) -> bool:
         """Offer a message to the running turn; False if there is none."""
         if self._control is None or self._current is None:
@@ -229,6 +234,10 @@ class Lane:
         try:
             brief = await self._brief(turn, batch)
             await self._context.runner.run(self.profile, turn, stream, self._control, brief)
+        except asyncio.CancelledError:
+            if stream.finished is None:
+                stream.emit(_left_open())
+            raise
         except Exception as error:
             if stream.finished is None:
                 stream.emit(_left_open())

@@ -26,7 +26,7 @@ from hermes.domain.runs import LoggedEvent, Run, RunOutcome, RunState
 from hermes.domain.turn import TurnState
 from hermes.domain.turn_stream import TurnStream
 
-__all__ = ["LiveRun", "RunStopped", "coalesced", "kept_for_later", "outcome_of"]
+__all__ = ["LiveRun", "RunKept", "RunStopped", "coalesced", "kept_for_later", "outcome_of"]
 
 SHUTDOWN = "shutdown"
 
@@ -35,6 +35,12 @@ class RunStopped(HermesError):
     """A run that was stopped before a turn had begun it."""
 
     code = "stopped"
+
+
+class RunKept(HermesError):
+    """A run that no turn has begun when the process stops."""
+
+    code = SHUTDOWN
 
 
 class LiveRun:

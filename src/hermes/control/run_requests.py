@@ -6,6 +6,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.domain.channel import Attachment, Chat, ChatKind, Sender
+from hermes.domain.errors import HermesError
+from hermes.domain.ids import new_id
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.messages import (
     AssistantMessage,
@@ -13,11 +15,19 @@ from hermes.domain.messages import (
     Message,
     TextPart,
 )
-from hermes.domain.runs import NewRun, RunKind, SessionChoice
+from hermes.domain.runs import NewRun, Run, RunKind, SessionChoice
 from hermes.domain.session import NewSession
 from hermes.domain.turn_options import ClientResult, TurnOptions
 
-__all__ = ["PLATFORM", "RunRequest", "new_run", "owner_tag"]
+__all__ = [
+    "PLATFORM",
+    "Draining",
+    "RunRequest",
+    "TooBusy",
+    "new_run",
+    "owner_tag",
+    "steer_message",
+]
 
 PLATFORM = "api_server"
 
@@ -25,6 +35,18 @@ PLATFORM = "api_server"
 def owner_tag(key_id: str) -> str:
     """Return the `user_id` of sessions that an API key has opened."""
     return f"key:{key_id}"
+
+
+class TooBusy(HermesError):
+    """More runs are under way than may be."""
+
+    code = "too_many_runs"
+
+
+class Draining(HermesError):
+    """The gateway is stopping and takes nothing new."""
+
+    code = "draining"
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
@@ -88,6 +110,19 @@ def new_run(
         fingerprint=request.fingerprint,
         logged=request.logged,
         at=session.started_at,
+    )
+
+
+def steer_message(run: Run, text: str, at: float) -> InboundMessage:
+    """Return what is said to the running turn of a run."""
+    return InboundMessage(
+        platform=PLATFORM,
+        account=run.key_id,
+        native_id=new_id("steer"),
+        chat=Chat(kind=ChatKind.PRIVATE, id=run.session_id),
+        sender=Sender(id=owner_tag(run.key_id)),
+        text=text,
+        sent_at=at,
     )
 
 

@@ -16,19 +16,31 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.control.gateway import Gateway
-from hermes.control.run_live import LiveRun, RunStopped, kept_for_later, outcome_of
-from hermes.control.run_requests import PLATFORM, RunRequest, new_run, owner_tag
+from hermes.control.run_live import (
+    LiveRun,
+    RunKept,
+    RunStopped,
+    kept_for_later,
+    outcome_of,
+)
+from hermes.control.run_requests import (
+    PLATFORM,
+    Draining,
+    RunRequest,
+    TooBusy,
+    new_run,
+    owner_tag,
+    steer_message,
+)
 from hermes.control.run_retelling import (
     ended_turn_outcome,
     finished_event,
     missed_events,
     retold,
 )
-from hermes.domain.channel import Chat, ChatKind, Sender
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnEvent, TurnFinished
-from hermes.domain.ids import new_id
-from hermes.domain.inbound import InboundMessage, InboxEntry
+from hermes.domain.inbound import InboxEntry
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Ledger
 from hermes.domain.runs import LoggedEvent, Run, RunOutcome, RunQuery, RunState
@@ -51,18 +63,6 @@ log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
 """How often a run that is not under way here is looked at."""
 OPEN_STATES = tuple(state for state in RunState if state.open)
-
-
-class TooBusy(HermesError):
-    """More runs are under way than may be."""
-
-    code = "too_many_runs"
-
-
-class Draining(HermesError):
-    """The gateway is stopping and takes nothing new."""
-
-    code = "draining"
 
 
 class StartedRun(Struct, frozen=True, kw_only=True):
@@ -118,6 +118,14 @@ class RunDesk:
     def drain(self) -> None:
         """Take nothing new from now on."""
         self._draining = True
+
+    def suspend(self) -> None:
+        """Let go of runs that no turn has begun; once the lanes have stopped.
+
+        They are in the ledger, where the next start finds them.
+        """
+        for live in tuple(self._live.values()):
+            live.fail(RunKept("This run is kept and goes on later."))
 
     # -- requests --------------------------------------------------------------
 
@@ -184,15 +192,7 @@ class RunDesk:
         live = self._live.get(run.id)
         if live is None or live.stream is None or live.stream.finished is not None:
             return False
-        message = InboundMessage(
-            platform=PLATFORM,
-            account=run.key_id,
-            native_id=new_id("steer"),
-            chat=Chat(kind=ChatKind.PRIVATE, id=run.session_id),
-            sender=Sender(id=owner_tag(run.key_id)),
-            text=text,
-            sent_at=self._clock.now(),
-        )
+        message = steer_message(run, text, self._clock.now())
         ticket = await self._gateway.submit(run.agent_id, message, session_id=run.session_id)
         if self._gateway.steer(ticket):
             return True
@@ -255,7 +255,7 @@ class RunDesk:
                 yield logged
                 if isinstance(logged.event, TurnFinished):
                     return
-            if not events and (self._draining or not await self._goes_on(run, growth)):
+            if not events and not await self._goes_on(run, growth):
                 return
 
     async def _goes_on(self, run: Run, growth: asyncio.Event | None) -> bool:
@@ -264,7 +264,7 @@ class RunDesk:
             await growth.wait()
             return True
         current = await self._ledger.run(run.id)
-        if current is None or not current.state.open:
+        if current is None or not current.state.open or self._draining:
             return False
         await self._clock.sleep(POLL_SECONDS)
         return True
@@ -313,6 +313,8 @@ class RunDesk:
         ended: Run | None = None
         try:
             ended = await self._to_its_end(live)
+        except RunKept:
+            pass
         except RunStopped:
             state = RunState.INCOMPLETE if live.left else RunState.CANCELLED
             ended = await self._close(live.run, RunOutcome(state=state))

@@ -11,10 +11,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-__all__ = ["DEFAULT_AGENT", "AgentProfile", "current_profile", "use_profile"]
+__all__ = ["DEFAULT_AGENT", "DEFAULT_AGENT_NAMES", "AgentProfile", "current_profile", "use_profile"]
 
 DEFAULT_AGENT = "main"
 """The agent whose home is the Hermes home itself."""
+DEFAULT_AGENT_NAMES = ("hermes", DEFAULT_AGENT, "hermes-agent")
+"""What people and programs may call it."""
 
 
 class AgentProfile(Struct, frozen=True, kw_only=True):

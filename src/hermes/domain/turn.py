@@ -84,6 +84,9 @@ class Turn(Struct, frozen=True, kw_only=True):
     started_at: float
     updated_at: float
     resumes: int = 0
+    """How often it was picked up again."""
+    releases: int = 0
+    """How often a process laid it down in good order; those resumes are nobody's fault."""
     finished_at: float | None = None
     error: TurnError | None = None
 
@@ -128,6 +131,8 @@ class TurnControl:
     def __init__(self) -> None:
         self.steering = Steering()
         self.interrupted = False
+        self.laid_down = False
+        """The process is going down in good order: a cancellation is no accident."""
         self._task: asyncio.Task[Any] | None = None
 
     def attach(self) -> None:

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from hermes.config.hosts import is_loopback
 from hermes.config.paths import HermesHome
 from hermes.control.webhooks.results import Address, address_of, is_silent
-from hermes.control.webhooks.routes import RouteBook, RouteRules, is_loopback, read_routes
+from hermes.control.webhooks.routes import RouteBook, RouteRules, read_routes
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.execution.hook_script import HookScripts
 from hermes.state.webhook_routes import HookRouteFile

@@ -57,9 +57,36 @@ async def test_a_wrong_body_is_a_400_that_names_the_place(
     assert error["type"] == "invalid_request_error"
 
 
-async def test_nul_characters_and_emoji_come_through(door: HttpDoor) -> None:
-    body = {"items": [{"name": "a\x00b😀"}]}
-    assert (await door.client.post("/order", json=body)).json()["items"][0]["name"] == "a\x00b😀"
+async def test_emoji_and_what_looks_like_an_escape_come_through(door: HttpDoor) -> None:
+    body = {"items": [{"name": "a\\u0000b😀"}]}
+    answer = await door.client.post("/order", json=body)
+    assert answer.json()["items"][0]["name"] == "a\\u0000b😀"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"items": [{"name": "a\x00b"}]},
+        {"items": [], "note": "\x00"},
+        {"items": [], "x\x00": 1},
+        {"items": [{"name": "\\\x00"}]},
+    ],
+)
+async def test_a_nul_character_is_refused_wherever_it_is(
+    door: HttpDoor, body: dict[str, object]
+) -> None:
+    assert error_of(await door.client.post("/order", json=body), 400)["code"] == "nul_character"
+
+
+async def test_nesting_is_bounded_and_brackets_in_texts_do_not_count(door: HttpDoor) -> None:
+    deep = b'{"items": [], "more": ' + b"[" * 99 + b"]" * 99 + b"}"
+    headers = {"content-type": "application/json"}
+    assert (await door.client.post("/order", content=deep, headers=headers)).status_code == 200
+    deeper = b'{"items": [], "more": ' + b"[" * 100 + b"]" * 100 + b"}"
+    refused = await door.client.post("/order", content=deeper, headers=headers)
+    assert error_of(refused, 400)["message"] == "The body is nested too deeply."
+    texts = {"items": [{"name": '[{"\\' * 30} for _ in range(10)]}
+    assert (await door.client.post("/order", json=texts)).status_code == 200
 
 
 async def test_a_body_without_required_fields_may_be_left_out(door: HttpDoor) -> None:

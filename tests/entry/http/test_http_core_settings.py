@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from hermes.config.hosts import is_loopback
 from hermes.config.overrides import overrides_in
 from hermes.domain.errors import ConfigError
-from hermes.entry.http.settings import HttpSettings, configured_keys, http_settings, is_loopback
+from hermes.entry.http.settings import HttpSettings, configured_keys, http_settings
 
 GOOD = "0123456789abcdefX"
 
@@ -92,11 +93,20 @@ def test_a_short_key_is_enough_on_loopback_only() -> None:
         ("allowed_hosts", [1]),
         ("host", ["127.0.0.1"]),
         ("key", True),
+        ("helper_patterns", ["(never closed"]),
+        ("helper_patterns", [1]),
     ],
 )
 def test_a_value_that_makes_no_sense_is_named(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"extra.{name} has to be"):
         http_settings({"key": GOOD, name: value})
+
+
+def test_a_pattern_of_helper_calls_may_stand_alone_and_have_commas() -> None:
+    alone = http_settings({"key": GOOD, "helper_patterns": "^Name this, please"})
+    assert alone.helper_patterns == ("^Name this, please",)
+    several = http_settings({"key": GOOD, "helper_patterns": ["^a", "b$"]})
+    assert several.helper_patterns == ("^a", "b$")
 
 
 def test_a_number_may_be_a_key() -> None:

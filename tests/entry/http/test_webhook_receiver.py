@@ -1,9 +1,6 @@
 """The webhook receiver through its port: what is let in, in which order, and how it answers."""
 
 import asyncio
-import json
-import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -239,22 +236,6 @@ async def test_no_signed_body_breaks_the_receiver(
             answer = await door.post("gh", body, x_github_event=event)
             assert answer.status_code in (200, 202, 400)
             assert answer.json()["status"] in ("accepted", "duplicate", "error")
-
-
-async def test_the_example_of_the_guide_works(tmp_path: Path) -> None:
-    guide = Path(__file__).parents[3] / "docs" / "how-to" / "webhooks.md"
-    example = re.findall(r"```sh\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)[0]
-    async with webhook_door(tmp_path, model(), {"ci": {"secret": SECRET}}) as door:
-        script = example.replace(":8644", f":{door.client.base_url.port}")
-        process = await asyncio.create_subprocess_exec(
-            *("sh", "-c", script),
-            env={"PATH": os.environ["PATH"], "SECRET": SECRET},
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        answer, _ = await process.communicate()
-        expected = {"status": "accepted", "route": "ci", "event": "deploy"}
-        assert json.loads(answer) == {**expected, "delivery_id": "deploy-42"}
 
 
 def test_settings_that_cannot_work_are_refused() -> None:

@@ -3,6 +3,7 @@ import pytest
 
 from fakes.ledgers import (
     arrival,
+    new_run,
     outgoing,
     reply,
     request,
@@ -14,7 +15,7 @@ from fakes.ledgers import (
     usage,
 )
 from hermes.domain.approvals import ApprovalState, Choice, Decision
-from hermes.domain.errors import Conflict, NotFound, UsageError
+from hermes.domain.errors import Conflict, NotFound, SessionBusy, UsageError
 from hermes.domain.inbound import InboxState
 from hermes.domain.ports.state import Ledger, SearchQuery, SessionQuery
 from hermes.domain.session import Lineage
@@ -42,6 +43,37 @@ async def test_an_id_or_a_title_is_given_once(ledger: Ledger) -> None:
 async def test_an_unknown_parent_is_refused(ledger: Ledger) -> None:
     with pytest.raises(NotFound):
         await ledger.create_session(msgspec.structs.replace(session(), parent_id="nobody"))
+
+
+async def test_titles_of_one_api_key_say_nothing_about_those_of_another(ledger: Ledger) -> None:
+    await ledger.create_session(session("s1", source="api_server", user_id="key:a", title="Plans"))
+    theirs = session("s2", source="api_server", user_id="key:b", title="Plans")
+    assert (await ledger.create_session(theirs)).title == "Plans"
+    await ledger.create_session(session("s3", source="api_server", user_id="key:c"))
+    assert (await ledger.name_session("s3", "Plans")).title == "Plans"
+    assert (await ledger.create_session(session("s4", title="Plans"))).title == "Plans"
+    await ledger.create_session(session("s5", source="api_server", user_id="key:a"))
+    with pytest.raises(Conflict, match="Plans"):
+        await ledger.rename_session("s5", "Plans")
+    assert (await ledger.name_session("s5", "Plans")).title == "Plans #2"
+
+
+async def test_a_session_at_work_is_not_deleted_if_it_has_to_be_idle(ledger: Ledger) -> None:
+    await ledger.create_session(session("s1"))
+    await ledger.begin_turn(turn("t1", says="work"))
+    with pytest.raises(SessionBusy):
+        await ledger.delete_session("s1", idle=True)
+    await ledger.create_session(session("s2"))
+    await ledger.admit(arrival("n1", session_id="s2"))
+    with pytest.raises(SessionBusy):
+        await ledger.delete_session("s2", idle=True)
+    await ledger.open_run(new_run())
+    with pytest.raises(SessionBusy):
+        await ledger.delete_session("s-r1", idle=True)
+    assert await ledger.session("s1") is not None
+    await ledger.create_session(session("s3"))
+    assert await ledger.delete_session("s3", idle=True)
+    assert not await ledger.delete_session("s3", idle=True)
 
 
 async def test_titles_are_cleaned_and_cut(ledger: Ledger) -> None:

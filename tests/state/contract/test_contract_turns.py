@@ -269,3 +269,17 @@ async def test_every_kind_of_message_comes_back_as_it_was_written(ledger: Ledger
     await ledger.record_reply("t1", answered, None, 3.0)
     await ledger.record_result("t1", gave, 4.0)
     assert [stored.message for stored in await ledger.history("s1")] == [asked, answered, gave]
+
+
+async def test_a_turn_that_was_laid_down_says_so_to_whoever_picks_it_up(ledger: Ledger) -> None:
+    await ledger.create_session(session("s1"))
+    await ledger.begin_turn(turn("t1", session_id="s1", owner="o1"))
+    await ledger.release_turn("t1", 5.0)
+    claimed = await ledger.claim_turn("t1", owner="o2", previous="o1", at=6.0)
+    assert claimed is not None
+    assert (claimed.resumes, claimed.releases) == (1, 1)
+    await ledger.finish_turn("t1", TurnState.DONE, None, 7.0)
+    await ledger.release_turn("t1", 8.0)
+    ended = await ledger.turn("t1")
+    assert ended is not None
+    assert ended.releases == 1

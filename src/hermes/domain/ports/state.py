@@ -132,8 +132,11 @@ class SessionStore(Protocol):
         """Open `new` with a copy of the active history and the frozen prompt."""
         ...
 
-    async def delete_session(self, session_id: str) -> bool:
-        """Delete a session and all that belongs to it; False if unknown."""
+    async def delete_session(self, session_id: str, *, idle: bool = False) -> bool:
+        """Delete a session and all that belongs to it; False if unknown.
+
+        With `idle`, `SessionBusy` if it has an open turn or run, or anything waiting.
+        """
         ...
 
     async def prune_sessions(self, query: SessionQuery) -> int:
@@ -346,6 +349,10 @@ class TurnStore(Protocol):
 
     async def open_turns(self, session_id: str | None = None) -> list[Turn]:
         """Return turns that have not ended, oldest first."""
+        ...
+
+    async def release_turn(self, turn_id: str, at: float) -> None:
+        """Note that its owner lays an open turn down in good order, to be picked up later."""
         ...
 
     async def claim_turn(

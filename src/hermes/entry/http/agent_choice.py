@@ -20,10 +20,10 @@ def agent_named(parts: HttpParts, caller: Caller, name: str | None) -> AgentCard
         known = (each for each in parts.agents if name in (each.name, *each.aliases))
         card = next(known, None)
     if card is None or not caller.may_reach(card.agent_id):
-        shown = f"`{name[:100]}`" if name else "default agent"
+        shown = f"There is no model `{name[:100]}`" if name else "There is no default agent"
         raise Problem(
             404,
-            f"There is no model {shown} that this key may use.",
+            f"{shown} that this key may use.",
             code="model_not_found",
             param="model",
         )

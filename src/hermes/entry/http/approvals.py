@@ -10,10 +10,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from hermes.domain.approvals import Approval, ApprovalKind, Choice
 from hermes.domain.keys import Action
-from hermes.entry.http.choices import owns_session
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer
 from hermes.entry.http.problems import Problem
-from hermes.entry.http.reach import reached_approval
+from hermes.entry.http.reach import pending_within_reach, reached_approval
 from hermes.streaming.sse_fields import approval_fields, decision_fields
 
 __all__ = [
@@ -116,12 +115,8 @@ async def answer_approval(
 
 async def list_approvals(call: Call[None, None]) -> Answer:
     """Return what waits for an answer and is within reach."""
-    views = []
-    for approval in await call.parts.ledger.pending_approvals():
-        session = await call.parts.ledger.session(approval.request.session_id)
-        if session is not None and owns_session(call.caller, session):
-            views.append(approval_view(call, approval))
-    return JsonAnswer(value=ApprovalList(data=tuple(views)))
+    pending = await pending_within_reach(call)
+    return JsonAnswer(value=ApprovalList(data=tuple(approval_view(call, each) for each in pending)))
 
 
 async def get_approval(call: Call[None, None]) -> Answer:

@@ -247,7 +247,13 @@ async def _next_part(receive: Receive, seconds: float) -> Any:
         async with asyncio.timeout(seconds):
             message = await receive()
     except TimeoutError:
-        raise Problem(408, "The body did not come in time.", code="request_timeout") from None
+        # What still comes would belong to a request that was answered.
+        raise Problem(
+            408,
+            "The body did not come in time.",
+            code="request_timeout",
+            headers={"connection": "close"},
+        ) from None
     if message["type"] == "http.disconnect":
         raise ClientGone
     return message

@@ -17,7 +17,7 @@ STYLE = """
   }
 }
 * { box-sizing: border-box; }
-html { scroll-behavior: smooth; scroll-padding-top: 1rem; }
+html { scroll-padding-top: 1rem; }
 body {
   margin: 0; background: var(--back); color: var(--text);
   font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
@@ -42,6 +42,7 @@ h1 { margin: 0; font-size: 2rem; letter-spacing: -.02em; }
 h1 small { font-size: .9rem; font-weight: 400; color: var(--soft); letter-spacing: 0; }
 .lead { color: var(--soft); max-width: 46rem; }
 main > h2 { margin: 2.6rem 0 .8rem; font-size: 1.25rem; }
+main > h2::first-letter { text-transform: uppercase; }
 input {
   width: 100%; padding: .55rem .8rem; font: inherit; color: inherit; background: var(--card);
   border: 1px solid var(--line); border-radius: .5rem;
@@ -102,8 +103,14 @@ search.addEventListener("input", () => {
 });
 const open = () => {
   const card = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  if (card && card.tagName === "DETAILS") { card.open = true; card.scrollIntoView(); }
+  if (card && card.tagName === "DETAILS") {
+    card.open = true;
+    card.scrollIntoView({ behavior: "instant" });
+  }
 };
+for (const example of document.querySelectorAll(".curl pre")) {
+  example.textContent = example.textContent.replace("http://127.0.0.1:8642", location.origin);
+}
 addEventListener("hashchange", open);
 open();
 for (const button of document.querySelectorAll("button")) {

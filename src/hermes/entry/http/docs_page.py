@@ -86,7 +86,7 @@ def _operation(found: _Found, schemas: Mapping[str, Any]) -> str:
         f'<details id="{escape(operation["operationId"])}" data-words="{escape(words.lower())}">'
         f'<summary><span class="method {found.method}">{found.method.upper()}</span>'
         f'<code class="path">{escape(found.path)}</code>'
-        f'<span class="what">{escape(operation["summary"])}</span></summary>'
+        f'<span class="what">{escape(operation["summary"].rstrip("."))}</span></summary>'
         f'<div class="inside">{"".join(_inside(found, schemas))}</div></details>'
     )
 
@@ -103,8 +103,7 @@ def _inside(found: _Found, schemas: Mapping[str, Any]) -> Iterator[str]:
             wanted = "" if body["required"] else " (may be left out)"
             yield f"<h4>Body{wanted}</h4><p><code>{escape(kind)}</code> "
             yield f"{_type(content['schema'])}</p>"
-    rows = "".join(_response(*each) for each in operation["responses"].items())
-    yield f"<h4>Answers</h4><table>{rows}</table>"
+    yield f"<h4>Answers</h4><table>{''.join(_responses(operation['responses']))}</table>"
     example = curl_example(found.method, found.path, operation, schemas)
     yield '<h4>Example</h4><div class="curl"><button type="button">copy</button>'
     yield f"<pre>{escape(example)}</pre></div>"
@@ -127,16 +126,22 @@ def _parameter(parameter: Mapping[str, Any]) -> str:
     )
 
 
-def _response(status: str, response: Mapping[str, Any]) -> str:
-    reference = response.get("$ref")
-    if reference is not None:
-        shown = f'<span class="soft">error</span> {_type_link("ErrorBody")}'
-    else:
-        content = response.get("content", {})
-        shown = ", ".join(
-            f"<code>{escape(kind)}</code> {_type(media.get('schema', {}))}"
-            for kind, media in content.items()
-        )
+def _responses(responses: Mapping[str, Any]) -> Iterator[str]:
+    """Yield a row for each good answer, and one for all errors: they have one shape."""
+    errors = [status for status, response in responses.items() if "$ref" in response]
+    for status, response in responses.items():
+        if status not in errors:
+            content = response.get("content", {})
+            shown = ", ".join(
+                f"<code>{escape(kind)}</code> {_type(media.get('schema', {'type': ''}))}"
+                for kind, media in content.items()
+            )
+            yield _answer(status, shown or '<span class="soft">nothing</span>')
+    if errors:
+        yield _answer(" ".join(errors), _type_link("ErrorBody"))
+
+
+def _answer(status: str, shown: str) -> str:
     return f"<tr><td><code>{escape(status)}</code></td><td>{shown}</td></tr>"
 
 

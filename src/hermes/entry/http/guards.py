@@ -17,9 +17,10 @@ import re
 from collections.abc import Iterable
 from ipaddress import ip_address
 
+from hermes.config.hosts import is_loopback
 from hermes.entry.http.asgi import Headers
 from hermes.entry.http.problems import Problem
-from hermes.entry.http.settings import HttpSettings, is_loopback
+from hermes.entry.http.settings import HttpSettings
 
 __all__ = ["Guards", "host_name"]
 

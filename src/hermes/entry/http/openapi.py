@@ -49,6 +49,7 @@ _HEADERS: tuple[tuple[str, int, str], ...] = (
 )
 _LAST_EVENT_ID = ("Last-Event-ID", 18, "Go on after the event with this id.")
 _PATTERNS = {"Last-Event-ID": "^[0-9]*$"}
+_PRINTABLE = "^[ -~]*$"
 
 
 def describing_endpoints(endpoints: Sequence[Endpoint], *, version: str) -> tuple[Endpoint, ...]:
@@ -201,14 +202,14 @@ def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
             "in": "header",
             "required": False,
             "description": text,
-            "schema": {"type": "string", "maxLength": limit} | _pattern(name),
+            "schema": {
+                "type": "string",
+                "maxLength": limit,
+                "pattern": _PATTERNS.get(name, _PRINTABLE),
+            },
         }
         for name, limit, text in named
     ]
-
-
-def _pattern(name: str) -> dict[str, str]:
-    return {"pattern": _PATTERNS[name]} if name in _PATTERNS else {}
 
 
 def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:

@@ -7,19 +7,23 @@ from typing import Any
 
 from hermes.domain.approvals import Approval
 from hermes.domain.keys import Action, Caller
-from hermes.domain.runs import Run
+from hermes.domain.runs import Run, RunQuery, RunState
 from hermes.domain.session import Session
 from hermes.entry.http.choices import owns_session
 from hermes.entry.http.endpoint import Call
 from hermes.entry.http.problems import Problem
 
 __all__ = [
+    "OPEN_STATES",
     "agents_filter",
+    "pending_within_reach",
     "reached_approval",
     "reached_run",
     "reached_session",
     "sees_everything",
 ]
+
+OPEN_STATES = tuple(state for state in RunState if state.open)
 
 
 def sees_everything(caller: Caller) -> bool:
@@ -48,11 +52,36 @@ async def reached_run(call: Call[Any, Any], run_id: str) -> Run:
     return run
 
 
+async def pending_within_reach(call: Call[Any, Any]) -> list[Approval]:
+    """Return what waits for an answer and is within reach, oldest first.
+
+    What waits for others costs no work, or their number would show in the time.
+    """
+    ledger, caller = call.parts.ledger, call.caller
+    if sees_everything(caller):
+        return [each for each in await ledger.pending_approvals() if await _reaches(call, each)]
+    sessions: dict[str, None] = {}
+    for agent_id in agents_filter(caller):
+        own = RunQuery(key_id=caller.key_id, agent_id=agent_id, states=OPEN_STATES, limit=None)
+        sessions.update((run.session_id, None) for run in await ledger.runs(own))
+    found = [each for session_id in sessions for each in await ledger.pending_approvals(session_id)]
+    return sorted(found, key=lambda each: each.request.created_at)
+
+
+async def _reaches(call: Call[Any, Any], approval: Approval) -> bool:
+    session = await call.parts.ledger.session(approval.request.session_id)
+    return session is not None and owns_session(call.caller, session)
+
+
 async def reached_approval(call: Call[Any, Any], approval_id: str) -> Approval:
-    """Return an approval of a session within reach; 404 otherwise."""
+    """Return an approval of a session within reach; 404 otherwise.
+
+    The session is looked up also if there is no approval: it must not show in
+    the time it takes whether somebody else has one with this id.
+    """
     approval = await call.parts.ledger.approval(approval_id)
-    if approval is not None:
-        session = await call.parts.ledger.session(approval.request.session_id)
-        if session is not None and owns_session(call.caller, session):
-            return approval
+    session_id = approval.request.session_id if approval is not None else ""
+    session = await call.parts.ledger.session(session_id)
+    if approval is not None and session is not None and owns_session(call.caller, session):
+        return approval
     raise Problem(404, "There is no such approval.", code="approval_not_found")

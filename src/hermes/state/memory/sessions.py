@@ -12,7 +12,7 @@ from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.state import SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
 from hermes.state.memory.handed import HandedPart
-from hermes.state.refusals import ambiguous, id_taken, title_taken
+from hermes.state.refusals import ambiguous, id_taken, session_busy, title_taken
 from hermes.state.titles import clean_title, numbered, title_scope
 
 __all__ = ["SessionPart"]
@@ -118,13 +118,26 @@ class SessionPart(HandedPart):
         self._answer_copies(new.id, calls, (), new.started_at)
         return self._session(new.id)
 
-    async def delete_session(self, session_id: str) -> bool:
+    async def delete_session(self, session_id: str, *, idle: bool = False) -> bool:
         """Delete a session and all that belongs to it; False if unknown.
 
         Runs go with their logs, except those that are open: whoever follows
-        them still has to be told their end.
+        them still has to be told their end. With `idle`, `SessionBusy` if it
+        has an open turn or run, or anything waiting.
         """
+        if idle and self._is_busy(session_id):
+            raise session_busy(session_id)
         return self._delete(session_id)
+
+    def _is_busy(self, session_id: str) -> bool:
+        tables = self._tables
+        runs = (run for run in tables.runs.values() if run.session_id == session_id)
+        entries = (each for each in tables.inbox.values() if each.session_id == session_id)
+        return (
+            self._open_turn_of(session_id) is not None
+            or any(run.outcome is None for run in runs)
+            or any(each.state is InboxState.WAITING for each in entries)
+        )
 
     async def prune_sessions(self, query: SessionQuery) -> int:
         """Delete all matching sessions that have no open turn; return how many."""

@@ -163,6 +163,14 @@ class TurnPart(HandedPart, InboxPart, UsagePart):
         ]
         return sorted(found, key=lambda turn: turn.started_at)
 
+    async def release_turn(self, turn_id: str, at: float) -> None:
+        """Note that its owner lays an open turn down in good order, to be picked up later."""
+        turn = self._tables.turns.get(turn_id)
+        if turn is not None and turn.finished_at is None:
+            self._tables.turns[turn_id] = msgspec.structs.replace(
+                turn, releases=turn.releases + 1, updated_at=max(turn.updated_at, at)
+            )
+
     async def claim_turn(
         self, turn_id: str, *, owner: str, previous: str, at: float
     ) -> Turn | None:

@@ -179,6 +179,7 @@ def turn(row: Row) -> Turn:
         started_at=float(row["started_at"]),
         updated_at=float(row["updated_at"]),
         resumes=row["resumes"],
+        releases=row["releases"],
         finished_at=time(row["finished_at"]),
         error=None if row["error"] is None else _turn_error.decode(row["error"]),
     )

@@ -8,7 +8,13 @@ import msgspec
 
 from hermes.domain.ports.state import SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session
-from hermes.state.refusals import ambiguous, id_taken, title_taken, unknown_session
+from hermes.state.refusals import (
+    ambiguous,
+    id_taken,
+    session_busy,
+    title_taken,
+    unknown_session,
+)
 from hermes.state.sqlite import codec
 from hermes.state.sqlite.handed import answer_in_branch
 from hermes.state.sqlite.indexing import forget_session
@@ -151,13 +157,20 @@ class SessionPart(LedgerPart):
 
         return await self._write(work)
 
-    async def delete_session(self, session_id: str) -> bool:
+    async def delete_session(self, session_id: str, *, idle: bool = False) -> bool:
         """Delete a session and all that belongs to it; False if unknown.
 
         Runs go with their logs, except those that are open: whoever follows
-        them still has to be told their end.
+        them still has to be told their end. With `idle`, `SessionBusy` if it
+        has an open turn or run, or anything waiting.
         """
-        return await self._write(lambda connection: _delete(connection, session_id))
+
+        def work(connection: sqlite3.Connection) -> bool:
+            if idle and one(connection, "sessions.is_busy", {"id": session_id}):
+                raise session_busy(session_id)
+            return _delete(connection, session_id)
+
+        return await self._write(work)
 
     async def prune_sessions(self, query: SessionQuery) -> int:
         """Delete all matching sessions that have no open turn; return how many.

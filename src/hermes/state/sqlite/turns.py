@@ -172,6 +172,11 @@ class TurnPart(LedgerPart):
 
         return await self._read(work)
 
+    async def release_turn(self, turn_id: str, at: float) -> None:
+        """Note that its owner lays an open turn down in good order, to be picked up later."""
+        values = {"id": turn_id, "at": at}
+        await self._write(lambda connection: change(connection, "turns.release", values))
+
     async def claim_turn(
         self, turn_id: str, *, owner: str, previous: str, at: float
     ) -> Turn | None:

@@ -83,6 +83,9 @@ async def chat(call: ChatCall) -> Answer:
     """Answer in one piece."""
     run = await _started(call)
     ended = await attended(call, call.parts.runs.ended(run), _stop(call, run))
+    if ended.outcome is None and not call.parts.runs.draining:
+        message = "The session was deleted before its answer was read."
+        raise Problem(404, message, code="run_not_found")
     headers = {"X-Hermes-Session-Id": run.session_id}
     return JsonAnswer(value=_answer(call, ended), headers=headers)
 

@@ -7,16 +7,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from hermes.control.runs import PLATFORM, owner_tag
-from hermes.domain.errors import Conflict
+from hermes.domain.errors import Conflict, SessionBusy
 from hermes.domain.keys import Action
 from hermes.domain.ports.state import SessionQuery
-from hermes.domain.runs import RunQuery
 from hermes.domain.session import Lineage, NewSession, Session
 from hermes.entry.http.agents import require_agent
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer
 from hermes.entry.http.problems import Problem, problem_of
 from hermes.entry.http.reach import (
-    OPEN_STATES,
     agents_filter,
     reached_session,
     sees_everything,
@@ -180,17 +178,11 @@ async def change_session(call: Call[SessionChange, None]) -> Answer:
 async def delete_session(call: Call[None, None]) -> Answer:
     """Delete a session and its history; 409 while something is under way in it."""
     session = await reached_session(call, call.path["session_id"])
-    ledger = call.parts.ledger
-    open_runs = RunQuery(session_id=session.id, states=OPEN_STATES, limit=1)
-    busy = (
-        await ledger.open_turns(session.id)
-        or await ledger.waiting(session.id)
-        or await ledger.runs(open_runs)
-    )
-    if busy:
+    try:
+        await call.parts.ledger.delete_session(session.id, idle=True)
+    except SessionBusy as error:
         message = "The session is at work. Stop its run first, or wait for it."
-        raise Problem(409, message, code="session_busy")
-    await ledger.delete_session(session.id)
+        raise Problem(409, message, code="session_busy") from error
     return JsonAnswer(value=DeletedSession(id=session.id))
 
 

@@ -18,6 +18,12 @@ SELECT 1 FROM sessions WHERE id = ?;
 SELECT 1 FROM sessions WHERE title = :title AND id <> :id
   AND CASE source WHEN 'api_server' THEN coalesce(user_id, '') ELSE '' END = :scope;
 
+-- name: is_busy
+-- Tell whether a session has an open turn, an open run or anything waiting.
+SELECT 1 WHERE EXISTS (SELECT 1 FROM turns WHERE session_id = :id AND finished_at IS NULL)
+  OR EXISTS (SELECT 1 FROM inbox WHERE session_id = :id AND state = 'waiting')
+  OR EXISTS (SELECT 1 FROM runs WHERE session_id = :id AND outcome IS NULL);
+
 -- name: by_title
 -- Find the most recently used session with this title or a numbered continuation of it.
 SELECT * FROM session_rows

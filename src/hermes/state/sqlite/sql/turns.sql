@@ -69,3 +69,8 @@ UPDATE calls SET started_at = ? WHERE turn_id = ? AND call_id = ? AND started_at
 -- name: started_calls
 -- Return the calls of a turn that were started.
 SELECT call_id FROM calls WHERE turn_id = ? AND started_at IS NOT NULL;
+
+-- name: release
+-- Note that an open turn was laid down in good order.
+UPDATE turns SET releases = releases + 1, updated_at = max(updated_at, :at)
+WHERE id = :id AND finished_at IS NULL;

@@ -1,9 +1,11 @@
 -- Requests over HTTP: runs and their logs, API keys, webhook deliveries; and
 -- what became of the due instants of jobs.
 
+-- releases: how often a process laid the turn down in good order.
 -- handed: calls of the turn wait for results that only its client can give.
 -- through_seq, through_id: the last seat and the last message when it ended.
 ALTER TABLE turns ADD COLUMN handed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE turns ADD COLUMN releases INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE turns ADD COLUMN through_seq INTEGER;
 ALTER TABLE turns ADD COLUMN through_id INTEGER;
 CREATE INDEX turns_handed ON turns(session_id) WHERE handed = 1;
@@ -104,3 +106,11 @@ CREATE TABLE hook_deliveries (
   PRIMARY KEY (route, delivery_id)
 ) STRICT;
 CREATE INDEX hook_deliveries_by_state ON hook_deliveries(state, received_at);
+
+-- Titles are unique among the sessions of one API key, and among all others:
+-- what other keys call their sessions must not show in a refusal or a number.
+
+DROP INDEX one_session_a_title;
+CREATE UNIQUE INDEX one_session_a_title
+  ON sessions(title, CASE source WHEN 'api_server' THEN coalesce(user_id, '') ELSE '' END)
+  WHERE title IS NOT NULL;

@@ -1,0 +1,101 @@
+"""What a stopping or a crashed process leaves of its runs."""
+
+import asyncio
+from pathlib import Path
+
+from fakes.core import Core, running_core
+from fakes.run_desk import asked, desk_on, finished, restarted
+from hermes.control.run_requests import new_run
+from hermes.control.runs import RunDesk
+from hermes.domain.events import MessageCompleted, TextDelta, TurnFinished, TurnStarted
+from hermes.domain.runs import OpenedRun, Run, SessionChoice
+from hermes.domain.turn import TurnState
+from hermes.testing.model import Reply, ScriptedModel, say
+
+
+async def unwatched(core: Core) -> OpenedRun:
+    """Run a turn for a run that nobody watches."""
+    gateway = core.gateway
+    session = gateway.new_session("main", "api_server", "key:owner")
+    request = asked("go", logged=True)
+    new = new_run(request, session, lambda inbound: gateway.key_of("main", inbound), str)
+    opened = await core.ledger.open_run(new)
+    gateway.take(opened.entry)
+    return opened
+
+
+async def text_in_log(desk: RunDesk, run: Run) -> str:
+    """Return the answer as somebody builds it who follows the log."""
+    text, growing = "", ""
+    async with asyncio.timeout(10):
+        async for logged in desk.follow(run):
+            match logged.event:
+                case TextDelta(text=piece):
+                    growing += piece
+                case MessageCompleted(message=message):
+                    text, growing = message.text, ""
+                case TurnStarted(earlier=earlier) if earlier:
+                    text, growing = earlier[-1].text, ""
+                case TurnFinished(text=last):
+                    assert growing == ""
+                    assert last == text
+    return text
+
+
+async def test_the_log_of_a_run_tells_what_was_said_when_nobody_logged_it(tmp_path: Path) -> None:
+    async with running_core(tmp_path, ScriptedModel([say("Said.")])) as core:
+        opened = await unwatched(core)
+        await core.gateway.idle(opened.run.session_id)
+        await core.ledger.log_run(opened.run.id, [TextDelta("Sa")], 1.0)
+        async with desk_on(core) as desk:
+            await restarted(core, desk)
+            await finished(desk, opened.run)
+            assert await text_in_log(desk, opened.run) == "Said."
+
+
+async def test_a_queued_run_does_not_hold_up_the_end_and_is_kept(tmp_path: Path) -> None:
+    never = asyncio.Event()
+    model = ScriptedModel([Reply(before=never)])
+    choice = SessionChoice(key="agent:main:api_server:one")
+    async with asyncio.timeout(10), running_core(tmp_path, model) as core:
+        async with desk_on(core) as desk:
+            first = (await desk.start(asked("one", choice=choice, logged=True))).run
+            await model.called(1)
+            queued = (await desk.start(asked("two", choice=choice, logged=True))).run
+            events = asyncio.create_task(_events(desk, queued))
+            followed = asyncio.create_task(_followed(desk, queued))
+            desk.drain()
+            await core.gateway.suspend()
+            desk.suspend()
+        last = (await events)[-1]
+        assert isinstance(last, TurnFinished)
+        assert last.outcome is TurnState.INTERRUPTED
+        assert last.error is not None
+        assert last.error.code == "shutdown"
+        assert await followed == 0
+    async with running_core(tmp_path, ScriptedModel([say("1"), say("2")])) as core:
+        async with desk_on(core) as desk:
+            await restarted(core, desk)
+            texts = [(await finished(desk, run)).outcome for run in (first, queued)]
+    assert [outcome.text for outcome in texts if outcome] == ["1", "2"]
+
+
+async def test_followers_see_the_end_of_a_run_that_ends_while_draining(tmp_path: Path) -> None:
+    go = asyncio.Event()
+    model = ScriptedModel([Reply(pieces=("Said.",), before=go)])
+    async with running_core(tmp_path, model) as core, desk_on(core) as desk:
+        run = (await desk.start(asked("go", logged=True))).run
+        await model.called(1)
+        async with asyncio.TaskGroup() as group:
+            told = group.create_task(text_in_log(desk, run))
+            desk.drain()
+            go.set()
+        assert told.result() == "Said."
+
+
+async def _events(desk: RunDesk, run: Run) -> list[object]:
+    return [event async for event in desk.events(run)]
+
+
+async def _followed(desk: RunDesk, run: Run) -> int:
+    return len([logged async for logged in desk.follow(run)])
