@@ -19,7 +19,9 @@ from fakes.authority import BODIES, ENDPOINTS, TITLE, WEATHER, WORDS, World, wor
 from fakes.http_door import bearer
 from fakes.model import FakeModelServer
 from hermes.domain.keys import Action
+from hermes.domain.runs import RunQuery
 from hermes.entry.http.endpoint import Endpoint
+from hermes.entry.http.reach import OPEN_STATES
 
 GUARDED = [each for each in ENDPOINTS if not each.public]
 WITH_THING = [each for each in GUARDED if "{" in each.path and each.tag != "Jobs"]
@@ -256,6 +258,7 @@ async def test_the_names_that_clients_choose_are_those_of_their_key(
 async def test_the_result_of_anothers_tool_call_goes_nowhere(place: World, name: str) -> None:
     before = await place.state()
     key = await place.key(f"results-{name}")
+    own_keys = {run.key_id for run in await place.at.ledger.runs(RunQuery(states=OPEN_STATES))}
     seen = []
     for call_id in (place.call_id, "call_nobody_made"):
         call = {"id": call_id, "type": "function", "function": {"name": "weather"}}
@@ -274,7 +277,12 @@ async def test_the_result_of_anothers_tool_call_goes_nowhere(place: World, name:
         assert answer.status in {200, 202}, answer.text
         _nothing_of_ann(place, answer.everything(), but=place.call_id)
         seen.append(answer)
-    # The turns run on beside the request; what is asked before they begin is the same.
+        for run in await place.at.ledger.runs(RunQuery(states=OPEN_STATES)):
+            # Its turn must not be at work any more when the next request is watched.
+            if run.key_id not in own_keys:
+                async with asyncio.timeout(10):
+                    await place.at.runs.ended(run)
+    # The turn runs on beside the request; what is asked before it begins is the same.
     assert seen[0].asked[:4] == seen[1].asked[:4]
     assert await place.state() == before
 
