@@ -10,7 +10,7 @@ ids, and then the rest.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from hermes.control.run_live import (
     kept_for_later,
     outcome_of,
 )
+from hermes.control.run_reading import RunReader
 from hermes.control.run_requests import (
     PLATFORM,
     Draining,
@@ -36,14 +37,13 @@ from hermes.control.run_retelling import (
     ended_turn_outcome,
     finished_event,
     missed_events,
-    retold,
 )
 from hermes.domain.errors import HermesError
-from hermes.domain.events import TurnEvent, TurnFinished
+from hermes.domain.events import TurnEvent
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Ledger
-from hermes.domain.runs import LoggedEvent, Run, RunOutcome, RunQuery, RunState
+from hermes.domain.runs import Run, RunOutcome, RunQuery, RunState
 from hermes.domain.turn import TurnError
 from hermes.domain.turn_stream import TurnStream
 
@@ -60,8 +60,6 @@ __all__ = [
 
 log = logging.getLogger(__name__)
 
-POLL_SECONDS = 1.0
-"""How often a run that is not under way here is looked at."""
 OPEN_STATES = tuple(state for state in RunState if state.open)
 
 
@@ -81,7 +79,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     keep_runs: float = 30 * 86400.0
 
 
-class RunDesk:
+class RunDesk(RunReader):
     """Takes requests, follows their turns and answers for them."""
 
     def __init__(
@@ -94,14 +92,11 @@ class RunDesk:
         redact: Callable[[str], str] = str,
         settings: RunSettings | None = None,
     ) -> None:
-        self._ledger = ledger
+        super().__init__(ledger, clock)
         self._gateway = gateway
-        self._clock = clock
         self._group = group
         self._redact = redact
         self._settings = settings or RunSettings()
-        self._draining = False
-        self._live: dict[str, LiveRun] = {}
         self._by_inbox: dict[int, LiveRun] = {}
         self._by_turn: dict[str, LiveRun] = {}
 
@@ -199,87 +194,6 @@ class RunDesk:
         # The turn ended meanwhile; a word to it is not a new question.
         await self._ledger.drop([ticket.entry.id], "nothing to steer")
         return False
-
-    # -- those who wait ----------------------------------------------------------
-
-    async def events(self, run: Run) -> AsyncIterator[TurnEvent]:
-        """Yield the events of the run's turn from their beginning, as they come.
-
-        A turn that has ended already is told from the ledger: fewer deltas,
-        the same content. The last event is always a `TurnFinished`, and comes
-        when the outcome of the run is durable.
-        """
-        live = self._live.get(run.id)
-        if live is None:
-            for event in await self._told(await self.ended(run)):
-                yield event
-            return
-        try:
-            stream = await live.begun()
-        except HermesError:
-            await live.ended.wait()
-            for event in await self._told(live.ended_as or run):
-                yield event
-            return
-        position = 0
-        while batch := await stream.more(position):
-            position += len(batch)
-            for event in batch:
-                if isinstance(event, TurnFinished):
-                    await live.ended.wait()
-                yield event
-
-    async def _told(self, run: Run) -> Sequence[TurnEvent]:
-        if run.outcome is None:
-            error = TurnError(code="shutdown", message="This run is kept and goes on later.")
-            return [finished_event(RunOutcome(state=RunState.CANCELLED, error=error))]
-        session = await self._ledger.session(run.session_id)
-        transcript = await self._ledger.transcript(run.session_id) if session else []
-        return list(retold(run, transcript, session.model if session else ""))
-
-    async def follow(self, run: Run, after: int = 0) -> AsyncIterator[LoggedEvent]:
-        """Yield the committed events of a logged run with ids greater than `after`.
-
-        Ends after the last event, or when this process stops: the rest is
-        there after the restart.
-        """
-        seen = after
-        while True:
-            live = self._live.get(run.id)
-            growth = live.growth() if live else None
-            events = live.tail(seen) if live else None
-            if events is None:
-                events = await self._ledger.run_log(run.id, after=seen)
-            for logged in events:
-                seen = logged.seq
-                yield logged
-                if isinstance(logged.event, TurnFinished):
-                    return
-            if not events and not await self._goes_on(run, growth):
-                return
-
-    async def _goes_on(self, run: Run, growth: asyncio.Event | None) -> bool:
-        """Wait until there may be more to see; False if there never will be."""
-        if growth is not None:
-            await growth.wait()
-            return True
-        current = await self._ledger.run(run.id)
-        if current is None or not current.state.open or self._draining:
-            return False
-        await self._clock.sleep(POLL_SECONDS)
-        return True
-
-    async def ended(self, run: Run) -> Run:
-        """Return the run once it has its outcome, or as it is when this process stops."""
-        while True:
-            live = self._live.get(run.id)
-            if live is not None:
-                await live.ended.wait()
-            current = await self._ledger.run(run.id)
-            if current is None or not current.state.open or self._draining:
-                return current or run
-            if live is None:
-                await self._clock.sleep(POLL_SECONDS)
 
     # -- turns -----------------------------------------------------------------
 

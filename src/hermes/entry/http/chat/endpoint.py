@@ -142,9 +142,8 @@ async def _result(runs: RunDesk, run: Run) -> ChatResult:
 
 async def _chunks(runs: RunDesk, run: Run, stream: ChatStream) -> AsyncIterator[bytes]:
     yield stream.opening()
-    async for event in runs.events(run):
-        chunk = stream.feed(event)
-        if chunk:
+    async for batch in runs.batches(run):
+        if chunk := b"".join([stream.feed(event) for event in batch]):
             yield chunk
 
 

@@ -5,7 +5,7 @@ folding it again gives the same events under the same numbers, so a client can
 go on after any of them, also after a restart.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 from msgspec import convert
@@ -92,25 +92,26 @@ async def _chunks(parts: HttpParts, run: Run, after: int | None) -> AsyncIterato
     seen = -1 if after is None else after
     if chunk := _framed(fold.begin(), seen):
         yield chunk
-    async for event in _events(parts, run):
-        if isinstance(event, TurnFinished):
+    async for batch in _batches(parts, run):
+        if isinstance(batch[-1], TurnFinished):
             ended = await parts.runs.ended(run)
-        if chunk := _framed(_feed(fold, event, ended), seen):
+        told = [each for event in batch for each in _feed(fold, event, ended)]
+        if chunk := _framed(told, seen):
             yield chunk
     yield DONE
     if not is_stored(run) and run.idempotency_key is None and ended.outcome is not None:
         await forget_response(parts.ledger, run)
 
 
-async def _events(parts: HttpParts, run: Run) -> AsyncIterator[TurnEvent]:
+async def _batches(parts: HttpParts, run: Run) -> AsyncIterator[Sequence[TurnEvent]]:
     told = False
     if run.logged:
         async for logged in parts.runs.follow(run):
             told = True
-            yield logged.event
+            yield [logged.event]
     if not told:  # never logged, or the log is older than logs are kept
-        async for event in parts.runs.events(run):
-            yield event
+        async for batch in parts.runs.batches(run):
+            yield batch
 
 
 def _framed(events: list[ResponseEvent], after: int) -> bytes:

@@ -161,9 +161,8 @@ def _good(run: Run) -> RunOutcome:
 async def _frames(call: ChatCall, run: Run) -> AsyncIterator[bytes]:
     parts = call.parts
     fold = SessionFold(run.session_id, run.id, now=parts.clock.now, redact=parts.redact)
-    async for event in parts.runs.events(run):
-        frames = fold.frames(event)
-        if frames:
+    async for batch in parts.runs.batches(run):
+        if frames := b"".join([fold.frames(event) for event in batch]):
             yield frames
 
 
