@@ -11,6 +11,7 @@ from hermes.domain.errors import SessionBusy
 from hermes.domain.messages import ToolMessage, ToolOutcome
 from hermes.domain.tools import Parallel
 from hermes.domain.turn import MAX_RESUMES, TurnState
+from hermes.domain.turn_stream import TurnStream
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say
 
 
@@ -218,3 +219,18 @@ async def test_restarts_in_good_order_are_not_held_against_a_turn(tmp_path: Path
             await core.gateway.suspend()
             (open_turn,) = await core.ledger.open_turns(session_id)
             assert open_turn.state is not TurnState.FAILED
+
+
+async def test_what_was_used_before_the_crash_counts(tmp_path: Path) -> None:
+    session_id = await cut_off_during_tool(tmp_path, replay_safe=True)
+    tools = ScriptedTools()
+    tools.add("do", returns("done"), replay_safe=True)
+    async with running_core(
+        tmp_path, ScriptedModel([say("Ready.")]), tools=tools, session_id=session_id
+    ) as core:
+        streams: list[TurnStream] = []
+        with core.gateway.watching(lambda stream, _entry: streams.append(stream)):
+            await resumed(core)
+        finished = await streams[0].wait()
+        assert finished.model_calls == 2
+        assert finished.usage.total_tokens == 30

@@ -43,7 +43,6 @@ from hermes.domain.messages import (
 from hermes.domain.ports.model import FailureKind, Model, ModelFailure, ModelReply, ModelRequest
 from hermes.domain.session import StoredMessage
 from hermes.domain.tools import ToolRunner
-from hermes.domain.usage import Usage
 
 __all__ = ["REASONING_EFFORT", "TurnLoop"]
 
@@ -89,9 +88,10 @@ class TurnLoop:
         self._listener = StreamListener(
             scope.stream, services.redact, services.redacting(), services.redacting()
         )
-        self.usage = Usage()
-        self.cost_usd: float | None = 0.0
-        self.model_calls = 0
+        used = scope.used
+        self.usage = used.usage
+        self.cost_usd: float | None = used.cost_usd
+        self.model_calls = used.calls
         self.handed: tuple[ToolCall, ...] = ()
         """Calls that the client has to carry out, once the turn has come to them."""
 
@@ -214,7 +214,7 @@ class TurnLoop:
         choice = self._scope.brief.options.tool_choice
         if choice is None or choice == "none":
             return choice
-        return choice if self.model_calls == 0 and not self._scope.turn.resumes else None
+        return choice if self.model_calls == 0 else None
 
     def _accepted(self, message: AssistantMessage, *, tools_allowed: bool) -> AssistantMessage:
         """Make call ids unique in the session and drop calls where none are allowed."""

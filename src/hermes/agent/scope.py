@@ -17,6 +17,7 @@ from hermes.domain.session import Session
 from hermes.domain.tools import ToolRunner
 from hermes.domain.turn import Turn, TurnBrief, TurnControl
 from hermes.domain.turn_stream import TurnStream
+from hermes.domain.usage import TurnUsage
 
 __all__ = ["AgentServices", "Models", "TextFilter", "ToolProvider", "TurnScope", "Unfiltered"]
 
@@ -103,3 +104,5 @@ class TurnScope(Struct, frozen=True, kw_only=True):
     stream: TurnStream
     control: TurnControl
     brief: TurnBrief = TurnBrief()
+    used: TurnUsage = TurnUsage()
+    """What an earlier attempt at the turn has used."""

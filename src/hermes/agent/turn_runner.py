@@ -29,7 +29,7 @@ from hermes.domain.session import Session, StoredMessage
 from hermes.domain.tools import ToolRunner
 from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnError, TurnState
 from hermes.domain.turn_stream import TurnStream
-from hermes.domain.usage import Usage
+from hermes.domain.usage import TurnUsage, Usage
 
 __all__ = ["TurnRunner"]
 
@@ -158,9 +158,15 @@ class _Attempt:
             stream=self._stream,
             control=self._control,
             brief=self._brief,
+            used=await self._used(),
         )
         self._loop = TurnLoop(self._services, self._scope, model, self._tools, history)
         return await self._loop.run()
+
+    async def _used(self) -> TurnUsage:
+        if not self._turn.resumes:
+            return TurnUsage()
+        return await self._services.ledger.usage_of_turn(self._turn.id)
 
     def _said(self, history: list[StoredMessage]) -> tuple[AssistantMessage, ...]:
         """Return what an earlier attempt at this turn has committed."""

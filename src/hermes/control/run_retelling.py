@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes.domain.events import (
     MessageCompleted,
@@ -28,6 +29,7 @@ from hermes.domain.messages import (
 from hermes.domain.runs import Run, RunOutcome, RunState
 from hermes.domain.session import StoredMessage
 from hermes.domain.turn import Turn, TurnError, TurnState
+from hermes.domain.usage import TurnUsage
 
 __all__ = ["ended_turn_outcome", "finished_event", "missed_events", "retold"]
 
@@ -60,8 +62,15 @@ def retold(run: Run, transcript: Sequence[StoredMessage], model: str) -> Iterato
     yield finished_event(outcome)
 
 
-def ended_turn_outcome(turn: Turn | None, transcript: Sequence[StoredMessage]) -> RunOutcome:
+def ended_turn_outcome(
+    turn: Turn | None, transcript: Sequence[StoredMessage], used: TurnUsage
+) -> RunOutcome:
     """Return the outcome of a run whose turn ended while nobody was watching."""
+    outcome = _outcome(turn, transcript)
+    return replace(outcome, usage=used.usage, cost_usd=used.cost_usd, model_calls=used.calls)
+
+
+def _outcome(turn: Turn | None, transcript: Sequence[StoredMessage]) -> RunOutcome:
     if turn is None:
         reason = TurnError(code="lost", message="Its session has been deleted.")
         return RunOutcome(state=RunState.FAILED, error=reason)

@@ -295,7 +295,8 @@ class RunDesk(RunReader):
             return await self._close(run, RunOutcome(state=RunState.CANCELLED))
         turn = await self._ledger.turn(current.turn_id)
         transcript = await self._ledger.transcript(run.session_id) if turn is not None else []
-        outcome = ended_turn_outcome(turn, transcript)
+        used = await self._ledger.usage_of_turn(current.turn_id)
+        outcome = ended_turn_outcome(turn, transcript, used)
         missed = missed_events(run, turn, transcript, outcome)
         return await self._close(run, outcome, missed)
 

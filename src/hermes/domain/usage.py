@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-__all__ = ["Spent", "Usage", "UsageRecord"]
+__all__ = ["Spent", "TurnUsage", "Usage", "UsageRecord"]
 
 
 class Usage(Struct, frozen=True, kw_only=True):
@@ -58,3 +58,12 @@ class Spent(Struct, frozen=True, kw_only=True):
     cost_usd: float = 0.0
     unpriced_calls: int = 0
     """Calls whose price is unknown and therefore missing from `cost_usd`."""
+
+
+class TurnUsage(Struct, frozen=True, kw_only=True):
+    """What one turn has used so far."""
+
+    calls: int = 0
+    usage: Usage = Usage()
+    cost_usd: float | None = 0.0
+    """None if the price of a call is not known."""

@@ -1,5 +1,6 @@
 import asyncio
 
+import msgspec
 import pytest
 
 from fakes.ledgers import arrival, reply, result, session, texts, turn, usage
@@ -283,3 +284,17 @@ async def test_a_turn_that_was_laid_down_says_so_to_whoever_picks_it_up(ledger: 
     ended = await ledger.turn("t1")
     assert ended is not None
     assert ended.releases == 1
+
+
+async def test_what_a_turn_has_used_is_summed_up_without_its_side_calls(ledger: Ledger) -> None:
+    await ledger.create_session(session())
+    await ledger.begin_turn(turn())
+    assert (await ledger.usage_of_turn("t1")).calls == 0
+    call = usage(session_id="s1", turn_id="t1", tokens=10, cost=0.5)
+    for record in (call, call, msgspec.structs.replace(call, task="title_generation")):
+        await ledger.record_usage(record)
+    found = await ledger.usage_of_turn("t1")
+    assert (found.calls, found.cost_usd) == (2, 1.0)
+    assert (found.usage.input_tokens, found.usage.output_tokens) == (20, 2)
+    await ledger.record_usage(msgspec.structs.replace(call, cost_usd=None))
+    assert (await ledger.usage_of_turn("t1")).cost_usd is None

@@ -20,7 +20,7 @@ from hermes.domain.ports.runs import RunStore
 from hermes.domain.ports.webhooks import HookStore
 from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
 from hermes.domain.turn import NewTurn, Turn, TurnError, TurnState
-from hermes.domain.usage import Spent, UsageRecord
+from hermes.domain.usage import Spent, TurnUsage, UsageRecord
 
 __all__ = [
     "Admission",
@@ -455,6 +455,10 @@ class UsageStore(Protocol):
         since: float | None = None,
     ) -> Spent:
         """Sum up usage."""
+        ...
+
+    async def usage_of_turn(self, turn_id: str) -> TurnUsage:
+        """Sum up the replies of one turn."""
         ...
 
     async def usage_by_model(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from hermes.domain.usage import Spent, UsageRecord
+from hermes.domain.usage import Spent, TurnUsage, Usage, UsageRecord
 from hermes.state.memory.tables import MemoryPart
 
 __all__ = ["UsagePart"]
@@ -29,6 +29,16 @@ class UsagePart(MemoryPart):
             if session_id in (None, record.session_id)
             and agent_id in (None, record.agent_id)
             and (since is None or record.at >= since)
+        )
+
+    async def usage_of_turn(self, turn_id: str) -> TurnUsage:
+        """Sum up the replies of one turn."""
+        own = [r for r in self._tables.usage if r.turn_id == turn_id and r.task == "turn"]
+        known = [record.cost_usd for record in own if record.cost_usd is not None]
+        return TurnUsage(
+            calls=len(own),
+            usage=sum((record.usage for record in own), Usage()),
+            cost_usd=sum(known) if len(known) == len(own) else None,
         )
 
     async def usage_by_model(

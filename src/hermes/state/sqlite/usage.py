@@ -3,7 +3,7 @@
 import sqlite3
 from typing import Any
 
-from hermes.domain.usage import Spent, UsageRecord
+from hermes.domain.usage import Spent, TurnUsage, Usage, UsageRecord
 from hermes.state.sqlite.part import LedgerPart, change, one, rows
 
 __all__ = ["UsagePart", "add_usage"]
@@ -37,6 +37,22 @@ class UsagePart(LedgerPart):
             return _spent(row)
 
         return await self._read(work)
+
+    async def usage_of_turn(self, turn_id: str) -> TurnUsage:
+        """Sum up the replies of one turn."""
+        row = await self._quick(lambda connection: one(connection, "usage.of_turn", (turn_id,) * 2))
+        assert row is not None
+        return TurnUsage(
+            calls=row["calls"],
+            usage=Usage(
+                input_tokens=row["input_tokens"],
+                output_tokens=row["output_tokens"],
+                cache_read_tokens=row["cache_read_tokens"],
+                cache_write_tokens=row["cache_write_tokens"],
+                reasoning_tokens=row["reasoning_tokens"],
+            ),
+            cost_usd=None if row["unpriced_calls"] else row["cost_usd"],
+        )
 
     async def usage_by_model(
         self, *, session_id: str | None = None, since: float | None = None

@@ -5,6 +5,9 @@ it; until then only the repeat can see it. What a crash left behind is found by
 the mark in the run's request.
 """
 
+from contextlib import suppress
+
+from hermes.domain.errors import SessionBusy
 from hermes.domain.ports.state import Ledger
 from hermes.domain.runs import Run, RunKind, RunQuery, RunState
 
@@ -26,7 +29,9 @@ async def forget_response(ledger: Ledger, run: Run) -> None:
     if not run.request.get("own_session"):
         return
     if not await ledger.runs(RunQuery(session_id=run.session_id, limit=1)):
-        await ledger.delete_session(run.session_id)
+        # Somebody may be going on in it just now; then it is not ours alone any more.
+        with suppress(SessionBusy):
+            await ledger.delete_session(run.session_id, idle=True)
 
 
 async def forget_unstored(ledger: Ledger, now: float) -> int:
