@@ -2,10 +2,13 @@
 
 Written down as name -> check; a value that does not pass is reported with its
 path. Only what the specification lists is checked; further fields are allowed.
+The models made from the published document have their say, too.
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from fakes.responses_published import published_event_errors, published_resource_errors
 
 Check = Callable[[Any, str], list[str]]
 
@@ -221,11 +224,11 @@ _event = tagged(
 
 def resource_errors(value: Any) -> list[str]:
     """Return what is wrong with a response."""
-    return resource(value, "response")
+    return resource(value, "response") + published_resource_errors(value)
 
 
 def event_errors(value: Any) -> list[str]:
     """Return what is wrong with an event; events of our own have names of their own."""
     if str(value.get("type", "")).startswith("hermes."):
         return integer(value.get("sequence_number"), "sequence_number")
-    return _event(value, "event")
+    return _event(value, "event") + published_event_errors(value)
