@@ -30,7 +30,7 @@ fix: dev
 	$(BIN)/ruff format .
 
 soak: dev services
-	$(BIN)/python -m pytest -m slow --timeout 1800 tests
+	EXPLORE=1 $(BIN)/python -m pytest -m 'slow or not slow' --timeout 1800 tests
 
 bench: dev
 	$(BIN)/python -m bench
