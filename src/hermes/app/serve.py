@@ -30,6 +30,7 @@ from hermes.app.platforms import PlatformKit, batch_window, enabled_platforms, p
 from hermes.app.plugins import load_hook_plugins
 from hermes.app.serve_context import ChatContext
 from hermes.app.signals import StopSignals, stop_signals
+from hermes.app.winding_down import let_turns_end
 from hermes.config.loader import load_config
 from hermes.control.apologies import Apologies
 from hermes.control.authz import Authorizer, AuthzSettings
@@ -227,19 +228,9 @@ class _Service:
         for each in self._doors:
             each.drain()
         await self._board.write()
-        gateway, patience = self._app.gateway, self._app.loaded.config.agent.restart_drain_timeout
-        try:
-            async with asyncio.timeout(patience):
-                await asyncio.wait(
-                    [
-                        asyncio.ensure_future(gateway.drained()),
-                        asyncio.ensure_future(self._stop.at_once.wait()),
-                    ],
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-        except TimeoutError:
-            if gateway.live_sessions:
-                log.info("%d sessions are kept for the next start", gateway.live_sessions)
+        gateway = self._app.gateway
+        patience = self._app.loaded.config.agent.restart_drain_timeout
+        await let_turns_end(gateway, self._stop, patience)
         await gateway.suspend()
         for each in self._doors:
             await each.close(WIND_DOWN_SECONDS)

@@ -17,6 +17,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.outbound import OutboxEntry, OutboxKind, OutboxState, Target
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import OutboxStore
+from hermes.domain.silence import SILENT_MARKERS
 from hermes.domain.webhooks import HookDelivery
 
 __all__ = ["Address", "Results", "address_of", "is_silent"]
@@ -26,7 +27,6 @@ log = logging.getLogger(__name__)
 LOG = "log"
 GITHUB = "github"
 MAX_COMMENT = 65_000
-_SILENT = frozenset({"[SILENT]", "SILENT", "NO_REPLY", "NO REPLY"})
 _PLATFORM = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _REPO = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,99}/[A-Za-z0-9_.][A-Za-z0-9_.-]{0,99}")
 _NUMBER = re.compile(r"[0-9]{1,10}")
@@ -44,7 +44,10 @@ class Address(Struct, frozen=True, kw_only=True):
 def is_silent(text: str) -> bool:
     """Tell whether a result asks not to be delivered."""
     lines = text.strip().splitlines() or [""]
-    return text.strip() in {"", *_SILENT} or "[SILENT]" in (lines[0].strip(), lines[-1].strip())
+    return text.strip() in {"", *SILENT_MARKERS} or "[SILENT]" in (
+        lines[0].strip(),
+        lines[-1].strip(),
+    )
 
 
 def address_of(target: str, extra: dict[str, str]) -> Address:

@@ -10,17 +10,18 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from hermes.domain.approvals import Approval, ApprovalRequest, Decision
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.messages import AssistantMessage, ToolMessage, UserMessage
-from hermes.domain.outbound import OutboxEntry, OutboxState
+from hermes.domain.ports.approvals import ApprovalStore
 from hermes.domain.ports.jobs import InstantStore
 from hermes.domain.ports.keys import KeyStore
+from hermes.domain.ports.outbox import OutboxStore
 from hermes.domain.ports.runs import RunStore
+from hermes.domain.ports.usage import UsageStore
 from hermes.domain.ports.webhooks import HookStore
 from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
 from hermes.domain.turn import NewTurn, Turn, TurnError, TurnState
-from hermes.domain.usage import Spent, TurnUsage, UsageRecord
+from hermes.domain.usage import UsageRecord
 
 __all__ = [
     "Admission",
@@ -362,109 +363,6 @@ class TurnStore(Protocol):
 
         None if somebody else took it or it ended meanwhile.
         """
-        ...
-
-
-class OutboxStore(Protocol):
-    """What is to be sent, and what became of it."""
-
-    async def enqueue(self, entry: OutboxEntry) -> OutboxEntry:
-        """Commit an entry; an id that exists already returns the existing one."""
-        ...
-
-    async def outbox_entry(self, entry_id: str) -> OutboxEntry | None:
-        """Return one entry."""
-        ...
-
-    async def claim_send(self, entry_id: str, at: float) -> OutboxEntry | None:
-        """Move pending to sending, counting the attempt; None if it is not pending."""
-        ...
-
-    async def update_outbox(
-        self,
-        entry_id: str,
-        *,
-        state: OutboxState,
-        at: float,
-        native_id: str | None = None,
-        content: str | None = None,
-        error: str | None = None,
-    ) -> OutboxEntry:
-        """Record the outcome of a send or an edit. Unset fields stay as they are."""
-        ...
-
-    async def outbox_of_turn(self, turn_id: str) -> list[OutboxEntry]:
-        """Return everything that a turn has sent or wants to send, in order."""
-        ...
-
-    async def outbox(
-        self, states: Sequence[OutboxState], *, platform: str | None = None, limit: int = 100
-    ) -> list[OutboxEntry]:
-        """List entries in these states, oldest first and in order within a turn."""
-        ...
-
-
-class ApprovalStore(Protocol):
-    """Approvals and questions, pending and decided."""
-
-    async def ask(self, request: ApprovalRequest) -> Approval:
-        """Commit a request; one for the same turn and call returns the existing."""
-        ...
-
-    async def approval(self, approval_id: str) -> Approval | None:
-        """Return one."""
-        ...
-
-    async def decide(self, approval_id: str, decision: Decision) -> Approval | None:
-        """Record the one answer; None if it was not pending any more."""
-        ...
-
-    async def pending_approvals(self, session_id: str | None = None) -> list[Approval]:
-        """Return what waits for an answer, oldest first."""
-        ...
-
-    async def expire_approvals(self, now: float) -> list[Approval]:
-        """Turn overdue requests into denials and return them."""
-        ...
-
-    async def grants(self, agent_id: str, session_id: str) -> list[Approval]:
-        """Return standing permissions: `session` ones of this session, and `always`."""
-        ...
-
-    async def approvals(self, *, limit: int = 50) -> list[Approval]:
-        """List the newest, decided or not."""
-        ...
-
-    async def revoke(self, approval_id: str, at: float) -> bool:
-        """Withdraw a standing permission; False if there is none."""
-        ...
-
-
-class UsageStore(Protocol):
-    """What was spent."""
-
-    async def record_usage(self, record: UsageRecord) -> None:
-        """Commit the usage of a call that is not part of a reply, e.g. a title."""
-        ...
-
-    async def spent(
-        self,
-        *,
-        session_id: str | None = None,
-        agent_id: str | None = None,
-        since: float | None = None,
-    ) -> Spent:
-        """Sum up usage."""
-        ...
-
-    async def usage_of_turn(self, turn_id: str) -> TurnUsage:
-        """Sum up the replies of one turn."""
-        ...
-
-    async def usage_by_model(
-        self, *, session_id: str | None = None, since: float | None = None
-    ) -> list[tuple[str, str, Spent]]:
-        """Sum up usage by (provider, model), dearest first."""
         ...
 
 
