@@ -5,11 +5,15 @@ from pathlib import Path
 
 from fakes.core import Core, running_core
 from fakes.run_desk import asked, desk_on, finished, restarted
+from hermes.control.lane import TurnRunnerPort
 from hermes.control.run_requests import new_run
 from hermes.control.runs import RunDesk
+from hermes.domain.errors import StoreError
 from hermes.domain.events import MessageCompleted, TextDelta, TurnFinished, TurnStarted
-from hermes.domain.runs import OpenedRun, Run, SessionChoice
-from hermes.domain.turn import TurnState
+from hermes.domain.profile import AgentProfile
+from hermes.domain.runs import OpenedRun, Run, RunState, SessionChoice
+from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnState
+from hermes.domain.turn_stream import TurnStream
 from hermes.testing.model import Reply, ScriptedModel, say
 
 
@@ -99,3 +103,57 @@ async def _events(desk: RunDesk, run: Run) -> list[object]:
 
 async def _followed(desk: RunDesk, run: Run) -> int:
     return len([logged async for logged in desk.follow(run)])
+
+
+class FailingOnce:
+    """A runner whose first turn is left open, as by a ledger that fails for a moment."""
+
+    def __init__(self, inner: TurnRunnerPort) -> None:
+        self._inner = inner
+        self._failed = False
+
+    async def run(
+        self,
+        profile: AgentProfile,
+        turn: Turn,
+        stream: TurnStream,
+        control: TurnControl,
+        brief: TurnBrief,
+    ) -> None:
+        if not self._failed:
+            self._failed = True
+            raise StoreError("The ledger could not be used.")
+        await self._inner.run(profile, turn, stream, control, brief)
+
+    async def after_turn(self, profile: AgentProfile, session_id: str) -> None:
+        await self._inner.after_turn(profile, session_id)
+
+
+async def test_a_run_whose_lane_failed_goes_on_without_a_restart(tmp_path: Path) -> None:
+    async with running_core(tmp_path, ScriptedModel([say("After all.")])) as core:
+        core.gateway.runner = FailingOnce(core.gateway.runner)
+        async with desk_on(core) as desk:
+            run = (await desk.start(asked("go", logged=True))).run
+            await core.gateway.idle(run.session_id)
+            stored = await core.ledger.run(run.id)
+            assert stored is not None
+            assert stored.state.open
+            # What the gateway does now and then.
+            await restarted(core, desk)
+            ended = await finished(desk, run)
+            assert ended.state is RunState.COMPLETED
+            assert await text_in_log(desk, run) == "After all."
+            assert desk.open_runs == 0
+
+
+async def test_looking_again_does_not_disturb_runs_under_way(tmp_path: Path) -> None:
+    go = asyncio.Event()
+    model = ScriptedModel([Reply(pieces=("Done.",), before=go)])
+    async with running_core(tmp_path, model) as core, desk_on(core) as desk:
+        run = (await desk.start(asked("go", logged=True))).run
+        for _ in range(3):
+            await restarted(core, desk)
+        go.set()
+        assert (await finished(desk, run)).state is RunState.COMPLETED
+        assert await text_in_log(desk, run) == "Done."
+        assert len(model.requests) == 1

@@ -52,6 +52,7 @@ from hermes.control.supervisor import AdapterPlan, Fleet, Supervisor, Supervisor
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.ports.platform import Adapter, InboundSink
+from hermes.domain.turn import Turn
 from hermes.entry.chat.companion import Manners
 from hermes.entry.chat.door import ChatDoor, DoorParts
 from hermes.execution.clock import SystemClock
@@ -179,9 +180,18 @@ class _Service:
         while True:
             await self._app.clock.sleep(LOOK_AGAIN_SECONDS)
             try:
-                await self._app.gateway.recover(platforms=self._platforms)
+                await self._recover()
             except HermesError as error:
                 log.warning("the inbox could not be looked through: %s", error.message)
+
+    async def _recover(self) -> list[Turn]:
+        """Have everything gone on with that nobody is at work on; return the turns."""
+        for door in self._doors:
+            await door.before_recovery()
+        resumed = await self._app.gateway.recover(platforms=self._platforms)
+        for door in self._doors:
+            await door.after_recovery()
+        return resumed
 
     async def _start(self) -> HermesError | None:
         """Pick up what an earlier process left, then say that we are there.
@@ -197,11 +207,7 @@ class _Service:
             self._board.warn("restart_loop", text)
             log.error(text)
         shown = await self._door.deliver_unanswered()
-        for door in self._doors:
-            await door.before_recovery()
-        resumed = await self._app.gateway.recover(platforms=self._platforms)
-        for door in self._doors:
-            await door.after_recovery()
+        resumed = await self._recover()
         if shown or resumed:
             log.info("after the restart: %d answers shown, %d turns go on", shown, len(resumed))
         try:

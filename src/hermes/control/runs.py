@@ -206,6 +206,9 @@ class RunDesk(RunReader):
             live.begin(stream)
 
     def _watch(self, run: Run) -> LiveRun:
+        known = self._live.get(run.id)
+        if known is not None:
+            return known
         live = self._live[run.id] = LiveRun(run)
         self._by_inbox[run.inbox_id] = live
         if run.turn_id is not None:
@@ -213,6 +216,8 @@ class RunDesk(RunReader):
         return live
 
     def _stay_with(self, live: LiveRun) -> None:
+        if live.accompanied:
+            return
         live.accompanied = True
         self._group.create_task(self._accompany(live), name=f"run {live.run.id}")
 
@@ -264,10 +269,9 @@ class RunDesk(RunReader):
     # -- restarts ----------------------------------------------------------------
 
     async def watch_open(self) -> None:
-        """Look out for the runs an earlier process left; before the gateway recovers."""
+        """Look out for runs that nobody stays with; before the gateway recovers."""
         for run in await self._ledger.runs(RunQuery(states=OPEN_STATES, limit=None)):
-            if run.id not in self._live:
-                self._watch(run)
+            self._watch(run)
 
     async def settle(self) -> int:
         """Close those whose turn is over, stay with the rest; after the gateway has recovered."""
