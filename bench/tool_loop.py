@@ -9,7 +9,7 @@ from bench.core import Core, TurnFailed, open_core
 from bench.harness import Figure, Job, alternate, median, timed
 from bench.model_server import ModelProcess, model_process, script
 from fakes.model_script import Call, Rule, Step
-from hermes.execution.registry import BACKENDS
+from hermes.execution.pool import BACKENDS
 
 __all__ = ["run"]
 

@@ -5,7 +5,7 @@ import pytest
 
 from fakes import docker_engine
 from fakes.boxes import Boxes
-from hermes.execution import sandbox
+from hermes.execution.backends.sandbox import backend as sandbox
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import pytest
 
 from fakes.machines import environment
 from hermes.domain.errors import ConfigError
-from hermes.execution import sandbox
+from hermes.execution.backends.sandbox import backend as sandbox
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,9 @@ import pytest
 from fakes.toolbox import PATH, gone, local_environment
 from hermes.domain.errors import Conflict, HermesError, NotFound, UsageError
 from hermes.domain.ports.execution import Command
-from hermes.execution import background
-from hermes.execution.local import LocalEnvironment
-from hermes.execution.watch import OutputWatch
+from hermes.execution.backends.local import LocalEnvironment
+from hermes.execution.host import background
+from hermes.execution.host.background import OutputWatch
 from hermes.testing.clock import FakeClock
 
 

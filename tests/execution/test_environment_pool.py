@@ -7,8 +7,9 @@ import pytest
 from fakes.toolbox import PATH
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.execution import Command
-from hermes.execution.environ import child_environment
-from hermes.execution.registry import EnvironmentPool, EnvironmentSettings
+from hermes.execution.backend import EnvironmentSettings
+from hermes.execution.host.child_env import child_environment
+from hermes.execution.pool import EnvironmentPool
 from hermes.testing.clock import FakeClock
 
 

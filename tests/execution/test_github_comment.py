@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import HermesError
-from hermes.execution.github_comment import GhComments
+from hermes.execution.webhook_effects import GhComments
 
 
 def gh(folder: Path, script: str) -> dict[str, str]:

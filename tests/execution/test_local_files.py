@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fakes.toolbox import local_environment
 from hermes.domain.errors import HermesError, NotFound, UsageError
-from hermes.execution import files
-from hermes.execution.local import LocalEnvironment
+from hermes.execution.backends.local import LocalEnvironment
+from hermes.execution.host import files
 
 
 @pytest.fixture

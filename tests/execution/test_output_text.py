@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.execution.output import HeadTail, Rolling, TextFilter
+from hermes.execution.host.output import HeadTail, Rolling, TextFilter
 
 ESCAPES = [
     "\x1b[31m",

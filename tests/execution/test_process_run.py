@@ -7,7 +7,7 @@ import pytest
 from fakes.toolbox import gone, local_environment
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.execution import Command
-from hermes.execution.process import Launch, run
+from hermes.execution.host.process import Launch, run
 
 
 def open_descriptors() -> int:

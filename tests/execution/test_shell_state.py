@@ -5,7 +5,7 @@ import pytest
 
 from fakes.toolbox import local_environment
 from hermes.domain.ports.execution import Command, CommandResult
-from hermes.execution.local import LocalEnvironment
+from hermes.execution.backends.local import LocalEnvironment
 
 
 @pytest.fixture

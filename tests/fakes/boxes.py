@@ -6,9 +6,9 @@ from typing import Any
 
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Command, CommandResult
+from hermes.execution.backend import EnvironmentSettings, PooledEnvironment
 from hermes.execution.clock import SystemClock
-from hermes.execution.contract import PooledEnvironment
-from hermes.execution.registry import EnvironmentPool, EnvironmentSettings
+from hermes.execution.pool import EnvironmentPool
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 

@@ -27,8 +27,9 @@ from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import Parallel, ToolContext, ToolResult, ToolRunner, ToolSpec
 from hermes.domain.turn_stream import TurnStream
+from hermes.execution.backend import EnvironmentSettings
 from hermes.execution.clock import SystemClock
-from hermes.execution.registry import EnvironmentPool, EnvironmentSettings
+from hermes.execution.pool import EnvironmentPool
 from hermes.state.sqlite.ledger import SqliteLedger
 
 Handler = Callable[[dict[str, Any], ToolContext], Awaitable[ToolResult]]

@@ -9,13 +9,13 @@ from typing import Any
 
 from fakes.toolbox import PATH
 from hermes.domain.ports.clock import Clock
-from hermes.execution.clock import SystemClock
-from hermes.execution.contract import (
+from hermes.execution.backend import (
     EnvironmentRequest,
     EnvironmentSettings,
     PooledEnvironment,
 )
-from hermes.execution.registry import resolve_backend
+from hermes.execution.clock import SystemClock
+from hermes.execution.pool import resolve_backend
 
 __all__ = ["MODAL_SDK", "apptainer", "environment", "request_for", "until"]
 

@@ -12,8 +12,8 @@ from hermes.domain.messages import ToolCall, content_text
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environment
 from hermes.domain.tools import ToolContext, ToolResult, ToolRunner
+from hermes.execution.backends.local import LocalEnvironment
 from hermes.execution.clock import SystemClock
-from hermes.execution.local import LocalEnvironment
 from hermes.testing.clock import FakeClock
 
 PATH = "/usr/local/bin:/usr/bin:/bin"

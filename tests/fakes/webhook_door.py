@@ -32,7 +32,7 @@ from hermes.entry.http.server import HttpServer
 from hermes.entry.http.webhook.app import webhook_app
 from hermes.entry.http.webhook.settings import webhook_settings
 from hermes.execution.clock import SystemClock
-from hermes.execution.hook_script import HookScripts
+from hermes.execution.webhook_effects import HookScripts
 from hermes.state.sqlite.ledger import SqliteLedger
 from hermes.state.webhook_routes import HookRouteFile
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
-from hermes.execution.sandbox import available
+from hermes.execution.backends.sandbox.backend import available
 
 __all__ = ["backend_name", "backend_options", "has_private_workspace"]
 

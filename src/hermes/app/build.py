@@ -37,7 +37,7 @@ from hermes.domain.profile import AgentProfile
 from hermes.domain.session import KeyScope
 from hermes.domain.turn import Turn
 from hermes.execution.clock import SystemClock
-from hermes.execution.registry import EnvironmentPool
+from hermes.execution.pool import EnvironmentPool
 from hermes.observability.logs import configure_logging
 from hermes.state.ownership import Owner, owner_alive
 from hermes.state.transcripts import TranscriptMirror

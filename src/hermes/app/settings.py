@@ -20,7 +20,7 @@ from hermes.config.schema import Config
 from hermes.config.schema.model import FallbackProvider, Provider
 from hermes.domain.errors import ConfigError
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
-from hermes.execution.contract import EnvironmentSettings
+from hermes.execution.backend import EnvironmentSettings
 
 __all__ = [
     "agent_settings",

@@ -21,8 +21,7 @@ from hermes.domain.turn_stream import TurnStream
 from hermes.entry.http.server import HttpServer
 from hermes.entry.http.webhook.app import webhook_app
 from hermes.entry.http.webhook.settings import WebhookSettings, webhook_settings
-from hermes.execution.github_comment import GhComments
-from hermes.execution.hook_script import HookScripts
+from hermes.execution.webhook_effects import GhComments, HookScripts
 from hermes.state.webhook_routes import HookRouteFile
 
 __all__ = ["WebhookDoor", "check", "open_door"]

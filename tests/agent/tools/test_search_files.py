@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from fakes.toolbox import PATH, Toolbox
 from hermes.domain.messages import ToolOutcome
+from hermes.execution.backends.local import LocalEnvironment
 from hermes.execution.clock import SystemClock
-from hermes.execution.local import LocalEnvironment
 
 ENGINES = [
     "grep",

@@ -10,7 +10,7 @@ from hermes.config.paths import HermesHome
 from hermes.control.webhooks.results import Address, address_of, is_silent
 from hermes.control.webhooks.routes import RouteBook, RouteRules, read_routes
 from hermes.domain.errors import ConfigError, HermesError
-from hermes.execution.hook_script import HookScripts
+from hermes.execution.webhook_effects import HookScripts
 from hermes.state.webhook_routes import HookRouteFile
 
 

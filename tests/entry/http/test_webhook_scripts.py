@@ -8,7 +8,7 @@ import pytest
 from fakes.webhook_door import SECRET, webhook_door
 from hermes.domain.errors import ConfigError
 from hermes.domain.webhooks import HookState
-from hermes.execution.hook_script import HookScripts
+from hermes.execution.webhook_effects import HookScripts
 from hermes.testing.model import ScriptedModel, say
 
 

@@ -3,11 +3,15 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.errors import ConfigError
-from hermes.execution import docker
-from hermes.execution.docker_command import container_spec, guarded, list_arguments
-from hermes.execution.docker_engine import Engine, find_binary
-from hermes.execution.docker_options import DockerOptions
-from hermes.execution.options import decode_options
+from hermes.execution.backend import decode_options
+from hermes.execution.backends.docker import backend as docker
+from hermes.execution.backends.docker.command import (
+    DockerOptions,
+    container_spec,
+    guarded,
+    list_arguments,
+)
+from hermes.execution.backends.docker.engine import Engine, find_binary
 
 
 def options(**given: object) -> DockerOptions:

@@ -13,7 +13,7 @@ from fakes.daytona import FakeDaytona, daytona_options, running_daytona
 from fakes.machines import MODAL_SDK, apptainer, environment
 from fakes.sshd import Sshd, running_sshd, sshd_missing
 from fakes.toolbox import PATH, local_environment
-from hermes.execution.contract import PooledEnvironment
+from hermes.execution.backend import PooledEnvironment
 
 
 @pytest.fixture(scope="session")

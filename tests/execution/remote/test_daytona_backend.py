@@ -11,9 +11,9 @@ from fakes.daytona import FakeDaytona, daytona_options
 from fakes.machines import environment, request_for
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.ports.execution import Command
-from hermes.execution.contract import PooledEnvironment
-from hermes.execution.daytona import LabelFilter
-from hermes.execution.registry import resolve_backend
+from hermes.execution.backend import PooledEnvironment
+from hermes.execution.backends.daytona import LabelFilter
+from hermes.execution.pool import resolve_backend
 
 NAME = "hermes-main.20261115_120000_abcd1234"
 

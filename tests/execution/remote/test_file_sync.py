@@ -9,8 +9,8 @@ from fakes.machines import environment
 from fakes.sshd import Sshd
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.execution import Command
-from hermes.execution.contract import PooledEnvironment
-from hermes.execution.file_sync import EVERY, FileSync, SyncRoot
+from hermes.execution.backend import PooledEnvironment
+from hermes.execution.remote.sync import EVERY, FileSync, SyncRoot
 from hermes.testing.clock import FakeClock
 
 

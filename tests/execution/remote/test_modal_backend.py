@@ -11,9 +11,9 @@ import pytest
 from fakes.machines import environment, request_for
 from hermes.domain.errors import ConfigError, HermesError, MissingExtra, UsageError
 from hermes.domain.ports.execution import Command
-from hermes.execution.contract import PooledEnvironment
-from hermes.execution.modal_snapshots import Snapshots
-from hermes.execution.registry import resolve_backend
+from hermes.execution.backend import PooledEnvironment
+from hermes.execution.backends.modal import Snapshots
+from hermes.execution.pool import resolve_backend
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from fakes.machines import until
 from hermes.domain.errors import HermesError, NotFound, UsageError
 from hermes.domain.ports.execution import Command, CommandResult
-from hermes.execution.contract import PooledEnvironment
+from hermes.execution.backend import PooledEnvironment
 
 pytestmark = pytest.mark.parametrize(
     "machine",

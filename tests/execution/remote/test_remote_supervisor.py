@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.execution.remote_supervisor import MarkReader, kill_script, supervised
+from hermes.execution.remote.supervisor import MarkReader, kill_script, supervised
 
 MARK = "0123456789abcdef"
 FRAME = f"\x1e{MARK} 7 /a b\x1fc\x1e{MARK}\n".encode()

@@ -12,9 +12,9 @@ import pytest
 from fakes.machines import environment, request_for
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.ports.execution import Command
-from hermes.execution.contract import PooledEnvironment
-from hermes.execution.registry import resolve_backend
-from hermes.execution.singularity import SingularityLink, SingularityOptions
+from hermes.execution.backend import PooledEnvironment
+from hermes.execution.backends.singularity import SingularityLink, SingularityOptions
+from hermes.execution.pool import resolve_backend
 
 
 async def sh(machine: PooledEnvironment, script: str) -> str:

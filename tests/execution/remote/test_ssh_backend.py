@@ -12,7 +12,7 @@ from fakes.machines import environment, until
 from fakes.sshd import Sshd, running_sshd, sshd_missing
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.ports.execution import Command
-from hermes.execution.contract import PooledEnvironment
+from hermes.execution.backend import PooledEnvironment
 
 pytestmark = pytest.mark.xdist_group("ssh")
 

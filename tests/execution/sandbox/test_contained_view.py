@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.domain.errors import HermesError, NotFound
-from hermes.execution.remote_view import View
+from hermes.execution.host.contained import View
 
 SECRET = b"outside"
 NAMES = ("a", "b", "c")

@@ -16,8 +16,8 @@ from fakes.hermes_process import other_process, processes_with
 from fakes.toolbox import gone
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.ports.execution import Command
-from hermes.execution import sandbox
-from hermes.execution.sandbox_holder import missing_tools
+from hermes.execution.backends.sandbox import backend as sandbox
+from hermes.execution.backends.sandbox.holder import missing_tools
 from hermes.testing.clock import FakeClock
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")

@@ -18,7 +18,7 @@ from hermes.config.environment import process_environ
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import HermesError
-from hermes.execution.environ import child_environment
+from hermes.execution.host.child_env import child_environment
 from hermes.execution.local_model.fetch import fetch_embedded
 from hermes.execution.local_model.files import EMBEDDED, PROVIDER, add_local, remove_local
 from hermes.execution.local_model.profile import TOY_NOTICE

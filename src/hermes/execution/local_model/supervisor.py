@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import HermesError, MissingExtra
+from hermes.execution.host.process import Launch, run
 from hermes.execution.local_model.engine import engine_installed
 from hermes.execution.local_model.files import LocalModel
 from hermes.execution.local_model.profile import Profile, profile_for
@@ -31,7 +32,6 @@ from hermes.execution.local_model.state import (
     take_lock,
 )
 from hermes.execution.local_model.wire import BadMessage, exchange
-from hermes.execution.process import Launch, run
 
 __all__ = ["Endpoint", "ModelServerFailure", "Progress", "ensure_running", "stop_server"]
 

@@ -1,0 +1,361 @@
+"""A running sandbox: namespaces held by one bubblewrap, entered per command.
+
+bubblewrap makes the namespaces and mounts, forbids further user namespaces,
+gives up its capabilities and sleeps. Each command enters with `nsenter`,
+where it has no capability either and can gain none, so all commands of a
+session share processes, network and mounts and a server started by one is
+reachable by the next. When the holder dies, by `stop` or because Hermes died,
+the kernel kills everything inside.
+
+The holder is named by an open `/proc/<pid>` directory, never by its number: a
+number may come to mean another process, and entering that would be an escape.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import re
+import resource
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Self
+
+from msgspec import Struct
+
+from hermes.domain.errors import HermesError
+from hermes.execution.backends.sandbox.mounts import Layout, SandboxOptions, bwrap_arguments
+from hermes.execution.host.process import Child, Launch
+
+_ROOT = Path("/sys/fs/cgroup")
+_PREFIX = "hermes-sandbox"
+
+
+class Cgroup(Struct, frozen=True, kw_only=True):
+    """Groups, one for each controller, that limit one sandbox."""
+
+    directories: tuple[Path, ...]
+
+    @property
+    def join(self) -> str:
+        """Shell text that moves the running shell into the groups."""
+        return "".join(
+            f"echo $$ >{directory}/cgroup.procs || exit 125; " for directory in self.directories
+        )
+
+    def remove(self) -> None:
+        """Give the groups back; their processes must have ended."""
+        for directory in self.directories:
+            with contextlib.suppress(OSError):
+                directory.rmdir()
+
+
+def make_cgroup(max_processes: int, max_memory: int) -> Cgroup | None:
+    """Make a group; None where that is not possible."""
+    made: list[Path] = []
+    for controller, settings in (
+        ("pids", {"pids.max": max_processes}),
+        ("memory", {"memory.max": max_memory, "memory.limit_in_bytes": max_memory}),
+    ):
+        if any((directory / next(iter(settings))).exists() for directory in made):
+            _apply(made[0], settings)  # one hierarchy for all
+            continue
+        for parent in _parents(controller):
+            directory = _make(parent, settings)
+            if directory is not None:
+                made.append(directory)
+                break
+    return Cgroup(directories=tuple(made)) if made else None
+
+
+def _make(parent: Path, settings: dict[str, int]) -> Path | None:
+    _sweep(parent)
+    directory = parent / f"{_PREFIX}-{os.getpid()}-{secrets.token_hex(4)}"
+    try:
+        directory.mkdir()
+    except OSError:
+        return None
+    if not _apply(directory, settings):
+        directory.rmdir()
+        return None
+    return directory
+
+
+def _apply(directory: Path, settings: dict[str, int]) -> bool:
+    done = False
+    for name, value in settings.items():
+        with contextlib.suppress(OSError):
+            if (directory / name).exists():
+                (directory / name).write_text(str(value), encoding="ascii")
+                done = True
+    return done
+
+
+def _parents(controller: str) -> Iterator[Path]:
+    """Name the groups below which ours may be made, nearest first."""
+    for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
+        _, controllers, own = line.split(":", 2)
+        if controller in controllers.split(","):
+            yield _ROOT / controllers / own.lstrip("/")
+            return
+    unified = next((path for path in (_ROOT / "unified", _ROOT) if _is_unified(path)), None)
+    if unified is None:
+        return
+    own = Path("/proc/self/cgroup").read_text(encoding="utf-8").rpartition("0::")[2].strip()
+    # A group with processes of its own gives controllers to no child: try the one above.
+    for path in (own, os.path.dirname(own), "/"):  # noqa: PTH120 - text
+        yield unified / path.lstrip("/")
+
+
+def _is_unified(path: Path) -> bool:
+    return (path / "cgroup.controllers").exists()
+
+
+def _sweep(parent: Path) -> None:
+    """Remove what processes that are gone have left."""
+    with contextlib.suppress(OSError):
+        for directory in parent.glob(f"{_PREFIX}-*"):
+            owner = directory.name.removeprefix(f"{_PREFIX}-").partition("-")[0]
+            if not Path(f"/proc/{owner}").exists():
+                with contextlib.suppress(OSError):
+                    directory.rmdir()
+
+
+TOOLS = ("bwrap", "nsenter", "setpriv")
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# What the holder was started from and with must not stay reachable through its
+# entries in /proc: it becomes a program of the sandbox with files of the sandbox.
+# As process 1 that ignores its children it makes the kernel clear them away.
+_HOLD = (
+    'trap "" CHLD; echo 0 >/proc/sys/user/max_user_namespaces && echo ready'
+    " && exec </dev/null >/dev/null 2>&1"
+    " && exec setpriv --inh-caps=-all --ambient-caps=-all --no-new-privs sleep infinity"
+)
+_START_SECONDS = 15.0
+_NS_GET_PARENT = 0xB702
+_NAMESPACES = {
+    "user": "user",
+    "mount": "mnt",
+    "pid": "pid",
+    "ipc": "ipc",
+    "uts": "uts",
+    "net": "net",
+    "cgroup": "cgroup",
+}
+
+
+class Holder:
+    """One sandbox that is up."""
+
+    def __init__(
+        self, child: Child, directory: int, options: SandboxOptions, cgroup: Cgroup | None
+    ) -> None:
+        self._child = child
+        self._directory = directory
+        self._cgroup = cgroup
+        self._limits = _limits(options)
+        self._outer = _outer_user_namespace(directory)
+        ours = f"/proc/{os.getpid()}/fd"
+        self._enter = _enter(
+            f"{ours}/{directory}",
+            f"{ours}/{self._outer}" if self._outer is not None else "",
+            network=options.network,
+        )
+
+    @classmethod
+    async def start(cls, options: SandboxOptions, layout: Layout) -> Self:
+        """Bring up a sandbox."""
+        cgroup = await asyncio.to_thread(
+            make_cgroup, options.max_processes, options.max_memory_mb << 20
+        )
+        try:
+            child, pid, mount_namespace = await _held(options, layout, cgroup)
+        except BaseException:
+            if cgroup is not None:
+                cgroup.remove()
+            raise
+        try:
+            return cls(child, _pinned(pid, mount_namespace), options, cgroup)
+        except OSError as error:
+            await child.close(0.0)
+            if cgroup is not None:
+                await _removed(cgroup)
+            raise _did_not_start(str(error)) from error
+
+    @property
+    def running(self) -> bool:
+        """False once it has ended, with everything inside."""
+        return self._child.running
+
+    @property
+    def root(self) -> str:
+        """Path to its root directory."""
+        return f"/proc/self/fd/{self._directory}/root"
+
+    def tasks(self) -> int:
+        """Count processes and threads inside."""
+        count = 0
+        with contextlib.suppress(OSError), os.scandir(f"{self.root}/proc") as entries:
+            for entry in entries:
+                if entry.name.isdigit():
+                    with contextlib.suppress(OSError):
+                        count += Path(entry.path, "task").stat().st_nlink - 2
+        return count
+
+    def command(self, script: str, *, pty: bool) -> tuple[str, ...]:
+        """Return the argv that runs bash text inside."""
+        # Opening the terminal by name makes it the controlling one.
+        terminal = "exec <>/dev/fd/0 >&0 2>&0; " if pty else ""
+        join = self._cgroup.join if self._cgroup else ""
+        return ("sh", "-c", f"{terminal}{join}{self._enter}", "sh", f"{self._limits}{script}")
+
+    async def stop(self) -> None:
+        """End it and everything inside."""
+        try:
+            # Nothing in it needs warning: its own processes got theirs before.
+            await self._child.close(0.0)
+        finally:
+            os.close(self._directory)
+            if self._outer is not None:
+                os.close(self._outer)
+            if self._cgroup is not None:
+                await _removed(self._cgroup)
+
+
+async def _held(
+    options: SandboxOptions, layout: Layout, cgroup: Cgroup | None
+) -> tuple[Child, int, int]:
+    """Start the holder; return it, its process number and its mount namespace."""
+    said = bytearray()
+    changed = asyncio.Event()
+
+    def take(data: bytes) -> None:
+        said.extend(data)
+        changed.set()
+
+    arguments = await asyncio.to_thread(bwrap_arguments, options, layout)
+    join = cgroup.join if cgroup else ""
+    launch = Launch(
+        # Arguments go through a descriptor: paths of the host are nobody's business inside.
+        argv=(
+            "sh",
+            "-c",
+            f"{join}exec bwrap --args 4 --info-fd 3 -- sh -c '{_HOLD}' 3>&1 4<&0 0</dev/null",
+        ),
+        env={"PATH": _SYSTEM_PATH},
+        stdin=b"".join(argument.encode() + b"\0" for argument in arguments),
+    )
+    child = await Child.start(launch, take)
+    child.when_exited(changed.set)
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            while b"\nready\n" not in said and child.running:
+                changed.clear()
+                await changed.wait()
+    except BaseException:
+        await child.close(0.0)
+        raise
+    text = said.decode("utf-8", "replace")
+    if not child.running:
+        await child.close(0.0)
+        raise _did_not_start(text)
+    info, _ = json.JSONDecoder().raw_decode(text[text.index("{") :])
+    return child, int(info["child-pid"]), int(info.get("mnt-namespace", 0))
+
+
+def _pinned(pid: int, mount_namespace: int) -> int:
+    """Open the holder's directory in /proc and make sure that it is the holder's."""
+    directory = os.open(f"/proc/{pid}", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        found = Path(f"/proc/self/fd/{directory}/ns/mnt").stat().st_ino
+        own = Path("/proc/self/ns/mnt").stat().st_ino
+    except OSError:
+        os.close(directory)
+        raise
+    if found == own or mount_namespace not in {0, found}:
+        os.close(directory)
+        raise OSError("the sandbox ended while it was started")
+    return directory
+
+
+def _outer_user_namespace(directory: int) -> int | None:
+    """Open the user namespace between ours and the holder's, if there is one.
+
+    Without root bubblewrap makes two: the outer one owns all other namespaces.
+    """
+    inner = os.open(f"/proc/self/fd/{directory}/ns/user", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        outer = fcntl.ioctl(inner, _NS_GET_PARENT)
+    finally:
+        os.close(inner)
+    if os.fstat(outer).st_ino == Path("/proc/self/ns/user").stat().st_ino:
+        os.close(outer)
+        return None
+    return outer
+
+
+def _enter(holder: str, outer: str, *, network: bool) -> str:
+    """Return shell text that enters the sandbox and runs `$1` there."""
+    wanted = [name for name in _NAMESPACES if name != "net" or not network]
+    paths = {name: f"{holder}/ns/{_NAMESPACES[name]}" for name in wanted}
+    further = ""
+    if outer:
+        paths["user"] = outer
+        further = "nsenter --user=/proc/1/ns/user --preserve-credentials -- "
+    spaces = " ".join(f"--{name}={path}" for name, path in paths.items())
+    return (
+        f"exec nsenter {spaces} --preserve-credentials -- {further}"
+        "setpriv --no-new-privs --inh-caps=-all --ambient-caps=-all --"
+        ' bash --noprofile --norc -c "$1"'
+    )
+
+
+def _limits(options: SandboxOptions) -> str:
+    """Return shell text that limits a command and its children, for good."""
+    wanted: Mapping[str, tuple[int, int, int]] = {
+        "u": (resource.RLIMIT_NPROC, options.max_processes + _counted_elsewhere(), 1),
+        "d": (resource.RLIMIT_DATA, options.max_memory_mb << 20, 1024),
+        "f": (resource.RLIMIT_FSIZE, options.max_file_mb << 20, 1024),
+        "c": (resource.RLIMIT_CORE, 0, 1024),
+    }
+    flags = " ".join(
+        f"-{flag} {_at_most(kind, value) // unit}" for flag, (kind, value, unit) in wanted.items()
+    )
+    # If memory gets short on the host, these go first.
+    return f"ulimit {flags} || exit 125; echo 1000 >/proc/self/oom_score_adj 2>/dev/null; "
+
+
+def _counted_elsewhere() -> int:
+    """Leave room for the user's other processes where the kernel counts them too."""
+    version = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    return 0 if version and (int(version[1]), int(version[2])) >= (5, 14) else 4096
+
+
+def _at_most(kind: int, value: int) -> int:
+    hard = resource.getrlimit(kind)[1]
+    return value if hard == resource.RLIM_INFINITY else min(value, hard)
+
+
+async def _removed(cgroup: Cgroup) -> None:
+    """Remove the group as soon as the kernel has taken the last process out."""
+    for _ in range(50):
+        await asyncio.to_thread(cgroup.remove)
+        if not any(directory.exists() for directory in cgroup.directories):
+            return
+        await asyncio.sleep(0.02)
+
+
+def _did_not_start(said: str) -> HermesError:
+    return HermesError(
+        f"The sandbox did not start: {said.strip()[-400:] or 'bubblewrap ended at once'}.",
+        hint="User namespaces must be allowed on this machine; see docs/how-to/backends.md.",
+    )
+
+
+def missing_tools(path: str = _SYSTEM_PATH) -> list[str]:
+    """Name the programs that a sandbox needs and that are not there."""
+    return [tool for tool in TOOLS if shutil.which(tool, path=path) is None]

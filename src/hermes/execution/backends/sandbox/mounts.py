@@ -1,0 +1,278 @@
+"""What a sandbox is made of: the arguments for bubblewrap.
+
+Only what programs need is there, read-only: `/usr` and its aliases and a few
+files of `/etc`. Homes, `/root`, `/var`, `/run` and the rest of the host do
+not exist. Writable are the workspace, a home and a `/tmp` of its own, each a
+directory of the session below `sandboxes/`, and a small RAM disk.
+
+A host root that runs Hermes is still the owner of what belongs to root, even
+without any capability. So the root directory, `/dev`
+and what the kernel lets its owner change in `/proc` are all read-only, and
+device nodes are copies that belong to nobody.
+"""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from hermes.execution.backend import checked_project
+
+
+class SandboxOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the `sandbox` backend; keys of `EnvironmentSettings.options`."""
+
+    sandbox_dir: str
+    """Where sandboxes keep their files: `<home>/sandboxes`."""
+    hermes_home: str
+    """Hidden wherever it would show."""
+    project: str = ""
+    """Directory to work on, writable at its own path; empty for a private workspace."""
+    network: bool = False
+    """Use the host's network, loopback included. False: none at all."""
+    read_only_paths: tuple[str, ...] = ()
+    """Further places commands may read."""
+    hidden_paths: tuple[str, ...] = ()
+    """Further places to hide where a visible one contains them."""
+    max_processes: int = 512
+    max_memory_mb: int = 4096
+    """Of all processes together where cgroups can be written, else of each."""
+    max_file_mb: int = 8192
+    """Size of one file."""
+    shm_mb: int = 64
+    kill_grace: float = 2.0
+
+
+WORKSPACE = "/workspace"
+HOME = "/home/hermes"
+STATE_DIR = "/run/hermes"
+UID = 1000
+
+_USR_ALIASES = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_ETC = (
+    "alternatives",
+    "bash.bashrc",
+    "ca-certificates",
+    "ca-certificates.conf",
+    "crypto-policies",
+    "debian_version",
+    "fonts",
+    "gai.conf",
+    "inputrc",
+    "java-*-openjdk",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "locale.alias",
+    "lsb-release",
+    "magic",
+    "magic.mime",
+    "mime.types",
+    "nanorc",
+    "os-release",
+    "perl",
+    "pki/ca-trust",
+    "pki/tls/certs",
+    "profile",
+    "protocols",
+    "python3*",
+    "services",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "terminfo",
+    "timezone",
+    "vim",
+)
+_ETC_NETWORK = ("resolv.conf", "hosts", "host.conf")
+_SECRET_PLACES = (
+    ".hermes",
+    ".ssh",
+    ".gnupg",
+    ".aws",
+    ".azure",
+    ".kube",
+    ".docker",
+    ".netrc",
+    ".pgpass",
+    ".git-credentials",
+    ".npmrc",
+    ".pypirc",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/hub",
+    ".local/share/keyrings",
+    ".password-store",
+    ".mozilla",
+    ".bash_history",
+    ".zsh_history",
+)
+_DEVICES = {
+    "null": (1, 3),
+    "zero": (1, 5),
+    "full": (1, 7),
+    "random": (1, 8),
+    "urandom": (1, 9),
+    "tty": (5, 0),
+}
+_NOBODY = 65534
+_PROC_READ_ONLY = ("fs", "irq", "bus", "sysrq-trigger", "acpi", "asound", "scsi", "mtrr")
+_PROC_HIDDEN = ("kcore", "keys", "timer_list", "latency_stats", "sched_debug", "kpagecount")
+
+
+class Layout(Struct, frozen=True, kw_only=True):
+    """Where things of one sandbox are on the host, and where work happens inside."""
+
+    base: Path
+    start: str
+    """The workspace as commands see it."""
+    workspace: Path
+    """The same on the host."""
+
+    @property
+    def writable(self) -> tuple[str, ...]:
+        """Places that the file tools may write to."""
+        return (self.start, HOME, "/tmp", STATE_DIR)  # noqa: S108 - the sandbox's own
+
+
+def prepare(options: SandboxOptions, base: Path) -> Layout:
+    """Make the directories of a sandbox and return where they are."""
+    for name in ("home", "tmp", "etc", "state"):
+        (base / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+    (base / "etc/passwd").write_text(
+        f"hermes:x:{UID}:{UID}:Hermes:{HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
+        encoding="ascii",
+    )
+    (base / "etc/group").write_text(f"hermes:x:{UID}:\nnogroup:x:65534:\n", encoding="ascii")
+    (base / "etc/hosts").write_text(
+        "127.0.0.1 localhost sandbox\n::1 localhost\n", encoding="ascii"
+    )
+    (base / "etc/nsswitch.conf").write_text(
+        "passwd: files\ngroup: files\nhosts: files dns\n", encoding="ascii"
+    )
+    if options.project:
+        project = checked_project(options.project, options.hermes_home)
+        return Layout(base=base, start=str(project), workspace=project)
+    (base / "workspace").mkdir(mode=0o700, exist_ok=True)
+    return Layout(base=base, start=WORKSPACE, workspace=base / "workspace")
+
+
+def bwrap_arguments(options: SandboxOptions, layout: Layout) -> list[str]:
+    """Return the arguments that make the sandbox, without the command."""
+    return [
+        *("--unshare-user", "--uid", str(UID), "--gid", str(UID)),
+        *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+        *(() if options.network else ("--unshare-net",)),
+        *(
+            "--hostname",
+            "sandbox",
+            "--as-pid-1",
+            "--die-with-parent",
+            "--new-session",
+            "--clearenv",
+        ),
+        # Needed once, to forbid user namespaces; dropped before anything else runs.
+        *("--cap-drop", "ALL", "--cap-add", "CAP_SYS_RESOURCE"),
+        *_system(options, layout.base / "etc"),
+        *_kernel(options),
+        *("--bind", str(layout.base / "state"), STATE_DIR),
+        *("--bind", str(layout.base / "tmp"), "/tmp"),  # noqa: S108 - the sandbox's own
+        *("--bind", str(layout.base / "home"), HOME),
+        *("--symlink", "/tmp", "/var/tmp"),  # noqa: S108 - the sandbox's own
+        *(part for path in options.read_only_paths for part in ("--ro-bind-try", path, path)),
+        *("--bind", str(layout.workspace), layout.start),
+        *_hiding(options, layout),
+        *("--remount-ro", "/", "--chdir", "/"),
+    ]
+
+
+def _system(options: SandboxOptions, own_etc: Path) -> Iterator[str]:
+    yield from ("--ro-bind", "/usr", "/usr")
+    for alias in _USR_ALIASES:
+        path = Path(alias)
+        if path.is_symlink():
+            yield from ("--symlink", str(path.readlink()), alias)
+        elif path.is_dir():
+            yield from ("--ro-bind", alias, alias)
+    yield from ("--ro-bind-try", "/nix/store", "/nix/store")
+    for pattern in (*_ETC, *(_ETC_NETWORK if options.network else ())):
+        for path in sorted(Path("/etc").glob(pattern)):
+            yield from ("--ro-bind-try", str(path), str(path))
+    for name in ("passwd", "group", "nsswitch.conf", *(() if options.network else ("hosts",))):
+        yield from ("--ro-bind", str(own_etc / name), f"/etc/{name}")
+
+
+def _kernel(options: SandboxOptions) -> Iterator[str]:
+    yield from ("--proc", "/proc")
+    # The kernel wants a capability for `user`, also from its owner: it can stay.
+    settings = sorted(f"sys/{path.name}" for path in Path("/proc/sys").iterdir())
+    for name in (*_PROC_READ_ONLY, *(name for name in settings if name != "sys/user")):
+        if Path(f"/proc/{name}").exists():
+            yield from ("--ro-bind", f"/proc/{name}", f"/proc/{name}")
+    for name in _PROC_HIDDEN:
+        if Path(f"/proc/{name}").exists():
+            yield from ("--ro-bind", "/dev/null", f"/proc/{name}")
+    yield from ("--dev", "/dev")
+    yield from ("--size", str(options.shm_mb << 20), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108
+    for node in _own_devices(Path(options.sandbox_dir) / "sandbox/.devices"):
+        yield from ("--dev-bind", str(node), f"/dev/{node.name}")
+    yield from ("--remount-ro", "/dev")
+
+
+def _own_devices(directory: Path) -> list[Path]:
+    """Return device nodes that root owns no more: the owner could change the host's."""
+    if os.geteuid() != 0:
+        return []
+    nodes = []
+    for name, (major, minor) in _DEVICES.items():
+        node = directory / name
+        try:
+            if not node.exists():
+                _make_device(node, os.makedev(major, minor))
+            os.close(os.open(node, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK))
+        except OSError as error:
+            if error.errno != errno.ENXIO:  # there is no terminal, but the node works
+                continue
+        nodes.append(node)
+    return nodes
+
+
+def _make_device(node: Path, device: int) -> None:
+    node.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = node.with_name(f".{node.name}.{secrets.token_hex(4)}")
+    os.mknod(draft, 0o600 | stat.S_IFCHR, device)
+    draft.chmod(0o666)
+    os.chown(draft, _NOBODY, _NOBODY)
+    draft.replace(node)
+
+
+def _hiding(options: SandboxOptions, layout: Layout) -> Iterator[str]:
+    """Cover what would show inside a visible directory."""
+    shown = [Path("/usr"), *map(Path, options.read_only_paths)]
+    hidden = [options.hermes_home, options.sandbox_dir, *options.hidden_paths]
+    if options.project:
+        shown.append(layout.workspace)
+        hidden += [str(layout.workspace / place) for place in _SECRET_PLACES]
+    covered: list[Path] = []
+    for text in hidden:
+        for path in (Path(text), Path(os.path.realpath(text))):
+            if _inside_any(path, shown) and not _inside_any(path, covered):
+                covered.append(path)
+                yield from _cover(path)
+
+
+def _cover(path: Path) -> Iterator[str]:
+    if path.is_symlink():
+        return  # what it leads to is covered or not visible
+    if path.is_dir():
+        yield from ("--tmpfs", str(path), "--remount-ro", str(path))
+    elif path.exists():
+        yield from ("--ro-bind", "/dev/null", str(path))
+
+
+def _inside_any(path: Path, directories: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(directory) for directory in directories)

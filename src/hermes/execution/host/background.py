@@ -1,0 +1,222 @@
+"""Background processes of one session.
+
+Output is read as it comes into a rolling buffer whose offsets count from the
+start of the process. A finished process stays listed for half an hour. There
+are at most 64: the longest finished makes room, a running one never does.
+"""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from hermes.domain.errors import Conflict, NotFound, UsageError
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.execution import Command, ProcessInfo
+from hermes.execution.host.output import Rolling, TextFilter
+from hermes.execution.host.process import ChildProcess, Startable
+
+MAX_PROCESSES = 64
+BUFFER_CHARS = 200_000
+NOTICE_CHARS = 1500
+KEEP_FINISHED = 30 * 60.0
+
+
+class _Process(Struct, kw_only=True):
+    id: str
+    command: str
+    started_at: float
+    text: TextFilter
+    output: Rolling
+    child: ChildProcess
+    ended_at: float | None = None
+
+    def info(self) -> ProcessInfo:
+        return ProcessInfo(
+            id=self.id,
+            command=self.command,
+            started_at=self.started_at,
+            running=self.child.running,
+            exit_code=self.child.exit_code,
+        )
+
+
+class BackgroundProcesses:
+    """Starts, feeds, watches and ends processes that outlive their command."""
+
+    def __init__(self, clock: Clock, notify: Callable[[str, str], None]) -> None:
+        self._clock = clock
+        self._notify = notify
+        self._processes: dict[str, _Process] = {}
+
+    @property
+    def running(self) -> int:
+        """How many have not ended."""
+        return sum(process.child.running for process in self._processes.values())
+
+    @property
+    def running_since(self) -> float | None:
+        """When the oldest that has not ended was started; None when all have."""
+        running = (p.started_at for p in self._processes.values() if p.child.running)
+        return min(running, default=None)
+
+    async def spawn(self, launch: Startable, command: Command) -> ProcessInfo:
+        """Start a process and return at once."""
+        await self._make_room()
+        process_id = f"proc_{secrets.token_hex(4)}"
+        text, output = TextFilter(), Rolling(BUFFER_CHARS)
+        watch = OutputWatch(
+            command.watch_patterns,
+            self._clock,
+            lambda what: self._notify(process_id, f"Background process {process_id} {what}"),
+        )
+
+        def take(data: bytes) -> None:
+            piece = text.feed(data)
+            output.add(piece)
+            watch.feed(piece)
+
+        process = _Process(
+            id=process_id,
+            command=command.script,
+            started_at=self._clock.now(),
+            text=text,
+            output=output,
+            child=await launch.start(take),
+        )
+        self._processes[process.id] = process
+        if command.notify_on_complete:
+            process.child.when_exited(lambda: self._tell_end(process))
+        return process.info()
+
+    def _tell_end(self, process: _Process) -> None:
+        if process.id not in self._processes:
+            return  # ended because the session did
+        process.child.drain()
+        output, _ = process.output.since(process.output.end - NOTICE_CHARS)
+        self._notify(
+            process.id,
+            f"Background process {process.id} ended with exit code {process.child.exit_code}:"
+            f" {process.command}\n{output.strip() or '[no output]'}",
+        )
+
+    async def list(self) -> list[ProcessInfo]:
+        """List them, oldest first."""
+        await self._settle()
+        return [process.info() for process in self._processes.values()]
+
+    async def output(self, process_id: str, offset: int) -> tuple[str, int]:
+        """Return output from `offset` on, and the offset to ask for next."""
+        process = self._get(process_id)
+        await self._settle()
+        return process.output.since(offset)
+
+    async def write(self, process_id: str, data: str) -> None:
+        """Send text to its standard input."""
+        await self._get(process_id).child.write(data.encode())
+
+    async def close_stdin(self, process_id: str) -> None:
+        """Let it read the end of its input."""
+        self._get(process_id).child.close_stdin()
+
+    async def wait(self, process_id: str, timeout: float) -> ProcessInfo:
+        """Wait until it ends or `timeout` passes."""
+        process = self._get(process_id)
+        await process.child.wait(timeout)
+        await self._settle()
+        return process.info()
+
+    async def kill(self, process_id: str, grace: float) -> ProcessInfo:
+        """End it and its children."""
+        process = self._get(process_id)
+        await process.child.stop(grace)
+        await self._settle()
+        return process.info()
+
+    async def close(self, grace: float) -> None:
+        """End all of them."""
+        processes, self._processes = list(self._processes.values()), {}
+        async with asyncio.TaskGroup() as group:
+            for process in processes:
+                group.create_task(process.child.close(grace))
+
+    def _get(self, process_id: str) -> _Process:
+        process = self._processes.get(process_id)
+        if process is None:
+            known = ", ".join(self._processes) or "none"
+            raise NotFound(f"There is no background process `{process_id}` (known: {known}).")
+        return process
+
+    async def _settle(self) -> None:
+        """Give back what ended processes hold, and forget the long finished."""
+        now = self._clock.now()
+        for process in list(self._processes.values()):
+            if process.child.running:
+                continue
+            if process.ended_at is None:
+                process.ended_at = now
+                await process.child.finish_reading()
+                process.output.add(process.text.finish())
+                await process.child.close()
+            elif now - process.ended_at > KEEP_FINISHED:
+                del self._processes[process.id]
+
+    async def _make_room(self) -> None:
+        await self._settle()
+        while len(self._processes) >= MAX_PROCESSES:
+            finished = [p for p in self._processes.values() if p.ended_at is not None]
+            if not finished:
+                raise Conflict(
+                    f"{MAX_PROCESSES} background processes are running already.",
+                    hint="Kill one of them first.",
+                )
+            del self._processes[min(finished, key=lambda p: p.ended_at or 0.0).id]
+
+
+QUIET_SECONDS = 15.0
+MAX_STRIKES = 3
+_MAX_LINE = 4000
+
+
+class OutputWatch:
+    """Calls `tell` with lines that match one of `patterns`."""
+
+    def __init__(
+        self, patterns: tuple[str, ...], clock: Clock, tell: Callable[[str], None]
+    ) -> None:
+        self._patterns = [_compiled(pattern) for pattern in patterns]
+        self._clock = clock
+        self._tell = tell
+        self._rest = ""
+        self._quiet_until = 0.0
+        self._strikes = 0
+
+    def feed(self, text: str) -> None:
+        """Look at more output."""
+        if not self._patterns:
+            return
+        *lines, rest = (self._rest + text).split("\n")
+        self._rest = rest[-_MAX_LINE:]
+        for line in lines:
+            if any(pattern.search(line[:_MAX_LINE]) for pattern in self._patterns):
+                self._matched(line[:_MAX_LINE])
+
+    def _matched(self, line: str) -> None:
+        now = self._clock.monotonic()
+        if now >= self._quiet_until:
+            self._quiet_until = now + QUIET_SECONDS
+            self._tell(f"printed a line you watch for: {line.strip()}")
+            return
+        self._strikes += 1
+        if self._strikes == MAX_STRIKES:
+            self._patterns = []
+            self._tell("prints lines you watch for too often; they are no longer watched.")
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"The watch pattern `{pattern}` is not a regex: {error}.") from error

@@ -1,0 +1,287 @@
+"""Files below a root that others can write to, seen exactly as they see them.
+
+Paths are walked component by component from the root, which may be that of
+another mount namespace. Every step is an open without following links,
+relative to the directory before it; links are read and interpreted here,
+absolute ones from that root. So no link, `..` or rename that a command plays
+leads out, and no race does either.
+
+Hermes may have rights that commands lack. Therefore kernel file systems are
+out of bounds, and writing needs a writable place besides a writable mount.
+All functions block and belong in `asyncio.to_thread`.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Callable, Sequence
+from typing import Self
+
+from hermes.domain.errors import HermesError
+from hermes.domain.ports.execution import DirEntry, FileStat
+from hermes.execution.host.files import explained, require_regular
+
+_OUT_OF_BOUNDS = frozenset({"proc", "sys", "dev"})
+_MAX_LINKS = 40
+_STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class View:
+    """A root directory that nothing leads out of."""
+
+    def __init__(self, root: str, writable: tuple[str, ...]) -> None:
+        self._root = root
+        self._writable = [_parts(path) for path in writable]
+
+    def describe(self, path: str) -> FileStat | None:
+        """Describe what `path` leads to; None if that is nothing."""
+        with explained(path), _Walk(self._root) as walk:
+            try:
+                walk.go(path)
+                status = walk.status()
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+            return FileStat(
+                path=path,
+                is_dir=stat.S_ISDIR(status.st_mode),
+                is_file=stat.S_ISREG(status.st_mode),
+                size=status.st_size,
+                modified_at=status.st_mtime,
+            )
+
+    def present(self, paths: Sequence[str]) -> frozenset[str]:
+        """Return those of `paths` where there is something."""
+        found = set()
+        for path in paths:
+            with contextlib.suppress(HermesError):
+                if self.describe(path) is not None:
+                    found.add(path)
+        return frozenset(found)
+
+    def read(self, path: str, offset: int, limit: int | None) -> bytes:
+        """Read bytes of a regular file."""
+        with explained(path), _Walk(self._root) as walk:
+            walk.go(path)
+            require_regular(path, walk.status())
+            fd = walk.open(os.O_RDONLY | os.O_NONBLOCK)
+            with os.fdopen(fd, "rb") as file:
+                require_regular(path, os.fstat(fd))
+                if offset:
+                    file.seek(offset)
+                return file.read(-1 if limit is None else limit)
+
+    def write(self, path: str, data: bytes) -> None:
+        """Replace a regular file in one step, making parent directories."""
+        with explained(path), _Walk(self._root, self._require_writable) as walk:
+            walk.go(path)
+            self._require_writable(walk.names)
+            mode = 0o666
+            with contextlib.suppress(FileNotFoundError):
+                existing = walk.status()
+                require_regular(path, existing)
+                mode = stat.S_IMODE(existing.st_mode) & 0o777
+            walk.replace(data, mode)
+
+    def remove(self, path: str) -> None:
+        """Delete a regular file or a symbolic link."""
+        with explained(path), _Walk(self._root) as walk:
+            walk.go(path, follow_last=False)
+            self._require_writable(walk.names)
+            status = walk.status()
+            if not stat.S_ISLNK(status.st_mode):
+                require_regular(path, status)
+            walk.unlink()
+
+    def list_dir(self, path: str) -> list[DirEntry]:
+        """List a directory, sorted by name."""
+        with explained(path), _Walk(self._root) as walk:
+            walk.go(path)
+            fd = walk.open(os.O_RDONLY | os.O_DIRECTORY)
+            try:
+                with os.scandir(fd) as entries:
+                    found = [self._entry(path, entry) for entry in entries]
+            finally:
+                os.close(fd)
+        return sorted(found, key=lambda entry: entry.name)
+
+    def _entry(self, directory: str, entry: os.DirEntry[str]) -> DirEntry:
+        try:
+            size = entry.stat(follow_symlinks=False).st_size
+            is_dir = entry.is_dir(follow_symlinks=False)
+        except OSError:  # gone meanwhile
+            return DirEntry(name=entry.name, is_dir=False, size=0)
+        if entry.is_symlink():
+            # Never ask the host where the link leads.
+            with contextlib.suppress(HermesError):
+                target = self.describe(f"{directory}/{entry.name}")
+                is_dir = target is not None and target.is_dir
+        return DirEntry(name=entry.name, is_dir=is_dir, size=size)
+
+    def _require_writable(self, names: list[str]) -> None:
+        if not any(names[: len(root)] == root for root in self._writable):
+            raise OSError(errno.EROFS, "this place is read-only")
+
+
+class _Walk:
+    """A walk from the root; ends at a name in an open directory."""
+
+    def __init__(self, root: str, may_create: Callable[[list[str]], None] | None = None) -> None:
+        self._root = root
+        self._may_create = may_create
+        self._fds: list[int] = []
+        self.names: list[str] = []
+        """The real path, without links and dots."""
+
+    def __enter__(self) -> Self:
+        try:
+            # The root itself is reached through a link of the kernel's own making.
+            flags = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
+            self._fds.append(os.open(self._root, flags))
+        except OSError as error:
+            raise HermesError(
+                "The sandbox is not running.", hint="Run a command to start it again."
+            ) from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for fd in self._fds:
+            os.close(fd)
+        self._fds.clear()
+
+    def go(self, path: str, *, follow_last: bool = True) -> None:
+        """Walk to `path`."""
+        ahead = _parts(path)[::-1]
+        links = 0
+        while ahead:
+            name = ahead.pop()
+            if name == "..":
+                if self.names:
+                    self._leave()
+                continue
+            self._enter_parent()
+            target = None if not ahead and not follow_last else self._link(name)
+            if target is None:
+                self._permit(name)
+                self.names.append(name)
+                continue
+            links += 1
+            if links > _MAX_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+            if target.startswith("/"):
+                while self.names:
+                    self._leave()
+            ahead.extend(_parts(target)[::-1])
+
+    def status(self) -> os.stat_result:
+        """Describe where the walk ended."""
+        parent, name = self._end()
+        return os.stat(name, dir_fd=parent, follow_symlinks=False)
+
+    def open(self, flags: int) -> int:
+        """Open where the walk ended."""
+        parent, name = self._end()
+        return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+
+    def unlink(self) -> None:
+        """Delete the name where the walk ended."""
+        parent, name = self._end()
+        os.unlink(name, dir_fd=parent)
+
+    def replace(self, data: bytes, mode: int) -> None:
+        """Put a new file where the walk ended."""
+        parent, name = self._end()
+        draft = f".{name[:64]}.{secrets.token_hex(6)}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(draft, flags, mode, dir_fd=parent)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                if mode != 0o666:
+                    os.fchmod(fd, mode)
+                file.write(data)
+            os.replace(draft, name, src_dir_fd=parent, dst_dir_fd=parent)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(draft, dir_fd=parent)
+            raise
+
+    def _end(self) -> tuple[int, str]:
+        """Return the last directory and the name in it; `.` for the root."""
+        if not self.names:
+            return self._fds[0], "."
+        self._enter_parent(keep_last=True)
+        return self._fds[len(self.names) - 1], self.names[-1]
+
+    def _enter_parent(self, *, keep_last: bool = False) -> None:
+        """Open the directories whose names are known but not open yet."""
+        wanted = len(self.names) - (1 if keep_last else 0)
+        while len(self._fds) <= wanted:
+            depth = len(self._fds)
+            name = self.names[depth - 1]
+            try:
+                fd = os.open(name, _STEP, dir_fd=self._fds[-1])
+            except FileNotFoundError:
+                if self._may_create is None:
+                    raise
+                self._may_create(self.names[:depth])
+                os.mkdir(name, 0o777, dir_fd=self._fds[-1])
+                fd = os.open(name, _STEP, dir_fd=self._fds[-1])
+            self._fds.append(fd)
+
+    def _leave(self) -> None:
+        if len(self._fds) > len(self.names):
+            os.close(self._fds.pop())
+        self.names.pop()
+
+    def _link(self, name: str) -> str | None:
+        try:
+            return os.readlink(name, dir_fd=self._fds[-1])
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return None
+
+    def _permit(self, name: str) -> None:
+        if not self.names and name in _OUT_OF_BOUNDS:
+            raise OSError(errno.EACCES, "kernel files are not for the file tools")
+
+
+class ViewFiles:
+    """The same for asyncio."""
+
+    def __init__(self, view: Callable[[], View]) -> None:
+        self._view = view
+
+    async def stat(self, path: str) -> FileStat | None:
+        """Describe a path; None if there is nothing."""
+        return await asyncio.to_thread(self._view().describe, path)
+
+    async def present(self, paths: Sequence[str]) -> frozenset[str]:
+        """Return those of `paths` where there is something."""
+        return await asyncio.to_thread(self._view().present, paths)
+
+    async def read(self, path: str, offset: int, limit: int | None) -> bytes:
+        """Read bytes of a regular file."""
+        return await asyncio.to_thread(self._view().read, path, offset, limit)
+
+    async def write(self, path: str, data: bytes) -> None:
+        """Replace a file in one step, making parent directories."""
+        await asyncio.to_thread(self._view().write, path, data)
+
+    async def remove(self, path: str) -> None:
+        """Delete a file."""
+        await asyncio.to_thread(self._view().remove, path)
+
+    async def list_dir(self, path: str) -> list[DirEntry]:
+        """List a directory, sorted by name."""
+        return await asyncio.to_thread(self._view().list_dir, path)
+
+
+def _parts(path: str) -> list[str]:
+    if "\0" in path:
+        raise ValueError("embedded null byte")
+    return [part for part in path.split("/") if part not in {"", "."}]

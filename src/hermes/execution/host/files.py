@@ -1,0 +1,146 @@
+"""File operations on this machine, for regular files only.
+
+Symbolic links are resolved first and the result is opened without following
+another one. Opening never blocks: a pipe or device is refused after `fstat`,
+not waited for. Writing goes to a new file beside the target which then takes
+its place. All functions block and belong in `asyncio.to_thread`.
+"""
+
+import contextlib
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from hermes.domain.errors import HermesError, NotFound, UsageError
+from hermes.domain.ports.execution import DirEntry, FileStat
+
+_PROCESS_INTERNALS = re.compile(
+    r"/proc/(?:\d+/)*(?:task/\d+/)?(?:environ|mem|auxv|fd|fdinfo|map_files)(?:/|\Z)"
+)
+"""Read in our own process these would show our own secrets."""
+
+
+def describe(path: str) -> FileStat | None:
+    """Describe what `path` leads to; None if that is nothing."""
+    with explained(path):
+        try:
+            status = Path(path).stat()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return FileStat(
+            path=path,
+            is_dir=stat.S_ISDIR(status.st_mode),
+            is_file=stat.S_ISREG(status.st_mode),
+            size=status.st_size,
+            modified_at=status.st_mtime,
+        )
+
+
+def present(paths: Mapping[str, str]) -> frozenset[str]:
+    """Return the names whose paths lead to something."""
+    return frozenset(name for name, path in paths.items() if os.path.exists(path))  # noqa: PTH110
+
+
+def read_bytes(path: str, offset: int = 0, limit: int | None = None) -> bytes:
+    """Read bytes of a regular file."""
+    with explained(path):
+        real = os.path.realpath(path)
+        if _PROCESS_INTERNALS.match(real):
+            raise UsageError(f"{path} shows the inside of a process and is not readable here.")
+        fd = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            # Before there is a file object: making one of a directory fails and leaks.
+            require_regular(path, os.fstat(fd))
+        except UsageError:
+            os.close(fd)
+            raise
+        with os.fdopen(fd, "rb") as file:
+            if offset:
+                file.seek(offset)
+            return file.read(-1 if limit is None else limit)
+
+
+def write_bytes(path: str, data: bytes) -> None:
+    """Replace a regular file in one step, making parent directories."""
+    with explained(path):
+        real = Path(os.path.realpath(path))
+        existing = _existing(path, real)
+        real.parent.mkdir(parents=True, exist_ok=True)
+        draft = real.with_name(f".{real.name[:64]}.{secrets.token_hex(6)}.tmp")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        fd = os.open(draft, flags, 0o666 if existing is None else 0o600)
+        try:
+            with os.fdopen(fd, "wb") as file:
+                if existing is not None:
+                    _copy_ownership(fd, existing)
+                file.write(data)
+            draft.replace(real)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                draft.unlink()
+            raise
+
+
+def remove_file(path: str) -> None:
+    """Delete a regular file or a symbolic link."""
+    with explained(path):
+        status = Path(path).lstat()
+        if not stat.S_ISLNK(status.st_mode):
+            require_regular(path, status)
+        Path(path).unlink()
+
+
+def list_directory(path: str) -> list[DirEntry]:
+    """List a directory, sorted by name."""
+    with explained(path), os.scandir(path) as entries:
+        return sorted((_entry(entry) for entry in entries), key=lambda entry: entry.name)
+
+
+def _entry(entry: os.DirEntry[str]) -> DirEntry:
+    try:
+        is_dir, size = entry.is_dir(), entry.stat(follow_symlinks=False).st_size
+    except OSError:  # gone meanwhile, or a link that leads nowhere we may look
+        is_dir, size = False, 0
+    return DirEntry(name=entry.name, is_dir=is_dir, size=size)
+
+
+def _existing(path: str, real: Path) -> os.stat_result | None:
+    try:
+        status = real.lstat()
+    except FileNotFoundError:
+        return None
+    require_regular(path, status)
+    return status
+
+
+def _copy_ownership(fd: int, existing: os.stat_result) -> None:
+    # Owner first: changing it clears the set-id bits of the mode.
+    with contextlib.suppress(OSError):
+        os.fchown(fd, existing.st_uid, existing.st_gid)
+    os.fchmod(fd, stat.S_IMODE(existing.st_mode))
+
+
+def require_regular(path: str, status: os.stat_result) -> None:
+    """Refuse what is not a regular file."""
+    if stat.S_ISDIR(status.st_mode):
+        raise UsageError(f"{path} is a directory, not a file.")
+    if not stat.S_ISREG(status.st_mode):
+        raise UsageError(f"{path} is a device, pipe or socket, not a regular file.")
+
+
+@contextlib.contextmanager
+def explained(path: str) -> Iterator[None]:
+    """Turn the system's errors into sentences."""
+    try:
+        yield
+    except ValueError as error:
+        raise UsageError(f"{path!r} is not a usable path: {error}.") from error
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFound(f"There is no file at {path}.") from error
+    except PermissionError as error:
+        raise HermesError(f"Permission denied: {path}.") from error
+    except OSError as error:
+        raise HermesError(f"{path}: {error.strerror or error}.") from error

@@ -1,0 +1,330 @@
+"""The one path on which child processes are started, read and ended.
+
+A child runs in a session of its own, so that it and its children can be
+signalled as one group and never reach our terminal. Its output comes through
+a pipe that belongs to us, not to asyncio's transport: the exit of the main
+process is then seen at once even when a grandchild keeps the pipe open.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol, Self
+
+from msgspec import Struct
+
+from hermes.domain.errors import HermesError
+from hermes.execution.host.output import HeadTail, TextFilter
+from hermes.execution.host.pipes import OutputPipe, close, pipes, terminal, writable
+
+TIMED_OUT = 124
+KILL_GRACE = 2.0
+"""Seconds between asking a process group to end and making it end."""
+
+_LINGER = 0.1
+"""How long output may still arrive after the main process has ended."""
+_POLL = 0.02
+
+
+class ChildProcess(Protocol):
+    """A process that was started, here or on another machine."""
+
+    @property
+    def exit_code(self) -> int | None:
+        """As a shell reports it; None while the process runs."""
+        ...
+
+    @property
+    def running(self) -> bool:
+        """True until the main process has ended."""
+        ...
+
+    def when_exited(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the main process has ended."""
+        ...
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the main process; False if `timeout` passes first."""
+        ...
+
+    def drain(self) -> None:
+        """Take the output that is there now."""
+        ...
+
+    async def finish_reading(self) -> None:
+        """Take what the ended process left; never wait for its heirs."""
+        ...
+
+    async def stop(self, grace: float = KILL_GRACE) -> None:
+        """Ask the group to end, and make it end when `grace` has passed."""
+        ...
+
+    async def close(self, grace: float = KILL_GRACE) -> None:
+        """End the process if it still runs and give back what was held."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes to its standard input."""
+        ...
+
+    def close_stdin(self) -> None:
+        """Let it read the end of its input."""
+        ...
+
+
+class Startable(Protocol):
+    """What `run` and `BackgroundProcesses` can start."""
+
+    async def start(self, sink: Callable[[bytes], None]) -> ChildProcess:
+        """Start it; its output goes to `sink`."""
+        ...
+
+
+class Launch(Struct, frozen=True, kw_only=True):
+    """What to start on this machine."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str | None = None
+    stdin: bytes | None = None
+    """None: nothing to read."""
+    interactive: bool = False
+    """Keep standard input open for `Child.write`."""
+    pty: bool = False
+    """Give it a terminal; what is written to its input is then typed there."""
+    errors: int | None = None
+    """A descriptor for its standard error; None: it goes where the output goes."""
+
+    async def start(self, sink: Callable[[bytes], None]) -> "Child":
+        """Start it; its output goes to `sink`."""
+        return await Child.start(self, sink)
+
+
+class Finished(Struct, frozen=True, kw_only=True):
+    """How a child ended."""
+
+    exit_code: int
+    output: str
+    timed_out: bool
+    truncated_bytes: int
+
+
+async def run(
+    launch: Startable,
+    *,
+    timeout: float,
+    max_output: int,
+    on_output: Callable[[str], None] | None = None,
+    grace: float = KILL_GRACE,
+) -> Finished:
+    """Run a child to its end; on timeout or cancellation end its whole group."""
+    text = TextFilter()
+    capture = HeadTail(max_output)
+
+    def take(piece: str) -> None:
+        if piece:
+            capture.add(piece)
+            if on_output is not None:
+                on_output(piece)
+
+    child = await launch.start(lambda data: take(text.feed(data)))
+    timed_out = False
+    try:
+        timed_out = not await child.wait(timeout)
+        if timed_out:
+            await child.stop(grace)
+        await child.finish_reading()
+    finally:
+        await child.close(grace)
+    take(text.finish())
+    output, missing = capture.result()
+    return Finished(
+        exit_code=TIMED_OUT if timed_out else child.exit_code or 0,
+        output=output,
+        timed_out=timed_out,
+        truncated_bytes=missing,
+    )
+
+
+class Child:
+    """A running child process and its group."""
+
+    def __init__(
+        self,
+        transport: asyncio.SubprocessTransport,
+        watch: "_ExitWatch",
+        output: OutputPipe,
+        stdin: int | None,
+    ) -> None:
+        self._transport = transport
+        self._watch = watch
+        self._output = output
+        self._stdin = stdin
+        self.pid = transport.get_pid()
+
+    @classmethod
+    async def start(cls, launch: Launch, sink: Callable[[bytes], None]) -> Self:
+        """Start a child whose output goes to `sink`."""
+        if launch.pty:
+            ends = terminal()
+        elif launch.stdin is not None:
+            ends = await asyncio.to_thread(pipes, launch.stdin, interactive=False)
+        else:
+            ends = pipes(None, interactive=launch.interactive)
+        try:
+            transport, watch = await asyncio.get_running_loop().subprocess_exec(
+                _ExitWatch,
+                *launch.argv,
+                stdin=ends.child_in,
+                stdout=ends.child_out,
+                stderr=ends.child_out if launch.errors is None else launch.errors,
+                env=dict(launch.env),
+                cwd=launch.cwd,
+                start_new_session=True,
+            )
+        except BaseException as error:
+            close(ends.output, ends.input)
+            if isinstance(error, (OSError, ValueError)):
+                raise HermesError(
+                    f"Cannot start `{launch.argv[0]}`: {error}.",
+                    hint="Check that the program is installed and the directory exists.",
+                ) from error
+            raise
+        finally:
+            close(ends.child_in, ends.child_out)
+        return cls(transport, watch, OutputPipe(ends.output, sink), ends.input)
+
+    @property
+    def exit_code(self) -> int | None:
+        """As a shell reports it; None while the process runs."""
+        code = self._transport.get_returncode()
+        if code is None:
+            return None
+        return 128 - code if code < 0 else code
+
+    @property
+    def running(self) -> bool:
+        """True until the main process has ended."""
+        return not self._watch.exited.is_set()
+
+    def when_exited(self, callback: Callable[[], None]) -> None:
+        """Call `callback` when the main process has ended."""
+        if self.running:
+            self._watch.callback = callback
+        else:
+            callback()
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait for the main process; False if `timeout` passes first."""
+        if self._watch.exited.is_set():
+            return True
+        try:
+            async with asyncio.timeout(timeout):
+                await self._watch.exited.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def drain(self) -> None:
+        """Take what is in the pipe now."""
+        self._output.drain()
+
+    async def finish_reading(self) -> None:
+        """Take what the ended process left in the pipe; never wait for its heirs."""
+        self.drain()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LINGER):
+                await self._output.ended.wait()
+
+    async def stop(self, grace: float = KILL_GRACE) -> None:
+        """Ask the group to end, and make it end when `grace` has passed."""
+        self._signal(signal.SIGTERM)
+        try:
+            async with asyncio.timeout(grace):
+                await self._group_gone()
+        except TimeoutError:
+            self._signal(signal.SIGKILL)
+        except asyncio.CancelledError:
+            self._signal(signal.SIGKILL)
+            raise
+        await self._watch.exited.wait()
+
+    async def close(self, grace: float = KILL_GRACE) -> None:
+        """End the child if it still runs and give back the pipes."""
+        try:
+            if self.running:
+                await self.stop(grace)
+        finally:
+            self._output.close()
+            self.close_stdin()
+            self._transport.close()
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes to the child's standard input."""
+        view = memoryview(data)
+        while view:
+            if self._stdin is None:
+                raise HermesError(
+                    "The standard input of this process is closed.",
+                    hint="Start the process again to talk to it.",
+                )
+            try:
+                view = view[os.write(self._stdin, view) :]
+            except BlockingIOError:
+                await writable(self._stdin)
+            except BrokenPipeError:
+                self.close_stdin()
+
+    def close_stdin(self) -> None:
+        """Let the child read the end of its input."""
+        if self._stdin is None:
+            return
+        if os.isatty(self._stdin):
+            with contextlib.suppress(OSError):
+                os.write(self._stdin, b"\x04")
+        os.close(self._stdin)
+        self._stdin = None
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, number)
+
+    async def _group_gone(self) -> None:
+        await self._watch.exited.wait()
+        while True:
+            if not await asyncio.to_thread(_group_alive, self.pid):
+                return
+            await asyncio.sleep(_POLL)
+
+
+class _ExitWatch(asyncio.SubprocessProtocol):
+    def __init__(self) -> None:
+        self.exited = asyncio.Event()
+        self.callback: Callable[[], None] | None = None
+
+    def process_exited(self) -> None:
+        self.exited.set()
+        if self.callback is not None:
+            self.callback()
+
+
+def _group_alive(group: int) -> bool:
+    """Tell whether a process of the group still runs; one that waits to be reaped does not."""
+    try:
+        os.killpg(group, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    statuses = list(Path("/proc").glob("[0-9]*/stat"))
+    return not statuses or any(_runs_in(group, status) for status in statuses)
+
+
+def _runs_in(group: int, status: Path) -> bool:
+    try:
+        # The name, in brackets, may hold anything: read from behind it.
+        state, _, member_of = status.read_bytes().rpartition(b") ")[2].split()[:3]
+    except (OSError, ValueError):
+        return False
+    return int(member_of) == group and state not in (b"Z", b"X")

@@ -1,0 +1,207 @@
+"""EnvironmentPool: one environment per agent and session, made on first use.
+
+An environment that nobody has used for its lifetime, and in which nothing
+runs, is closed; all that stays is the directory the session stood in. No two
+sessions ever share one.
+"""
+
+import asyncio
+import functools
+import importlib
+import weakref
+from collections.abc import Callable, Mapping
+from typing import cast
+
+from msgspec import Struct
+
+from hermes.domain.errors import ConfigError
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.execution import ProcessNotice
+from hermes.execution.backend import (
+    EnvironmentRequest,
+    EnvironmentSettings,
+    OpenEnvironment,
+    PooledEnvironment,
+)
+from hermes.execution.host.child_env import child_environment
+
+BACKENDS: Mapping[str, str] = {
+    "local": "hermes.execution.backends.local:open_environment",
+    "sandbox": "hermes.execution.backends.sandbox.backend:open_environment",
+    "docker": "hermes.execution.backends.docker.backend:open_environment",
+    "ssh": "hermes.execution.backends.ssh:open_environment",
+    "singularity": "hermes.execution.backends.singularity:open_environment",
+    "apptainer": "hermes.execution.backends.singularity:open_environment",
+    "modal": "hermes.execution.backends.modal:open_environment",
+    "daytona": "hermes.execution.backends.daytona:open_environment",
+}
+"""Built-in backends, imported on use."""
+
+_DIRECTORIES_REMEMBERED = 10_000
+
+_Key = tuple[str, str]
+
+
+class _Slot(Struct, kw_only=True):
+    lock: asyncio.Lock
+    environment: PooledEnvironment | None = None
+    lifetime: float = 0.0
+
+
+def resolve_backend(name: str, backends: Mapping[str, str] = BACKENDS) -> OpenEnvironment:
+    """Import the backend called `name`."""
+    path = backends.get(name)
+    if path is None:
+        raise ConfigError(
+            f"There is no execution backend `{name}`.",
+            hint=f"Set `terminal.backend` to one of: {', '.join(sorted(backends))}.",
+        )
+    module, _, attribute = path.partition(":")
+    return cast("OpenEnvironment", getattr(importlib.import_module(module), attribute))
+
+
+class EnvironmentPool:
+    """Hands out environments and closes the idle ones."""
+
+    def __init__(
+        self,
+        settings: Callable[[str], EnvironmentSettings],
+        clock: Clock,
+        backends: Mapping[str, str] = BACKENDS,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._backends = backends
+        self._slots: dict[_Key, _Slot] = {}
+        self._envs: dict[str, tuple[EnvironmentSettings, Mapping[str, str]]] = {}
+        self._notices: asyncio.Queue[ProcessNotice] = asyncio.Queue()
+        self._last_cwd: dict[_Key, str] = {}
+        # Closed while idle but still in somebody's hands: the next `get` must
+        # return that same one, or a session would have two.
+        self._parked: weakref.WeakValueDictionary[_Key, PooledEnvironment] = (
+            weakref.WeakValueDictionary()
+        )
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    async def get(self, agent_id: str, session_id: str, cwd: str | None) -> PooledEnvironment:
+        """Return the session's environment, starting it if needed.
+
+        `cwd` counts only for a session that has none yet.
+        """
+        key = (agent_id, session_id)
+        while True:
+            slot = self._slots.setdefault(key, _Slot(lock=asyncio.Lock()))
+            async with slot.lock:
+                if self._slots.get(key) is not slot:
+                    continue  # closed while we waited
+                if slot.environment is None:
+                    await self._fill(slot, key, cwd)
+                assert slot.environment is not None
+                return slot.environment
+
+    async def release(self, session_id: str) -> None:
+        """Close the session's environments and forget where it stood."""
+        for key in [key for key in self._slots if key[1] == session_id]:
+            await self._close(key)
+        for key in [key for key in self._last_cwd if key[1] == session_id]:
+            del self._last_cwd[key]
+            self._parked.pop(key, None)
+
+    def background_age(self, session_id: str) -> float | None:
+        """Return how long the session's oldest background process has run; None: none runs."""
+        found = [slot.environment for key, slot in self._slots.items() if key[1] == session_id]
+        since = [e.background_since for e in found if e is not None]
+        started = min((at for at in since if at is not None), default=None)
+        return None if started is None else self._clock.now() - started
+
+    async def reap(self) -> int:
+        """Close what has been idle for its lifetime; return how many."""
+        now = self._clock.monotonic()
+        due = [key for key, slot in self._slots.items() if _expired(slot, now)]
+        for key in due:
+            await self._close(key)
+        return len(due)
+
+    async def keep_reaping(self, every: float = 30.0) -> None:
+        """Reap for ever; a background task of the gateway."""
+        while True:
+            await self._clock.sleep(every)
+            await self.reap()
+
+    async def next_notice(self) -> ProcessNotice:
+        """Wait for the next notice about a background process."""
+        return await self._notices.get()
+
+    async def close(self) -> None:
+        """Close them all."""
+        for key in list(self._slots):
+            await self._close(key)
+        for environment in list(self._parked.values()):
+            await environment.close()
+
+    def _tell(self, agent_id: str, session_id: str, process_id: str, text: str) -> None:
+        notice = ProcessNotice(
+            agent_id=agent_id, session_id=session_id, process_id=process_id, text=text
+        )
+        self._notices.put_nowait(notice)
+
+    async def _fill(self, slot: _Slot, key: _Key, cwd: str | None) -> None:
+        try:
+            slot.environment = self._parked.pop(key, None) or await self._open(key, cwd)
+        finally:
+            if slot.environment is None:
+                del self._slots[key]
+        slot.lifetime = self._settings(key[0]).lifetime_seconds
+
+    async def _open(self, key: _Key, cwd: str | None) -> PooledEnvironment:
+        agent_id, session_id = key
+        settings = self._settings(agent_id)
+        request = EnvironmentRequest(
+            agent_id=agent_id,
+            session_id=session_id,
+            cwd=self._last_cwd.get(key) or cwd or settings.default_cwd,
+            env=self._env_of(agent_id, settings),
+            settings=settings,
+            clock=self._clock,
+            notify=functools.partial(self._tell, agent_id, session_id),
+        )
+        return await resolve_backend(settings.backend, self._backends)(request)
+
+    def _env_of(self, agent_id: str, settings: EnvironmentSettings) -> Mapping[str, str]:
+        """Return the agent's variables, worked out once for all its sessions."""
+        known = self._envs.get(agent_id)
+        if known is None or known[0] != settings:
+            env = child_environment(
+                settings.base_env, settings.secret_names, settings.env_passthrough
+            )
+            self._envs[agent_id] = known = (settings, {**env, "TERM": "dumb"})
+        return known[1]
+
+    async def _close(self, key: _Key) -> None:
+        slot = self._slots.get(key)
+        if slot is None:
+            return
+        async with slot.lock:
+            if self._slots.get(key) is not slot or slot.environment is None:
+                return
+            environment = slot.environment
+            self._remember(key, environment.cwd)
+            self._parked[key] = environment
+            try:
+                await environment.close()
+            finally:
+                del self._slots[key]
+
+    def _remember(self, key: _Key, cwd: str) -> None:
+        self._last_cwd.pop(key, None)
+        self._last_cwd[key] = cwd
+        if len(self._last_cwd) > _DIRECTORIES_REMEMBERED:
+            del self._last_cwd[next(iter(self._last_cwd))]
+
+
+def _expired(slot: _Slot, now: float) -> bool:
+    if slot.environment is None or slot.environment.idle_since is None:
+        return False
+    return now - slot.environment.idle_since >= slot.lifetime
