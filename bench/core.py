@@ -10,10 +10,9 @@ from bench.bare import Times
 from hermes.app.build import App, open_app
 from hermes.app.options import AppOptions
 from hermes.config.paths import HermesHome
-from hermes.domain.channel import Chat, ChatKind, Sender
 from hermes.domain.events import TextDelta, TurnFinished
 from hermes.domain.ids import new_id
-from hermes.domain.inbound import InboundMessage
+from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.turn import TurnState
 
 __all__ = ["Core", "TurnFailed", "clean_environ", "make_home", "open_core"]

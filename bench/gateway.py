@@ -20,7 +20,7 @@ from bench.harness import Figure, Job, median, rss_kb, timed
 from bench.model_server import ANSWER, model_process, script
 from fakes.model_script import Step
 from fakes.telegram import TOKEN, FakeTelegram
-from hermes.control.health import GatewayPhase, read_gateway_state
+from hermes.control.supervision.health import GatewayPhase, read_gateway_state
 from hermes.entry.chat.telegram.manifest import MANIFEST
 
 __all__ = ["run"]

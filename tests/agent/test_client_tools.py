@@ -8,8 +8,7 @@ from fakes.core import Core, ScriptedTools, message, returns, running_core
 from hermes.domain.events import TurnFinished
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.messages import AssistantMessage, ToolMessage, ToolOutcome, UserMessage
-from hermes.domain.turn import TurnState
-from hermes.domain.turn_options import ClientResult, ClientTool, TurnOptions
+from hermes.domain.turn import ClientResult, ClientTool, TurnOptions, TurnState
 from hermes.testing.model import ScriptedModel, call, calls, say
 
 WEATHER = ClientTool(

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from fakes.core import message, running_core
 from hermes.agent.images import MAX_IMAGE_BYTES, ImageShelf
-from hermes.domain.channel import Attachment
+from hermes.domain.inbound import Attachment
 from hermes.domain.messages import FilePart, ImagePart, TextPart, UserMessage
 from hermes.domain.ports.model import ModelInfo
 from hermes.testing.model import ScriptedModel, say

@@ -1,7 +1,6 @@
 """The system prompt: a fixed order, byte-stable, nothing volatile."""
 
-from hermes.agent.context_files import shorten
-from hermes.agent.prompt import PromptInputs, build_prompt, prompt_sections
+from hermes.agent.prompt import PromptInputs, build_prompt, prompt_sections, shorten
 from hermes.domain.ports.identity import IdentitySnapshot
 from hermes.domain.tools import ToolSpec
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.second_opinion import WORDS, opinion_of
+from hermes.agent.side_calls import WORDS, opinion_of
 from hermes.domain.approvals import Gate
 
 

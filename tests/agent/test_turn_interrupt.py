@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fakes.core import ScriptedTools, events, message, returns, running_core, waits
-from hermes.control.ticket import Ticket
+from hermes.control.lanes.lane import Ticket
 from hermes.domain.events import SteerTaken, TextDelta, ToolStarted, TurnFinished
 from hermes.domain.messages import (
     AssistantMessage,

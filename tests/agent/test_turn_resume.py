@@ -8,10 +8,10 @@ import pytest
 
 from fakes.core import Core, ScriptedTools, message, returns, running_core, waits
 from hermes.domain.errors import SessionBusy
+from hermes.domain.events import TurnStream
 from hermes.domain.messages import ToolMessage, ToolOutcome
 from hermes.domain.tools import Parallel
 from hermes.domain.turn import MAX_RESUMES, TurnState
-from hermes.domain.turn_stream import TurnStream
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say
 
 

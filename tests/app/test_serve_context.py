@@ -12,7 +12,7 @@ from hermes.app.platforms import enabled_platforms
 from hermes.app.serve_context import ChatContext
 from hermes.config.loader import load_config
 from hermes.config.paths import HermesHome
-from hermes.control.resets import AUTO_RESET
+from hermes.control.admission.resets import AUTO_RESET
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.turn import Turn
 from hermes.execution.clock import SystemClock

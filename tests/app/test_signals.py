@@ -3,7 +3,7 @@
 import os
 import signal
 
-from hermes.app.signals import EXIT_RESTART, StopSignals, stop_signals
+from hermes.app.shutdown import EXIT_RESTART, StopSignals, stop_signals
 
 
 async def test_the_first_signal_asks_and_the_second_insists() -> None:

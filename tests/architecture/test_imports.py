@@ -36,7 +36,7 @@ def test_version_loads_neither_asyncio_nor_an_http_client_nor_click() -> None:
 
 
 def test_importing_the_package_has_no_side_effects(tmp_path: Path) -> None:
-    code = "import hermes.app.build, hermes.cli.root, hermes.control.gateway"
+    code = "import hermes.app.build, hermes.cli.root, hermes.control.lanes.gateway"
     subprocess.run(
         [sys.executable, "-c", code],
         check=True,

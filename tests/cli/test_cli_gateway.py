@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fakes.hermes_cli import hermes
-from hermes.control.instance import running_gateway
+from hermes.control.supervision.instance import running_gateway
 
 TESTS = Path(__file__).parents[1]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from fakes.hermes_cli import hermes
-from hermes.control.pairing import Pairing
-from hermes.domain.channel import Sender
+from hermes.control.admission.pairing import Pairing
+from hermes.domain.inbound import Sender
 from hermes.execution.clock import SystemClock
 from hermes.state.pairing import PairingFiles
 

@@ -5,16 +5,15 @@ from pathlib import Path
 
 from fakes.hand_clock import HandClock
 from fakes.ledgers import inbound
-from hermes.control.apologies import Apologies
-from hermes.control.gateway import Gateway, GatewayParts
+from hermes.control.delivery.outage_notices import Apologies
+from hermes.control.lanes.gateway import Gateway, GatewayParts
 from hermes.domain.errors import HermesError, NotFound, StoreError
-from hermes.domain.events import TurnFinished
+from hermes.domain.events import TurnFinished, TurnStream
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.outbound import Target
 from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnState
-from hermes.domain.turn_stream import TurnStream
 from hermes.domain.usage import Usage
 from hermes.execution.clock import SystemClock
 from hermes.state.sqlite.ledger import SqliteLedger

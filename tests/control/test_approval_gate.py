@@ -10,13 +10,12 @@ import pytest
 from hermes.control.approvals import ApprovalDesk, ApprovalSettings, LedgerGate, Mode
 from hermes.domain.approvals import ApprovalState, Choice, Gate, Verdict
 from hermes.domain.errors import ToolRefused
-from hermes.domain.events import ApprovalAnswered, ApprovalAsked
+from hermes.domain.events import ApprovalAnswered, ApprovalAsked, TurnStream
 from hermes.domain.messages import AssistantMessage, ToolCall, UserMessage
 from hermes.domain.ports.execution import Environment
 from hermes.domain.session import NewSession
 from hermes.domain.tools import Intent, ToolContext, ToolSpec
 from hermes.domain.turn import NewTurn, TurnState
-from hermes.domain.turn_stream import TurnStream
 from hermes.execution.clock import SystemClock
 from hermes.state.sqlite.ledger import SqliteLedger
 

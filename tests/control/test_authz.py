@@ -8,21 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hermes.control.authz import (
+from hermes.control.admission.authz import (
     Access,
     Authorizer,
     AuthzSettings,
     BotPolicy,
     ChatPolicy,
+    authz_settings,
     may_answer,
     may_run,
 )
-from hermes.control.authz_settings import authz_settings
 from hermes.control.commands.builtin import builtin_registry
-from hermes.control.commands.spec import CommandSpec
-from hermes.domain.channel import Chat, ChatKind, ReplyRef, Sender
+from hermes.control.commands.registry import CommandSpec
 from hermes.domain.errors import ConfigError
-from hermes.domain.inbound import InboundMessage
+from hermes.domain.inbound import Chat, ChatKind, InboundMessage, ReplyRef, Sender
 
 ANNA = Sender(id="1", name="Anna")
 BEN = Sender(id="2", name="Ben")

@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.control.batching import NO_BATCHING, BatchWindow, first_batch
-from hermes.domain.channel import Chat, ChatKind, Sender
-from hermes.domain.inbound import InboundMessage, InboxEntry
+from hermes.control.lanes.batching import NO_BATCHING, BatchWindow, first_batch
+from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Sender
 
 WINDOW = BatchWindow(seconds=0.3, long_seconds=1.0, long_length=10, album_seconds=0.8)
 

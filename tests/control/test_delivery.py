@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from fakes.chat_platform import EDITING, MemoryPlatform, failure
 from fakes.ledgers import session
-from hermes.control.delivery import Delivery, Line, Origin, TurnSurface
-from hermes.control.pacing import PacerBook
+from hermes.control.delivery.rate_limit import PacerBook
+from hermes.control.delivery.surface import Delivery, Line, Origin, TurnSurface
 from hermes.domain.outbound import OutboxState, Target
 from hermes.domain.ports.platform import Capabilities, FailureAction, Outgoing, Sent
 from hermes.domain.ports.surface import Shown

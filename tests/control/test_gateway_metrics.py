@@ -8,12 +8,17 @@ from typing import Any
 
 from fakes.core import ScriptedTools, returns, running_core
 from fakes.ledgers import arrival, outgoing, request, session
-from hermes.control.gateway_metrics import MAX_NAMES, Sources, TurnMetrics, sample
+from hermes.control.supervision.metrics import MAX_NAMES, Sources, TurnMetrics, sample
 from hermes.domain.approvals import ApprovalState, Decision
-from hermes.domain.events import ApprovalAnswered, ApprovalAsked, TextDelta, ToolFinished
+from hermes.domain.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    TextDelta,
+    ToolFinished,
+    TurnStream,
+)
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.ports.model import FailureKind, ModelFailure
-from hermes.domain.turn_stream import TurnStream
 from hermes.domain.usage import Usage
 from hermes.observability.metrics import Registry, render
 from hermes.testing.clock import FakeClock

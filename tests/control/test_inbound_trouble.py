@@ -8,14 +8,14 @@ import pytest
 
 from fakes.chat_kit import ChatKit
 from fakes.ledgers import inbound
-from hermes.control.apologies import Apologies
-from hermes.control.authz import Authorizer, AuthzSettings
+from hermes.control.admission.authz import Authorizer, AuthzSettings
+from hermes.control.admission.pairing import Pairing
+from hermes.control.admission.pipeline import InboundPipeline, PipelineParts
+from hermes.control.admission.resets import ResetRules, Resets
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.commands.context import CommandHost
+from hermes.control.delivery.outage_notices import Apologies
 from hermes.control.hooks import HookBus
-from hermes.control.inbound import InboundPipeline, PipelineParts
-from hermes.control.pairing import Pairing
-from hermes.control.resets import ResetRules, Resets
 from hermes.domain.errors import StoreError
 from hermes.domain.outbound import Target
 from hermes.execution.clock import SystemClock

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.instance import (
+from hermes.control.supervision.instance import (
     Instance,
     credential_locks_dir,
     end_gateway,
     hold_credential,
     is_supervised,
     running_gateway,
+    starts_too_often,
 )
-from hermes.control.restart_guard import starts_too_often
 from hermes.domain.errors import ConfigError, Conflict
 from hermes.execution.clock import SystemClock
 

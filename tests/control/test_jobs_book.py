@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 from msgspec.structs import replace
 
-from hermes.control.jobs import JobBook, JobChange, JobDraft
-from hermes.control.schedules import instant_of
+from hermes.control.jobs.jobs import JobBook, JobChange, JobDraft
+from hermes.control.jobs.schedules import instant_of
 from hermes.domain.errors import Conflict, NotFound, UsageError
 from hermes.domain.jobs import Instant, InstantStatus, Job, JobOrigin, JobRepeat, JobState
 from hermes.state.jobs import JobFiles

@@ -3,7 +3,13 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.control.pacing import ChatPacer, PacerBook, PacingLimits, TokenBucket, Urgency
+from hermes.control.delivery.rate_limit import (
+    ChatPacer,
+    PacerBook,
+    PacingLimits,
+    TokenBucket,
+    Urgency,
+)
 
 LIMITS = PacingLimits(interval=1.0, burst=3, spared=1)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.pairing import ALPHABET, NoOffer, Pairing, offer_text
-from hermes.domain.channel import Sender
+from hermes.control.admission.pairing import ALPHABET, NoOffer, Pairing, offer_text
 from hermes.domain.errors import Conflict, NotFound, StoreError, UsageError
+from hermes.domain.inbound import Sender
 from hermes.state.pairing import PairingFiles
 from hermes.testing.clock import FakeClock
 

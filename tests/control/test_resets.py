@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.control.resets import (
+from hermes.control.admission.resets import (
     ResetMode,
     ResetPolicy,
     ResetReason,
@@ -17,8 +17,8 @@ from hermes.control.resets import (
     reset_rules,
     user_note,
 )
-from hermes.domain.channel import ChatKind
 from hermes.domain.errors import ConfigError
+from hermes.domain.inbound import ChatKind
 from hermes.domain.session import Session
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -8,8 +8,8 @@ import pytest
 
 from fakes.core import ScriptedTools, returns, running_core, waits
 from fakes.run_desk import asked, desk_on, finished, restarted
-from hermes.control.run_requests import new_run
-from hermes.control.runs import Draining, RunDesk, RunSettings, TooBusy
+from hermes.control.runs.new import new_run
+from hermes.control.runs.runs import Draining, RunDesk, RunSettings, TooBusy
 from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.events import (
     MessageCompleted,
@@ -21,8 +21,7 @@ from hermes.domain.events import (
 )
 from hermes.domain.messages import AssistantMessage, UserMessage
 from hermes.domain.runs import Run, RunQuery, RunState, SessionChoice
-from hermes.domain.turn import TurnState
-from hermes.domain.turn_options import TurnOptions
+from hermes.domain.turn import TurnOptions, TurnState
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say
 
 

@@ -5,15 +5,14 @@ from pathlib import Path
 
 from fakes.core import Core, running_core
 from fakes.run_desk import asked, desk_on, finished, restarted
-from hermes.control.lane import TurnRunnerPort
-from hermes.control.run_requests import new_run
-from hermes.control.runs import RunDesk
+from hermes.control.lanes.lane import TurnRunnerPort
+from hermes.control.runs.new import new_run
+from hermes.control.runs.runs import RunDesk
 from hermes.domain.errors import StoreError
-from hermes.domain.events import MessageCompleted, TextDelta, TurnFinished, TurnStarted
+from hermes.domain.events import MessageCompleted, TextDelta, TurnFinished, TurnStarted, TurnStream
 from hermes.domain.profile import AgentProfile
 from hermes.domain.runs import OpenedRun, Run, RunState, SessionChoice
 from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnState
-from hermes.domain.turn_stream import TurnStream
 from hermes.testing.model import Reply, ScriptedModel, say
 
 

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.control.schedules import instant_of, next_instant, parse_schedule, stamp, zone_named
+from hermes.control.jobs.schedules import (
+    instant_of,
+    next_instant,
+    parse_schedule,
+    stamp,
+    zone_named,
+)
 from hermes.domain.errors import ConfigError, UsageError
 from hermes.domain.jobs import Schedule, ScheduleKind
 
@@ -275,7 +281,7 @@ def test_zones_have_names_and_unknown_ones_are_refused() -> None:
 MACHINE = """
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
-from hermes.control.schedules import next_instant, stamp, zone_named
+from hermes.control.jobs.schedules import next_instant, stamp, zone_named
 from hermes.domain.jobs import Schedule, ScheduleKind
 here, there = zone_named(""), ZoneInfo("Europe/Berlin")
 for hour in range(0, 24 * 400):

@@ -7,11 +7,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fakes.ledgers import session
-from hermes.control.home_channel import HomeChannel, home_channel, set_home_channel
-from hermes.control.inputs import batch_entry, batch_inputs, is_shared
-from hermes.control.session_context import SessionContext, describe, hashed_id
-from hermes.domain.channel import Chat, ChatKind, Sender
-from hermes.domain.inbound import InboundMessage, InboxEntry
+from hermes.control.delivery.home_channel import (
+    HomeChannel,
+    SessionContext,
+    describe,
+    hashed_id,
+    home_channel,
+    set_home_channel,
+)
+from hermes.control.lanes.turn_input import batch_entry, batch_inputs, is_shared
+from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Sender
 from hermes.domain.messages import content_text
 from hermes.state.sqlite.ledger import SqliteLedger
 

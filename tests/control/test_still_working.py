@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fakes.hand_clock import HandClock, settle
-from hermes.control.still_working import Patience, StillWorking
+from hermes.control.delivery.progress_notices import Patience, StillWorking
 from hermes.domain.approvals import (
     ApprovalKind,
     ApprovalRequest,
@@ -19,9 +19,9 @@ from hermes.domain.events import (
     TextDelta,
     ToolStarted,
     TurnFinished,
+    TurnStream,
 )
 from hermes.domain.turn import TurnError, TurnState
-from hermes.domain.turn_stream import TurnStream
 from hermes.domain.usage import Usage
 
 PATIENCE = Patience(notify=180, warning=900, limit=1800)

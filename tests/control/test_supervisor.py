@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from fakes.adapter import FakeAdapter, ListSink
-from hermes.control.health import GatewayPhase, HealthBoard, read_gateway_state
-from hermes.control.supervisor import (
+from hermes.control.supervision.health import GatewayPhase, HealthBoard, read_gateway_state
+from hermes.control.supervision.supervisor import (
     AdapterHealth,
     AdapterPlan,
     AdapterState,
@@ -17,9 +17,8 @@ from hermes.control.supervisor import (
     Supervisor,
     SupervisorSettings,
 )
-from hermes.domain.channel import Chat, ChatKind, Sender
 from hermes.domain.errors import Conflict, MissingExtra
-from hermes.domain.inbound import InboundMessage
+from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.ports.platform import Adapter, FailureAction, InboundSink, PlatformFailure
 from hermes.testing.clock import FakeClock
 

@@ -14,7 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fakes.chat_kit import ChatKit
 from fakes.scripted_turns import Play, Script
-from hermes.control.busy import BusyMode
+from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.approvals import ApprovalKind
 from hermes.domain.events import ReasoningDelta, TextDelta, TextReset
 from hermes.domain.messages import ToolOutcome

@@ -6,25 +6,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.control.busy import BusyMode
 from hermes.control.commands.builtin import builtin_registry
+from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
 from hermes.domain.errors import ConfigError, NotFound, UsageError
 from hermes.domain.messages import AssistantMessage, InputKind, ToolMessage, UserMessage
 from hermes.domain.session import Session, StoredMessage
 from hermes.entry.terminal.banner import BannerFacts, banner_lines
-from hermes.entry.terminal.cells import cut, pad, width, wrap
-from hermes.entry.terminal.clipboard import copy_sequence, image_type
+from hermes.entry.terminal.capabilities import Colours, TerminalKind, ascii_text, terminal_kind
+from hermes.entry.terminal.chat_session import recap_lines
 from hermes.entry.terminal.completion import CompletionSources, suggest
-from hermes.entry.terminal.interrupts import CtrlC, InterruptKey
-from hermes.entry.terminal.look import Colours, TerminalKind, ascii_text, terminal_kind
-from hermes.entry.terminal.paint import Painter
-from hermes.entry.terminal.paste import PasteShelf
-from hermes.entry.terminal.pickers import Reply, list_picker, request_picker
-from hermes.entry.terminal.recap import recap_lines
+from hermes.entry.terminal.input import CtrlC, InterruptKey, PasteShelf
+from hermes.entry.terminal.paint import Painter, cut, pad, width, wrap
+from hermes.entry.terminal.questions import Reply, list_picker, request_picker
 from hermes.entry.terminal.skins import BUILT_IN, SkinShelf
-from hermes.entry.terminal.spinner import elapsed_words, spinner_line
-from hermes.entry.terminal.statusbar import Status, short_number, status_line
+from hermes.entry.terminal.statusbar import (
+    Status,
+    elapsed_words,
+    short_number,
+    spinner_line,
+    status_line,
+)
+from hermes.entry.terminal.tty import copy_sequence, image_type
 
 WIDE = st.text(alphabet="ab 漢字🙂é", max_size=80)
 

@@ -8,12 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.domain.channel import Attachment
 from hermes.domain.errors import HermesError, NotFound
-from hermes.entry.terminal.clipboard import clipboard_image, image_file
-from hermes.entry.terminal.editor import edit
-from hermes.entry.terminal.programs import run_program
+from hermes.domain.inbound import Attachment
 from hermes.entry.terminal.references import ReferenceReader, find_references, is_secret
+from hermes.entry.terminal.tty import clipboard_image, edit, image_file, run_program
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 

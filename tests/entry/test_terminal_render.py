@@ -2,7 +2,7 @@
 
 import pytest
 
-from hermes.control.commands.choices import ToolDetail
+from hermes.control.commands.context import ToolDetail
 from hermes.domain.events import (
     MessageCompleted,
     ReasoningDelta,
@@ -15,9 +15,8 @@ from hermes.domain.events import (
 from hermes.domain.messages import AssistantMessage, ToolOutcome
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
-from hermes.entry.terminal.cells import width
-from hermes.entry.terminal.look import Colours, TerminalKind
-from hermes.entry.terminal.paint import Painter
+from hermes.entry.terminal.capabilities import Colours, TerminalKind
+from hermes.entry.terminal.paint import Painter, width
 from hermes.entry.terminal.render import RenderSettings, TurnRenderer, diff_lines
 from hermes.entry.terminal.skins import SkinShelf
 

@@ -19,9 +19,9 @@ from hermes.domain.ports.model import ModelRequest
 from hermes.domain.ports.state import Ledger
 from hermes.domain.runs import RunQuery
 from hermes.entry.http.api import all_endpoints
+from hermes.entry.http.context import AgentCard, HttpParts
 from hermes.entry.http.endpoint import Endpoint
 from hermes.entry.http.openapi import describing_endpoints
-from hermes.entry.http.parts import AgentCard, HttpParts
 from hermes.state.sqlite.ledger import SqliteLedger
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say
 

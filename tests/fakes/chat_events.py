@@ -12,7 +12,7 @@ from hermes.domain.events import (
 from hermes.domain.messages import AssistantMessage, FinishReason, ToolCall
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
-from hermes.streaming.sse_chat import ChatStream
+from hermes.streaming.wire.chat import ChatStream
 
 __all__ = [
     "CALL",

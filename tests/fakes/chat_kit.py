@@ -4,14 +4,14 @@ from pathlib import Path
 
 from fakes.scripted_turns import Script, ScriptedRunner
 from hermes.control.approvals import ApprovalDesk
-from hermes.control.commands.controls import (
+from hermes.control.commands.context import (
     Compacted,
     ContextUse,
     ModelOption,
     PromptShare,
     ToolInfo,
 )
-from hermes.control.gateway import Gateway, GatewayParts
+from hermes.control.lanes.gateway import Gateway, GatewayParts
 from hermes.domain.errors import NotFound
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Ledger

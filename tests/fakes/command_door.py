@@ -4,13 +4,12 @@ import asyncio
 from collections.abc import Sequence
 
 from fakes.chat_kit import ChatKit
-from hermes.control.busy import BusyMode, submit_while_busy
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.commands.context import CommandContext, CommandHost, Screen
-from hermes.control.commands.parse import Invocation, parse
-from hermes.control.commands.registry import run_command
-from hermes.domain.channel import Attachment
+from hermes.control.commands.registry import Invocation, parse, run_command
+from hermes.control.lanes.busy_modes import BusyMode, submit_while_busy
 from hermes.domain.events import ApprovalAsked
+from hermes.domain.inbound import Attachment
 from hermes.domain.session import Session
 from hermes.entry.terminal.oneshot import Question, inbound
 

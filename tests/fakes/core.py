@@ -8,17 +8,15 @@ from typing import Any
 
 import msgspec
 
-from hermes.agent.guarded import Guarded
-from hermes.agent.journaled import Journaled
 from hermes.agent.scope import AgentServices
 from hermes.agent.settings import AgentSettings
+from hermes.agent.tools.wrappers import Guarded, Journaled
 from hermes.agent.turn_runner import TurnRunner
-from hermes.app.attachments import read_attachment
-from hermes.control.gateway import Gateway, GatewayParts
-from hermes.domain.channel import Chat, ChatKind, Sender
-from hermes.domain.events import TurnEvent, TurnFinished
+from hermes.app.media import read_attachment
+from hermes.control.lanes.gateway import Gateway, GatewayParts
+from hermes.domain.events import TurnEvent, TurnFinished, TurnStream
 from hermes.domain.ids import new_id
-from hermes.domain.inbound import InboundMessage
+from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.messages import Message, ToolCall
 from hermes.domain.ports.identity import IdentitySnapshot
 from hermes.domain.ports.model import Model
@@ -26,7 +24,6 @@ from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import Parallel, ToolContext, ToolResult, ToolRunner, ToolSpec
-from hermes.domain.turn_stream import TurnStream
 from hermes.execution.backend import EnvironmentSettings
 from hermes.execution.clock import SystemClock
 from hermes.execution.pool import EnvironmentPool

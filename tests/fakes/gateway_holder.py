@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from hermes.control.instance import Instance
+from hermes.control.supervision.instance import Instance
 
 RESTART = 75
 

@@ -15,7 +15,7 @@ from hermes.domain.messages import (
     AssistantMessage,
     content_text,
 )
-from hermes.entry.http.chat.endpoint import ENDPOINTS
+from hermes.entry.http.api.chat import ENDPOINTS
 from hermes.testing.model import ScriptedModel, Step
 
 __all__ = [

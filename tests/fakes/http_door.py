@@ -23,9 +23,9 @@ from fakes.run_desk import desk_on
 from hermes.agent.settings import AgentSettings
 from hermes.control.api_keys import ApiKeys
 from hermes.control.approvals import ApprovalDesk
-from hermes.control.runs import RunDesk, RunSettings
-from hermes.domain.channel import Attachment
+from hermes.control.runs.runs import RunDesk, RunSettings
 from hermes.domain.errors import UsageError
+from hermes.domain.inbound import Attachment
 from hermes.domain.keys import Action, ApiKey
 from hermes.domain.messages import AssistantMessage, Message
 from hermes.domain.ports.jobs import JobStore
@@ -34,8 +34,8 @@ from hermes.domain.ports.state import Ledger
 from hermes.domain.usage import Usage
 from hermes.entry.http.app import build_app
 from hermes.entry.http.auth import KeyRing
+from hermes.entry.http.context import AgentCard, HttpParts, ToolsetCard
 from hermes.entry.http.endpoint import Endpoint
-from hermes.entry.http.parts import AgentCard, HttpParts, ToolsetCard
 from hermes.entry.http.server import HttpServer
 from hermes.entry.http.settings import HttpSettings
 from hermes.execution.clock import SystemClock

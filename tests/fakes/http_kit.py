@@ -6,12 +6,12 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from fakes.http_door import KEY, SECRET, HttpDoor
-from hermes.control.runs import Draining, TooBusy
+from hermes.control.runs.runs import Draining, TooBusy
 from hermes.domain.errors import Conflict, HermesError, NotFound, StoreError, UsageError
 from hermes.domain.keys import Action
 from hermes.entry.http.decoding import check_text
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer, TextAnswer
-from hermes.entry.http.problems import Problem
+from hermes.entry.http.errors import Problem
 
 __all__ = ["ENDPOINTS", "LIMIT", "error_of", "head", "raw"]
 

@@ -11,7 +11,7 @@ import httpx2
 from fakes.http_door import HttpDoor, http_door
 from fakes.responses_schema import event_errors, resource_errors
 from hermes.domain.ports.model import Model
-from hermes.entry.http.responses.endpoints import ENDPOINTS
+from hermes.entry.http.api.responses import ENDPOINTS
 
 __all__ = ["create", "output_text", "read_events", "responses_door", "streamed", "user"]
 

@@ -11,11 +11,11 @@ import httpx2
 
 from fakes.core import ScriptedTools
 from fakes.http_door import HttpDoor, http_door
-from hermes.control.runs import RunDesk
+from hermes.control.runs.runs import RunDesk
 from hermes.domain.keys import Action
 from hermes.domain.ports.model import Model
 from hermes.domain.ports.state import Ledger
-from hermes.entry.http import approvals, runs, sessions
+from hermes.entry.http.api import approvals, runs, sessions
 
 __all__ = ["Door", "Event", "all_events", "door", "events"]
 

@@ -10,10 +10,10 @@ import httpx2
 from msgspec.structs import replace
 
 from fakes.http_door import KEY, SECRET, HttpDoor, bearer, http_door, with_agents
-from hermes.control.gateway_metrics import TurnMetrics
+from hermes.control.supervision.metrics import TurnMetrics
 from hermes.domain.keys import Action
-from hermes.entry.http import catalog, health, jobs
-from hermes.entry.http.parts import AgentCard, HttpParts, ToolsetCard
+from hermes.entry.http.api import catalog, health, jobs
+from hermes.entry.http.context import AgentCard, HttpParts, ToolsetCard
 from hermes.state.jobs import JobFiles
 from hermes.testing.clock import FakeClock
 from hermes.testing.model import ScriptedModel, say

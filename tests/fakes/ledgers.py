@@ -1,8 +1,7 @@
 """Short ways to say what ledger tests say all the time."""
 
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest
-from hermes.domain.channel import Chat, ChatKind, Sender
-from hermes.domain.inbound import InboundMessage
+from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.messages import (
     AssistantMessage,
     FinishReason,
@@ -15,8 +14,7 @@ from hermes.domain.outbound import OutboxEntry, OutboxKind, Target
 from hermes.domain.ports.state import Arrival, Ledger
 from hermes.domain.runs import NewRun, OpenedRun, Run, RunKind, RunOutcome, RunState, SessionChoice
 from hermes.domain.session import NewSession, StoredMessage
-from hermes.domain.turn import NewTurn, TurnState
-from hermes.domain.turn_options import ClientResult
+from hermes.domain.turn import ClientResult, NewTurn, TurnState
 from hermes.domain.usage import Usage, UsageRecord
 
 

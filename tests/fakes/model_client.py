@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 
 from fakes.model import FakeModelServer
-from hermes.agent.llm.client import ModelClient
-from hermes.agent.llm.credentials import ApiKey
-from hermes.agent.llm.routes import Route
-from hermes.agent.llm.settings import ApiMode, RetryPolicy, Timeouts
 from hermes.domain.messages import UserMessage
 from hermes.domain.ports.model import ModelRequest
+from hermes.models.client import ModelClient
+from hermes.models.credentials import ApiKey
+from hermes.models.routes import Route
+from hermes.models.settings import ApiMode, RetryPolicy, Timeouts
 
 __all__ = ["Heard", "InstantClock", "ask", "client_of", "route_to"]
 

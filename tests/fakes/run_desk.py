@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fakes.core import Core
-from hermes.control.runs import RunDesk, RunRequest, RunSettings
+from hermes.control.runs.runs import RunDesk, RunRequest, RunSettings
 from hermes.domain.ids import new_id
 from hermes.domain.runs import Run, RunKind
 from hermes.execution.clock import SystemClock

@@ -22,6 +22,7 @@ from hermes.domain.events import (
     TurnEvent,
     TurnFinished,
     TurnStarted,
+    TurnStream,
     UsageReported,
 )
 from hermes.domain.ids import new_id
@@ -30,7 +31,6 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnError, TurnState
-from hermes.domain.turn_stream import TurnStream
 from hermes.domain.usage import Usage
 
 __all__ = ["Play", "Script", "ScriptedRunner"]

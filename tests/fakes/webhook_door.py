@@ -20,7 +20,7 @@ import msgspec
 
 from fakes.core import Core, running_core
 from hermes.config.paths import HermesHome
-from hermes.control.webhooks.desk import DeskParts, WebhookDesk
+from hermes.control.webhooks.receiver import DeskParts, WebhookDesk
 from hermes.control.webhooks.routes import RouteBook, RouteRules, read_routes
 from hermes.domain.errors import HermesError, StoreError
 from hermes.domain.inbound import InboxEntry
@@ -29,8 +29,7 @@ from hermes.domain.ports.model import Model
 from hermes.domain.ports.state import Admission, Arrival, Ledger
 from hermes.domain.webhooks import HookDelivery, HookState
 from hermes.entry.http.server import HttpServer
-from hermes.entry.http.webhook.app import webhook_app
-from hermes.entry.http.webhook.settings import webhook_settings
+from hermes.entry.http.webhooks import webhook_app, webhook_settings
 from hermes.execution.clock import SystemClock
 from hermes.execution.webhook_effects import HookScripts
 from hermes.state.sqlite.ledger import SqliteLedger

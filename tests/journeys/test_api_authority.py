@@ -20,8 +20,8 @@ from fakes.http_door import bearer
 from fakes.model import FakeModelServer
 from hermes.domain.keys import Action
 from hermes.domain.runs import RunQuery
+from hermes.entry.http.access import OPEN_STATES
 from hermes.entry.http.endpoint import Endpoint
-from hermes.entry.http.reach import OPEN_STATES
 
 GUARDED = [each for each in ENDPOINTS if not each.public]
 WITH_THING = [each for each in GUARDED if "{" in each.path and each.tag != "Jobs"]

@@ -11,7 +11,7 @@ from fakes.command import Hermes
 from fakes.gateway import GatewayProcess, gateway_config, running_gateway
 from fakes.model import FakeModelServer, Rule, Script, Step
 from fakes.telegram import TOKEN, FakeTelegram
-from hermes.control.health import GatewayState, read_gateway_state
+from hermes.control.supervision.health import GatewayState, read_gateway_state
 
 ANN = 777
 BOB = 888

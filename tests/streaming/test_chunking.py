@@ -11,7 +11,7 @@ from wcwidth import iter_graphemes
 
 from fakes.markdown_text import long_markdown
 from hermes.domain.ports.platform import LengthUnit
-from hermes.streaming.chunking import Chunker, split
+from hermes.streaming.chat.chunking import Chunker, split
 from hermes.streaming.markup import DIALECTS, load_dialect
 from hermes.streaming.units import between_graphemes, clean, length
 

@@ -4,9 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.streaming.media import MediaRef, extract
-from hermes.streaming.silence import is_silent, may_become_silent
-from hermes.streaming.thinking import quoted
+from hermes.streaming.chat.media import MediaRef, extract
+from hermes.streaming.chat.reply import is_silent, may_become_silent, quoted
 
 PIECES = [
     "MEDIA:/tmp/a.png", "MEDIA:", "MED", "\n", " ", "text", "[[audio_as_voice]]", "[[", "]]",

@@ -21,21 +21,19 @@ from hermes.domain.events import (
     ToolStarted,
     TurnEvent,
     TurnFinished,
+    TurnStream,
 )
 from hermes.domain.messages import AssistantMessage, Reasoning, ToolCall, ToolOutcome
 from hermes.domain.ports.platform import Capabilities
 from hermes.domain.ports.surface import Shown
 from hermes.domain.turn import TurnError, TurnState
-from hermes.domain.turn_stream import TurnStream
 from hermes.domain.usage import Usage
-from hermes.streaming.choose import Shape, choose_shape
-from hermes.streaming.edits import present_edits
-from hermes.streaming.final import present_final
-from hermes.streaming.layout import Layout
-from hermes.streaming.replay import final_media, final_slots, present_again
-from hermes.streaming.reply import Ending
-from hermes.streaming.screen import Presented, Resumed
-from hermes.streaming.settings import PresentationSettings
+from hermes.streaming.chat.layout import Layout
+from hermes.streaming.chat.presenter import present_edits, present_final
+from hermes.streaming.chat.reply import Ending
+from hermes.streaming.chat.resume import final_media, final_slots, present_again
+from hermes.streaming.chat.settings import PresentationSettings, Shape, choose_shape
+from hermes.streaming.chat.slots import Presented, Resumed
 from hermes.testing.clock import FakeClock
 
 FRESH = Resumed()

@@ -20,7 +20,7 @@ from hermes.domain.events import (
 )
 from hermes.domain.messages import FinishReason, ToolCall, ToolOutcome
 from hermes.domain.turn import TurnError, TurnState
-from hermes.streaming.sse import KEEP_ALIVE, frame
+from hermes.streaming.wire.frames import KEEP_ALIVE, frame
 
 
 def test_a_frame_has_its_id_and_its_name_before_the_data() -> None:

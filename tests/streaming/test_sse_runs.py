@@ -28,8 +28,8 @@ from hermes.domain.messages import AssistantMessage, Reasoning, ToolCall, ToolOu
 from hermes.domain.runs import LoggedEvent
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
-from hermes.streaming.sse_runs import run_frame
-from hermes.streaming.sse_sessions import SessionFold
+from hermes.streaming.wire.runs import run_frame
+from hermes.streaming.wire.sessions import SessionFold
 
 USAGE = Usage(input_tokens=7, output_tokens=3)
 ASKED = ApprovalRequest(

@@ -14,10 +14,10 @@ from hermes.domain.events import (
     ToolStarted,
     TurnEvent,
     TurnFinished,
+    TurnStream,
 )
 from hermes.domain.messages import AssistantMessage, ToolCall, ToolOutcome
 from hermes.domain.turn import TurnState
-from hermes.domain.turn_stream import TurnStream
 from hermes.domain.usage import Usage
 from hermes.streaming.stdout import PlainOutput, write_plain
 

@@ -8,9 +8,9 @@ otherwise ends with an explanation.
 
 from collections.abc import Callable, Sequence
 
-from hermes.agent.accounting import usage_record
 from hermes.agent.durable import durable
 from hermes.agent.scope import AgentServices
+from hermes.agent.side_calls import usage_record
 from hermes.agent.tokens import estimate_message
 from hermes.domain.errors import HermesError
 from hermes.domain.messages import (

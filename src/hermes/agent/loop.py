@@ -7,26 +7,29 @@ interrupted; what is committed by then is a valid history, and `run` can be
 entered again with it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from hermes.agent.accounting import usage_record
 from hermes.agent.budget import IterationBudget, SpendGuard
 from hermes.agent.compaction import CompactionImpossible, Compactor
 from hermes.agent.durable import durable
 from hermes.agent.executor import ToolExecutor
 from hermes.agent.images import ImageShelf
-from hermes.agent.listener import StreamListener
 from hermes.agent.open_calls import CUT_OFF, open_calls
-from hermes.agent.scope import AgentServices, TurnScope
+from hermes.agent.scope import AgentServices, TextFilter, TurnScope
+from hermes.agent.side_calls import usage_record
 from hermes.agent.tokens import estimate_message, estimate_tokens
 from hermes.domain.errors import HermesError
 from hermes.domain.events import (
     MessageCompleted,
     Notice,
     NoticeLevel,
+    ReasoningDelta,
     SteerTaken,
+    TextDelta,
+    TextReset,
+    TurnStream,
     UsageReported,
 )
 from hermes.domain.ids import new_call_id
@@ -44,7 +47,65 @@ from hermes.domain.ports.model import FailureKind, Model, ModelFailure, ModelRep
 from hermes.domain.session import StoredMessage
 from hermes.domain.tools import ToolRunner
 
-__all__ = ["REASONING_EFFORT", "TurnLoop"]
+__all__ = [
+    "REASONING_EFFORT",
+    "StreamListener",
+    "TurnLoop",
+]
+
+
+class StreamListener:
+    """A `CallListener` that emits into a turn stream and keeps the text so far."""
+
+    def __init__(
+        self,
+        stream: TurnStream,
+        redact: Callable[[str], str],
+        text_filter: TextFilter,
+        reasoning_filter: TextFilter,
+    ) -> None:
+        self._stream = stream
+        self._redact = redact
+        self._text_filter = text_filter
+        self._reasoning_filter = reasoning_filter
+        self._pieces: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """The text of the reply so far."""
+        return "".join(self._pieces)
+
+    def clear(self) -> None:
+        """The reply is complete: show what waits and start afresh."""
+        self._pieces.clear()
+        if thought := self._reasoning_filter.flush():
+            self._stream.emit(ReasoningDelta(thought))
+        if text := self._text_filter.flush():
+            self._stream.emit(TextDelta(text))
+
+    def on_text(self, text: str) -> None:
+        """Pass a piece of the answer on."""
+        self._pieces.append(text)
+        if shown := self._text_filter.feed(text):
+            self._stream.emit(TextDelta(shown))
+
+    def on_reasoning(self, text: str) -> None:
+        """Pass a piece of reasoning on."""
+        if shown := self._reasoning_filter.feed(text):
+            self._stream.emit(ReasoningDelta(shown))
+
+    def on_notice(self, code: str, text: str) -> None:
+        """Pass a notice on."""
+        self._stream.emit(Notice(code=code, text=self._redact(text), level=NoticeLevel.WARNING))
+
+    def on_restart(self) -> None:
+        """Declare the text so far void."""
+        self._text_filter.clear()
+        self._reasoning_filter.clear()
+        if self._pieces:
+            self._pieces.clear()
+            self._stream.emit(TextReset())
+
 
 REASONING_EFFORT = "reasoning_effort"
 """Where a session remembers how hard the model should think."""

@@ -7,13 +7,28 @@ sent with a single call and never stored.
 """
 
 from collections.abc import Sequence
+from datetime import datetime
+from pathlib import PurePosixPath
 
 from msgspec import Struct
 
+from hermes.agent.scope import AgentServices
+from hermes.domain.ports.execution import Environment
 from hermes.domain.ports.identity import IdentitySnapshot
-from hermes.domain.tools import ToolSpec
+from hermes.domain.profile import AgentProfile
+from hermes.domain.session import Session
+from hermes.domain.tools import ToolRunner, ToolSpec
 
-__all__ = ["PromptInputs", "PromptSection", "build_prompt", "prompt_sections"]
+__all__ = [
+    "ContextFile",
+    "PromptInputs",
+    "PromptSection",
+    "build_prompt",
+    "find_context_file",
+    "gather_inputs",
+    "prompt_sections",
+]
+
 
 DEFAULT_IDENTITY = """\
 You are Hermes, a capable and careful assistant that works on the user's own machine. \
@@ -126,3 +141,86 @@ def _facts(inputs: PromptInputs) -> str:
     if inputs.cwd:
         lines.append(f"Working directory: {inputs.cwd}")
     return "\n".join(lines)
+
+
+UPWARD_NAMES = (".hermes.md", "HERMES.md")
+LOCAL_NAMES = ("AGENTS.md", "CLAUDE.md", ".cursorrules")
+MAX_LEVELS = 24
+
+
+class ContextFile(Struct, frozen=True):
+    """A project file and its (possibly shortened) text."""
+
+    name: str
+    text: str
+
+
+async def find_context_file(environment: Environment, max_chars: int) -> ContextFile | None:
+    """Return the project notes for the environment's working directory."""
+    here = PurePosixPath(environment.cwd)
+    chain = [here, *here.parents][:MAX_LEVELS]
+    upward = [directory / name for directory in chain for name in (".git", *UPWARD_NAMES)]
+    local = [here / name for name in LOCAL_NAMES]
+    there = await environment.present([str(path) for path in (*upward, *local)])
+    if not there:
+        return None
+    places = [d / name for d in _up_to_repository_root(chain, there) for name in UPWARD_NAMES]
+    for path in (*places, *local):
+        found = await _read(environment, path, max_chars) if str(path) in there else None
+        if found:
+            return found
+    return None
+
+
+def _up_to_repository_root(
+    chain: list[PurePosixPath], there: frozenset[str]
+) -> list[PurePosixPath]:
+    """Return the directories up to the repository root; only the first one outside one."""
+    for depth, directory in enumerate(chain):
+        if str(directory / ".git") in there:
+            return chain[: depth + 1]
+    return chain[:1]
+
+
+async def _read(
+    environment: Environment, path: PurePosixPath, max_chars: int
+) -> ContextFile | None:
+    stat = await environment.stat(str(path))
+    if stat is None or not stat.is_file:
+        return None
+    data = await environment.read(str(path), limit=max_chars * 4 + 4)
+    return ContextFile(path.name, shorten(data.decode("utf-8", "replace"), max_chars))
+
+
+def shorten(text: str, max_chars: int) -> str:
+    """Keep the first 70 % and the last 20 % of a text that is too long."""
+    if len(text) <= max_chars:
+        return text
+    head, tail = int(max_chars * 0.7), int(max_chars * 0.2)
+    return f"{text[:head]}\n[... {len(text) - head - tail} characters left out ...]\n{text[-tail:]}"
+
+
+async def gather_inputs(
+    services: AgentServices, profile: AgentProfile, session: Session, model: str, tools: ToolRunner
+) -> PromptInputs:
+    """Read the agent's and the project's files as they are now."""
+    settings = services.settings
+    notes: ContextFile | None = None
+    identity = IdentitySnapshot()
+    if settings.load_context_files:
+        identity = await services.identity.snapshot(profile)
+    if settings.load_context_files and not settings.private_workspace:
+        environment = await services.environments.get(profile.id, session.id, session.cwd)
+        notes = await find_context_file(environment, settings.context_file_max_chars)
+    started = datetime.fromtimestamp(session.started_at).astimezone()
+    return PromptInputs(
+        identity=identity,
+        tools=tools.specs(),
+        platform=session.source,
+        platform_hint=settings.platform_hints.get(session.source),
+        context_name=notes.name if notes else None,
+        context_text=notes.text if notes else None,
+        date=started.strftime("%A, %Y-%m-%d"),
+        model=model,
+        cwd=None if settings.private_workspace else session.cwd,
+    )

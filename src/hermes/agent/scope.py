@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from hermes.agent.images import ReadAttachment
 from hermes.agent.settings import AgentSettings
+from hermes.domain.events import TurnStream
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environments
 from hermes.domain.ports.identity import Identity
@@ -16,7 +17,6 @@ from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import ToolRunner
 from hermes.domain.turn import Turn, TurnBrief, TurnControl
-from hermes.domain.turn_stream import TurnStream
 from hermes.domain.usage import TurnUsage
 
 __all__ = ["AgentServices", "Models", "TextFilter", "ToolProvider", "TurnScope", "Unfiltered"]

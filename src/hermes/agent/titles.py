@@ -2,8 +2,8 @@
 
 import asyncio
 
-from hermes.agent.accounting import usage_record
 from hermes.agent.scope import AgentServices
+from hermes.agent.side_calls import usage_record
 from hermes.domain.errors import HermesError
 from hermes.domain.messages import AssistantMessage, InputKind, UserMessage, content_text
 from hermes.domain.ports.model import ModelRequest

@@ -14,21 +14,18 @@ from hermes.agent.durable import durable
 from hermes.agent.executor import ToolExecutor
 from hermes.agent.loop import TurnLoop
 from hermes.agent.open_calls import CUT_OFF, NOT_STARTED, open_calls
-from hermes.agent.prompt import build_prompt
-from hermes.agent.prompt_inputs import gather_inputs
+from hermes.agent.prompt import build_prompt, gather_inputs
 from hermes.agent.scope import AgentServices, TurnScope
 from hermes.agent.titles import TitleMaker
-from hermes.agent.tools.client_side import ClientSide
-from hermes.agent.tools.filtered import Filtered
+from hermes.agent.tools.wrappers import ClientSide, Filtered
 from hermes.domain.errors import Conflict, HermesError, NotFound
-from hermes.domain.events import TurnFinished, TurnStarted
+from hermes.domain.events import TurnFinished, TurnStarted, TurnStream
 from hermes.domain.messages import AssistantMessage, FinishReason, ToolCall
 from hermes.domain.ports.model import Model
 from hermes.domain.profile import AgentProfile, use_profile
 from hermes.domain.session import Session, StoredMessage
 from hermes.domain.tools import ToolRunner
 from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnError, TurnState
-from hermes.domain.turn_stream import TurnStream
 from hermes.domain.usage import TurnUsage, Usage
 
 __all__ = ["TurnRunner"]

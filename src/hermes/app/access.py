@@ -6,8 +6,7 @@ from typing import Any
 import msgspec
 
 from hermes.config.loader import LoadedConfig
-from hermes.control.authz import AuthzSettings
-from hermes.control.authz_settings import authz_settings
+from hermes.control.admission.authz import AuthzSettings, authz_settings
 
 __all__ = ["access_settings", "platform_section"]
 

@@ -12,28 +12,28 @@ from hermes.agent.side_calls import PlainCalls
 from hermes.agent.tools.toolsets import TOOLSETS
 from hermes.app.access import platform_section
 from hermes.app.build import App
-from hermes.app.listening import DoorContext
+from hermes.app.doors import DoorContext
 from hermes.app.media import PictureShelf
 from hermes.app.options import AppOptions
 from hermes.app.skills import skill_cards
 from hermes.config.loader import LoadedConfig
-from hermes.control.gateway_metrics import TurnMetrics
-from hermes.control.health import GatewayPhase
-from hermes.control.liveness import AdapterHealth, AdapterState
-from hermes.control.runs import PLATFORM, RunDesk, RunSettings
-from hermes.control.schedules import zone_named
+from hermes.control.jobs.schedules import zone_named
+from hermes.control.runs.runs import PLATFORM, RunDesk, RunSettings
+from hermes.control.supervision.health import GatewayPhase
+from hermes.control.supervision.liveness import AdapterHealth, AdapterState
+from hermes.control.supervision.metrics import TurnMetrics
 from hermes.domain.errors import HermesError
+from hermes.domain.events import TurnStream
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import Message
 from hermes.domain.ports.jobs import JobStore
 from hermes.domain.ports.model import ModelReply
 from hermes.domain.profile import DEFAULT_AGENT_NAMES
-from hermes.domain.turn_stream import TurnStream
 from hermes.entry.http.api import all_endpoints
+from hermes.entry.http.api.responses import forget_unstored
 from hermes.entry.http.app import build_app
 from hermes.entry.http.auth import KeyRing
-from hermes.entry.http.parts import AgentCard, HttpParts, ToolsetCard
-from hermes.entry.http.responses.forgetting import forget_unstored
+from hermes.entry.http.context import AgentCard, HttpParts, ToolsetCard
 from hermes.entry.http.server import HttpServer
 from hermes.entry.http.settings import acceptable_keys, http_settings
 from hermes.observability.metrics import Registry

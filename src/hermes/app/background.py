@@ -2,11 +2,10 @@
 
 import logging
 
-from hermes.control.gateway import Gateway
-from hermes.domain.channel import Chat, ChatKind, Sender
+from hermes.control.lanes.gateway import Gateway
 from hermes.domain.errors import HermesError
 from hermes.domain.ids import new_id
-from hermes.domain.inbound import InboundMessage
+from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import ProcessNotice, ProcessNotices
 

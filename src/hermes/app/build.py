@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from msgspec import Struct
 
 from hermes.agent.scope import AgentServices
-from hermes.agent.second_opinion import SecondOpinion
 from hermes.agent.settings import AgentSettings
+from hermes.agent.side_calls import SecondOpinion
 from hermes.agent.turn_runner import TurnRunner
-from hermes.app.attachments import read_attachment
 from hermes.app.background import pass_on_notices
 from hermes.app.identity import FileIdentity
 from hermes.app.ledger import open_ledger
+from hermes.app.media import read_attachment
 from hermes.app.mirror import MirroredRunner
 from hermes.app.models import ModelShelf
 from hermes.app.options import AppOptions
@@ -28,8 +28,8 @@ from hermes.app.tools import ToolShelf
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.redaction_stream import RedactedStream
 from hermes.control.approvals import ApprovalDesk, ApprovalSettings
-from hermes.control.batching import BatchWindow
-from hermes.control.gateway import Gateway, GatewayParts
+from hermes.control.lanes.batching import BatchWindow
+from hermes.control.lanes.gateway import Gateway, GatewayParts
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Ledger

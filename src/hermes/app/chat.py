@@ -8,10 +8,10 @@ from hermes.app.controls import AppControls
 from hermes.app.fetch import PageFetcher
 from hermes.app.options import AppOptions
 from hermes.config.schema import Config
-from hermes.control.busy import BusyMode
-from hermes.control.commands.choices import ToolDetail
+from hermes.control.commands.context import ToolDetail
+from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.session import Session
-from hermes.entry.terminal.parts import ChatParts, ChatPaths, ChatSettings
+from hermes.entry.terminal.context import ChatParts, ChatPaths, ChatSettings
 
 __all__ = ["chat_parts", "user_name"]
 

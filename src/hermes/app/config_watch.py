@@ -18,7 +18,7 @@ from msgspec import Struct
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import MANAGED_CONFIG, HermesHome
 from hermes.config.schema import Config
-from hermes.control.authz_settings import ACCESS_KEYS, ACCESS_SUFFIXES
+from hermes.control.admission.authz import ACCESS_KEYS, ACCESS_SUFFIXES
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.clock import Clock
 

@@ -8,7 +8,7 @@ from hermes.agent.tokens import estimate_message, estimate_tokens
 from hermes.app.build import App
 from hermes.app.models import MODEL_OVERRIDE
 from hermes.app.tools import YOLO
-from hermes.control.commands.controls import (
+from hermes.control.commands.context import (
     Compacted,
     ContextUse,
     ModelOption,

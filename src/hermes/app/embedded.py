@@ -4,10 +4,6 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from hermes.agent.llm.client import ModelClient
-from hermes.agent.llm.routes import RouteBook, resolve_route
-from hermes.agent.llm.settings import ModelTarget
-from hermes.agent.llm.transport import Transport
 from hermes.config.paths import HermesHome
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.model import CallListener, ModelInfo, ModelReply, ModelRequest
@@ -16,6 +12,10 @@ from hermes.execution.local_model.files import PROVIDER, find_local
 from hermes.execution.local_model.profile import profile_for
 from hermes.execution.local_model.supervisor import Endpoint, Progress, ensure_running
 from hermes.execution.local_model.warm import warm
+from hermes.models.client import ModelClient
+from hermes.models.routes import RouteBook, resolve_route
+from hermes.models.settings import ModelTarget
+from hermes.models.transport import Transport
 
 __all__ = ["PROVIDER", "EmbeddedModel"]
 

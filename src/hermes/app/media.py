@@ -7,10 +7,14 @@ from pathlib import Path
 from hermes.agent.images import MAX_IMAGE_BYTES
 from hermes.app.fetch import PageFetcher
 from hermes.config.atomic import write_atomic
-from hermes.domain.channel import Attachment
 from hermes.domain.errors import HermesError, UsageError
+from hermes.domain.inbound import Attachment
 
-__all__ = ["PictureShelf"]
+__all__ = [
+    "PictureShelf",
+    "read_attachment",
+]
+
 
 _ENDINGS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
 
@@ -48,3 +52,17 @@ def _store(path: Path, data: bytes) -> None:
     if not path.exists():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_atomic(path, data)
+
+
+async def read_attachment(path: str) -> bytes | None:
+    """Return the bytes of a stored attachment; None if it is gone or too big."""
+    return await asyncio.to_thread(_read, Path(path))
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_IMAGE_BYTES:
+            return None
+        return path.read_bytes()
+    except OSError:
+        return None

@@ -1,10 +1,10 @@
 """The transcript mirror: after each turn, what is new goes to `sessions/<id>.jsonl`."""
 
 from hermes.agent.turn_runner import TurnRunner
+from hermes.domain.events import TurnStream
 from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.turn import Turn, TurnBrief, TurnControl
-from hermes.domain.turn_stream import TurnStream
 from hermes.state.transcripts import TranscriptMirror
 
 __all__ = ["MirroredRunner"]

@@ -13,15 +13,14 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from hermes.agent.llm.catalog import UNKNOWN, ModelFacts, find_model
-from hermes.agent.llm.catalog_data import ROWS
-from hermes.agent.llm.providers import PROVIDERS, ProviderSpec
-from hermes.agent.llm.settings import Price
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
 from hermes.execution.local_model.files import EMBEDDED, PROVIDER, list_local
 from hermes.execution.local_model.profile import profile_for
 from hermes.execution.local_model.wire import BadMessage, exchange
+from hermes.models.catalog import ROWS, UNKNOWN, ModelFacts, find_model
+from hermes.models.providers import PROVIDERS, ProviderSpec
+from hermes.models.settings import Price
 
 __all__ = [
     "LocalServer",

@@ -5,12 +5,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hermes.agent.llm.auxiliary import AuxiliaryModels, AuxiliarySettings, TaskSettings
-from hermes.agent.llm.client import ModelClient
-from hermes.agent.llm.lowering import LoweredCache
-from hermes.agent.llm.routes import Route, RouteBook, resolve_route
-from hermes.agent.llm.settings import ModelTarget
-from hermes.agent.llm.transport import Transport
 from hermes.app.embedded import PROVIDER, EmbeddedModel
 from hermes.app.options import AppOptions
 from hermes.app.settings import fallback_targets, main_target, retry_policy, route_book
@@ -25,6 +19,12 @@ from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import ToolSpec
 from hermes.execution.local_model.supervisor import Progress
+from hermes.models.auxiliary import AuxiliaryModels, AuxiliarySettings, TaskSettings
+from hermes.models.client import ModelClient
+from hermes.models.encode_common import LoweredCache
+from hermes.models.routes import Route, RouteBook, resolve_route
+from hermes.models.settings import ModelTarget
+from hermes.models.transport import Transport
 
 __all__ = ["MODEL_OVERRIDE", "ModelShelf"]
 

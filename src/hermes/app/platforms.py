@@ -10,12 +10,12 @@ from hermes.app.access import platform_section
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
 from hermes.config.schema import Config
-from hermes.control.batching import BatchWindow
-from hermes.control.instance import credential_locks_dir, hold_credential
+from hermes.control.lanes.batching import BatchWindow
+from hermes.control.supervision.instance import credential_locks_dir, hold_credential
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import Adapter, AdapterRequest, Manifest
-from hermes.streaming.settings import PresentationSettings
+from hermes.streaming.chat.settings import PresentationSettings
 
 __all__ = [
     "BUILTIN",

@@ -21,34 +21,36 @@ from hermes.app.access import access_settings
 from hermes.app.build import App, ChatWiring, open_app
 from hermes.app.config_watch import ConfigChange, ConfigWatcher
 from hermes.app.controls import AppControls
-from hermes.app.doors import ListeningDoor
+from hermes.app.doors import DoorContext, ListeningDoor, check_doors, open_doors
 from hermes.app.hook_files import load_hooks
-from hermes.app.listening import DoorContext, check_doors, open_doors
 from hermes.app.options import AppOptions
 from hermes.app.outgoing_files import allowed_files
 from hermes.app.platforms import PlatformKit, batch_window, enabled_platforms, presentation
 from hermes.app.plugins import load_hook_plugins
 from hermes.app.serve_context import ChatContext
-from hermes.app.signals import StopSignals, stop_signals
-from hermes.app.winding_down import let_turns_end
+from hermes.app.shutdown import StopSignals, let_turns_end, stop_signals
 from hermes.config.loader import load_config
-from hermes.control.apologies import Apologies
-from hermes.control.authz import Authorizer, AuthzSettings
-from hermes.control.busy import BusyMode
+from hermes.control.admission.authz import Authorizer, AuthzSettings
+from hermes.control.admission.pairing import Pairing
+from hermes.control.admission.pipeline import InboundPipeline, PipelineParts, target_of
+from hermes.control.admission.resets import Resets, reset_rules
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.commands.context import CommandHost
-from hermes.control.delivery import Delivery, Line
-from hermes.control.health import GatewayPhase, HealthBoard
+from hermes.control.delivery.outage_notices import Apologies
+from hermes.control.delivery.progress_notices import Patience
+from hermes.control.delivery.rate_limit import PacerBook
+from hermes.control.delivery.surface import Delivery, Line
 from hermes.control.hooks import GATEWAY_STARTUP, HookBus
-from hermes.control.inbound import InboundPipeline, PipelineParts, target_of
-from hermes.control.instance import Instance, end_gateway, is_supervised
-from hermes.control.liveness import AdapterHealth, AdapterState
-from hermes.control.pacing import PacerBook
-from hermes.control.pairing import Pairing
-from hermes.control.resets import Resets, reset_rules
-from hermes.control.restart_guard import starts_too_often
-from hermes.control.still_working import Patience
-from hermes.control.supervisor import AdapterPlan, Fleet, Supervisor, SupervisorSettings
+from hermes.control.lanes.busy_modes import BusyMode
+from hermes.control.supervision.health import GatewayPhase, HealthBoard
+from hermes.control.supervision.instance import (
+    Instance,
+    end_gateway,
+    is_supervised,
+    starts_too_often,
+)
+from hermes.control.supervision.liveness import AdapterHealth, AdapterState
+from hermes.control.supervision.supervisor import AdapterPlan, Fleet, Supervisor, SupervisorSettings
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.ports.platform import Adapter, InboundSink

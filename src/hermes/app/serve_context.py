@@ -8,10 +8,15 @@ from typing import Any
 
 from hermes.app.platforms import PlatformKit
 from hermes.config.loader import LoadedConfig
-from hermes.control.home_channel import HomeChannel, home_channel
-from hermes.control.inputs import is_shared
-from hermes.control.resets import AUTO_RESET, ResetReason, model_note
-from hermes.control.session_context import SessionContext, describe, hashed_id
+from hermes.control.admission.resets import AUTO_RESET, ResetReason, model_note
+from hermes.control.delivery.home_channel import (
+    HomeChannel,
+    SessionContext,
+    describe,
+    hashed_id,
+    home_channel,
+)
+from hermes.control.lanes.turn_input import is_shared
 from hermes.domain.errors import HermesError
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.ports.state import Ledger

@@ -3,15 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hermes.agent.llm.routes import RouteBook
-from hermes.agent.llm.settings import (
-    CacheTtl,
-    ModelTarget,
-    PoolStrategy,
-    ProviderSettings,
-    RetryPolicy,
-    Timeouts,
-)
 from hermes.agent.settings import AgentSettings, CompactionSettings, SpendLimits
 from hermes.app.backends import backend_name, backend_options, has_private_workspace
 from hermes.app.options import AppOptions
@@ -21,6 +12,15 @@ from hermes.config.schema.model import FallbackProvider, Provider
 from hermes.domain.errors import ConfigError
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.execution.backend import EnvironmentSettings
+from hermes.models.routes import RouteBook
+from hermes.models.settings import (
+    CacheTtl,
+    ModelTarget,
+    PoolStrategy,
+    ProviderSettings,
+    RetryPolicy,
+    Timeouts,
+)
 
 __all__ = [
     "agent_settings",

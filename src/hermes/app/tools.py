@@ -8,19 +8,16 @@ from collections.abc import Callable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.agent.guarded import Guarded
-from hermes.agent.journaled import Journaled
-from hermes.agent.tools.approved import Approved
-from hermes.agent.tools.budgeted import Budgeted
 from hermes.agent.tools.registry import ToolRegistry
+from hermes.agent.tools.wrappers import Approved, Budgeted, Guarded, Journaled
 from hermes.control.approvals import ApprovalDesk, ApprovalSettings, Judge, LedgerGate, Mode
+from hermes.domain.events import TurnStream
+from hermes.domain.ports.approval import ActionPolicy
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.policy import ActionPolicy
 from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import ToolRunner
-from hermes.domain.turn_stream import TurnStream
 
 __all__ = ["YOLO", "ToolShelf"]
 

@@ -6,22 +6,21 @@ from collections.abc import Collection, Coroutine, Sequence
 from typing import Any
 
 from hermes.app.access import platform_section
-from hermes.app.listening import DoorContext
+from hermes.app.doors import DoorContext
 from hermes.app.options import AppOptions
 from hermes.app.serve_context import configured_homes
 from hermes.config.loader import LoadedConfig
-from hermes.control.home_channel import home_channel
-from hermes.control.liveness import AdapterHealth, AdapterState
-from hermes.control.webhooks.desk import PLATFORM, DeskParts, WebhookDesk
+from hermes.control.delivery.home_channel import home_channel
+from hermes.control.supervision.liveness import AdapterHealth, AdapterState
+from hermes.control.webhooks.receiver import PLATFORM, DeskParts, WebhookDesk
 from hermes.control.webhooks.routes import RouteBook, RouteRules, read_routes
 from hermes.domain.errors import HermesError
+from hermes.domain.events import TurnStream
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.outbound import Target
-from hermes.domain.turn_stream import TurnStream
 from hermes.entry.http.server import HttpServer
-from hermes.entry.http.webhook.app import webhook_app
-from hermes.entry.http.webhook.settings import WebhookSettings, webhook_settings
 from hermes.execution.webhook_effects import GhComments, HookScripts
+from hermes.entry.http.webhooks import WebhookSettings, webhook_app, webhook_settings
 from hermes.state.webhook_routes import HookRouteFile
 
 __all__ = ["WebhookDoor", "check", "open_door"]

@@ -11,8 +11,13 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.config.paths import HermesHome
-from hermes.control.health import GatewayPhase, GatewayState, read_gateway_state
-from hermes.control.instance import RunningGateway, end_gateway, running_gateway, wait_until_gone
+from hermes.control.supervision.health import GatewayPhase, GatewayState, read_gateway_state
+from hermes.control.supervision.instance import (
+    RunningGateway,
+    end_gateway,
+    running_gateway,
+    wait_until_gone,
+)
 from hermes.domain.errors import Conflict
 from hermes.execution.clock import SystemClock
 

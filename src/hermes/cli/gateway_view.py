@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from hermes.cli.gateway_process import state_file
 from hermes.config.paths import HermesHome
-from hermes.control.health import GatewayState, PlatformState, read_gateway_state
-from hermes.control.instance import RunningGateway, running_gateway
+from hermes.control.supervision.health import GatewayState, PlatformState, read_gateway_state
+from hermes.control.supervision.instance import RunningGateway, running_gateway
 
 __all__ = ["GatewayReport", "ago", "gateway_facts", "gateway_lines", "gateway_report"]
 

@@ -2,9 +2,6 @@
 
 from collections.abc import Mapping
 
-from hermes.agent.llm.providers import PROVIDERS, canonical_name
-from hermes.agent.llm.routes import resolve_route
-from hermes.agent.llm.settings import ModelTarget
 from hermes.app.settings import route_book
 from hermes.config.atomic import editing
 from hermes.config.document import parse_document
@@ -14,6 +11,9 @@ from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError, UsageError
 from hermes.execution.local_model.files import EMBEDDED, PROVIDER, find_local, list_local
+from hermes.models.providers import PROVIDERS, canonical_name
+from hermes.models.routes import resolve_route
+from hermes.models.settings import ModelTarget
 
 __all__ = ["key_variable", "needed_key", "provider_of", "save_key", "write_choice"]
 

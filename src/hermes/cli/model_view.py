@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from hermes.agent.llm.catalog import ModelFacts
 from hermes.app.model_detect import Offer
 from hermes.execution.local_model.files import PROVIDER
+from hermes.models.catalog import ModelFacts
 
 __all__ = ["facts_text", "offer_data", "offer_line", "price_text", "tokens_text"]
 

@@ -10,8 +10,8 @@ from hermes.app.runtime import run
 from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import NotFound, SessionBusy
+from hermes.domain.events import TurnStream
 from hermes.domain.inbound import InboxEntry
-from hermes.domain.turn_stream import TurnStream
 from hermes.entry.terminal.oneshot import PLATFORM
 
 __all__ = ["recover"]

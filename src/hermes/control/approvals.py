@@ -26,14 +26,13 @@ from hermes.domain.approvals import (
     Verdict,
 )
 from hermes.domain.errors import ToolRefused
-from hermes.domain.events import ApprovalAnswered, ApprovalAsked
+from hermes.domain.events import ApprovalAnswered, ApprovalAsked, TurnStream
 from hermes.domain.ids import new_id
 from hermes.domain.messages import ToolCall
+from hermes.domain.ports.approval import ActionPolicy
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.policy import ActionPolicy
 from hermes.domain.ports.state import Ledger
 from hermes.domain.tools import Intent, ToolContext, ToolSpec
-from hermes.domain.turn_stream import TurnStream
 
 __all__ = ["ApprovalDesk", "ApprovalSettings", "LedgerGate", "Mode"]
 

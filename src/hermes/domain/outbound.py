@@ -11,7 +11,13 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-__all__ = ["OutboxEntry", "OutboxKind", "OutboxState", "Target"]
+__all__ = [
+    "SILENT_MARKERS",
+    "OutboxEntry",
+    "OutboxKind",
+    "OutboxState",
+    "Target",
+]
 
 
 class OutboxKind(StrEnum):
@@ -68,3 +74,6 @@ class OutboxEntry(Struct, frozen=True, kw_only=True):
     attempts: int = 0
     error: str | None = None
     updated_at: float = 0.0
+
+
+SILENT_MARKERS = frozenset({"NO_REPLY", "[SILENT]", "SILENT", "NO REPLY"})

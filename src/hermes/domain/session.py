@@ -10,8 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.domain.channel import ChatKind
-from hermes.domain.inbound import InboundMessage
+from hermes.domain.inbound import ChatKind, InboundMessage
 from hermes.domain.messages import Message
 from hermes.domain.usage import Usage
 

@@ -12,20 +12,57 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.domain.messages import UserMessage
-from hermes.domain.turn_options import ClientResult, TurnOptions
+from hermes.domain.messages import Content, UserMessage
 
 __all__ = [
     "MAX_RESUMES",
     "MAX_UNBEGUN_RESUMES",
+    "ClientResult",
+    "ClientTool",
     "NewTurn",
     "Steering",
     "Turn",
     "TurnBrief",
     "TurnControl",
     "TurnError",
+    "TurnOptions",
     "TurnState",
 ]
+
+
+class ClientTool(Struct, frozen=True, kw_only=True):
+    """A tool that the program which asks carries out itself."""
+
+    name: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    """JSON Schema of the arguments."""
+
+
+class ClientResult(Struct, frozen=True, kw_only=True):
+    """What the program's tool gave back for a call that was handed to it."""
+
+    call_id: str
+    content: Content
+
+
+class TurnOptions(Struct, frozen=True, kw_only=True):
+    """Wishes for one turn; unset ones leave things as they are."""
+
+    instructions: str = ""
+    """Further instructions for this turn only; never stored in the session."""
+    client_tools: tuple[ClientTool, ...] = ()
+    tool_choice: str | None = None
+    """`none`, `required`, or the name of a tool; for the first call of the turn."""
+    max_tokens: int | None = None
+    """Bounds the final answer: it is not continued when it is cut off by this."""
+    temperature: float | None = None
+    reasoning_effort: str | None = None
+    response_schema: dict[str, Any] | None = None
+    """JSON Schema that the final answer has to follow."""
+    title: bool = True
+    """Whether the session deserves a title; not if it exists for one request only."""
+
 
 MAX_RESUMES = 2
 """How often a turn that has done something is picked up before it is given up."""

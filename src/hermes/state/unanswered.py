@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from hermes.domain.messages import ToolCall, ToolMessage, ToolOutcome
-from hermes.domain.turn_options import ClientResult
+from hermes.domain.turn import ClientResult
 
 __all__ = ["NOT_ANSWERED", "client_answer", "seated_call"]
 

@@ -20,9 +20,9 @@ from hermes.domain.events import (
     ToolStarted,
     TurnEvent,
     TurnFinished,
+    TurnStream,
 )
 from hermes.domain.messages import ToolOutcome
-from hermes.domain.turn_stream import TurnStream
 
 __all__ = ["PlainOutput", "Writable", "write_plain"]
 

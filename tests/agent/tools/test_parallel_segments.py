@@ -4,7 +4,7 @@ import posixpath
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.tools.parallel import segments
+from hermes.agent.executor import segments
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.domain.messages import ToolCall
 from hermes.domain.tools import Parallel

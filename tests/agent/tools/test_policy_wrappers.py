@@ -2,10 +2,8 @@ from typing import Any
 
 from fakes.echo import echo_tool
 from fakes.toolbox import Toolbox
-from hermes.agent.tools.approved import Approved
-from hermes.agent.tools.budgeted import Budgeted
-from hermes.agent.tools.filtered import Filtered
 from hermes.agent.tools.registry import ToolRegistry
+from hermes.agent.tools.wrappers import Approved, Budgeted, Filtered
 from hermes.domain.errors import ToolRefused
 from hermes.domain.messages import ToolCall, ToolOutcome
 from hermes.domain.ports.execution import CommandResult

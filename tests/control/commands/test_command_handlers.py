@@ -10,9 +10,9 @@ import pytest
 from fakes.chat_kit import ChatKit
 from fakes.command_door import RecordingDoor
 from fakes.scripted_turns import Play
-from hermes.control.busy import BusyMode
-from hermes.control.commands.choices import SessionChoice, busy_mode, recalled_flag
-from hermes.control.commands.exchanges import exchanges
+from hermes.control.commands.context import SessionChoice, busy_mode, recalled_flag
+from hermes.control.commands.wording import exchanges
+from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.approvals import ApprovalKind
 from hermes.domain.messages import content_text
 from hermes.execution.clock import SystemClock

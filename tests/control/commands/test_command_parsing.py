@@ -5,8 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.control.commands.builtin import builtin_registry
-from hermes.control.commands.parse import Invocation, Prose, parse
-from hermes.control.commands.spec import Category, Command, CommandSpec
+from hermes.control.commands.registry import (
+    Category,
+    Command,
+    CommandSpec,
+    Invocation,
+    Prose,
+    parse,
+)
 from hermes.domain.errors import NotFound
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.control.webhooks.rate import RateLimit
+from hermes.control.webhooks.receiver import RateLimit
 from hermes.control.webhooks.requests import (
     HookRefused,
     HookRequest,

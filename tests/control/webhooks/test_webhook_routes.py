@@ -7,7 +7,7 @@ import pytest
 
 from hermes.config.hosts import is_loopback
 from hermes.config.paths import HermesHome
-from hermes.control.webhooks.results import Address, address_of, is_silent
+from hermes.control.webhooks.effects import Address, address_of, is_silent
 from hermes.control.webhooks.routes import RouteBook, RouteRules, read_routes
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.execution.webhook_effects import HookScripts

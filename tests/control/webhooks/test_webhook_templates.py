@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.control.webhooks.lookup import MISSING, look_up
-from hermes.control.webhooks.prompts import agent_prompt, plain_text
+from hermes.control.webhooks.receiver import agent_prompt, plain_text
 from hermes.control.webhooks.routes import HookRoute
-from hermes.control.webhooks.templates import MAX_TEXT, render
+from hermes.control.webhooks.templates import MAX_TEXT, MISSING, look_up, render
 
 PAYLOAD: dict[str, Any] = {
     "action": "opened",

@@ -23,7 +23,7 @@ from fakes.http_chat import (
     text_of,
 )
 from fakes.http_door import SECRET
-from hermes.control.runs import RunSettings
+from hermes.control.runs.runs import RunSettings
 from hermes.domain.keys import Action
 from hermes.domain.messages import (
     AssistantMessage,
@@ -36,7 +36,7 @@ from hermes.domain.messages import (
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply
 from hermes.domain.ports.state import SessionQuery
 from hermes.domain.runs import RunQuery
-from hermes.entry.http.parts import HttpParts
+from hermes.entry.http.context import HttpParts
 from hermes.testing.model import Reply, call, calls, say, thinks
 
 

@@ -6,10 +6,10 @@ import msgspec
 import pytest
 
 from hermes.domain.messages import AssistantMessage, UserMessage
-from hermes.entry.http.chat.helper_calls import HelperCall, helper_call
-from hermes.entry.http.chat.wire import ChatRequest
+from hermes.entry.http.api.chat_wire import ChatRequest
+from hermes.entry.http.api.helper_calls import HelperCall, helper_call
 from hermes.entry.http.endpoint import CallHeaders
-from hermes.entry.http.problems import Problem
+from hermes.entry.http.errors import Problem
 
 TALK = "USER: How do I bake bread?\nASSISTANT: With flour and patience."
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.domain.channel import Attachment
 from hermes.domain.errors import UsageError
+from hermes.domain.inbound import Attachment
 from hermes.domain.messages import (
     AssistantMessage,
     FilePart,
@@ -18,11 +18,11 @@ from hermes.domain.messages import (
     ToolMessage,
     UserMessage,
 )
-from hermes.domain.turn_options import ClientResult
-from hermes.entry.http.chat.messages import Conversation, history_of, read_conversation
-from hermes.entry.http.chat.wire import ChatMessage
+from hermes.domain.turn import ClientResult
+from hermes.entry.http.api.chat_input import Conversation, history_of, read_conversation
+from hermes.entry.http.api.chat_wire import ChatMessage
+from hermes.entry.http.errors import Problem
 from hermes.entry.http.media import picture
-from hermes.entry.http.problems import Problem
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 

@@ -19,7 +19,7 @@ from fakes.core import ScriptedTools, returns
 from fakes.http_door import KEY, HttpDoor, http_door
 from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.domain.runs import RunQuery, RunState
-from hermes.entry.http.chat.endpoint import ENDPOINTS
+from hermes.entry.http.api.chat import ENDPOINTS
 from hermes.testing.model import Reply, ScriptedModel, Step, call, calls, say, thinks
 
 WEATHER: ChatCompletionFunctionToolParam = {

@@ -5,10 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.domain.turn_options import ClientTool, TurnOptions
-from hermes.entry.http.chat.options import turn_options
-from hermes.entry.http.chat.wire import ChatRequest
-from hermes.entry.http.problems import Problem
+from hermes.domain.turn import ClientTool, TurnOptions
+from hermes.entry.http.api.chat_input import turn_options
+from hermes.entry.http.api.chat_wire import ChatRequest
+from hermes.entry.http.errors import Problem
 
 WEATHER = {
     "type": "function",

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from fakes.http_door import KEY, HttpDoor, http_door
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer
+from hermes.entry.http.errors import Problem
 from hermes.entry.http.guards import Guards, host_name
-from hermes.entry.http.problems import Problem
 from hermes.entry.http.settings import HttpSettings
 from hermes.testing import ScriptedModel
 

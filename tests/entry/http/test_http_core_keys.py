@@ -12,10 +12,10 @@ from fakes.http_door import KEY, HttpDoor, bearer, http_door
 from hermes.control.api_keys import ApiKeys
 from hermes.domain.errors import Conflict, NotFound, StoreError, UsageError
 from hermes.domain.keys import OWNER, Action, ApiKey
-from hermes.entry.http.agents import require_agent
+from hermes.entry.http.access import require_agent
 from hermes.entry.http.auth import FailureLimit, KeyRing
+from hermes.entry.http.context import AgentCard, HttpParts
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer
-from hermes.entry.http.parts import AgentCard, HttpParts
 from hermes.entry.http.settings import HttpSettings
 from hermes.testing import FakeClock, MemoryStore, ScriptedModel
 

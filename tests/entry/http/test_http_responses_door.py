@@ -32,7 +32,7 @@ from hermes.domain.messages import (
 )
 from hermes.domain.ports.model import ModelRequest
 from hermes.domain.runs import RunQuery
-from hermes.entry.http.responses.forgetting import forget_unstored
+from hermes.entry.http.api.responses import forget_unstored
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say, thinks
 
 HEART = (

@@ -28,8 +28,8 @@ from hermes.domain.ports.model import Model
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, StreamAnswer
-from hermes.streaming.responses.resource import ResponseResource
-from hermes.streaming.sse_responses import ResponseFold
+from hermes.streaming.wire.response_resource import ResponseResource
+from hermes.streaming.wire.responses import ResponseFold
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say, thinks
 
 TOOL: Any = {

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.domain.channel import Attachment
+from hermes.domain.inbound import Attachment
 from hermes.domain.messages import (
     AssistantMessage,
     FilePart,
@@ -17,12 +17,12 @@ from hermes.domain.messages import (
     UserMessage,
 )
 from hermes.domain.runs import Run, RunKind
-from hermes.domain.turn_options import ClientResult, ClientTool
-from hermes.entry.http.problems import Problem
-from hermes.entry.http.responses.listing import input_page, listed_input
-from hermes.entry.http.responses.options import Origin, base_resource, turn_options
-from hermes.entry.http.responses.reading import InputReader, ReadInput
-from hermes.entry.http.responses.wire import CreateResponse, InputItem, InputItemsQuery
+from hermes.domain.turn import ClientResult, ClientTool
+from hermes.entry.http.api.responses import input_page, listed_input
+from hermes.entry.http.api.responses_input import InputReader, ReadInput
+from hermes.entry.http.api.responses_options import Origin, base_resource, turn_options
+from hermes.entry.http.api.responses_wire import CreateResponse, InputItem, InputItemsQuery
+from hermes.entry.http.errors import Problem
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 8
 DATA_URL = "data:image/png;base64," + base64.b64encode(PNG).decode()

@@ -15,8 +15,8 @@ from fakes.http_runs import Door, door
 from hermes.domain.keys import Action
 from hermes.domain.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from hermes.domain.session import Lineage, NewSession, StoredMessage
-from hermes.entry.http.problems import Problem
-from hermes.entry.http.sessions.forking import cut_after
+from hermes.entry.http.api.sessions import cut_after
+from hermes.entry.http.errors import Problem
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say
 
 BOTH_LEDGERS = pytest.mark.parametrize("memory", [False, True], ids=["sqlite", "memory"])

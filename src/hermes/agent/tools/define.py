@@ -7,7 +7,10 @@ are called; each registry then makes its own instance. Nothing registers
 itself: a family module lists its tools in `TOOLS`.
 """
 
+import difflib
 import inspect
+import re
+import shlex
 import typing
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -16,9 +19,23 @@ import msgspec
 from msgspec import Struct
 
 from hermes.domain.errors import UsageError
+from hermes.domain.ports.execution import Command
 from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult, ToolSpec
 
-__all__ = ["Check", "Handler", "Tool", "always_available", "simplified_schema", "tool"]
+__all__ = [
+    "PREVIEW_CHARS",
+    "Check",
+    "Handler",
+    "Tool",
+    "always_available",
+    "capped",
+    "decode_arguments",
+    "parse_object",
+    "simplified_schema",
+    "spill",
+    "tool",
+]
+
 
 Handler = Callable[[Any, ToolContext], Awaitable[ToolResult]]
 Check = Callable[[frozenset[str]], str]
@@ -127,3 +144,110 @@ def _ordered(schema: dict[str, Any]) -> list[tuple[str, Any]]:
     kept = [(key, schema[key]) for key in _ORDER if key in schema and schema[key] != []]
     rest = sorted(item for item in schema.items() if item[0] not in _ORDER)
     return [*kept, *((key, value) for key, value in rest if key not in _NOISE)]
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """Return the JSON object in `text`; None if it holds anything else."""
+    try:
+        value = msgspec.json.decode(text or "{}")
+    except msgspec.DecodeError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def decode_arguments(tool: Tool, text: str) -> Struct:
+    """Return the arguments of a call; `UsageError` tells the model what to change."""
+    name = tool.spec.name
+    values = parse_object(text)
+    if values is None:
+        raise UsageError(f"The arguments of `{name}` are not a JSON object: {_usage(tool)}")
+    fields = tool.spec.parameters["properties"]
+    unknown = [field for field in values if field not in fields]
+    if unknown:
+        raise UsageError(
+            f"`{name}` has no argument `{unknown[0]}`{_near(unknown[0], fields)}: {_usage(tool)}"
+        )
+    cleaned = {
+        field: _unquoted(value, fields[field])
+        for field, value in values.items()
+        if value is not None
+    }
+    try:
+        return msgspec.convert(cleaned, tool.arguments, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"Wrong arguments for `{name}`: {error}. {_usage(tool)}") from error
+
+
+def _unquoted(value: Any, schema: dict[str, Any]) -> Any:
+    wanted = schema.get("type")
+    if isinstance(value, str) and wanted in ("array", "object"):
+        try:
+            value = msgspec.json.decode(value)
+        except msgspec.DecodeError:
+            return [value] if wanted == "array" else value
+    if isinstance(value, list) and "items" in schema:
+        return [_unquoted(item, schema["items"]) for item in value]
+    if isinstance(value, dict) and "properties" in schema:
+        fields = schema["properties"]
+        return {name: _unquoted(item, fields.get(name, {})) for name, item in value.items()}
+    if wanted == "string" and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return str(value)
+    return value
+
+
+def _near(name: str, known: dict[str, Any]) -> str:
+    matches = difflib.get_close_matches(name, known, n=1)
+    return f" (did you mean `{matches[0]}`?)" if matches else ""
+
+
+def _usage(tool: Tool) -> str:
+    parameters = tool.spec.parameters
+    required = parameters.get("required", [])
+    named = [f"{f} (required)" if f in required else f for f in parameters["properties"]]
+    return f"It takes {', '.join(named) or 'nothing'}."
+
+
+PREVIEW_CHARS = 1500
+
+# The directory must be ours: anybody may have made one of that name in /tmp.
+_STORE = (
+    "umask 077; d=/tmp/hermes-results; mkdir -p $d 2>/dev/null;"
+    " if [ -L $d ] || [ ! -O $d ]; then d=$(mktemp -d /tmp/hermes-results-XXXXXX) || exit 1; fi;"
+    ' mkdir -p "$d/"{session} && cat > "$d/"{session}/{call}.txt'
+    ' && printf %s "$d/"{session}/{call}.txt'
+)
+
+
+async def capped(result: ToolResult, limit: int, context: ToolContext) -> ToolResult:
+    """Return `result`, spilled if its text is longer than `limit`."""
+    if not isinstance(result.content, str) or len(result.content) <= limit:
+        return result
+    return await spill(result, result.content, context)
+
+
+async def spill(result: ToolResult, text: str, context: ToolContext) -> ToolResult:
+    """Move `text` into a file and return a result with a preview of it."""
+    script = _STORE.format(session=_safe(context.session_id), call=_safe(context.call_id))
+    stored = await context.environment.run(
+        Command(script=script, cwd="/", stdin=text.encode("utf-8", "replace"), timeout=30)
+    )
+    preview = text[:PREVIEW_CHARS]
+    if stored.exit_code == 0:
+        where = (
+            f"The whole result has {len(text)} characters and is in {stored.output}."
+            " Page through it with read_file (offset, limit) or search it with search_files."
+        )
+    else:
+        where = (
+            f"The whole result had {len(text)} characters and could not be stored."
+            " Ask for less at a time."
+        )
+    return ToolResult(
+        content=f"{preview}\n\n[Cut after {len(preview)} characters. {where}]",
+        outcome=result.outcome,
+        diff=result.diff,
+    )
+
+
+def _safe(name: str) -> str:
+    return shlex.quote(re.sub(r"[^A-Za-z0-9_-]", "_", name)[:100] or "_")

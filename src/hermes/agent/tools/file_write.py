@@ -6,9 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.agent.tools.define import tool
-from hermes.agent.tools.diffs import unified_diff
-from hermes.agent.tools.syntax import syntax_problem
-from hermes.agent.tools.text_file import TextFile, load_if_there
+from hermes.agent.tools.text_file import TextFile, load_if_there, syntax_problem, unified_diff
 from hermes.domain.errors import UsageError
 from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult
 

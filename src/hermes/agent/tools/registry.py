@@ -12,9 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from hermes.agent.tools.arguments import decode_arguments
-from hermes.agent.tools.define import Handler, Tool
-from hermes.agent.tools.results import capped
+from hermes.agent.tools.define import Handler, Tool, capped, decode_arguments
 from hermes.agent.tools.toolsets import ToolsetChoice, resolve_toolsets
 from hermes.domain.errors import ConfigError, HermesError, ToolRefused
 from hermes.domain.messages import ToolCall, ToolOutcome

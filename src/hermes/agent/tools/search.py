@@ -1,23 +1,168 @@
 """search_files: lines or file names, through the session's environment."""
 
+import re
+import shlex
+from collections.abc import Iterable
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from hermes.agent.tools.define import tool
-from hermes.agent.tools.search_output import (
-    Hit,
-    parse_counts,
-    parse_lines,
-    parse_names,
-    render,
-)
-from hermes.agent.tools.search_script import Search, content_script, files_script
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ports.execution import Command, CommandResult
 from hermes.domain.tools import Parallel, ToolContext, ToolResult
 
-__all__ = ["TOOLS", "SearchFilesArgs"]
+__all__ = [
+    "TOOLS",
+    "Hit",
+    "Search",
+    "SearchFilesArgs",
+    "content_script",
+    "files_script",
+    "parse_counts",
+    "parse_lines",
+    "parse_names",
+    "render",
+]
+
+
+_MAX_LINE = 400
+
+_LINE = re.compile(r"([^\0]+)\0(\d+)([:-])([^\n]*)(?:\n|\Z)")
+_COUNT = re.compile(r"([^\0]+)\0(\d+)(?:\n|\Z)")
+_PLAIN_LINE = re.compile(r"^(/.*?):(\d+)(:)(.*)$", re.MULTILINE)
+_PLAIN_COUNT = re.compile(r"^(/.*):(\d+)$", re.MULTILINE)
+
+
+class Hit(Struct, frozen=True, kw_only=True):
+    """A matching line, a line beside one, or a file."""
+
+    path: str
+    number: int = 0
+    text: str = ""
+    is_match: bool = True
+
+
+def parse_lines(output: str, root: str) -> list[Hit]:
+    """Return matching lines and their context."""
+    found = (_LINE if "\0" in output else _PLAIN_LINE).findall(output)
+    return [
+        Hit(path=_from_root(name, root), number=int(number), text=text, is_match=mark == ":")
+        for name, number, mark, text in found
+    ]
+
+
+def parse_counts(output: str, root: str) -> list[Hit]:
+    """Return files with the number of matching lines, leaving out those with none."""
+    found = (_COUNT if "\0" in output else _PLAIN_COUNT).findall(output)
+    return [Hit(path=f"{_from_root(name, root)}: {count}") for name, count in found if count != "0"]
+
+
+def parse_names(output: str, root: str) -> list[str]:
+    """Return file names."""
+    names = output.split("\0" if "\0" in output else "\n")
+    return [_from_root(name, root) for name in names if root in name]
+
+
+def render(found: Iterable[Hit], page: list[Hit], context: int, cwd: str) -> str:
+    """Return the hits of `page` and the context lines around them, file by file."""
+    wanted = {
+        (hit.path, number)
+        for hit in page
+        for number in range(hit.number - context, hit.number + context + 1)
+    }
+    lines: list[str] = []
+    last_path = None
+    for hit in found:
+        if (hit.path, hit.number) not in wanted:
+            continue
+        if hit.path != last_path:
+            lines.append(hit.path.removeprefix(cwd.rstrip("/") + "/"))
+            last_path = hit.path
+        if hit.number:
+            mark = ":" if hit.is_match else "-"
+            lines.append(f"{hit.number}{mark}{_shortened(hit.text)}")
+    return "\n".join(lines)
+
+
+def _from_root(name: str, root: str) -> str:
+    return name[max(0, name.find(root)) :]
+
+
+def _shortened(line: str) -> str:
+    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]} [...]"
+
+
+# Exit code 1 means "nothing found", so the options are known.
+_PROBE = "grep -q {} --null --include=x -e x /dev/null 2>/dev/null || [ $? = 1 ]"
+
+_SKIPPED = (".git", ".hg", ".venv", "__pycache__", "node_modules")
+
+
+class Search(Struct, frozen=True, kw_only=True):
+    """What to look for, and where (an absolute path)."""
+
+    pattern: str
+    root: str
+    glob: str | None
+    mode: str
+    context: int
+    max_lines: int
+
+
+def content_script(search: Search) -> str:
+    """Return a script that prints matching lines, files or counts.
+
+    Output that is not a result is a message; the exit code is that of the search.
+    """
+    pattern, root = shlex.quote(search.pattern), shlex.quote(search.root)
+    rg = ["rg", "--no-config", "--color=never", "--no-messages", "--null", "--sort=path", "-H"]
+    rg += _MODE[search.mode]["rg"]
+    gnu = [
+        "grep",
+        "-rHIs",
+        "--null",
+        "--color=never",
+        *(f"--exclude-dir={name}" for name in _SKIPPED),
+    ]
+    gnu += _MODE[search.mode]["grep"]
+    plain = ["grep", "-HsE", *_MODE[search.mode]["grep"]]
+    if search.glob:
+        rg.append(f"--glob={shlex.quote(search.glob)}")
+        gnu.append(f"--include={shlex.quote(search.glob)}")
+    if search.context and search.mode == "content":
+        for command in (rg, gnu, plain):
+            command += ["-C", str(search.context)]
+    rest = f"-e {pattern} -- {root}"
+    found = f"{_find(root)} -type f -name {shlex.quote(search.glob or '*')}"
+    return (
+        "if command -v rg >/dev/null 2>&1; then"
+        f" {' '.join(rg)} {rest};"
+        f" elif {_PROBE.format('-P')}; then {' '.join(gnu)} -P {rest};"
+        f" elif {_PROBE.format('-E')}; then {' '.join(gnu)} -E {rest};"
+        f" else {found} -exec {' '.join(plain)} -e {pattern} {{}} +; fi 2>&1"
+        f" | head -n {search.max_lines}; exit ${{PIPESTATUS[0]}}"
+    )
+
+
+_MODE = {
+    "content": {"rg": ["-n", "--no-heading"], "grep": ["-n"]},
+    "files_only": {"rg": ["-l"], "grep": ["-l"]},
+    "count": {"rg": ["-c"], "grep": ["-c"]},
+}
+
+
+def files_script(search: Search) -> str:
+    """Return a script that prints the files whose name matches a glob, NUL-terminated."""
+    glob = re.sub(r"^(\*\*/)+", "", search.pattern).replace("**/", "*")
+    test = f"-path {shlex.quote('*/' + glob)}" if "/" in glob else f"-name {shlex.quote(glob)}"
+    return f"{_find(shlex.quote(search.root))} -type f {test} -print0 2>/dev/null"
+
+
+def _find(root: str) -> str:
+    pruned = " -o ".join(f"-name {shlex.quote(name)}" for name in _SKIPPED)
+    return f"find {root} \\( -type d \\( {pruned} \\) -prune \\) -o"
+
 
 MAX_LIMIT = 1000
 MAX_CONTEXT = 20

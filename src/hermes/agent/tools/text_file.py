@@ -4,12 +4,26 @@ Editing happens on text with plain line feeds; the byte order mark, the line
 endings and bytes that are not UTF-8 come back as they were.
 """
 
+import ast
+import difflib
+import json
+import tomllib
+import warnings
+
 from msgspec import Struct
 
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ports.execution import Environment
 
-__all__ = ["TextFile", "load", "load_if_there"]
+__all__ = [
+    "TextFile",
+    "count_changes",
+    "load",
+    "load_if_there",
+    "syntax_problem",
+    "unified_diff",
+]
+
 
 MAX_EDITABLE = 10 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
@@ -54,3 +68,81 @@ async def load_if_there(environment: Environment, path: str) -> TextFile | None:
         return await load(environment, path)
     except NotFound:
         return None
+
+
+_MAX_CHARS = 500_000
+
+
+def syntax_problem(path: str, text: str) -> str:
+    """Return what keeps `text` from being parsed, or nothing."""
+    if len(text) > _MAX_CHARS:
+        return ""
+    text = text.removeprefix("\ufeff")
+    try:
+        if path.endswith(".py"):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                ast.parse(text)
+        elif path.endswith(".json"):
+            json.loads(text)
+        elif path.endswith(".toml"):
+            tomllib.loads(text)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    except (ValueError, RecursionError, MemoryError) as error:
+        return str(error) or type(error).__name__
+    return ""
+
+
+_MAX_COMPARED = 1500
+_MAX_DIFF_CHARS = 60_000
+_CONTEXT = 3
+
+
+def unified_diff(path: str, before: str | None, after: str | None) -> str:
+    """Return how `path` changed; None stands for "no such file"."""
+    old, new = (before or "").splitlines(), (after or "").splitlines()
+    head, tail = _common(old, new)
+    start = max(0, head - _CONTEXT)
+    stop = max(0, tail - _CONTEXT)
+    old_part, new_part = old[start : len(old) - stop], new[start : len(new) - stop]
+    if old_part == new_part:
+        return ""
+    if len(old_part) + len(new_part) > _MAX_COMPARED:
+        hunks = [
+            f"@@ -{start + 1},{len(old_part)} +{start + 1},{len(new_part)} @@",
+            *(f"-{line}" for line in old_part),
+            *(f"+{line}" for line in new_part),
+        ]
+    else:
+        compared = difflib.unified_diff(
+            [""] * start + old_part, [""] * start + new_part, lineterm="", n=_CONTEXT
+        )
+        hunks = list(compared)[2:]
+    name = path.removeprefix("/")
+    text = "\n".join(
+        [
+            f"--- {'/dev/null' if before is None else f'a/{name}'}",
+            f"+++ {'/dev/null' if after is None else f'b/{name}'}",
+            *hunks,
+        ]
+    )
+    return text if len(text) <= _MAX_DIFF_CHARS else f"{text[:_MAX_DIFF_CHARS]}\n[diff cut]"
+
+
+def count_changes(diff: str) -> tuple[int, int]:
+    """Return how many lines `diff` adds and removes."""
+    lines = diff.splitlines()[2:]
+    return sum(line[:1] == "+" for line in lines), sum(line[:1] == "-" for line in lines)
+
+
+def _common(old: list[str], new: list[str]) -> tuple[int, int]:
+    """Return how many lines are equal at the start and at the end."""
+    shorter = min(len(old), len(new))
+    head = 0
+    while head < shorter and old[head] == new[head]:
+        head += 1
+    tail = 0
+    while tail < shorter - head and old[-1 - tail] == new[-1 - tail]:
+        tail += 1
+    return head, tail

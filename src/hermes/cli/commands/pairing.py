@@ -9,7 +9,7 @@ import click
 
 from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
-from hermes.control.pairing import Pairing
+from hermes.control.admission.pairing import Pairing
 from hermes.domain.errors import NotFound
 from hermes.execution.clock import SystemClock
 from hermes.state.pairing import PairingFiles

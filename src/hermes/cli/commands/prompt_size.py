@@ -14,8 +14,7 @@ import click
 import msgspec
 from msgspec import Struct
 
-from hermes.agent.prompt import prompt_sections
-from hermes.agent.prompt_inputs import gather_inputs
+from hermes.agent.prompt import gather_inputs, prompt_sections
 from hermes.app.build import App, open_app
 from hermes.app.options import AppOptions
 from hermes.config.environment import process_environ

@@ -9,11 +9,12 @@ from typing import Any
 
 import click
 
-from hermes.cli.sessions_filters import filter_options, query_from
 from hermes.cli.sessions_recover import recover
 from hermes.cli.sessions_store import Desk, at_desk
 from hermes.cli.sessions_view import (
+    filter_options,
     hit_line,
+    query_from,
     session_facts,
     session_header,
     session_line,

@@ -9,7 +9,6 @@ import asyncio
 
 import click
 
-from hermes.agent.llm.providers import PROVIDERS, canonical_name
 from hermes.app.model_detect import Offer, detect_servers, offers, suggested_models
 from hermes.cli.commands.model import fetch_with_progress
 from hermes.cli.model_choice import key_variable, needed_key, provider_of, save_key, write_choice
@@ -21,6 +20,7 @@ from hermes.config.paths import HermesHome
 from hermes.domain.errors import UsageError
 from hermes.execution.local_model.files import EMBEDDED, PROVIDER
 from hermes.execution.local_model.profile import TOY_NOTICE
+from hermes.models.providers import PROVIDERS, canonical_name
 
 __all__ = ["command"]
 

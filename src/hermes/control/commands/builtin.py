@@ -2,14 +2,46 @@
 
 from functools import partial
 
-from hermes.control.busy import BusyMode
-from hermes.control.commands import conversation, home, info, model, running
-from hermes.control.commands.choices import ToolDetail
-from hermes.control.commands.controls import REASONING_EFFORTS
-from hermes.control.commands.registry import CommandRegistry
-from hermes.control.commands.spec import Category, Command, CommandSpec, Handler, Where
+from hermes.control.commands import conversation, info, model, running
+from hermes.control.commands.context import REASONING_EFFORTS, CommandContext, ToolDetail
+from hermes.control.commands.registry import (
+    Category,
+    Command,
+    CommandRegistry,
+    CommandSpec,
+    Handler,
+    Invocation,
+    Where,
+)
+from hermes.control.delivery.home_channel import HomeChannel, set_home_channel
+from hermes.control.lanes.busy_modes import BusyMode
+from hermes.domain.errors import UsageError
 
-__all__ = ["builtin_registry"]
+__all__ = [
+    "builtin_registry",
+    "sethome",
+]
+
+
+async def sethome(context: CommandContext, _invocation: Invocation) -> None:
+    """Make this chat, or this topic of it, the platform's home channel."""
+    chat = context.chat
+    if chat is None:
+        raise UsageError("Only a chat can be a home channel.", hint="Send /sethome there.")
+    home = HomeChannel(
+        platform=chat.platform,
+        account=chat.account,
+        chat_id=chat.chat_id,
+        thread_id=chat.thread_id,
+        name=context.chat_name,
+    )
+    await set_home_channel(context.ledger, home)
+    where = "topic" if chat.thread_id is not None else "chat"
+    await context.reply(
+        f"This {where} is the home channel of {chat.platform} now: reminders and results"
+        " that nobody waits for come here."
+    )
+
 
 ON_OFF = ("on", "off")
 Row = tuple[CommandSpec, Handler]
@@ -90,7 +122,7 @@ def _session() -> tuple[Row, ...]:
                 where=Where.CHAT,
                 admin=True,
             ),
-            home.sethome,
+            sethome,
         ),
         (spec(name="status", help="Show where the conversation stands"), info.status),
     )

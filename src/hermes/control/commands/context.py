@@ -6,24 +6,122 @@ None elsewhere.
 """
 
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from hermes.control.approvals import ApprovalDesk
-from hermes.control.busy import BusyMode
-from hermes.control.commands.controls import SessionControls
-from hermes.control.gateway import Gateway
-from hermes.domain.channel import Attachment
+from hermes.control.lanes.busy_modes import BusyMode
+from hermes.control.lanes.gateway import Gateway
 from hermes.domain.errors import UsageError
+from hermes.domain.inbound import Attachment
 from hermes.domain.outbound import Target
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 
-__all__ = ["CommandContext", "CommandHost", "Door", "Screen"]
+__all__ = [
+    "REASONING_EFFORTS",
+    "CommandContext",
+    "CommandHost",
+    "Compacted",
+    "ContextUse",
+    "Door",
+    "ModelOption",
+    "PromptShare",
+    "Screen",
+    "SessionChoice",
+    "SessionControls",
+    "ToolDetail",
+    "ToolInfo",
+    "busy_mode",
+    "recalled_flag",
+    "recalled_word",
+]
+
+
+REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+
+
+class ModelOption(Struct, frozen=True, kw_only=True):
+    """A model that can be chosen."""
+
+    provider: str
+    model: str
+    note: str = ""
+    """A few words: context window, price, where it runs."""
+
+
+class ToolInfo(Struct, frozen=True, kw_only=True):
+    """A tool as a person sees it."""
+
+    name: str
+    toolset: str
+    description: str
+    emoji: str = ""
+
+
+class Compacted(Struct, frozen=True, kw_only=True):
+    """What a compaction came to."""
+
+    messages: int
+    """How many messages the summary stands for; 0: there was nothing to compact."""
+    tokens_before: int
+    tokens_after: int
+
+
+class PromptShare(Struct, frozen=True, kw_only=True):
+    """A part of what every call of the session sends."""
+
+    name: str
+    tokens: int
+
+
+class ContextUse(Struct, frozen=True, kw_only=True):
+    """How full the model's context is, estimated between calls."""
+
+    tokens: int
+    window: int | None
+    parts: tuple[PromptShare, ...] = ()
+
+
+class SessionControls(Protocol):
+    """The core's switches, one session at a time."""
+
+    async def models(self, session: Session) -> list[ModelOption]:
+        """Return the models a person can choose from here; may be empty."""
+        ...
+
+    async def set_model(self, session: Session, model: str, provider: str | None) -> Session:
+        """Use another model from the next turn on; refuse an unknown one with a reason."""
+        ...
+
+    async def compact(self, session: Session, focus: str) -> Compacted:
+        """Summarise the older part of the history now, minding `focus`."""
+        ...
+
+    async def set_reasoning(self, session: Session, effort: str | None) -> None:
+        """Set how hard the model thinks; None is its default."""
+        ...
+
+    async def set_yolo(self, session: Session, *, on: bool) -> None:
+        """Run what would be asked about without asking."""
+        ...
+
+    async def list_tools(self, session: Session | None) -> list[ToolInfo]:
+        """Return the tools the model has here, by name."""
+        ...
+
+    async def prompt_size(self, session: Session | None) -> ContextUse:
+        """Return how full the context is and with what."""
+        ...
+
+    async def config_lines(self) -> list[tuple[str, str]]:
+        """Return the settings worth knowing as (name, value), secrets left out."""
+        ...
 
 
 class Screen(Protocol):
@@ -171,3 +269,50 @@ class CommandContext(Struct, frozen=True, kw_only=True):
         if self.session is None:
             raise UsageError("Nothing has been said yet.", hint="Send a message first.")
         return self.session
+
+
+class SessionChoice(StrEnum):
+    """Names under which the ledger remembers choices."""
+
+    BUSY = "busy_mode"
+    REASONING = "reasoning_effort"
+    SHOW_REASONING = "show_reasoning"
+    TOOL_DETAIL = "tool_progress"
+    YOLO = "yolo"
+
+
+class ToolDetail(StrEnum):
+    """Which tool calls are shown."""
+
+    OFF = "off"
+    NEW = "new"
+    """One line when another tool begins than the last time."""
+    ALL = "all"
+    VERBOSE = "verbose"
+    """Also what the tool gave back."""
+
+
+async def busy_mode(ledger: Ledger, session_id: str | None, default: BusyMode) -> BusyMode:
+    """Return the session's busy mode."""
+    word = await recalled_word(ledger, session_id, SessionChoice.BUSY)
+    return BusyMode(word) if word in set(BusyMode) else default
+
+
+async def recalled_word(
+    ledger: Ledger, session_id: str | None, choice: SessionChoice
+) -> str | None:
+    """Return a remembered word, or None."""
+    value = await _recall(ledger, session_id, choice)
+    return value if isinstance(value, str) else None
+
+
+async def recalled_flag(
+    ledger: Ledger, session_id: str | None, choice: SessionChoice
+) -> bool | None:
+    """Return a remembered yes or no, or None if nothing was chosen."""
+    value = await _recall(ledger, session_id, choice)
+    return value if isinstance(value, bool) else None
+
+
+async def _recall(ledger: Ledger, session_id: str | None, choice: SessionChoice) -> Any:
+    return None if session_id is None else await ledger.recall(session_id, choice.value)

@@ -5,11 +5,18 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.control.busy import BusyMode
 from hermes.control.commands.context import CommandContext
-from hermes.control.commands.exchanges import Exchange, asked_again, exchanges
-from hermes.control.commands.parse import Invocation
-from hermes.control.commands.wording import clock_time, count, one_line, session_line
+from hermes.control.commands.registry import Invocation
+from hermes.control.commands.wording import (
+    Exchange,
+    asked_again,
+    clock_time,
+    count,
+    exchanges,
+    one_line,
+    session_line,
+)
+from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.errors import ConfigError, NotFound, UsageError
 from hermes.domain.ids import new_session_id
 from hermes.domain.messages import AssistantMessage, UserMessage, content_text

@@ -2,13 +2,9 @@
 
 from collections.abc import Callable
 
-from hermes.control.commands.choices import busy_mode
-from hermes.control.commands.context import CommandContext
-from hermes.control.commands.exchanges import exchanges
-from hermes.control.commands.parse import Invocation
-from hermes.control.commands.registry import CommandRegistry
-from hermes.control.commands.spec import CommandSpec, Handler
-from hermes.control.commands.wording import clock_time, count, table
+from hermes.control.commands.context import CommandContext, busy_mode
+from hermes.control.commands.registry import CommandRegistry, CommandSpec, Handler, Invocation
+from hermes.control.commands.wording import clock_time, count, exchanges, table
 from hermes.domain.errors import UsageError
 
 __all__ = [

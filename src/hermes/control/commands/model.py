@@ -1,9 +1,15 @@
 """Commands about the model and its tools: model, reasoning, yolo, verbose, tools, usage."""
 
-from hermes.control.commands.choices import SessionChoice, ToolDetail, recalled_flag, recalled_word
-from hermes.control.commands.context import CommandContext
-from hermes.control.commands.controls import REASONING_EFFORTS, ModelOption
-from hermes.control.commands.parse import Invocation
+from hermes.control.commands.context import (
+    REASONING_EFFORTS,
+    CommandContext,
+    ModelOption,
+    SessionChoice,
+    ToolDetail,
+    recalled_flag,
+    recalled_word,
+)
+from hermes.control.commands.registry import Invocation
 from hermes.control.commands.wording import count, money, one_line, table
 from hermes.domain.errors import UsageError
 from hermes.domain.session import Session

@@ -4,14 +4,133 @@ Built from data, once per door; there is no registration at import.
 """
 
 import difflib
-from collections.abc import Sequence
+import re
+import shlex
+from collections.abc import Awaitable, Callable, Sequence
+from enum import StrEnum
+
+from msgspec import Struct
 
 from hermes.control.commands.context import CommandContext
-from hermes.control.commands.parse import Invocation
-from hermes.control.commands.spec import Command, CommandSpec
 from hermes.domain.errors import Conflict, HermesError, NotFound, UsageError
 
-__all__ = ["CommandRegistry", "run_command"]
+__all__ = [
+    "Category",
+    "Command",
+    "CommandRegistry",
+    "CommandSpec",
+    "Handler",
+    "Invocation",
+    "Prose",
+    "Where",
+    "parse",
+    "run_command",
+    "split_words",
+]
+
+
+_COMMAND = re.compile(
+    r"/(?P<name>[A-Za-z][A-Za-z0-9_-]*)(?:@[A-Za-z0-9_]+)?(?P<rest>\s.*)?", re.DOTALL
+)
+
+
+class Prose(Struct, frozen=True):
+    """Text for the model."""
+
+    text: str
+
+
+class Invocation(Struct, frozen=True, kw_only=True):
+    """A command as it was typed."""
+
+    name: str
+    rest: str = ""
+    """Everything after the name, outer blanks removed."""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The arguments, split with shell quoting."""
+        return split_words(self.rest)
+
+
+def parse(text: str) -> Invocation | Prose:
+    """Tell a command from text."""
+    stripped = text.strip()
+    if stripped.startswith("//"):
+        return Prose(stripped[1:])
+    match = _COMMAND.fullmatch(stripped)
+    if match is None:
+        return Prose(text)
+    return Invocation(name=match["name"].lower(), rest=(match["rest"] or "").strip())
+
+
+def split_words(rest: str) -> tuple[str, ...]:
+    """Split arguments; an unclosed quote is an ordinary character."""
+    try:
+        return tuple(shlex.split(rest))
+    except ValueError:
+        return tuple(rest.split())
+
+
+class Category(StrEnum):
+    """How commands are grouped in help."""
+
+    SESSION = "Session"
+    RUNNING = "While it works"
+    CONFIGURATION = "Configuration"
+    TOOLS = "Tools"
+    INFO = "Info"
+
+
+class Where(StrEnum):
+    """At which doors a command exists."""
+
+    BOTH = "both"
+    TERMINAL = "terminal"
+    CHAT = "chat"
+
+
+class CommandSpec(Struct, frozen=True, kw_only=True):
+    """One slash command, as menus, completion and help show it."""
+
+    name: str
+    category: Category
+    help: str
+    """One sentence, no full stop: it stands in menus."""
+    aliases: tuple[str, ...] = ()
+    args: str = ""
+    """What may follow, e.g. `[name]`; shown, never parsed."""
+    choices: tuple[str, ...] = ()
+    """Words that complete the first argument."""
+    where: Where = Where.BOTH
+    needs_idle: bool = False
+    """Refused while a turn of the session runs."""
+    admin: bool = False
+    """Where access is divided, only administrators may use it."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name and its aliases."""
+        return (self.name, *self.aliases)
+
+    @property
+    def usage(self) -> str:
+        """How it is typed."""
+        return f"/{self.name} {self.args}".rstrip()
+
+    def available(self, *, terminal: bool) -> bool:
+        """Say whether the command exists at such a door."""
+        return self.where in (Where.BOTH, Where.TERMINAL if terminal else Where.CHAT)
+
+
+Handler = Callable[[CommandContext, Invocation], Awaitable[None]]
+
+
+class Command(Struct, frozen=True, kw_only=True):
+    """A spec together with what it does."""
+
+    spec: CommandSpec
+    run: Handler
 
 
 class CommandRegistry:

@@ -1,10 +1,9 @@
 """Commands about work in progress: stop, queue, steer, busy, approve, deny, answer."""
 
-from hermes.control.busy import BusyMode
-from hermes.control.commands.choices import SessionChoice, busy_mode
-from hermes.control.commands.context import CommandContext
-from hermes.control.commands.parse import Invocation
+from hermes.control.commands.context import CommandContext, SessionChoice, busy_mode
+from hermes.control.commands.registry import Invocation
 from hermes.control.commands.wording import count, one_line
+from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.approvals import Approval, ApprovalKind, Choice
 from hermes.domain.errors import UsageError
 

@@ -14,9 +14,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hermes.control.webhooks.lookup import MISSING, Missing, look_up
 from hermes.control.webhooks.regexes import safe_regex
-from hermes.control.webhooks.templates import as_text
+from hermes.control.webhooks.templates import MISSING, Missing, as_text, look_up
 from hermes.domain.errors import ConfigError, HermesError
 
 __all__ = ["Facts", "Filter", "Lists", "read_filter", "read_lists"]

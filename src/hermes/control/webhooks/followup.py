@@ -14,16 +14,16 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from hermes.control.gateway import Gateway
-from hermes.control.webhooks.naming import PLATFORM, Key, key_of, message_of, origin_of
-from hermes.control.webhooks.results import Results, is_silent
+from hermes.control.lanes.gateway import Gateway
+from hermes.control.webhooks.effects import Results, is_silent
+from hermes.control.webhooks.ports import PLATFORM, Key, key_of, message_of, origin_of
 from hermes.domain.errors import HermesError
+from hermes.domain.events import TurnStream
 from hermes.domain.inbound import InboxEntry, InboxState
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.state import Ledger
 from hermes.domain.turn import Turn, TurnState
-from hermes.domain.turn_stream import TurnStream
 from hermes.domain.webhooks import HookDelivery, HookState
 
 __all__ = ["END_REASON", "FollowUp"]

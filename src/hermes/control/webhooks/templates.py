@@ -7,13 +7,45 @@ is written.
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from hermes.control.webhooks.lookup import Missing, look_up
+__all__ = [
+    "MAX_TEXT",
+    "MISSING",
+    "Missing",
+    "as_json",
+    "as_text",
+    "look_up",
+    "render",
+]
 
-__all__ = ["MAX_TEXT", "as_json", "as_text", "render"]
+
+class Missing:
+    """There is no such value; unlike None, which a payload may hold."""
+
+
+MISSING: Final = Missing()
+
+
+def look_up(value: Any, path: str) -> Any:
+    """Return what `path` names: keys of objects and positions in lists, nothing else."""
+    for step in path.split("."):
+        if isinstance(value, dict) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and _position(step) < len(value):
+            value = value[_position(step)]
+        else:
+            return MISSING
+    return value
+
+
+def _position(step: str) -> int:
+    """Return the position that `step` names; one behind every list if it names none."""
+    usable = step.isascii() and step.isdecimal() and len(step) <= 9
+    return int(step) if usable else 10**9
+
 
 MAX_VALUE = 2000
 """Characters of an object or a list in a text."""

@@ -1,11 +1,17 @@
 """The approval gate as the agent core sees it."""
 
+from collections.abc import Collection
 from typing import Any, Protocol
 
+from hermes.domain.approvals import Verdict
 from hermes.domain.messages import ToolCall
-from hermes.domain.tools import ToolContext, ToolSpec
+from hermes.domain.ports.execution import Environment
+from hermes.domain.tools import Intent, ToolContext, ToolSpec
 
-__all__ = ["ApprovalGate"]
+__all__ = [
+    "ActionPolicy",
+    "ApprovalGate",
+]
 
 
 class ApprovalGate(Protocol):
@@ -15,4 +21,18 @@ class ApprovalGate(Protocol):
         self, call: ToolCall, spec: ToolSpec, arguments: dict[str, Any], context: ToolContext
     ) -> None:
         """Return if the call may run; raise `ToolRefused` with the reason if not."""
+        ...
+
+
+class ActionPolicy(Protocol):
+    """Judges what a tool call is about to do. Runs nothing."""
+
+    def judge(
+        self, intent: Intent, environment: Environment, *, grants: Collection[str], trusted: bool
+    ) -> Verdict:
+        """Say allow, ask or block.
+
+        `grants` are patterns a person has allowed; `trusted` means that
+        nothing is to be asked (yolo). Neither lifts what is never approvable.
+        """
         ...

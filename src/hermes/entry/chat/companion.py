@@ -10,18 +10,17 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from hermes.control.delivery import TurnSurface
-from hermes.control.hooks import HookBus
-from hermes.control.progress_marks import show_marks
-from hermes.control.still_working import Patience, StillWorking
-from hermes.control.turn_hooks import post_turn, wants_turns
+from hermes.control.delivery.progress_notices import Patience, StillWorking
+from hermes.control.delivery.reactions import show_marks
+from hermes.control.delivery.surface import TurnSurface
+from hermes.control.hooks import HookBus, post_turn, wants_turns
+from hermes.domain.events import TurnStream
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.outbound import OutboxKind
 from hermes.domain.ports.clock import Clock
-from hermes.domain.turn_stream import TurnStream
-from hermes.streaming.layout import Layout
-from hermes.streaming.progress import shows_progress
-from hermes.streaming.settings import PresentationSettings
+from hermes.streaming.chat.layout import Layout
+from hermes.streaming.chat.progress import shows_progress
+from hermes.streaming.chat.settings import PresentationSettings
 
 __all__ = ["NOTICE_SLOT", "Companion", "Manners"]
 

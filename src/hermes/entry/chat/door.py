@@ -14,13 +14,13 @@ from functools import partial
 
 from msgspec import Struct
 
-from hermes.control.answers import approval_buttons, question_buttons
-from hermes.control.delivery import Delivery, Line, Origin, TurnSurface
-from hermes.control.inbound import target_of
-from hermes.control.inputs import batch_entry
+from hermes.control.admission.approval_replies import approval_buttons, question_buttons
+from hermes.control.admission.pipeline import target_of
+from hermes.control.delivery.surface import Delivery, Line, Origin, TurnSurface
+from hermes.control.lanes.turn_input import batch_entry
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, ApprovalState, Decision
 from hermes.domain.errors import HermesError
-from hermes.domain.events import ApprovalAnswered, ApprovalAsked, TurnStarted
+from hermes.domain.events import ApprovalAnswered, ApprovalAsked, TurnStarted, TurnStream
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import AssistantMessage
@@ -29,16 +29,13 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import Outgoing
 from hermes.domain.ports.state import Ledger
 from hermes.domain.turn import Turn
-from hermes.domain.turn_stream import TurnStream
 from hermes.entry.chat.companion import NOTICE_SLOT, Companion, Manners
-from hermes.streaming.choose import Shape, choose_shape
-from hermes.streaming.edits import present_edits
-from hermes.streaming.final import present_final
-from hermes.streaming.layout import Layout
-from hermes.streaming.replay import present_again
-from hermes.streaming.reply import Ending
-from hermes.streaming.screen import MaySend, Presented, Resumed
-from hermes.streaming.settings import PresentationSettings
+from hermes.streaming.chat.layout import Layout
+from hermes.streaming.chat.presenter import present_edits, present_final
+from hermes.streaming.chat.reply import Ending
+from hermes.streaming.chat.resume import present_again
+from hermes.streaming.chat.settings import PresentationSettings, Shape, choose_shape
+from hermes.streaming.chat.slots import MaySend, Presented, Resumed
 
 __all__ = ["ChatDoor", "DoorParts", "entry_of_turn"]
 

@@ -19,7 +19,7 @@ from hermes.domain.keys import OWNER, Action, ApiKey, Caller
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.keys import KeyStore
 from hermes.entry.http.asgi import Headers
-from hermes.entry.http.problems import Problem
+from hermes.entry.http.errors import Problem
 
 __all__ = ["ANYBODY", "FailureLimit", "KeyRing", "presented_key"]
 

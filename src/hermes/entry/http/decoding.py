@@ -17,7 +17,7 @@ from msgspec import inspect
 
 from hermes.entry.http.asgi import Headers, Receive, Scope
 from hermes.entry.http.endpoint import CallHeaders
-from hermes.entry.http.problems import Problem
+from hermes.entry.http.errors import Problem
 
 __all__ = [
     "MAX_TEXT",

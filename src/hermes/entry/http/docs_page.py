@@ -6,14 +6,235 @@ are allowed by their hashes, so nothing else on the page could ever run.
 
 import base64
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from hermes.entry.http.docs_assets import SCRIPT, STYLE
-from hermes.entry.http.docs_examples import curl_example
+__all__ = [
+    "PAGE_POLICY",
+    "SCRIPT",
+    "STYLE",
+    "curl_example",
+    "docs_page",
+]
 
-__all__ = ["PAGE_POLICY", "docs_page"]
+
+STYLE = """
+:root {
+  color-scheme: light dark;
+  --back: #fbfaf8; --card: #fff; --line: #e4e0d8; --text: #22201c; --soft: #6d675c;
+  --accent: #8a4b12; --code: #f4f1eb;
+  --get: #1f6f54; --post: #2b5fb0; --patch: #8a6a00; --put: #8a6a00; --delete: #a8322d;
+}
+@media (prefers-color-scheme: dark) {
+  :root {
+    --back: #16150f; --card: #1e1d17; --line: #35332a; --text: #ece8dd; --soft: #a39d8e;
+    --accent: #e0a264; --code: #272519;
+    --get: #63c79f; --post: #82aef0; --patch: #d8b84a; --put: #d8b84a; --delete: #ef8a83;
+  }
+}
+* { box-sizing: border-box; }
+html { scroll-padding-top: 1rem; }
+body {
+  margin: 0; background: var(--back); color: var(--text);
+  font: 16px/1.55 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif;
+}
+a { color: var(--accent); text-decoration: none; }
+a:hover { text-decoration: underline; }
+code, pre { font-family: ui-monospace, "SF Mono", Menlo, Consolas, monospace; font-size: .86em; }
+.frame {
+  display: grid; grid-template-columns: 17rem minmax(0, 1fr); max-width: 78rem; margin: auto;
+}
+nav {
+  position: sticky; top: 0; align-self: start; max-height: 100vh; overflow: auto;
+  padding: 2rem 1rem 2rem 1.5rem; font-size: .9rem;
+}
+nav h2 {
+  margin: 1.2rem 0 .3rem; font-size: .74rem; letter-spacing: .08em; text-transform: uppercase;
+  color: var(--soft);
+}
+nav a { display: block; padding: .1rem 0; color: var(--text); overflow-wrap: anywhere; }
+main { padding: 2rem 1.5rem 6rem; }
+h1 { margin: 0; font-size: 2rem; letter-spacing: -.02em; }
+h1 small { font-size: .9rem; font-weight: 400; color: var(--soft); letter-spacing: 0; }
+.lead { color: var(--soft); max-width: 46rem; }
+main > h2 { margin: 2.6rem 0 .8rem; font-size: 1.25rem; }
+main > h2::first-letter { text-transform: uppercase; }
+input {
+  width: 100%; padding: .55rem .8rem; font: inherit; color: inherit; background: var(--card);
+  border: 1px solid var(--line); border-radius: .5rem;
+}
+details {
+  background: var(--card); border: 1px solid var(--line); border-radius: .6rem;
+  margin: 0 0 .6rem; overflow: hidden;
+}
+summary {
+  display: flex; gap: .8rem; align-items: baseline; padding: .6rem .9rem; cursor: pointer;
+  list-style: none;
+}
+summary::-webkit-details-marker { display: none; }
+summary:hover { background: var(--code); }
+summary .path { font-weight: 600; overflow-wrap: anywhere; }
+summary .what { color: var(--soft); margin-left: auto; text-align: right; font-size: .9rem; }
+.method { font-weight: 700; min-width: 4.2rem; }
+.get { color: var(--get); } .post { color: var(--post); } .put { color: var(--put); }
+.patch { color: var(--patch); } .delete { color: var(--delete); }
+.inside { padding: .2rem .9rem 1rem; border-top: 1px solid var(--line); }
+h4 {
+  margin: 1rem 0 .3rem; font-size: .74rem; letter-spacing: .08em; text-transform: uppercase;
+  color: var(--soft);
+}
+table { width: 100%; border-collapse: collapse; font-size: .9rem; }
+td { padding: .35rem .6rem .35rem 0; vertical-align: top; border-top: 1px solid var(--line); }
+tr:first-child td { border-top: 0; }
+td:first-child { width: 13rem; overflow-wrap: anywhere; }
+.need { color: var(--delete); font-size: .78rem; }
+.soft { color: var(--soft); }
+.tag {
+  display: inline-block; padding: 0 .5rem; border: 1px solid var(--line); border-radius: 1rem;
+  font-size: .78rem; color: var(--soft);
+}
+.curl { position: relative; }
+pre { margin: 0; padding: .8rem; background: var(--code); border-radius: .5rem; overflow-x: auto; }
+button {
+  position: absolute; top: .45rem; right: .45rem; font: inherit; font-size: .78rem; cursor: pointer;
+  color: var(--soft); background: var(--card); border: 1px solid var(--line); border-radius: .4rem;
+}
+[hidden] { display: none !important; }
+@media (max-width: 52rem) {
+  .frame { display: block; } nav { display: none; }
+  summary { flex-wrap: wrap; } summary .what { margin-left: 0; text-align: left; width: 100%; }
+}
+"""
+
+SCRIPT = """
+"use strict";
+const search = document.getElementById("search");
+const cards = [...document.querySelectorAll("details")];
+search.addEventListener("input", () => {
+  const words = search.value.toLowerCase().split(/\\s+/).filter(Boolean);
+  for (const card of cards) {
+    const text = card.dataset.words;
+    card.hidden = !words.every((word) => text.includes(word));
+  }
+});
+const open = () => {
+  const card = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (card && card.tagName === "DETAILS") {
+    card.open = true;
+    card.scrollIntoView({ behavior: "instant" });
+  }
+};
+for (const example of document.querySelectorAll(".curl pre")) {
+  example.textContent = example.textContent.replace("http://127.0.0.1:8642", location.origin);
+}
+addEventListener("hashchange", open);
+open();
+for (const button of document.querySelectorAll("button")) {
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(button.nextElementSibling.textContent);
+    button.textContent = "copied";
+    setTimeout(() => { button.textContent = "copy"; }, 1200);
+  });
+}
+"""
+
+
+_DEPTH = 6
+_WELL_KNOWN: dict[str, Any] = {
+    "model": "hermes",
+    "input": "Hello!",
+    "message": "Hello!",
+    "messages": [{"role": "user", "content": "Hello!"}],
+    "text": "Hello!",
+    "title": "Garden plans",
+    "name": "Morning news",
+    "prompt": "Sum up the news.",
+    "schedule": "0 8 * * *",
+    "choice": "once",
+    "role": "user",
+    "content": "Hello!",
+    "stream": True,
+}
+_OTHERWISE = ("choice", "title", "name", "message", "prompt")
+"""One of these is shown where everything may be left out."""
+_WORTH_SHOWING = ("model", "stream")
+"""Fields that are shown though they may be left out, where the rest is about an agent."""
+
+
+def curl_example(
+    method: str, path: str, operation: Mapping[str, Any], schemas: Mapping[str, Any]
+) -> str:
+    """Return a command that makes this request."""
+    lines = [f"curl {_flags(method, operation)}http://127.0.0.1:8642{path}"]
+    if operation["security"]:
+        lines.append('-H "Authorization: Bearer $API_SERVER_KEY"')
+    content = operation.get("requestBody", {}).get("content", {})
+    if "application/json" in content:
+        schema = content["application/json"]["schema"]
+        body = _body(schema, schemas)
+        lines.append("-H 'Content-Type: application/json'")
+        lines.append("-d " + _quoted(json.dumps(body, ensure_ascii=False)))
+    return " \\\n  ".join(lines)
+
+
+def _flags(method: str, operation: Mapping[str, Any]) -> str:
+    streams = any(
+        "text/event-stream" in response.get("content", {})
+        for response in operation["responses"].values()
+    )
+    posts = method == "post" and "requestBody" in operation
+    verb = "" if method == "get" or posts else f"-X {method.upper()} "
+    return ("-N " if streams else "") + verb
+
+
+def _body(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Any:
+    body = _example("", schema, schemas, _DEPTH)
+    resolved = _resolved(schema, schemas)
+    if isinstance(body, dict) and {"messages", "input"} & resolved.get("properties", {}).keys():
+        shown = {name for name in _WORTH_SHOWING if name in resolved["properties"]}
+        if "input" in resolved["properties"]:
+            shown.add("input")
+        body = {name: _WELL_KNOWN[name] for name in sorted(shown)} | body
+    if body == {}:
+        usual = (name for name in _OTHERWISE if name in resolved.get("properties", {}))
+        body = {name: _WELL_KNOWN[name] for name in list(usual)[:1]}
+    return body
+
+
+def _example(name: str, schema: Mapping[str, Any], schemas: Mapping[str, Any], depth: int) -> Any:
+    schema = _resolved(schema, schemas)
+    if "anyOf" in schema:
+        parts = [part for part in schema["anyOf"] if part.get("type") != "null"]
+        return _example(name, parts[0], schemas, depth - 1) if parts else None
+    kinds = schema.get("type")
+    if name in _WELL_KNOWN and kinds in ("string", "array", None):
+        return _WELL_KNOWN[name]
+    if "enum" in schema or "const" in schema:
+        return schema["enum"][0] if "enum" in schema else schema["const"]
+    if depth <= 0:
+        return None
+    if kinds == "array":
+        return [_example(name, schema.get("items", {}), schemas, depth - 1)]
+    if kinds == "object":
+        properties = schema.get("properties", {})
+        needed = schema.get("required", ())
+        return {key: _example(key, properties[key], schemas, depth - 1) for key in needed}
+    numbers = {"integer": schema.get("minimum", 1), "number": 1.0, "boolean": True, "null": None}
+    return numbers.get(kinds, "…") if isinstance(kinds, str) else "…"
+
+
+def _resolved(schema: Mapping[str, Any], schemas: Mapping[str, Any]) -> Mapping[str, Any]:
+    seen = 0
+    while "$ref" in schema and seen < _DEPTH:
+        schema = schemas[schema["$ref"].rpartition("/")[2]]
+        seen += 1
+    return schema
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
 
 
 def _hash(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from hermes.domain.keys import Action, Caller
-from hermes.entry.http.parts import HttpParts
+from hermes.entry.http.context import HttpParts
 
 __all__ = [
     "EVENT_STREAM",

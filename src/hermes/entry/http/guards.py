@@ -19,7 +19,7 @@ from ipaddress import ip_address
 
 from hermes.config.hosts import is_loopback
 from hermes.entry.http.asgi import Headers
-from hermes.entry.http.problems import Problem
+from hermes.entry.http.errors import Problem
 from hermes.entry.http.settings import HttpSettings
 
 __all__ = ["Guards", "host_name"]

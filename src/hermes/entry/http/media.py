@@ -9,10 +9,10 @@ import base64
 import binascii
 from urllib.parse import unquote_to_bytes
 
-from hermes.domain.channel import Attachment
 from hermes.domain.errors import UsageError
-from hermes.entry.http.parts import MediaShelf
-from hermes.entry.http.problems import Problem
+from hermes.domain.inbound import Attachment
+from hermes.entry.http.context import MediaShelf
+from hermes.entry.http.errors import Problem
 
 __all__ = ["MAX_PICTURES", "picture"]
 

@@ -17,7 +17,7 @@ from hermes.domain.keys import Action
 from hermes.entry.http.decoding import BodyPlan
 from hermes.entry.http.docs_page import PAGE_POLICY, docs_page
 from hermes.entry.http.endpoint import EVENT_STREAM, Call, Endpoint, TextAnswer
-from hermes.entry.http.problems import ErrorBody
+from hermes.entry.http.errors import ErrorBody
 
 __all__ = ["describing_endpoints", "openapi_document"]
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from hermes.entry.http.decoding import BodyPlan, QueryPlan
 from hermes.entry.http.endpoint import Endpoint
-from hermes.entry.http.problems import Problem
+from hermes.entry.http.errors import Problem
 
 __all__ = ["Found", "Route", "RouteTable"]
 

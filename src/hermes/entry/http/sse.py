@@ -8,12 +8,21 @@ room again.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, TypeVar
 
+from hermes.control.runs.runs import RunDesk
+from hermes.domain.runs import Run
 from hermes.entry.http.asgi import Receive, Send
-from hermes.entry.http.endpoint import StreamAnswer
+from hermes.entry.http.endpoint import Call, StreamAnswer
 
-__all__ = ["send_stream"]
+__all__ = [
+    "Stop",
+    "attended",
+    "send_stream",
+    "stopper",
+]
+
 
 _KEEPALIVE = b": keepalive\n\n"
 _IN_ONE_GO = 32
@@ -108,3 +117,39 @@ async def _watch(pipe: _Pipe, receive: Receive, keepalive: float) -> None:
                 while (await receive())["type"] != "http.disconnect":
                     pass
                 raise _Left
+
+
+T = TypeVar("T")
+Stop = Callable[[], Awaitable[None]]
+
+
+def stopper(runs: RunDesk, run: Run) -> Stop:
+    """Return what stops a run whose client has left."""
+
+    async def stop() -> None:
+        await runs.stop(run, left=True)
+
+    return stop
+
+
+async def attended(call: Call[Any, Any], work: Awaitable[T], stop: Stop | None) -> T:
+    """Return what `work` gives; if the client leaves meanwhile, `stop` is called.
+
+    The work goes on to its end, which `stop` brings about.
+    """
+    if stop is None:
+        return await work
+    try:
+        async with asyncio.TaskGroup() as group:
+            watch = group.create_task(_when_gone(call, stop))
+            try:
+                return await work
+            finally:
+                watch.cancel()
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
+async def _when_gone(call: Call[Any, Any], stop: Stop) -> None:
+    await call.gone()
+    await stop()

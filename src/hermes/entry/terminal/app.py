@@ -10,27 +10,30 @@ from prompt_toolkit.filters import Condition
 
 from hermes.control.commands.running import EFFECTS
 from hermes.domain.approvals import ApprovalRequest
-from hermes.domain.channel import Attachment
 from hermes.domain.errors import HermesError
+from hermes.domain.inbound import Attachment
+from hermes.entry.terminal.banner import opening_lines
 from hermes.entry.terminal.canvas import Canvas
-from hermes.entry.terminal.cells import cut, wrap
+from hermes.entry.terminal.capabilities import TerminalKind, ascii_text
+from hermes.entry.terminal.chat_session import Talk
 from hermes.entry.terminal.completion import CompletionSources
-from hermes.entry.terminal.guard import clean_terminal, on_signals
-from hermes.entry.terminal.input import PrivateHistory, input_buffer
-from hermes.entry.terminal.interrupts import AGAIN_SECONDS, CtrlC, InterruptKey
+from hermes.entry.terminal.context import ChatParts
+from hermes.entry.terminal.input import (
+    AGAIN_SECONDS,
+    CtrlC,
+    InterruptKey,
+    PasteShelf,
+    PrivateHistory,
+    input_buffer,
+)
 from hermes.entry.terminal.keys import chat_keys
 from hermes.entry.terminal.layout import Panes, chat_layout
-from hermes.entry.terminal.look import TerminalKind, ascii_text
-from hermes.entry.terminal.opening import opening_lines
-from hermes.entry.terminal.parts import ChatParts
-from hermes.entry.terminal.paste import PasteShelf
-from hermes.entry.terminal.pickers import Reply
-from hermes.entry.terminal.questions import Questions
+from hermes.entry.terminal.paint import cut, wrap
+from hermes.entry.terminal.questions import Questions, Reply
 from hermes.entry.terminal.screen import ChatScreen
 from hermes.entry.terminal.skins import Skin, SkinShelf
-from hermes.entry.terminal.spinner import FRAME_SECONDS, spinner_line
-from hermes.entry.terminal.statusbar import status_line
-from hermes.entry.terminal.talk import Talk
+from hermes.entry.terminal.statusbar import FRAME_SECONDS, spinner_line, status_line
+from hermes.entry.terminal.tty import clean_terminal, on_signals
 
 __all__ = ["TerminalApp"]
 
@@ -341,4 +344,4 @@ class TerminalApp:
 
 async def _warm_up() -> None:
     """Load what the first answer needs while the person is still typing."""
-    await asyncio.to_thread(importlib.import_module, "hermes.entry.terminal.markdown_ansi")
+    await asyncio.to_thread(importlib.import_module, "hermes.entry.terminal.markdown")

@@ -2,10 +2,15 @@
 
 from msgspec import Struct
 
-from hermes.entry.terminal.cells import cut, width, wrap
+from hermes.entry.terminal.chat_session import Talk
+from hermes.entry.terminal.paint import cut, width, wrap
 from hermes.entry.terminal.skins import Skin
 
-__all__ = ["BannerFacts", "banner_lines"]
+__all__ = [
+    "BannerFacts",
+    "banner_lines",
+    "opening_lines",
+]
 
 
 class BannerFacts(Struct, frozen=True, kw_only=True):
@@ -45,3 +50,22 @@ def banner_lines(
         text = f"Tip: {skin.tips[tip % len(skin.tips)]}"
         lines += [("banner_dim", f"  {line}") for line in wrap(text, cells - 2)]
     return lines
+
+
+async def opening_lines(talk: Talk) -> list[str]:
+    """Return the banner in the colours of the skin."""
+    parts = talk.parts
+    if not parts.settings.banner:
+        return [talk.paint(f"· {notice}", "ui_warn") for notice in parts.notices]
+    tools = await parts.controls.list_tools(talk.session)
+    session = talk.session
+    facts = BannerFacts(
+        version=parts.version,
+        model=(session.model if session else "") or parts.model_label,
+        tools=len(tools),
+        session=(session.title or session.id) if session else "new session",
+        cwd=str(parts.profile.workspace),
+        notices=parts.notices,
+    )
+    lines = banner_lines(facts, talk.skin, talk.display.cells, tip=int(parts.clock.now()) // 60)
+    return [talk.paint(text, style) for style, text in lines]

@@ -20,8 +20,8 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import BaseStyle, DynamicStyle
 
+from hermes.entry.terminal.capabilities import Colours, TerminalKind
 from hermes.entry.terminal.layout import chat_style
-from hermes.entry.terminal.look import Colours, TerminalKind
 from hermes.entry.terminal.paint import Painter
 from hermes.entry.terminal.skins import Skin
 

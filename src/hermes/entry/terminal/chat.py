@@ -9,8 +9,8 @@ import sys
 from msgspec.structs import replace
 
 from hermes.domain.errors import HermesError
-from hermes.entry.terminal.look import TerminalKind, terminal_kind
-from hermes.entry.terminal.parts import ChatParts, ChatPaths, ChatSettings
+from hermes.entry.terminal.capabilities import TerminalKind, terminal_kind
+from hermes.entry.terminal.context import ChatParts, ChatPaths, ChatSettings
 from hermes.entry.terminal.skins import Skin, SkinShelf
 
 __all__ = ["ChatParts", "ChatPaths", "ChatSettings", "run_chat"]
@@ -36,7 +36,7 @@ async def run_chat(parts: ChatParts) -> int:
 async def _chat(parts: ChatParts, skin: Skin, kind: TerminalKind) -> int:
     # Heavy imports, and only one of the two is needed.
     if not kind.cursor:
-        from hermes.entry.terminal.lines import LineChat  # noqa: PLC0415
+        from hermes.entry.terminal.line_mode import LineChat  # noqa: PLC0415
 
         return await LineChat(parts, skin, kind).run()
     from hermes.entry.terminal.app import TerminalApp  # noqa: PLC0415

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.control.commands.spec import CommandSpec
+from hermes.control.commands.registry import CommandSpec
 from hermes.entry.terminal.references import is_secret
 
 __all__ = ["CompletionSources", "Suggestion", "suggest"]

@@ -1,6 +1,8 @@
 """The input line: its history on disk, and its completion menu."""
 
+import re
 from collections.abc import Iterable
+from enum import StrEnum
 from pathlib import Path
 
 from prompt_toolkit.buffer import Buffer
@@ -11,7 +13,17 @@ from prompt_toolkit.history import FileHistory
 
 from hermes.entry.terminal.completion import CompletionSources, suggest
 
-__all__ = ["PrivateHistory", "SuggestionCompleter", "input_buffer"]
+__all__ = [
+    "PASTE_CHARS",
+    "PASTE_LINES",
+    "CtrlC",
+    "InterruptKey",
+    "PasteShelf",
+    "PrivateHistory",
+    "SuggestionCompleter",
+    "input_buffer",
+]
+
 
 MAX_HISTORY_BYTES = 1_000_000
 
@@ -85,3 +97,68 @@ def input_buffer(sources: CompletionSources, history: PrivateHistory) -> Buffer:
         complete_while_typing=Condition(worth_completing),
     )
     return buffer
+
+
+PASTE_LINES = 5
+PASTE_CHARS = 2000
+_PLACEHOLDER = re.compile(r"\[pasted #(\d+): [^\]\n]*\]")
+
+
+class PasteShelf:
+    """Keeps what long pastes stand for, until the chat ends."""
+
+    def __init__(self) -> None:
+        self._pastes: dict[int, str] = {}
+
+    def collapse(self, text: str) -> str:
+        """Return what to put into the input for a paste: itself, or a placeholder."""
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+        lines = text.rstrip("\n").count("\n") + 1
+        if lines < PASTE_LINES and len(text) < PASTE_CHARS:
+            return text
+        number = len(self._pastes) + 1
+        self._pastes[number] = text
+        return f"[pasted #{number}: {lines} lines, {len(text)} characters]"
+
+    def expand(self, text: str) -> str:
+        """Return `text` with every placeholder replaced by what was pasted."""
+        return _PLACEHOLDER.sub(self._original, text)
+
+    def _original(self, match: re.Match[str]) -> str:
+        return self._pastes.get(int(match[1]), match[0])
+
+
+AGAIN_SECONDS = 2.0
+
+
+class CtrlC(StrEnum):
+    """What a Ctrl+C does."""
+
+    STOP_TURN = "stop_turn"
+    STOP_COMMAND = "stop_command"
+    CLEAR_INPUT = "clear_input"
+    WARN = "warn"
+    """Say that a second one leaves."""
+    LEAVE = "leave"
+
+
+class InterruptKey:
+    """Remembers the last Ctrl+C, so that a second one within two seconds leaves."""
+
+    def __init__(self) -> None:
+        self._last: float | None = None
+
+    def press(self, now: float, *, working: bool, command: bool, has_text: bool) -> CtrlC:
+        """Return what a Ctrl+C at `now` does."""
+        again = self._last is not None and now - self._last <= AGAIN_SECONDS
+        self._last = now
+        if again and not has_text:
+            return CtrlC.LEAVE
+        if working:
+            return CtrlC.STOP_TURN
+        if command:
+            return CtrlC.STOP_COMMAND
+        if has_text:
+            self._last = None
+            return CtrlC.CLEAR_INPUT
+        return CtrlC.WARN

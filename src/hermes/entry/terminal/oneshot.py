@@ -12,14 +12,12 @@ from contextlib import contextmanager, suppress
 
 from msgspec import Struct
 
-from hermes.control.gateway import Gateway
-from hermes.domain.channel import Attachment, Chat, ChatKind, Sender
-from hermes.domain.events import TurnFinished
+from hermes.control.lanes.gateway import Gateway
+from hermes.domain.events import TurnFinished, TurnStream
 from hermes.domain.ids import new_id
-from hermes.domain.inbound import InboundMessage
+from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.session import Session
 from hermes.domain.turn import TurnError, TurnState
-from hermes.domain.turn_stream import TurnStream
 from hermes.streaming.stdout import PlainOutput, write_plain
 
 __all__ = ["EXIT_CODES", "Question", "answer_once", "inbound"]

@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.domain.errors import HermesError, NotFound, UsageError
-from hermes.entry.terminal.programs import RunProgram
+from hermes.entry.terminal.tty import RunProgram
 
 __all__ = ["Expanded", "FetchUrl", "Reference", "ReferenceReader", "find_references", "is_secret"]
 

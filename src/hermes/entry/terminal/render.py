@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from hermes.control.commands.choices import ToolDetail
+from hermes.control.commands.context import ToolDetail
 from hermes.domain.approvals import ApprovalRequest, ApprovalState, Decision
 from hermes.domain.events import TurnEvent, TurnFinished, UsageReported
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.turn import TurnState
-from hermes.entry.terminal.cells import cut, width, wrap
-from hermes.entry.terminal.look import TerminalKind
-from hermes.entry.terminal.markdown_stream import Block, MarkdownStream
-from hermes.entry.terminal.paint import Painter
+from hermes.entry.terminal.capabilities import TerminalKind
+from hermes.entry.terminal.markdown import Block, MarkdownStream
+from hermes.entry.terminal.paint import Painter, cut, width, wrap
 from hermes.entry.terminal.skins import Skin
 from hermes.streaming.terminal import (
     Answered,
@@ -35,7 +34,7 @@ from hermes.streaming.terminal import (
 )
 
 if TYPE_CHECKING:
-    from hermes.entry.terminal.markdown_ansi import MarkdownRenderer
+    from hermes.entry.terminal.markdown import MarkdownRenderer
 
 __all__ = ["RenderSettings", "Shown", "TurnRenderer", "diff_lines", "tool_line"]
 
@@ -179,7 +178,7 @@ class TurnRenderer:
 
     def _block(self, block: Block, cells: int) -> list[str]:
         # rich is heavy: loaded with the first answer, not with the program.
-        from hermes.entry.terminal.markdown_ansi import MarkdownRenderer  # noqa: PLC0415
+        from hermes.entry.terminal.markdown import MarkdownRenderer  # noqa: PLC0415
 
         if self._blocks_of is None:
             self._blocks_of = MarkdownRenderer(self.paint.skin, self._kind)

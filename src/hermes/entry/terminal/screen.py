@@ -4,15 +4,13 @@ from collections.abc import Sequence
 
 from prompt_toolkit.buffer import Buffer
 
-from hermes.domain.channel import Attachment
+from hermes.domain.inbound import Attachment
 from hermes.entry.terminal.canvas import Canvas
-from hermes.entry.terminal.clipboard import clipboard_image, copy_sequence, image_file
-from hermes.entry.terminal.editor import edit
-from hermes.entry.terminal.paste import PasteShelf
-from hermes.entry.terminal.programs import run_program
+from hermes.entry.terminal.chat_session import Talk
+from hermes.entry.terminal.input import PasteShelf
 from hermes.entry.terminal.questions import Questions
 from hermes.entry.terminal.skins import SkinShelf
-from hermes.entry.terminal.talk import Talk
+from hermes.entry.terminal.tty import clipboard_image, copy_sequence, edit, image_file, run_program
 
 __all__ = ["ChatScreen"]
 

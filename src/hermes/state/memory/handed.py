@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 
 from hermes.domain.messages import AssistantMessage, ToolCall, ToolMessage
-from hermes.domain.turn_options import ClientResult
+from hermes.domain.turn import ClientResult
 from hermes.state.memory.tables import MemoryPart
 from hermes.state.unanswered import client_answer, seated_call
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from hermes.domain.messages import ToolCall
 from hermes.domain.session import NewSession
-from hermes.domain.turn_options import ClientResult
+from hermes.domain.turn import ClientResult
 from hermes.state.sqlite import codec
 from hermes.state.sqlite.part import change, one, rows
 from hermes.state.sqlite.seats import put, take_seats

@@ -5,8 +5,19 @@ Discord counts the source characters, so what is added is paid for by weight.
 
 from hermes.domain.ports.platform import LengthUnit
 from hermes.streaming.markup.plain import plain
-from hermes.streaming.markup.scan import Block, Code, Heading, Item, Quote, Rule, Table, Text, read
-from hermes.streaming.markup.table import ROOM, lay_out
+from hermes.streaming.markup.scan import (
+    ROOM,
+    Block,
+    Code,
+    Heading,
+    Item,
+    Quote,
+    Rule,
+    Table,
+    Text,
+    lay_out,
+    read,
+)
 from hermes.streaming.units import clean, is_blank, length
 
 __all__ = ["plain", "render", "visible_length", "weight"]

@@ -11,7 +11,11 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from hermes.streaming.markup.inline import parse, text_of
+from hermes.streaming.units import width
+
 __all__ = [
+    "ROOM",
     "Block",
     "Code",
     "Fence",
@@ -22,9 +26,11 @@ __all__ = [
     "Table",
     "Text",
     "is_delimiter",
+    "lay_out",
     "open_fence",
     "read",
 ]
+
 
 _FENCE = re.compile(r"([ \t]*)(`{3,6}(?!`)|~{3,6}(?!~))[ \t]*([^`\n]*)$")
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
@@ -211,3 +217,47 @@ def _cells(line: str) -> tuple[str, ...]:
     if inner.endswith("|") and not inner.endswith("\\|"):
         inner = inner[:-1]
     return tuple(cell.strip() for cell in _CELL.split(inner))
+
+
+ROOM = 7
+"""Characters of padding that one `|` of the source pays for."""
+_NARROW = 48
+"""Columns that a phone shows without wrapping, roughly."""
+
+
+def lay_out(table: Table) -> str:
+    """Return `table` as lines of text for a fixed-width font."""
+    rows = [[_bare(cell) for cell in row] for row in (table.header, *table.rows)]
+    room = len(table.source) + ROOM * table.source.count("|")
+    aligned, records = _aligned(rows), _records(rows)
+    narrow = max(width(line) for line in aligned.split("\n")) <= _NARROW
+    for layout in (aligned, records) if narrow else (records, aligned):
+        if len(layout) <= room:
+            return layout
+    return "\n".join("|".join(row) for row in rows)
+
+
+def _bare(cell: str) -> str:
+    return text_of(parse(cell.replace("\\|", "|")).nodes).strip()
+
+
+def _aligned(rows: list[list[str]]) -> str:
+    widths = [max(width(row[i]) for row in rows) for i in range(len(rows[0]))]
+    lines = [
+        "  ".join(
+            cell + " " * (columns - width(cell)) for cell, columns in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+    ruler = "  ".join("-" * columns for columns in widths)
+    return "\n".join([lines[0], ruler, *lines[1:]])
+
+
+def _records(rows: list[list[str]]) -> str:
+    header, *body = rows
+    if not body:
+        return "  ".join(header)
+    return "\n\n".join(
+        "\n".join(f"{name}: {cell}" for name, cell in zip(header, row, strict=True) if cell)
+        for row in body
+    )

@@ -13,8 +13,18 @@ from html import escape, unescape
 from hermes.domain.ports.platform import LengthUnit
 from hermes.streaming.markup.inline import Node, parse, text_of
 from hermes.streaming.markup.plain import plain, weight
-from hermes.streaming.markup.scan import Block, Code, Heading, Item, Quote, Rule, Table, Text, read
-from hermes.streaming.markup.table import lay_out
+from hermes.streaming.markup.scan import (
+    Block,
+    Code,
+    Heading,
+    Item,
+    Quote,
+    Rule,
+    Table,
+    Text,
+    lay_out,
+    read,
+)
 from hermes.streaming.units import clean, is_blank, length
 
 __all__ = ["plain", "render", "visible_length", "weight"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.domain.channel import ChatKind
+from hermes.domain.inbound import ChatKind
 from hermes.entry.chat.telegram.decode import decode_update, update_number
 from hermes.entry.chat.telegram.parse import Bot, Heard, Ignored, Pressed, parse
 

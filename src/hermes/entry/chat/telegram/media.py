@@ -12,8 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.domain.channel import Attachment
-from hermes.domain.inbound import InboundMessage
+from hermes.domain.inbound import Attachment, InboundMessage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import FailureAction, PlatformFailure
 from hermes.entry.chat.telegram.api import BotApi

@@ -9,8 +9,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from hermes.domain.channel import Chat, ChatKind, ReplyRef, Sender
-from hermes.domain.inbound import InboundMessage
+from hermes.domain.inbound import Chat, ChatKind, InboundMessage, ReplyRef, Sender
 from hermes.domain.ports.platform import ButtonPress
 from hermes.entry.chat.telegram.addressing import Addressing, address
 from hermes.entry.chat.telegram.content import RemoteFile, described, remote_files

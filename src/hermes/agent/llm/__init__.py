@@ -1,1 +1,0 @@
-"""The model wire: everything between a `ModelRequest` and a provider's bytes."""

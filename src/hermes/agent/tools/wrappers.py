@@ -1,0 +1,230 @@
+"""Approved: asks the gate before anything happens."""
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Sequence
+
+from hermes.agent.durable import durable
+from hermes.agent.tools.define import PREVIEW_CHARS, parse_object, spill
+from hermes.domain.errors import ToolRefused
+from hermes.domain.messages import ToolCall, ToolOutcome
+from hermes.domain.ports.approval import ApprovalGate
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.state import TurnStore
+from hermes.domain.tools import ToolContext, ToolResult, ToolRunner, ToolSpec
+from hermes.domain.turn import ClientTool
+
+__all__ = [
+    "Approved",
+    "Budgeted",
+    "ClientSide",
+    "Filtered",
+    "Guarded",
+    "Journaled",
+]
+
+
+class Approved:
+    """Runs a call only when the gate has admitted it."""
+
+    def __init__(self, inner: ToolRunner, gate: ApprovalGate) -> None:
+        self._inner = inner
+        self._gate = gate
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Return the available tools, sorted by name."""
+        return self._inner.specs()
+
+    def spec(self, name: str) -> ToolSpec | None:
+        """Return the spec of one tool, if it is available."""
+        return self._inner.spec(name)
+
+    async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Carry out `call` if the gate lets it pass."""
+        spec = self._inner.spec(call.name)
+        arguments = parse_object(call.arguments)
+        if spec is not None and arguments is not None:
+            try:
+                await self._gate.admit(call, spec, arguments, context)
+            except ToolRefused as refusal:
+                text = f"{refusal.message} {refusal.hint}".strip()
+                return ToolResult(content=text, outcome=ToolOutcome.REFUSED)
+        # Unknown tools and unreadable arguments never run: the registry says why.
+        return await self._inner.run(call, context)
+
+
+_TURNS_REMEMBERED = 1024
+
+
+class Budgeted:
+    """Spills results to files once a turn's results exceed `max_chars_per_turn`."""
+
+    def __init__(self, inner: ToolRunner, max_chars_per_turn: int = 200_000) -> None:
+        self._inner = inner
+        self._limit = max_chars_per_turn
+        self._used: OrderedDict[str, int] = OrderedDict()
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Return the available tools, sorted by name."""
+        return self._inner.specs()
+
+    def spec(self, name: str) -> ToolSpec | None:
+        """Return the spec of one tool, if it is available."""
+        return self._inner.spec(name)
+
+    async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Carry out `call`; short results always pass."""
+        result = await self._inner.run(call, context)
+        if not isinstance(result.content, str):
+            return result
+        over = self._used.get(context.turn_id, 0) + len(result.content) > self._limit
+        if over and len(result.content) > 2 * PREVIEW_CHARS:
+            result = await spill(result, result.content, context)
+        self._count(context.turn_id, len(result.content))
+        return result
+
+    def _count(self, turn_id: str, chars: int) -> None:
+        self._used[turn_id] = self._used.pop(turn_id, 0) + chars
+        if len(self._used) > _TURNS_REMEMBERED:
+            self._used.popitem(last=False)
+
+
+class ClientSide:
+    """Adds the tools of the client to ours."""
+
+    def __init__(self, inner: ToolRunner, tools: Sequence[ClientTool]) -> None:
+        self._inner = inner
+        self._own = {tool.name: _spec(tool) for tool in tools}
+        ours = (spec for spec in inner.specs() if spec.name not in self._own)
+        self._specs = tuple(sorted((*ours, *self._own.values()), key=lambda spec: spec.name))
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Return all tools, sorted by name."""
+        return self._specs
+
+    def spec(self, name: str) -> ToolSpec | None:
+        """Return the spec of one tool, if it is available."""
+        return self._own.get(name) or self._inner.spec(name)
+
+    async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Carry out a call of one of our own tools."""
+        if call.name in self._own:
+            text = f"{call.name} is carried out by the client, not here."
+            return ToolResult(content=text, outcome=ToolOutcome.ERROR)
+        return await self._inner.run(call, context)
+
+
+def _spec(tool: ClientTool) -> ToolSpec:
+    return ToolSpec(
+        name=tool.name,
+        description=tool.description,
+        parameters=tool.parameters or {"type": "object", "properties": {}},
+        toolset="client",
+        client=True,
+    )
+
+
+class Filtered:
+    """Shows and runs only the tools in `allowed_names`."""
+
+    def __init__(self, inner: ToolRunner, allowed_names: Iterable[str]) -> None:
+        self._inner = inner
+        self._allowed = frozenset(allowed_names)
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Return the allowed tools, sorted by name."""
+        return tuple(spec for spec in self._inner.specs() if spec.name in self._allowed)
+
+    def spec(self, name: str) -> ToolSpec | None:
+        """Return the spec of one tool, if it is allowed."""
+        return self._inner.spec(name) if name in self._allowed else None
+
+    async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Carry out `call` if its tool is allowed."""
+        if call.name not in self._allowed and self._inner.spec(call.name) is not None:
+            return ToolResult(
+                content=f"The tool `{call.name}` is not allowed here.",
+                outcome=ToolOutcome.REFUSED,
+            )
+        return await self._inner.run(call, context)
+
+
+SAME_CALL_FAILURES = 2
+SAME_TOOL_FAILURES = 3
+
+
+class Guarded:
+    """Adds advice to repeated failures within one turn."""
+
+    def __init__(self, inner: ToolRunner) -> None:
+        self._inner = inner
+        self._call_failures: Counter[tuple[str, str]] = Counter()
+        self._tool_failures: Counter[str] = Counter()
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Return the inner tools."""
+        return self._inner.specs()
+
+    def spec(self, name: str) -> ToolSpec | None:
+        """Return one of the inner tools."""
+        return self._inner.spec(name)
+
+    async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run the call and comment on a failure that repeats an earlier one."""
+        result = await self._inner.run(call, context)
+        if result.outcome is not ToolOutcome.ERROR:
+            self._tool_failures[call.name] = 0
+            return result
+        self._call_failures[call.name, call.arguments] += 1
+        self._tool_failures[call.name] += 1
+        advice = self._advice(call)
+        if not advice or not isinstance(result.content, str):
+            return result
+        return ToolResult(
+            content=f"{result.content}\n\n{advice}", outcome=result.outcome, diff=result.diff
+        )
+
+    def _advice(self, call: ToolCall) -> str:
+        same_call = self._call_failures[call.name, call.arguments]
+        if same_call >= SAME_CALL_FAILURES:
+            return (
+                f"This exact call has now failed {same_call} times. Do not repeat it unchanged: "
+                "find out why it fails, or take another way."
+            )
+        same_tool = self._tool_failures[call.name]
+        if same_tool >= SAME_TOOL_FAILURES:
+            return f"{call.name} has failed {same_tool} times in a row. Reconsider the approach."
+        return ""
+
+
+class Journaled:
+    """Records the start of calls that must not run twice, and bounds their time."""
+
+    def __init__(self, inner: ToolRunner, turns: TurnStore, clock: Clock, seconds: float) -> None:
+        self._inner = inner
+        self._turns = turns
+        self._clock = clock
+        self._seconds = seconds
+
+    def specs(self) -> tuple[ToolSpec, ...]:
+        """Return the inner tools."""
+        return self._inner.specs()
+
+    def spec(self, name: str) -> ToolSpec | None:
+        """Return one of the inner tools."""
+        return self._inner.spec(name)
+
+    async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Record the start where needed, then run the call within the time limit."""
+        spec = self._inner.spec(call.name)
+        if spec is not None and not spec.replay_safe:
+            await durable(self._turns.start_call(context.turn_id, call.id, self._clock.now()))
+        limit = asyncio.timeout(self._seconds)
+        try:
+            async with limit:
+                return await self._inner.run(call, context)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            text = f"{call.name} did not finish within {self._seconds:.0f} seconds and was stopped."
+            return ToolResult(outcome=ToolOutcome.ERROR, content=text)

@@ -1,0 +1,309 @@
+"""Pairing codes: given to strangers in private, confirmed by a person.
+
+A code has eight characters out of 32 that cannot be confused, lives an hour and
+is kept as a salted hash. Requests, pending codes and wrong approvals are
+limited. People are let in by another process (`hermes pairing approve`), so the
+running gateway looks whether the records changed.
+"""
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes.domain.errors import Conflict, NotFound
+from hermes.domain.inbound import Sender
+from hermes.domain.pairing import PairedUser, PairingRecords, PendingPairing
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.pairing import PairingStore
+
+__all__ = [
+    "ALPHABET",
+    "Newcomer",
+    "NoOffer",
+    "Offer",
+    "Pairing",
+    "Waiting",
+    "offer_text",
+    "welcome_text",
+]
+
+ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
+CODE_LENGTH = 8
+CODE_SECONDS = 3600.0
+MAX_PENDING = 3
+REQUEST_SECONDS = 600.0
+MAX_FAILURES = 5
+LOCKOUT_SECONDS = 3600.0
+LOOK_AGAIN_SECONDS = 1.0
+
+
+class NoOffer(StrEnum):
+    """Why a stranger is not shown a code."""
+
+    TOO_SOON = "too_soon"
+    FULL = "full"
+    LOCKED = "locked"
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """What a stranger gets."""
+
+    code: str | None
+    """None: nothing is said."""
+    refused: NoOffer | None = None
+
+
+class Waiting(Struct, frozen=True, kw_only=True):
+    """A pending request, as a person sees it."""
+
+    platform: str
+    user_id: str
+    user_name: str
+    minutes_left: int
+
+
+class Newcomer(Struct, frozen=True, kw_only=True):
+    """Somebody who has been let in."""
+
+    platform: str
+    user_id: str
+    user_name: str
+    approved_at: float
+
+
+class Pairing:
+    """Gives out codes, confirms them and knows who is paired."""
+
+    def __init__(self, store: PairingStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._approved: dict[str, Mapping[str, PairedUser]] = {}
+        self._stamp: object = None
+        self._looked_at: float | None = None
+
+    # -- the gateway -------------------------------------------------------
+
+    def is_paired(self, platform: str, sender: Sender) -> bool:
+        """Tell whether somebody was let in, as of the last `refresh`."""
+        approved = self._approved.get(platform, {})
+        return sender.id in approved or (sender.alt_id or sender.id) in approved
+
+    async def refresh(self, *, force: bool = False) -> tuple[Newcomer, ...]:
+        """Notice what other processes changed; return who was let in since the last look.
+
+        Without `force` it looks at most once a second.
+        """
+        now = self._clock.monotonic()
+        recently = self._looked_at is not None and now - self._looked_at < LOOK_AGAIN_SECONDS
+        if recently and not force:
+            return ()
+        first = self._looked_at is None
+        stamp = await self._store.stamp()
+        self._looked_at = now
+        if stamp == self._stamp and not first:
+            return ()
+        approved = {name: await self._approved_on(name) for name in await self._store.platforms()}
+        before, self._approved, self._stamp = self._approved, approved, stamp
+        if first:
+            return ()
+        return tuple(
+            _newcomer(platform, user_id, user)
+            for platform, users in approved.items()
+            for user_id, user in users.items()
+            if user_id not in before.get(platform, {})
+        )
+
+    async def _approved_on(self, platform: str) -> Mapping[str, PairedUser]:
+        return (await self._store.read(platform)).approved
+
+    async def request(self, platform: str, sender: Sender) -> Offer:
+        """Make a code for a stranger, unless they or too many others have one already."""
+        now, code = self._clock.now(), _new_code()
+
+        def edit(records: PairingRecords) -> tuple[PairingRecords, Offer]:
+            records = _without_expired(records, now)
+            refused = _refusal(records, sender.id, now)
+            if refused is not None:
+                return records, Offer(code=None, refused=refused)
+            salt = secrets.token_bytes(16)
+            entry = PendingPairing(
+                user_id=sender.id,
+                user_name=sender.name or "",
+                created_at=now,
+                hash=_hash(salt, code),
+                salt=salt.hex(),
+            )
+            others = {k: p for k, p in records.pending.items() if p.user_id != sender.id}
+            return replace(
+                records,
+                pending={**others, secrets.token_hex(8): entry},
+                asked_at={**records.asked_at, sender.id: now},
+            ), Offer(code=code)
+
+        return await self._store.change(platform, edit)
+
+    # -- a person at the machine -------------------------------------------
+
+    async def approve(self, platform: str, code: str) -> Newcomer:
+        """Let in whoever was shown `code`."""
+        now, typed = self._clock.now(), _tidy(code)
+
+        def edit(records: PairingRecords) -> tuple[PairingRecords, Newcomer | None]:
+            records = _without_expired(records, now)
+            if records.locked_until > now:
+                return records, None
+            found = next((k for k, p in records.pending.items() if _matches(k, p, typed)), None)
+            if found is None:
+                return _with_failure(records, now), None
+            pending = records.pending[found]
+            user = PairedUser(user_name=pending.user_name, approved_at=now)
+            return replace(
+                records,
+                pending={k: p for k, p in records.pending.items() if k != found},
+                approved={**records.approved, pending.user_id: user},
+                failures=0,
+            ), _newcomer(platform, pending.user_id, user)
+
+        newcomer = await self._store.change(platform, edit)
+        if newcomer is None:
+            raise await self._not_approved(platform, now)
+        return newcomer
+
+    async def _not_approved(self, platform: str, now: float) -> Conflict | NotFound:
+        records = await self._store.read(platform)
+        if records.locked_until > now:
+            minutes = _minutes(records.locked_until - now)
+            return Conflict(
+                f"Too many wrong codes: pairing on {platform} is locked for {minutes} minutes.",
+                hint="See who waits with: hermes pairing list",
+            )
+        return NotFound(
+            f"No pending request on {platform} has this code.",
+            hint="Codes live one hour. See who waits with: hermes pairing list",
+        )
+
+    async def revoke(self, platform: str, user_id: str) -> bool:
+        """Take back what `approve` gave; False if there is nothing to take back."""
+
+        def edit(records: PairingRecords) -> tuple[PairingRecords, bool]:
+            left = {k: user for k, user in records.approved.items() if k != user_id}
+            return replace(records, approved=left), len(left) < len(records.approved)
+
+        return await self._store.change(platform, edit)
+
+    async def waiting(self) -> list[Waiting]:
+        """Return who was shown a code that still counts."""
+        now = self._clock.now()
+        found = []
+        for platform in await self._store.platforms():
+            records = _without_expired(await self._store.read(platform), now)
+            found += [
+                Waiting(
+                    platform=platform,
+                    user_id=pending.user_id,
+                    user_name=pending.user_name,
+                    minutes_left=_minutes(pending.created_at + CODE_SECONDS - now),
+                )
+                for pending in records.pending.values()
+            ]
+        return found
+
+    async def paired(self) -> list[Newcomer]:
+        """Return who was let in."""
+        return [
+            _newcomer(platform, user_id, user)
+            for platform in await self._store.platforms()
+            for user_id, user in (await self._approved_on(platform)).items()
+        ]
+
+    async def clear_pending(self, platform: str) -> int:
+        """Make all codes of a platform worthless; return how many there were."""
+
+        def edit(records: PairingRecords) -> tuple[PairingRecords, int]:
+            return replace(records, pending={}, asked_at={}), len(records.pending)
+
+        return await self._store.change(platform, edit)
+
+
+def offer_text(platform: str, code: str) -> str:
+    """Return what a stranger is told."""
+    return (
+        "I don't know you yet. Ask whoever runs me to confirm this code within an hour:\n\n"
+        f"{code}\n\n"
+        f"They can do it with: hermes pairing approve {platform} {code}"
+    )
+
+
+def welcome_text() -> str:
+    """Return what somebody is told who has just been let in."""
+    return "You are paired now. Say something to begin."
+
+
+def _refusal(records: PairingRecords, user_id: str, now: float) -> NoOffer | None:
+    if records.locked_until > now:
+        return NoOffer.LOCKED
+    asked = records.asked_at.get(user_id)
+    if asked is not None and now - asked < REQUEST_SECONDS:
+        return NoOffer.TOO_SOON
+    others = [pending for pending in records.pending.values() if pending.user_id != user_id]
+    return NoOffer.FULL if len(others) >= MAX_PENDING else None
+
+
+def _without_expired(records: PairingRecords, now: float) -> PairingRecords:
+    return replace(
+        records,
+        pending={
+            entry_id: pending
+            for entry_id, pending in records.pending.items()
+            if now - pending.created_at < CODE_SECONDS
+        },
+        asked_at={u: at for u, at in records.asked_at.items() if now - at < REQUEST_SECONDS},
+        locked_until=records.locked_until if records.locked_until > now else 0.0,
+    )
+
+
+def _with_failure(records: PairingRecords, now: float) -> PairingRecords:
+    failures = records.failures + 1
+    if failures < MAX_FAILURES:
+        return replace(records, failures=failures)
+    return replace(records, failures=0, locked_until=now + LOCKOUT_SECONDS)
+
+
+def _matches(entry_id: str, pending: PendingPairing, code: str) -> bool:
+    if not pending.hash:
+        return hmac.compare_digest(entry_id.encode(), code.encode())
+    try:
+        salt = bytes.fromhex(pending.salt)
+    except ValueError:
+        return False
+    return hmac.compare_digest(pending.hash, _hash(salt, code))
+
+
+def _new_code() -> str:
+    return "".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))
+
+
+def _tidy(code: str) -> str:
+    return "".join(character for character in code.upper() if character.isalnum())
+
+
+def _hash(salt: bytes, code: str) -> str:
+    return hashlib.sha256(salt + code.encode()).hexdigest()
+
+
+def _minutes(seconds: float) -> int:
+    return max(1, round(seconds / 60))
+
+
+def _newcomer(platform: str, user_id: str, user: PairedUser) -> Newcomer:
+    return Newcomer(
+        platform=platform,
+        user_id=user_id,
+        user_name=user.user_name,
+        approved_at=user.approved_at,
+    )

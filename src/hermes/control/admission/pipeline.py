@@ -1,0 +1,393 @@
+"""The way in, from an adapter to a lane.
+
+    adapter -> who is it? -> which conversation? -> command, answer or message?
+            -> inbox commit -> (the adapter tells the platform) -> lane -> turn
+
+Everything before the commit is quick; everything slow happens after it. A
+message that is let in is in the inbox when `message` returns; one that is not
+is refused on purpose. Grouping of split messages happens behind the commit, in
+the lane (`batching`), so nothing that waits there can be lost.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes.control.admission.approval_replies import ANSWERED_AS, Answer, read_answer, read_press
+from hermes.control.admission.authz import Access, Authorizer, may_run
+from hermes.control.admission.pairing import Pairing, offer_text
+from hermes.control.admission.resets import AUTO_RESET, Resets, user_note
+from hermes.control.approvals import ApprovalDesk
+from hermes.control.commands.context import CommandContext, CommandHost, Screen, busy_mode
+from hermes.control.commands.registry import CommandRegistry, Invocation, parse, run_command
+from hermes.control.delivery.outage_notices import Apologies
+from hermes.control.hooks import (
+    SESSION_END,
+    SESSION_RESET,
+    SESSION_START,
+    Action,
+    HookBus,
+    command_context,
+    session_context,
+)
+from hermes.control.lanes.busy_modes import BusyMode, submit_while_busy
+from hermes.control.lanes.gateway import Gateway
+from hermes.domain.approvals import Approval
+from hermes.domain.errors import NotFound, StoreError
+from hermes.domain.ids import new_id
+from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, Sender
+from hermes.domain.outbound import Target
+from hermes.domain.ports.platform import ButtonPress
+from hermes.domain.session import Session
+
+__all__ = [
+    "ChatCommandDoor",
+    "InboundPipeline",
+    "PipelineParts",
+    "target_of",
+]
+
+
+class ChatCommandDoor(Struct, kw_only=True):
+    """Where one command was sent."""
+
+    gateway: Gateway
+    agent_id: str
+    message: InboundMessage
+    session: Session
+    say: Callable[[Target, str], Awaitable[None]]
+
+    @property
+    def source(self) -> str:
+        """The platform."""
+        return self.message.platform
+
+    @property
+    def user_id(self) -> str:
+        """Who sent it."""
+        return self.message.sender.id
+
+    @property
+    def screen(self) -> Screen | None:
+        """Chats have no screen."""
+        return None
+
+    async def reply(self, text: str) -> None:
+        """Say something that is not part of the conversation."""
+        message = self.message
+        target = Target(
+            platform=message.platform,
+            account=message.account,
+            chat_id=message.chat.id,
+            thread_id=message.thread_id,
+        )
+        await self.say(target, text)
+
+    async def switch(self, session: Session | None) -> None:
+        """Point the chat at another conversation; None opens a new one."""
+        if session is None:
+            session = await self.gateway.open_session(self.agent_id, self.source, self.user_id)
+        key = self.gateway.key_of(self.agent_id, self.message)
+        await self.gateway.ledger.bind_key(key, session.id, self.gateway.clock.now())
+        self.session = session
+
+    async def ensure_session(self) -> Session:
+        """Return the current conversation."""
+        return self.session
+
+    async def submit(
+        self, text: str, *, mode: BusyMode, attachments: tuple[Attachment, ...] = ()
+    ) -> None:
+        """Send text to the agent as if it had been typed here."""
+        message = replace(
+            self.message, text=text, attachments=attachments, native_id=new_id("command")
+        )
+        await submit_while_busy(
+            self.gateway, self.agent_id, message, session_id=self.session.id, mode=mode
+        )
+
+    async def refresh(self) -> None:
+        """Nothing is shown that could be out of date."""
+
+
+log = logging.getLogger(__name__)
+
+COMMAND = "command"
+COMMAND_SECONDS = 2.0
+
+
+class PipelineParts(Struct, frozen=True, kw_only=True):
+    """What the way in is made of, the same for all platforms."""
+
+    host: CommandHost
+    registry: CommandRegistry
+    authorizer: Authorizer
+    pairing: Pairing
+    resets: Resets
+    hooks: HookBus
+    group: asyncio.TaskGroup
+    """Where commands run: some take their time."""
+    agent_of: Callable[[InboundMessage], str]
+    """Routing: which agent answers."""
+    say: Callable[[Target, str], Awaitable[None]]
+    """Says something that is not part of a conversation."""
+    apologies: Apologies
+    """Says what cannot be done, even without a ledger."""
+    busy_default: Mapping[str, BusyMode] = {}
+    """Platform -> what happens to text sent while a turn runs."""
+
+
+class InboundPipeline:
+    """The way in for one account on one platform; an `InboundSink`."""
+
+    def __init__(
+        self, parts: PipelineParts, platform: str, account: str, alive: Callable[[], None]
+    ) -> None:
+        self._parts = parts
+        self._gateway = parts.host.gateway
+        self._ledger = parts.host.ledger
+        self._cursor_name = f"cursor:{platform}:{account}"
+        self._alive = alive
+
+    # -- messages ------------------------------------------------------------
+
+    async def message(self, message: InboundMessage) -> None:
+        """Take a message in; when this returns it is committed or refused on purpose."""
+        try:
+            await self._take(message)
+        except NotFound as error:
+            log.error("%s: a message is refused: %s", message.platform, error.message)
+            self._later(self._parts.apologies.say(target_of(message), error))
+        except StoreError as error:
+            # Not confirmed to the platform, so it comes again.
+            self._later(self._parts.apologies.say(target_of(message), error))
+            raise
+
+    async def _take(self, message: InboundMessage) -> None:
+        access = await self._access(message)
+        if not access.allowed:
+            await self._stranger(message, access)
+            return
+        agent_id = self._parts.agent_of(message)
+        session = await self._session(agent_id, message)
+        invocation = self._command(message)
+        if invocation is not None:
+            await self._run_command(agent_id, message, session, access, invocation)
+            return
+        answer = await self._answer(message, session)
+        if answer is not None and session is not None:
+            await self._settle(agent_id, message, session, answer)
+            return
+        await self._submit(agent_id, message, session)
+
+    async def _access(self, message: InboundMessage) -> Access:
+        """Say what the sender may do, minding people who were paired just now."""
+        newcomers = await self._parts.pairing.refresh()
+        access = self._parts.authorizer.check(message)
+        if not access.allowed:
+            newcomers += await self._parts.pairing.refresh(force=True)
+            access = self._parts.authorizer.check(message)
+        if newcomers:
+            log.info("paired: %s", ", ".join(f"{n.platform} {n.user_id}" for n in newcomers))
+        return access
+
+    async def _stranger(self, message: InboundMessage, access: Access) -> None:
+        log.info("%s: a message was not let in: %s", message.platform, access.reason)
+        if not access.pair:
+            return
+        offer = await self._parts.pairing.request(message.platform, message.sender)
+        if offer.code is not None:
+            text = offer_text(message.platform, offer.code)
+            self._later(self._parts.say(target_of(message), text))
+
+    async def _session(self, agent_id: str, message: InboundMessage) -> Session | None:
+        """Return the current conversation of the place; None: the message opens one."""
+        key = self._gateway.key_of(agent_id, message)
+        session = await self._ledger.session_for_key(key)
+        if session is None or self._gateway.current_turn(session.id) is not None:
+            return session
+        now = self._gateway.clock.now()
+        reset = self._parts.resets.due(session, message.platform, message.chat.kind, now)
+        if reset is None:
+            return session
+        await self._ledger.end_session(session.id, "session_reset", now)
+        fresh = await self._gateway.open_session(agent_id, message.platform, message.sender.id)
+        await self._ledger.remember(fresh.id, AUTO_RESET, {"reason": reset[0].value})
+        await self._ledger.bind_key(key, fresh.id, now)
+        self._started_over(agent_id, message, session.id, fresh.id)
+        note = user_note(*reset)
+        if note:
+            self._later(self._parts.say(target_of(message), note))
+        return fresh
+
+    async def _submit(
+        self, agent_id: str, message: InboundMessage, session: Session | None
+    ) -> None:
+        if session is None:
+            ticket = await self._gateway.submit(agent_id, message)
+            self._post(SESSION_START, agent_id, message, ticket.session_id)
+            return
+        default = self._parts.busy_default.get(message.platform, self._parts.host.busy_default)
+        mode = await busy_mode(self._ledger, session.id, default)
+        await submit_while_busy(self._gateway, agent_id, message, session_id=session.id, mode=mode)
+
+    # -- commands ------------------------------------------------------------
+
+    def _command(self, message: InboundMessage) -> Invocation | None:
+        """Return the command a message is; unknown ones are text."""
+        if message.internal:
+            return None
+        if self._parts.resets.rules.is_trigger(message.text):
+            return Invocation(name="new")
+        parsed = parse(message.text)
+        if not isinstance(parsed, Invocation):
+            return None
+        known = self._parts.registry.find(parsed.name, terminal=False)
+        return parsed if known is not None else None
+
+    async def _run_command(
+        self,
+        agent_id: str,
+        message: InboundMessage,
+        session: Session | None,
+        access: Access,
+        invocation: Invocation,
+    ) -> None:
+        opened = session is None
+        session = session or await self._gateway.open_session(
+            agent_id, message.platform, message.sender.id
+        )
+        if opened:
+            self._post(SESSION_START, agent_id, message, session.id)
+        if not await self._gateway.take_note(agent_id, message, session.id, COMMAND):
+            return
+        work = self._later(self._command_run(agent_id, message, session, access, invocation))
+        # What is sent next may depend on it, e.g. after /new; but nobody waits for a slow one.
+        await asyncio.wait({work}, timeout=COMMAND_SECONDS)
+
+    async def _command_run(
+        self,
+        agent_id: str,
+        message: InboundMessage,
+        session: Session,
+        access: Access,
+        invocation: Invocation,
+    ) -> None:
+        parts, target = self._parts, target_of(message)
+        command = parts.registry.find(invocation.name, terminal=False)
+        if command is None or not may_run(command.spec, access):
+            await parts.say(target, f"/{invocation.name} is not for you here.")
+            return
+        decision = await parts.hooks.decide(invocation.name, command_context(message, invocation))
+        if decision.decision in (Action.DENY, Action.HANDLED):
+            if decision.message:
+                await parts.say(target, decision.message)
+            return
+        if decision.decision is Action.REWRITE and decision.command_name:
+            invocation = Invocation(name=decision.command_name, rest=decision.raw_args or "")
+        door = ChatCommandDoor(
+            gateway=self._gateway,
+            agent_id=agent_id,
+            message=message,
+            session=session,
+            say=parts.say,
+        )
+        context = CommandContext(
+            host=parts.host,
+            door=door,
+            session=session,
+            admin=access.admin,
+            chat=target,
+            chat_name=message.chat.topic or message.chat.name or "",
+        )
+        await run_command(parts.registry, context, invocation)
+        if door.session.id != session.id:
+            before = await self._ledger.session(session.id)
+            if before is not None and before.ended_at is not None:
+                self._started_over(agent_id, message, session.id, door.session.id)
+
+    # -- approvals and questions ---------------------------------------------
+
+    async def _answer(self, message: InboundMessage, session: Session | None) -> Answer | None:
+        """Return what a message answers, if something is pending and it is short and clear."""
+        if session is None or message.internal:
+            return None
+        pending = await self._ledger.pending_approvals(session.id)
+        return read_answer(message.text, pending) if pending else None
+
+    async def _settle(
+        self, agent_id: str, message: InboundMessage, session: Session, answer: Answer
+    ) -> None:
+        if not await self._gateway.take_note(agent_id, message, session.id, ANSWERED_AS):
+            return
+        await self._decide(answer, message.sender)
+
+    async def _decide(self, answer: Answer, sender: Sender) -> Approval | None:
+        desk: ApprovalDesk = self._parts.host.desk
+        by = sender.name or sender.id
+        if answer.choice is None:
+            return await desk.reply(answer.approval_id, answer.text, by=by)
+        return await desk.answer(answer.approval_id, answer.choice, by=by, text=answer.text)
+
+    async def press(self, press: ButtonPress) -> str:
+        """Take a button press; return a short text for whoever pressed."""
+        sender = Sender(id=press.user_id, name=press.user_name)
+        kind = ChatKind.PRIVATE if press.chat_id == press.user_id else ChatKind.GROUP
+        chat = Chat(kind=kind, id=press.chat_id)
+        if not self._parts.authorizer.check_person(press.platform, chat, sender).allowed:
+            return "You are not allowed to answer this."
+        answer = read_press(press.data)
+        if answer is None:
+            return "This button does nothing any more."
+        decided = await self._decide(answer, sender)
+        return "Noted." if decided is not None else "This was answered already."
+
+    # -- the rest of the sink --------------------------------------------------
+
+    def alive(self) -> None:
+        """Say that the connection just proved to work."""
+        self._alive()
+
+    async def cursor(self) -> Any:
+        """Return where reading left off."""
+        return await self._ledger.kept(self._cursor_name)
+
+    async def save_cursor(self, cursor: Any) -> None:
+        """Save where reading has got to."""
+        await self._ledger.keep(self._cursor_name, cursor)
+
+    # -- hooks -----------------------------------------------------------------
+
+    def _started_over(self, agent_id: str, message: InboundMessage, old: str, new: str) -> None:
+        self._post(SESSION_END, agent_id, message, old)
+        self._post(SESSION_RESET, agent_id, message, new)
+        self._post(SESSION_START, agent_id, message, new)
+
+    def _post(self, event: str, agent_id: str, message: InboundMessage, session_id: str) -> None:
+        key = self._gateway.key_of(agent_id, message)
+        self._parts.hooks.post(event, session_context(message, session_id, key))
+
+    def _later(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        return self._parts.group.create_task(_safely(work))
+
+
+async def _safely(work: Awaitable[None]) -> None:
+    """Run something beside the way in; what goes wrong is logged."""
+    try:
+        await work
+    except Exception:
+        log.exception("something beside the way in went wrong")
+
+
+def target_of(message: InboundMessage) -> Target:
+    """Return the address that answers to `message` go to."""
+    return Target(
+        platform=message.platform,
+        account=message.account,
+        chat_id=message.chat.id,
+        thread_id=message.thread_id,
+    )

@@ -1,0 +1,391 @@
+"""Delivery: the one place that calls an adapter's `send`.
+
+Each slot of a reply is one outbox entry under an id made of turn and slot, so
+whoever shows it again, in this process or the next, finds the message that is
+already there and edits it. The first send of a slot that will be edited
+carries a placeholder only: if its outcome stays unknown, another placeholder
+may be sent without ever doubling an answer. Finals are tried until they are
+through or can never be; previews are dropped when the platform is slow.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes.control.delivery.rate_limit import PATIENCE, Pacer, PacerBook, Urgency
+from hermes.domain.errors import HermesError
+from hermes.domain.outbound import OutboxEntry, OutboxKind, OutboxState, Target
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.platform import (
+    Adapter,
+    AlbumSender,
+    Button,
+    Capabilities,
+    FailureAction,
+    Outgoing,
+    PlatformFailure,
+)
+from hermes.domain.ports.state import OutboxStore
+from hermes.domain.ports.surface import Shown
+
+__all__ = ["Delivery", "Line", "Origin", "TurnSurface"]
+
+log = logging.getLogger(__name__)
+
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 60.0
+PLACEHOLDER = "…"
+MAX_UNKNOWN_SENDS = 3
+MAX_AGE = 24 * 3600.0
+"""Entries older than this are reported, not sent."""
+
+
+class Line(Struct, frozen=True, kw_only=True):
+    """A connection to one platform account."""
+
+    adapter: Adapter
+    capabilities: Capabilities
+    book: PacerBook
+    """The budgets of all chats."""
+    sent: Callable[[], None] = lambda: None
+    """Told after each successful call, for liveness."""
+
+
+class Origin(Struct, frozen=True, kw_only=True):
+    """What a reply belongs to."""
+
+    agent_id: str
+    session_id: str
+    turn_id: str
+
+
+class _Slot:
+    """One message in the chat, and what is known about it."""
+
+    def __init__(self, entry: OutboxEntry) -> None:
+        self.entry = entry
+        self.shown = ""
+        self.plain_only = False
+        self.unknown_sends = 0
+        self.pause = FIRST_PAUSE
+        self.alarm = logging.ERROR
+        """How loudly it is said that the account is refused: once."""
+
+    @property
+    def over(self) -> bool:
+        return self.entry.state in (OutboxState.SENT, OutboxState.FAILED)
+
+
+class Delivery:
+    """Makes surfaces; owns nothing but the outbox."""
+
+    def __init__(self, outbox: OutboxStore, clock: Clock) -> None:
+        self.outbox = outbox
+        self.clock = clock
+
+    def surface(self, line: Line, target: Target, origin: Origin) -> "TurnSurface":
+        """Return the place of one turn's reply in a chat."""
+        return TurnSurface(self, line, target, origin)
+
+
+class TurnSurface:
+    """One turn's place in one chat; see `domain.ports.surface`."""
+
+    def __init__(self, delivery: Delivery, line: Line, target: Target, origin: Origin) -> None:
+        self._outbox = delivery.outbox
+        self._clock = delivery.clock
+        self._line = line
+        self._target = target
+        self._origin = origin
+        self._pacer = Pacer(line.book, line.capabilities, target, self._clock)
+        self._slots: dict[str, _Slot] = {}
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the platform can do."""
+        return self._line.capabilities
+
+    async def show(
+        self,
+        slot: str,
+        shown: Shown,
+        *,
+        buttons: tuple[tuple[Button, ...], ...] = (),
+        kind: OutboxKind = OutboxKind.REPLY,
+    ) -> None:
+        """Make a slot look like this, sending or editing as needed."""
+        known = await self._slot(slot, shown, kind)
+        if known.over or (known.shown == shown.text and not shown.final):
+            return
+        outgoing = self._outgoing(known, shown, buttons)
+        await self._persist(known, lambda: self._put(known, outgoing, shown), final=shown.final)
+
+    async def remove(self, slot: str) -> None:
+        """Take a slot away again, where the platform can."""
+        known = self._slots.get(slot) or await self._earlier(slot)
+        if known is None or known.over or known.entry.native_id is None:
+            return
+        native_id = known.entry.native_id
+        if self.capabilities.deletes:
+            await self._persist(
+                known,
+                lambda: self._line.adapter.delete(self._target, native_id),
+                final=False,
+                urgency=Urgency.FINAL,
+            )
+        await self._record(known, OutboxState.SENT)
+
+    async def attach(self, slot: str, path: str, kind: str, caption: Shown | None) -> None:
+        """Send a file; never twice."""
+        text = caption or Shown(text="", plain="", final=True)
+        known = await self._slot(slot, text, OutboxKind.FILE, attachment=path)
+        if known.over or known.entry.state is OutboxState.UNKNOWN:
+            return
+        outgoing = replace(self._outgoing(known, text, ()), attachment=path, attachment_kind=kind)
+        await self._persist(known, lambda: self._send(known, outgoing, final=True), final=True)
+
+    async def attach_album(self, files: Sequence[tuple[str, str]], kind: str) -> None:
+        """Send files together where the platform can; each has its entry, none goes twice."""
+        text = Shown(text="", plain="", final=True)
+        album = [await self._slot(slot, text, OutboxKind.FILE, attachment=p) for slot, p in files]
+        fresh = all(known.entry.state is OutboxState.PENDING for known in album)
+        if fresh and len(album) > 1 and isinstance(self._line.adapter, AlbumSender):
+            sender = self._line.adapter
+            await self._persist(album[0], lambda: self._together(sender, album, kind), final=True)
+        for slot, path in files:
+            await self.attach(slot, path, kind, None)
+
+    async def typing(self) -> None:
+        """Show that an answer is being made, if the budget allows it."""
+        if self.capabilities.typing and await self._pacer.wait(Urgency.TYPING):
+            await self._aside(lambda: self._line.adapter.typing(self._target))
+
+    async def react(self, native_id: str, emoji: str, patience: float = PATIENCE) -> None:
+        """React to a message of the chat, if the budget allows it soon enough."""
+        adapter, target = self._line.adapter, self._target
+        if self.capabilities.reactions and await self._pacer.wait(Urgency.PREVIEW, patience):
+            await self._aside(lambda: adapter.react(target, native_id, emoji))
+
+    async def _aside(self, call: Callable[[], Awaitable[None]]) -> None:
+        """Make a call that nobody will miss."""
+        try:
+            await call()
+        except PlatformFailure as failure:
+            if failure.action is FailureAction.WAIT:
+                self._pacer.penalise(failure.retry_after)
+
+    # -- one slot ------------------------------------------------------------
+
+    async def _earlier(self, slot: str) -> _Slot | None:
+        """Return a slot that another process has shown."""
+        entry = await self._outbox.outbox_entry(f"{self._origin.turn_id}/{slot}")
+        return None if entry is None else _Slot(entry)
+
+    async def _slot(
+        self, slot: str, shown: Shown, kind: OutboxKind, attachment: str | None = None
+    ) -> _Slot:
+        known = self._slots.get(slot)
+        if known is None:
+            now = self._clock.now()
+            entry = await self._outbox.enqueue(
+                OutboxEntry(
+                    id=f"{self._origin.turn_id}/{slot}",
+                    agent_id=self._origin.agent_id,
+                    session_id=self._origin.session_id,
+                    turn_id=self._origin.turn_id,
+                    target=self._target,
+                    kind=kind,
+                    content=shown.plain,
+                    part=len(self._slots),
+                    attachment=attachment,
+                    created_at=now,
+                    updated_at=now,
+                )
+            )
+            known = self._slots[slot] = _Slot(entry)
+        return known
+
+    def _outgoing(
+        self, known: _Slot, shown: Shown, buttons: tuple[tuple[Button, ...], ...]
+    ) -> Outgoing:
+        return Outgoing(
+            target=self._target,
+            text=shown.plain if known.plain_only else shown.text,
+            plain=shown.plain,
+            buttons=buttons,
+            key=known.entry.id,
+        )
+
+    async def _put(self, known: _Slot, outgoing: Outgoing, shown: Shown) -> None:
+        """Send the slot's message, or edit the one that is there."""
+        if known.plain_only:
+            outgoing = replace(outgoing, text=outgoing.plain)
+        outgoing = replace(outgoing, target=self._target)
+        if known.entry.native_id is None and not self._repeatable:
+            await self._send(known, outgoing, final=True)
+        else:
+            if known.entry.native_id is None:
+                blank = replace(outgoing, text=PLACEHOLDER, plain=PLACEHOLDER)
+                await self._send(known, blank, final=False)
+                if shown.text == PLACEHOLDER or not await self._pacer.wait(
+                    _urgency(final=shown.final)
+                ):
+                    return
+            await self._edit(known, outgoing, final=shown.final)
+        known.shown = shown.text
+
+    @property
+    def _repeatable(self) -> bool:
+        """Whether a first send may be repeated: what it carries is replaced by an edit."""
+        return self.capabilities.edits
+
+    async def _edit(self, known: _Slot, outgoing: Outgoing, *, final: bool) -> None:
+        assert known.entry.native_id is not None
+        await self._line.adapter.edit(known.entry.native_id, outgoing)
+        if final:
+            await self._record(known, OutboxState.SENT, content=outgoing.plain)
+
+    async def _send(self, known: _Slot, outgoing: Outgoing, *, final: bool) -> None:
+        claimed = await self._outbox.claim_send(known.entry.id, self._clock.now())
+        if claimed is None and final and not self.capabilities.idempotent_sends:
+            # An earlier process was sending this and may have succeeded.
+            raise PlatformFailure(FailureAction.UNKNOWN, "An earlier send was cut off.")
+        known.entry = claimed or known.entry
+        sent = await self._line.adapter.send(outgoing)
+        state = OutboxState.SENT if final else OutboxState.SENDING
+        await self._record(known, state, native_id=sent.native_id, content=outgoing.plain)
+
+    async def _together(self, sender: AlbumSender, album: Sequence[_Slot], kind: str) -> None:
+        """Send an album; leaves its files pending if they do not go together."""
+        pieces = []
+        for known in album:
+            claimed = await self._outbox.claim_send(known.entry.id, self._clock.now())
+            known.entry = claimed or known.entry
+            path = known.entry.attachment
+            pieces.append(
+                Outgoing(
+                    target=self._target, attachment=path, attachment_kind=kind, key=known.entry.id
+                )
+            )
+        try:
+            sent = await sender.send_album(pieces)
+        except PlatformFailure as failure:
+            if failure.action is not FailureAction.UNKNOWN:
+                for known in album:
+                    await self._record(known, OutboxState.PENDING)
+            if failure.action is not FailureAction.GIVE_UP:
+                raise
+            return
+        for known, one in zip(album, sent, strict=True):
+            await self._record(known, OutboxState.SENT, native_id=one.native_id)
+
+    async def _record(
+        self,
+        known: _Slot,
+        state: OutboxState,
+        *,
+        native_id: str | None = None,
+        content: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        known.entry = await self._outbox.update_outbox(
+            known.entry.id,
+            state=state,
+            at=self._clock.now(),
+            native_id=native_id,
+            content=content,
+            error=error,
+        )
+
+    # -- until it works --------------------------------------------------------
+
+    async def _persist(
+        self,
+        known: _Slot,
+        call: Callable[[], Awaitable[None]],
+        *,
+        final: bool,
+        urgency: Urgency | None = None,
+    ) -> None:
+        """Make a call until it works; what is not final is tried once."""
+        urgency = _urgency(final=final) if urgency is None else urgency
+        while await self._pacer.wait(urgency):
+            try:
+                await call()
+            except PlatformFailure as failure:
+                if not await self._go_on(known, failure, final=final):
+                    return
+            except HermesError:
+                log.exception("outbox entry %s could not be recorded", known.entry.id)
+                return
+            else:
+                self._line.sent()
+                return
+
+    async def _go_on(self, known: _Slot, failure: PlatformFailure, *, final: bool) -> bool:
+        """Return whether the call is worth another try after `failure`."""
+        if failure.action is not FailureAction.UNKNOWN and known.entry.native_id is None:
+            # Nothing is visible: whoever tries again, also the next process, may send.
+            await self._record(known, OutboxState.PENDING)
+        if failure.moved_to is not None and failure.moved_to != self._target.chat_id:
+            self._target = replace(self._target, chat_id=failure.moved_to)
+            return True
+        gone = failure.action is FailureAction.GIVE_UP
+        if gone or self._clock.now() - known.entry.created_at > MAX_AGE:
+            error = failure.message if gone else "too old to be sent"
+            await self._record(known, OutboxState.FAILED, error=error)
+            return False
+        if failure.action is FailureAction.UNKNOWN:
+            return await self._after_unknown(known, failure)
+        if failure.action is FailureAction.FATAL:
+            # The account is refused, not the answer: it waits until somebody has helped.
+            log.log(known.alarm, "%s waits: %s", known.entry.id, failure.message)
+            known.alarm = logging.DEBUG
+        if failure.action in (FailureAction.RETRY, FailureAction.FATAL):
+            return final and await self._pause(known)
+        return self._adjusted(known, failure, final=final)
+
+    def _adjusted(self, known: _Slot, failure: PlatformFailure, *, final: bool) -> bool:
+        """Change what the next try will do; False if there is nothing to change."""
+        match failure.action:
+            case FailureAction.PLAIN:
+                again, known.plain_only = not known.plain_only, True
+                return again
+            case FailureAction.DROP_REPLY:
+                return self._without(reply_to=None)
+            case FailureAction.DROP_THREAD:
+                return self._without(thread_id=None)
+            case FailureAction.SEND_NEW:
+                known.entry = replace(known.entry, native_id=None)
+                return final
+            case _:
+                self._pacer.penalise(failure.retry_after)
+                return final
+
+    def _without(self, **dropped: None) -> bool:
+        name = next(iter(dropped))
+        if getattr(self._target, name) is None:
+            return False
+        self._target = replace(self._target, **dropped)
+        return True
+
+    async def _after_unknown(self, known: _Slot, failure: PlatformFailure) -> bool:
+        """A send that may have worked: only a placeholder may be sent again."""
+        known.unknown_sends += 1
+        harmless = self._repeatable and known.entry.attachment is None
+        if harmless or self.capabilities.idempotent_sends:
+            return known.unknown_sends <= MAX_UNKNOWN_SENDS and await self._pause(known)
+        await self._record(known, OutboxState.UNKNOWN, error=failure.message)
+        log.warning("it is unknown whether %s was delivered", known.entry.id)
+        return False
+
+    async def _pause(self, known: _Slot) -> bool:
+        await self._clock.sleep(known.pause)
+        known.pause = min(known.pause * 2, LONGEST_PAUSE)
+        return True
+
+
+def _urgency(*, final: bool) -> Urgency:
+    return Urgency.FINAL if final else Urgency.PREVIEW

@@ -1,0 +1,445 @@
+"""The gateway: admission, then execution.
+
+`submit` authorises nothing itself (doors pass through `authz` first): it finds
+the session, commits the inbox row and wakes the session's lane. What is
+admitted cannot be lost; a second copy with the same native id is the same row.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes.control.lanes.batching import NO_BATCHING, BatchWindow
+from hermes.control.lanes.lane import Lane, Ticket, TurnRunnerPort
+from hermes.domain.errors import HermesError, NotFound, SessionBusy
+from hermes.domain.events import TurnStream
+from hermes.domain.ids import new_session_id
+from hermes.domain.inbound import InboundMessage, InboxEntry
+from hermes.domain.messages import AssistantMessage
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.state import Admission, Arrival, Ledger
+from hermes.domain.profile import AgentProfile
+from hermes.domain.session import KeyScope, NewSession, Session, session_key
+from hermes.domain.turn import (
+    MAX_RESUMES,
+    MAX_UNBEGUN_RESUMES,
+    Turn,
+    TurnError,
+    TurnState,
+)
+
+__all__ = [
+    "Gateway",
+    "GatewayParts",
+    "TroubleObserver",
+    "TurnObserver",
+    "given_up",
+    "picked_up_too_often",
+]
+
+
+async def picked_up_too_often(ledger: Ledger, turn: Turn) -> bool:
+    """Tell whether a turn that was just claimed had better be given up."""
+    return turn.resumes - turn.releases > await _limit(ledger, turn)
+
+
+async def _limit(ledger: Ledger, turn: Turn) -> int:
+    """Return how often a turn may be picked up: seldom if it may be what ends the process.
+
+    One that waited for a person, or had only to be closed, was not at work.
+    """
+    pending = await ledger.pending_approvals(turn.session_id)
+    if any(approval.request.turn_id == turn.id for approval in pending):
+        return MAX_UNBEGUN_RESUMES
+    own = [
+        each.message for each in await ledger.history(turn.session_id) if each.turn_id == turn.id
+    ]
+    if own and isinstance(own[-1], AssistantMessage) and not own[-1].tool_calls:
+        return MAX_UNBEGUN_RESUMES
+    if await ledger.started_calls(turn.id):
+        return MAX_RESUMES
+    said = any(isinstance(message, AssistantMessage) for message in own)
+    return MAX_RESUMES if said else MAX_UNBEGUN_RESUMES
+
+
+def given_up(turn: Turn) -> TurnError:
+    """Return what is said about a turn that was picked up too often."""
+    return TurnError(
+        code="resume_limit",
+        message=(
+            f"This turn was cut off and picked up {turn.resumes - turn.releases - 1} times already;"
+            " it was given up."
+        ),
+        hint="Ask again, perhaps in smaller steps.",
+    )
+
+
+log = logging.getLogger(__name__)
+
+TurnObserver = Callable[[TurnStream, InboxEntry | None], None]
+TroubleObserver = Callable[[InboxEntry, HermesError], None]
+
+
+class GatewayParts(Struct, frozen=True, kw_only=True):
+    """What a gateway is made of."""
+
+    ledger: Ledger
+    runner: TurnRunnerPort
+    clock: Clock
+    profiles: Mapping[str, AgentProfile]
+    owner: str
+    """The id under which this process owns turns."""
+    owner_alive: Callable[[str], bool]
+    scope: KeyScope = KeyScope()
+    redact: Callable[[str], str] = str
+    """Removes secrets by value from what people type, before it is kept."""
+    observers: tuple[TurnObserver, ...] = ()
+    windows: Mapping[str, BatchWindow] = {}
+    """Platform -> how long messages wait for the rest of them."""
+    ephemeral: Callable[[Turn, InboxEntry | None], Awaitable[str]] | None = None
+    """What the door wants the model to know in a turn, and nobody to keep."""
+
+
+class Gateway:
+    """Takes messages in and has them answered, one lane per live session."""
+
+    def __init__(self, parts: GatewayParts) -> None:
+        self.ledger = parts.ledger
+        self.runner = parts.runner
+        self.clock = parts.clock
+        self.owner = parts.owner
+        self._profiles = parts.profiles
+        self._owner_alive = parts.owner_alive
+        self._scope = parts.scope
+        self._redact = parts.redact
+        self._windows = parts.windows
+        self._ephemeral = parts.ephemeral
+        self._observers = list(parts.observers)
+        self.troubled: TroubleObserver | None = None
+        """Told of messages that cannot be answered for now."""
+        self._lanes: dict[str, Lane] = {}
+        self._group: asyncio.TaskGroup | None = None
+        self._after_turns: set[asyncio.Task[None]] = set()
+        self._lane_tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Gateway"]:
+        """Run lanes for the body of the `with`; on leaving, let running turns end."""
+        failure: BaseException | None = None
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                try:
+                    yield self
+                except BaseException as error:
+                    failure = error
+                    raise
+        except BaseExceptionGroup:
+            # What the body raised is for its caller, not wrapped in a group of lanes.
+            if failure is None:
+                raise
+            raise failure from None
+
+    # -- admission ---------------------------------------------------------
+
+    async def submit(
+        self, agent_id: str, message: InboundMessage, *, session_id: str | None = None
+    ) -> Ticket:
+        """Commit `message` to the inbox and wake the lane that will answer it."""
+        profile = self._profile(agent_id)
+        admission = await self._admit(profile, message, session_id, None)
+        ticket = Ticket(admission.entry, duplicate=admission.duplicate)
+        if not admission.duplicate:
+            self._lane(admission.entry.session_id, profile).wake(ticket)
+        return ticket
+
+    def take(self, entry: InboxEntry) -> Ticket:
+        """Have a message answered that a door has admitted itself."""
+        ticket = Ticket(entry, duplicate=False)
+        self._lane(entry.session_id, self._profile(entry.agent_id)).wake(ticket)
+        return ticket
+
+    async def take_note(
+        self, agent_id: str, message: InboundMessage, session_id: str, handled_as: str
+    ) -> bool:
+        """Commit a message that no turn answers, e.g. a command; False if it came before."""
+        profile = self._profile(agent_id)
+        admission = await self._admit(profile, message, session_id, handled_as)
+        return not admission.duplicate
+
+    def key_of(self, agent_id: str, message: InboundMessage) -> str:
+        """Return the key of the conversation that a message belongs to."""
+        return str(session_key(agent_id, message, self._scope))
+
+    async def _admit(
+        self,
+        profile: AgentProfile,
+        message: InboundMessage,
+        session_id: str | None,
+        handled_as: str | None,
+    ) -> Admission:
+        message = replace(
+            message, text=self._redact(message.text), context=self._redact(message.context)
+        )
+        key = self.key_of(profile.id, message)
+        session = await self._session(profile, message, key, session_id)
+        return await self.ledger.admit(
+            Arrival(
+                agent_id=profile.id,
+                session_key=key,
+                session_id=session.id,
+                message=message,
+                at=self.clock.now(),
+                handled_as=handled_as,
+            )
+        )
+
+    async def _session(
+        self, profile: AgentProfile, message: InboundMessage, key: str, session_id: str | None
+    ) -> Session:
+        session = await self.ledger.session_for_key(key)
+        if session is not None and session_id in (None, session.id):
+            return session
+        if session_id is not None:
+            session = await self.ledger.session(session_id)
+            if session is None:
+                raise NotFound(f"There is no session {session_id}.")
+        else:
+            session = await self.open_session(profile.id, message.platform, message.sender.id)
+        await self.ledger.bind_key(key, session.id, self.clock.now())
+        return session
+
+    async def open_session(self, agent_id: str, source: str, user_id: str | None) -> Session:
+        """Start a new conversation."""
+        return await self.ledger.create_session(self.new_session(agent_id, source, user_id))
+
+    def new_session(self, agent_id: str, source: str, user_id: str | None) -> NewSession:
+        """Return what a new conversation with an agent begins with."""
+        profile, now = self._profile(agent_id), self.clock.now()
+        return NewSession(
+            id=new_session_id(now),
+            agent_id=agent_id,
+            source=source,
+            started_at=now,
+            model=profile.model,
+            provider=profile.provider,
+            cwd=str(profile.workspace),
+            user_id=user_id,
+        )
+
+    # -- control -----------------------------------------------------------
+
+    def interrupt(self, session_id: str, *, turn_id: str | None = None) -> bool:
+        """Stop the session's running turn; False if none runs, or not this one."""
+        lane = self._lanes.get(session_id)
+        if lane is None:
+            return False
+        current = lane.current
+        if turn_id is not None and (current is None or current.turn_id != turn_id):
+            return False
+        return lane.interrupt()
+
+    def current_turn(self, session_id: str) -> TurnStream | None:
+        """Return the turn the session is working on right now."""
+        lane = self._lanes.get(session_id)
+        return lane.current if lane else None
+
+    def steer(self, ticket: Ticket) -> bool:
+        """Offer an admitted message to the running turn; False leaves it in the queue."""
+        lane = self._lanes.get(ticket.session_id)
+        return lane.steer(ticket) if lane else False
+
+    def hold(self, session_id: str) -> None:
+        """Let the session's lane take nothing more; what waits is kept for the next wake."""
+        lane = self._lanes.get(session_id)
+        if lane is not None:
+            lane.hold()
+
+    @contextmanager
+    def watching(self, observer: TurnObserver) -> Iterator[None]:
+        """Tell `observer` of every turn that starts during the body of the `with`."""
+        self._observers.append(observer)
+        try:
+            yield
+        finally:
+            self._observers.remove(observer)
+
+    async def idle(self, session_id: str) -> None:
+        """Return once the session has nothing to do any more."""
+        while (lane := self._lanes.get(session_id)) is not None:
+            await lane.gone.wait()
+
+    @property
+    def live_sessions(self) -> int:
+        """How many sessions have something to do."""
+        return len(self._lanes)
+
+    async def drained(self) -> None:
+        """Return once no session has anything to do."""
+        while self._lane_tasks:
+            await asyncio.wait(set(self._lane_tasks))
+
+    async def suspend(self) -> None:
+        """Stop all lanes where they are; their turns stay open for the next start."""
+        for lane in self._lanes.values():
+            lane.lay_down()
+        tasks = set(self._lane_tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def settled(self) -> None:
+        """Return once no after-turn work is under way."""
+        while self._after_turns:
+            await asyncio.wait(set(self._after_turns))
+
+    async def recover(
+        self, session_id: str | None = None, *, platforms: Collection[str] | None = None
+    ) -> list[Turn]:
+        """Pick up open turns whose process died, and messages nobody has taken.
+
+        With a session id only that session is looked at, and `SessionBusy` is
+        raised if a living process is working on it. With `platforms`, only
+        what came from there: a chat gateway leaves the terminal's turns alone.
+        Returns what is resumed.
+        """
+        ours = await self._turns_from(platforms)
+        resumed = []
+        for turn in await self.ledger.open_turns(session_id):
+            if turn.session_id in self._lanes or (ours is not None and turn.id not in ours):
+                continue
+            try:
+                claimed = await self._claim(turn)
+            except SessionBusy:
+                if session_id is not None:
+                    raise
+                continue
+            if claimed is not None:
+                self._lane(turn.session_id, self._profile(turn.agent_id)).resume(claimed)
+                resumed.append(claimed)
+        for waiting in await self.ledger.sessions_waiting():
+            if session_id in {None, waiting} and await self._came_from(waiting, platforms):
+                await self.wake(waiting)
+        return resumed
+
+    async def _turns_from(self, platforms: Collection[str] | None) -> set[str | None] | None:
+        """Return the turns that answer messages of `platforms`; None for all."""
+        if platforms is None:
+            return None
+        return {entry.turn_id for entry in await self.ledger.unanswered(tuple(platforms))}
+
+    async def _came_from(self, session_id: str, platforms: Collection[str] | None) -> bool:
+        if platforms is None:
+            return True
+        waiting = await self.ledger.waiting(session_id)
+        return any(entry.message.platform in platforms for entry in waiting)
+
+    async def orphan(self, session_id: str) -> Turn | None:
+        """Claim the session's open turn if its owner is dead; `SessionBusy` if it lives."""
+        for turn in await self.ledger.open_turns(session_id):
+            return await self._claim(turn)
+        return None
+
+    async def _claim(self, turn: Turn) -> Turn | None:
+        if turn.owner != self.owner and self._owner_alive(turn.owner):
+            raise SessionBusy(
+                f"Session {turn.session_id} is busy: another Hermes process is working on it.",
+                hint="Wait until it has answered, or stop it, or start a new session.",
+            )
+        claimed = await self.ledger.claim_turn(
+            turn.id, owner=self.owner, previous=turn.owner, at=self.clock.now()
+        )
+        if claimed is None or not await picked_up_too_often(self.ledger, claimed):
+            return claimed
+        error = given_up(claimed)
+        log.warning("turn %s: %s", turn.id, error.message)
+        await self.ledger.finish_turn(turn.id, TurnState.FAILED, error, self.clock.now())
+        return None
+
+    async def wake(self, session_id: str) -> None:
+        """Have what waits in the session's inbox answered."""
+        session = await self.ledger.session(session_id)
+        if session is None or session.agent_id not in self._profiles:
+            log.warning("session %s waits for an agent that is not served", session_id)
+            return
+        self._lane(session_id, self._profiles[session.agent_id]).wake()
+
+    # -- lanes -------------------------------------------------------------
+
+    def _profile(self, agent_id: str) -> AgentProfile:
+        profile = self._profiles.get(agent_id)
+        if profile is None:
+            raise NotFound(
+                f"There is no agent `{agent_id}` here.",
+                hint=f"Served agents: {', '.join(sorted(self._profiles)) or 'none'}.",
+            )
+        return profile
+
+    def _lane(self, session_id: str, profile: AgentProfile) -> Lane:
+        lane = self._lanes.get(session_id)
+        if lane is None:
+            if self._group is None:
+                raise RuntimeError("the gateway is not running")
+            lane = Lane(session_id, profile, self, self._forget)
+            self._lanes[session_id] = lane
+            task = self._group.create_task(self._run_lane(lane), name=f"lane {session_id}")
+            self._lane_tasks.add(task)
+            task.add_done_callback(self._lane_tasks.discard)
+        return lane
+
+    async def _run_lane(self, lane: Lane) -> None:
+        """Run a lane; whatever goes wrong in it stays in it."""
+        try:
+            await lane.run()
+        except HermesError as error:
+            log.error("lane %s stopped: %s", lane.session_id, error.message)
+            lane.abandon(error)
+        except Exception:
+            log.exception("lane %s stopped", lane.session_id)
+            lane.abandon(
+                HermesError("Something unexpected stopped this conversation; see the log.")
+            )
+        finally:
+            self._forget(lane)
+
+    def _forget(self, lane: Lane) -> None:
+        if self._lanes.get(lane.session_id) is lane:
+            del self._lanes[lane.session_id]
+        lane.gone.set()
+
+    def on_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
+        """Tell the observers that a turn starts."""
+        for observer in tuple(self._observers):
+            observer(stream, entry)
+
+    def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:
+        """Say that a message cannot be answered for now."""
+        if self.troubled is not None:
+            self.troubled(entry, error)
+
+    def window(self, platform: str) -> BatchWindow:
+        """Return how long messages of a platform wait for the rest of them."""
+        return self._windows.get(platform, NO_BATCHING)
+
+    async def ephemeral(self, turn: Turn, entry: InboxEntry | None) -> str:
+        """Return what the door wants the model to know in this turn only."""
+        return await self._ephemeral(turn, entry) if self._ephemeral else ""
+
+    def spawn_after_turn(self, profile: AgentProfile, session_id: str) -> None:
+        """Run after-turn work beside the lanes."""
+        if self._group is None:
+            return
+        task = self._group.create_task(self._after_turn(profile, session_id))
+        self._after_turns.add(task)
+        task.add_done_callback(self._after_turns.discard)
+
+    async def _after_turn(self, profile: AgentProfile, session_id: str) -> None:
+        try:
+            await self.runner.after_turn(profile, session_id)
+        except Exception:
+            log.exception("after-turn work of session %s failed", session_id)

@@ -1,0 +1,326 @@
+"""Lane: the turns of one session, one at a time and in order.
+
+A lane exists while its session has something to do. It takes waiting inbox
+entries one by one, begins a turn for each and runs it; when nothing waits it
+is gone. Lanes never wait for each other, and a lane that waits for a model or
+a person holds no thread.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+from hermes.control.lanes.batching import BatchWindow, first_batch
+from hermes.control.lanes.turn_input import batch_entry, batch_inputs, batch_options, user_message
+from hermes.domain.errors import HermesError, SessionBusy
+from hermes.domain.events import TurnFinished, TurnStream
+from hermes.domain.ids import new_id
+from hermes.domain.inbound import InboxEntry
+from hermes.domain.messages import InputKind
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.state import Ledger
+from hermes.domain.profile import AgentProfile
+from hermes.domain.turn import NewTurn, Turn, TurnBrief, TurnControl, TurnError, TurnState
+from hermes.domain.usage import Usage
+
+__all__ = [
+    "Lane",
+    "LaneContext",
+    "Ticket",
+    "TurnRunnerPort",
+]
+
+
+class Ticket:
+    """A claim on the turn that will answer an admitted message."""
+
+    def __init__(self, entry: InboxEntry, *, duplicate: bool) -> None:
+        self.entry = entry
+        self.duplicate = duplicate
+        self._stream: asyncio.Future[TurnStream] = asyncio.get_running_loop().create_future()
+
+    @property
+    def session_id(self) -> str:
+        """The session the message belongs to."""
+        return self.entry.session_id
+
+    async def stream(self) -> TurnStream:
+        """Return the events of the turn that takes this message, once it starts.
+
+        Raises what kept the turn from starting.
+        """
+        return await asyncio.shield(self._stream)
+
+    def on_failure(self, told: Callable[[HermesError], None]) -> None:
+        """Have `told` called if no turn will have this message."""
+
+        def done(stream: asyncio.Future[TurnStream]) -> None:
+            error = None if stream.cancelled() else stream.exception()
+            if isinstance(error, HermesError):
+                told(error)
+
+        self._stream.add_done_callback(done)
+
+    def resolve(self, stream: TurnStream) -> None:
+        """Tell the door which turn has its message."""
+        if not self._stream.done():
+            self._stream.set_result(stream)
+
+    def fail(self, error: HermesError) -> None:
+        """Tell the door why no turn will have its message."""
+        if not self._stream.done():
+            self._stream.set_exception(error)
+            self._stream.exception()
+
+
+log = logging.getLogger(__name__)
+
+BUSY_POLL_SECONDS = 1.0
+
+
+class TurnRunnerPort(Protocol):
+    """The agent core as a lane sees it."""
+
+    async def run(
+        self,
+        profile: AgentProfile,
+        turn: Turn,
+        stream: TurnStream,
+        control: TurnControl,
+        brief: TurnBrief,
+    ) -> None:
+        """Bring a turn to its end."""
+        ...
+
+    async def after_turn(self, profile: AgentProfile, session_id: str) -> None:
+        """Do what may wait until the answer is out."""
+        ...
+
+
+class LaneContext(Protocol):
+    """What a lane needs from the gateway around it."""
+
+    ledger: Ledger
+    runner: TurnRunnerPort
+    clock: Clock
+    owner: str
+
+    def on_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
+        """A turn starts; doors that want to follow it are told."""
+        ...
+
+    def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:
+        """A message cannot be answered for now; doors are told."""
+        ...
+
+    def spawn_after_turn(self, profile: AgentProfile, session_id: str) -> None:
+        """Run after-turn work beside the lanes."""
+        ...
+
+    def window(self, platform: str) -> BatchWindow:
+        """Return how long messages of a platform wait for the rest of them."""
+        ...
+
+    async def ephemeral(self, turn: Turn, entry: InboxEntry | None) -> str:
+        """Return what the door wants the model to know in this turn only."""
+        ...
+
+    async def orphan(self, session_id: str) -> Turn | None:
+        """Claim the session's open turn if its owner is dead; raise SessionBusy if it lives."""
+        ...
+
+
+class Lane:
+    """One live session."""
+
+    def __init__(
+        self,
+        session_id: str,
+        profile: AgentProfile,
+        context: LaneContext,
+        on_idle: Callable[["Lane"], None],
+    ) -> None:
+        self.session_id = session_id
+        self.profile = profile
+        self._context = context
+        self._on_idle = on_idle
+        self.gone = asyncio.Event()
+        """Set when the lane has ended."""
+        self._tickets: dict[int, Ticket] = {}
+        self._taken: dict[int, TurnStream] = {}
+        """Entries of the last turn, for tickets that come late."""
+        self._awake = True
+        self._held = False
+        self._control: TurnControl | None = None
+        self._current: TurnStream | None = None
+        self._claimed: Turn | None = None
+
+    @property
+    def busy(self) -> bool:
+        """True while a turn is running."""
+        return self._control is not None
+
+    @property
+    def current(self) -> TurnStream | None:
+        """The events of the turn that is running."""
+        return self._current
+
+    def wake(self, ticket: Ticket | None = None) -> None:
+        """Say that something waits in the inbox, with the ticket of who waits for it."""
+        self._awake = True
+        if ticket is None:
+            return
+        taken = self._taken.get(ticket.entry.id)
+        if taken is not None:
+            # The lane saw the entry in the ledger before it heard of the ticket.
+            ticket.resolve(taken)
+        else:
+            self._tickets[ticket.entry.id] = ticket
+
+    def hold(self) -> None:
+        """Take nothing more: what waits stays in the inbox."""
+        self._held = True
+
+    def resume(self, turn: Turn) -> None:
+        """Continue a turn claimed from a dead process before anything else."""
+        self._claimed = turn
+        self._awake = True
+
+    def interrupt(self) -> bool:
+        """Stop the running turn; False if there is none."""
+        if self._control is None:
+            return False
+        self._control.interrupt()
+        return True
+
+    def lay_down(self) -> None:
+        """Say that the running turn will be cancelled in good order."""
+        if self._control is not None:
+            self._control.laid_down = True
+
+    def steer(self, ticket: Ticket) -> bool:
+        """Offer a message to the running turn; False if there is none."""
+        if self._control is None or self._current is None:
+            return False
+        entry = ticket.entry
+        self._control.steering.put(entry.id, user_message(entry.message, InputKind.STEER))
+        ticket.resolve(self._current)
+        return True
+
+    async def run(self) -> None:
+        """Work until nothing waits any more."""
+        while self._awake and not self._held:
+            self._awake = False
+            if self._claimed is not None:
+                turn, self._claimed = self._claimed, None
+                await self._run_turn(turn, [])
+            waiting = await self._context.ledger.waiting(self.session_id)
+            if waiting and await self._take(waiting):
+                self._awake = True
+        self._on_idle(self)
+
+    async def _take(self, waiting: list[InboxEntry]) -> bool:
+        """Answer what came first, once it is complete; False if that is not possible now."""
+        window = self._context.window(waiting[0].message.platform)
+        batch, wait = first_batch(waiting, window, self._context.clock.now())
+        if wait > 0:
+            await self._context.clock.sleep(wait)
+            return True
+        return await self._answer(batch)
+
+    async def _answer(self, batch: list[InboxEntry]) -> bool:
+        """Run the turn that answers `batch`; False if it could not begin."""
+        new = NewTurn(
+            id=new_id("turn"),
+            session_id=self.session_id,
+            owner=self._context.owner,
+            inputs=batch_inputs(batch),
+            inbox_ids=tuple(entry.id for entry in batch),
+            results=tuple(result for entry in batch for result in entry.message.results),
+            at=self._context.clock.now(),
+        )
+        try:
+            begun = await self._context.ledger.begin_turn(new)
+        except SessionBusy as busy:
+            await self._wait_for_other(busy)
+            return True
+        except HermesError as error:
+            log.error("no turn for inbox entries %s: %s", new.inbox_ids, error.message)
+            self._context.on_trouble(batch[0], error)
+            for ticket in self._claim_tickets(batch):
+                ticket.fail(error)
+            return False
+        await self._run_turn(begun.turn, batch)
+        return True
+
+    def _claim_tickets(self, batch: list[InboxEntry]) -> list[Ticket]:
+        found = [self._tickets.pop(entry.id, None) for entry in batch]
+        return [ticket for ticket in found if ticket is not None]
+
+    async def _wait_for_other(self, busy: SessionBusy) -> None:
+        """Take over the turn that is in the way if its owner died; else wait a little."""
+        try:
+            orphan = await self._context.orphan(self.session_id)
+        except SessionBusy:
+            log.warning("session %s: %s", self.session_id, busy.message)
+            await self._context.clock.sleep(BUSY_POLL_SECONDS)
+            return
+        if orphan is not None:
+            await self._run_turn(orphan, [])
+
+    async def _run_turn(self, turn: Turn, batch: list[InboxEntry]) -> None:
+        stream = TurnStream(turn.id, self.session_id)
+        self._control, self._current = TurnControl(), stream
+        self._taken = {each.id: stream for each in batch}
+        for ticket in self._claim_tickets(batch):
+            ticket.resolve(stream)
+        entry = batch_entry(batch)
+        self._context.on_turn(stream, entry)
+        try:
+            brief = await self._brief(turn, batch)
+            await self._context.runner.run(self.profile, turn, stream, self._control, brief)
+        except asyncio.CancelledError:
+            if stream.finished is None:
+                stream.emit(_left_open())
+            raise
+        except Exception as error:
+            if stream.finished is None:
+                stream.emit(_left_open())
+            if entry is not None:
+                self._context.on_trouble(entry, _explained(error))
+            raise
+        finally:
+            self._control = self._current = None
+        self._context.spawn_after_turn(self.profile, self.session_id)
+
+    async def _brief(self, turn: Turn, batch: list[InboxEntry]) -> TurnBrief:
+        """Gather what the turn is told; one that goes on after a restart asks the ledger."""
+        taken = batch or await self._context.ledger.entries_of_turn(turn.id)
+        ephemeral = await self._context.ephemeral(turn, batch_entry(batch))
+        return TurnBrief(ephemeral=ephemeral, options=batch_options(taken))
+
+    def abandon(self, error: HermesError) -> None:
+        """Fail every ticket that still waits."""
+        for ticket in self._tickets.values():
+            ticket.fail(error)
+        self._tickets.clear()
+
+
+def _explained(error: Exception) -> HermesError:
+    return error if isinstance(error, HermesError) else HermesError("Something went wrong.")
+
+
+def _left_open() -> TurnFinished:
+    """Return the end for those who follow a turn that its lane could not go on with.
+
+    It is still open in the ledger and is picked up again, as after a restart.
+    """
+    return TurnFinished(
+        outcome=TurnState.INTERRUPTED,
+        text="",
+        usage=Usage(),
+        cost_usd=None,
+        model_calls=0,
+        error=TurnError(code="shutdown", message="This turn is kept and goes on later."),
+    )

@@ -1,0 +1,79 @@
+"""From what a door delivered to what the model is told."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from hermes.domain.inbound import Attachment, ChatKind, InboundMessage, InboxEntry
+from hermes.domain.messages import Content, FilePart, InputKind, Part, TextPart, UserMessage
+from hermes.domain.turn import TurnOptions
+
+__all__ = ["batch_entry", "batch_inputs", "batch_options", "is_shared", "user_message"]
+
+QUOTE_CHARS = 300
+
+
+def user_message(message: InboundMessage, kind: InputKind = InputKind.USER) -> UserMessage:
+    """Turn one inbound message into input for the agent."""
+    return UserMessage(content=_content(_text(message), message.attachments), kind=kind)
+
+
+def batch_inputs(entries: Sequence[InboxEntry]) -> tuple[UserMessage, ...]:
+    """Turn messages that belong together into one input, naming the speaker where it matters.
+
+    A message that only brings results of tool calls is no input.
+    """
+    first = entries[0]
+    text = "\n".join(text for entry in entries if (text := _text(entry.message)))
+    attachments = tuple(item for entry in entries for item in entry.message.attachments)
+    if not text and not attachments and first.message.options is not None:
+        return ()
+    return (UserMessage(content=_content(text, attachments), sender=_speaker(first)),)
+
+
+def batch_options(entries: Sequence[InboxEntry]) -> TurnOptions:
+    """Return what the messages of a turn ask of it: the first that asks for something."""
+    asked = (entry.message.options for entry in entries)
+    return next((options for options in asked if options is not None), TurnOptions())
+
+
+def batch_entry(entries: Sequence[InboxEntry]) -> InboxEntry | None:
+    """Return the entry that stands for a batch: its first, with all that was said around it."""
+    if not entries:
+        return None
+    around = [entry.message.context for entry in entries if entry.message.context]
+    first = entries[0]
+    return replace(first, message=replace(first.message, context="\n".join(around)))
+
+
+def is_shared(entry: InboxEntry) -> bool:
+    """Tell whether several people speak in the session of a message."""
+    sender = entry.message.sender
+    private = entry.message.chat.kind is ChatKind.PRIVATE
+    return not private and not entry.session_key.endswith(f":{sender.alt_id or sender.id}")
+
+
+def _speaker(entry: InboxEntry) -> str | None:
+    """Return who speaks, if several people share the session."""
+    if not is_shared(entry) or entry.message.internal:
+        return None
+    return entry.message.sender.name or entry.message.sender.id
+
+
+def _text(message: InboundMessage) -> str:
+    quoted = message.reply_to
+    if quoted is None or not quoted.text:
+        return message.text
+    who = "you" if quoted.own else (quoted.sender.name if quoted.sender else None) or "someone"
+    excerpt = " ".join(quoted.text.split())[:QUOTE_CHARS]
+    return f'[In reply to {who}: "{excerpt}"]\n{message.text}'
+
+
+def _content(text: str, attachments: Sequence[Attachment]) -> Content:
+    if not attachments:
+        return text
+    parts: list[Part] = [TextPart(text)] if text else []
+    parts += [
+        FilePart(path=item.path, name=item.name, media_type=item.media_type) for item in attachments
+    ]
+    return tuple(parts)

@@ -1,0 +1,197 @@
+"""A run while its turn is under way: its stream, its log, and those who wait for it.
+
+The recorder writes what has come since the last write, then looks again: one
+commit is under way at a time, and the slower commits are, the more events
+each one takes. Neighbouring deltas of one write become one event.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+from hermes.domain.errors import HermesError
+from hermes.domain.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    MessageCompleted,
+    ReasoningDelta,
+    TextDelta,
+    ToolProgress,
+    TurnEvent,
+    TurnFinished,
+    TurnStream,
+)
+from hermes.domain.messages import FinishReason
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.runs import RunStore
+from hermes.domain.runs import LoggedEvent, Run, RunOutcome, RunState
+from hermes.domain.turn import TurnState
+
+__all__ = ["LiveRun", "RunKept", "RunStopped", "coalesced", "kept_for_later", "outcome_of"]
+
+SHUTDOWN = "shutdown"
+
+
+class RunStopped(HermesError):
+    """A run that was stopped before a turn had begun it."""
+
+    code = "stopped"
+
+
+class RunKept(HermesError):
+    """A run that no turn has begun when the process stops."""
+
+    code = SHUTDOWN
+
+
+class LiveRun:
+    """One run that is under way in this process."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.left = False
+        """The client has gone away, which is why it was stopped."""
+        self.ended = asyncio.Event()
+        """Set when the outcome is in the ledger, or the run is kept for the next start."""
+        self.ended_as: Run | None = None
+        self.accompanied = False
+        """Somebody stays with it until it has ended."""
+        self._stream: asyncio.Future[TurnStream] = asyncio.get_running_loop().create_future()
+        self._tail: list[LoggedEvent] = []
+        self._grown = asyncio.Event()
+
+    @property
+    def stream(self) -> TurnStream | None:
+        """The events of its turn, once that has begun."""
+        if not self._stream.done() or self._stream.exception() is not None:
+            return None
+        return self._stream.result()
+
+    def begin(self, stream: TurnStream) -> None:
+        """Say which turn has its message."""
+        if not self._stream.done():
+            self._stream.set_result(stream)
+
+    def fail(self, error: HermesError) -> None:
+        """Say why no turn will have its message."""
+        if not self._stream.done():
+            self._stream.set_exception(error)
+            self._stream.exception()
+
+    async def begun(self) -> TurnStream:
+        """Return the events of its turn, once that begins."""
+        return await asyncio.shield(self._stream)
+
+    @property
+    def state(self) -> RunState:
+        """Where it stands."""
+        stream = self.stream
+        if stream is None:
+            return RunState.QUEUED
+        return RunState.WAITING if _asks(stream.events) else RunState.RUNNING
+
+    # -- the log ----------------------------------------------------------------
+
+    async def record(self, store: RunStore, clock: Clock) -> list[TurnEvent]:
+        """Log the turn's events as they come; return what is to be logged with the outcome."""
+        stream, position = await self.begun(), 0
+        while True:
+            batch = await stream.more(position)
+            position += len(batch)
+            events = coalesced(batch)
+            if not events or isinstance(events[-1], TurnFinished):
+                return events
+            now = clock.now()
+            last = await store.log_run(self.run.id, events, now)
+            self.grow(events, last, now)
+
+    def grow(self, events: Sequence[TurnEvent], last: int, at: float) -> None:
+        """Show committed events to those who follow; `last` is the id of the last one."""
+        first = last - len(events) + 1
+        self._tail += [
+            LoggedEvent(seq=seq, at=at, event=event) for seq, event in enumerate(events, first)
+        ]
+        self._wake()
+
+    def end(self, run: Run | None) -> None:
+        """Say that nothing more comes; None if the run is kept for the next start."""
+        self.ended_as = run
+        self.ended.set()
+        self._wake()
+
+    def tail(self, after: int) -> list[LoggedEvent] | None:
+        """Return committed events after `after`; None if some of them are only in the ledger."""
+        if not self._tail or self._tail[0].seq > after + 1:
+            return None
+        return self._tail[after + 1 - self._tail[0].seq :]
+
+    def growth(self) -> asyncio.Event:
+        """Return what is set when there may be more to see than now."""
+        return self._grown
+
+    def _wake(self) -> None:
+        self._grown.set()
+        self._grown = asyncio.Event()
+
+
+def outcome_of(stream: TurnStream, *, left: bool) -> RunOutcome:
+    """Return how a run ended whose turn has finished."""
+    finished = stream.finished
+    assert finished is not None
+    return RunOutcome(
+        state=_state(finished, _finish_reason(stream.events), left=left),
+        text=finished.text,
+        handed=finished.handed,
+        usage=finished.usage,
+        cost_usd=finished.cost_usd,
+        model_calls=finished.model_calls,
+        error=finished.error,
+    )
+
+
+def kept_for_later(stream: TurnStream) -> bool:
+    """Tell whether the turn is still open in the ledger: the process is going down."""
+    finished = stream.finished
+    error = finished.error if finished else None
+    return error is not None and error.code == SHUTDOWN
+
+
+def coalesced(events: Sequence[TurnEvent]) -> list[TurnEvent]:
+    """Join neighbouring deltas, and keep only the last of neighbouring progress notes."""
+    joined: list[TurnEvent] = []
+    for event in events:
+        last = joined[-1] if joined else None
+        match last, event:
+            case TextDelta(), TextDelta():
+                joined[-1] = TextDelta(last.text + event.text)
+            case ReasoningDelta(), ReasoningDelta():
+                joined[-1] = ReasoningDelta(last.text + event.text)
+            case ToolProgress(), ToolProgress() if last.call_id == event.call_id:
+                joined[-1] = event
+            case _:
+                joined.append(event)
+    return joined
+
+
+def _state(finished: TurnFinished, finish: FinishReason, *, left: bool) -> RunState:
+    if finished.outcome is TurnState.DONE:
+        return RunState.INCOMPLETE if finish is FinishReason.LENGTH else RunState.COMPLETED
+    if finished.outcome is TurnState.FAILED:
+        return RunState.FAILED
+    return RunState.INCOMPLETE if left else RunState.CANCELLED
+
+
+def _finish_reason(events: Sequence[TurnEvent]) -> FinishReason:
+    for event in reversed(events):
+        if isinstance(event, MessageCompleted):
+            return event.message.finish
+    return FinishReason.STOP
+
+
+def _asks(events: Sequence[TurnEvent]) -> bool:
+    """Tell whether somebody's answer is waited for."""
+    for event in reversed(events):
+        if isinstance(event, ApprovalAnswered):
+            return False
+        if isinstance(event, ApprovalAsked):
+            return True
+    return False

@@ -1,0 +1,273 @@
+"""One gateway per home, and one gateway per bot.
+
+Both are kernel locks (`flock`), which end with the process however it ends; the
+files beside them only say who holds them. `gateway.lock` guards the home,
+`gateway.pid` names its holder. Locks on credentials lie outside every home, so
+that two homes on one machine cannot use the same bot.
+"""
+
+import fcntl
+import hashlib
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Self
+
+import msgspec
+from msgspec import Struct
+
+from hermes.config.atomic import write_atomic
+from hermes.control.supervision.health import KIND
+from hermes.domain.errors import ConfigError, Conflict
+from hermes.domain.ports.clock import Clock
+
+__all__ = [
+    "Instance",
+    "RunningGateway",
+    "credential_locks_dir",
+    "end_gateway",
+    "hold_credential",
+    "is_supervised",
+    "running_gateway",
+    "starts_too_often",
+    "wait_until_gone",
+]
+
+
+LOCK_FILE = "gateway.lock"
+PID_FILE = "gateway.pid"
+LOOK_EVERY_SECONDS = 0.05
+TERM_SECONDS = 30.0
+KILL_SECONDS = 5.0
+
+
+class RunningGateway(Struct, frozen=True, kw_only=True):
+    """The process that holds a home, as `gateway.pid` describes it."""
+
+    pid: int
+    kind: str = KIND
+    argv: tuple[str, ...] = ()
+    start_time: int | None = None
+    """When the kernel started it, so that a pid used again is not taken for it."""
+    supervised: bool = False
+    """Somebody starts it again when it ends with exit code 75."""
+
+
+class Instance:
+    """This process, as the gateway of a home."""
+
+    def __init__(self, root: Path, descriptor: int) -> None:
+        self._root = root
+        self._descriptor = descriptor
+
+    @classmethod
+    def claim(cls, root: Path, argv: Sequence[str] = (), *, supervised: bool = False) -> Self:
+        """Become the gateway of a home; `Conflict` if there is one."""
+        descriptor = _open_lock(root / LOCK_FILE)
+        if not _try_lock(descriptor):
+            os.close(descriptor)
+            raise _already_running(running_gateway(root))
+        instance = cls(root, descriptor)
+        me = RunningGateway(
+            pid=os.getpid(),
+            argv=tuple(argv),
+            start_time=_start_time(os.getpid()),
+            supervised=supervised,
+        )
+        write_atomic(root / PID_FILE, msgspec.json.encode(me).decode() + "\n")
+        return instance
+
+    def release(self) -> None:
+        """Stop being it; doing it again does nothing."""
+        if self._descriptor >= 0:
+            (self._root / PID_FILE).unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def running_gateway(root: Path) -> RunningGateway | None:
+    """Return the gateway that runs for a home; a pid of 0 means that it is not known yet."""
+    if not _is_held(root / LOCK_FILE):
+        return None
+    try:
+        holder = msgspec.json.decode((root / PID_FILE).read_bytes(), type=RunningGateway)
+    except (OSError, msgspec.DecodeError):
+        return RunningGateway(pid=0)
+    if holder.start_time is not None and holder.start_time != _start_time(holder.pid):
+        return RunningGateway(pid=0)
+    return holder
+
+
+def is_supervised(environ: Mapping[str, str]) -> bool:
+    """Tell whether somebody will start this process again when it ends to be restarted."""
+    if environ.get("HERMES_SUPERVISED", "").strip().lower() in {"1", "true", "yes"}:
+        return True
+    # systemd names the process it started; its children inherit the variable, not the number.
+    me = os.getpid()
+    return me == 1 or environ.get("SYSTEMD_EXEC_PID") == str(me)
+
+
+async def end_gateway(
+    root: Path, clock: Clock, *, patience: float = TERM_SECONDS, force: bool = True
+) -> bool:
+    """Ask the gateway of a home to end and wait; with `force` kill it in the end.
+
+    Returns False if none was running; `Conflict` if it is still there.
+    """
+    holder = await _known(root, clock)
+    if holder is None:
+        return False
+    _send(holder.pid, signal.SIGTERM)
+    if await wait_until_gone(root, holder.pid, clock, patience):
+        return True
+    if force:
+        _send(holder.pid, signal.SIGKILL)
+        if await wait_until_gone(root, holder.pid, clock, KILL_SECONDS):
+            return True
+    raise Conflict(
+        f"The gateway (process {holder.pid}) did not end within {patience:g} seconds.",
+        hint="It may be finishing a turn. Ask again, or use --force.",
+    )
+
+
+async def wait_until_gone(root: Path, pid: int, clock: Clock, seconds: float) -> bool:
+    """Wait until the home is no longer held by `pid`; False when the time is over."""
+    ends_at = clock.monotonic() + seconds
+    while True:
+        holder = running_gateway(root)
+        if holder is None or holder.pid not in {pid, 0}:
+            return True
+        if clock.monotonic() >= ends_at:
+            return False
+        await clock.sleep(LOOK_EVERY_SECONDS)
+
+
+async def _known(root: Path, clock: Clock) -> RunningGateway | None:
+    """Return the running gateway, waiting a moment for one that has only just locked."""
+    ends_at = clock.monotonic() + KILL_SECONDS
+    while (holder := running_gateway(root)) is not None and holder.pid == 0:
+        if clock.monotonic() >= ends_at:
+            raise Conflict(
+                f"Some process holds {root / LOCK_FILE}, but does not say which.",
+                hint="Find it with: fuser " + str(root / LOCK_FILE),
+            )
+        await clock.sleep(LOOK_EVERY_SECONDS)
+    return holder
+
+
+# -- credentials -------------------------------------------------------------
+
+
+def credential_locks_dir(environ: Mapping[str, str]) -> Path:
+    """Return where the machine's locks on credentials are."""
+    state = environ.get("XDG_STATE_HOME", "").strip()
+    base = Path(state) if state else Path(environ.get("HOME") or Path.home()) / ".local" / "state"
+    return base / "hermes" / "gateway-locks"
+
+
+@contextmanager
+def hold_credential(folder: Path, platform: str, secret: str, home: Path) -> Iterator[None]:
+    """Keep a credential to this process for the body of the `with`.
+
+    `Conflict` names the process and home that use it. The file's name is a hash;
+    the credential itself is written nowhere.
+    """
+    name = hashlib.sha256(f"{platform}\0{secret}".encode()).hexdigest()[:32]
+    descriptor = _open_lock(folder / f"{platform}-{name}.lock")
+    try:
+        if not _try_lock(descriptor):
+            raise _in_use(platform, os.read(descriptor, 4096).decode(errors="replace"))
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"process {os.getpid()}, home {home}\n".encode(), 0)
+        yield
+    finally:
+        # Never unlinked: a lock on a file that is gone would guard nothing.
+        os.close(descriptor)
+
+
+def _in_use(platform: str, holder: str) -> Conflict:
+    return Conflict(
+        f"Another gateway on this machine uses the same {platform} account"
+        f" ({holder.strip() or 'unknown'}).",
+        hint="Stop that one, or give this home a credential of its own.",
+    )
+
+
+def _already_running(holder: RunningGateway | None) -> Conflict:
+    who = f" (process {holder.pid})" if holder and holder.pid else ""
+    return Conflict(
+        f"A gateway is already running for this home{who}.",
+        hint="Take over with: hermes gateway run --replace",
+    )
+
+
+def _open_lock(path: Path) -> int:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be opened: {error.strerror}.",
+            hint="Check that the directory belongs to you and is not read-only.",
+        ) from error
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _start_time(pid: int) -> int | None:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None
+    # The name in parentheses may hold anything; fields are counted after it.
+    return int(stat.rpartition(")")[2].split()[19])
+
+
+def starts_too_often(
+    path: Path, *, max_count: int, window_seconds: float, now: float | None = None
+) -> bool:
+    """Note a start; tell whether it is one more than `max_count` within the window."""
+    at = time.time() if now is None else now
+    try:
+        earlier = msgspec.json.decode(path.read_bytes(), type=list[float])
+    except (OSError, msgspec.DecodeError):
+        # A guard that cannot remember must not keep the gateway from starting.
+        earlier = []
+    starts = [start for start in earlier if 0 <= at - start < window_seconds] + [at]
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_atomic(path, msgspec.json.encode(starts).decode())
+    return len(starts) > max_count

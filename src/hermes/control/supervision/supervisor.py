@@ -1,0 +1,342 @@
+"""The adapter supervisor: every adapter on its own, for as long as the gateway runs.
+
+    connecting -> connected -> retrying -> connecting ...   or   fatal
+
+Whatever goes wrong in an adapter ends here. A lost or deaf connection is made
+again with growing, jittered pauses; the count of failures goes back to zero
+only after a connection has held for a while, so a connection that dies at once
+cannot look healthy. An account that cannot work stops until it is told to try
+again.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes.control.supervision.liveness import AdapterHealth, AdapterState, Pulse, WatchedSink
+from hermes.domain.errors import ConfigError, HermesError, MissingExtra
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.platform import Adapter, FailureAction, InboundSink, PlatformFailure
+
+__all__ = [
+    "AdapterHealth",
+    "AdapterPlan",
+    "AdapterState",
+    "Fleet",
+    "Supervisor",
+    "SupervisorSettings",
+]
+
+log = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 5.0
+
+
+class SupervisorSettings(Struct, frozen=True, kw_only=True):
+    """How patiently adapters are looked after."""
+
+    connect_timeout: float = 30.0
+    first_pauses: tuple[float, ...] = (1.0, 3.0, 10.0)
+    """Before the first further attempts; a blip is over quickly."""
+    pause: float = 30.0
+    """Then this, doubled each time."""
+    longest_pause: float = 300.0
+    jitter: float = 0.2
+    """Up to this share is added or taken away."""
+    settled_after: float = 60.0
+    """A connection that held this long clears the count of failures."""
+    deaf_after: float = 150.0
+    """Silence of the platform after which the connection counts as dead."""
+    fatal_limit: int = 3
+    """How often in a row an account that once worked may be refused."""
+
+
+def _ignore(_health: AdapterHealth) -> None:
+    pass
+
+
+class AdapterPlan(Struct, frozen=True, kw_only=True):
+    """How to make and attach one adapter."""
+
+    name: str
+    """The platform."""
+    make: Callable[[], Adapter]
+    """Called for each connection; imports the platform's code."""
+    sink: Callable[[Adapter], Awaitable[InboundSink]]
+    """Called when connected: what it receives goes there."""
+    hold: Callable[[], AbstractContextManager[object]] = nullcontext
+    """What must be held while connected, e.g. the lock of the credential."""
+    deaf_after: float | None = None
+    """The platform's own limit of silence; None: the general one."""
+
+
+class Deaf(PlatformFailure):
+    """The connection looks healthy, but nothing comes through it."""
+
+    code = "deaf"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(
+            FailureAction.RETRY,
+            f"Nothing was heard for {seconds:.0f} seconds; the connection is made anew.",
+        )
+
+
+class Supervisor:
+    """Looks after one adapter."""
+
+    def __init__(
+        self,
+        plan: AdapterPlan,
+        clock: Clock,
+        settings: SupervisorSettings,
+        on_change: Callable[[AdapterHealth], None] = _ignore,
+    ) -> None:
+        self.name = plan.name
+        self._plan = plan
+        self._clock = clock
+        self._settings = settings
+        self._on_change = on_change
+        self._pulse = Pulse(clock)
+        self._health = AdapterHealth(name=plan.name, since=clock.now())
+        self._again = asyncio.Event()
+        self._ready = asyncio.Event()
+        self._ever_connected = False
+        self.adapter: Adapter | None = None
+        """The connected adapter; None while there is none."""
+
+    @property
+    def health(self) -> AdapterHealth:
+        """How the adapter does right now."""
+        pulse = self._pulse
+        return replace(
+            self._health,
+            last_alive=pulse.last_alive,
+            last_in=pulse.last_in,
+            last_out=pulse.last_out,
+        )
+
+    def sent(self) -> None:
+        """Note that something became visible on the platform."""
+        self._pulse.sent()
+
+    def retry(self) -> None:
+        """Try again at once, also after a fatal failure: something was changed."""
+        self._again.set()
+
+    async def settled(self) -> AdapterHealth:
+        """Return once the first attempt has succeeded or failed."""
+        await self._ready.wait()
+        return self.health
+
+    async def run(self) -> None:
+        """Keep the adapter connected until cancelled; nothing it does gets out of here."""
+        try:
+            while True:
+                await self._attempt()
+                self._ready.set()
+                await self._pause()
+        finally:
+            self._enter(AdapterState.STOPPED)
+            self._ready.set()
+
+    async def _attempt(self) -> None:
+        connected_at: float | None = None
+        try:
+            self._enter(AdapterState.CONNECTING, keep_error=True)
+            async with self._connection() as sink:
+                connected_at = self._clock.monotonic()
+                await self._receive(sink)
+        except HermesError as error:
+            self._failed(error, connected_at)
+        except Exception as bug:
+            log.exception("adapter %s stopped", self.name)
+            self._failed(_unexpected(bug), connected_at)
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[InboundSink]:
+        """Connect for the body of the `with`."""
+        with self._plan.hold():
+            adapter = self._plan.make()
+            try:
+                try:
+                    async with asyncio.timeout(self._settings.connect_timeout):
+                        await adapter.connect()
+                        inner = await self._plan.sink(adapter)
+                except TimeoutError as error:
+                    raise PlatformFailure(
+                        FailureAction.RETRY,
+                        f"{self.name} did not answer within"
+                        f" {self._settings.connect_timeout:g} seconds.",
+                    ) from error
+                self.adapter, self._ever_connected = adapter, True
+                self._enter(AdapterState.CONNECTED, account=adapter.account)
+                self._ready.set()
+                yield WatchedSink(inner, self._pulse)
+            finally:
+                self.adapter = None
+                await self._close(adapter)
+
+    async def _receive(self, sink: InboundSink) -> None:
+        adapter = self.adapter
+        assert adapter is not None
+        self._pulse.alive()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(_receive_until_lost(adapter, sink, self.name))
+                group.create_task(self._listen())
+        except BaseExceptionGroup as failures:
+            # Both tasks only ever end by raising; the first reason is the reason.
+            raise failures.exceptions[0] from None
+
+    async def _listen(self) -> None:
+        """Raise when the platform has been silent for too long."""
+        limit = self._plan.deaf_after or self._settings.deaf_after
+        while True:
+            left = self._pulse.heard + limit - self._clock.monotonic()
+            if left <= 0:
+                raise Deaf(limit)
+            await self._clock.sleep(left)
+
+    async def _close(self, adapter: Adapter) -> None:
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await adapter.close()
+        except Exception as error:  # noqa: BLE001 - the adapter supervisor is a boundary
+            log.warning("adapter %s did not close cleanly: %r", self.name, error)
+
+    # -- failing -----------------------------------------------------------
+
+    def _failed(self, error: HermesError, connected_at: float | None) -> None:
+        held = 0.0 if connected_at is None else self._clock.monotonic() - connected_at
+        attempts = 1 if held >= self._settings.settled_after else self._health.attempts + 1
+        restarts = self._health.restarts + (connected_at is not None)
+        fatal = _is_fatal(error) and (
+            not self._ever_connected or attempts >= self._settings.fatal_limit
+        )
+        pause = self._pause_before(attempts, error)
+        self._health = replace(
+            self._health,
+            attempts=attempts,
+            restarts=restarts,
+            next_try=None if fatal else self._clock.now() + pause,
+            error=error.message,
+            error_code=error.code,
+            hint=error.hint,
+        )
+        self._enter(AdapterState.FATAL if fatal else AdapterState.RETRYING, keep_error=True)
+        level = logging.ERROR if fatal else logging.WARNING
+        then = "given up until something is changed" if fatal else f"again in {pause:.0f}s"
+        log.log(level, "adapter %s: %s (%s)", self.name, error.message, then)
+
+    def _pause_before(self, attempts: int, error: HermesError) -> float:
+        settings = self._settings
+        first = len(settings.first_pauses)
+        if attempts <= first:
+            pause = settings.first_pauses[attempts - 1]
+        else:
+            doubled = settings.pause * 2 ** min(attempts - first - 1, 16)
+            pause = min(doubled, settings.longest_pause)
+        pause *= 1 + random.uniform(-settings.jitter, settings.jitter)  # noqa: S311 - not a secret
+        asked = error.retry_after if isinstance(error, PlatformFailure) else 0.0
+        return max(pause, asked)
+
+    async def _pause(self) -> None:
+        """Wait until the next attempt is due or somebody asks for it."""
+        self._again.clear()
+        next_try = self._health.next_try
+        if next_try is None:
+            await self._again.wait()
+        else:
+            await self._sleep_unless_asked(next_try - self._clock.now())
+        if self._again.is_set():
+            self._health = replace(self._health, attempts=0)
+
+    async def _sleep_unless_asked(self, seconds: float) -> None:
+        async with asyncio.TaskGroup() as group:
+            tasks = {
+                group.create_task(self._clock.sleep(seconds)),
+                group.create_task(_wait(self._again)),
+            }
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                task.cancel()
+
+    def _enter(
+        self, state: AdapterState, *, account: str | None = None, keep_error: bool = False
+    ) -> None:
+        health = self._health
+        if not keep_error:
+            health = replace(health, error="", error_code="", hint="")
+        self._health = replace(
+            health,
+            state=state,
+            since=self._clock.now(),
+            account=health.account if account is None else account,
+            next_try=health.next_try if state is AdapterState.RETRYING else None,
+        )
+        self._on_change(self.health)
+
+
+class Fleet:
+    """All adapters of the gateway."""
+
+    def __init__(self, supervisors: Sequence[Supervisor]) -> None:
+        self._supervisors = {each.name: each for each in supervisors}
+
+    async def run(self) -> None:
+        """Look after all adapters until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for each in self._supervisors.values():
+                group.create_task(each.run(), name=f"adapter {each.name}")
+
+    async def settled(self) -> list[AdapterHealth]:
+        """Return once every adapter has connected or failed for the first time."""
+        return [await each.settled() for each in self._supervisors.values()]
+
+    def health(self) -> list[AdapterHealth]:
+        """Return how all adapters do."""
+        return [each.health for each in self._supervisors.values()]
+
+    def adapter(self, name: str) -> Adapter | None:
+        """Return the connected adapter of a platform."""
+        each = self._supervisors.get(name)
+        return each.adapter if each else None
+
+    def sent(self, name: str) -> None:
+        """Note that something became visible on a platform."""
+        with suppress(KeyError):
+            self._supervisors[name].sent()
+
+    def retry(self, names: Sequence[str] | None = None) -> None:
+        """Have these adapters, or all that are not connected, try again at once."""
+        for each in self._supervisors.values():
+            if names is None or each.name in names:
+                each.retry()
+
+
+async def _receive_until_lost(adapter: Adapter, sink: InboundSink, name: str) -> None:
+    await adapter.receive(sink)
+    raise PlatformFailure(FailureAction.RETRY, f"{name} stopped receiving.")
+
+
+async def _wait(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+def _is_fatal(error: HermesError) -> bool:
+    if isinstance(error, PlatformFailure):
+        return error.action is FailureAction.FATAL
+    return isinstance(error, ConfigError | MissingExtra)
+
+
+def _unexpected(bug: Exception) -> HermesError:
+    return HermesError(
+        f"Something unexpected happened: {type(bug).__name__}: {bug}",
+        hint="The log has the details.",
+    )

@@ -1,0 +1,174 @@
+"""`/v1/approvals`: approvals and questions of any run, answered by their id.
+
+Clients of chat completions, responses and session chats learn the id from a
+named event in their stream and answer here, on another connection.
+"""
+
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from hermes.domain.approvals import Approval, ApprovalKind, Choice
+from hermes.domain.keys import Action
+from hermes.entry.http.access import pending_within_reach, reached_approval
+from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer
+from hermes.entry.http.errors import Problem
+from hermes.streaming.wire.frames import approval_fields, decision_fields
+
+__all__ = [
+    "ENDPOINTS",
+    "MAX_ANSWER",
+    "AnswerBody",
+    "ApprovalList",
+    "ApprovalView",
+    "answer_approval",
+    "approval_view",
+    "check_answer",
+]
+
+MAX_ANSWER = 65_536
+
+
+class DecisionView(Struct, frozen=True, kw_only=True):
+    """How it was answered."""
+
+    state: str
+    choice: str | None
+    text: str
+    by: str
+    at: float
+
+
+class ApprovalView(Struct, frozen=True, kw_only=True):
+    """Something that needs, or needed, an answer."""
+
+    object: str = "hermes.approval"
+    id: str
+    kind: str
+    """`approval`, or `question`."""
+    state: str
+    session_id: str
+    tool: str
+    call_id: str
+    command: str
+    """What would be done, or the question."""
+    description: str
+    """Why it was stopped."""
+    pattern_key: str
+    """What `session` and `always` would allow from now on."""
+    choices: tuple[str, ...]
+    created_at: float
+    expires_at: float | None
+    decision: DecisionView | None
+
+
+class ApprovalList(Struct, frozen=True, kw_only=True):
+    """What waits for an answer, oldest first."""
+
+    object: str = "list"
+    data: tuple[ApprovalView, ...]
+
+
+class AnswerBody(Struct, frozen=True, kw_only=True):
+    """An answer: one of the offered choices, or text if it is a question."""
+
+    choice: Annotated[str, Meta(max_length=MAX_ANSWER)] | UnsetType = UNSET
+    text: Annotated[str, Meta(max_length=MAX_ANSWER)] | UnsetType = UNSET
+
+
+def approval_view(call: Call[Any, Any], approval: Approval) -> ApprovalView:
+    """Return an approval as clients see it."""
+    decision = None
+    if approval.decision is not None:
+        at = approval.decision.at
+        decision = DecisionView(**decision_fields(approval.decision), at=at)
+    return ApprovalView(
+        **approval_fields(approval.request, call.parts.redact),
+        state=approval.state.value,
+        session_id=approval.request.session_id,
+        decision=decision,
+    )
+
+
+def check_answer(approval: Approval, choice: str | None, text: str | None) -> None:
+    """Refuse an answer that is not one to what was asked."""
+    request = approval.request
+    if request.kind is ApprovalKind.QUESTION:
+        if not (text or choice):
+            message = "A question is answered with `text`."
+            raise Problem(400, message, code="text_missing", param="text")
+    elif choice is None or choice not in request.choices:
+        offered = ", ".join(request.choices)
+        raise Problem(400, f"Choose one of: {offered}.", code="choice_not_offered", param="choice")
+
+
+async def answer_approval(
+    call: Call[Any, Any], approval: Approval, choice: str | None, text: str | None
+) -> Approval | None:
+    """Hand in an answer that was checked; None if somebody was quicker."""
+    request, by, desk = approval.request, call.caller.name, call.parts.desk
+    if request.kind is ApprovalKind.QUESTION:
+        return await desk.reply(request.id, text or choice or "", by=by)
+    assert choice is not None
+    return await desk.answer(request.id, Choice(choice), by=by, text=text or "")
+
+
+async def list_approvals(call: Call[None, None]) -> Answer:
+    """Return what waits for an answer and is within reach."""
+    pending = await pending_within_reach(call)
+    return JsonAnswer(value=ApprovalList(data=tuple(approval_view(call, each) for each in pending)))
+
+
+async def get_approval(call: Call[None, None]) -> Answer:
+    """Return one approval or question, also after it was answered."""
+    approval = await reached_approval(call, call.path["approval_id"])
+    return JsonAnswer(value=approval_view(call, approval))
+
+
+async def post_approval(call: Call[AnswerBody, None]) -> Answer:
+    """Take the answer to one approval or question."""
+    approval = await reached_approval(call, call.path["approval_id"])
+    choice = None if call.body.choice is UNSET else call.body.choice
+    text = None if call.body.text is UNSET else call.body.text
+    check_answer(approval, choice, text)
+    decided = await answer_approval(call, approval, choice, text)
+    if decided is None:
+        raise Problem(409, "It was answered before, or its time is over.", code="already_answered")
+    return JsonAnswer(value=approval_view(call, decided))
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint(
+        name="listApprovals",
+        method="GET",
+        path="/v1/approvals",
+        summary="List approvals and questions that wait for an answer",
+        tag="approvals",
+        handler=list_approvals,
+        action=Action.APPROVE,
+        answers={200: ApprovalList},
+    ),
+    Endpoint(
+        name="getApproval",
+        method="GET",
+        path="/v1/approvals/{approval_id}",
+        summary="Read an approval or a question",
+        tag="approvals",
+        handler=get_approval,
+        action=Action.APPROVE,
+        answers={200: ApprovalView},
+        problems=(404,),
+    ),
+    Endpoint(
+        name="answerApproval",
+        method="POST",
+        path="/v1/approvals/{approval_id}",
+        summary="Answer an approval or a question",
+        tag="approvals",
+        handler=post_approval,
+        action=Action.APPROVE,
+        body=AnswerBody,
+        answers={200: ApprovalView},
+        problems=(404, 409),
+    ),
+)

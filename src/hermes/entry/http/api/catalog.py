@@ -1,0 +1,236 @@
+"""What there is: agents as models, capabilities, toolsets and skills.
+
+Every list shows only what the key may reach.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from hermes.entry.http.access import agent_named, reachable_agents
+from hermes.entry.http.api.health import PLATFORM_NAME
+from hermes.entry.http.context import AgentCard, redacted
+from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer
+
+__all__ = ["ENDPOINTS", "capabilities_endpoint"]
+
+TAG = "Catalog"
+CREATED = 1_767_225_600
+"""Agents have no birthday; clients want a number that stays the same."""
+_FEATURES = {
+    "chat_completions": "/v1/chat/completions",
+    "responses": "/v1/responses",
+    "runs": "/v1/runs",
+    "run_events": "/v1/runs/{run_id}/events",
+    "run_stop": "/v1/runs/{run_id}/stop",
+    "run_steer": "/v1/runs/{run_id}/steer",
+    "run_approval": "/v1/runs/{run_id}/approval",
+    "sessions": "/api/sessions",
+    "jobs": "/api/jobs",
+    "metrics": "/metrics",
+}
+"""A feature is there if its endpoint is."""
+
+
+class Model(Struct, frozen=True, kw_only=True):
+    """An agent, as clients of language models see it."""
+
+    id: str
+    object: str = "model"
+    created: int = CREATED
+    owned_by: str = "hermes"
+    permission: list[Any] = []
+    root: str
+    parent: str | None = None
+
+
+class ModelList(Struct, frozen=True, kw_only=True):
+    """The agents that this key may run."""
+
+    object: str = "list"
+    data: list[Model]
+
+
+class AuthNote(Struct, frozen=True, kw_only=True):
+    """How to come in."""
+
+    type: str = "bearer"
+    required: bool = True
+
+
+class RuntimeNote(Struct, frozen=True, kw_only=True):
+    """Where the work is done."""
+
+    mode: str = "server_agent"
+    tool_execution: str = "server"
+    client_tools: bool = True
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """Where an endpoint is."""
+
+    method: str
+    path: str
+
+
+class Capabilities(Struct, frozen=True, kw_only=True):
+    """What this server can do."""
+
+    object: str = "hermes.api_server.capabilities"
+    platform: str = PLATFORM_NAME
+    version: str
+    model: str | None
+    """What a request without a model runs; null if this key may not run it."""
+    auth: AuthNote = AuthNote()
+    runtime: RuntimeNote = RuntimeNote()
+    features: dict[str, bool]
+    endpoints: dict[str, Operation]
+
+
+class Toolset(Struct, frozen=True, kw_only=True):
+    """One toolset of an agent."""
+
+    name: str
+    enabled: bool
+    tools: tuple[str, ...]
+
+
+class ToolsetList(Struct, frozen=True, kw_only=True):
+    """The toolsets of an agent at this door."""
+
+    object: str = "list"
+    data: list[Toolset]
+
+
+class SkillList(Struct, frozen=True, kw_only=True):
+    """The skills of an agent."""
+
+    object: str = "list"
+    data: list[dict[str, Any]]
+
+
+class CatalogQuery(Struct, frozen=True, kw_only=True):
+    """Whose; the default agent's if nothing is given."""
+
+    agent: str | None = None
+    model: str | None = None
+    """Another name for `agent`."""
+
+
+async def list_models(call: Call[None, None]) -> Answer:
+    """List the agents that this key may run."""
+    cards = reachable_agents(call.parts, call.caller)
+    return JsonAnswer(value=ModelList(data=[_model(card) for card in cards]))
+
+
+async def get_model(call: Call[None, None]) -> Answer:
+    """Return one agent."""
+    return JsonAnswer(value=_model(agent_named(call.parts, call.caller, call.path["model"])))
+
+
+async def list_toolsets(call: Call[None, CatalogQuery]) -> Answer:
+    """List the toolsets of an agent."""
+    cards = call.parts.toolsets(_chosen(call).agent_id)
+    toolsets = [Toolset(name=card.name, enabled=card.enabled, tools=card.tools) for card in cards]
+    return JsonAnswer(value=ToolsetList(data=toolsets))
+
+
+async def list_skills(call: Call[None, CatalogQuery]) -> Answer:
+    """List the skills of an agent."""
+    skills = await call.parts.skills(_chosen(call).agent_id)
+    return JsonAnswer(value=redacted(SkillList(data=skills), call.parts.redact))
+
+
+def capabilities_endpoint(others: Sequence[Endpoint]) -> Endpoint:
+    """Return the endpoint that tells of `others` and of itself."""
+
+    async def capabilities(call: Call[None, None]) -> Answer:
+        default = next(iter(call.parts.agents), None)
+        may = default is not None and call.caller.may_reach(default.agent_id)
+        return JsonAnswer(
+            value=Capabilities(
+                version=call.parts.version,
+                model=default.name if default is not None and may else None,
+                features=features,
+                endpoints=operations,
+            )
+        )
+
+    own = Endpoint(
+        name="capabilities",
+        method="GET",
+        path="/v1/capabilities",
+        summary="What this server can do",
+        tag=TAG,
+        handler=capabilities,
+        answers={200: Capabilities},
+    )
+    operations = {each.name: Operation(method=each.method, path=each.path) for each in others}
+    operations[own.name] = Operation(method=own.method, path=own.path)
+    features = _features({each.path for each in others})
+    return own
+
+
+def _features(paths: set[str]) -> dict[str, bool]:
+    found = {name: path in paths for name, path in _FEATURES.items()}
+    implied: dict[str, bool] = {
+        "chat_completions_streaming": found["chat_completions"],
+        "responses_streaming": found["responses"],
+        "session_continuity": found["chat_completions"],
+        "idempotency": found["chat_completions"],
+    }
+    return found | implied
+
+
+def _chosen(call: Call[None, CatalogQuery]) -> AgentCard:
+    return agent_named(call.parts, call.caller, call.query.agent or call.query.model)
+
+
+def _model(card: AgentCard) -> Model:
+    return Model(id=card.name, root=card.name)
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint(
+        name="listModels",
+        method="GET",
+        path="/v1/models",
+        summary="List models",
+        tag=TAG,
+        handler=list_models,
+        answers={200: ModelList},
+    ),
+    Endpoint(
+        name="getModel",
+        method="GET",
+        path="/v1/models/{model}",
+        summary="Read a model",
+        tag=TAG,
+        handler=get_model,
+        answers={200: Model},
+        problems=(404,),
+    ),
+    Endpoint(
+        name="listToolsets",
+        method="GET",
+        path="/v1/toolsets",
+        summary="List toolsets",
+        tag=TAG,
+        handler=list_toolsets,
+        query=CatalogQuery,
+        answers={200: ToolsetList},
+        problems=(404,),
+    ),
+    Endpoint(
+        name="listSkills",
+        method="GET",
+        path="/v1/skills",
+        summary="List skills",
+        tag=TAG,
+        handler=list_skills,
+        query=CatalogQuery,
+        answers={200: SkillList},
+        problems=(404,),
+    ),
+)

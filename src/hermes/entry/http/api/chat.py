@@ -1,0 +1,286 @@
+"""`POST /v1/chat/completions`: a request becomes a run, its turn the answer.
+
+Without session headers the request is a conversation of its own, with the
+messages it brings as history. Results of tools that the client carried out go
+to the session in which their calls wait, so that what the agent did there
+itself is not forgotten between the two requests.
+
+A client that leaves interrupts its turn, unless it sent an `Idempotency-Key`:
+then the repeat of the request picks the turn up.
+"""
+
+import secrets
+from collections.abc import AsyncIterator
+from typing import Any
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from hermes.control.runs.runs import RunDesk, RunRequest
+from hermes.domain.events import MessageCompleted, TextDelta, TurnFinished
+from hermes.domain.keys import Action
+from hermes.domain.messages import FinishReason
+from hermes.domain.ports.model import ModelFailure, ModelReply
+from hermes.domain.runs import Run, RunKind, SessionChoice
+from hermes.domain.turn import ClientResult, TurnState
+from hermes.entry.http.access import instructions_for, owns_session, require_agent, session_choice
+from hermes.entry.http.api.chat_input import (
+    Conversation,
+    history_of,
+    read_conversation,
+    turn_options,
+)
+from hermes.entry.http.api.chat_wire import (
+    AnswerCall,
+    AnswerChoice,
+    AnswerFunction,
+    AnswerMessage,
+    ChatCompletion,
+    ChatRequest,
+)
+from hermes.entry.http.api.helper_calls import HelperCall, helper_call
+from hermes.entry.http.endpoint import (
+    EVENT_STREAM,
+    Answer,
+    Call,
+    Endpoint,
+    JsonAnswer,
+    StreamAnswer,
+)
+from hermes.entry.http.errors import Problem
+from hermes.entry.http.media import picture
+from hermes.entry.http.sse import attended, stopper
+from hermes.streaming.wire.chat import ChatStream
+from hermes.streaming.wire.chat_outcome import (
+    ChatCollector,
+    ChatResult,
+    chat_usage,
+    failure_text,
+)
+
+__all__ = [
+    "ENDPOINTS",
+    "completion",
+    "failure",
+    "helper_result",
+    "streamed",
+]
+
+
+def completion(
+    completion_id: str, created: float, model: str, result: ChatResult
+) -> ChatCompletion:
+    """Return the answer that a turn gave."""
+    calls = [
+        AnswerCall(id=call.id, function=AnswerFunction(name=call.name, arguments=call.arguments))
+        for call in result.finished.handed
+    ]
+    message = AnswerMessage(
+        content=None if calls and not result.text else result.text, tool_calls=calls or UNSET
+    )
+    return ChatCompletion(
+        id=completion_id,
+        created=int(created),
+        model=model,
+        choices=[AnswerChoice(message=message, finish_reason=result.finish_reason)],
+        usage=chat_usage(result.finished.usage),
+        hermes=result.incomplete or UNSET,
+    )
+
+
+def failure(result: ChatResult) -> dict[str, Any]:
+    """Return the body of the 502 for a turn that ended without any text."""
+    return {
+        "error": {
+            "message": failure_text(result.finished),
+            "type": "server_error",
+            "code": "agent_incomplete",
+            "param": None,
+            "hermes": result.incomplete,
+        }
+    }
+
+
+def helper_result(reply: ModelReply) -> ChatResult:
+    """Return the answer of a plain model call in the form of a turn's."""
+    collector = ChatCollector()
+    collector.feed(MessageCompleted(message_id=0, message=reply.message))
+    result = collector.feed(_finished(reply))
+    assert result is not None
+    return result
+
+
+def streamed(stream: ChatStream, reply: ModelReply) -> bytes:
+    """Return the answer of a plain model call as a whole stream."""
+    said = stream.feed(TextDelta(reply.message.text))
+    completed = stream.feed(MessageCompleted(message_id=0, message=reply.message))
+    return stream.opening() + said + completed + stream.feed(_finished(reply))
+
+
+def _finished(reply: ModelReply) -> TurnFinished:
+    blocked = reply.message.finish is FinishReason.INTERRUPTED
+    return TurnFinished(
+        outcome=TurnState.INTERRUPTED if blocked else TurnState.DONE,
+        text=reply.message.text,
+        usage=reply.usage,
+        cost_usd=reply.cost_usd,
+        model_calls=1,
+    )
+
+
+ChatCall = Call[ChatRequest, None]
+
+
+async def complete(call: ChatCall) -> Answer:
+    """Answer a conversation, as one body or as a stream."""
+    agent = require_agent(call, call.body.model)
+    helper = helper_call(call.body, call.headers, call.parts.helper_patterns)
+    if helper is not None:
+        return await _help(call, agent.agent_id, agent.name, helper)
+    request = await _run_request(call, agent.agent_id)
+    started = await call.parts.runs.start(request)
+    run = started.run
+    headers = {"X-Hermes-Session-Id": run.session_id, "X-Hermes-Run-Id": run.id}
+    stop = None if call.headers.idempotency_key else stopper(call.parts.runs, run)
+    if call.body.stream:
+        chunks = _chunks(call.parts.runs, run, _stream(call, run.id, run.created_at, agent.name))
+        return StreamAnswer(chunks=chunks, headers=headers, left=stop)
+    result = await attended(call, _result(call.parts.runs, run), stop)
+    result = replace(result, text=call.parts.redact(result.text))
+    if not result.text.strip() and not result.finished.handed and result.incomplete is not None:
+        return JsonAnswer(value=failure(result), status=502, headers=headers)
+    body = completion(run.id, run.created_at, agent.name, result)
+    return JsonAnswer(value=body, headers=headers)
+
+
+async def _run_request(call: ChatCall, agent_id: str) -> RunRequest:
+    body = call.body
+    talk = read_conversation(body.messages)
+    options = turn_options(body, talk.instructions)
+    choice, results = await _session(call, agent_id, talk)
+    media = call.parts.media
+    own = choice == SessionChoice()
+    named = call.headers.session_id is not None or call.headers.session_key is not None
+    if choice.session_id is not None:
+        kept = await instructions_for(call.parts.ledger, choice.session_id, options.instructions)
+        options = replace(options, instructions=kept)
+    return RunRequest(
+        id=_completion_id(),
+        kind=RunKind.CHAT,
+        key_id=call.caller.key_id,
+        agent_id=agent_id,
+        choice=choice,
+        text=talk.text,
+        attachments=tuple([await picture(one.url, media, one.param) for one in talk.pictures]),
+        results=results,
+        options=replace(options, title=named),
+        history=await history_of(talk.earlier, media) if own else (),
+        user=body.user,
+        request={"metadata": body.metadata} if body.metadata else {},
+        idempotency_key=call.headers.idempotency_key,
+        fingerprint=call.fingerprint,
+    )
+
+
+async def _session(
+    call: ChatCall, agent_id: str, talk: Conversation
+) -> tuple[SessionChoice, tuple[ClientResult, ...]]:
+    """Return the session that the request continues and the results for calls in it."""
+    ledger = call.parts.ledger
+    choice = await session_choice(call.caller, call.headers, agent_id, ledger)
+    waiting = {await ledger.handed_call(result.call_id) for result in talk.results}
+    if choice != SessionChoice():
+        expected = choice.session_id
+        known = waiting - {None} if expected is None else waiting & {expected}
+        if not known and not talk.text and not talk.pictures and not await _repeated(call):
+            raise Problem(
+                400,
+                "No call with one of these ids waits for its result in this session.",
+                code="tool_call_not_found",
+                param="messages",
+            )
+        return choice, talk.results
+    if len(waiting) != 1:
+        return choice, ()
+    session = await ledger.session(waiting.pop() or "")
+    if session is None or session.agent_id != agent_id or not owns_session(call.caller, session):
+        return choice, ()
+    return SessionChoice(session_id=session.id), talk.results
+
+
+async def _repeated(call: ChatCall) -> bool:
+    """Tell whether the request was accepted before: its calls do not wait any more."""
+    key = call.headers.idempotency_key
+    if key is None:
+        return False
+    return await call.parts.ledger.run_under(call.caller.key_id, key) is not None
+
+
+async def _result(runs: RunDesk, run: Run) -> ChatResult:
+    collector = ChatCollector()
+    async for event in runs.events(run):
+        result = collector.feed(event)
+        if result is not None:
+            return result
+    raise AssertionError("the last event of a run is always its end")
+
+
+async def _chunks(runs: RunDesk, run: Run, stream: ChatStream) -> AsyncIterator[bytes]:
+    yield stream.opening()
+    async for batch in runs.batches(run):
+        if chunk := b"".join([stream.feed(event) for event in batch]):
+            yield chunk
+
+
+async def _help(call: ChatCall, agent_id: str, name: str, helper: HelperCall) -> Answer:
+    """Answer a helper call of a web interface: no agent, no session."""
+    body = call.body
+    limit = body.max_completion_tokens or body.max_tokens
+    try:
+        reply = await call.parts.side_calls.answer(agent_id, helper.task, helper.messages, limit)
+    except ModelFailure as error:
+        text = f"{error.message} {error.hint}".strip()
+        raise Problem(502, text, code="agent_incomplete") from error
+    headers = {"X-Hermes-Task": helper.task}
+    completion_id, now = _completion_id(), call.parts.clock.now()
+    if body.stream:
+        whole = streamed(_stream(call, completion_id, now, name), reply)
+        return StreamAnswer(chunks=_one(whole), headers=headers)
+    answer = completion(completion_id, now, name, helper_result(reply))
+    return JsonAnswer(value=answer, headers=headers)
+
+
+async def _one(chunk: bytes) -> AsyncIterator[bytes]:
+    yield chunk
+
+
+def _stream(call: ChatCall, completion_id: str, created: float, model: str) -> ChatStream:
+    options = call.body.stream_options
+    include_usage = options is not None and bool(options.include_usage)
+    return ChatStream(
+        completion_id,
+        created,
+        model,
+        include_usage=include_usage,
+        redact=call.parts.redact,
+    )
+
+
+def _completion_id() -> str:
+    return f"chatcmpl-{secrets.token_hex(12)}"
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint(
+        name="createChatCompletion",
+        method="POST",
+        path="/v1/chat/completions",
+        summary="Answer a conversation, in the form that OpenAI clients know.",
+        tag="chat",
+        handler=complete,
+        action=Action.RUN,
+        body=ChatRequest,
+        answers={200: (ChatCompletion, EVENT_STREAM)},
+        problems=(404, 409, 429, 502, 503),
+    ),
+)

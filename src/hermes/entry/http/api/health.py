@@ -1,0 +1,164 @@
+"""Whether the gateway lives, is ready, and how it is doing.
+
+`/health` touches nothing but memory: it has to answer while everything else is
+busy. `/ready` says yes or no to each check and nothing more, since it needs no
+key.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from hermes.control.supervision.health import GatewayPhase
+from hermes.control.supervision.metrics import Sources, sample
+from hermes.domain.keys import Action
+from hermes.entry.http.context import redacted
+from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer, TextAnswer
+from hermes.observability.metrics import render
+
+__all__ = ["ENDPOINTS"]
+
+TAG = "Health"
+PLATFORM_NAME = "hermes-agent"
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Health(Struct, frozen=True, kw_only=True):
+    """The process answers."""
+
+    status: str
+    platform: str
+    version: str
+
+
+class Readiness(Struct, frozen=True, kw_only=True):
+    """Whether requests can be served."""
+
+    status: str
+    """`ready` or `not_ready`."""
+    checks: Mapping[str, bool]
+
+
+class DetailedHealth(Struct, frozen=True, kw_only=True):
+    """What the gateway knows about itself."""
+
+    status: str
+    platform: str
+    version: str
+    readiness: Readiness
+    gateway_state: str
+    platforms: dict[str, Any]
+    active_agents: int
+    """Turns that run right now."""
+    gateway_busy: bool
+    gateway_drainable: bool
+    """Whether it would go down cleanly: it runs, and is not on its way down already."""
+    exit_reason: str | None
+    updated_at: str | None
+    pid: int | None
+    warnings: list[str]
+
+
+async def health(call: Call[None, None]) -> Answer:
+    """Say that the process answers."""
+    return JsonAnswer(value=Health(status="ok", platform=PLATFORM_NAME, version=call.parts.version))
+
+
+async def ready(call: Call[None, None]) -> Answer:
+    """Say whether requests can be served."""
+    found = _readiness(call.parts.ready())
+    return JsonAnswer(value=found, status=200 if found.status == "ready" else 503)
+
+
+async def detailed_health(call: Call[None, None]) -> Answer:
+    """Say how the gateway is doing."""
+    state = redacted(call.parts.gateway_state(), call.parts.redact)
+    phase, active = str(state.get("gateway_state", "")), int(state.get("active_agents") or 0)
+    return JsonAnswer(
+        value=DetailedHealth(
+            status="ok",
+            platform=PLATFORM_NAME,
+            version=call.parts.version,
+            readiness=_readiness(call.parts.ready()),
+            gateway_state=phase,
+            platforms=state.get("platforms") or {},
+            active_agents=active,
+            gateway_busy=active > 0,
+            gateway_drainable=phase == GatewayPhase.RUNNING,
+            exit_reason=state.get("exit_reason"),
+            updated_at=state.get("updated_at") or None,
+            pid=state.get("pid") or None,
+            warnings=state.get("warnings") or [],
+        )
+    )
+
+
+async def metrics(call: Call[None, None]) -> Answer:
+    """Return all metrics in the Prometheus text format."""
+    parts = call.parts
+    await sample(
+        parts.metrics,
+        Sources(
+            ledger=parts.ledger,
+            gateway=parts.gateway,
+            clock=parts.clock,
+            state=parts.gateway_state,
+        ),
+    )
+    return TextAnswer(text=render(parts.metrics), media_type=PROMETHEUS)
+
+
+def _readiness(checks: Mapping[str, bool]) -> Readiness:
+    return Readiness(
+        status="ready" if all(checks.values()) else "not_ready",
+        checks={name: bool(value) for name, value in checks.items()},
+    )
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *(
+        Endpoint(
+            name=name,
+            method="GET",
+            path=path,
+            summary="Is the process there?",
+            tag=TAG,
+            handler=health,
+            public=True,
+            answers={200: Health},
+        )
+        for name, path in (("health", "/health"), ("healthV1", "/v1/health"))
+    ),
+    Endpoint(
+        name="ready",
+        method="GET",
+        path="/ready",
+        summary="Can requests be served?",
+        tag=TAG,
+        handler=ready,
+        public=True,
+        answers={200: Readiness, 503: Readiness},
+    ),
+    Endpoint(
+        name="detailedHealth",
+        method="GET",
+        path="/health/detailed",
+        summary="How is the gateway doing?",
+        tag=TAG,
+        handler=detailed_health,
+        action=Action.OBSERVE,
+        answers={200: DetailedHealth},
+    ),
+    Endpoint(
+        name="metrics",
+        method="GET",
+        path="/metrics",
+        summary="Metrics for Prometheus",
+        tag=TAG,
+        handler=metrics,
+        action=Action.OBSERVE,
+        answers={200: "text/plain"},
+        problems=(503,),
+    ),
+)

@@ -1,0 +1,450 @@
+"""`/v1/runs`: requests that are answered in the background, durably."""
+
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
+
+from hermes.domain.approvals import Approval, ApprovalKind
+from hermes.domain.ids import new_id
+from hermes.domain.keys import Action
+from hermes.domain.ports.state import Ledger
+from hermes.domain.runs import Run, RunKind, RunQuery, RunState, SessionChoice
+from hermes.domain.turn import TurnOptions
+from hermes.entry.http.access import (
+    agents_filter,
+    reached_approval,
+    reached_run,
+    require_agent,
+    sees_everything,
+    session_choice,
+    session_of,
+)
+from hermes.entry.http.api.approvals import MAX_ANSWER, answer_approval, check_answer
+from hermes.entry.http.api.runs_wire import (
+    STATUS,
+    InputItem,
+    RunList,
+    RunTool,
+    RunView,
+    conversation,
+    request_for,
+    run_view,
+    tools_of,
+)
+from hermes.entry.http.endpoint import (
+    EVENT_STREAM,
+    Answer,
+    Call,
+    Endpoint,
+    JsonAnswer,
+    StreamAnswer,
+    TextAnswer,
+)
+from hermes.entry.http.errors import Problem
+from hermes.streaming.wire.runs import run_frame
+
+__all__ = [
+    "CONTROL_ENDPOINTS",
+    "ENDPOINTS",
+    "READ_ENDPOINTS",
+    "START_ENDPOINTS",
+    "pending_of",
+]
+
+
+class RunBody(Struct, frozen=True, kw_only=True):
+    """What is asked."""
+
+    input: Annotated[str, Meta(min_length=1)] | Annotated[list[InputItem], Meta(max_length=2000)]
+    """Text, or messages of which the last ones are the question."""
+    instructions: Annotated[str, Meta(max_length=262_144)] | None = None
+    """For this run only."""
+    session_id: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    """The session to go on in."""
+    previous_response_id: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
+    """The run, or the response, to go on from."""
+    conversation_history: Annotated[list[InputItem], Meta(max_length=2000)] = []
+    """What was said before, if a new session is opened."""
+    model: Annotated[str, Meta(max_length=256)] | None = None
+    """The agent that answers; the default one if there is no name."""
+    metadata: dict[str, Any] | None = None
+    tools: Annotated[list[RunTool], Meta(max_length=128)] = []
+    """Tools that the client carries out itself."""
+    user: Annotated[str, Meta(max_length=512)] | None = None
+
+
+class StartedBody(Struct, frozen=True, kw_only=True):
+    """A run that was accepted."""
+
+    run_id: str
+    status: str = "started"
+    session_id: str
+
+
+async def start_run(call: Call[RunBody, None]) -> Answer:
+    """Accept a run."""
+    body = call.body
+    agent_id = await _agent_id(call)
+    talk = conversation(body.input, body.conversation_history)
+    choice = await _choice(call, agent_id)
+    options = TurnOptions(
+        instructions=_joined(body.instructions, talk.instructions),
+        client_tools=tools_of(body.tools),
+    )
+    request = await request_for(call, agent_id, choice, talk, options)
+    started = await call.parts.runs.start(
+        replace(
+            request,
+            id=new_id("run"),
+            kind=RunKind.RUN,
+            user=body.user,
+            request={"metadata": body.metadata} if body.metadata else {},
+            logged=True,
+        )
+    )
+    run = started.run
+    return JsonAnswer(
+        value=StartedBody(run_id=run.id, session_id=run.session_id),
+        status=202,
+        headers={"X-Hermes-Session-Id": run.session_id, "Location": f"/v1/runs/{run.id}"},
+    )
+
+
+async def _agent_id(call: Call[RunBody, None]) -> str:
+    """Return the agent that is named, or else the one of the session to go on in."""
+    session_id = call.body.session_id or call.headers.session_id
+    if call.body.model or session_id is None:
+        return require_agent(call, call.body.model).agent_id
+    session = await session_of(call.caller, session_id, call.parts.ledger)
+    return session.agent_id
+
+
+async def _choice(call: Call[RunBody, None], agent_id: str) -> SessionChoice:
+    body, headers = call.body, call.headers
+    if body.session_id is not None:
+        if headers.session_id not in (None, body.session_id):
+            message = "`session_id` and X-Hermes-Session-Id differ."
+            raise Problem(400, message, code="conflicting_sessions", param="session_id")
+        headers = replace(headers, session_id=body.session_id)
+    choice = await session_choice(call.caller, headers, agent_id, call.parts.ledger)
+    if body.previous_response_id is None:
+        return choice
+    if choice != SessionChoice():
+        message = "`previous_response_id` cannot be used together with a session."
+        raise Problem(400, message, code="conflicting_sessions", param="previous_response_id")
+    earlier = await reached_run(call, body.previous_response_id)
+    if earlier.agent_id != agent_id:
+        message = "The earlier run belongs to another agent than the one asked for."
+        raise Problem(400, message, code="agent_mismatch", param="model")
+    return SessionChoice(after_run=earlier.id)
+
+
+def _joined(*texts: str | None) -> str:
+    return "\n\n".join(text for text in texts if text)
+
+
+START_ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint(
+        name="startRun",
+        method="POST",
+        path="/v1/runs",
+        summary="Start a run in the background",
+        tag="runs",
+        handler=start_run,
+        action=Action.RUN,
+        body=RunBody,
+        answers={202: StartedBody},
+        problems=(404, 409, 429, 503),
+    ),
+)
+
+
+async def pending_of(ledger: Ledger, run: Run) -> list[Approval]:
+    """Return the approvals and questions that a run waits for, oldest first."""
+    if run.turn_id is None:
+        return []
+    pending = await ledger.pending_approvals(run.session_id)
+    return [each for each in pending if each.request.turn_id == run.turn_id]
+
+
+class StoppedRun(Struct, frozen=True, kw_only=True):
+    """What became of the wish to stop."""
+
+    run_id: str
+    status: str
+    """`stopping`, or the status of a run that had ended."""
+
+
+class SteerBody(Struct, frozen=True, kw_only=True):
+    """Something to say to the running turn."""
+
+    input: Annotated[str, Meta(min_length=1, max_length=65_536)]
+
+
+class SteeredRun(Struct, frozen=True, kw_only=True):
+    """The text was taken; the model sees it after the tool calls under way."""
+
+    object: str = "hermes.run.steer"
+    run_id: str
+    status: str = "accepted"
+
+
+class ApprovalBody(Struct, frozen=True, kw_only=True):
+    """An answer to what the run asks."""
+
+    choice: Annotated[str, Meta(max_length=MAX_ANSWER)] | UnsetType = UNSET
+    """One of the choices that were offered: `once`, `session`, `always`, `deny`."""
+    text: Annotated[str, Meta(max_length=MAX_ANSWER)] | UnsetType = UNSET
+    """The answer to a question, or the reason for a denial."""
+    approval_id: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
+    """Which; the oldest one if it is not given."""
+    all: bool = False
+    """Answer all pending approvals alike."""
+
+
+class ApprovalAnswer(Struct, frozen=True, kw_only=True):
+    """What the answer did."""
+
+    object: str = "hermes.run.approval_response"
+    run_id: str
+    choice: str | None
+    resolved: int
+
+
+async def stop_run(call: Call[None, None]) -> Answer:
+    """Interrupt a run, or take it out of the queue."""
+    run = await reached_run(call, call.path["run_id"])
+    if await call.parts.runs.stop(run):
+        return JsonAnswer(value=StoppedRun(run_id=run.id, status="stopping"))
+    current = await reached_run(call, run.id)
+    return JsonAnswer(value=StoppedRun(run_id=run.id, status=STATUS[current.state]))
+
+
+async def steer_run(call: Call[SteerBody, None]) -> Answer:
+    """Say something to the running turn."""
+    run = await reached_run(call, call.path["run_id"])
+    if not await call.parts.runs.steer(run, call.body.input):
+        raise Problem(409, "The run is not running.", code="run_not_running")
+    return JsonAnswer(value=SteeredRun(run_id=run.id), status=202)
+
+
+async def answer_run(call: Call[ApprovalBody, None]) -> Answer:
+    """Answer what a run asks."""
+    run = await reached_run(call, call.path["run_id"])
+    body = call.body
+    choice = None if body.choice is UNSET else body.choice
+    text = None if body.text is UNSET else body.text
+    asked = await _asked(call, run)
+    for approval in asked:
+        check_answer(approval, choice, text)
+    resolved = 0
+    for approval in asked:
+        resolved += await answer_approval(call, approval, choice, text) is not None
+    if not resolved:
+        raise Problem(409, "It was answered before, or its time is over.", code="already_answered")
+    return JsonAnswer(value=ApprovalAnswer(run_id=run.id, choice=choice, resolved=resolved))
+
+
+async def _asked(call: Call[ApprovalBody, None], run: Run) -> list[Approval]:
+    """Return what the answer is for; 409 if nothing waits for it."""
+    body: Any = call.body
+    if body.approval_id is not UNSET:
+        approval = await reached_approval(call, body.approval_id)
+        if approval.request.turn_id != run.turn_id:
+            raise Problem(404, "There is no such approval.", code="approval_not_found")
+        return [approval]
+    pending = await pending_of(call.parts.ledger, run)
+    if body.all:
+        pending = [each for each in pending if each.request.kind is ApprovalKind.APPROVAL]
+    if not pending:
+        raise Problem(409, "The run waits for no answer.", code="no_pending_approval")
+    return pending if body.all else pending[:1]
+
+
+CONTROL_ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint(
+        name="stopRun",
+        method="POST",
+        path="/v1/runs/{run_id}/stop",
+        summary="Stop a run",
+        tag="runs",
+        handler=stop_run,
+        action=Action.RUN,
+        answers={200: StoppedRun},
+        problems=(404,),
+    ),
+    Endpoint(
+        name="steerRun",
+        method="POST",
+        path="/v1/runs/{run_id}/steer",
+        summary="Say something to a running turn",
+        tag="runs",
+        handler=steer_run,
+        action=Action.RUN,
+        body=SteerBody,
+        answers={202: SteeredRun},
+        problems=(404, 409),
+    ),
+    Endpoint(
+        name="answerRun",
+        method="POST",
+        path="/v1/runs/{run_id}/approval",
+        summary="Answer what a run asks",
+        tag="runs",
+        handler=answer_run,
+        action=Action.APPROVE,
+        body=ApprovalBody,
+        answers={200: ApprovalAnswer},
+        problems=(404, 409),
+    ),
+)
+
+
+MAX_ID_DIGITS = 18
+
+
+class RunsQuery(Struct, frozen=True, kw_only=True):
+    """Which runs."""
+
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    session_id: Annotated[str, Meta(max_length=256)] | None = None
+    status: (
+        Annotated[str, Meta(extra_json_schema={"enum": sorted(set(STATUS.values()))})] | None
+    ) = None
+
+
+class EventsQuery(Struct, frozen=True, kw_only=True):
+    """From where on."""
+
+    after: Annotated[int, Meta(ge=0, le=10**MAX_ID_DIGITS)] = 0
+    """The id of the last event that was seen; `Last-Event-ID` counts more."""
+
+
+async def list_runs(call: Call[None, RunsQuery]) -> Answer:
+    """Return a page of the runs within reach."""
+    query, caller = call.query, call.caller
+    found: list[Run] = []
+    for agent_id in agents_filter(caller):
+        wanted = RunQuery(
+            key_id=None if sees_everything(caller) else caller.key_id,
+            agent_id=agent_id,
+            session_id=query.session_id,
+            states=_states(query.status),
+            limit=query.offset + query.limit + 1,
+        )
+        found += await call.parts.ledger.runs(wanted)
+    found.sort(key=lambda run: -run.created_at)
+    shown = found[query.offset : query.offset + query.limit]
+    return JsonAnswer(
+        value=RunList(
+            data=tuple(run_view(call, run) for run in shown),
+            limit=query.limit,
+            offset=query.offset,
+            has_more=len(found) > query.offset + query.limit,
+        )
+    )
+
+
+def _states(status: str | None) -> tuple[RunState, ...]:
+    if status is None:
+        return ()
+    states = tuple(state for state, name in STATUS.items() if name == status)
+    if not states:
+        names = ", ".join(dict.fromkeys(STATUS.values()))
+        message = f"`status` is one of: {names}."
+        raise Problem(400, message, code="unknown_status", param="status")
+    return states
+
+
+async def get_run(call: Call[None, None]) -> Answer:
+    """Return how a run stands."""
+    run = await reached_run(call, call.path["run_id"])
+    pending = await pending_of(call.parts.ledger, run) if run.state.open else []
+    return JsonAnswer(value=run_view(call, run, pending))
+
+
+async def run_events(call: Call[None, EventsQuery]) -> Answer:
+    """Stream the events of a run."""
+    run = await reached_run(call, call.path["run_id"])
+    if not run.logged:
+        message = "This run keeps no event log: it was answered on its own connection."
+        raise Problem(404, message, code="no_event_log")
+    after = _seen(call)
+    log = await call.parts.ledger.run_log(run.id, after=max(after - 1, 0), limit=2)
+    if after and (not log or log[0].seq != after):
+        await _check_there(call, run)
+        raise Problem(
+            400, f"The run has no event {after}.", code="unknown_event_id", param="Last-Event-ID"
+        )
+    if not log:
+        await _check_there(call, run)
+    if after and len(log) == 1 and not run.state.open:
+        return TextAnswer(text="", status=204)
+    headers = {"X-Hermes-Session-Id": run.session_id}
+    return StreamAnswer(chunks=_frames(call, run, after), headers=headers)
+
+
+async def _check_there(call: Call[Any, Any], run: Run) -> None:
+    """Raise 410 if the log of a run was deleted: every run that has ended had one."""
+    if not run.state.open and not await call.parts.ledger.run_log(run.id, limit=1):
+        raise Problem(410, "The events of this run were deleted.", code="log_expired")
+
+
+def _seen(call: Call[None, EventsQuery]) -> int:
+    text = call.headers.last_event_id
+    if text is None:
+        return call.query.after
+    if not (text.isascii() and text.isdecimal() and len(text) <= MAX_ID_DIGITS):
+        raise Problem(
+            400, "Last-Event-ID is a number.", code="invalid_event_id", param="Last-Event-ID"
+        )
+    return int(text)
+
+
+async def _frames(call: Call[Any, Any], run: Run, after: int) -> AsyncIterator[bytes]:
+    async for logged in call.parts.runs.follow(run, after):
+        yield run_frame(run.id, logged, call.parts.redact)
+
+
+READ_ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint(
+        name="listRuns",
+        method="GET",
+        path="/v1/runs",
+        summary="List runs, newest first",
+        tag="runs",
+        handler=list_runs,
+        action=Action.RUN,
+        query=RunsQuery,
+        answers={200: RunList},
+    ),
+    Endpoint(
+        name="getRun",
+        method="GET",
+        path="/v1/runs/{run_id}",
+        summary="Read how a run stands",
+        tag="runs",
+        handler=get_run,
+        action=Action.RUN,
+        answers={200: RunView},
+        problems=(404,),
+    ),
+    Endpoint(
+        name="streamRunEvents",
+        method="GET",
+        path="/v1/runs/{run_id}/events",
+        summary="Follow the events of a run",
+        tag="runs",
+        handler=run_events,
+        action=Action.RUN,
+        query=EventsQuery,
+        answers={200: EVENT_STREAM, 204: None},
+        problems=(404, 410),
+    ),
+)
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (*START_ENDPOINTS, *READ_ENDPOINTS, *CONTROL_ENDPOINTS)

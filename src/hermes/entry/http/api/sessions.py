@@ -1,0 +1,463 @@
+"""`/api/sessions`: conversations, kept and continued by their id."""
+
+import secrets
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
+
+from hermes.control.runs.runs import PLATFORM, owner_tag
+from hermes.domain.errors import Conflict, SessionBusy
+from hermes.domain.keys import Action
+from hermes.domain.messages import ToolMessage
+from hermes.domain.ports.state import SearchHit, SearchQuery, SessionQuery
+from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
+from hermes.entry.http.access import (
+    agents_filter,
+    keep_instructions,
+    kept_instructions,
+    reached_session,
+    require_agent,
+    sees_everything,
+)
+from hermes.entry.http.api.session_chat import ENDPOINTS as CHAT_ENDPOINTS
+from hermes.entry.http.api.sessions_wire import (
+    MessageList,
+    SessionBody,
+    SessionList,
+    message_view,
+    session_view,
+)
+from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer
+from hermes.entry.http.errors import Problem, problem_of
+
+__all__ = [
+    "ENDPOINTS",
+    "FORK_ENDPOINTS",
+    "KEEP_ENDPOINTS",
+    "READ_ENDPOINTS",
+    "NewId",
+    "Title",
+    "chosen_id",
+    "cut_after",
+    "open_with",
+]
+
+
+MAX_PAGE = 200
+RESERVED = frozenset({"search"})
+"""Ids that mean something else in a path."""
+
+NewId = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:\-]*(?!\n)$", max_length=128)]
+Title = Annotated[str, Meta(min_length=1, max_length=100)]
+
+
+class NewSessionBody(Struct, frozen=True, kw_only=True):
+    """A session to open; an id is made up if there is none."""
+
+    id: NewId | None = None
+    session_id: NewId | None = None
+    """The same as `id`."""
+    model: Annotated[str, Meta(max_length=256)] | None = None
+    """The name of an agent."""
+    system_prompt: Annotated[str, Meta(max_length=65_536)] | None = None
+    """Instructions for every turn that comes in over HTTP."""
+    title: Title | None = None
+
+
+class SessionsQuery(Struct, frozen=True, kw_only=True):
+    """Which sessions."""
+
+    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 50
+    offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    source: Annotated[str, Meta(max_length=64)] | None = None
+    include_children: bool = False
+    """Also sessions in which work was delegated."""
+    q: Annotated[str, Meta(max_length=200)] | None = None
+    """A part of the title."""
+
+
+class SessionChange(Struct, frozen=True, kw_only=True):
+    """What to change."""
+
+    title: Title | UnsetType = UNSET
+    end_reason: Annotated[str, Meta(min_length=1, max_length=100)] | UnsetType = UNSET
+    """Ends the session for this reason."""
+
+
+class DeletedSession(Struct, frozen=True, kw_only=True):
+    """A session that is gone."""
+
+    object: str = "hermes.session.deleted"
+    id: str
+    deleted: bool = True
+
+
+def chosen_id(now: float, *given: str | None) -> str:
+    """Return the id a client chose, or a new one."""
+    ids = {each for each in given if each is not None}
+    if len(ids) > 1:
+        raise Problem(400, "`id` and `session_id` differ.", code="conflicting_ids", param="id")
+    for each in ids:
+        if each in RESERVED:
+            raise Problem(400, f"`{each}` cannot be an id.", code="invalid_id", param="id")
+        return each
+    return f"api_{int(now)}_{secrets.token_hex(4)}"
+
+
+async def open_with(call: Call[Any, Any], new: NewSession, parent: str | None) -> Session:
+    """Open a session, or a branch of `parent`; 409 for a taken id, 400 for a taken title."""
+    ledger = call.parts.ledger
+    if await ledger.session(new.id) is not None:
+        raise _id_taken(new.id)
+    try:
+        if parent is None:
+            return await ledger.create_session(new)
+        return await ledger.branch_session(parent, new)
+    except Conflict as error:
+        if await ledger.session(new.id) is not None:
+            raise _id_taken(new.id) from error
+        raise _title_taken(error) from error
+
+
+def _id_taken(session_id: str) -> Problem:
+    return Problem(
+        409, f"There is already a session `{session_id}`.", code="session_exists", param="id"
+    )
+
+
+def _title_taken(error: Conflict) -> Problem:
+    return Problem(400, problem_of(error).message, code="title_taken", param="title")
+
+
+async def create_session(call: Call[NewSessionBody, None]) -> Answer:
+    """Open a session."""
+    body, parts = call.body, call.parts
+    card = require_agent(call, body.model)
+    fresh = parts.gateway.new_session(card.agent_id, PLATFORM, owner_tag(call.caller.key_id))
+    session_id = chosen_id(fresh.started_at, body.id, body.session_id)
+    session = await open_with(call, replace(fresh, id=session_id, title=body.title), None)
+    if body.system_prompt:
+        await keep_instructions(parts.ledger, session.id, parts.redact(body.system_prompt))
+    return JsonAnswer(value=SessionBody(session=session_view(call, session)), status=201)
+
+
+async def list_sessions(call: Call[None, SessionsQuery]) -> Answer:
+    """Return a page of the sessions within reach."""
+    query, caller = call.query, call.caller
+    admin = sees_everything(caller)
+    if not admin and query.source not in (None, PLATFORM):
+        page = SessionList(data=(), limit=query.limit, offset=query.offset, has_more=False)
+        return JsonAnswer(value=page)
+    found: list[Session] = []
+    for agent_id in agents_filter(caller):
+        wanted = SessionQuery(
+            agent_id=agent_id,
+            source=query.source if admin else PLATFORM,
+            user_id=None if admin else owner_tag(caller.key_id),
+            exclude_lineages=() if query.include_children else (Lineage.DELEGATION,),
+            title=query.q or None,
+            limit=query.offset + query.limit + 1,
+        )
+        found += await call.parts.ledger.sessions(wanted)
+    found.sort(key=lambda session: -session.updated_at)
+    shown = found[query.offset : query.offset + query.limit]
+    return JsonAnswer(
+        value=SessionList(
+            data=tuple(session_view(call, session) for session in shown),
+            limit=query.limit,
+            offset=query.offset,
+            has_more=len(found) > query.offset + query.limit,
+        )
+    )
+
+
+async def get_session(call: Call[None, None]) -> Answer:
+    """Return one session."""
+    session = await reached_session(call, call.path["session_id"])
+    return JsonAnswer(value=SessionBody(session=session_view(call, session, whole=True)))
+
+
+async def change_session(call: Call[SessionChange, None]) -> Answer:
+    """Rename or end a session."""
+    session = await reached_session(call, call.path["session_id"])
+    body, ledger = call.body, call.parts.ledger
+    if body.title is UNSET and body.end_reason is UNSET:
+        raise Problem(400, "Give a `title` or an `end_reason`.", code="nothing_to_change")
+    if body.title is not UNSET:
+        try:
+            await ledger.rename_session(session.id, body.title)
+        except Conflict as error:
+            raise _title_taken(error) from error
+    if body.end_reason is not UNSET:
+        await ledger.end_session(session.id, body.end_reason, call.parts.clock.now())
+    changed = await reached_session(call, session.id)
+    return JsonAnswer(value=SessionBody(session=session_view(call, changed)))
+
+
+async def delete_session(call: Call[None, None]) -> Answer:
+    """Delete a session and its history; 409 while something is under way in it."""
+    session = await reached_session(call, call.path["session_id"])
+    try:
+        await call.parts.ledger.delete_session(session.id, idle=True)
+    except SessionBusy as error:
+        message = "The session is at work. Stop its run first, or wait for it."
+        raise Problem(409, message, code="session_busy") from error
+    return JsonAnswer(value=DeletedSession(id=session.id))
+
+
+def _endpoint(name: str, method: str, path: str, summary: str, **more: Any) -> Endpoint:
+    return Endpoint(
+        name=name,
+        method=method,
+        path=path,
+        summary=summary,
+        tag="sessions",
+        action=Action.SESSIONS,
+        **more,
+    )
+
+
+KEEP_ENDPOINTS: tuple[Endpoint, ...] = (
+    _endpoint(
+        "createSession",
+        "POST",
+        "/api/sessions",
+        "Open a session",
+        handler=create_session,
+        body=NewSessionBody,
+        answers={201: SessionBody},
+        problems=(404, 409),
+    ),
+    _endpoint(
+        "listSessions",
+        "GET",
+        "/api/sessions",
+        "List sessions, most recently used first",
+        handler=list_sessions,
+        query=SessionsQuery,
+        answers={200: SessionList},
+    ),
+    _endpoint(
+        "getSession",
+        "GET",
+        "/api/sessions/{session_id}",
+        "Read a session",
+        handler=get_session,
+        answers={200: SessionBody},
+        problems=(404,),
+    ),
+    _endpoint(
+        "changeSession",
+        "PATCH",
+        "/api/sessions/{session_id}",
+        "Rename or end a session",
+        handler=change_session,
+        body=SessionChange,
+        answers={200: SessionBody},
+        problems=(404,),
+    ),
+    _endpoint(
+        "deleteSession",
+        "DELETE",
+        "/api/sessions/{session_id}",
+        "Delete a session and its history",
+        handler=delete_session,
+        answers={200: DeletedSession},
+        problems=(404, 409),
+    ),
+)
+
+
+class MessagesQuery(Struct, frozen=True, kw_only=True):
+    """Which messages."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
+    offset: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
+    active_only: bool = False
+    """Only what the model is shown."""
+
+
+class FindQuery(Struct, frozen=True, kw_only=True):
+    """What to look for."""
+
+    q: Annotated[str, Meta(min_length=1, max_length=1000)]
+    limit: Annotated[int, Meta(ge=1, le=100)] = 20
+    newest_first: bool = False
+
+
+class HitView(Struct, frozen=True, kw_only=True):
+    """One message that matches."""
+
+    session_id: str
+    title: str | None
+    source: str
+    message_id: int
+    seq: int
+    role: str
+    timestamp: float
+    snippet: str
+    """The matching part, with the match between `[` and `]`."""
+
+
+class HitList(Struct, frozen=True, kw_only=True):
+    """What was found."""
+
+    object: str = "list"
+    data: tuple[HitView, ...]
+
+
+async def list_messages(call: Call[None, MessagesQuery]) -> Answer:
+    """Return a page of a session's messages."""
+    session = await reached_session(call, call.path["session_id"])
+    query, ledger = call.query, call.parts.ledger
+    read = ledger.history if query.active_only else ledger.transcript
+    messages = await read(session.id)
+    end = query.offset + query.limit
+    return JsonAnswer(
+        value=MessageList(
+            session_id=session.id,
+            data=tuple(message_view(each) for each in messages[query.offset : end]),
+            limit=query.limit,
+            offset=query.offset,
+            has_more=len(messages) > end,
+        )
+    )
+
+
+async def search_sessions(call: Call[None, FindQuery]) -> Answer:
+    """Search the messages within reach; others are not even looked at."""
+    query, caller = call.query, call.caller
+    admin = sees_everything(caller)
+    hits: list[SearchHit] = []
+    for agent_id in agents_filter(caller):
+        wanted = SearchQuery(
+            text=query.q,
+            agent_id=agent_id,
+            user_id=None if admin else owner_tag(caller.key_id),
+            newest_first=query.newest_first,
+            limit=query.limit,
+        )
+        hits += await call.parts.ledger.search(wanted)
+    if not admin:
+        hits = [hit for hit in hits if hit.source == PLATFORM]
+    return JsonAnswer(value=HitList(data=tuple(_hit(hit) for hit in hits[: query.limit])))
+
+
+def _hit(hit: SearchHit) -> HitView:
+    return HitView(
+        session_id=hit.session_id,
+        title=hit.title,
+        source=hit.source,
+        message_id=hit.message_id,
+        seq=hit.seq,
+        role=hit.role,
+        timestamp=hit.at,
+        snippet=hit.snippet,
+    )
+
+
+READ_ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint(
+        name="searchSessions",
+        method="GET",
+        path="/api/sessions/search",
+        summary="Search in the messages of all sessions",
+        tag="sessions",
+        handler=search_sessions,
+        action=Action.SESSIONS,
+        query=FindQuery,
+        answers={200: HitList},
+    ),
+    Endpoint(
+        name="listSessionMessages",
+        method="GET",
+        path="/api/sessions/{session_id}/messages",
+        summary="Read what was said in a session",
+        tag="sessions",
+        handler=list_messages,
+        action=Action.SESSIONS,
+        query=MessagesQuery,
+        answers={200: MessageList},
+        problems=(404,),
+    ),
+)
+
+
+class ForkBody(Struct, frozen=True, kw_only=True):
+    """How to fork."""
+
+    id: NewId | None = None
+    session_id: NewId | None = None
+    """The same as `id`: that of the new session."""
+    title: Title | None = None
+    through: Annotated[int, Meta(ge=1)] | None = None
+    """The `seq` of the last message to take over; everything if it is not given."""
+
+
+def cut_after(history: Sequence[StoredMessage], through: int) -> int:
+    """Return the last seat to take over; a call is never parted from its results."""
+    kept = [stored for stored in history if stored.seq <= through]
+    if not kept:
+        raise Problem(
+            400, f"The session has no message up to {through}.", code="no_message", param="through"
+        )
+    last = kept[-1].seq
+    for stored in history[len(kept) :]:
+        if not isinstance(stored.message, ToolMessage):
+            break
+        last = stored.seq
+    return last
+
+
+async def fork_session(call: Call[ForkBody, None]) -> Answer:
+    """Open a copy of a session; the original stays as it is."""
+    parent = await reached_session(call, call.path["session_id"])
+    body, ledger = call.body, call.parts.ledger
+    cut = None
+    if body.through is not None:
+        cut = cut_after(await ledger.history(parent.id), body.through)
+    fresh = call.parts.gateway.new_session(parent.agent_id, PLATFORM, owner_tag(call.caller.key_id))
+    new = replace(
+        fresh,
+        id=chosen_id(fresh.started_at, body.id, body.session_id),
+        model=parent.model or fresh.model,
+        provider=parent.provider or fresh.provider,
+        cwd=parent.cwd or fresh.cwd,
+        title=body.title,
+        lineage=Lineage.BRANCH,
+        parent_id=parent.id,
+    )
+    session = await open_with(call, new, parent.id)
+    if cut is not None:
+        await ledger.rewind(session.id, cut + 1)
+    kept = await kept_instructions(ledger, parent.id)
+    if kept:
+        await keep_instructions(ledger, session.id, kept)
+    forked = await reached_session(call, session.id)
+    return JsonAnswer(value=SessionBody(session=session_view(call, forked)), status=201)
+
+
+FORK_ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint(
+        name="forkSession",
+        method="POST",
+        path="/api/sessions/{session_id}/fork",
+        summary="Fork a session",
+        tag="sessions",
+        handler=fork_session,
+        action=Action.SESSIONS,
+        body=ForkBody,
+        answers={201: SessionBody},
+        problems=(404, 409),
+    ),
+)
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    *READ_ENDPOINTS,
+    *KEEP_ENDPOINTS,
+    *FORK_ENDPOINTS,
+    *CHAT_ENDPOINTS,
+)

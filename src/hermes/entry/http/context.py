@@ -1,0 +1,117 @@
+"""What the HTTP door works with, put together by the composition root."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, tzinfo
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from hermes.control.approvals import ApprovalDesk
+from hermes.control.lanes.gateway import Gateway
+from hermes.control.runs.runs import RunDesk
+from hermes.domain.inbound import Attachment
+from hermes.domain.messages import Message
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.jobs import JobStore
+from hermes.domain.ports.model import ModelReply
+from hermes.domain.ports.state import Ledger
+from hermes.observability.metrics import Registry
+
+__all__ = [
+    "AgentCard",
+    "HttpParts",
+    "MediaShelf",
+    "SideCalls",
+    "ToolsetCard",
+    "redacted",
+]
+
+
+class AgentCard(Struct, frozen=True, kw_only=True):
+    """One agent that can be reached."""
+
+    agent_id: str
+    name: str
+    """What it is called in the `model` field; the default agent is `hermes`."""
+    aliases: tuple[str, ...] = ()
+    """Other names that are accepted for it."""
+    model: str = ""
+    """The language model behind it."""
+    provider: str = ""
+
+
+class ToolsetCard(Struct, frozen=True, kw_only=True):
+    """One toolset at this door."""
+
+    name: str
+    enabled: bool
+    tools: tuple[str, ...]
+
+
+class SideCalls(Protocol):
+    """Plain model calls: no agent, no tools, no session."""
+
+    async def answer(
+        self, agent_id: str, task: str, messages: tuple[Message, ...], max_tokens: int | None
+    ) -> ModelReply:
+        """Answer with the cheap model for side tasks; its use is on record under `task`."""
+        ...
+
+
+class MediaShelf(Protocol):
+    """Keeps pictures that come with requests."""
+
+    async def keep(self, data: bytes, media_type: str) -> Attachment:
+        """Store a picture and return where it is."""
+        ...
+
+    async def fetch(self, url: str) -> Attachment:
+        """Fetch a picture from the public network and store it; `UsageError` if that fails."""
+        ...
+
+
+class HttpParts(Struct, frozen=True, kw_only=True):
+    """Everything a handler may use."""
+
+    ledger: Ledger
+    gateway: Gateway
+    desk: ApprovalDesk
+    runs: RunDesk
+    clock: Clock
+    agents: tuple[AgentCard, ...]
+    """The default agent first."""
+    side_calls: SideCalls
+    media: MediaShelf
+    jobs: Callable[[str], JobStore]
+    """Agent id -> its jobs."""
+    toolsets: Callable[[str], tuple[ToolsetCard, ...]]
+    """Agent id -> its toolsets at this door."""
+    skills: Callable[[str], Awaitable[list[dict[str, Any]]]]
+    """Agent id -> its skills: name, description, path below its home."""
+    metrics: Registry
+    gateway_state: Callable[[], Mapping[str, Any]]
+    """What `gateway_state.json` would say now."""
+    ready: Callable[[], Mapping[str, bool]]
+    """Check -> whether it is fulfilled; ready if all are."""
+    redact: Callable[[str], str]
+    version: str
+    helper_patterns: tuple[str, ...] = ()
+    """Regular expressions by which further helper calls of web interfaces are recognised."""
+    zone: tzinfo = UTC
+    """In which times without an offset are understood: the configured `timezone`."""
+
+
+def redacted(value: Any, redact: Callable[[str], str]) -> Any:
+    """Return a value as JSON has it, with every text in it redacted; keys stay."""
+    return _clean(msgspec.to_builtins(value), redact)
+
+
+def _clean(value: Any, redact: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {name: _clean(each, redact) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_clean(each, redact) for each in value]
+    return value

@@ -1,0 +1,86 @@
+"""What goes wrong with a request, in the envelope that OpenAI clients read.
+
+    {"error": {"message", "type", "code", "param"}}
+
+Handlers raise `Problem`, or any `HermesError`, which has a fitting status.
+"""
+
+from msgspec import Struct
+
+from hermes.control.runs.runs import Draining, TooBusy
+from hermes.domain.errors import (
+    BudgetExhausted,
+    Conflict,
+    HermesError,
+    NotFound,
+    StoreError,
+    UsageError,
+)
+
+__all__ = ["ErrorBody", "ErrorDetail", "Problem", "problem_of"]
+
+
+class ErrorDetail(Struct, frozen=True, kw_only=True):
+    """What went wrong."""
+
+    message: str
+    type: str
+    code: str | None = None
+    param: str | None = None
+
+
+class ErrorBody(Struct, frozen=True, kw_only=True):
+    """The answer to a request that cannot be granted."""
+
+    error: ErrorDetail
+
+
+class Problem(HermesError):
+    """A request that cannot be granted."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        code: str,
+        param: str | None = None,
+        headers: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.problem_code = code
+        self.param = param
+        self.headers = headers or {}
+
+    def body(self) -> ErrorBody:
+        """Return what the client is told."""
+        kind = _TYPES.get(self.status, "invalid_request_error")
+        kind = "server_error" if self.status >= 500 else kind
+        return ErrorBody(
+            error=ErrorDetail(
+                message=self.message, type=kind, code=self.problem_code, param=self.param
+            )
+        )
+
+
+_TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
+_STATUS: tuple[tuple[type[HermesError], int], ...] = (
+    (NotFound, 404),
+    (Conflict, 409),
+    (UsageError, 400),
+    (BudgetExhausted, 429),
+    (StoreError, 503),
+    (TooBusy, 429),
+    (Draining, 503),
+)
+
+
+def problem_of(error: HermesError) -> Problem:
+    """Return what a client is told about an error of ours."""
+    if isinstance(error, Problem):
+        return error
+    status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
+    message = f"{error.message} {error.hint}".strip()
+    later = {"retry-after": "1"} if status in {429, 503} else None
+    return Problem(status, message, code=error.code, headers=later)

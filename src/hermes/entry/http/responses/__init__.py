@@ -1,1 +1,0 @@
-"""`/v1/responses`: the Responses API over durable runs."""

@@ -1,0 +1,429 @@
+"""The conversation behind the screen: which session, which choices, which turn.
+
+`Talk` is the `Door` of slash commands and follows every turn of its session,
+whoever started it: typed, queued, steered or picked up after a crash. Painting
+is left to a `Display`, so the full screen and the line-by-line chat share all
+of this.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+from hermes.control.commands.builtin import builtin_registry
+from hermes.control.commands.context import (
+    CommandContext,
+    CommandHost,
+    Screen,
+    SessionChoice,
+    ToolDetail,
+    busy_mode,
+    recalled_flag,
+    recalled_word,
+)
+from hermes.control.commands.registry import Invocation, parse, run_command
+from hermes.control.commands.running import EFFECTS
+from hermes.control.commands.wording import Exchange, exchanges
+from hermes.control.lanes.busy_modes import BusyMode, submit_while_busy
+from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
+from hermes.domain.errors import HermesError
+from hermes.domain.events import TurnStream, UsageReported
+from hermes.domain.inbound import Attachment, InboxEntry
+from hermes.domain.session import Session, StoredMessage
+from hermes.entry.terminal.capabilities import TerminalKind
+from hermes.entry.terminal.context import ChatParts
+from hermes.entry.terminal.oneshot import PLATFORM, Question, inbound
+from hermes.entry.terminal.paint import Painter, wrap
+from hermes.entry.terminal.questions import Reply
+from hermes.entry.terminal.references import ReferenceReader
+from hermes.entry.terminal.render import RenderSettings, TurnRenderer
+from hermes.entry.terminal.skins import Skin
+from hermes.entry.terminal.statusbar import Status
+from hermes.entry.terminal.tty import run_program
+from hermes.streaming.terminal import harmless
+
+__all__ = [
+    "RECAP_EXCHANGES",
+    "Display",
+    "Talk",
+    "recap_lines",
+]
+
+
+RECAP_EXCHANGES = 10
+ASKED_CHARS = 300
+ANSWER_CHARS = 200
+ANSWER_LINES = 3
+
+
+def recap_lines(session: Session, history: Sequence[StoredMessage]) -> list[tuple[str, str]]:
+    """Return (who, text) pairs, `head`, `you` or `agent`."""
+    found = exchanges(history)
+    left_out = len(found) - RECAP_EXCHANGES
+    head = f"{session.title or session.id}"
+    if left_out > 0:
+        head += f" · {left_out} earlier exchanges not shown"
+    lines = [("head", head)]
+    for exchange in found[-RECAP_EXCHANGES:]:
+        lines.append(("you", _asked(exchange)))
+        lines.append(("agent", _answer(exchange)))
+    return lines
+
+
+def _asked(exchange: Exchange) -> str:
+    text = " ".join(harmless(exchange.asked_text).split())
+    return text if len(text) <= ASKED_CHARS else text[: ASKED_CHARS - 1].rstrip() + "…"
+
+
+def _answer(exchange: Exchange) -> str:
+    lines = [line for line in harmless(exchange.answer).splitlines() if line.strip()]
+    text = "\n".join(lines[:ANSWER_LINES])
+    cut = len(lines) > ANSWER_LINES or len(text) > ANSWER_CHARS
+    if cut:
+        text = text[: ANSWER_CHARS - 1].rstrip() + "…"
+    tools = f" ({exchange.tools} tool calls)" if exchange.tools else ""
+    return (text or "(no answer)") + tools
+
+
+NO_ANSWER = "(no answer)"
+
+
+class Display(Protocol):
+    """What `Talk` needs from a screen."""
+
+    @property
+    def cells(self) -> int:
+        """The width of the terminal."""
+        ...
+
+    @property
+    def screen(self) -> Screen:
+        """What commands can do with it."""
+        ...
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Print lines above the input."""
+        ...
+
+    def ask(self, request: ApprovalRequest) -> None:
+        """Put a request before the person."""
+        ...
+
+    def settle(self, approval_id: str) -> None:
+        """Take a request away: it has its answer."""
+        ...
+
+    def changed(self) -> None:
+        """Something that is shown has changed."""
+        ...
+
+    def ring(self) -> None:
+        """Ring the bell."""
+        ...
+
+
+class Talk:
+    """One chat at one terminal."""
+
+    def __init__(self, parts: ChatParts, skin: Skin, kind: TerminalKind, display: Display) -> None:
+        self.parts = parts
+        self.skin = skin
+        self.kind = kind
+        self.display = display
+        self.session = parts.session
+        self.registry = parts.registry or builtin_registry()
+        self.mode = parts.settings.busy_mode
+        self.yolo = False
+        self.queued = 0
+        self.renderer: TurnRenderer | None = None
+        self.started_at: float | None = None
+        self.last_seconds = 0.0
+        self._detail = parts.settings.tool_detail
+        self._reasoning = parts.settings.show_reasoning
+        self._usage: UsageReported | None = None
+        self._turn_tokens = 0
+        self._turn_cost = 0.0
+        self._streams: asyncio.Queue[TurnStream] = asyncio.Queue()
+        self._host = CommandHost(
+            ledger=parts.ledger,
+            gateway=parts.gateway,
+            desk=parts.desk,
+            controls=parts.controls,
+            clock=parts.clock,
+            profile=parts.profile,
+            version=parts.version,
+            saved_dir=parts.paths.saved_dir,
+            busy_default=parts.settings.busy_mode,
+            show_reasoning_default=parts.settings.show_reasoning,
+        )
+
+    # -- what the screen shows --------------------------------------------
+
+    @property
+    def working(self) -> bool:
+        """True while a turn of the session runs."""
+        return self.renderer is not None
+
+    def paint(self, text: str, colour: str = "", *, bold: bool = False) -> str:
+        """Colour a line with the current skin."""
+        return Painter(self.skin, self.kind)(text, colour, bold=bold)
+
+    def elapsed(self) -> float:
+        """Return the seconds of the running turn, or of the last one."""
+        if self.started_at is None:
+            return self.last_seconds
+        return self.parts.clock.monotonic() - self.started_at
+
+    def status(self) -> Status:
+        """Return what the status bar tells."""
+        session, usage = self.session, self._usage
+        spent = (session.cost_usd if session else 0.0) + self._turn_cost
+        known = usage is None or usage.cost_usd is not None
+        return Status(
+            model=(self.renderer.model if self.renderer else "")
+            or (session.model if session else "")
+            or self.parts.model_label,
+            context_tokens=usage.context_tokens if usage else 0,
+            context_window=usage.context_window if usage else None,
+            tokens=(session.usage.total_tokens if session else 0) + self._turn_tokens,
+            cost_usd=spent if self.parts.settings.show_cost and known else None,
+            elapsed=self.elapsed(),
+            busy_mode=self.mode,
+            working=self.working,
+            queued=self.queued,
+            yolo=self.yolo,
+            title=(session.title or "") if session else "",
+        )
+
+    def say(self, text: str, colour: str = "banner_dim") -> None:
+        """Print something that is not part of the conversation."""
+        lines = wrap(harmless(text), self.display.cells)
+        self.display.show([self.paint(line, colour) for line in lines])
+
+    # -- what was typed ----------------------------------------------------
+
+    async def typed(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
+        """Take what a person sent: a command, or a message for the agent."""
+        try:
+            parsed = parse(text)
+            if isinstance(parsed, Invocation) and not attachments:
+                await self._command(parsed)
+                return
+            message = text if isinstance(parsed, Invocation) else parsed.text
+            await self.submit(
+                await self._expanded(message), mode=self.mode, attachments=attachments
+            )
+        except HermesError as error:
+            self.say(f"{error.message} {error.hint}".rstrip(), "ui_error")
+
+    async def _command(self, invocation: Invocation) -> None:
+        context = CommandContext(host=self._host, door=self, session=await self._current())
+        await run_command(self.registry, context, invocation)
+
+    async def _current(self) -> Session | None:
+        if self.session is not None:
+            self.session = await self.parts.ledger.session(self.session.id) or self.session
+        return self.session
+
+    async def _expanded(self, text: str) -> str:
+        reader = ReferenceReader(
+            cwd=self.parts.profile.workspace,
+            environ=self.parts.environ,
+            run=run_program,
+            fetch_url=self.parts.fetch_url,
+        )
+        expanded = await reader.expand(text)
+        for line in expanded.taken:
+            self.say(f"+ {line}")
+        for line in expanded.problems:
+            self.say(f"! {line}", "ui_warn")
+        return expanded.text
+
+    # -- the Door of commands ---------------------------------------------
+
+    @property
+    def source(self) -> str:
+        """The door's name as sessions carry it."""
+        return PLATFORM
+
+    @property
+    def user_id(self) -> str:
+        """Who sits at the terminal."""
+        return self.parts.user
+
+    @property
+    def screen(self) -> Screen:
+        """What commands can do with the screen."""
+        return self.display.screen
+
+    async def reply(self, text: str) -> None:
+        """Say something that is not part of the conversation."""
+        self.say(text, "")
+
+    async def ensure_session(self) -> Session:
+        """Return the current session, opening one if there is none yet."""
+        if self.session is None:
+            self.session = await self.parts.gateway.open_session(
+                self.parts.profile.id, PLATFORM, self.parts.user
+            )
+        return self.session
+
+    async def switch(self, session: Session | None) -> None:
+        """Make `session` the current one and show where it stands."""
+        self.session = session
+        self._usage = None
+        self.last_seconds = 0.0
+        await self.refresh()
+        if session is not None:
+            await self.recap()
+            await self.pick_up()
+
+    async def submit(
+        self, text: str, *, mode: BusyMode, attachments: tuple[Attachment, ...] = ()
+    ) -> None:
+        """Send text to the agent; say what it does if a turn is running."""
+        session = await self.ensure_session()
+        question = Question(
+            agent_id=self.parts.profile.id,
+            session=session,
+            text=text,
+            asked_by=self.parts.user,
+            at=self.parts.clock.now(),
+            attachments=attachments,
+        )
+        submission = await submit_while_busy(
+            self.parts.gateway,
+            self.parts.profile.id,
+            inbound(question),
+            session_id=session.id,
+            mode=mode,
+        )
+        if submission.effect is not None:
+            self.say(f"· {submission.effect.value}: this {EFFECTS[submission.effect]}")
+        await self._count_queued()
+
+    async def refresh(self) -> None:
+        """Read the session and its choices again."""
+        session, ledger = await self._current(), self.parts.ledger
+        session_id, settings = session.id if session else None, self.parts.settings
+        self.mode = await busy_mode(ledger, session_id, settings.busy_mode)
+        shown = await recalled_flag(ledger, session_id, SessionChoice.SHOW_REASONING)
+        self._reasoning = settings.show_reasoning if shown is None else shown
+        detail = await recalled_word(ledger, session_id, SessionChoice.TOOL_DETAIL)
+        self._detail = ToolDetail(detail) if detail in set(ToolDetail) else settings.tool_detail
+        self.yolo = await recalled_flag(ledger, session_id, SessionChoice.YOLO) or False
+        if self.renderer is not None:
+            self.renderer.settings = self._render_settings()
+        await self._count_queued()
+
+    async def _count_queued(self) -> None:
+        waiting = await self.parts.ledger.waiting(self.session.id) if self.session else []
+        self.queued = len(waiting)
+        self.display.changed()
+
+    # -- turns -------------------------------------------------------------
+
+    def on_turn(self, stream: TurnStream, _entry: InboxEntry | None) -> None:
+        """Hear from the gateway that a turn starts."""
+        if self.session is not None and stream.session_id == self.session.id:
+            self._streams.put_nowait(stream)
+
+    async def follow_turns(self) -> None:
+        """Show the turns of the session, one after the other, until cancelled."""
+        while True:
+            await self._follow(await self._streams.get())
+
+    async def _follow(self, stream: TurnStream) -> None:
+        renderer = TurnRenderer(self.skin, self.kind, self._render_settings())
+        self.renderer, self.started_at = renderer, self.parts.clock.monotonic()
+        self._turn_tokens, self._turn_cost = 0, 0.0
+        await self._count_queued()
+        async for event in stream.follow():
+            shown = renderer.event(event, self.display.cells)
+            if shown.lines:
+                self.display.show(shown.lines)
+            for request in shown.asked:
+                self.display.ask(request)
+            for approval_id in shown.answered:
+                self.display.settle(approval_id)
+            if isinstance(event, UsageReported):
+                self._count(event)
+            self.display.changed()
+        self.last_seconds, self.started_at = self.elapsed(), None
+        self.renderer = None
+        self._turn_tokens, self._turn_cost = 0, 0.0
+        self.display.settle("")
+        await self.refresh()
+        if self.parts.settings.bell:
+            self.display.ring()
+
+    def _count(self, usage: UsageReported) -> None:
+        self._usage = usage
+        self._turn_tokens += usage.usage.total_tokens
+        self._turn_cost += usage.cost_usd or 0.0
+
+    def _render_settings(self) -> RenderSettings:
+        settings = self.parts.settings
+        return RenderSettings(
+            markdown=settings.markdown,
+            streaming=settings.streaming,
+            reasoning=self._reasoning,
+            diffs=settings.inline_diffs,
+            detail=self._detail,
+            label_cells=settings.tool_preview_length,
+        )
+
+    def interrupt(self) -> bool:
+        """Stop the running turn; False if none runs."""
+        return self.session is not None and self.parts.gateway.interrupt(self.session.id)
+
+    async def answer(self, request: ApprovalRequest, reply: Reply) -> None:
+        """Hand in a person's answer to an approval or a question."""
+        desk, user = self.parts.desk, self.parts.user
+        if request.kind is ApprovalKind.APPROVAL:
+            taken = await desk.answer(request.id, Choice(reply.value), by=user, text=reply.text)
+        else:
+            text = reply.text or reply.value or NO_ANSWER
+            taken = await desk.reply(request.id, text, by=user)
+        if taken is None:
+            self.say("It had been answered already, or it has expired.")
+
+    # -- beginning and end -------------------------------------------------
+
+    async def recap(self) -> None:
+        """Show the last exchanges of the session."""
+        session = self.session
+        if session is None or not self.parts.settings.recap:
+            return
+        history = await self.parts.ledger.history(session.id)
+        lines: list[str] = []
+        for who, text in recap_lines(session, history):
+            mark = {"head": "· ", "you": f"{self.skin.branding.prompt_symbol} "}.get(who, "  ")
+            colour = {"head": "ui_accent", "you": "prompt"}.get(who, "banner_dim")
+            wrapped = wrap(text, self.display.cells - 2)
+            lines += [
+                self.paint(f"{mark if number == 0 else '  '}{line}", colour)
+                for number, line in enumerate(wrapped)
+            ]
+        self.display.show(["", *lines])
+
+    async def pick_up(self) -> None:
+        """Go on with what another process left open in this session."""
+        if self.session is None:
+            return
+        try:
+            await self.parts.gateway.recover(self.session.id)
+        except HermesError as error:
+            self.say(f"{error.message} {error.hint}".rstrip(), "ui_warn")
+            return
+        if self.queued:
+            await self.parts.gateway.wake(self.session.id)
+
+    async def leave(self) -> None:
+        """Stop the running turn and keep what is queued for the next time."""
+        if self.session is None:
+            return
+        self.parts.gateway.hold(self.session.id)
+        self.interrupt()
+        if self.queued:
+            self.say(f"· {self.queued} queued: answered when this conversation goes on.")

@@ -1,0 +1,267 @@
+"""Leaving the terminal as it was found, however the chat ends.
+
+The terminal's settings are taken before and put back after; modes that the
+screen switches on (bracketed paste, hidden cursor) are switched off again.
+SIGTERM and SIGHUP end the chat in the ordinary way, so that this runs.
+"""
+
+import asyncio
+import base64
+import os
+import shlex
+import shutil
+import signal
+import sys
+import tempfile
+import termios
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from hermes.domain.errors import NotFound, UsageError
+from hermes.domain.ids import new_id
+from hermes.domain.inbound import Attachment
+
+__all__ = [
+    "Finished",
+    "RunProgram",
+    "clean_terminal",
+    "clipboard_image",
+    "copy_sequence",
+    "edit",
+    "editor_command",
+    "image_file",
+    "image_type",
+    "on_signals",
+    "run_program",
+]
+
+
+RESET_MODES = "\x1b[0m\x1b[?25h\x1b[?7h\x1b[?2004l\x1b[?1l\x1b>"
+"""Attributes, visible cursor, line wrap; no bracketed paste, normal cursor keys and keypad."""
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def clean_terminal() -> Iterator[None]:
+    """Put the terminal's settings back when the body ends."""
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    try:
+        yield
+    finally:
+        # The terminal may be gone (SIGHUP): there is nothing to put back then.
+        with suppress(OSError, ValueError):
+            os.write(sys.stdout.fileno(), RESET_MODES.encode())
+        with suppress(OSError, termios.error):
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+@contextmanager
+def on_signals(handle: Callable[[int], None]) -> Iterator[None]:
+    """Have SIGTERM and SIGHUP handled on the event loop during the body."""
+    loop = asyncio.get_running_loop()
+    for number in SIGNALS:
+        loop.add_signal_handler(number, handle, int(number))
+    try:
+        yield
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)
+
+
+SECONDS = 10.0
+OUTPUT_BYTES = 25 * 1024 * 1024
+
+
+class Finished(Struct, frozen=True, kw_only=True):
+    """How a program ended."""
+
+    code: int
+    output: bytes
+    errors: str = ""
+
+
+class RunProgram(Protocol):
+    """Runs a program to its end."""
+
+    async def __call__(
+        self, argv: Sequence[str], *, environ: Mapping[str, str], cwd: Path | None = None
+    ) -> Finished | None:
+        """Return how it ended; None if there is no such program or it took too long."""
+        ...
+
+
+async def run_program(
+    argv: Sequence[str], *, environ: Mapping[str, str], cwd: Path | None = None
+) -> Finished | None:
+    """Run a program without a terminal and return its output, bounded in size and time."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *argv,
+            cwd=cwd,
+            env=dict(environ),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except (FileNotFoundError, NotADirectoryError, PermissionError):
+        return None
+    try:
+        async with asyncio.timeout(SECONDS):
+            output, errors = await process.communicate()
+    except TimeoutError:
+        return None
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+    return Finished(
+        code=process.returncode or 0,
+        output=output[:OUTPUT_BYTES],
+        errors=errors.decode(errors="replace").strip(),
+    )
+
+
+FALLBACKS = ("nano", "vim", "vi")
+
+
+def editor_command(environ: Mapping[str, str]) -> list[str]:
+    """Return the editor to run: `$VISUAL`, `$EDITOR`, or one that is usually there."""
+    for name in ("VISUAL", "EDITOR"):
+        if environ.get(name, "").strip():
+            return shlex.split(environ[name])
+    for program in FALLBACKS:
+        if shutil.which(program, path=environ.get("PATH")):
+            return [program]
+    raise NotFound("There is no editor here.", hint="Set EDITOR to the one you use.")
+
+
+async def edit(text: str, environ: Mapping[str, str], folder: Path) -> str:
+    """Let the person change `text` in the editor, which gets the terminal meanwhile."""
+    argv = editor_command(environ)
+    path = await asyncio.to_thread(_write, text, folder)
+    try:
+        process = await asyncio.create_subprocess_exec(*argv, str(path), env=dict(environ))
+        await process.wait()
+        return await asyncio.to_thread(_read, path)
+    except OSError as error:
+        raise NotFound(
+            f"The editor `{argv[0]}` cannot be run: {error.strerror}.", hint="Set EDITOR."
+        ) from error
+    finally:
+        await asyncio.to_thread(path.unlink, missing_ok=True)
+
+
+def _write(text: str, folder: Path) -> Path:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(prefix="message-", suffix=".md", dir=folder)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+    return Path(name)
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace").rstrip("\n")
+
+
+MAX_IMAGE_BYTES = 20 * 1024 * 1024
+MAX_COPY_BYTES = 100_000
+MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "image/png", ".png"),
+    (b"\xff\xd8\xff", "image/jpeg", ".jpg"),
+    (b"GIF8", "image/gif", ".gif"),
+)
+
+
+def image_type(data: bytes) -> tuple[str, str] | None:
+    """Return (media type, suffix) of a picture; None if it is none that models take."""
+    for magic, media_type, suffix in MAGIC:
+        if data.startswith(magic):
+            return media_type, suffix
+    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
+        return "image/webp", ".webp"
+    return None
+
+
+async def clipboard_image(
+    environ: Mapping[str, str], cache_dir: Path, run: RunProgram
+) -> Attachment:
+    """Take the picture from the clipboard; explain if there is none or no way to it."""
+    readers = _readers(environ)
+    if not readers:
+        raise NotFound(
+            "The clipboard cannot be read here.",
+            hint="Install wl-paste, xclip or pngpaste, or attach a file: /image PATH",
+        )
+    for argv in readers:
+        result = await run(argv, environ=environ)
+        if result is not None and result.code == 0 and result.output:
+            return await asyncio.to_thread(_keep, result.output, cache_dir)
+    raise NotFound(
+        "There is no picture in the clipboard.", hint="A file can be attached with: /image PATH"
+    )
+
+
+def _readers(environ: Mapping[str, str]) -> list[tuple[str, ...]]:
+    path = environ.get("PATH")
+    readers: list[tuple[str, ...]] = []
+    if environ.get("WAYLAND_DISPLAY") and shutil.which("wl-paste", path=path):
+        readers.append(("wl-paste", "--no-newline", "--type", "image/png"))
+    if environ.get("DISPLAY") and shutil.which("xclip", path=path):
+        readers.append(("xclip", "-selection", "clipboard", "-t", "image/png", "-o"))
+    if shutil.which("pngpaste", path=path):
+        readers.append(("pngpaste", "-"))
+    return readers
+
+
+def _keep(data: bytes, cache_dir: Path) -> Attachment:
+    kind = _checked(data, "The clipboard")
+    folder = cache_dir / "images"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path = folder / f"{new_id('clip')}{kind[1]}"
+    path.touch(mode=0o600)
+    path.write_bytes(data)
+    return Attachment(
+        kind="image", path=str(path), name=path.name, media_type=kind[0], size=len(data)
+    )
+
+
+async def image_file(name: str, cwd: Path) -> Attachment:
+    """Attach a picture by its file name."""
+    return await asyncio.to_thread(_image_file, name, cwd)
+
+
+def _image_file(name: str, cwd: Path) -> Attachment:
+    path = cwd / Path(name).expanduser()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise NotFound(f"{path} cannot be read: {error.strerror}.") from error
+    media_type, _ = _checked(data, str(path))
+    return Attachment(
+        kind="image", path=str(path), name=path.name, media_type=media_type, size=len(data)
+    )
+
+
+def _checked(data: bytes, where: str) -> tuple[str, str]:
+    if len(data) > MAX_IMAGE_BYTES:
+        raise UsageError(f"{where} holds more than {MAX_IMAGE_BYTES // 1024 // 1024} MB.")
+    kind = image_type(data)
+    if kind is None:
+        raise UsageError(f"{where} holds no PNG, JPEG, GIF or WebP picture.")
+    return kind
+
+
+def copy_sequence(text: str) -> str:
+    """Return the sequence that makes the terminal put `text` onto its clipboard."""
+    data = text.encode()
+    if len(data) > MAX_COPY_BYTES:
+        raise UsageError(
+            "That is too long for the clipboard of a terminal.", hint="/save writes it to a file."
+        )
+    return f"\x1b]52;c;{base64.b64encode(data).decode()}\x07"

@@ -1,0 +1,373 @@
+"""ModelClient: one call, through everything that may help it succeed.
+
+On one route: mend the request, use the next key, try again with backoff. What
+only compression can cure is raised at once. Then the next route, for this call
+only. When nothing helped, one `ModelFailure` says what happened and what to do.
+A key-bound refusal (rate limit) uses another key before it waits.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+from importlib import import_module
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from hermes.domain.errors import ConfigError
+from hermes.domain.messages import AssistantMessage, FinishReason
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.model import (
+    CallListener,
+    FailureKind,
+    ModelFailure,
+    ModelInfo,
+    ModelReply,
+    ModelRequest,
+)
+from hermes.models.catalog import cost
+from hermes.models.credentials import ApiKey, CredentialPool
+from hermes.models.encode_common import LoweredCache
+from hermes.models.failures import PLANS, classify, explain
+from hermes.models.request_fixes import mend
+from hermes.models.retry import backoff, retries_for, retry_after
+from hermes.models.routes import Route
+from hermes.models.settings import ApiMode, RetryPolicy
+from hermes.models.tool_call_fixes import repair_calls
+from hermes.models.transport import Transport
+from hermes.models.wire import Decoded, Decoder, Repairs, Sink, WireCall, WireFault
+
+__all__ = [
+    "ModelClient",
+    "WireProtocol",
+    "protocol_for",
+]
+
+
+class WireProtocol(Protocol):
+    """Encodes requests and decodes replies of one kind of endpoint."""
+
+    def encode(
+        self, request: ModelRequest, route: Route, repairs: Repairs, cache: LoweredCache
+    ) -> WireCall:
+        """Return the HTTP request, without the key."""
+        ...
+
+    def decoder(self, sink: Sink) -> Decoder:
+        """Return a decoder for one reply."""
+        ...
+
+
+_MODULES: Final = MappingProxyType(
+    {
+        ApiMode.CHAT_COMPLETIONS: "hermes.models.protocols.chat_completions",
+        ApiMode.RESPONSES: "hermes.models.protocols.responses",
+        ApiMode.ANTHROPIC_MESSAGES: "hermes.models.protocols.anthropic_messages",
+    }
+)
+
+
+def protocol_for(mode: ApiMode) -> WireProtocol:
+    """Return the protocol for a mode."""
+    protocol: WireProtocol = import_module(_MODULES[mode]).PROTOCOL
+    return protocol
+
+
+_MAX_MENDS = 5
+_EXHAUSTED_SECONDS = 60.0
+_UNPAID_SECONDS = 3600.0
+
+
+class ModelClient:
+    """Answers requests over one primary route and its fallbacks."""
+
+    def __init__(
+        self,
+        routes: Sequence[Route],
+        *,
+        clock: Clock,
+        transport: Transport | None = None,
+        policy: RetryPolicy | None = None,
+        cache: LoweredCache | None = None,
+        seed: int | None = None,
+    ) -> None:
+        if not routes:
+            raise ConfigError("No model is chosen.", hint="Choose one with `hermes model`.")
+        self._lanes = [
+            _RouteState(
+                route=route,
+                protocol=protocol_for(route.api_mode),
+                pool=CredentialPool(route.keys, route.strategy, clock, seed),
+            )
+            for route in routes
+        ]
+        self._owned = Transport() if transport is None else None
+        self._shared = _Shared(
+            clock=clock,
+            transport=transport or self._owned or Transport(),
+            policy=policy or RetryPolicy(),
+            rng=random.Random(seed),  # noqa: S311 - jitter, not security
+            cache=cache or LoweredCache(),
+        )
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known about the primary model."""
+        return self._lanes[0].route.info
+
+    async def complete(
+        self, request: ModelRequest, listener: CallListener | None = None
+    ) -> ModelReply:
+        """Make one call; raise `ModelFailure` when nothing helped."""
+        sink = Sink(listener)
+        failures: list[ModelFailure] = []
+        for state in self._lanes:
+            if failures:
+                _announce_fallback(sink, failures[-1], state.route)
+            try:
+                return await _RouteCall(state, self._shared, request, sink).run()
+            except ModelFailure as failure:
+                if not PLANS[failure.kind].fallback:
+                    raise
+                failures.append(failure)
+        raise _summary(failures)
+
+    async def warm(self) -> None:
+        """Load what the first call would otherwise wait for."""
+        await self._shared.transport.warm(self._lanes[0].route.base_url)
+
+    async def close(self) -> None:
+        """Close connections that are not shared with other clients."""
+        if self._owned is not None:
+            await self._owned.close()
+
+
+class _RouteState:
+    """What outlives a call on one route."""
+
+    def __init__(self, *, route: Route, protocol: WireProtocol, pool: CredentialPool) -> None:
+        self.route = route
+        self.protocol = protocol
+        self.pool = pool
+
+
+class _Shared:
+    """What all calls of one client use."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        transport: Transport,
+        policy: RetryPolicy,
+        rng: random.Random,
+        cache: LoweredCache,
+    ) -> None:
+        self.clock = clock
+        self.transport = transport
+        self.policy = policy
+        self.rng = rng
+        self.cache = cache
+
+
+class _RouteCall:
+    """One call on one route, with its tries."""
+
+    def __init__(
+        self, state: _RouteState, shared: _Shared, request: ModelRequest, sink: Sink
+    ) -> None:
+        self._route = state.route
+        self._protocol = state.protocol
+        self._pool = state.pool
+        self._shared = shared
+        self._request = request
+        self._sink = sink
+        self._repairs = Repairs()
+        self._mends = 0
+        self._rotations = 0
+        self._tries: Counter[FailureKind] = Counter()
+        self._key = self._first_key()
+
+    async def run(self) -> ModelReply:
+        """Try until it works or nothing is left to try."""
+        while True:
+            try:
+                decoded = await self._attempt()
+            except WireFault as fault:
+                await self._recover(self._redacted(fault))
+                self._sink.restart()
+                continue
+            if self._key is not None:
+                self._pool.revive(self._key)
+            return self._reply(decoded)
+
+    async def _attempt(self) -> Decoded:
+        route = self._route
+        call = self._protocol.encode(self._request, route, self._repairs, self._shared.cache)
+        decoder = self._protocol.decoder(self._sink)
+        for name, value in _auth_headers(route, self._key).items():
+            joined = name == "anthropic-beta" and name in call.headers
+            call.headers[name] = f"{call.headers[name]},{value}" if joined else value
+        await self._shared.transport.exchange(call, decoder, route.timeouts, self._still_waiting)
+        decoded = decoder.finish()
+        _check(decoded)
+        return decoded
+
+    def _still_waiting(self, seconds: float) -> None:
+        route = self._route
+        self._sink.notice(
+            "waiting",
+            f"Still waiting for {route.provider} ({route.model}), {seconds:.0f} s so far.",
+        )
+
+    async def _recover(self, fault: WireFault) -> None:
+        """Prepare the next try, or raise the failure."""
+        kind = classify(fault)
+        mended = mend(kind, fault, self._request, self._repairs)
+        if mended is not None and self._mends < _MAX_MENDS:
+            self._mends += 1
+            self._repairs, what = mended
+            self._sink.notice("repair", f"{self._route.provider} refused the request; {what}.")
+            return
+        plan = PLANS[kind]
+        if plan.compress:
+            raise self._failure(FailureKind.CONTEXT_OVERFLOW, fault)
+        if plan.rotate and self._rotate(kind, fault):
+            return
+        if plan.retry and await self._wait(kind, fault):
+            return
+        raise self._failure(kind, fault)
+
+    def _rotate(self, kind: FailureKind, fault: WireFault) -> bool:
+        """Set the key aside and take another one, if there is one."""
+        self._rotations += 1
+        if self._key is None or self._rotations > len(self._pool):
+            return False
+        match kind:
+            case FailureKind.AUTH:
+                self._pool.bury(self._key)
+            case FailureKind.BILLING:
+                self._pool.exhaust(self._key, _UNPAID_SECONDS)
+            case _:
+                if len(self._pool) == 1:
+                    return False
+                self._pool.exhaust(self._key, self._asked_wait(fault) or _EXHAUSTED_SECONDS)
+        key = self._pool.acquire()
+        if key is None:
+            return False
+        self._key = key
+        self._sink.notice("credential", f"{self._route.provider}: using another key.")
+        return True
+
+    async def _wait(self, kind: FailureKind, fault: WireFault) -> bool:
+        """Wait before the next try; False if there is none."""
+        policy = self._shared.policy
+        self._tries[kind] += 1
+        number, limit = self._tries[kind], retries_for(kind, policy)
+        if number > limit or self._tries.total() > policy.max_retries:
+            return False
+        asked = self._asked_wait(fault)
+        if asked is not None and asked > policy.max_retry_after:
+            return False
+        delay = backoff(number, policy, self._shared.rng) if asked is None else asked
+        said = self._failure(kind, fault).message
+        self._sink.notice("retry", f"{said} Trying again in {delay:.0f} s ({number}/{limit}).")
+        await self._shared.clock.sleep(delay)
+        return True
+
+    def _asked_wait(self, fault: WireFault) -> float | None:
+        return retry_after(fault.headers, self._shared.clock.now())
+
+    def _first_key(self) -> ApiKey | None:
+        key = self._pool.acquire()
+        if key is None and len(self._pool):
+            # Every key failed lately; one request tells whether that is still so.
+            self._pool.reset()
+            key = self._pool.acquire()
+        return key
+
+    def _redacted(self, fault: WireFault) -> WireFault:
+        for key in self._route.keys:
+            fault.message = fault.message.replace(key.secret, "[redacted]")
+        return fault
+
+    def _failure(self, kind: FailureKind, fault: WireFault) -> ModelFailure:
+        route = self._route
+        key_name = route.key_names[0] if route.key_names else "the key"
+        names = {
+            "provider": route.provider,
+            "model": route.model,
+            "base_url": route.base_url,
+            "key_name": key_name,
+        }
+        return explain(kind, fault, names, self._asked_wait(fault))
+
+    def _reply(self, decoded: Decoded) -> ModelReply:
+        message = decoded.message
+        if message.tool_calls:
+            cut_off = message.finish is FinishReason.LENGTH
+            message = AssistantMessage(
+                text=message.text,
+                tool_calls=repair_calls(message.tool_calls, cut_off=cut_off),
+                reasoning=message.reasoning,
+                finish=message.finish,
+            )
+        dollars = decoded.cost_usd
+        if dollars is None:
+            dollars = cost(decoded.usage, self._route.facts.price)
+        return ModelReply(
+            message=message,
+            usage=decoded.usage,
+            provider=self._route.provider,
+            model=decoded.model or self._route.model,
+            cost_usd=dollars,
+        )
+
+
+def _auth_headers(route: Route, key: ApiKey | None) -> dict[str, str]:
+    if key is None or route.auth == "none":
+        return {}
+    if route.auth == "x-api-key":
+        if key.secret.startswith("sk-ant-oat"):
+            bearer = f"Bearer {key.secret}"
+            return {"authorization": bearer, "anthropic-beta": "oauth-2025-04-20"}
+        if route.provider == "anthropic":
+            return {"x-api-key": key.secret}
+        # Servers that imitate the Messages API take the key in one or the other.
+        return {"x-api-key": key.secret, "authorization": f"Bearer {key.secret}"}
+    if route.auth == "api-key":
+        return {"api-key": key.secret}
+    return {"authorization": f"Bearer {key.secret}"}
+
+
+def _check(decoded: Decoded) -> None:
+    """Refuse replies that are no replies."""
+    message = decoded.message
+    if not decoded.complete:
+        raise WireFault("the answer was cut off before its end", kind=FailureKind.MALFORMED)
+    if message.text.strip() or message.tool_calls or message.finish is FinishReason.LENGTH:
+        return
+    if message.finish is FinishReason.CONTENT_FILTER:
+        raise WireFault("the answer was withheld", kind=FailureKind.POLICY)
+    raise WireFault("", kind=FailureKind.EMPTY)
+
+
+def _announce_fallback(sink: Sink, failure: ModelFailure, route: Route) -> None:
+    sink.restart()
+    sink.notice(
+        "fallback", f"{failure.message} Using {route.provider} ({route.model}) for this reply."
+    )
+
+
+def _summary(failures: list[ModelFailure]) -> ModelFailure:
+    first = failures[0]
+    if len(failures) == 1:
+        return first
+    others = "; ".join(f"{f.provider}: {f.kind.value}" for f in failures[1:])
+    return ModelFailure(
+        first.kind,
+        f"{first.message} The fallbacks failed too ({others}).",
+        hint=first.hint,
+        status=first.status,
+        retry_after=first.retry_after,
+        provider=first.provider,
+    )

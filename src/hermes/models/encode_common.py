@@ -1,0 +1,175 @@
+"""Lowering messages, shared by all protocols, and its cache.
+
+The history of a session only grows, so the bytes of everything but the newest
+messages are kept from call to call: one comparison of the message tuples (by
+identity first, in C) replaces encoding them again. What was encoded is a
+function of the messages alone, which also keeps the prefix byte-stable.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+
+import msgspec
+from msgspec import Struct
+
+from hermes.domain.messages import (
+    Content,
+    FilePart,
+    ImagePart,
+    InputKind,
+    Message,
+    TextPart,
+    ToolMessage,
+    UserMessage,
+)
+from hermes.models.wire import encode_json
+
+__all__ = [
+    "EPHEMERAL_LABEL",
+    "LoweredCache",
+    "data_url",
+    "images_of",
+    "object_arguments",
+    "parts_of",
+    "text_of",
+    "user_prefix",
+]
+
+EPHEMERAL_LABEL = "[Context for this reply; not said by the user]"
+_STEER_LABEL = "[Said while you were working] "
+_NOTICE_LABEL = "[Note from Hermes] "
+
+
+def user_prefix(message: UserMessage) -> str:
+    """Return what goes before the text of a user message, e.g. who speaks."""
+    label = {InputKind.STEER: _STEER_LABEL, InputKind.NOTICE: _NOTICE_LABEL}.get(message.kind, "")
+    return f"{label}[{message.sender}] " if message.sender else label
+
+
+def parts_of(content: Content, prefix: str = "") -> list[TextPart | ImagePart]:
+    """Return content as text and images; files become a line that names their path."""
+    if isinstance(content, str):
+        return [TextPart(prefix + content)]
+    parts = [_without_file(part) for part in content]
+    if not prefix:
+        return parts
+    if parts and isinstance(parts[0], TextPart):
+        return [TextPart(prefix + parts[0].text), *parts[1:]]
+    return [TextPart(prefix.strip()), *parts]
+
+
+def _without_file(part: TextPart | ImagePart | FilePart) -> TextPart | ImagePart:
+    if isinstance(part, FilePart):
+        kind = f", {part.media_type}" if part.media_type else ""
+        return TextPart(f"[file: {part.name}{kind}, at {part.path}]")
+    return part
+
+
+def text_of(content: Content, prefix: str = "") -> str:
+    """Return content as text, with a placeholder for each image."""
+    if isinstance(content, str):
+        return prefix + content
+    return "\n".join(
+        part.text if isinstance(part, TextPart) else "[image]" for part in parts_of(content, prefix)
+    )
+
+
+def images_of(content: Content) -> list[ImagePart]:
+    """Return the images in content."""
+    if isinstance(content, str):
+        return []
+    return [part for part in content if isinstance(part, ImagePart)]
+
+
+def data_url(url: str) -> tuple[str, str] | None:
+    """Split a base64 `data:` URL into media type and data."""
+    if not url.startswith("data:"):
+        return None
+    head, comma, data = url[5:].partition(",")
+    media_type, _, encoding = head.partition(";")
+    if not comma or encoding != "base64":
+        return None
+    return media_type or "application/octet-stream", data
+
+
+_object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+def object_arguments(arguments: str) -> str:
+    """Return tool arguments as a JSON object, wrapping what is not one.
+
+    Servers parse earlier calls again and fail on those that the model got
+    wrong, though the tool result already told it so.
+    """
+    try:
+        _object_decoder.decode(arguments)
+    except msgspec.MsgspecError:
+        return encode_json({"malformed_arguments": arguments[:2000]}).decode()
+    return arguments
+
+
+class _Entry(Struct):
+    messages: tuple[Message, ...]
+    chunks: list[bytes]
+    size: int
+
+
+Lower = Callable[[tuple[Message, ...], int], list[bytes]]
+"""Lowers `messages[start:]`, one chunk of bytes a message; may look back."""
+
+
+class LoweredCache:
+    """Keeps lowered messages by session, within a bound on bytes."""
+
+    def __init__(self, max_bytes: int = 8 * 1024 * 1024, max_entries: int = 256) -> None:
+        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self._bytes = 0
+        self._max_bytes = max_bytes
+        self._max_entries = max_entries
+
+    def lower(self, key: Hashable, messages: tuple[Message, ...], lower: Lower) -> list[bytes]:
+        """Return one chunk a message, encoding only what is new under `key`."""
+        if key is None:
+            return lower(messages, 0)
+        entry = self._entries.pop(key, None)
+        start = 0
+        chunks: list[bytes] = []
+        if entry is not None:
+            self._bytes -= entry.size
+            start = _shared(entry.messages, messages)
+            chunks = entry.chunks[:start]
+        fresh = lower(messages, start)
+        chunks += fresh
+        size = sum(map(len, chunks)) if start == 0 or entry is None else _size(entry, start, fresh)
+        self._store(key, _Entry(messages, chunks, size))
+        return chunks
+
+    def _store(self, key: Hashable, entry: _Entry) -> None:
+        if entry.size > self._max_bytes:
+            return
+        self._entries[key] = entry
+        self._bytes += entry.size
+        while self._bytes > self._max_bytes or len(self._entries) > self._max_entries:
+            _, old = self._entries.popitem(last=False)
+            self._bytes -= old.size
+
+
+def _size(entry: _Entry, start: int, fresh: list[bytes]) -> int:
+    dropped = sum(map(len, entry.chunks[start:]))
+    return entry.size - dropped + sum(map(len, fresh))
+
+
+def _shared(old: tuple[Message, ...], new: tuple[Message, ...]) -> int:
+    """Count the leading messages that are the same, less a run of tool results at their end.
+
+    Results of one batch may be lowered together, so an open batch is done again.
+    """
+    count = len(old)
+    if new[:count] != old:
+        count = next(
+            (i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a is not b and a != b),
+            min(len(old), len(new)),
+        )
+    while count and isinstance(old[count - 1], ToolMessage):
+        count -= 1
+    return count

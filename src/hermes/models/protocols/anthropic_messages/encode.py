@@ -1,0 +1,267 @@
+"""Encoding Anthropic Messages.
+
+A message becomes a run of content blocks; neighbours of the same role are
+joined, because roles must alternate. Of the four cache breakpoints one goes
+to the system prompt (which covers the tools before it) and three to the last
+messages. What belongs to this call only follows the last breakpoint.
+"""
+
+import re
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from hermes.domain.messages import (
+    AssistantMessage,
+    Content,
+    ImagePart,
+    Message,
+    TextPart,
+    ToolMessage,
+    ToolOutcome,
+    UserMessage,
+)
+from hermes.domain.ports.model import ModelRequest
+from hermes.domain.tools import ToolSpec
+from hermes.models.encode_common import (
+    EPHEMERAL_LABEL,
+    LoweredCache,
+    data_url,
+    object_arguments,
+    parts_of,
+    user_prefix,
+)
+from hermes.models.routes import Route
+from hermes.models.settings import CacheTtl
+from hermes.models.wire import Repairs, WireCall, encode_json
+
+__all__ = ["encode"]
+
+_PROTOCOL = "anthropic_messages"
+_MARKED = 3
+_DEFAULT_OUTPUT = 16_000
+_BUDGETS = {"minimal": 1024, "low": 4096, "medium": 8192, "high": 16_384}
+_LARGE_BUDGET = 32_000
+_BAD_ID = re.compile(r"[^a-zA-Z0-9_-]")
+_ADAPTIVE = re.compile(r"(opus|sonnet|haiku)-(4[-.][6-9]|[5-9])|fable|mythos")
+_OPENING = b'{"role":"user","content":[{"type":"text","text":"(The conversation goes on.)"}'
+Mark = dict[str, str] | None
+
+
+def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: LoweredCache) -> WireCall:
+    """Return the HTTP request, without the key."""
+    lowering = _Lowering(route, repairs)
+    key = None
+    if request.session_id is not None:
+        key = (_PROTOCOL, request.session_id, request.task, repairs)
+    chunks = cache.lower(key, request.messages, lowering.chunks)
+    marked = lowering.with_marks(request.messages, chunks)
+    body: dict[str, Any] = {"model": route.model}
+    if request.tools:
+        body["tools"] = _tools(request.tools, None if request.system else lowering.mark)
+        if request.tool_choice:
+            body["tool_choice"] = _tool_choice(request.tool_choice)
+    if request.system:
+        body["system"] = [_marked({"type": "text", "text": request.system}, lowering.mark)]
+    body["messages"] = _history(request.messages, marked, request.ephemeral)
+    stream = route.stream and not repairs.no_stream
+    body["stream"] = stream
+    body |= _options(request, route)
+    body |= route.extra_body
+    for name in repairs.drop_fields - {"max_tokens"}:
+        body.pop(name, None)
+    return WireCall(
+        url=f"{route.base_url}{'' if route.base_url.endswith('/v1') else '/v1'}/messages",
+        headers={"anthropic-version": "2023-06-01", **_betas(body), **route.headers},
+        body=msgspec.json.encode(body),
+        stream=stream,
+        verify=route.ssl_verify,
+        ca_file=route.ssl_ca,
+    )
+
+
+def _options(request: ModelRequest, route: Route) -> dict[str, Any]:
+    limit = request.max_tokens or route.max_tokens
+    ceiling = route.facts.max_output
+    limit = limit or min(ceiling or _DEFAULT_OUTPUT, _DEFAULT_OUTPUT * 2)
+    options: dict[str, Any] = {}
+    output: dict[str, Any] = {}
+    effort = request.reasoning_effort
+    if effort and effort not in {"none", "false"}:
+        if _ADAPTIVE.search(route.model):
+            options["thinking"] = {"type": "adaptive"}
+            output["effort"] = _effort(effort)
+        else:
+            budget = _BUDGETS.get(effort, _LARGE_BUDGET)
+            options["thinking"] = {"type": "enabled", "budget_tokens": budget}
+            limit = max(limit, budget + 4096)
+    elif request.temperature is not None:
+        options["temperature"] = request.temperature
+    if request.response_schema is not None:
+        output["format"] = {"type": "json_schema", "schema": request.response_schema}
+    if output:
+        options["output_config"] = output
+    options["max_tokens"] = min(limit, ceiling) if ceiling else limit
+    return options
+
+
+def _effort(effort: str) -> str:
+    return {"minimal": "low", "ultra": "max"}.get(effort, effort)
+
+
+def _betas(body: dict[str, Any]) -> dict[str, str]:
+    budgeted = body.get("thinking", {}).get("type") == "enabled"
+    if budgeted and "tools" in body:
+        return {"anthropic-beta": "interleaved-thinking-2025-05-14"}
+    return {}
+
+
+def _tools(tools: tuple[ToolSpec, ...], mark: Mark) -> list[Raw]:
+    lowered = [
+        {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+        for tool in sorted(tools, key=lambda tool: tool.name)
+    ]
+    lowered[-1] = _marked(lowered[-1], mark)
+    return [Raw(encode_json(tool)) for tool in lowered]
+
+
+def _marked(block: dict[str, Any], mark: Mark) -> dict[str, Any]:
+    return block if mark is None else {**block, "cache_control": mark}
+
+
+def _history(messages: tuple[Message, ...], chunks: list[bytes], ephemeral: str) -> Raw:
+    """Join chunks, each of which opens its own message where the role changes."""
+    joined = b"".join(chunks)
+    if ephemeral:
+        block = encode_json({"type": "text", "text": f"{EPHEMERAL_LABEL}\n{ephemeral}"})
+        joined += _lead(_role_before(messages, len(messages)), b"user") + block
+    return Raw(b"[" + joined + b"]}]") if joined else Raw(b"[]")
+
+
+def _role(message: Message) -> bytes:
+    return b"assistant" if isinstance(message, AssistantMessage) else b"user"
+
+
+def _role_before(messages: tuple[Message, ...], at: int) -> bytes:
+    """Return whose message is open before `messages[at]`; empty answers are not sent."""
+    while at and _is_empty(messages[at - 1]):
+        at -= 1
+    return _role(messages[at - 1]) if at else b""
+
+
+def _is_empty(message: Message) -> bool:
+    if not isinstance(message, AssistantMessage):
+        return False
+    return not message.tool_calls and not message.text.strip()
+
+
+def _lead(before: bytes, role: bytes) -> bytes:
+    """Return what goes between blocks: a comma, or the turn to the other role."""
+    if before == role:
+        return b","
+    opening = b'{"role":"%b","content":[' % role
+    if before:
+        return b"]}," + opening
+    return opening if role == b"user" else _OPENING + b"]}," + opening
+
+
+class _Lowering:
+    """Lowers messages for one route."""
+
+    def __init__(self, route: Route, repairs: Repairs) -> None:
+        self._images = not repairs.strip_images
+        self._thinking = not repairs.drop_reasoning
+        self.mark: Mark = None
+        if "cache_control" not in repairs.drop_fields:
+            hour = route.cache_ttl is CacheTtl.ONE_HOUR
+            self.mark = {"type": "ephemeral", "ttl": "1h"} if hour else {"type": "ephemeral"}
+
+    def chunks(self, messages: tuple[Message, ...], start: int) -> list[bytes]:
+        """Lower `messages[start:]`, one run of blocks each."""
+        before = _role_before(messages, start)
+        chunks: list[bytes] = []
+        for message in messages[start:]:
+            chunks.append(self._joined(message, before, None))
+            if not _is_empty(message):
+                before = _role(message)
+        return chunks
+
+    def with_marks(self, messages: tuple[Message, ...], chunks: list[bytes]) -> list[bytes]:
+        """Put breakpoints on the last messages."""
+        marked = list(chunks)
+        if self.mark is None:
+            return marked
+        for at in range(max(0, len(messages) - _MARKED), len(messages)):
+            marked[at] = self._joined(messages[at], _role_before(messages, at), self.mark)
+        return marked
+
+    def _joined(self, message: Message, before: bytes, mark: Mark) -> bytes:
+        if _is_empty(message):
+            return b""
+        blocks = self._blocks(message)
+        blocks[-1] = _marked(blocks[-1], mark)
+        return _lead(before, _role(message)) + b",".join(map(encode_json, blocks))
+
+    def _blocks(self, message: Message) -> list[dict[str, Any]]:
+        match message:
+            case UserMessage():
+                blocks = self._content(message.content, user_prefix(message))
+                return blocks or [{"type": "text", "text": "(nothing)"}]
+            case ToolMessage():
+                result: dict[str, Any] = {
+                    "type": "tool_result",
+                    "tool_use_id": _BAD_ID.sub("_", message.call_id),
+                    "content": self._content(message.content),
+                }
+                if message.outcome is not ToolOutcome.OK:
+                    result["is_error"] = True
+                return [result]
+            case AssistantMessage():
+                return self._assistant(message)
+
+    def _assistant(self, message: AssistantMessage) -> list[dict[str, Any]]:
+        blocks: list[dict[str, Any]] = []
+        reasoning = message.reasoning
+        ours = reasoning is not None and reasoning.protocol == _PROTOCOL
+        if reasoning is not None and ours and self._thinking:
+            blocks += reasoning.details
+        if message.text.strip():
+            blocks.append({"type": "text", "text": message.text})
+        for call in message.tool_calls:
+            arguments = Raw(object_arguments(call.arguments).encode())
+            blocks.append(
+                {
+                    "type": "tool_use",
+                    "id": _BAD_ID.sub("_", call.id),
+                    "name": call.name,
+                    "input": arguments,
+                }
+            )
+        return blocks
+
+    def _content(self, content: Content, prefix: str = "") -> list[dict[str, Any]]:
+        blocks: list[dict[str, Any]] = []
+        for part in parts_of(content, prefix):
+            if isinstance(part, TextPart):
+                if part.text.strip():
+                    blocks.append({"type": "text", "text": part.text})
+            elif self._images:
+                blocks.append(_image(part))
+            else:
+                blocks.append({"type": "text", "text": "[image]"})
+        return blocks
+
+
+def _image(part: ImagePart) -> dict[str, Any]:
+    inline = data_url(part.url)
+    if inline is None:
+        return {"type": "image", "source": {"type": "url", "url": part.url}}
+    media_type, data = inline
+    source = {"type": "base64", "media_type": part.media_type or media_type, "data": data}
+    return {"type": "image", "source": source}
+
+
+def _tool_choice(choice: str) -> Any:
+    kinds = {"none": "none", "required": "any"}
+    return {"type": kinds[choice]} if choice in kinds else {"type": "tool", "name": choice}

@@ -1,0 +1,29 @@
+"""OpenAI chat completions, as spoken by most servers, with their dialects."""
+
+from typing import Final
+
+from hermes.domain.ports.model import ModelRequest
+from hermes.models.encode_common import LoweredCache
+from hermes.models.protocols.chat_completions.decode import ChatDecoder
+from hermes.models.protocols.chat_completions.encode import encode
+from hermes.models.routes import Route
+from hermes.models.wire import Decoder, Repairs, Sink, WireCall
+
+__all__ = ["PROTOCOL", "ChatCompletions"]
+
+
+class ChatCompletions:
+    """The protocol object."""
+
+    def encode(
+        self, request: ModelRequest, route: Route, repairs: Repairs, cache: LoweredCache
+    ) -> WireCall:
+        """Return the HTTP request, without the key."""
+        return encode(request, route, repairs, cache)
+
+    def decoder(self, sink: Sink) -> Decoder:
+        """Return a decoder for one reply."""
+        return ChatDecoder(sink)
+
+
+PROTOCOL: Final = ChatCompletions()

@@ -1,0 +1,29 @@
+"""OpenAI Responses: typed items, typed events, encrypted reasoning."""
+
+from typing import Final
+
+from hermes.domain.ports.model import ModelRequest
+from hermes.models.encode_common import LoweredCache
+from hermes.models.protocols.responses.decode import ResponsesDecoder
+from hermes.models.protocols.responses.encode import encode
+from hermes.models.routes import Route
+from hermes.models.wire import Decoder, Repairs, Sink, WireCall
+
+__all__ = ["PROTOCOL", "Responses"]
+
+
+class Responses:
+    """The protocol object."""
+
+    def encode(
+        self, request: ModelRequest, route: Route, repairs: Repairs, cache: LoweredCache
+    ) -> WireCall:
+        """Return the HTTP request, without the key."""
+        return encode(request, route, repairs, cache)
+
+    def decoder(self, sink: Sink) -> Decoder:
+        """Return a decoder for one reply."""
+        return ResponsesDecoder(sink)
+
+
+PROTOCOL: Final = Responses()

@@ -1,0 +1,224 @@
+"""Shows a turn on a surface, at the surface's own pace.
+
+Two tasks: one follows the stream and only takes notes, the other shows. The
+second always shows the latest text, so a slow platform costs previews and
+never delays the model. Everything that is closed is settled first and in
+order; then one preview at a time.
+"""
+
+import asyncio
+
+from hermes.domain.events import ReasoningDelta, TextDelta, ToolProgress, TurnStream
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.surface import Shown, Surface
+from hermes.streaming.chat.layout import GrowingText
+from hermes.streaming.chat.progress import Bubble
+from hermes.streaming.chat.reply import Segment, TurnReply
+from hermes.streaming.chat.settings import PresentationSettings
+from hermes.streaming.chat.slots import MaySend, Presented, Resumed, Screen, refuse_files
+
+__all__ = [
+    "Presenter",
+    "present_edits",
+    "present_final",
+]
+
+
+class Presenter:
+    """One turn on one surface."""
+
+    def __init__(
+        self,
+        stream: TurnStream,
+        surface: Surface,
+        settings: PresentationSettings,
+        clock: Clock,
+        *,
+        may_send: MaySend = refuse_files,
+        resumed: Resumed = Resumed(),  # noqa: B008 (frozen)
+    ) -> None:
+        self._stream = stream
+        self._surface = surface
+        self._settings = settings
+        self._clock = clock
+        self._screen = Screen(surface, settings, may_send, resumed)
+        self._reply = TurnReply(settings, resumed.messages)
+        self._changed = asyncio.Event()
+        self._urgent = asyncio.Event()
+        self._seen = -1
+        self._hurry = True
+        self._edited_at = clock.monotonic()
+        self._edited_size = 0
+        self._typed_at: float | None = None
+        self._growing: tuple[int, GrowingText] | None = None
+        self._text_previews = False
+
+    async def run(self, *, previews: bool) -> Presented:
+        """Show the turn to its end."""
+        can = self._surface.capabilities
+        # Without deletes a remark that turns out not to be wanted could not be taken back.
+        hideable = self._settings.interim_assistant_messages or can.deletes
+        self._text_previews = previews and can.edits and hideable
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow())
+            complete = await self._present()
+        return Presented(complete=complete, slots=self._screen.slots)
+
+    async def _follow(self) -> None:
+        async for event in self._stream.follow():
+            self._reply.take(event)
+            self._changed.set()
+            if not isinstance(event, TextDelta | ReasoningDelta | ToolProgress) or self._enough():
+                self._urgent.set()
+
+    async def _present(self) -> bool:
+        while True:
+            self._changed.clear()
+            self._urgent.clear()
+            await self._settle_closed()
+            finished = self._reply.finished
+            if finished is not None:
+                break
+            if not await self._preview():
+                await self._rest()
+        if finished.error is not None and finished.error.code == "shutdown":
+            return False
+        await self._settle_closed()
+        await self._screen.clear_left()
+        return True
+
+    async def _settle_closed(self) -> None:
+        for item in self._reply.items:
+            if item.settled or not item.closed:
+                continue
+            item.settled = True
+            if isinstance(item, Segment):
+                await self._screen.settle_segment(item, self._settings)
+            elif self._shows_bubbles():
+                await self._screen.show(item.slot, self._bubble_look(item, final=True))
+
+    def _shows_bubbles(self) -> bool:
+        separate = self._settings.tool_progress_grouping == "separate"
+        return separate or self._surface.capabilities.edits
+
+    def _bubble_look(self, bubble: Bubble, *, final: bool) -> Shown:
+        layout = self._screen.layout
+        return layout.shown(bubble.markdown(layout.room, layout.weigh), final=final)
+
+    def _enough(self) -> bool:
+        least = self._settings.buffer_threshold
+        return least > 0 and self._reply.size - self._edited_size >= least
+
+    def _due_in(self) -> float:
+        """Return the seconds until the next preview may be shown."""
+        if self._hurry or self._enough():
+            return 0.0
+        passed = self._clock.monotonic() - self._edited_at
+        return max(0.0, self._settings.edit_interval - passed)
+
+    async def _preview(self) -> bool:
+        """Show one thing that looks different; return whether there was one."""
+        if self._reply.revision == self._seen or self._due_in() > 0:
+            return False
+        revision = self._reply.revision
+        for slot, shown in self._wanted():
+            if self._screen.look(slot) == shown:
+                continue
+            text = slot.startswith("reply:")
+            # The text follows its placeholder at once; it may have grown by then.
+            self._hurry = text and self._screen.needs_placeholder(slot)
+            self._edited_at, self._edited_size = self._clock.monotonic(), self._reply.size
+            first = self._screen.layout.placeholder() if self._hurry else shown
+            await self._screen.show(slot, first)
+            return True
+        self._seen = revision
+        return False
+
+    def _wanted(self) -> list[tuple[str, Shown]]:
+        """Return how everything that is not settled should look now."""
+        wanted: list[tuple[str, Shown]] = []
+        for item in self._reply.items:
+            if item.settled:
+                continue
+            if isinstance(item, Bubble):
+                if self._shows_bubbles():
+                    wanted.append((item.slot, self._bubble_look(item, final=False)))
+            elif self._text_previews and not item.closed:
+                wanted += self._wanted_text(item)
+        return wanted
+
+    def _wanted_text(self, segment: Segment) -> list[tuple[str, Shown]]:
+        text = segment.content(self._settings).text
+        index, growing = self._growing or (-1, None)
+        if growing is None or index != segment.index or not text.startswith(growing.text):
+            growing = self._screen.layout.growing()
+            self._growing = (segment.index, growing)
+        looks = growing.add(text[len(growing.text) :])
+        return [(segment.slot(piece), look) for piece, look in enumerate(looks)]
+
+    async def _rest(self) -> None:
+        """Wait until there is something to do."""
+        waiting = self._reply.revision != self._seen
+        typing_in = await self._type()
+        if waiting:
+            await _wait(self._urgent, self._clock, self._due_in())
+        elif typing_in is None:
+            await self._changed.wait()
+        else:
+            await _wait(self._changed, self._clock, typing_in)
+
+    async def _type(self) -> float | None:
+        """Show typing if it is time; return when it is due again."""
+        can = self._surface.capabilities
+        visible = self._screen.look(self._reply.current.slot(0)) is not None
+        if not can.typing or visible or self._reply.asking:
+            return None
+        now = self._clock.monotonic()
+        if self._typed_at is None or now - self._typed_at >= can.typing_seconds:
+            self._typed_at = now
+            await self._surface.typing()
+        return can.typing_seconds - (now - self._typed_at)
+
+
+async def _wait(event: asyncio.Event, clock: Clock, seconds: float) -> None:
+    """Wait for `event`, at most `seconds`."""
+
+    async def ring() -> None:
+        await clock.sleep(seconds)
+        event.set()
+
+    async with asyncio.TaskGroup() as group:
+        timer = group.create_task(ring())
+        await event.wait()
+        timer.cancel()
+
+
+async def present_edits(
+    stream: TurnStream,
+    surface: Surface,
+    settings: PresentationSettings,
+    clock: Clock,
+    *,
+    may_send: MaySend = refuse_files,
+    resumed: Resumed = Resumed(),  # noqa: B008 (frozen)
+) -> Presented:
+    """Show a turn while it happens, and its final text at the end.
+
+    `resumed` is what an earlier process had committed and shown of it.
+    """
+    presenter = Presenter(stream, surface, settings, clock, may_send=may_send, resumed=resumed)
+    return await presenter.run(previews=True)
+
+
+async def present_final(
+    stream: TurnStream,
+    surface: Surface,
+    settings: PresentationSettings,
+    clock: Clock,
+    *,
+    may_send: MaySend = refuse_files,
+    resumed: Resumed = Resumed(),  # noqa: B008 (frozen)
+) -> Presented:
+    """Show what a turn said when it is complete; for platforms that cannot edit."""
+    presenter = Presenter(stream, surface, settings, clock, may_send=may_send, resumed=resumed)
+    return await presenter.run(previews=False)

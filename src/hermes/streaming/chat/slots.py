@@ -1,0 +1,161 @@
+"""What is visible of one turn in one chat, slot by slot."""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from pathlib import PurePosixPath
+
+from msgspec import Struct
+
+from hermes.domain.messages import AssistantMessage
+from hermes.domain.ports.surface import Shown, Surface
+from hermes.streaming.chat.layout import Layout
+from hermes.streaming.chat.media import MediaRef
+from hermes.streaming.chat.reply import Segment
+from hermes.streaming.chat.settings import PresentationSettings
+
+__all__ = ["MaySend", "Presented", "Resumed", "Screen", "refuse_files"]
+
+MaySend = Callable[[str], bool]
+"""Says whether the file at a path may be sent out."""
+
+
+def refuse_files(path: str) -> bool:  # noqa: ARG001 (it refuses all of them)
+    """Let no file out."""
+    return False
+
+
+class Resumed(Struct, frozen=True, kw_only=True):
+    """What is there already of a turn that another process began."""
+
+    messages: tuple[AssistantMessage, ...] = ()
+    """What it had said, as the ledger has it."""
+    previews: frozenset[str] = frozenset()
+    """Slots that are visible and not final."""
+    finals: frozenset[str] = frozenset()
+    """Slots that are final, files included: they are left alone."""
+
+
+class Presented(Struct, frozen=True, kw_only=True):
+    """What a turn has left in a chat."""
+
+    complete: bool
+    """False if the process is stopping: previews stand, and the turn goes on later."""
+    slots: tuple[str, ...]
+    """Everything that is visible, in order."""
+
+
+class Screen:
+    """Remembers what each slot looks like and shows only what is different."""
+
+    def __init__(
+        self,
+        surface: Surface,
+        settings: PresentationSettings,
+        may_send: MaySend,
+        resumed: Resumed,
+    ) -> None:
+        self.layout = Layout(surface.capabilities, settings)
+        self._surface = surface
+        self._may_send = may_send
+        can = surface.capabilities
+        self._placeholders = bool(settings.placeholder) and can.edits and not can.idempotent_sends
+        self._looks: dict[str, Shown] = {}
+        self._left = set(resumed.previews)
+        """Shown by another process and not yet by this one."""
+        self._finals = resumed.finals
+
+    @property
+    def slots(self) -> tuple[str, ...]:
+        """Everything that is visible, in order."""
+        return tuple(self._looks)
+
+    def look(self, slot: str) -> Shown | None:
+        """Return what `slot` looks like, if it is there."""
+        return self._looks.get(slot)
+
+    def needs_placeholder(self, slot: str) -> bool:
+        """Return whether `slot` has to be there before its text may be shown.
+
+        A send whose effect is unknown can then never have doubled an answer.
+        """
+        return self._placeholders and slot not in self._looks and slot not in self._left
+
+    async def show(self, slot: str, shown: Shown) -> None:
+        """Make `slot` look like this, unless it does."""
+        if slot in self._finals or self._looks.get(slot) == shown:
+            return
+        self._left.discard(slot)
+        self._looks[slot] = shown
+        await self._surface.show(slot, shown)
+
+    async def settle(self, slot: str, shown: Shown) -> None:
+        """Show the final text of `slot`."""
+        if slot not in self._finals and self.needs_placeholder(slot):
+            await self.show(slot, self.layout.placeholder())
+        await self.show(slot, shown)
+
+    async def discard(self, slot: str) -> None:
+        """Take `slot` away; where that is impossible, leave nothing that could be read twice."""
+        if self._surface.capabilities.deletes:
+            self._looks.pop(slot, None)
+            self._left.discard(slot)
+            await self._surface.remove(slot)
+        else:
+            await self.show(slot, self.layout.shown("…", final=True))
+
+    async def attach(self, slot: str, media: MediaRef) -> None:
+        """Send a file, or say why not."""
+        if slot in self._finals:
+            return
+        name = PurePosixPath(media.path).name.replace("`", "'")
+        kinds = self._surface.capabilities.media
+        kind = media.kind if media.kind in kinds else "document"
+        if not self._may_send(media.path):
+            note = f"📎 `{name}` was not sent: it does not lie in an allowed place."
+        elif kind not in kinds:
+            note = f"📎 `{name}` was not sent: this platform takes no such files."
+        else:
+            self._looks[slot] = Shown(text="", plain="", final=True)
+            await self._surface.attach(slot, media.path, kind, None)
+            return
+        await self.settle(slot, self.layout.shown(note, final=True))
+
+    async def settle_segment(self, segment: Segment, settings: PresentationSettings) -> None:
+        """Give all slots of a complete segment their final look."""
+        content = segment.content(settings)
+        keep = segment.is_shown(settings)
+        final = self.layout.final(content.text) if keep else []
+        for piece, shown in enumerate(final):
+            await self.settle(segment.slot(piece), shown)
+        prefix = segment.slot(0).removesuffix("0")
+        kept = {segment.slot(piece) for piece in range(len(final))}
+        for slot in sorted({*self._looks, *self._left}):
+            if slot.startswith(prefix) and slot not in kept:
+                await self.discard(slot)
+        files = content.media if keep else ()
+        await self._attach_all([(segment.media_slot(n), media) for n, media in enumerate(files)])
+
+    async def _attach_all(self, files: Sequence[tuple[str, MediaRef]]) -> None:
+        """Send files; pictures that follow each other go together where the platform can."""
+        size = self._surface.capabilities.album_size
+        for picture, group in groupby(files, key=lambda file: self._fits_album(*file)):
+            run = list(group)
+            step = size if picture else 1
+            for at in range(0, len(run), step):
+                album = run[at : at + step]
+                if len(album) == 1:
+                    await self.attach(*album[0])
+                    continue
+                for slot, _ in album:
+                    self._looks[slot] = Shown(text="", plain="", final=True)
+                await self._surface.attach_album([(s, m.path) for s, m in album], "image")
+
+    def _fits_album(self, slot: str, media: MediaRef) -> bool:
+        can = self._surface.capabilities
+        pictures = can.album_size > 1 and media.kind == "image" and "image" in can.media
+        return pictures and slot not in self._finals and self._may_send(media.path)
+
+    async def clear_left(self) -> None:
+        """Take away what another process had shown and this one did not need."""
+        for slot in sorted(self._left):
+            await self.discard(slot)

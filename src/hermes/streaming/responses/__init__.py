@@ -1,1 +1,0 @@
-"""The Responses API on the wire: items, the resource, and the message being said."""

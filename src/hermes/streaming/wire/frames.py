@@ -1,0 +1,93 @@
+"""Server-sent events on the wire: one event is a few lines and an empty one.
+
+Data is JSON and therefore one line; names and ids come from us.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from hermes.domain.approvals import ApprovalRequest, Decision
+from hermes.domain.messages import ToolCall
+from hermes.domain.turn import TurnError
+from hermes.domain.usage import Usage
+
+__all__ = [
+    "DONE",
+    "KEEP_ALIVE",
+    "approval_fields",
+    "decision_fields",
+    "error_fields",
+    "frame",
+    "tool_call_fields",
+    "usage_fields",
+]
+
+
+KEEP_ALIVE = b": keep-alive\n\n"
+"""A comment: parsers skip it, and the connection counts as busy."""
+DONE = b"data: [DONE]\n\n"
+
+
+def frame(data: bytes, event: str | None = None, id: str | None = None) -> bytes:  # noqa: A002 (the field's name)
+    """Return one event; `data` must not contain a line break."""
+    if event is None and id is None:
+        return b"data: %b\n\n" % data
+    head = "" if id is None else f"id: {id}\n"
+    if event is not None:
+        head += f"event: {event}\n"
+    return b"%bdata: %b\n\n" % (head.encode(), data)
+
+
+Fields = dict[str, Any]
+
+
+def approval_fields(request: ApprovalRequest, redact: Callable[[str], str]) -> Fields:
+    """Return what a person has to know to answer an approval or a question."""
+    return {
+        "id": request.id,
+        "kind": request.kind.value,
+        "tool": request.tool,
+        "call_id": request.call_id,
+        "command": redact(request.subject),
+        "description": redact(request.reason),
+        "pattern_key": redact(request.pattern),
+        "choices": list(request.choices),
+        "created_at": request.created_at,
+        "expires_at": request.expires_at,
+    }
+
+
+def decision_fields(decision: Decision) -> Fields:
+    """Return how an approval or a question was answered."""
+    return {
+        "state": decision.state.value,
+        "choice": None if decision.choice is None else decision.choice.value,
+        "text": decision.text,
+        "by": decision.by,
+    }
+
+
+def usage_fields(usage: Usage, cost_usd: float | None) -> Fields:
+    """Return tokens and money."""
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "cache_read_tokens": usage.cache_read_tokens,
+        "cache_write_tokens": usage.cache_write_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "cost_usd": cost_usd,
+    }
+
+
+def error_fields(error: TurnError | None) -> Fields:
+    """Return why a run failed."""
+    if error is None:
+        return {"code": "failed", "message": "The run failed."}
+    return {"code": error.code, "message": f"{error.message} {error.hint}".strip()}
+
+
+def tool_call_fields(call: ToolCall) -> Fields:
+    """Return a call of a client tool in the form that OpenAI clients know."""
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}

@@ -1,0 +1,115 @@
+"""What a provider refuses is left out once; what a model breaks is mended."""
+
+import pytest
+
+from fakes.model import Call, FakeModelServer, Script, Step
+from fakes.model_client import Heard, ask, client_of, route_to
+from hermes.domain.messages import (
+    AssistantMessage,
+    FinishReason,
+    ImagePart,
+    Reasoning,
+    TextPart,
+    UserMessage,
+)
+from hermes.models.settings import ApiMode
+
+
+async def test_images_are_left_out_once_when_they_are_refused() -> None:
+    refusal = Step(status=400, body={"error": {"message": "This model does not support images"}})
+    image = ImagePart(url="data:image/png;base64,aGk=")
+    messages = (UserMessage(content=(TextPart("what is this?"), image)),)
+    async with FakeModelServer([refusal, Step(text="no idea")]) as server:
+        heard = Heard()
+        client = client_of(route_to(server))
+        await client.complete(ask(messages=messages), heard)
+        await client.close()
+    assert heard.notices == ["repair"]
+    assert b"aGk=" in server.requests[0].raw
+    assert b"aGk=" not in server.requests[1].raw
+    assert server.requests[1].body["messages"][-1]["content"] == "what is this?\n[image]"
+
+
+async def test_signed_reasoning_is_left_out_once_when_it_is_refused() -> None:
+    details = ({"type": "thinking", "thinking": "hm", "signature": "old"},)
+    thought = Reasoning(text="hm", details=details, protocol="anthropic_messages")
+    messages = (
+        UserMessage(content="a"),
+        AssistantMessage(text="b", reasoning=thought),
+        UserMessage(content="c"),
+    )
+    message = "messages.1.content.0: Invalid `signature` in `thinking` block"
+    refusal = Step(status=400, body={"error": {"type": "x", "message": message}})
+    async with FakeModelServer([refusal, Step(text="fine")]) as server:
+        client = client_of(route_to(server, ApiMode.ANTHROPIC_MESSAGES))
+        await client.complete(ask(messages=messages))
+        await client.close()
+    assert b'"signature":"old"' in server.requests[0].raw
+    assert b"signature" not in server.requests[1].raw
+
+
+@pytest.mark.parametrize(
+    ("mode", "field"),
+    [
+        (ApiMode.CHAT_COMPLETIONS, "stream_options"),
+        (ApiMode.CHAT_COMPLETIONS, "temperature"),
+        (ApiMode.RESPONSES, "temperature"),
+        (ApiMode.ANTHROPIC_MESSAGES, "temperature"),
+        (ApiMode.RESPONSES, "reasoning"),
+    ],
+)
+async def test_a_parameter_that_is_not_supported_is_left_out(mode: ApiMode, field: str) -> None:
+    effort = "high" if field == "reasoning" else None
+    async with FakeModelServer(Script(default=Step(text="fine", refuse_field=field))) as server:
+        client = client_of(route_to(server, mode))
+        request = ask(temperature=0.2, reasoning_effort=effort)
+        reply = await client.complete(request)
+        await client.close()
+    assert reply.message.text == "fine"
+    assert field in server.requests[0].body
+    assert field not in server.requests[1].body
+
+
+async def test_the_output_limit_is_renamed_for_servers_that_want_the_other_name() -> None:
+    step = Step(text="fine", refuse_field="max_tokens")
+    async with FakeModelServer(Script(default=step)) as server:
+        client = client_of(route_to(server))
+        await client.complete(ask(max_tokens=500))
+        await client.close()
+    assert server.requests[1].body["max_completion_tokens"] == 500
+
+
+async def test_a_server_that_refuses_streaming_is_asked_without() -> None:
+    async with FakeModelServer(Script(default=Step(text="fine", refuse_stream=True))) as server:
+        client, heard = client_of(route_to(server)), Heard()
+        reply = await client.complete(ask(), heard)
+        await client.close()
+    assert reply.message.text == heard.text == "fine"
+    assert [request.body["stream"] for request in server.requests] == [True, False]
+
+
+async def test_broken_arguments_are_repaired_and_ids_made_unique() -> None:
+    calls = [
+        Call(name="a", arguments='{"x": 1,}', id="same"),
+        Call(name="b", arguments="", id="same"),
+        Call(name="c", arguments="{'y': True", id=""),
+        Call(name="d", arguments="no json at all", id="d"),
+    ]
+    async with FakeModelServer([Step(calls=calls)]) as server:
+        client = client_of(route_to(server))
+        reply = await client.complete(ask())
+        await client.close()
+    got = reply.message.tool_calls
+    assert [call.arguments for call in got] == ['{"x": 1}', "{}", '{"y": true}', "no json at all"]
+    assert len({call.id for call in got}) == 4
+    assert all(call.id for call in got)
+
+
+async def test_arguments_cut_by_the_output_limit_are_not_closed() -> None:
+    calls = [Call(name="write_file", arguments='{"content": "half of th', id="c")]
+    async with FakeModelServer([Step(calls=calls, finish="length")]) as server:
+        client = client_of(route_to(server))
+        reply = await client.complete(ask())
+        await client.close()
+    assert reply.message.finish is FinishReason.LENGTH
+    assert reply.message.tool_calls[0].arguments == '{"content": "half of th'

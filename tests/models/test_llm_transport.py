@@ -1,0 +1,107 @@
+"""The one module that knows the HTTP library."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import hermes.agent.llm
+import pytest
+
+from fakes.model import FakeModelServer, Step
+from fakes.model_client import InstantClock, ask, client_of, route_to
+from hermes.domain.ports.model import FailureKind, ModelFailure
+from hermes.models.client import ModelClient
+from hermes.models.settings import RetryPolicy
+from hermes.models.transport import Transport
+
+ONCE = RetryPolicy(max_retries=0)
+
+
+def test_only_the_transport_knows_the_http_library() -> None:
+    folder = Path(hermes.agent.models.__file__).parent
+    users = [
+        path.name for path in folder.rglob("*.py") if "import httpcore2" in path.read_text("utf-8")
+    ]
+    assert sorted(users) == ["network.py", "transport.py"]
+
+
+def test_the_http_library_is_not_imported_before_the_first_call() -> None:
+    code = "import hermes.models.client, sys; sys.exit('httpcore2' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+async def test_tls_against_a_plain_server_is_a_tls_failure_and_not_retried() -> None:
+    connections = 0
+
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections
+        connections += 1
+        await reader.read(1)
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(plain, "127.0.0.1", 0) as listener:
+        port = listener.sockets[0].getsockname()[1]
+        route = route_to(FakeModelServer(), base_url=f"https://127.0.0.1:{port}/v1")
+        client = client_of(route)
+        with pytest.raises(ModelFailure) as failure:
+            await client.complete(ask())
+        await client.close()
+    assert failure.value.kind is FailureKind.TLS
+    assert connections == 1
+
+
+async def test_a_model_on_this_machine_is_reached_without_the_proxy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    async with FakeModelServer() as server:
+        client = client_of(route_to(server), policy=ONCE)
+        reply = await client.complete(ask())
+        await client.close()
+    assert reply.message.text == "ok"
+
+
+@pytest.mark.parametrize("body", ["<html>" + "x " * 500_000, {"error": {"message": "y" * 100_000}}])
+async def test_a_huge_error_is_cut_to_a_readable_length(body: object) -> None:
+    async with FakeModelServer([Step(status=500, body=body)]) as server:
+        client = client_of(route_to(server), policy=ONCE)
+        with pytest.raises(ModelFailure) as failure:
+            await client.complete(ask())
+        await client.close()
+    assert len(failure.value.message) < 1000
+
+
+async def test_an_address_that_is_none_is_explained() -> None:
+    async with FakeModelServer() as server:
+        client = client_of(route_to(server, base_url="nonsense"), policy=ONCE)
+        with pytest.raises(ModelFailure) as failure:
+            await client.complete(ask())
+        await client.close()
+    assert failure.value.kind is FailureKind.BAD_REQUEST
+
+
+async def test_a_shared_transport_outlives_the_clients_that_use_it() -> None:
+    async with FakeModelServer() as server:
+        transport = Transport()
+        for _ in range(2):
+            client = ModelClient([route_to(server)], clock=InstantClock(), transport=transport)
+            await client.warm()
+            await client.complete(ask())
+            await client.close()
+        await transport.close()
+    assert server.connections == 1
+
+
+async def test_a_stream_with_the_wrong_content_type_is_recognised() -> None:
+    stream = 'data: {"choices":[{"delta":{"content":"hey"},"finish_reason":"stop"}]}\n\n'
+    async with FakeModelServer(
+        [Step(raw=stream, headers={"content-type": "text/plain"})]
+    ) as server:
+        client = client_of(route_to(server))
+        reply = await client.complete(ask())
+        await client.close()
+    assert reply.message.text == "hey"
