@@ -13,7 +13,7 @@ from hermes.domain.messages import AssistantMessage, Message, ToolCall, ToolMess
 from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.models.settings import ApiMode
 
-TESTS = Path(__file__).parents[2]
+TESTS = Path(__file__).parents[1]
 CALL = AssistantMessage(tool_calls=(ToolCall(id="c1", name="t", arguments="{}"),))
 RESULT = ToolMessage(call_id="c1", name="t", content="r")
 USER = UserMessage(content="hi")

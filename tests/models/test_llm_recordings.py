@@ -15,7 +15,7 @@ from hermes.models.framing import SseParser
 from hermes.models.settings import ApiMode
 from hermes.models.wire import Decoded, Sink
 
-RECORDINGS = Path(__file__).parents[2] / "recordings"
+RECORDINGS = Path(__file__).parents[1] / "recordings"
 NAMES = sorted(path.stem for path in RECORDINGS.glob("*.sse"))
 
 

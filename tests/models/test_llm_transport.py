@@ -5,9 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import hermes.agent.llm
 import pytest
 
+import hermes.models
 from fakes.model import FakeModelServer, Step
 from fakes.model_client import InstantClock, ask, client_of, route_to
 from hermes.domain.ports.model import FailureKind, ModelFailure
@@ -19,7 +19,7 @@ ONCE = RetryPolicy(max_retries=0)
 
 
 def test_only_the_transport_knows_the_http_library() -> None:
-    folder = Path(hermes.agent.models.__file__).parent
+    folder = Path(hermes.models.__file__).parent
     users = [
         path.name for path in folder.rglob("*.py") if "import httpcore2" in path.read_text("utf-8")
     ]
