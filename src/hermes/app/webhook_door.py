@@ -19,8 +19,8 @@ from hermes.domain.events import TurnStream
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.outbound import Target
 from hermes.entry.http.server import HttpServer
-from hermes.execution.webhook_effects import GhComments, HookScripts
 from hermes.entry.http.webhooks import WebhookSettings, webhook_app, webhook_settings
+from hermes.execution.webhook_effects import GhComments, HookScripts
 from hermes.state.webhook_routes import HookRouteFile
 
 __all__ = ["WebhookDoor", "check", "open_door"]
