@@ -5,9 +5,22 @@ change for the worse. `make soak` looks for new ones.
 """
 
 import os
+from collections.abc import AsyncIterator
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+from hermes.domain.ports.state import Ledger
+from hermes.testing import temporary_ledger
 
 settings.register_profile("steady", derandomize=True)
 if not os.environ.get("EXPLORE"):
     settings.load_profile("steady")
+
+
+@pytest.fixture
+async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
+    """An empty ledger on disk."""
+    async with temporary_ledger(tmp_path) as opened:
+        yield opened

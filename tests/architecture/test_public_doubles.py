@@ -8,8 +8,8 @@ def test_the_public_doubles_are_these() -> None:
         "FakeBackend",
         "FakeClock",
         "FakeEnvironment",
-        "MemoryStore",
         "ScriptedModel",
+        "temporary_ledger",
     ]
     for name in hermes.testing.__all__:
         assert (getattr(hermes.testing, name).__doc__ or "").strip()

@@ -18,11 +18,12 @@ from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.approvals import ApprovalKind
 from hermes.domain.events import ReasoningDelta, TextDelta, TextReset
 from hermes.domain.messages import ToolOutcome
+from hermes.domain.ports.state import Ledger
 from hermes.domain.session import Session
 from hermes.entry.terminal.chat import ChatParts, ChatPaths, ChatSettings, run_chat
 from hermes.entry.terminal.oneshot import Question, inbound
 from hermes.execution.clock import SystemClock
-from hermes.state.memory.ledger import MemoryLedger
+from hermes.testing import temporary_ledger
 
 DIFF = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1,2 +1,2 @@\n same\n-old line\n+new line\n"
 ANSWER = """# Result
@@ -116,6 +117,11 @@ def _leave_at_once(code: int) -> None:
 async def main(arguments: list[str]) -> int:
     home = Path(arguments[0])
     (home / "work").mkdir(parents=True, exist_ok=True)
+    async with temporary_ledger(home / "ledger") as ledger:
+        return await chat(ledger, home, arguments)
+
+
+async def chat(ledger: Ledger, home: Path, arguments: list[str]) -> int:
     scripts: dict[str, Script] = {
         "tools": tools,
         "approve": approve,
@@ -125,7 +131,7 @@ async def main(arguments: list[str]) -> int:
         "reset": reset,
         "broken": broken,
     }
-    kit = ChatKit(MemoryLedger(), FixedDate(), home, scripts)
+    kit = ChatKit(ledger, FixedDate(), home, scripts)
     (home / "pid").write_text(str(os.getpid()), encoding="ascii")
     code = 1
     try:

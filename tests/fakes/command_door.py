@@ -105,12 +105,7 @@ class RecordingDoor:
         """Wait until the session has nothing to do."""
         assert self.session is not None
         async with asyncio.timeout(10):
-            while stream := self.kit.gateway.current_turn(self.session.id) or (
-                await self.kit.ledger.waiting(self.session.id)
-            ):
-                if not isinstance(stream, list):
-                    await stream.wait()
-                await asyncio.sleep(0)
+            await self.kit.gateway.idle(self.session.id)
 
     async def begin(self, text: str) -> None:
         """Say something whose turn goes on, and wait until it runs."""

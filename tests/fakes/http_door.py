@@ -4,8 +4,7 @@
         answer = await door.client.get("/v1/models")
 
 `door.client` presents the owner's key; `door.with_key(secret)` is a client with
-another one, and `await door.new_key(...)` makes one. The ledger is a SQLite
-file unless `memory=True`.
+another one, and `await door.new_key(...)` makes one.
 """
 
 import asyncio
@@ -41,7 +40,6 @@ from hermes.entry.http.settings import HttpSettings
 from hermes.execution.clock import SystemClock
 from hermes.observability.metrics import Registry
 from hermes.state.jobs import JobFiles
-from hermes.state.memory.ledger import MemoryLedger
 
 __all__ = ["KEY", "SECRET", "FakeMedia", "FakeSideCalls", "HttpDoor", "bearer", "http_door"]
 
@@ -155,16 +153,14 @@ async def http_door(
     tools: ScriptedTools | None = None,
     agent: AgentSettings | None = None,
     side: Model | None = None,
-    memory: bool = False,
     ledger: Ledger | None = None,
     run_settings: RunSettings | None = None,
     more: Callable[[HttpParts], HttpParts] = lambda parts: parts,
 ) -> AsyncIterator[HttpDoor]:
     """Serve `endpoints` for the body of the `with`; `more` may change the parts."""
     wanted = settings or HttpSettings(port=0, max_auth_failures=1_000_000)
-    own = ledger or (MemoryLedger() if memory else None)
     core_of = running_core(
-        folder, model, tools=tools, settings=agent, side=side, redact=without_secret, ledger=own
+        folder, model, tools=tools, settings=agent, side=side, redact=without_secret, ledger=ledger
     )
     async with core_of as core, desk_on(core, settings=run_settings, redact=without_secret) as desk:
         media, side_calls = FakeMedia(folder / "media"), FakeSideCalls()

@@ -14,7 +14,7 @@ from hermes.domain.messages import (
     ToolMessage,
     UserMessage,
 )
-from hermes.state.memory.ledger import MemoryLedger
+from hermes.domain.ports.state import Ledger
 from hermes.state.openai_format import openai_message
 from hermes.state.transcripts import TranscriptMirror, transcript_lines, transcript_path
 
@@ -71,8 +71,7 @@ def test_messages_take_the_openai_form(message: Message, expected: dict[str, obj
     assert openai_message(message) == expected
 
 
-async def test_the_mirror_grows_by_one_line_a_message(tmp_path: Path) -> None:
-    ledger = MemoryLedger()
+async def test_the_mirror_grows_by_one_line_a_message(ledger: Ledger, tmp_path: Path) -> None:
     mirror = TranscriptMirror(tmp_path / "sessions")
     await ledger.create_session(session())
     begun = await ledger.begin_turn(turn(says="line\nbreak \u2028 ü \ud800"))
@@ -87,8 +86,7 @@ async def test_the_mirror_grows_by_one_line_a_message(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o077 == 0
 
 
-async def test_an_export_begins_with_the_system_prompt() -> None:
-    ledger = MemoryLedger()
+async def test_an_export_begins_with_the_system_prompt(ledger: Ledger) -> None:
     await ledger.create_session(session())
     await ledger.freeze_prompt("s1", "You are.")
     await ledger.begin_turn(turn(says="hi"))

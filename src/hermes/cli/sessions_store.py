@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from hermes.app.ledger import open_ledger
+from hermes.app.ledger import existing_ledger
 from hermes.config.environment import process_environ
 from hermes.config.loader import inspect_config, read_env
 from hermes.config.paths import HermesHome
@@ -21,7 +21,6 @@ from hermes.config.secrets import Redactor, secrets_in_variables
 from hermes.domain.errors import NotFound, SessionBusy
 from hermes.domain.ports.state import Ledger, SessionQuery
 from hermes.domain.session import Session, StoredMessage
-from hermes.state.memory.ledger import MemoryLedger
 from hermes.state.ownership import owner_alive
 
 __all__ = ["Desk", "at_desk"]
@@ -116,9 +115,7 @@ def at_desk(work: Callable[[Desk], Awaitable[T]]) -> T:
     redactor = _redactor(home)
 
     async def main() -> T:
-        if not home.database.exists():
-            return await work(Desk(MemoryLedger(), home, redactor))
-        async with open_ledger(home) as ledger:
+        async with existing_ledger(home) as ledger:
             return await work(Desk(ledger, home, redactor))
 
     return asyncio.run(main())

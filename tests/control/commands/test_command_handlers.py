@@ -16,7 +16,7 @@ from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.approvals import ApprovalKind
 from hermes.domain.messages import content_text
 from hermes.execution.clock import SystemClock
-from hermes.state.memory.ledger import MemoryLedger
+from hermes.testing import temporary_ledger
 
 
 async def forever(play: Play) -> None:
@@ -42,12 +42,13 @@ async def question(play: Play) -> None:
 async def kit(tmp_path: Path) -> AsyncIterator[ChatKit]:
     scripts = {"forever": forever, "steerable": steerable, "approve": approve, "which": question}
     (tmp_path / "work").mkdir()
-    made = ChatKit(MemoryLedger(), SystemClock(), tmp_path, dict(scripts))
-    async with made.gateway.running():
-        yield made
-        for session_id in list(made.gateway._lanes):
-            made.gateway.hold(session_id)
-            made.gateway.interrupt(session_id)
+    async with temporary_ledger(tmp_path) as ledger:
+        made = ChatKit(ledger, SystemClock(), tmp_path, dict(scripts))
+        async with made.gateway.running():
+            yield made
+            for session_id in list(made.gateway._lanes):
+                made.gateway.hold(session_id)
+                made.gateway.interrupt(session_id)
 
 
 @pytest.fixture

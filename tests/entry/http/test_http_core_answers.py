@@ -15,9 +15,7 @@ from hermes.testing import ScriptedModel
 @pytest.fixture
 async def door(tmp_path: Path) -> AsyncIterator[HttpDoor]:
     settings = HttpSettings(port=0, max_body_bytes=LIMIT, max_auth_failures=1000)
-    async with http_door(
-        tmp_path, ScriptedModel(), endpoints=ENDPOINTS, settings=settings, memory=True
-    ) as door:
+    async with http_door(tmp_path, ScriptedModel(), endpoints=ENDPOINTS, settings=settings) as door:
         yield door
 
 

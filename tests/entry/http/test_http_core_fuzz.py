@@ -116,9 +116,7 @@ async def test_garbage_is_never_a_5xx(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     seen: set[int] = set()
     settings = HttpSettings(port=0, body_seconds=0.05, grace_seconds=0.1)
-    async with http_door(
-        tmp_path, ScriptedModel(), endpoints=ENDPOINTS, settings=settings, memory=True
-    ) as door:
+    async with http_door(tmp_path, ScriptedModel(), endpoints=ENDPOINTS, settings=settings) as door:
         for _ in range(200):
             data = mutated(request(chance), chance)
             found = await statuses(door, data, chance)

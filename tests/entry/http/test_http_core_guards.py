@@ -37,7 +37,6 @@ async def opened(folder: Path, **settings: Any) -> AsyncIterator[HttpDoor]:
         ScriptedModel(),
         endpoints=ENDPOINTS,
         settings=HttpSettings(port=0, **settings),
-        memory=True,
     ) as door:
         yield door
 

@@ -12,12 +12,13 @@ from fakes.http_door import KEY, HttpDoor, bearer, http_door
 from hermes.control.api_keys import ApiKeys
 from hermes.domain.errors import Conflict, NotFound, StoreError, UsageError
 from hermes.domain.keys import OWNER, Action, ApiKey
+from hermes.domain.ports.state import Ledger
 from hermes.entry.http.access import require_agent
 from hermes.entry.http.auth import FailureLimit, KeyRing
 from hermes.entry.http.context import AgentCard, HttpParts
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer
 from hermes.entry.http.settings import HttpSettings
-from hermes.testing import FakeClock, MemoryStore, ScriptedModel
+from hermes.testing import FakeClock, ScriptedModel
 
 
 async def who(call: Call[Any, Any]) -> Answer:
@@ -56,9 +57,7 @@ def two_agents(parts: HttpParts) -> HttpParts:
 
 @pytest.fixture
 async def door(tmp_path: Path) -> AsyncIterator[HttpDoor]:
-    async with http_door(
-        tmp_path, ScriptedModel(), endpoints=ENDPOINTS, memory=True, more=two_agents
-    ) as door:
+    async with http_door(tmp_path, ScriptedModel(), endpoints=ENDPOINTS, more=two_agents) as door:
         yield door
 
 
@@ -187,9 +186,7 @@ async def test_many_wrong_keys_are_slowed_down_and_a_good_one_still_gets_in(
     tmp_path: Path,
 ) -> None:
     settings = HttpSettings(port=0, max_auth_failures=3)
-    async with http_door(
-        tmp_path, ScriptedModel(), endpoints=ENDPOINTS, settings=settings, memory=True
-    ) as door:
+    async with http_door(tmp_path, ScriptedModel(), endpoints=ENDPOINTS, settings=settings) as door:
         nobody = await door.with_key("wrong")
         statuses = [(await nobody.get("/who")).status_code for _ in range(5)]
         assert statuses == [401, 401, 401, 429, 429]
@@ -227,10 +224,10 @@ def test_the_record_of_failures_does_not_grow_without_bound() -> None:
 
 
 class CountingStore:
-    """Keys in memory; counts what is asked of it."""
+    """The keys of a ledger; counts what is asked of it."""
 
-    def __init__(self) -> None:
-        self._inner = MemoryStore()
+    def __init__(self, ledger: Ledger) -> None:
+        self._inner = ledger
         self.lookups = 0
         self.touches: list[tuple[str, float]] = []
         self.broken = False
@@ -262,8 +259,8 @@ def counted(digests: list[bytes]) -> Callable[[bytes], str]:
     return digest
 
 
-async def test_every_outcome_costs_one_hash_and_one_lookup() -> None:
-    clock, store, digests = FakeClock(), CountingStore(), []  # type: ignore[var-annotated]
+async def test_every_outcome_costs_one_hash_and_one_lookup(ledger: Ledger) -> None:
+    clock, store, digests = FakeClock(), CountingStore(ledger), []  # type: ignore[var-annotated]
     keys = ApiKeys(store, clock)
     _, good = await keys.create("good")
     _, revoked = await keys.create("revoked")
@@ -288,14 +285,14 @@ async def test_every_outcome_costs_one_hash_and_one_lookup() -> None:
         assert (len(digests), store.lookups) == (1, 1)
 
 
-async def test_an_empty_key_is_never_good() -> None:
+async def test_an_empty_key_is_never_good(ledger: Ledger) -> None:
     for configured in ((), ("",)):
-        ring = KeyRing(CountingStore(), FakeClock(), lambda: configured)  # noqa: B023
+        ring = KeyRing(CountingStore(ledger), FakeClock(), lambda: configured)  # noqa: B023
         assert await ring.caller(b"") is None
 
 
-async def test_the_use_of_a_key_is_noted_once_a_minute() -> None:
-    clock, store = FakeClock(), CountingStore()
+async def test_the_use_of_a_key_is_noted_once_a_minute(ledger: Ledger) -> None:
+    clock, store = FakeClock(), CountingStore(ledger)
     key, secret = await ApiKeys(store, clock).create("laptop")
     ring = KeyRing(store, clock, tuple)
     for _ in range(3):
@@ -306,8 +303,8 @@ async def test_the_use_of_a_key_is_noted_once_a_minute() -> None:
     assert len(store.touches) == 2
 
 
-async def test_a_use_that_cannot_be_noted_is_no_reason_to_refuse() -> None:
-    clock, store = FakeClock(), CountingStore()
+async def test_a_use_that_cannot_be_noted_is_no_reason_to_refuse(ledger: Ledger) -> None:
+    clock, store = FakeClock(), CountingStore(ledger)
     _, secret = await ApiKeys(store, clock).create("laptop")
     store.broken = True
     assert await KeyRing(store, clock, tuple).caller(secret.encode()) is not None
@@ -316,9 +313,8 @@ async def test_a_use_that_cannot_be_noted_is_no_reason_to_refuse() -> None:
 # -- making keys ---------------------------------------------------------------
 
 
-async def test_a_key_is_shown_once_and_kept_as_a_hash() -> None:
-    store = MemoryStore()
-    keys = ApiKeys(store, FakeClock())
+async def test_a_key_is_shown_once_and_kept_as_a_hash(ledger: Ledger) -> None:
+    keys = ApiKeys(ledger, FakeClock())
     key, secret = await keys.create("laptop", agents=["main", "main"], actions=[Action.RUN])
     assert secret.startswith("hk_")
     assert len(secret) == 46
@@ -329,19 +325,19 @@ async def test_a_key_is_shown_once_and_kept_as_a_hash() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "owner", "a b", "-x", "ü", "x" * 65, "a\nb"])
-async def test_a_name_has_to_fit_on_a_command_line(name: str) -> None:
+async def test_a_name_has_to_fit_on_a_command_line(ledger: Ledger, name: str) -> None:
     with pytest.raises(UsageError):
-        await ApiKeys(MemoryStore(), FakeClock()).create(name)
+        await ApiKeys(ledger, FakeClock()).create(name)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 1e12])
-async def test_a_key_is_good_for_some_time(seconds: float) -> None:
+async def test_a_key_is_good_for_some_time(ledger: Ledger, seconds: float) -> None:
     with pytest.raises(UsageError):
-        await ApiKeys(MemoryStore(), FakeClock()).create("x", expires_in=seconds)
+        await ApiKeys(ledger, FakeClock()).create("x", expires_in=seconds)
 
 
-async def test_names_are_taken_and_revoked_keys_stay_listed() -> None:
-    keys = ApiKeys(MemoryStore(), FakeClock())
+async def test_names_are_taken_and_revoked_keys_stay_listed(ledger: Ledger) -> None:
+    keys = ApiKeys(ledger, FakeClock())
     await keys.create("laptop")
     with pytest.raises(Conflict):
         await keys.create("laptop")

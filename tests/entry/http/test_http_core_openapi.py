@@ -190,7 +190,7 @@ def test_the_page_shows_commands_that_can_be_run(document: dict[str, Any]) -> No
 
 
 async def test_both_are_served_without_a_key(tmp_path: Path) -> None:
-    async with http_door(tmp_path, ScriptedModel(), endpoints=ENDPOINTS, memory=True) as door:
+    async with http_door(tmp_path, ScriptedModel(), endpoints=ENDPOINTS) as door:
         nobody = await door.with_key(None)
         served = await nobody.get("/openapi.json")
         assert served.headers["content-type"] == "application/json"

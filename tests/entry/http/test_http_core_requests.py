@@ -15,9 +15,7 @@ from hermes.testing import ScriptedModel
 @pytest.fixture
 async def door(tmp_path: Path) -> AsyncIterator[HttpDoor]:
     settings = HttpSettings(port=0, max_body_bytes=LIMIT, max_auth_failures=1000)
-    async with http_door(
-        tmp_path, ScriptedModel(), endpoints=ENDPOINTS, settings=settings, memory=True
-    ) as door:
+    async with http_door(tmp_path, ScriptedModel(), endpoints=ENDPOINTS, settings=settings) as door:
         yield door
 
 
@@ -176,9 +174,7 @@ async def test_two_different_lengths_are_refused(door: HttpDoor) -> None:
 
 async def test_a_body_that_does_not_come_is_a_408(tmp_path: Path) -> None:
     settings = HttpSettings(port=0, body_seconds=0.05)
-    async with http_door(
-        tmp_path, ScriptedModel(), endpoints=ENDPOINTS, settings=settings, memory=True
-    ) as door:
+    async with http_door(tmp_path, ScriptedModel(), endpoints=ENDPOINTS, settings=settings) as door:
         request = head("POST", "/order", "Content-Length: 50")
         assert (await raw(door, request + b"{")).startswith(b"HTTP/1.1 408")
 

@@ -98,7 +98,6 @@ def opened(folder: Path, source: Source, waiting: Waiting | None = None, **setti
         ScriptedModel(),
         endpoints=streams(source, waiting),
         settings=HttpSettings(port=0, **settings),
-        memory=True,
     )
 
 

@@ -4,16 +4,13 @@ from pathlib import Path
 import pytest
 
 from hermes.domain.ports.state import Ledger
-from hermes.state.memory.ledger import MemoryLedger
-from hermes.state.sqlite.ledger import SqliteLedger
+from hermes.testing import temporary_ledger
+
+ENGINES = {"sqlite": temporary_ledger}
+"""Every engine keeps the same contract: another one is one more entry here."""
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=ENGINES)
 async def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Ledger]:
-    opened: Ledger
-    if request.param == "memory":
-        opened = MemoryLedger()
-    else:
-        opened = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path / "backups")
-    yield opened
-    await opened.close()
+    async with ENGINES[request.param](tmp_path) as opened:
+        yield opened

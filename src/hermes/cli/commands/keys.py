@@ -13,7 +13,7 @@ from datetime import datetime
 
 import click
 
-from hermes.app.ledger import open_ledger
+from hermes.app.ledger import existing_ledger, open_ledger
 from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
 from hermes.control.api_keys import USUAL_ACTIONS, ApiKeys
@@ -21,7 +21,6 @@ from hermes.domain.errors import UsageError
 from hermes.domain.keys import Action, ApiKey
 from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES
 from hermes.execution.clock import SystemClock
-from hermes.state.memory.ledger import MemoryLedger
 
 __all__ = ["command"]
 
@@ -97,10 +96,8 @@ def _with_keys(work: Callable[[ApiKeys], Awaitable[None]], *, make: bool = False
     home = HermesHome.from_environ(process_environ())
 
     async def main() -> None:
-        if not make and not home.database.exists():
-            await work(ApiKeys(MemoryLedger(), SystemClock()))
-            return
-        async with open_ledger(home.ensure()) as ledger:
+        opened = open_ledger(home.ensure()) if make else existing_ledger(home)
+        async with opened as ledger:
             await work(ApiKeys(ledger, SystemClock()))
 
     asyncio.run(main())
