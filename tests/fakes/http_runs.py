@@ -99,8 +99,8 @@ async def all_events(
 
 @asynccontextmanager
 async def door(
-    folder: Path, model: Model, *, tools: ScriptedTools | None = None, memory: bool = False
+    folder: Path, model: Model, *, tools: ScriptedTools | None = None
 ) -> AsyncIterator[Door]:
     """Serve the endpoints for the body of the `with`."""
-    async with http_door(folder, model, endpoints=ENDPOINTS, tools=tools, memory=memory) as behind:
+    async with http_door(folder, model, endpoints=ENDPOINTS, tools=tools) as behind:
         yield Door(behind)

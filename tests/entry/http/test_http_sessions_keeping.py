@@ -19,8 +19,6 @@ from hermes.entry.http.api.sessions import cut_after
 from hermes.entry.http.errors import Problem
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say
 
-BOTH_LEDGERS = pytest.mark.parametrize("memory", [False, True], ids=["sqlite", "memory"])
-
 
 async def opened(client: httpx2.AsyncClient, **body: Any) -> dict[str, Any]:
     answer = await client.post("/api/sessions", json=body)
@@ -83,11 +81,8 @@ async def test_what_cannot_be_a_session_is_refused(
         assert listed.json()["data"] == []
 
 
-@BOTH_LEDGERS
-async def test_sessions_are_listed_in_pages_without_delegated_ones(
-    tmp_path: Path, *, memory: bool
-) -> None:
-    async with door(tmp_path, memory=memory, model=ScriptedModel([])) as at:
+async def test_sessions_are_listed_in_pages_without_delegated_ones(tmp_path: Path) -> None:
+    async with door(tmp_path, model=ScriptedModel([])) as at:
         ids = [(await opened(at.owner, title=f"Number {n}"))["id"] for n in range(3)]
         await foreign(at, "child", parent_id=ids[0], lineage=Lineage.DELEGATION)
         await foreign(at, "branch", parent_id=ids[0], lineage=Lineage.BRANCH)
@@ -252,9 +247,8 @@ async def _key_id(at: Door, name: str) -> str:
     return next(key.id for key in await at.ledger.keys() if key.name == name)
 
 
-@BOTH_LEDGERS
-async def test_search_finds_only_what_the_key_may_read(tmp_path: Path, *, memory: bool) -> None:
-    async with door(tmp_path, memory=memory, model=ScriptedModel(default=say("Noted."))) as at:
+async def test_search_finds_only_what_the_key_may_read(tmp_path: Path) -> None:
+    async with door(tmp_path, model=ScriptedModel(default=say("Noted."))) as at:
         mine, theirs = await at.key("mine"), await at.key("theirs")
         own, other = await opened(mine), await opened(theirs)
         for number in range(5):
