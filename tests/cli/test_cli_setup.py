@@ -6,7 +6,7 @@ import pytest
 
 from fakes.gguf import gguf_bytes
 from fakes.hermes_cli import hermes, in_terminal
-from hermes.execution.local_model.files import EMBEDDED_FILE
+from hermes.models.local.files import EMBEDDED_FILE
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import struct
 import zipfile
 from pathlib import Path
 
-from hermes.execution.local_model.fetch import WheelSource
+from hermes.models.local.fetch import WheelSource
 
 __all__ = ["gguf_bytes", "wheel_with"]
 

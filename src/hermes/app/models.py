@@ -5,7 +5,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from hermes.app.embedded import PROVIDER, EmbeddedModel
 from hermes.app.options import AppOptions
 from hermes.app.settings import fallback_targets, main_target, retry_policy, route_book
 from hermes.config.loader import LoadedConfig
@@ -18,10 +17,12 @@ from hermes.domain.ports.model import Model
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import ToolSpec
-from hermes.execution.local_model.supervisor import Progress
 from hermes.models.auxiliary import AuxiliaryModels, AuxiliarySettings, TaskSettings
 from hermes.models.client import ModelClient
 from hermes.models.encode_common import LoweredCache
+from hermes.models.local.embedded import EmbeddedModel
+from hermes.models.local.files import PROVIDER
+from hermes.models.local.supervisor import Progress
 from hermes.models.routes import Route, RouteBook, resolve_route
 from hermes.models.settings import ModelTarget
 from hermes.models.transport import Transport

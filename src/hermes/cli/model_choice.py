@@ -10,7 +10,7 @@ from hermes.config.keys import Path
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError, UsageError
-from hermes.execution.local_model.files import EMBEDDED, PROVIDER, find_local, list_local
+from hermes.models.local.files import EMBEDDED, PROVIDER, find_local, list_local
 from hermes.models.providers import PROVIDERS, canonical_name
 from hermes.models.routes import resolve_route
 from hermes.models.settings import ModelTarget

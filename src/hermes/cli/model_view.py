@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from hermes.app.model_detect import Offer
-from hermes.execution.local_model.files import PROVIDER
 from hermes.models.catalog import ModelFacts
+from hermes.models.local.files import PROVIDER
+from hermes.models.offers import Offer
 
 __all__ = ["facts_text", "offer_data", "offer_line", "price_text", "tokens_text"]
 

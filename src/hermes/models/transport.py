@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Transport"]
 
 _MAX_DOCUMENT = 64 * 1024 * 1024
+_MAX_SMALL_DOCUMENT = 1024 * 1024
 _MAX_ERROR_BODY = 16 * 1024
 _MAX_ERROR_TEXT = 600
 _DRAIN_SECONDS = 0.25
@@ -64,6 +65,21 @@ class Transport:
             raise _connection_fault(error, patience) from error
         finally:
             patience.stop()
+
+    async def get(self, url: str, key: str) -> tuple[int, bytes]:
+        """Return status and content of a small document; `WireFault` when none comes."""
+        pool = self._pool(WireCall(url=url, headers={}, body=b"", stream=False))
+        headers = [("authorization", f"Bearer {key}")] if key else []
+        body = b""
+        try:
+            async with pool.stream("GET", url, headers=headers) as response:
+                async for chunk in response.aiter_stream():
+                    body += chunk
+                    if len(body) > _MAX_SMALL_DOCUMENT:
+                        raise WireFault("The document is too large.", kind=FailureKind.MALFORMED)
+                return response.status, body
+        except _http_errors() as error:
+            raise WireFault(str(error), kind=FailureKind.CONNECTION) from error
 
     async def warm(self, call_url: str) -> None:
         """Import the library and prepare a pool, so that the first call need not."""

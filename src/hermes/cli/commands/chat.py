@@ -21,8 +21,7 @@ from hermes.domain.ports.state import SessionQuery
 from hermes.domain.session import Session
 from hermes.entry.terminal.chat import run_chat
 from hermes.entry.terminal.oneshot import EXIT_CODES, PLATFORM, Question, answer_once
-from hermes.execution.local_model.files import EMBEDDED, PROVIDER
-from hermes.execution.local_model.profile import TOY_NOTICE
+from hermes.models.local.files import EMBEDDED, PROVIDER, TOY_NOTICE
 from hermes.streaming.stdout import PlainOutput
 
 __all__ = ["command"]

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import click
 
-from hermes.app.model_detect import Offer, detect_servers, facts_for, keys_present, offers
 from hermes.cli.model_choice import needed_key, provider_of, write_choice
 from hermes.cli.model_picker import is_interactive, pick
 from hermes.cli.model_progress import ProgressLine
@@ -19,10 +18,16 @@ from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import HermesError
 from hermes.execution.host.child_env import child_environment
-from hermes.execution.local_model.fetch import fetch_embedded
-from hermes.execution.local_model.files import EMBEDDED, PROVIDER, add_local, remove_local
-from hermes.execution.local_model.profile import TOY_NOTICE
-from hermes.execution.local_model.supervisor import stop_server
+from hermes.models.local.fetch import fetch_embedded
+from hermes.models.local.files import (
+    EMBEDDED,
+    PROVIDER,
+    TOY_NOTICE,
+    add_local,
+    remove_local,
+)
+from hermes.models.local.supervisor import stop_server
+from hermes.models.offers import Offer, detect_servers, facts_for, keys_present, offers
 
 __all__ = ["command", "fetch_with_progress"]
 

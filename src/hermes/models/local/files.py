@@ -1,8 +1,13 @@
-"""Model files on this machine: where they are and what is known about them.
+"""Model files on this machine: where they are, what is known about them, how they are treated.
 
 The embedded model lives in `models/` of the home. Any other GGUF file stays
 where it is: `models/models.json` records its path under a name. What a file
 says about itself is read from its header when it is registered.
+
+A very small model reads few tokens a second and follows few instructions, so
+its profile has an identity of one line, no project files, and two tools whose
+calls are made valid by constrained decoding (`calling`). Larger models are
+treated like any other.
 """
 
 import re
@@ -11,31 +16,28 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.config.atomic import editing, write_atomic
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError, Conflict, NotFound, UsageError
-from hermes.execution.local_model.gguf import read_header
-
-__all__ = [
-    "EMBEDDED",
-    "EMBEDDED_FILE",
-    "PROVIDER",
-    "LocalModel",
-    "add_local",
-    "embedded_file",
-    "find_local",
-    "list_local",
-    "remove_local",
-]
+from hermes.models.local.gguf import read_header
 
 PROVIDER: Final = "embedded"
 """The provider name in the configuration for models that Hermes serves itself."""
 EMBEDDED: Final = "smollm2-135m"
 """The name of the model that Hermes can fetch."""
 EMBEDDED_FILE: Final = "SmolLM2-135M-Instruct.Q4_1.gguf"
+TOY_NOTICE: Final = (
+    "This is SmolLM2-135M, a toy-sized model for trying things out: it runs on this computer"
+    " without a network, is often wrong, and can do little more than chat, list a folder or"
+    " read a file. Choose a capable model with `hermes model`."
+)
+"""What the banner and the documentation say about the embedded model."""
 _EMBEDDED_CONTEXT: Final = 8192
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_TINY_BYTES: Final = 500_000_000
+"""Files below this hold models that cannot be trusted with free tool calls."""
 
 
 class LocalModel(Struct, frozen=True, kw_only=True):
@@ -51,8 +53,36 @@ class LocalModel(Struct, frozen=True, kw_only=True):
     size_bytes: int = 0
 
 
-class _Registry(Struct, frozen=True, kw_only=True):
-    models: tuple[LocalModel, ...] = ()
+class LocalProfile(Struct, frozen=True, kw_only=True):
+    """How a model is treated."""
+
+    n_ctx: int
+    system: str | None = None
+    """The whole system prompt; None: the agent's usual one."""
+    tools: tuple[str, ...] | None = None
+    """The only tools offered; None: the agent's usual ones."""
+    max_tokens: int | None = None
+    """A small model that has lost the thread never ends."""
+    temperature: float | None = None
+    constrained: bool = False
+    """Calls are made valid by a grammar; otherwise the model's own template does it."""
+
+
+TINY: Final = LocalProfile(
+    n_ctx=4096,
+    system="You are Hermes, a small assistant that runs on this computer.",
+    tools=("read_file", "search_files"),
+    max_tokens=400,
+    temperature=0.2,
+    constrained=True,
+)
+STANDARD: Final = LocalProfile(n_ctx=16_384)
+
+
+def profile_for(model: LocalModel) -> LocalProfile:
+    """Return how `model` is treated, within the context it was trained for."""
+    base = TINY if model.size_bytes < _TINY_BYTES else STANDARD
+    return replace(base, n_ctx=min(base.n_ctx, model.context_length or base.n_ctx))
 
 
 def embedded_file(home: HermesHome) -> Path:
@@ -62,7 +92,7 @@ def embedded_file(home: HermesHome) -> Path:
 
 def list_local(home: HermesHome) -> tuple[LocalModel, ...]:
     """Return the models that can be served: the embedded one, then the registered ones."""
-    models = _read(home).models
+    models = _read(home)
     file = embedded_file(home)
     try:
         size = file.stat().st_size
@@ -81,22 +111,21 @@ def list_local(home: HermesHome) -> tuple[LocalModel, ...]:
 
 def find_local(home: HermesHome, name: str) -> LocalModel:
     """Return the model called `name`, whose file is there; explain if it is not."""
-    for model in list_local(home):
-        if model.name == name:
-            if model.path.is_file():
-                return model
-            raise NotFound(
-                f"The file of the model `{name}` is gone: {model.path}.",
-                hint=f"Put it back, or forget it with: hermes model remove-local {name}",
-            )
+    models = {model.name: model for model in list_local(home)}
+    if model := models.get(name):
+        if model.path.is_file():
+            return model
+        raise NotFound(
+            f"The file of the model `{name}` is gone: {model.path}.",
+            hint=f"Put it back, or forget it with: hermes model remove-local {name}",
+        )
     if name == EMBEDDED:
         raise NotFound(
             "The embedded model is not on this machine yet.",
             hint="Fetch it (98 MB) with: hermes model fetch-embedded",
         )
-    known = ", ".join(model.name for model in list_local(home)) or "none"
     raise NotFound(
-        f"There is no local model called `{name}` (known: {known}).",
+        f"There is no local model called `{name}` (known: {', '.join(models) or 'none'}).",
         hint="Register a GGUF file with: hermes model add-local PATH",
     )
 
@@ -105,7 +134,8 @@ def add_local(home: HermesHome, path: Path, name: str = "") -> LocalModel:
     """Register a GGUF file under a name; nothing is copied."""
     file = path.expanduser().absolute()
     header = read_header(file)
-    chosen = name or _name_of(file)
+    usual = re.sub(r"[^a-z0-9._-]+", "-", file.stem.lower()).strip("-._")[:64] or "model"
+    chosen = name or usual
     if not _NAME.fullmatch(chosen) or chosen == EMBEDDED:
         raise UsageError(
             f"`{chosen}` cannot be the name of a local model.",
@@ -120,46 +150,42 @@ def add_local(home: HermesHome, path: Path, name: str = "") -> LocalModel:
         size_bytes=file.stat().st_size,
     )
     with editing(home):
-        models = _read(home).models
+        models = _read(home)
         taken = next((m for m in models if m.name == chosen and m.path != file), None)
         if taken is not None:
             raise Conflict(
                 f"The name `{chosen}` already stands for {taken.path}.",
                 hint=f"Give another name with --name, or: hermes model remove-local {chosen}",
             )
-        kept = tuple(m for m in models if m.name != chosen)
-        _write(home, _Registry(models=(*kept, model)))
+        _write(home, (*(m for m in models if m.name != chosen), model))
     return model
 
 
 def remove_local(home: HermesHome, name: str) -> LocalModel:
     """Forget a registered model; its file stays."""
     with editing(home):
-        models = _read(home).models
+        models = _read(home)
         found = next((model for model in models if model.name == name), None)
         if found is None:
             raise NotFound(
                 f"No file is registered under the name `{name}`.",
                 hint="See what is registered with: hermes model list",
             )
-        _write(home, _Registry(models=tuple(m for m in models if m.name != name)))
+        _write(home, tuple(m for m in models if m.name != name))
     return found
 
 
-def _name_of(file: Path) -> str:
-    return re.sub(r"[^a-z0-9._-]+", "-", file.stem.lower()).strip("-._")[:64] or "model"
+class _Registry(Struct, frozen=True):
+    models: tuple[LocalModel, ...] = ()
 
 
-def _registry_file(home: HermesHome) -> Path:
-    return home.models_dir / "models.json"
-
-
-def _read(home: HermesHome) -> _Registry:
-    file = _registry_file(home)
+def _read(home: HermesHome) -> tuple[LocalModel, ...]:
+    file = home.models_dir / "models.json"
     try:
-        return msgspec.json.decode(file.read_bytes(), type=_Registry, dec_hook=_decode_path)
+        text = file.read_bytes()
+        return msgspec.json.decode(text, type=_Registry, dec_hook=lambda kind, v: kind(v)).models
     except (FileNotFoundError, NotADirectoryError):
-        return _Registry()
+        return ()
     except (OSError, msgspec.MsgspecError) as error:
         raise ConfigError(
             f"{file} cannot be read: {error}.",
@@ -167,13 +193,6 @@ def _read(home: HermesHome) -> _Registry:
         ) from error
 
 
-def _write(home: HermesHome, registry: _Registry) -> None:
-    home.subdirectory(home.models_dir)
-    data = msgspec.json.format(msgspec.json.encode(registry, enc_hook=str), indent=2)
-    write_atomic(_registry_file(home), data.decode() + "\n")
-
-
-def _decode_path(kind: type, value: object) -> object:
-    if kind is Path and isinstance(value, str):
-        return Path(value)
-    raise NotImplementedError(kind)
+def _write(home: HermesHome, models: tuple[LocalModel, ...]) -> None:
+    data = msgspec.json.format(msgspec.json.encode(_Registry(models), enc_hook=str), indent=2)
+    write_atomic(home.subdirectory(home.models_dir) / "models.json", data + b"\n")

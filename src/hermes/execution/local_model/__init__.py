@@ -1,1 +1,0 @@
-"""Models that run on this machine: GGUF files served by a process of their own."""

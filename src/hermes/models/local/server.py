@@ -1,0 +1,204 @@
+"""The process that serves one model file to all Hermes processes of a home.
+
+llama.cpp brings its own OpenAI-compatible server, so this process only loads
+the model and waits: the engine listens on a loopback port with a random key,
+and `run/` says where. A lock held for the whole life of the process keeps a
+second one from starting, and tells everyone whether the description in `run/`
+is still true. Whoever is about to call touches that description; when nobody
+has for a while and nothing is being answered the process ends, so a killed
+parent leaves nothing behind for long. SIGTERM ends it at once.
+
+This is the only module that knows `xllamacpp`.
+"""
+
+import fcntl
+import os
+import secrets
+import sys
+import time
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes.config.atomic import write_atomic
+from hermes.config.paths import HermesHome
+
+ALREADY_RUNNING: Final = 3
+"""Exit code when another process serves this model."""
+IDLE_SECONDS: Final = 900.0
+_LONGEST_SLEEP: Final = 5.0
+_CACHE_MIB: Final = 128
+"""Memory for the prefixes of conversations that are not the current one."""
+_BUSY: Final = ("llamacpp:requests_processing ", "llamacpp:requests_deferred ")
+
+
+class ServerState(Struct, frozen=True, kw_only=True):
+    """What a serving process says about itself in `run/`."""
+
+    pid: int
+    fingerprint: str
+    """What must be the same for this process to be good enough."""
+    port: int = 0
+    """Zero while the model is being loaded."""
+    api_key: str = ""
+    error: str = ""
+    """Why the model could not be loaded."""
+
+
+class ServerFiles(Struct, frozen=True, kw_only=True):
+    """The files of one model's server."""
+
+    lock: Path
+    state: Path
+    log: Path
+
+    @classmethod
+    def of(cls, home: HermesHome, name: str) -> "ServerFiles":
+        stem = f"local-model-{name}"
+        return cls(
+            lock=home.run_dir / f"{stem}.lock",
+            state=home.run_dir / f"{stem}.json",
+            log=home.logs_dir / f"{stem}.log",
+        )
+
+    def read(self) -> ServerState | None:
+        """Return what the last server wrote, if anything."""
+        try:
+            return msgspec.json.decode(self.state.read_bytes(), type=ServerState)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def write(self, state: ServerState) -> None:
+        write_atomic(self.state, msgspec.json.encode(state))
+
+    def alive(self) -> bool:
+        """Tell whether a process holds the lock."""
+        try:
+            descriptor = take_lock(self.lock, shared=True)
+        except OSError:
+            return False
+        if descriptor is not None:
+            os.close(descriptor)
+        return descriptor is None
+
+
+class ServerOptions(Struct, frozen=True, kw_only=True):
+    """What to serve and how; the process gets it as JSON."""
+
+    home: str
+    name: str
+    model: str
+    n_ctx: int
+    fingerprint: str
+    idle_seconds: float = IDLE_SECONDS
+
+
+def engine_installed() -> bool:
+    """Tell whether the extra is there, without loading it."""
+    return find_spec("xllamacpp") is not None
+
+
+def take_lock(path: Path, *, shared: bool = False) -> int | None:
+    """Take a lock that lasts as long as the descriptor; None when a process has it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def main(argument: str) -> None:
+    """Serve one model file until nobody uses it."""
+    options = msgspec.json.decode(argument, type=ServerOptions)
+    home = HermesHome(root=Path(options.home))
+    home.subdirectory(home.run_dir)
+    home.subdirectory(home.logs_dir)
+    files = ServerFiles.of(home, options.name)
+    if take_lock(files.lock) is None:
+        sys.exit(ALREADY_RUNNING)
+    files.state.unlink(missing_ok=True)
+    _detach(files.log)
+    state = ServerState(pid=os.getpid(), fingerprint=options.fingerprint)
+    files.write(state)
+    key = secrets.token_urlsafe(24)
+    try:
+        engine = _load(options, key)
+    except (ImportError, RuntimeError, ValueError, OSError) as error:
+        files.write(replace(state, error=str(error)))
+        sys.exit(1)
+    port = urlsplit(engine.listening_address).port or 0
+    files.write(replace(state, port=port, api_key=key))
+    _wait_until_idle(engine, files.state, options.idle_seconds)
+    files.state.unlink(missing_ok=True)
+    # The engine's threads would hold up a normal exit.
+    os._exit(0)
+
+
+def _detach(log: Path) -> None:
+    """Go on as a process of its own; the lock goes along."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDWR)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    for source, target in ((null, 0), (output, 1), (output, 2)):
+        os.dup2(source, target)
+    os.chdir("/")
+
+
+def _load(options: ServerOptions, key: str) -> Any:
+    xllamacpp = import_module("xllamacpp")
+    params = xllamacpp.CommonParams()
+    params.model.path = options.model
+    params.model_alias = {options.name}
+    params.n_ctx = options.n_ctx
+    params.n_parallel = 1
+    for cpu in (params.cpuparams, params.cpuparams_batch):
+        cpu.n_threads = _threads()
+        cpu.poll = 0
+    params.hostnames = ["127.0.0.1"]
+    params.port = 0
+    params.api_keys = [key]
+    params.endpoint_metrics = True
+    params.ui = False
+    params.offline = True
+    params.cache_ram_mib = _CACHE_MIB
+    params.verbosity = 1
+    return xllamacpp.Server(params)
+
+
+def _threads() -> int:
+    """Return all cores but one, which is left to everything else.
+
+    Threads wait for each other hundreds of times a token, and one that has to share its core
+    holds up all: on two cores that work, two threads read 4 to 8 tokens a second and one reads
+    80 to 100; when nothing else runs, two would be not quite twice as fast as one.
+    """
+    known = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if known else os.cpu_count() or 1
+    return max(1, cores - 1)
+
+
+def _wait_until_idle(engine: Any, touched: Path, idle_seconds: float) -> None:
+    used = time.time()
+    while True:
+        now = time.time()
+        lines = engine.handle_metrics().splitlines()
+        if any(line.startswith(_BUSY) and not line.endswith(" 0") for line in lines):
+            used = now
+        left = max(used, touched.stat().st_mtime) + idle_seconds - now
+        if left <= 0:
+            return
+        time.sleep(min(max(left, 0.05), _LONGEST_SLEEP))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
