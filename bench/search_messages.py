@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from hermes.domain.ports.state import SearchQuery
+from hermes.domain.ports.ledger import SearchQuery
 from hermes.domain.session import NewSession
 from hermes.state.sqlite.ledger import SqliteLedger
 

@@ -1,7 +1,7 @@
 """The system prompt: a fixed order, byte-stable, nothing volatile."""
 
 from hermes.agent.prompt import PromptInputs, build_prompt, prompt_sections, shorten
-from hermes.domain.ports.identity import IdentitySnapshot
+from hermes.domain.ports.files import IdentitySnapshot
 from hermes.domain.tools import ToolSpec
 
 

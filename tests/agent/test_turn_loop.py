@@ -24,7 +24,7 @@ from hermes.domain.messages import (
     ToolOutcome,
     UserMessage,
 )
-from hermes.domain.ports.identity import IdentitySnapshot
+from hermes.domain.ports.files import IdentitySnapshot
 from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.domain.tools import Parallel, ToolContext, ToolResult
 from hermes.domain.turn import TurnState

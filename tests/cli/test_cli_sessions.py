@@ -20,7 +20,7 @@ from hermes.domain.errors import (
     UsageError,
 )
 from hermes.domain.messages import AssistantMessage, InputKind, ToolCall, UserMessage
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.turn import TurnState
 from hermes.state.ownership import Owner
 from hermes.state.sqlite.ledger import SqliteLedger

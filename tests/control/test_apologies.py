@@ -11,7 +11,7 @@ from hermes.domain.errors import HermesError, NotFound, StoreError
 from hermes.domain.events import TurnFinished, TurnStream
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.outbound import Target
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnState
 from hermes.domain.usage import Usage

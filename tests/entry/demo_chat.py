@@ -18,7 +18,7 @@ from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.approvals import ApprovalKind
 from hermes.domain.events import ReasoningDelta, TextDelta, TextReset
 from hermes.domain.messages import ToolOutcome
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.session import Session
 from hermes.entry.terminal.chat import ChatParts, ChatPaths, ChatSettings, run_chat
 from hermes.entry.terminal.oneshot import Question, inbound

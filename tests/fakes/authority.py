@@ -15,8 +15,8 @@ from fakes.http_runs import Door
 from hermes.domain.approvals import Choice
 from hermes.domain.keys import Action
 from hermes.domain.messages import UserMessage, content_text
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import ModelRequest
-from hermes.domain.ports.state import Ledger
 from hermes.domain.runs import RunQuery
 from hermes.entry.http.api import all_endpoints
 from hermes.entry.http.context import AgentCard, HttpParts

@@ -14,7 +14,7 @@ from hermes.control.commands.context import (
 from hermes.control.lanes.gateway import Gateway, GatewayParts
 from hermes.domain.errors import NotFound
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 

@@ -18,9 +18,9 @@ from hermes.domain.events import TurnEvent, TurnFinished, TurnStream
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.messages import Message, ToolCall
-from hermes.domain.ports.identity import IdentitySnapshot
+from hermes.domain.ports.files import IdentitySnapshot
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import Model
-from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import Parallel, ToolContext, ToolResult, ToolRunner, ToolSpec

@@ -27,9 +27,9 @@ from hermes.domain.errors import UsageError
 from hermes.domain.inbound import Attachment
 from hermes.domain.keys import Action, ApiKey
 from hermes.domain.messages import AssistantMessage, Message
-from hermes.domain.ports.jobs import JobStore
+from hermes.domain.ports.files import JobStore
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import Model, ModelReply
-from hermes.domain.ports.state import Ledger
 from hermes.domain.usage import Usage
 from hermes.entry.http.app import build_app
 from hermes.entry.http.auth import KeyRing

@@ -13,8 +13,8 @@ from fakes.core import ScriptedTools
 from fakes.http_door import HttpDoor, http_door
 from hermes.control.runs.runs import RunDesk
 from hermes.domain.keys import Action
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import Model
-from hermes.domain.ports.state import Ledger
 from hermes.entry.http.api import approvals, runs, sessions
 
 __all__ = ["Door", "Event", "all_events", "door", "events"]

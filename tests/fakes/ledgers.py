@@ -11,7 +11,7 @@ from hermes.domain.messages import (
     UserMessage,
 )
 from hermes.domain.outbound import OutboxEntry, OutboxKind, Target
-from hermes.domain.ports.state import Arrival, Ledger
+from hermes.domain.ports.ledger import Arrival, Ledger
 from hermes.domain.runs import NewRun, OpenedRun, Run, RunKind, RunOutcome, RunState, SessionChoice
 from hermes.domain.session import NewSession, StoredMessage
 from hermes.domain.turn import ClientResult, NewTurn, TurnState

@@ -28,7 +28,7 @@ from hermes.domain.events import (
 from hermes.domain.ids import new_id
 from hermes.domain.messages import AssistantMessage, ToolOutcome, UserMessage, content_text
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnError, TurnState
 from hermes.domain.usage import Usage

@@ -25,8 +25,8 @@ from hermes.control.webhooks.routes import RouteBook, RouteRules, read_routes
 from hermes.domain.errors import HermesError, StoreError
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.ledger import Admission, Arrival, Ledger
 from hermes.domain.ports.model import Model
-from hermes.domain.ports.state import Admission, Arrival, Ledger
 from hermes.domain.webhooks import HookDelivery, HookState
 from hermes.entry.http.server import HttpServer
 from hermes.entry.http.webhooks import webhook_app, webhook_settings

@@ -16,7 +16,7 @@ import pytest
 from fakes.command import Hermes
 from fakes.model import Call, FakeModelServer, Rule, Script, Step
 from hermes.domain.messages import AssistantMessage, ToolMessage, ToolOutcome, UserMessage
-from hermes.domain.ports.state import SessionQuery
+from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Session
 from hermes.state.sqlite.ledger import SqliteLedger
 

@@ -31,7 +31,7 @@ from hermes.domain.messages import (
     content_text,
 )
 from hermes.domain.outbound import OutboxEntry, OutboxState
-from hermes.domain.ports.state import Ledger, LedgerStats, SearchQuery, SessionQuery
+from hermes.domain.ports.ledger import Ledger, LedgerStats, SearchQuery, SessionQuery
 from hermes.domain.session import Session, StoredMessage
 from hermes.domain.turn import Turn, TurnState
 from hermes.domain.usage import Spent
@@ -225,10 +225,6 @@ class LedgerMachine(RuleBasedStateMachine):
     def decide(self, name: str, choice: Choice) -> None:
         state = ApprovalState.DENIED if choice is Choice.DENY else ApprovalState.APPROVED
         self.do(lambda ledger: ledger.decide(name, Decision(state=state, choice=choice)))
-
-    @rule(now=times)
-    def expire(self, now: float) -> None:
-        self.do(lambda ledger: ledger.expire_approvals(now))
 
     @rule(name=requests)
     def revoke(self, name: str) -> None:

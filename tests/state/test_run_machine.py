@@ -20,7 +20,7 @@ from fakes.ledgers import ended_as, new_run, reply, result, session, turn
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TextDelta
 from hermes.domain.messages import AssistantMessage, InputKind, UserMessage
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import Run, RunOutcome, RunQuery, RunState, SessionChoice
 from hermes.domain.turn import TurnState
 from hermes.state.sqlite.ledger import SqliteLedger
@@ -151,10 +151,6 @@ class RunMachine(RuleBasedStateMachine):
         for open_turn in self.do(lambda ledger: ledger.open_turns()):
             self.do(partial(finish, open_turn.id, handed))
 
-    @rule(run_id=run_ids, state=st.sampled_from(["queued", "running", "waiting"]), at=times)
-    def stand(self, run_id: str, state: str, at: float) -> None:
-        self.do(lambda ledger: ledger.set_run_state(run_id, RunState(state), at))
-
     @rule(run_id=run_ids, added=events, at=times)
     def log(self, run_id: str, added: list[TextDelta], at: float) -> None:
         self.do(lambda ledger: ledger.log_run(run_id, added, at))
@@ -263,7 +259,6 @@ async def snapshot(ledger: Ledger) -> list[Any]:
         [await ledger.history(name) for name in SESSIONS],
         [await ledger.waiting(name) for name in SESSIONS],
         [await ledger.handed_call(call) for call in ("c1", "c2")],
-        [await ledger.run_of_turn(f"t{n}") for n in numbers],
         [await ledger.entries_of_turn(f"t{n}") for n in numbers],
         await ledger.run_under("k1", "x"),
     ]

@@ -9,7 +9,7 @@ import pytest
 from fakes.ledgers import arrival, reply, session, texts, turn
 from hermes.domain.errors import StoreError
 from hermes.domain.messages import AssistantMessage, ToolCall, UserMessage
-from hermes.domain.ports.state import SearchQuery
+from hermes.domain.ports.ledger import SearchQuery
 from hermes.domain.turn import NewTurn
 from hermes.state.sqlite.ledger import SqliteLedger
 

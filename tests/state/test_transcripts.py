@@ -14,7 +14,7 @@ from hermes.domain.messages import (
     ToolMessage,
     UserMessage,
 )
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.state.openai_format import openai_message
 from hermes.state.transcripts import TranscriptMirror, transcript_lines, transcript_path
 

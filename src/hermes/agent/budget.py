@@ -5,7 +5,7 @@ from datetime import datetime
 from hermes.agent.settings import SpendLimits
 from hermes.domain.errors import BudgetExhausted
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.state import UsageStore
+from hermes.domain.ports.ledger import UsageStore
 
 __all__ = ["IterationBudget", "SpendGuard"]
 

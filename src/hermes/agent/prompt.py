@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hermes.agent.scope import AgentServices
 from hermes.domain.ports.execution import Environment
-from hermes.domain.ports.identity import IdentitySnapshot
+from hermes.domain.ports.files import IdentitySnapshot
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import ToolRunner, ToolSpec

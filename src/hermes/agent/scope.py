@@ -10,9 +10,9 @@ from hermes.agent.settings import AgentSettings
 from hermes.domain.events import TurnStream
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environments
-from hermes.domain.ports.identity import Identity
+from hermes.domain.ports.files import Identity
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import Model
-from hermes.domain.ports.state import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import ToolRunner

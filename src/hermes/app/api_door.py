@@ -26,7 +26,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnStream
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import Message
-from hermes.domain.ports.jobs import JobStore
+from hermes.domain.ports.files import JobStore
 from hermes.domain.ports.model import ModelReply
 from hermes.domain.profile import DEFAULT_AGENT_NAMES
 from hermes.entry.http.api import all_endpoints

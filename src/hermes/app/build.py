@@ -32,7 +32,7 @@ from hermes.control.lanes.batching import BatchWindow
 from hermes.control.lanes.gateway import Gateway, GatewayParts
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import KeyScope
 from hermes.domain.turn import Turn

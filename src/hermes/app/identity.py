@@ -1,7 +1,7 @@
 """The agent's own files, read for the prompt of a new session."""
 
 from hermes.config.paths import HermesHome
-from hermes.domain.ports.identity import IdentitySnapshot
+from hermes.domain.ports.files import IdentitySnapshot
 from hermes.domain.profile import AgentProfile
 from hermes.state.soul import read_self
 

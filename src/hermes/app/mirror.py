@@ -2,7 +2,7 @@
 
 from hermes.agent.turn_runner import TurnRunner
 from hermes.domain.events import TurnStream
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.turn import Turn, TurnBrief, TurnControl
 from hermes.state.transcripts import TranscriptMirror

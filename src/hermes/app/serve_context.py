@@ -19,7 +19,7 @@ from hermes.control.delivery.home_channel import (
 from hermes.control.lanes.turn_input import is_shared
 from hermes.domain.errors import HermesError
 from hermes.domain.inbound import InboxEntry
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.turn import Turn
 from hermes.entry.chat.door import entry_of_turn
 

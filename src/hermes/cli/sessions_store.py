@@ -19,7 +19,7 @@ from hermes.config.loader import inspect_config, read_env
 from hermes.config.paths import HermesHome
 from hermes.config.secrets import Redactor, secrets_in_variables
 from hermes.domain.errors import NotFound, SessionBusy
-from hermes.domain.ports.state import Ledger, SessionQuery
+from hermes.domain.ports.ledger import Ledger, SessionQuery
 from hermes.domain.session import Session, StoredMessage
 from hermes.state.ownership import owner_alive
 

@@ -16,7 +16,7 @@ from hermes.domain.messages import (
     UserMessage,
     content_text,
 )
-from hermes.domain.ports.state import LedgerStats, SearchHit, SessionQuery
+from hermes.domain.ports.ledger import LedgerStats, SearchHit, SessionQuery
 from hermes.domain.session import Session, StoredMessage
 
 __all__ = [

@@ -15,7 +15,7 @@ from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ids import new_id
 from hermes.domain.keys import OWNER, Action, ApiKey
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.keys import KeyStore
+from hermes.domain.ports.ledger import KeyStore
 
 __all__ = ["USUAL_ACTIONS", "ApiKeys", "key_hash"]
 

@@ -31,7 +31,7 @@ from hermes.domain.ids import new_id
 from hermes.domain.messages import ToolCall
 from hermes.domain.ports.approval import ActionPolicy
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.tools import Intent, ToolContext, ToolSpec
 
 __all__ = ["ApprovalDesk", "ApprovalSettings", "LedgerGate", "Mode"]

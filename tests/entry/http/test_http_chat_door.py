@@ -33,8 +33,8 @@ from hermes.domain.messages import (
     ToolMessage,
     UserMessage,
 )
+from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply
-from hermes.domain.ports.state import SessionQuery
 from hermes.domain.runs import RunQuery
 from hermes.entry.http.context import HttpParts
 from hermes.testing.model import Reply, call, calls, say, thinks

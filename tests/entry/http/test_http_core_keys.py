@@ -12,7 +12,7 @@ from fakes.http_door import KEY, HttpDoor, bearer, http_door
 from hermes.control.api_keys import ApiKeys
 from hermes.domain.errors import Conflict, NotFound, StoreError, UsageError
 from hermes.domain.keys import OWNER, Action, ApiKey
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.entry.http.access import require_agent
 from hermes.entry.http.auth import FailureLimit, KeyRing
 from hermes.entry.http.context import AgentCard, HttpParts

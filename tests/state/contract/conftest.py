@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.testing import temporary_ledger
 
 ENGINES = {"sqlite": temporary_ledger}

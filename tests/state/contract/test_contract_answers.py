@@ -2,7 +2,7 @@
 
 from fakes.ledgers import arrival, session, turn
 from hermes.domain.inbound import InboxState
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.turn import TurnState
 
 

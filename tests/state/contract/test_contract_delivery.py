@@ -8,7 +8,7 @@ from hermes.domain.approvals import ApprovalState, Choice, Decision
 from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.inbound import InboxState
 from hermes.domain.outbound import OutboxState
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 
 
 async def test_a_message_is_admitted_once(ledger: Ledger) -> None:
@@ -150,19 +150,6 @@ async def test_pending_requests_are_listed_oldest_first(ledger: Ledger) -> None:
     assert [a.request.id for a in await ledger.pending_approvals()] == ["a3", "a2", "a1"]
     assert [a.request.id for a in await ledger.pending_approvals("s1")] == ["a2", "a1"]
     assert [a.request.id for a in await ledger.approvals(limit=2)] == ["a1", "a2"]
-
-
-async def test_an_overdue_request_is_a_denial(ledger: Ledger) -> None:
-    await ledger.ask(request("a1", call_id="c1", expires_at=10.0))
-    await ledger.ask(request("a2", call_id="c2", expires_at=11.0))
-    await ledger.ask(request("a3", call_id="c3"))
-    assert await ledger.expire_approvals(9.0) == []
-    expired = await ledger.expire_approvals(10.0)
-    assert [approval.request.id for approval in expired] == ["a1"]
-    assert expired[0].state is ApprovalState.EXPIRED
-    assert expired[0].decision is not None
-    assert (expired[0].decision.choice, expired[0].decision.at) == (Choice.DENY, 10.0)
-    assert await ledger.decide("a1", approved(Choice.ONCE)) is None
 
 
 async def test_standing_permissions_hold_where_they_were_given(ledger: Ledger) -> None:

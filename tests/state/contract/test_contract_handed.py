@@ -2,7 +2,7 @@
 
 from fakes.ledgers import after, answer_run, new_run, reply, result, say, session, texts, turn
 from hermes.domain.messages import TextPart, ToolMessage, ToolOutcome
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.turn import ClientResult, NewTurn, TurnState
 
 NOT_ANSWERED = "The client did not answer this call."

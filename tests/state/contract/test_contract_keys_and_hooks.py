@@ -8,7 +8,7 @@ import pytest
 from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.jobs import DeliveryStatus, Instant, InstantStatus
 from hermes.domain.keys import Action, ApiKey
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.webhooks import HookDelivery, HookState
 
 

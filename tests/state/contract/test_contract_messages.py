@@ -3,7 +3,7 @@ import pytest
 from fakes.ledgers import reply, result, say, session, texts, turn
 from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.messages import InputKind, UserMessage
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 
 SUMMARY = UserMessage(content="in short", kind=InputKind.SUMMARY)
 

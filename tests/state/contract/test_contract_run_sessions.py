@@ -9,7 +9,7 @@ from fakes.ledgers import after, answer_run, arrival, ended_as, new_run, reply, 
 from fakes.ledgers import session as a_session
 from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.messages import InputKind, Message, ToolMessage, UserMessage
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import RunState, SessionChoice
 from hermes.domain.session import Lineage, Session
 from hermes.domain.turn import TurnState

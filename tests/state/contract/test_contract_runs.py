@@ -10,7 +10,7 @@ from hermes.domain.errors import Conflict
 from hermes.domain.events import MessageCompleted, TextDelta, ToolStarted, TurnEvent, TurnFinished
 from hermes.domain.inbound import InboxState
 from hermes.domain.messages import Reasoning, ToolCall
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import RunKind, RunOutcome, RunQuery, RunState, SessionChoice
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
@@ -36,10 +36,8 @@ async def test_opening_a_run_commits_the_run_its_session_and_its_message(ledger:
 
 async def test_a_run_knows_the_turn_that_took_its_message(ledger: Ledger) -> None:
     opened = await ledger.open_run(new_run())
-    assert await ledger.run_of_turn("t-r1") is None
     ended = await answer_run(ledger, opened)
     assert ended.turn_id == "t-r1"
-    assert await ledger.run_of_turn("t-r1") == ended
     (entry,) = await ledger.entries_of_turn("t-r1")
     assert (entry.id, entry.state) == (opened.entry.id, InboxState.ANSWERED)
     assert await ledger.unanswered(["api_server"]) == []
@@ -156,7 +154,6 @@ async def test_an_outcome_is_recorded_once_with_its_last_events(ledger: Ledger) 
     assert (run.state, run.outcome, run.updated_at) == (RunState.FAILED, outcome, 4.0)
     assert not await ledger.finish_run("r1", ended_as(), [TextDelta("late")], 5.0)
     assert await ledger.log_run("r1", [TextDelta("late")], 5.0) == 1
-    await ledger.set_run_state("r1", RunState.RUNNING, 6.0)
     assert await ledger.run("r1") == run
     assert len(await ledger.run_log("r1")) == 1
     assert not await ledger.finish_run("nobody", ended_as(), [], 4.0)
@@ -170,14 +167,8 @@ async def test_of_many_who_end_a_run_one_does(ledger: Ledger) -> None:
     assert len(await ledger.run_log("r1")) == 1
 
 
-async def test_states_of_an_open_run_and_of_its_end_are_kept_apart(ledger: Ledger) -> None:
+async def test_a_run_does_not_end_in_a_state_of_an_open_one(ledger: Ledger) -> None:
     await ledger.open_run(new_run())
-    await ledger.set_run_state("r1", RunState.WAITING, 2.0)
-    run = await ledger.run("r1")
-    assert run is not None
-    assert (run.state, run.updated_at) == (RunState.WAITING, 2.0)
-    with pytest.raises(ValueError, match="outcome"):
-        await ledger.set_run_state("r1", RunState.COMPLETED, 3.0)
     with pytest.raises(ValueError, match="running"):
         await ledger.finish_run("r1", ended_as(RunState.RUNNING), [], 3.0)
 
@@ -191,7 +182,7 @@ async def test_runs_are_listed_newest_first_and_filtered(ledger: Ledger) -> None
             new_run("chat", at=3.0, choice=SessionChoice(session_id="s-r0")), kind=RunKind.CHAT
         )
     )
-    await ledger.set_run_state("r2", RunState.RUNNING, 20.0)
+    await ledger.finish_run("r2", ended_as(RunState.FAILED), [], 20.0)
     await ledger.finish_run("r3", ended_as(), [], 30.0)
 
     async def found(query: RunQuery) -> list[str]:
@@ -204,10 +195,10 @@ async def test_runs_are_listed_newest_first_and_filtered(ledger: Ledger) -> None
     assert await found(RunQuery(session_id="s-r0", key_id="k0")) == ["r0"]
     assert await found(RunQuery(session_id="s-r3", states=(RunState.QUEUED,))) == []
     assert await found(RunQuery(kinds=(RunKind.CHAT, RunKind.RESPONSE))) == ["chat"]
-    assert await found(RunQuery(states=(RunState.RUNNING, RunState.COMPLETED))) == ["r3", "r2"]
+    assert await found(RunQuery(states=(RunState.FAILED, RunState.COMPLETED))) == ["r3", "r2"]
     still_open = (RunState.QUEUED, RunState.RUNNING, RunState.WAITING)
     assert await found(RunQuery(states=still_open, key_id="k1")) == ["r5", "chat", "r1"]
-    assert await found(RunQuery(states=(RunState.RUNNING,))) == ["r2"]
+    assert await found(RunQuery(states=(RunState.FAILED,))) == ["r2"]
     assert await found(RunQuery(updated_before=2.0)) == ["r1", "r0"]
     assert await found(RunQuery(agent_id="other")) == []
 

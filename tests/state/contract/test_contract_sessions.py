@@ -17,7 +17,7 @@ from fakes.ledgers import (
 from hermes.domain.approvals import ApprovalState, Choice, Decision
 from hermes.domain.errors import Conflict, NotFound, SessionBusy, UsageError
 from hermes.domain.inbound import InboxState
-from hermes.domain.ports.state import Ledger, SearchQuery, SessionQuery
+from hermes.domain.ports.ledger import Ledger, SearchQuery, SessionQuery
 from hermes.domain.session import Lineage
 from hermes.domain.turn import TurnState
 

@@ -19,7 +19,7 @@ from hermes.domain.messages import (
     ToolOutcome,
     UserMessage,
 )
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.turn import NewTurn, TurnError, TurnState
 
 

@@ -10,7 +10,7 @@ from hermes.domain.errors import ToolRefused
 from hermes.domain.messages import ToolCall, ToolOutcome
 from hermes.domain.ports.approval import ApprovalGate
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.state import TurnStore
+from hermes.domain.ports.ledger import TurnStore
 from hermes.domain.tools import ToolContext, ToolResult, ToolRunner, ToolSpec
 from hermes.domain.turn import ClientTool
 

@@ -17,7 +17,7 @@ from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.events import TurnFinished
-from hermes.domain.ports.state import SessionQuery
+from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Session
 from hermes.entry.terminal.chat import run_chat
 from hermes.entry.terminal.oneshot import EXIT_CODES, PLATFORM, Question, answer_once

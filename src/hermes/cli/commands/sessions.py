@@ -22,7 +22,7 @@ from hermes.cli.sessions_view import (
     transcript_text,
 )
 from hermes.domain.errors import StoreError, UsageError
-from hermes.domain.ports.state import SearchQuery, SessionQuery
+from hermes.domain.ports.ledger import SearchQuery, SessionQuery
 from hermes.domain.session import Session
 from hermes.state.openai_format import openai_message
 

@@ -13,7 +13,7 @@ from hermes.config.environment import process_environ
 from hermes.config.loader import Inspection, inspect_config
 from hermes.config.paths import HermesHome
 from hermes.config.schema import Config
-from hermes.domain.ports.state import LedgerStats
+from hermes.domain.ports.ledger import LedgerStats
 
 __all__ = ["command"]
 

@@ -19,7 +19,7 @@ from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.inbound import Sender
 from hermes.domain.pairing import PairedUser, PairingRecords, PendingPairing
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.pairing import PairingStore
+from hermes.domain.ports.files import PairingStore
 
 __all__ = [
     "ALPHABET",

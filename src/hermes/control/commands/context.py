@@ -19,7 +19,7 @@ from hermes.domain.errors import UsageError
 from hermes.domain.inbound import Attachment
 from hermes.domain.outbound import Target
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 

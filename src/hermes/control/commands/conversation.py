@@ -20,7 +20,7 @@ from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.errors import ConfigError, NotFound, UsageError
 from hermes.domain.ids import new_session_id
 from hermes.domain.messages import AssistantMessage, UserMessage, content_text
-from hermes.domain.ports.state import SessionQuery
+from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
 
 __all__ = [

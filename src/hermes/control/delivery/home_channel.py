@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes.domain.inbound import ChatKind, InboundMessage, Sender
 from hermes.domain.outbound import Target
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 
 __all__ = [
     "HomeChannel",

@@ -18,6 +18,7 @@ from hermes.control.delivery.rate_limit import PATIENCE, Pacer, PacerBook, Urgen
 from hermes.domain.errors import HermesError
 from hermes.domain.outbound import OutboxEntry, OutboxKind, OutboxState, Target
 from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.ledger import OutboxStore
 from hermes.domain.ports.platform import (
     Adapter,
     AlbumSender,
@@ -27,7 +28,6 @@ from hermes.domain.ports.platform import (
     Outgoing,
     PlatformFailure,
 )
-from hermes.domain.ports.state import OutboxStore
 from hermes.domain.ports.surface import Shown
 
 __all__ = ["Delivery", "Line", "Origin", "TurnSurface"]

@@ -27,7 +27,8 @@ from hermes.domain.jobs import (
     ScheduleKind,
 )
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.jobs import InstantStore, JobStore
+from hermes.domain.ports.files import JobStore
+from hermes.domain.ports.ledger import InstantStore
 
 __all__ = [
     "MAX_DELIVER",

@@ -21,7 +21,7 @@ from hermes.domain.ids import new_session_id
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.state import Admission, Arrival, Ledger
+from hermes.domain.ports.ledger import Admission, Arrival, Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import KeyScope, NewSession, Session, session_key
 from hermes.domain.turn import (

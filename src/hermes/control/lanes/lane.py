@@ -19,7 +19,7 @@ from hermes.domain.ids import new_id
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import InputKind
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.turn import NewTurn, Turn, TurnBrief, TurnControl, TurnError, TurnState
 from hermes.domain.usage import Usage

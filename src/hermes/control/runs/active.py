@@ -22,7 +22,7 @@ from hermes.domain.events import (
 )
 from hermes.domain.messages import FinishReason
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.runs import RunStore
+from hermes.domain.ports.ledger import RunStore
 from hermes.domain.runs import LoggedEvent, Run, RunOutcome, RunState
 from hermes.domain.turn import TurnState
 

@@ -42,7 +42,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnEvent, TurnFinished, TurnStream
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import LoggedEvent, Run, RunOutcome, RunQuery, RunState
 from hermes.domain.turn import TurnError
 

@@ -32,7 +32,7 @@ from hermes.domain.events import (
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.outbound import OutboxState
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import RunQuery, RunState
 from hermes.observability.metrics import Registry
 

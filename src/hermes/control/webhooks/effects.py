@@ -18,7 +18,7 @@ from hermes.control.webhooks.routes import GITHUB_COMMENT
 from hermes.domain.errors import HermesError
 from hermes.domain.outbound import SILENT_MARKERS, OutboxEntry, OutboxKind, OutboxState, Target
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.state import OutboxStore
+from hermes.domain.ports.ledger import OutboxStore
 from hermes.domain.webhooks import HookDelivery
 
 __all__ = [

@@ -22,7 +22,7 @@ from hermes.domain.events import TurnStream
 from hermes.domain.inbound import InboxEntry, InboxState
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.turn import Turn, TurnState
 from hermes.domain.webhooks import HookDelivery, HookState
 

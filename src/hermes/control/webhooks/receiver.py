@@ -37,7 +37,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnStream
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.webhooks import HookDelivery, HookState
 
 __all__ = [

@@ -26,8 +26,8 @@ from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.outbound import OutboxKind, OutboxState, Target
 from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.platform import Outgoing
-from hermes.domain.ports.state import Ledger
 from hermes.domain.turn import Turn
 from hermes.entry.chat.companion import NOTICE_SLOT, Companion, Manners
 from hermes.streaming.chat.layout import Layout

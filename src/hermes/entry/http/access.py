@@ -9,7 +9,7 @@ from hermes.control.runs.runs import PLATFORM, owner_tag
 from hermes.domain.approvals import Approval
 from hermes.domain.inbound import ChatKind
 from hermes.domain.keys import Action, Caller
-from hermes.domain.ports.state import Ledger, SessionStore
+from hermes.domain.ports.ledger import Ledger, SessionStore
 from hermes.domain.runs import Run, RunQuery, RunState, SessionChoice
 from hermes.domain.session import Session, SessionKey
 from hermes.entry.http.context import AgentCard, HttpParts

@@ -17,7 +17,7 @@ from ipaddress import IPv6Address, ip_address
 from hermes.domain.errors import StoreError
 from hermes.domain.keys import OWNER, Action, ApiKey, Caller
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.keys import KeyStore
+from hermes.domain.ports.ledger import KeyStore
 from hermes.entry.http.asgi import Headers
 from hermes.entry.http.errors import Problem
 

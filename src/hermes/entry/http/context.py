@@ -13,9 +13,9 @@ from hermes.control.runs.runs import RunDesk
 from hermes.domain.inbound import Attachment
 from hermes.domain.messages import Message
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.jobs import JobStore
+from hermes.domain.ports.files import JobStore
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import ModelReply
-from hermes.domain.ports.state import Ledger
 from hermes.observability.metrics import Registry
 
 __all__ = [

@@ -11,7 +11,7 @@ from hermes.control.commands.registry import CommandRegistry
 from hermes.control.lanes.busy_modes import BusyMode
 from hermes.control.lanes.gateway import Gateway
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.entry.terminal.references import FetchUrl

@@ -4,7 +4,7 @@ import sqlite3
 
 import msgspec
 
-from hermes.domain.approvals import Approval, ApprovalRequest, ApprovalState, Choice, Decision
+from hermes.domain.approvals import Approval, ApprovalRequest, ApprovalState, Decision
 from hermes.state.refusals import id_taken
 from hermes.state.sqlite import codec
 from hermes.state.sqlite.part import LedgerPart, change, one, rows
@@ -52,22 +52,6 @@ class ApprovalPart(LedgerPart):
         values = {"session_id": session_id}
         found = await self._quick(lambda connection: rows(connection, "approvals.pending", values))
         return [codec.approval(row) for row in found]
-
-    async def expire_approvals(self, now: float) -> list[Approval]:
-        """Turn overdue requests into denials and return them."""
-        expiry = Decision(
-            state=ApprovalState.EXPIRED,
-            choice=Choice.DENY,
-            text="Nobody answered in time.",
-            at=now,
-        )
-
-        def work(connection: sqlite3.Connection) -> list[Approval]:
-            overdue = rows(connection, "approvals.overdue", (now,))
-            decided = [_decide(connection, row["id"], expiry) for row in overdue]
-            return [approval for approval in decided if approval is not None]
-
-        return await self._write(work)
 
     async def grants(self, agent_id: str, session_id: str) -> list[Approval]:
         """Return standing permissions: `session` ones of this session, and `always`."""

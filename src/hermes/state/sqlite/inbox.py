@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from hermes.domain.inbound import InboxEntry, InboxState
-from hermes.domain.ports.state import Admission, Arrival
+from hermes.domain.ports.ledger import Admission, Arrival
 from hermes.state.refusals import inbox_gone, unknown_session
 from hermes.state.sqlite import codec
 from hermes.state.sqlite.part import LedgerPart, change, one, rows

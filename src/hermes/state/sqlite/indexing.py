@@ -9,7 +9,7 @@ import sqlite3
 
 from hermes.state.sqlite.part import change, one
 
-__all__ = ["IDLE_BATCH", "SEARCH_BATCH", "empty", "forget_session", "index_some", "is_behind"]
+__all__ = ["IDLE_BATCH", "SEARCH_BATCH", "forget_session", "index_some", "is_behind"]
 
 IDLE_BATCH = 64
 """Small: a writer that arrives meanwhile waits for it."""
@@ -47,14 +47,6 @@ def forget_session(connection: sqlite3.Connection, session_id: str) -> None:
     }
     change(connection, "search.forget_words", values)
     change(connection, "search.forget_trigrams", values)
-
-
-def empty(connection: sqlite3.Connection) -> int:
-    """Throw the index away, so that it is made anew; return how many messages there are."""
-    change(connection, "search.empty_words")
-    change(connection, "search.empty_trigrams")
-    change(connection, "search.set_indexed", ("0",))
-    return _number(connection, "search.count_messages")
 
 
 def _number(connection: sqlite3.Connection, query: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import msgspec
 
 from hermes.domain.errors import StoreError
-from hermes.domain.ports.state import LedgerStats
+from hermes.domain.ports.ledger import LedgerStats
 from hermes.state.sqlite import codec
 from hermes.state.sqlite.approvals import ApprovalPart
 from hermes.state.sqlite.connection import (

@@ -10,7 +10,7 @@ import sqlite3
 
 import msgspec
 
-from hermes.domain.ports.state import Arrival
+from hermes.domain.ports.ledger import Arrival
 from hermes.domain.runs import NewRun, OpenedRun, Run
 from hermes.domain.session import Lineage
 from hermes.state.refusals import id_taken, idempotency_mismatch, run_open, unknown_run

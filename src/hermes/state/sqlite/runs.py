@@ -13,7 +13,6 @@ from hermes.domain.runs import (
     Run,
     RunOutcome,
     RunQuery,
-    RunState,
 )
 from hermes.state.sqlite import codec
 from hermes.state.sqlite.handed import waiting_session
@@ -39,10 +38,6 @@ class RunPart(LedgerPart):
         """Return one run."""
         return await self._run("runs.get", (run_id,))
 
-    async def run_of_turn(self, turn_id: str) -> Run | None:
-        """Return the run whose message a turn has taken; the first one if there are several."""
-        return await self._run("runs.of_turn", (turn_id,))
-
     async def runs(self, query: RunQuery) -> list[Run]:
         """List runs, newest first."""
         values = msgspec.structs.asdict(query)
@@ -55,13 +50,6 @@ class RunPart(LedgerPart):
     async def run_under(self, key_id: str, idempotency_key: str) -> Run | None:
         """Return the run that an API key opened under an idempotency key."""
         return await self._run("runs.under", (key_id, idempotency_key))
-
-    async def set_run_state(self, run_id: str, state: RunState, at: float) -> None:
-        """Note where an open run stands; a run that has ended stays as it is."""
-        if not state.open:
-            raise ValueError(f"a run ends as {state.value} only with its outcome")
-        values = {"id": run_id, "state": state.value, "at": at}
-        await self._write(lambda connection: change(connection, "runs.set_state", values))
 
     async def log_run(self, run_id: str, events: Sequence[TurnEvent], at: float) -> int:
         """Append events; return the id of the last one in the log.

@@ -9,10 +9,10 @@ which takes longer the more ordinary the word is.
 import sqlite3
 from typing import Any
 
-from hermes.domain.ports.state import SearchHit, SearchQuery
+from hermes.domain.ports.ledger import SearchHit, SearchQuery
 from hermes.state.search_text import MAX_CANDIDATES, Plan, fold, plans_for, score, snippet
 from hermes.state.sqlite import codec
-from hermes.state.sqlite.indexing import SEARCH_BATCH, empty, index_some, is_behind
+from hermes.state.sqlite.indexing import SEARCH_BATCH, index_some, is_behind
 from hermes.state.sqlite.part import LedgerPart, one, rows
 
 __all__ = ["MAX_SCANNED", "SearchPart"]
@@ -44,12 +44,6 @@ class SearchPart(LedgerPart):
             return []
 
         return await self._read(work)
-
-    async def rebuild_index(self) -> int:
-        """Make the search index anew from the messages; return how many."""
-        count = await self._write(empty)
-        await self._catch_up()
-        return count
 
     async def _catch_up(self) -> None:
         """Index what is missing, in pieces that leave room for other writers."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.domain.ports.state import SessionQuery
+from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session
 from hermes.state.refusals import (
     ambiguous,

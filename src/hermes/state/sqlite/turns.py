@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from hermes.domain.errors import HermesError
 from hermes.domain.messages import AssistantMessage, ToolMessage, UserMessage
-from hermes.domain.ports.state import BegunTurn
+from hermes.domain.ports.ledger import BegunTurn
 from hermes.domain.session import StoredMessage
 from hermes.domain.turn import NewTurn, Turn, TurnError, TurnState
 from hermes.domain.usage import UsageRecord

@@ -19,7 +19,7 @@ from hermes.domain.events import TurnEvent, TurnFinished
 from hermes.domain.ids import new_id
 from hermes.domain.keys import Action
 from hermes.domain.messages import Message, ToolMessage
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import Run, RunKind, RunQuery, RunState
 from hermes.entry.http.access import require_agent
 from hermes.entry.http.api.responses_input import (

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from hermes.domain.approvals import Approval, ApprovalKind
 from hermes.domain.ids import new_id
 from hermes.domain.keys import Action
-from hermes.domain.ports.state import Ledger
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import Run, RunKind, RunQuery, RunState, SessionChoice
 from hermes.domain.turn import TurnOptions
 from hermes.entry.http.access import (

@@ -11,7 +11,7 @@ from hermes.control.runs.runs import PLATFORM, owner_tag
 from hermes.domain.errors import Conflict, SessionBusy
 from hermes.domain.keys import Action
 from hermes.domain.messages import ToolMessage
-from hermes.domain.ports.state import SearchHit, SearchQuery, SessionQuery
+from hermes.domain.ports.ledger import SearchHit, SearchQuery, SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
 from hermes.entry.http.access import (
     agents_filter,

@@ -24,10 +24,6 @@ RETURNING *;
 SELECT * FROM approvals WHERE state = 'pending' AND (:session_id IS NULL OR session_id = :session_id)
 ORDER BY created_at, rowid;
 
--- name: overdue
--- Return the pending requests whose time is up, oldest first.
-SELECT id FROM approvals WHERE state = 'pending' AND expires_at <= ? ORDER BY created_at, rowid;
-
 -- name: grants
 -- Return the standing permissions of an agent and a session, oldest first.
 SELECT * FROM approvals

@@ -18,11 +18,6 @@ SELECT * FROM run_rows WHERE id = ?;
 -- Return the run that an API key opened under an idempotency key.
 SELECT * FROM run_rows WHERE key_id = ? AND idempotency_key = ?;
 
--- name: of_turn
--- Return the runs whose messages a turn has taken.
-SELECT r.rowid AS opened, r.*, i.turn_id FROM inbox i JOIN runs r ON r.inbox_id = i.id
-WHERE i.turn_id = ? ORDER BY i.id LIMIT 1;
-
 -- name: matching
 -- List runs that match a query, newest first.
 SELECT * FROM run_rows
@@ -54,11 +49,6 @@ WHERE session_id = :session_id
   AND (:states = '[]' OR state IN (SELECT value FROM json_each(:states)))
   AND (:updated_before IS NULL OR updated_at < :updated_before)
 ORDER BY +created_at DESC, opened DESC LIMIT :limit OFFSET :offset;
-
--- name: set_state
--- Note where an open run stands.
-UPDATE runs SET state = :state, updated_at = max(updated_at, :at)
-WHERE id = :id AND outcome IS NULL;
 
 -- name: count_events
 -- Make room in the log of an open run; returns the id of the last event.

@@ -35,18 +35,6 @@ INSERT INTO messages_fts_trigram (messages_fts_trigram, rowid, text)
 SELECT 'delete', id, text FROM messages_text
 WHERE id IN (SELECT id FROM messages WHERE session_id = :session_id AND id <= :indexed);
 
--- name: empty_words
--- Empty the index of words.
-INSERT INTO messages_fts (messages_fts) VALUES ('delete-all');
-
--- name: empty_trigrams
--- Empty the index of substrings.
-INSERT INTO messages_fts_trigram (messages_fts_trigram) VALUES ('delete-all');
-
--- name: count_messages
--- Count the messages.
-SELECT count(*) AS id FROM messages;
-
 -- name: session_range
 -- Return the ids between which a session's messages lie.
 SELECT coalesce(min(id), 0) AS low, coalesce(max(id), -1) AS high FROM messages WHERE session_id = ?;

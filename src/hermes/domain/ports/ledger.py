@@ -10,36 +10,25 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from hermes.domain.approvals import Approval, ApprovalRequest, Decision
+from hermes.domain.events import TurnEvent
 from hermes.domain.inbound import InboundMessage, InboxEntry
+from hermes.domain.jobs import Instant
+from hermes.domain.keys import ApiKey
 from hermes.domain.messages import AssistantMessage, ToolMessage, UserMessage
-from hermes.domain.ports.approvals import ApprovalStore
-from hermes.domain.ports.jobs import InstantStore
-from hermes.domain.ports.keys import KeyStore
-from hermes.domain.ports.outbox import OutboxStore
-from hermes.domain.ports.runs import RunStore
-from hermes.domain.ports.usage import UsageStore
-from hermes.domain.ports.webhooks import HookStore
+from hermes.domain.outbound import OutboxEntry, OutboxState
+from hermes.domain.runs import (
+    LoggedEvent,
+    NewRun,
+    OpenedRun,
+    Run,
+    RunOutcome,
+    RunQuery,
+)
 from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
 from hermes.domain.turn import NewTurn, Turn, TurnError, TurnState
-from hermes.domain.usage import UsageRecord
-
-__all__ = [
-    "Admission",
-    "ApprovalStore",
-    "Arrival",
-    "BegunTurn",
-    "InboxStore",
-    "Ledger",
-    "LedgerStats",
-    "MessageStore",
-    "OutboxStore",
-    "SearchHit",
-    "SearchQuery",
-    "SessionQuery",
-    "SessionStore",
-    "TurnStore",
-    "UsageStore",
-]
+from hermes.domain.usage import Spent, TurnUsage, UsageRecord
+from hermes.domain.webhooks import HookDelivery, HookState
 
 
 class SessionQuery(Struct, frozen=True, kw_only=True):
@@ -62,21 +51,6 @@ class SessionQuery(Struct, frozen=True, kw_only=True):
     max_messages: int | None = None
     limit: int | None = 50
     offset: int = 0
-
-
-class LedgerStats(Struct, frozen=True, kw_only=True):
-    """How much there is."""
-
-    sessions: int
-    messages: int
-    turns: int
-    open_turns: int
-    inbox_waiting: int
-    outbox_pending: int
-    approvals_pending: int
-    by_source: dict[str, int]
-    bytes: int
-    schema_version: int
 
 
 class SessionStore(Protocol):
@@ -223,10 +197,6 @@ class MessageStore(Protocol):
         """Search all messages, in any language, by words or by substring."""
         ...
 
-    async def rebuild_index(self) -> int:
-        """Make the search index anew from the messages; return how many."""
-        ...
-
 
 class Arrival(Struct, frozen=True, kw_only=True):
     """A routed message on its way into the inbox."""
@@ -364,6 +334,252 @@ class TurnStore(Protocol):
         None if somebody else took it or it ended meanwhile.
         """
         ...
+
+
+class OutboxStore(Protocol):
+    """What is to be sent, and what became of it."""
+
+    async def enqueue(self, entry: OutboxEntry) -> OutboxEntry:
+        """Commit an entry; an id that exists already returns the existing one."""
+        ...
+
+    async def outbox_entry(self, entry_id: str) -> OutboxEntry | None:
+        """Return one entry."""
+        ...
+
+    async def claim_send(self, entry_id: str, at: float) -> OutboxEntry | None:
+        """Move pending to sending, counting the attempt; None if it is not pending."""
+        ...
+
+    async def update_outbox(
+        self,
+        entry_id: str,
+        *,
+        state: OutboxState,
+        at: float,
+        native_id: str | None = None,
+        content: str | None = None,
+        error: str | None = None,
+    ) -> OutboxEntry:
+        """Record the outcome of a send or an edit. Unset fields stay as they are."""
+        ...
+
+    async def outbox_of_turn(self, turn_id: str) -> list[OutboxEntry]:
+        """Return everything that a turn has sent or wants to send, in order."""
+        ...
+
+    async def outbox(
+        self, states: Sequence[OutboxState], *, platform: str | None = None, limit: int = 100
+    ) -> list[OutboxEntry]:
+        """List entries in these states, oldest first and in order within a turn."""
+        ...
+
+
+class ApprovalStore(Protocol):
+    """Approvals and questions, pending and decided."""
+
+    async def ask(self, request: ApprovalRequest) -> Approval:
+        """Commit a request; one for the same turn and call returns the existing."""
+        ...
+
+    async def approval(self, approval_id: str) -> Approval | None:
+        """Return one."""
+        ...
+
+    async def decide(self, approval_id: str, decision: Decision) -> Approval | None:
+        """Record the one answer; None if it was not pending any more."""
+        ...
+
+    async def pending_approvals(self, session_id: str | None = None) -> list[Approval]:
+        """Return what waits for an answer, oldest first."""
+        ...
+
+    async def grants(self, agent_id: str, session_id: str) -> list[Approval]:
+        """Return standing permissions: `session` ones of this session, and `always`."""
+        ...
+
+    async def approvals(self, *, limit: int = 50) -> list[Approval]:
+        """List the newest, decided or not."""
+        ...
+
+    async def revoke(self, approval_id: str, at: float) -> bool:
+        """Withdraw a standing permission; False if there is none."""
+        ...
+
+
+class UsageStore(Protocol):
+    """What was spent."""
+
+    async def record_usage(self, record: UsageRecord) -> None:
+        """Commit the usage of a call that is not part of a reply, e.g. a title."""
+        ...
+
+    async def spent(
+        self,
+        *,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        since: float | None = None,
+    ) -> Spent:
+        """Sum up usage."""
+        ...
+
+    async def usage_of_turn(self, turn_id: str) -> TurnUsage:
+        """Sum up the replies of one turn."""
+        ...
+
+    async def usage_by_model(
+        self, *, session_id: str | None = None, since: float | None = None
+    ) -> list[tuple[str, str, Spent]]:
+        """Sum up usage by (provider, model), dearest first."""
+        ...
+
+
+class RunStore(Protocol):
+    """Requests that were accepted."""
+
+    async def open_run(self, new: NewRun) -> OpenedRun:
+        """Commit the run, its session and the admission of its message together.
+
+        An idempotency key that the same API key used before finds that run
+        (`duplicate`); `Conflict` if its fingerprint is another one. `NotFound`
+        for a session or an earlier run that is not there.
+        """
+        ...
+
+    async def run(self, run_id: str) -> Run | None:
+        """Return one run."""
+        ...
+
+    async def runs(self, query: RunQuery) -> list[Run]:
+        """List runs, newest first."""
+        ...
+
+    async def run_under(self, key_id: str, idempotency_key: str) -> Run | None:
+        """Return the run that an API key opened under an idempotency key."""
+        ...
+
+    async def log_run(self, run_id: str, events: Sequence[TurnEvent], at: float) -> int:
+        """Append events; return the id of the last one in the log."""
+        ...
+
+    async def run_log(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[LoggedEvent]:
+        """Return logged events with an id greater than `after`, in order."""
+        ...
+
+    async def finish_run(
+        self, run_id: str, outcome: RunOutcome, events: Sequence[TurnEvent], at: float
+    ) -> bool:
+        """Append the last events and record the outcome together; False if it had one.
+
+        The message counts as answered from then on.
+        """
+        ...
+
+    async def delete_run(self, run_id: str) -> bool:
+        """Forget a run and its log; False if there is none. Its session stays."""
+        ...
+
+    async def prune_runs(self, *, logs_before: float, runs_before: float) -> int:
+        """Drop old logs, and old runs altogether, of runs that have ended."""
+        ...
+
+    async def handed_call(self, call_id: str) -> str | None:
+        """Return the session in which this call waits for its client's result."""
+        ...
+
+
+class KeyStore(Protocol):
+    """Keys that were made; a revoked one is kept, so that it stays known as revoked."""
+
+    async def add_key(self, key: ApiKey) -> None:
+        """Commit a new key; `Conflict` if the id, the name or the hash is taken."""
+        ...
+
+    async def key_by_hash(self, hash: str) -> ApiKey | None:  # noqa: A002
+        """Return the key with this hash, also if it is revoked or expired."""
+        ...
+
+    async def keys(self) -> list[ApiKey]:
+        """List all keys, oldest first."""
+        ...
+
+    async def revoke_key(self, reference: str, at: float) -> ApiKey | None:
+        """Revoke by id or name; None if there is no such key that is still good."""
+        ...
+
+    async def touch_key(self, key_id: str, at: float) -> None:
+        """Note that a key was used."""
+        ...
+
+
+class HookStore(Protocol):
+    """Deliveries by route and sender's id."""
+
+    async def receive_hook(self, delivery: HookDelivery) -> HookDelivery | None:
+        """Commit a delivery; None if it is under way, done or ignored already.
+
+        One that failed before is taken again, with its attempt counted up.
+        """
+        ...
+
+    async def update_hook(
+        self,
+        route: str,
+        delivery_id: str,
+        *,
+        state: HookState,
+        at: float,
+        session_id: str | None = None,
+        error: str | None = None,
+    ) -> HookDelivery | None:
+        """Record how far a delivery has come; unset fields stay as they are. None: unknown."""
+        ...
+
+    async def hook(self, route: str, delivery_id: str) -> HookDelivery | None:
+        """Return one delivery."""
+        ...
+
+    async def hooks(
+        self, states: Sequence[HookState], *, route: str | None = None, limit: int = 100
+    ) -> list[HookDelivery]:
+        """List deliveries in these states, oldest first."""
+        ...
+
+    async def prune_hooks(self, before: float) -> int:
+        """Forget deliveries that were over before then; return how many."""
+        ...
+
+
+class InstantStore(Protocol):
+    """What became of each due instant, in the ledger."""
+
+    async def claim_instant(self, instant: Instant) -> bool:
+        """Commit the row of a due instant; False if it has one already."""
+        ...
+
+    async def settle_instant(self, instant: Instant) -> None:
+        """Replace the row of an instant that was claimed."""
+        ...
+
+    async def instants(self, job_id: str, *, limit: int = 50) -> list[Instant]:
+        """List the instants of a job, newest first."""
+        ...
+
+
+class LedgerStats(Struct, frozen=True, kw_only=True):
+    """How much there is."""
+
+    sessions: int
+    messages: int
+    turns: int
+    open_turns: int
+    inbox_waiting: int
+    outbox_pending: int
+    approvals_pending: int
+    by_source: dict[str, int]
+    bytes: int
+    schema_version: int
 
 
 class Ledger(
