@@ -12,7 +12,7 @@ from hermes.app.build import App, open_app
 from hermes.app.chat import chat_parts, user_name
 from hermes.app.options import AppOptions
 from hermes.app.runtime import run
-from hermes.cli.model_progress import ProgressLine
+from hermes.cli.progress import ProgressLine
 from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import NotFound, UsageError

