@@ -239,7 +239,7 @@ async def test_a_link_stays_a_link(files: JobFiles, tmp_path: Path) -> None:
 
 async def test_a_folder_that_cannot_be_used_is_explained(files: JobFiles) -> None:
     files.path.parent.write_text("a file in its place", encoding="utf-8")
-    with pytest.raises(StoreError, match="cannot be used") as caught:
+    with pytest.raises(StoreError, match="cannot be opened") as caught:
         await files.add_job(job())
     assert caught.value.hint
 

@@ -6,13 +6,13 @@ Files written here are readable by their owner only, and stay with the owner
 they had even when root writes them.
 """
 
-import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hermes.config.locks import locked
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError
 
@@ -34,19 +34,8 @@ def write_atomic(path: Path, content: str | bytes) -> None:
 @contextmanager
 def editing(home: HermesHome) -> Iterator[None]:
     """Let one process at a time read, change and write the files of `home`."""
-    lock = home.ensure().root / ".config.lock"
-    try:
-        descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise ConfigError(
-            f"{lock} cannot be opened: {error.strerror}.",
-            hint="Check the permissions of the Hermes home.",
-        ) from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with locked(home.ensure().root / ".config.lock"):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _replace(target: Path, content: bytes) -> None:

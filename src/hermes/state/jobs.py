@@ -18,9 +18,9 @@ from typing import Any, get_type_hints
 import msgspec
 
 from hermes.config.atomic import write_atomic
+from hermes.config.locks import locked
 from hermes.domain.errors import ConfigError, Conflict, NotFound, StoreError
 from hermes.domain.jobs import Job, JobState, Schedule, ScheduleKind
-from hermes.state.folder_lock import locked_folder
 
 __all__ = ["JobFiles"]
 
@@ -72,7 +72,7 @@ class JobFiles:
         return [_job(entry) for entry in _entries(self._load())]
 
     def _add(self, job: Job) -> Job:
-        with locked_folder(self._folder, LOCK):
+        with locked(self._folder / LOCK, StoreError):
             content = self._load()
             if any(entry["id"] == job.id for entry in _entries(content)):
                 raise Conflict(f"There is a job {job.id} already.")
@@ -81,7 +81,7 @@ class JobFiles:
             return job
 
     def _change(self, job_id: str, change: Callable[[Job], Job]) -> Job:
-        with locked_folder(self._folder, LOCK):
+        with locked(self._folder / LOCK, StoreError):
             content = self._load()
             entry = next((each for each in _entries(content) if each["id"] == job_id), None)
             if entry is None:
@@ -99,7 +99,7 @@ class JobFiles:
             return _job(entry)
 
     def _remove(self, job_id: str) -> bool:
-        with locked_folder(self._folder, LOCK):
+        with locked(self._folder / LOCK, StoreError):
             content = self._load()
             entry = next((each for each in _entries(content) if each["id"] == job_id), None)
             if entry is None:

@@ -7,7 +7,6 @@ that is missing, means that the owner is dead. Process ids alone could not tell:
 they are used again.
 """
 
-import fcntl
 import os
 import re
 import secrets
@@ -16,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from hermes.config.locks import is_locked, lock
 from hermes.domain.errors import StoreError
 
 __all__ = ["Owner", "clean_up", "owner_alive"]
@@ -49,7 +49,7 @@ class Owner:
                 f"The folder {run_dir} cannot be used ({error.strerror}).",
                 hint="Check that the Hermes home belongs to you and is not read-only.",
             ) from error
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock(descriptor)
         os.write(descriptor, f"{os.getpid()}\n".encode())
         return cls(owner_id, path, descriptor)
 
@@ -86,17 +86,5 @@ def clean_up(run_dir: Path) -> int:
 
 
 def _is_locked(path: Path) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        # It is there and not ours to look at: take it for alive.
-        return True
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    # A file that is not ours to look at is taken for that of a live process.
+    return is_locked(path, if_unreadable=True)

@@ -15,9 +15,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from hermes.config.atomic import write_atomic
+from hermes.config.locks import locked
 from hermes.domain.errors import StoreError, UsageError
 from hermes.domain.pairing import PairedUser, PairingRecords, PendingPairing
-from hermes.state.folder_lock import locked_folder
 
 __all__ = ["PairingFiles"]
 
@@ -92,7 +92,7 @@ class PairingFiles:
     def _change(
         self, platform: str, edit: Callable[[PairingRecords], tuple[PairingRecords, T]]
     ) -> T:
-        with locked_folder(self._folder, LOCK):
+        with locked(self._folder / LOCK, StoreError):
             old = self._read(platform)
             new, answer = edit(old)
             if new.pending != old.pending:

@@ -6,7 +6,6 @@ files beside them only say who holds them. `gateway.lock` guards the home,
 that two homes on one machine cannot use the same bot.
 """
 
-import fcntl
 import hashlib
 import os
 import signal
@@ -20,8 +19,9 @@ import msgspec
 from msgspec import Struct
 
 from hermes.config.atomic import write_atomic
+from hermes.config.locks import is_locked, open_lock, take_lock, try_lock
 from hermes.control.supervision.health import KIND
-from hermes.domain.errors import ConfigError, Conflict
+from hermes.domain.errors import Conflict
 from hermes.domain.ports.clock import Clock
 
 __all__ = [
@@ -66,9 +66,8 @@ class Instance:
     @classmethod
     def claim(cls, root: Path, argv: Sequence[str] = (), *, supervised: bool = False) -> Self:
         """Become the gateway of a home; `Conflict` if there is one."""
-        descriptor = _open_lock(root / LOCK_FILE)
-        if not _try_lock(descriptor):
-            os.close(descriptor)
+        descriptor = take_lock(root / LOCK_FILE)
+        if descriptor is None:
             raise _already_running(running_gateway(root))
         instance = cls(root, descriptor)
         me = RunningGateway(
@@ -96,7 +95,7 @@ class Instance:
 
 def running_gateway(root: Path) -> RunningGateway | None:
     """Return the gateway that runs for a home; a pid of 0 means that it is not known yet."""
-    if not _is_held(root / LOCK_FILE):
+    if not is_locked(root / LOCK_FILE, if_unreadable=False):
         return None
     try:
         holder = msgspec.json.decode((root / PID_FILE).read_bytes(), type=RunningGateway)
@@ -182,9 +181,9 @@ def hold_credential(folder: Path, platform: str, secret: str, home: Path) -> Ite
     the credential itself is written nowhere.
     """
     name = hashlib.sha256(f"{platform}\0{secret}".encode()).hexdigest()[:32]
-    descriptor = _open_lock(folder / f"{platform}-{name}.lock")
+    descriptor = open_lock(folder / f"{platform}-{name}.lock")
     try:
-        if not _try_lock(descriptor):
+        if not try_lock(descriptor):
             raise _in_use(platform, os.read(descriptor, 4096).decode(errors="replace"))
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()}, home {home}\n".encode(), 0)
@@ -208,39 +207,6 @@ def _already_running(holder: RunningGateway | None) -> Conflict:
         f"A gateway is already running for this home{who}.",
         hint="Take over with: hermes gateway run --replace",
     )
-
-
-def _open_lock(path: Path) -> int:
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be opened: {error.strerror}.",
-            hint="Check that the directory belongs to you and is not read-only.",
-        ) from error
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _is_held(path: Path) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
 
 
 def _send(pid: int, number: signal.Signals) -> None:

@@ -7,17 +7,16 @@ leaves a snapshot of its filesystem when it is closed; the id is kept in
 
 import asyncio
 import contextlib
-import fcntl
 import importlib
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from hermes.config.locks import locked
 from hermes.domain.errors import ConfigError, HermesError, MissingExtra
 from hermes.domain.ports.clock import Clock
 from hermes.execution.backend import EnvironmentRequest, decode_options, task_id
@@ -249,7 +248,7 @@ class Snapshots:
 
     def _put(self, task: str, image_id: str) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._locked():
+        with locked(self._path.with_name(f"{self._path.name}.lock")):
             known = {**self._read(), task: image_id}
             draft = self._path.with_name(f".{self._path.name}.{secrets.token_hex(6)}.tmp")
             draft.write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=2) + b"\n")
@@ -265,9 +264,3 @@ class Snapshots:
                 f"{self._path} is damaged: {error}.",
                 hint="Delete the file; sessions then start from their image again.",
             ) from error
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with self._path.with_name(f"{self._path.name}.lock").open("wb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield

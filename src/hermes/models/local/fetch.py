@@ -23,11 +23,11 @@ from typing import Final
 
 from msgspec import Struct
 
+from hermes.config.locks import take_lock
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import HermesError
 from hermes.execution.host.process import Finished, Launch, run
 from hermes.models.local.files import EMBEDDED, LocalModel, embedded_file, find_local
-from hermes.models.local.server import take_lock
 from hermes.models.local.supervisor import Progress
 
 _STAGING_PREFIX: Final = ".staging-"

@@ -11,7 +11,6 @@ parent leaves nothing behind for long. SIGTERM ends it at once.
 This is the only module that knows `xllamacpp`.
 """
 
-import fcntl
 import os
 import secrets
 import sys
@@ -27,6 +26,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.config.atomic import write_atomic
+from hermes.config.locks import is_locked, take_lock
 from hermes.config.paths import HermesHome
 
 ALREADY_RUNNING: Final = 3
@@ -79,13 +79,7 @@ class ServerFiles(Struct, frozen=True, kw_only=True):
 
     def alive(self) -> bool:
         """Tell whether a process holds the lock."""
-        try:
-            descriptor = take_lock(self.lock, shared=True)
-        except OSError:
-            return False
-        if descriptor is not None:
-            os.close(descriptor)
-        return descriptor is None
+        return is_locked(self.lock, if_unreadable=False)
 
 
 class ServerOptions(Struct, frozen=True, kw_only=True):
@@ -102,17 +96,6 @@ class ServerOptions(Struct, frozen=True, kw_only=True):
 def engine_installed() -> bool:
     """Tell whether the extra is there, without loading it."""
     return find_spec("xllamacpp") is not None
-
-
-def take_lock(path: Path, *, shared: bool = False) -> int | None:
-    """Take a lock that lasts as long as the descriptor; None when a process has it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        return None
-    return descriptor
 
 
 def main(argument: str) -> None:
