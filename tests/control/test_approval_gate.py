@@ -268,3 +268,28 @@ async def test_smart_mode_asks_when_the_second_opinion_is_not_a_clear_yes(
         else:
             await b.admit("rm x")
         assert b.judged == ["rm x"]
+
+
+async def test_a_question_of_a_tool_is_answered_once_and_for_all(tmp_path: Path) -> None:
+    async with bench(tmp_path) as it, asyncio.TaskGroup() as group:
+        asking = group.create_task(it.gate().question(context("c1"), "Red or blue?", ["red"]))
+        [approval_id] = await it.asked()
+        turn = await it.ledger.turn("t1")
+        assert turn is not None
+        assert turn.state is TurnState.WAITING
+        assert await it.desk.reply(approval_id, "blue", by="ann") is not None
+        assert await asking == "blue"
+        # The same question of the same call, for instance after a restart, is not asked again.
+        assert await it.gate().question(context("c1"), "Red or blue?", ["red"]) == "blue"
+
+
+async def test_a_question_that_nobody_can_answer_is_refused_at_once(tmp_path: Path) -> None:
+    async with bench(tmp_path, ApprovalSettings(can_ask=False)) as it:
+        with pytest.raises(ToolRefused, match="Nobody can be asked"):
+            await it.gate().question(context("c1"), "Red or blue?", [])
+
+
+async def test_a_question_expires(tmp_path: Path) -> None:
+    async with bench(tmp_path, ApprovalSettings(can_ask=True, timeout=0.0)) as it:
+        with pytest.raises(ToolRefused, match="Nobody answered in time"):
+            await it.gate().question(context("c1"), "Red or blue?", [])

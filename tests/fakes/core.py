@@ -23,7 +23,14 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import Model
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
-from hermes.domain.tools import Parallel, ToolContext, ToolResult, ToolRunner, ToolSpec
+from hermes.domain.tools import (
+    Parallel,
+    ToolCapabilities,
+    ToolContext,
+    ToolResult,
+    ToolRunner,
+    ToolSpec,
+)
 from hermes.execution.backend import EnvironmentSettings
 from hermes.execution.clock import SystemClock
 from hermes.execution.pool import EnvironmentPool
@@ -149,6 +156,11 @@ class _Tools:
 
     def for_turn(self, profile: AgentProfile, session: Session, stream: TurnStream) -> ToolRunner:
         return Guarded(Journaled(self._tools, self._ledger, SystemClock(), 30.0))
+
+    def capabilities(
+        self, profile: AgentProfile, session: Session, stream: TurnStream
+    ) -> ToolCapabilities:
+        return ToolCapabilities()
 
 
 @asynccontextmanager

@@ -197,6 +197,7 @@ class ToolExecutor:
             progress=progress,
             recall=recall,
             remember=remember,
+            capabilities=scope.capabilities,
         )
 
     async def _environment(self) -> Environment:

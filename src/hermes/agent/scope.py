@@ -15,7 +15,7 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import Model
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
-from hermes.domain.tools import ToolRunner
+from hermes.domain.tools import ToolCapabilities, ToolRunner
 from hermes.domain.turn import Turn, TurnBrief, TurnControl
 from hermes.domain.usage import TurnUsage
 
@@ -44,6 +44,12 @@ class ToolProvider(Protocol):
 
     def for_turn(self, profile: AgentProfile, session: Session, stream: TurnStream) -> ToolRunner:
         """Return the tools for one turn."""
+        ...
+
+    def capabilities(
+        self, profile: AgentProfile, session: Session, stream: TurnStream
+    ) -> ToolCapabilities:
+        """Return what the tools of one turn may do beyond their environment."""
         ...
 
 
@@ -104,5 +110,6 @@ class TurnScope(Struct, frozen=True, kw_only=True):
     stream: TurnStream
     control: TurnControl
     brief: TurnBrief = TurnBrief()
+    capabilities: ToolCapabilities = ToolCapabilities()
     used: TurnUsage = TurnUsage()
     """What an earlier attempt at the turn has used."""

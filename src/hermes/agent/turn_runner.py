@@ -155,6 +155,7 @@ class _Attempt:
             stream=self._stream,
             control=self._control,
             brief=self._brief,
+            capabilities=self._services.tools.capabilities(self._profile, session, self._stream),
             used=await self._used(),
         )
         self._loop = TurnLoop(self._services, self._scope, model, self._tools, history)

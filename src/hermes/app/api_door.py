@@ -9,7 +9,7 @@ import msgspec
 
 from hermes import __version__
 from hermes.agent.side_calls import PlainCalls
-from hermes.agent.tools.toolsets import TOOLSETS
+from hermes.agent.tools.toolsets import tools_by_toolset
 from hermes.app.access import platform_section
 from hermes.app.build import App
 from hermes.app.doors import DoorContext
@@ -208,12 +208,9 @@ def _job_store(jobs: JobFiles) -> JobStore:
 
 
 def _toolsets(app: App) -> tuple[ToolsetCard, ...]:
-    present = {spec.name for spec in app.tools.registry(app.profile, PLATFORM).specs()}
+    specs = app.tools.registry(app.profile, PLATFORM).specs()
+    sets = tools_by_toolset({spec.name: spec.toolset for spec in specs})
     return tuple(
-        ToolsetCard(
-            name=name,
-            enabled=bool(present & set(tools)),
-            tools=tuple(tool for tool in tools if tool in present),
-        )
-        for name, tools in TOOLSETS.items()
+        ToolsetCard(name=name, enabled=bool(tools), tools=tuple(sorted(tools)))
+        for name, tools in sorted(sets.items())
     )

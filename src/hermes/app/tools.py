@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.agent.tools.wrappers import Approved, Budgeted, Guarded, Journaled
+from hermes.app.fetch import PageFetcher
 from hermes.control.approvals import ApprovalDesk, ApprovalSettings, Judge, LedgerGate, Mode
 from hermes.domain.events import TurnStream
 from hermes.domain.ports.approval import ActionPolicy
@@ -17,7 +18,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
-from hermes.domain.tools import ToolRunner
+from hermes.domain.tools import Fetched, Found, Need, ToolCapabilities, ToolContext, ToolRunner
 
 __all__ = ["YOLO", "ToolShelf"]
 
@@ -42,27 +43,52 @@ class ToolShelf(Struct, kw_only=True):
     judge: Callable[[AgentProfile, Session], Judge] | None = None
     """Makes the second opinion of `approvals.mode: smart`."""
     seconds: float = 900.0
-    registries: dict[tuple[tuple[str, ...], tuple[str, ...]], ToolRegistry] = {}
+    fetcher: PageFetcher = PageFetcher()
+    registries: dict[tuple[tuple[str, ...], tuple[str, ...], frozenset[Need]], ToolRegistry] = {}
 
     def registry(self, profile: AgentProfile, source: str = "cli") -> ToolRegistry:
         """Return the plain tools of an agent at a door."""
-        toolsets = self.toolsets(profile, source)
-        key = (toolsets, profile.disabled_toolsets)
+        toolsets, granted = self.toolsets(profile, source), self._granted(source)
+        key = (toolsets, profile.disabled_toolsets, granted)
         found = self.registries.get(key)
         if found is None:
             found = self.registries[key] = ToolRegistry(
-                toolsets, profile.disabled_toolsets, secret_names=profile.secret_names
+                toolsets,
+                profile.disabled_toolsets,
+                secret_names=profile.secret_names,
+                granted=granted,
             )
         return found
 
     def for_turn(self, profile: AgentProfile, session: Session, stream: TurnStream) -> ToolRunner:
         """Return the tools for one turn."""
+        journaled = Journaled(
+            self.registry(profile, session.source), self.ledger, self.clock, self.seconds
+        )
+        return Guarded(Approved(Budgeted(journaled), self._gate(profile, session, stream)))
+
+    def capabilities(
+        self, profile: AgentProfile, session: Session, stream: TurnStream
+    ) -> ToolCapabilities:
+        """Return what the tools of one turn may do beyond their environment."""
+        granted = self._granted(session.source)
+        return ToolCapabilities(
+            ask=self._gate(profile, session, stream).question if Need.ASK in granted else None,
+            search=self._search,
+            fetch=self._fetch,
+        )
+
+    def _granted(self, source: str) -> frozenset[Need]:
+        ask = {Need.ASK} if self.approvals.can_ask and source not in NOBODY_THERE else set()
+        return frozenset({Need.SEARCH, Need.FETCH} | ask)
+
+    def _gate(self, profile: AgentProfile, session: Session, stream: TurnStream) -> LedgerGate:
         settings = replace(
             self.approvals,
-            can_ask=self.approvals.can_ask and session.source not in NOBODY_THERE,
+            can_ask=Need.ASK in self._granted(session.source),
             yolo=self.approvals.yolo or bool(session.state.get(YOLO)),
         )
-        gate = LedgerGate(
+        return LedgerGate(
             ledger=self.ledger,
             policy=self.policy,
             desk=self.desk,
@@ -71,10 +97,28 @@ class ToolShelf(Struct, kw_only=True):
             clock=self.clock,
             judge=self._judge(profile, session),
         )
-        journaled = Journaled(
-            self.registry(profile, session.source), self.ledger, self.clock, self.seconds
+
+    async def _search(self, context: ToolContext, text: str, limit: int) -> list[Found]:
+        query = SearchQuery(
+            text=text,
+            agent_id=context.agent_id,
+            exclude_session_ids=(context.session_id,),
+            limit=limit,
         )
-        return Guarded(Approved(Budgeted(journaled), gate))
+        return [
+            Found(
+                session_id=hit.session_id,
+                title=hit.title or "",
+                role=hit.role,
+                at=hit.at,
+                snippet=hit.snippet,
+            )
+            for hit in await self.ledger.search(query)
+        ]
+
+    async def _fetch(self, url: str, limit: int) -> Fetched:
+        media_type, body = await self.fetcher.data(url, limit)
+        return Fetched(media_type=media_type, body=body)
 
     def _judge(self, profile: AgentProfile, session: Session) -> Judge | None:
         if self.judge is None or self.approvals.mode != Mode.SMART:

@@ -10,7 +10,7 @@ noticed by looking at the row. Where no door can ask, the answer is no.
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -177,35 +177,61 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
             return verdict
         return Verdict(gate=Gate.ASK, reason=f"{spec.name} cannot be undone", pattern=pattern)
 
+    async def question(self, context: ToolContext, text: str, choices: Sequence[str]) -> str:
+        """Put a question to the person and return the answer; the `ask` capability of tools."""
+        if not self.settings.can_ask:
+            raise ToolRefused("Nobody can be asked here.", hint="Decide yourself and say so.")
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        decision = await self._put(
+            context,
+            kind=ApprovalKind.QUESTION,
+            call_id=f"{context.call_id}:{digest[:8]}",
+            tool="",
+            arguments_hash=digest,
+            subject=text,
+            reason="",
+            pattern="",
+            choices=tuple(choices),
+        )
+        if decision.state is not ApprovalState.ANSWERED:
+            raise ToolRefused("Nobody answered in time.", hint="Decide yourself and say so.")
+        return decision.text
+
     async def _ask(
         self, call: ToolCall, subject: str, verdict: Verdict, context: ToolContext
     ) -> None:
         if not self.settings.can_ask:
             raise ToolRefused(f"Not carried out ({verdict.reason}): {NOBODY_TO_ASK}")
+        decision = await self._put(
+            context,
+            kind=ApprovalKind.APPROVAL,
+            call_id=call.id,
+            tool=call.name,
+            arguments_hash=hashlib.sha256(call.arguments.encode()).hexdigest(),
+            subject=subject,
+            reason=verdict.reason,
+            pattern=verdict.pattern,
+            choices=tuple(choice.value for choice in Choice),
+        )
+        if decision.state is not ApprovalState.APPROVED:
+            raise ToolRefused(_refusal(decision, verdict))
+
+    async def _put(self, context: ToolContext, **fields: Any) -> Decision:
+        """Commit a request, show it, and return the decision once there is one."""
         now = self.clock.now()
         approval = await self.ledger.ask(
             ApprovalRequest(
                 id=new_id("appr"),
-                kind=ApprovalKind.APPROVAL,
                 agent_id=context.agent_id,
                 session_id=context.session_id,
                 turn_id=context.turn_id,
-                call_id=call.id,
-                tool=call.name,
-                arguments_hash=hashlib.sha256(call.arguments.encode()).hexdigest(),
-                subject=subject,
-                reason=verdict.reason,
-                pattern=verdict.pattern,
-                choices=tuple(choice.value for choice in Choice),
                 created_at=now,
                 expires_at=now + self.settings.timeout,
+                **fields,
             )
         )
-        decision = approval.decision or await self._wait(approval, context)
-        if decision.state is not ApprovalState.APPROVED:
-            raise ToolRefused(_refusal(decision, verdict))
-
-    async def _wait(self, approval: Approval, context: ToolContext) -> Decision:
+        if approval.decision is not None:
+            return approval.decision
         await self.ledger.set_waiting(context.turn_id, waiting=True, at=self.clock.now())
         self.stream.emit(ApprovalAsked(request=approval.request))
         decision = await self.desk.wait(approval)

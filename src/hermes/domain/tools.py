@@ -3,26 +3,28 @@
 A tool is a typed argument struct, an async function and a `ToolSpec`. A
 `ToolRunner` is anything that lists specs and runs calls: the registry is one,
 and policy is added by wrapping it (`Approved(Budgeted(Filtered(registry)))`).
+
+A running tool reaches the world through its `ToolContext` and nothing else.
+Every tool has the session's environment, its small facts and a clock. What
+goes further is a capability: asking a person, searching earlier sessions,
+sending a message, running a child turn, fetching from the network. A tool
+names in its spec the capabilities it `needs`; composition grants them by
+agent and door (nobody can be asked in a cron run), and a tool whose needs are
+not granted is not offered to the model.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
+from hermes.domain.errors import ToolRefused
 from hermes.domain.messages import Content, ToolCall, ToolOutcome
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environment
 
-__all__ = [
-    "Intent",
-    "Parallel",
-    "ToolContext",
-    "ToolResult",
-    "ToolRunner",
-    "ToolSpec",
-]
+T = TypeVar("T")
 
 
 class Parallel(StrEnum):
@@ -34,6 +36,21 @@ class Parallel(StrEnum):
     """May run beside calls that touch other paths."""
     NEVER = "never"
     """Runs alone, in its place in the order."""
+
+
+class Need(StrEnum):
+    """A capability beyond the session's own environment and facts."""
+
+    ASK = "ask"
+    """Put a question to the person; durable like an approval."""
+    SEARCH = "search"
+    """Search earlier sessions of this agent."""
+    SEND = "send"
+    """Send a message to a chat; durable, never twice for one call."""
+    SPAWN = "spawn"
+    """Have an agent do something in a session of its own and wait for the answer."""
+    FETCH = "fetch"
+    """Fetch from the public network; private addresses are refused."""
 
 
 class Intent(Struct, frozen=True, kw_only=True):
@@ -72,6 +89,8 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     intent: Callable[[dict[str, Any]], Intent] | None = None
     """Tells policy what a call with these arguments would do; None: nothing to judge."""
     max_result_chars: int = 100_000
+    needs: frozenset[Need] = frozenset()
+    """Capabilities without which it is not offered."""
     client: bool = False
     """Carried out by the program that asked, not here."""
 
@@ -82,6 +101,71 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     content: Content
     outcome: ToolOutcome = ToolOutcome.OK
     diff: str | None = None
+
+
+class Found(Struct, frozen=True, kw_only=True):
+    """A message of an earlier session that matches a search."""
+
+    session_id: str
+    title: str
+    role: str
+    at: float
+    snippet: str
+
+
+class Fetched(Struct, frozen=True, kw_only=True):
+    """What an address on the network holds."""
+
+    media_type: str
+    body: bytes
+
+
+class Spawned(Struct, frozen=True, kw_only=True):
+    """What came of a child turn."""
+
+    session_id: str
+    text: str
+    failed: bool = False
+
+
+class AskPerson(Protocol):
+    async def __call__(
+        self, context: "ToolContext", question: str, choices: Sequence[str], /
+    ) -> str:
+        """Return the answer; `ToolRefused` if nobody answers in time."""
+        ...
+
+
+class SearchSessions(Protocol):
+    async def __call__(self, context: "ToolContext", text: str, limit: int, /) -> list[Found]: ...
+
+
+class SendMessage(Protocol):
+    async def __call__(self, context: "ToolContext", target: str, text: str, /) -> None:
+        """Deliver `text` to `platform[:chat[:thread]]`; raise if that is impossible."""
+        ...
+
+
+class SpawnTurn(Protocol):
+    async def __call__(self, context: "ToolContext", agent_id: str, task: str, /) -> Spawned: ...
+
+
+class FetchUrl(Protocol):
+    async def __call__(self, url: str, limit: int, /) -> Fetched: ...
+
+
+class ToolCapabilities(Struct, frozen=True, kw_only=True):
+    """What composition grants to the tools of a turn; None is not granted."""
+
+    ask: AskPerson | None = None
+    search: SearchSessions | None = None
+    send: SendMessage | None = None
+    spawn: SpawnTurn | None = None
+    fetch: FetchUrl | None = None
+
+    @property
+    def granted(self) -> frozenset[Need]:
+        return frozenset(need for need in Need if getattr(self, need.value) is not None)
 
 
 class ToolContext(Struct, frozen=True, kw_only=True):
@@ -99,6 +183,33 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """Read a small durable fact of this session."""
     remember: Callable[[str, Any], Awaitable[None]]
     """Keep a small durable fact with this session (JSON-able)."""
+    capabilities: ToolCapabilities = ToolCapabilities()
+
+    async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
+        """Put a question to the person and return the answer."""
+        return await _granted(self.capabilities.ask, Need.ASK)(self, question, choices)
+
+    async def search(self, text: str, limit: int = 10) -> list[Found]:
+        """Search the messages of earlier sessions, best match first."""
+        return await _granted(self.capabilities.search, Need.SEARCH)(self, text, limit)
+
+    async def send(self, target: str, text: str) -> None:
+        """Send a message to `platform[:chat[:thread]]`; without a chat, to its home channel."""
+        await _granted(self.capabilities.send, Need.SEND)(self, target, text)
+
+    async def spawn(self, agent_id: str, task: str) -> Spawned:
+        """Have an agent carry out `task` in a session of its own."""
+        return await _granted(self.capabilities.spawn, Need.SPAWN)(self, agent_id, task)
+
+    async def fetch(self, url: str, limit: int) -> Fetched:
+        """Fetch at most `limit` bytes from the public network."""
+        return await _granted(self.capabilities.fetch, Need.FETCH)(url, limit)
+
+
+def _granted(capability: T | None, need: Need) -> T:
+    if capability is None:
+        raise ToolRefused(f"This tool may not {need.value} here.")
+    return capability
 
 
 class ToolRunner(Protocol):

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from fakes.toolbox import Toolbox, local_environment
-from hermes.agent.tools.patch import TOOLS
+from hermes.agent.tools.patch import TOOL
 from hermes.domain.messages import ToolOutcome, content_text
 from hermes.testing.environment import FakeEnvironment
 
@@ -279,7 +279,7 @@ async def test_an_edit_that_breaks_the_syntax_is_remarked() -> None:
 def test_policy_is_told_which_files_a_call_would_change(
     arguments: dict[str, str], writes: tuple[str, ...]
 ) -> None:
-    intent = TOOLS[0].spec.intent
+    intent = TOOL.spec.intent
     assert intent is not None
     assert intent(arguments).writes == writes
 

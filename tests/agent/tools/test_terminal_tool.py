@@ -110,7 +110,7 @@ async def test_an_unknown_process_is_an_error_that_lists_the_known(tools: Toolbo
 
 
 def test_policy_is_told_the_command_and_what_is_typed_into_a_process() -> None:
-    run, feed = terminal.TOOLS[0].spec.intent, process.TOOLS[0].spec.intent
+    run, feed = terminal.TOOL.spec.intent, process.TOOL.spec.intent
     assert run is not None
     assert feed is not None
     intent = run({"command": "rm -rf x", "workdir": "/"})

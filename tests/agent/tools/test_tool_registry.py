@@ -5,9 +5,12 @@ import pytest
 
 from fakes.echo import EchoArgs, echo_tool
 from fakes.toolbox import Toolbox, local_environment
-from hermes.agent.tools.define import Tool, simplified_schema
-from hermes.agent.tools.registry import BUILTIN, ToolRegistry, load_tool, resolve_toolsets
+from hermes.agent.tools.define import Tool, simplified_schema, tool
+from hermes.agent.tools.registry import ToolRegistry
+from hermes.agent.tools.toolsets import ToolsetChoice, installed_tools, resolve_toolsets
+from hermes.domain.entry_points import load_entry_point
 from hermes.domain.messages import ToolOutcome
+from hermes.domain.tools import Need, ToolContext, ToolResult
 from hermes.testing.environment import FakeEnvironment
 
 
@@ -31,7 +34,7 @@ def test_schemas_are_plain() -> None:
 
 def test_the_built_in_tools_are_described_in_few_words() -> None:
     specs = ToolRegistry(["file", "terminal", "todo"]).specs()
-    assert [spec.name for spec in specs] == sorted(BUILTIN)
+    assert [spec.name for spec in specs] == sorted(installed_tools())
     shown = [
         {"name": s.name, "description": s.description, "parameters": s.parameters} for s in specs
     ]
@@ -51,9 +54,11 @@ def test_the_built_in_tools_are_described_in_few_words() -> None:
     )
 
 
-@pytest.mark.parametrize("name", sorted(BUILTIN))
-def test_every_built_in_tool_is_where_the_map_says(name: str) -> None:
-    assert load_tool(name).spec.name == name
+@pytest.mark.parametrize("name", sorted(installed_tools()))
+def test_every_entry_point_leads_to_the_tool_it_names(name: str) -> None:
+    found = installed_tools()[name]
+    spec = load_entry_point(found.target).spec
+    assert (spec.name, spec.toolset) == (name, found.toolset)
 
 
 @pytest.mark.parametrize(
@@ -112,13 +117,31 @@ async def test_an_unknown_tool_is_answered_with_a_suggestion() -> None:
     assert (await tools.do("frobnicate")).outcome is ToolOutcome.ERROR
 
 
-async def test_what_is_not_installed_is_listed_and_says_so() -> None:
+async def test_what_is_not_installed_is_not_offered_and_misspellings_are_named() -> None:
     registry = ToolRegistry(["hermes-telegram", "mcp-github", "typo"])
     assert registry.spec("terminal") is not None
-    assert "web_search" in registry.unavailable
     assert registry.choice.unknown == ("mcp-github", "typo")
     text = await Toolbox(FakeEnvironment(), registry).text("web_search", query="x")
-    assert "not available" in text
+    assert "There is no tool `web_search`" in text
+
+
+async def test_a_tool_is_offered_only_where_its_needs_are_granted() -> None:
+    async def nag(args: EchoArgs, context: ToolContext) -> ToolResult:
+        """Ask until somebody answers."""
+        return ToolResult(content=await context.ask(args.text))
+
+    made = tool(name="nag", toolset="extra", needs=[Need.ASK])(nag)
+    alone = ToolRegistry(["extra"], extra=[made], granted=frozenset({Need.SEARCH}))
+    assert alone.specs() == ()
+    assert "may not ask here" in await Toolbox(FakeEnvironment(), alone).text("nag", text="?")
+    # Offered, but the context of this call cannot ask after all.
+    result = await Toolbox(FakeEnvironment(), ToolRegistry(["extra"], extra=[made])).do(
+        "nag", text="?"
+    )
+    assert (result.outcome, result.content) == (
+        ToolOutcome.REFUSED,
+        "This tool may not ask here.",
+    )
 
 
 async def test_a_tool_whose_check_finds_something_missing_is_not_offered() -> None:
@@ -133,17 +156,24 @@ async def test_a_tool_whose_check_finds_something_missing_is_not_offered() -> No
     assert with_key.spec("echo") is not None
 
 
+def chosen(names: list[str], disabled: list[str] | None = None) -> ToolsetChoice:
+    toolset_of = {name: found.toolset for name, found in installed_tools().items()}
+    return resolve_toolsets(names, disabled or [], toolset_of | {"web_search": "web", "x": "mine"})
+
+
 def test_toolsets_add_up_and_can_be_switched_off() -> None:
-    assert resolve_toolsets(["file"]).tools == {"patch", "read_file", "search_files", "write_file"}
-    assert resolve_toolsets(["debugging"]).tools >= {"terminal", "process", "web_search", "patch"}
-    assert resolve_toolsets(["safe"]).tools.isdisjoint({"terminal", "write_file", "patch"})
-    assert resolve_toolsets(["hermes-cli"]).tools == resolve_toolsets(["hermes-telegram"]).tools
-    assert "terminal" not in resolve_toolsets(["hermes-webhook"]).tools
-    assert "terminal" not in resolve_toolsets(["all"], ["terminal"]).tools
-    assert "process" in resolve_toolsets(["*"], ["clarify"]).tools
-    assert resolve_toolsets(["read_file"]).tools == {"read_file"}
-    assert "ha_get_state" not in resolve_toolsets(["hermes-cli"]).tools
-    assert resolve_toolsets(["mine"], extra={"mine": ["x"]}).tools == {"x"}
+    assert chosen(["file"]).tools == {"patch", "read_file", "search_files", "write_file"}
+    assert chosen(["debugging"]).tools >= {"terminal", "process", "web_search", "patch"}
+    assert chosen(["safe"]).tools.isdisjoint({"terminal", "write_file", "patch"})
+    assert chosen(["hermes-cli"]).tools == chosen(["hermes-telegram"]).tools
+    assert "terminal" not in chosen(["hermes-webhook"]).tools
+    assert "terminal" not in chosen(["all"], ["terminal"]).tools
+    assert "process" in chosen(["*"], ["clarify"]).tools
+    assert chosen(["read_file"]).tools == {"read_file"}
+    assert chosen(["homeassistant", "bogus"]) == ToolsetChoice(
+        tools=frozenset(), unknown=("bogus",)
+    )
+    assert chosen(["mine"]).tools == {"x"}
 
 
 async def test_a_result_that_is_too_long_goes_into_a_private_file(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ A tool is an argument struct, a handler and a `ToolSpec`; `tool` makes the
 spec from the handler's signature and docstring. The handler is an async
 function or, when it keeps something between calls, a class whose instances
 are called; each registry then makes its own instance. Nothing registers
-itself: a family module lists its tools in `TOOLS`.
+itself: a tool is found by its entry point in the group `hermes.tools`.
 """
 
 import difflib
@@ -12,7 +12,7 @@ import inspect
 import re
 import shlex
 import typing
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -20,22 +20,7 @@ from msgspec import Struct
 
 from hermes.domain.errors import UsageError
 from hermes.domain.ports.execution import Command
-from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult, ToolSpec
-
-__all__ = [
-    "PREVIEW_CHARS",
-    "Check",
-    "Handler",
-    "Tool",
-    "always_available",
-    "capped",
-    "decode_arguments",
-    "parse_object",
-    "simplified_schema",
-    "spill",
-    "tool",
-]
-
+from hermes.domain.tools import Intent, Need, Parallel, ToolContext, ToolResult, ToolSpec
 
 Handler = Callable[[Any, ToolContext], Awaitable[ToolResult]]
 Check = Callable[[frozenset[str]], str]
@@ -69,6 +54,7 @@ def tool(  # noqa: PLR0913 - one keyword for each thing a spec can say
     destructive: bool = False,
     intent: Callable[[dict[str, Any]], Intent] | None = None,
     max_result_chars: int = 100_000,
+    needs: Iterable[Need] = (),
     check: Check = always_available,
 ) -> Callable[[Any], Tool]:
     """Make a `Tool` of an async function or a callable class; its docstring is the description."""
@@ -91,6 +77,7 @@ def tool(  # noqa: PLR0913 - one keyword for each thing a spec can say
             destructive=destructive,
             intent=intent,
             max_result_chars=max_result_chars,
+            needs=frozenset(needs),
         )
         make = handler if is_class else (lambda: handler)
         return Tool(spec=spec, arguments=arguments, make_handler=make, check=check)

@@ -16,7 +16,7 @@ from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ports.execution import Environment
 from hermes.domain.tools import Parallel, ToolContext, ToolResult
 
-__all__ = ["TOOLS", "ReadFileArgs", "not_found"]
+__all__ = ["TOOL", "ReadFileArgs", "not_found"]
 
 MAX_LINES = 2000
 MAX_CHARS = 99_000
@@ -157,15 +157,13 @@ async def not_found(environment: Environment, path: str) -> NotFound:
     return NotFound(f"There is no file at {path}.", hint=hint)
 
 
-TOOLS = (
-    tool(
-        name="read_file",
-        toolset="file",
-        emoji="📖",
-        verb="read",
-        label_field="path",
-        parallel=Parallel.ALWAYS,
-        path_fields=("path",),
-        replay_safe=True,
-    )(ReadFile),
-)
+TOOL = tool(
+    name="read_file",
+    toolset="file",
+    emoji="📖",
+    verb="read",
+    label_field="path",
+    parallel=Parallel.ALWAYS,
+    path_fields=("path",),
+    replay_safe=True,
+)(ReadFile)

@@ -10,7 +10,7 @@ from hermes.agent.tools.text_file import TextFile, load_if_there, syntax_problem
 from hermes.domain.errors import UsageError
 from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult
 
-__all__ = ["TOOLS", "WriteFileArgs"]
+__all__ = ["TOOL", "WriteFileArgs"]
 
 
 class WriteFileArgs(Struct, frozen=True, kw_only=True):
@@ -53,16 +53,14 @@ def _review(args: WriteFileArgs, before: TextFile | None) -> tuple[str, str]:
     return diff, syntax_problem(args.path, args.content)
 
 
-TOOLS = (
-    tool(
-        name="write_file",
-        toolset="file",
-        emoji="✍️",
-        verb="write",
-        label_field="path",
-        parallel=Parallel.BY_PATH,
-        path_fields=("path",),
-        replay_safe=True,
-        intent=intent,
-    )(write_file),
-)
+TOOL = tool(
+    name="write_file",
+    toolset="file",
+    emoji="✍️",
+    verb="write",
+    label_field="path",
+    parallel=Parallel.BY_PATH,
+    path_fields=("path",),
+    replay_safe=True,
+    intent=intent,
+)(write_file)

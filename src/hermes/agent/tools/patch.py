@@ -28,7 +28,7 @@ from hermes.domain.ports.execution import Environment
 from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult
 
 __all__ = [
-    "TOOLS",
+    "TOOL",
     "PatchArgs",
     "added_text",
     "apply_hunks",
@@ -329,15 +329,13 @@ def _review(edit: _Edit) -> tuple[str, str]:
     return diff, f"{summary} It does not parse: {problem}." if problem else summary
 
 
-TOOLS = (
-    tool(
-        name="patch",
-        toolset="file",
-        emoji="🩹",
-        verb="patch",
-        label_field="path",
-        parallel=Parallel.BY_PATH,
-        path_fields=("path",),
-        intent=intent,
-    )(patch),
-)
+TOOL = tool(
+    name="patch",
+    toolset="file",
+    emoji="🩹",
+    verb="patch",
+    label_field="path",
+    parallel=Parallel.BY_PATH,
+    path_fields=("path",),
+    intent=intent,
+)(patch)

@@ -9,7 +9,7 @@ from hermes.domain.errors import UsageError
 from hermes.domain.ports.execution import Environment, ProcessInfo
 from hermes.domain.tools import Intent, ToolContext, ToolResult
 
-__all__ = ["TOOLS", "ProcessArgs"]
+__all__ = ["TOOL", "ProcessArgs"]
 
 _POLL_CHARS = 4000
 _LOG_LINES = 200
@@ -105,13 +105,11 @@ def _status(info: ProcessInfo) -> str:
     return f"{info.id} {'running' if info.running else f'ended with exit code {info.exit_code}'}"
 
 
-TOOLS = (
-    tool(
-        name="process",
-        toolset="terminal",
-        emoji="⚙️",
-        verb="process",
-        label_field="action",
-        intent=intent,
-    )(process),
-)
+TOOL = tool(
+    name="process",
+    toolset="terminal",
+    emoji="⚙️",
+    verb="process",
+    label_field="action",
+    intent=intent,
+)(process)

@@ -1,51 +1,27 @@
 """ToolRegistry: the innermost `ToolRunner`.
 
-Built-in tools are a map from name to module, imported when a session's
-toolsets ask for them. The registry turns the model's JSON into arguments,
-failures into results, and overlong results into files. Policy is not here:
-it wraps the registry.
+Tools are found by entry point and imported when a session's toolsets ask for
+them. The registry turns the model's JSON into arguments, failures into
+results, and overlong results into files. Policy is not here: it wraps the
+registry.
 """
 
 import difflib
-import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from msgspec import Struct
 
 from hermes.agent.tools.define import Handler, Tool, capped, decode_arguments
-from hermes.agent.tools.toolsets import ToolsetChoice, resolve_toolsets
-from hermes.domain.errors import ConfigError, HermesError, ToolRefused
+from hermes.agent.tools.toolsets import InstalledTool, installed_tools, resolve_toolsets
+from hermes.domain.entry_points import load_entry_point
+from hermes.domain.errors import HermesError, ToolRefused
 from hermes.domain.messages import ToolCall, ToolOutcome
-from hermes.domain.tools import ToolContext, ToolResult, ToolSpec
-
-__all__ = ["BUILTIN", "ToolRegistry", "ToolsetChoice", "load_tool", "resolve_toolsets"]
-
-_HERE = "hermes.agent.tools"
-
-BUILTIN: Mapping[str, str] = {
-    "patch": f"{_HERE}.patch",
-    "process": f"{_HERE}.process",
-    "read_file": f"{_HERE}.file_read",
-    "search_files": f"{_HERE}.search",
-    "terminal": f"{_HERE}.terminal",
-    "todo": f"{_HERE}.todo",
-    "write_file": f"{_HERE}.file_write",
-}
-"""Built-in tools and the modules whose `TOOLS` hold them."""
+from hermes.domain.tools import Need, ToolContext, ToolResult, ToolSpec
 
 
 class _Entry(Struct, frozen=True, kw_only=True):
     tool: Tool
     handler: Handler
-
-
-def load_tool(name: str, builtin: Mapping[str, str] = BUILTIN) -> Tool:
-    """Import one built-in tool."""
-    tools: tuple[Tool, ...] = importlib.import_module(builtin[name]).TOOLS
-    for tool in tools:
-        if tool.spec.name == name:
-            return tool
-    raise ConfigError(f"{builtin[name]} has no tool `{name}`.")
 
 
 class ToolRegistry:
@@ -57,25 +33,25 @@ class ToolRegistry:
         disabled: Iterable[str] = (),
         *,
         secret_names: frozenset[str] = frozenset(),
+        granted: frozenset[Need] = frozenset(Need),
         extra: Iterable[Tool] = (),
-        builtin: Mapping[str, str] = BUILTIN,
     ) -> None:
-        """Load what `toolsets` name.
+        """Load what `toolsets` name, as far as its needs are `granted`.
 
-        `extra` tools (plugins, MCP) form toolsets of their own, by the name
-        in their spec, and are chosen like the built-in ones.
+        `extra` tools (of MCP servers) form toolsets of their own, by the name
+        in their spec, and are chosen like the installed ones.
         """
         added = {tool.spec.name: tool for tool in extra}
-        self.choice = resolve_toolsets(toolsets, disabled, _toolsets_of(added.values()))
+        installed = installed_tools()
+        toolset_of = {name: found.toolset for name, found in installed.items()}
+        toolset_of |= {name: tool.spec.toolset for name, tool in added.items()}
+        self.choice = resolve_toolsets(toolsets, disabled, toolset_of)
         self.unavailable: dict[str, str] = {}
-        """Tools that were asked for but are not there, and why."""
+        """Tools that were asked for but are not offered, and why."""
         self._entries: dict[str, _Entry] = {}
         for name in sorted(self.choice.tools):
-            if name not in added and name not in builtin:
-                self.unavailable[name] = "not part of this installation"
-                continue
-            tool = added.get(name) or load_tool(name, builtin)
-            reason = tool.check(secret_names)
+            tool = added.get(name) or _load(installed[name])
+            reason = tool.check(secret_names) or _missing(tool.spec.needs - granted)
             if reason:
                 self.unavailable[name] = reason
             else:
@@ -83,11 +59,9 @@ class ToolRegistry:
         self._specs = tuple(entry.tool.spec for entry in self._entries.values())
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """Return the available tools, sorted by name."""
         return self._specs
 
     def spec(self, name: str) -> ToolSpec | None:
-        """Return the spec of one tool, if it is available."""
         entry = self._entries.get(name)
         return entry.tool.spec if entry else None
 
@@ -113,11 +87,13 @@ class ToolRegistry:
         return f"There is no tool `{name}`.{suggestion} Tools: {', '.join(self._entries)}."
 
 
-def _toolsets_of(tools: Iterable[Tool]) -> dict[str, list[str]]:
-    toolsets: dict[str, list[str]] = {}
-    for tool in tools:
-        toolsets.setdefault(tool.spec.toolset, []).append(tool.spec.name)
-    return toolsets
+def _load(found: InstalledTool) -> Tool:
+    tool: Tool = load_entry_point(found.target)
+    return tool
+
+
+def _missing(needs: frozenset[Need]) -> str:
+    return f"it may not {' or '.join(sorted(needs))} here" if needs else ""
 
 
 def _failure(text: str, outcome: ToolOutcome = ToolOutcome.ERROR) -> ToolResult:

@@ -13,7 +13,7 @@ from hermes.domain.ports.execution import Command, CommandResult
 from hermes.domain.tools import Parallel, ToolContext, ToolResult
 
 __all__ = [
-    "TOOLS",
+    "TOOL",
     "Hit",
     "Search",
     "SearchFilesArgs",
@@ -237,15 +237,13 @@ def _with_notes(text: str, offset: int, page: list[Hit], limit: int, result: Com
     return "\n".join([text, *notes])
 
 
-TOOLS = (
-    tool(
-        name="search_files",
-        toolset="file",
-        emoji="🔎",
-        verb="search",
-        label_field="pattern",
-        parallel=Parallel.ALWAYS,
-        path_fields=("path",),
-        replay_safe=True,
-    )(search_files),
-)
+TOOL = tool(
+    name="search_files",
+    toolset="file",
+    emoji="🔎",
+    verb="search",
+    label_field="pattern",
+    parallel=Parallel.ALWAYS,
+    path_fields=("path",),
+    replay_safe=True,
+)(search_files)

@@ -11,7 +11,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Command, CommandResult
 from hermes.domain.tools import Intent, ToolContext, ToolResult
 
-__all__ = ["TOOLS", "TerminalArgs"]
+__all__ = ["TOOL", "TerminalArgs"]
 
 MAX_FOREGROUND = 600.0
 _PROGRESS_EVERY = 1.0
@@ -118,13 +118,11 @@ class _Progress:
             self._show(piece.strip()[-_PROGRESS_CHARS:])
 
 
-TOOLS = (
-    tool(
-        name="terminal",
-        toolset="terminal",
-        emoji="💻",
-        verb="run",
-        label_field="command",
-        intent=intent,
-    )(terminal),
-)
+TOOL = tool(
+    name="terminal",
+    toolset="terminal",
+    emoji="💻",
+    verb="run",
+    label_field="command",
+    intent=intent,
+)(terminal)

@@ -8,7 +8,7 @@ from hermes.agent.tools.define import tool
 from hermes.domain.errors import UsageError
 from hermes.domain.tools import ToolContext, ToolResult
 
-__all__ = ["TODO_FACT", "TOOLS", "Todo", "TodoArgs"]
+__all__ = ["TODO_FACT", "TOOL", "Todo", "TodoArgs"]
 
 TODO_FACT = "todo"
 """The durable fact of the session under which the list is kept."""
@@ -49,12 +49,10 @@ async def todo(args: TodoArgs, context: ToolContext) -> ToolResult:
     return ToolResult(content="\n".join(lines) or "The list is empty.")
 
 
-TOOLS = (
-    tool(
-        name="todo",
-        toolset="todo",
-        emoji="📋",
-        verb="plan",
-        replay_safe=True,
-    )(todo),
-)
+TOOL = tool(
+    name="todo",
+    toolset="todo",
+    emoji="📋",
+    verb="plan",
+    replay_safe=True,
+)(todo)

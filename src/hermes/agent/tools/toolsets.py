@@ -1,79 +1,42 @@
 """Toolsets: names under which tools are switched on and off.
 
-A name stands for tools or for other toolsets. Names of parts that are not
-there are kept apart instead of failing, so that one configuration serves
-installations with different extras.
+A tool belongs to the toolset that its entry point names: `file.read_file` in
+the group `hermes.tools` is the tool `read_file` of the toolset `file`, ours
+and those of installed packages alike. A composite stands for toolsets. Names
+of toolsets that this installation has no tools for are accepted, so that one
+configuration serves installations with different extras.
 """
 
 from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-__all__ = ["COMPOSITES", "TOOLSETS", "ToolsetChoice", "resolve_toolsets"]
+from hermes.domain.entry_points import entry_points
 
-TOOLSETS: Mapping[str, tuple[str, ...]] = {
-    "browser": (
-        "browser_back",
-        "browser_cdp",
-        "browser_click",
-        "browser_console",
-        "browser_dialog",
-        "browser_get_images",
-        "browser_navigate",
-        "browser_press",
-        "browser_scroll",
-        "browser_snapshot",
-        "browser_type",
-        "browser_vision",
-        "web_search",
+GROUP = "hermes.tools"
+
+CORE = (
+    *("browser", "clarify", "code_execution", "computer_use", "cronjob", "delegation", "file"),
+    *(
+        "image_gen",
+        "memory",
+        "session_search",
+        "skills",
+        "terminal",
+        "todo",
+        "tts",
+        "vision",
+        "web",
     ),
-    "clarify": ("clarify",),
-    "code_execution": ("execute_code",),
-    "computer_use": ("computer_use",),
-    "cronjob": ("cronjob",),
-    "delegation": ("delegate_task",),
-    "discord": ("discord",),
-    "discord_admin": ("discord_admin",),
-    "file": ("patch", "read_file", "search_files", "write_file"),
-    "homeassistant": ("ha_call_service", "ha_get_state", "ha_list_entities", "ha_list_services"),
-    "image_gen": ("image_generate",),
-    "memory": ("memory",),
-    "search": ("web_search",),
-    "session_search": ("session_search",),
-    "skills": ("skill_manage", "skill_view", "skills_list"),
-    "terminal": ("process", "terminal"),
-    "todo": ("todo",),
-    "tts": ("text_to_speech",),
-    "video": ("video_analyze",),
-    "video_gen": ("video_generate",),
-    "vision": ("vision_analyze",),
-    "web": ("web_extract", "web_search"),
-    "x_search": ("x_search",),
-}
-"""The tools behind each plain toolset, built or not."""
-
-_CORE = (
-    "browser",
-    "clarify",
-    "code_execution",
-    "computer_use",
-    "cronjob",
-    "delegation",
-    "file",
-    "image_gen",
-    "memory",
-    "session_search",
-    "skills",
-    "terminal",
-    "todo",
-    "tts",
-    "vision",
-    "web",
 )
+KNOWN = frozenset(
+    (*CORE, "discord", "discord_admin", "homeassistant", "search", "video", "video_gen", "x_search")
+)
+"""Plain toolsets that a configuration may name, whether they have tools here or not."""
 
 
 def _without(*names: str) -> tuple[str, ...]:
-    return tuple(name for name in _CORE if name not in names)
+    return tuple(name for name in CORE if name not in names)
 
 
 COMPOSITES: Mapping[str, tuple[str, ...]] = {
@@ -81,7 +44,7 @@ COMPOSITES: Mapping[str, tuple[str, ...]] = {
     "debugging": ("file", "terminal", "web"),
     "hermes-acp": _without("clarify", "tts", "cronjob", "image_gen"),
     "hermes-api-server": _without("clarify", "tts", "computer_use"),
-    "hermes-cli": _CORE,
+    "hermes-cli": CORE,
     "hermes-webhook": ("clarify", "vision", "web"),
     "safe": ("image_gen", "vision", "web"),
 }
@@ -90,51 +53,66 @@ COMPOSITES: Mapping[str, tuple[str, ...]] = {
 EVERYTHING = frozenset({"all", "*"})
 
 
+class InstalledTool(Struct, frozen=True):
+    """A tool that can be loaded."""
+
+    toolset: str
+    target: str
+    """`module:attribute` of its `Tool`."""
+
+
 class ToolsetChoice(Struct, frozen=True, kw_only=True):
     """What a list of toolset names comes to."""
 
     tools: frozenset[str]
-    """Names of tools, whether they are built or not."""
     unknown: tuple[str, ...] = ()
     """Names that mean nothing here: a plugin that is missing, or a misspelling."""
 
 
+def installed_tools() -> dict[str, InstalledTool]:
+    """Return the tools that entry points declare, by name; nothing is imported."""
+    tools = {}
+    for name, target in entry_points(GROUP).items():
+        toolset, _, tool = name.rpartition(".")
+        tools[tool] = InstalledTool(toolset or tool, target)
+    return tools
+
+
+def tools_by_toolset(toolset_of: Mapping[str, str]) -> dict[str, set[str]]:
+    """Return the plain toolsets with their tools, from tool -> toolset."""
+    sets: dict[str, set[str]] = {name: set() for name in KNOWN}
+    for tool, toolset in toolset_of.items():
+        sets.setdefault(toolset, set()).add(tool)
+    return sets
+
+
 def resolve_toolsets(
-    names: Iterable[str],
-    disabled: Iterable[str] = (),
-    extra: Mapping[str, Iterable[str]] | None = None,
+    names: Iterable[str], disabled: Iterable[str], toolset_of: Mapping[str, str]
 ) -> ToolsetChoice:
     """Return the tools that `names` switch on and `disabled` does not switch off.
 
-    A name may also be that of a single tool. `extra` holds toolsets that
-    plugins and MCP servers bring.
+    A name may also be that of a single tool.
     """
-    known = {**TOOLSETS, **{name: tuple(tools) for name, tools in (extra or {}).items()}}
+    sets = tools_by_toolset(toolset_of)
     chosen: set[str] = set()
     unknown: list[str] = []
     for name in names:
-        tools = _tools_of(name, known)
-        if tools is None:
-            unknown.append(name)
-        else:
-            chosen |= tools
+        tools = _tools_of(name, sets)
+        chosen |= tools or set()
+        unknown += [name] if tools is None else []
     for name in disabled:
-        tools = _tools_of(name, known)
-        if tools is None:
-            unknown.append(name)
-        else:
-            chosen -= tools
+        tools = _tools_of(name, sets)
+        chosen -= tools or set()
+        unknown += [name] if tools is None else []
     return ToolsetChoice(tools=frozenset(chosen), unknown=tuple(dict.fromkeys(unknown)))
 
 
-def _tools_of(name: str, known: Mapping[str, tuple[str, ...]]) -> set[str] | None:
+def _tools_of(name: str, sets: Mapping[str, set[str]]) -> set[str] | None:
     if name in EVERYTHING:
-        return {tool for tools in known.values() for tool in tools}
-    if name in known:
-        return set(known[name])
+        return set().union(*sets.values())
+    if name in sets:
+        return sets[name]
     if name in COMPOSITES or name.startswith("hermes-"):
-        parts = COMPOSITES.get(name, _CORE)
-        return {tool for part in parts for tool in known[part]}
-    if any(name in tools for tools in known.values()):
-        return {name}
-    return None
+        parts = COMPOSITES.get(name, CORE)
+        return set().union(*(sets.get(part, set()) for part in parts))
+    return {name} if any(name in tools for tools in sets.values()) else None

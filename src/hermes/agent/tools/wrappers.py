@@ -1,4 +1,12 @@
-"""Approved: asks the gate before anything happens."""
+"""Policy around tools: each wrapper is a `ToolRunner` around another one.
+
+    Guarded(Approved(Budgeted(Journaled(registry)), gate))
+
+Per turn, `ClientSide` adds the tools of the program that asked and `Filtered`
+leaves only those a model can handle. `Journaled` is innermost: the start of a
+call that may not be repeated is on record after every approval and before the
+first side effect.
+"""
 
 import asyncio
 from collections import Counter, OrderedDict
@@ -14,33 +22,31 @@ from hermes.domain.ports.ledger import TurnStore
 from hermes.domain.tools import ToolContext, ToolResult, ToolRunner, ToolSpec
 from hermes.domain.turn import ClientTool
 
-__all__ = [
-    "Approved",
-    "Budgeted",
-    "ClientSide",
-    "Filtered",
-    "Guarded",
-    "Journaled",
-]
 
+class ToolWrapper:
+    """Passes everything on to the runner inside it."""
 
-class Approved:
-    """Runs a call only when the gate has admitted it."""
-
-    def __init__(self, inner: ToolRunner, gate: ApprovalGate) -> None:
+    def __init__(self, inner: ToolRunner) -> None:
         self._inner = inner
-        self._gate = gate
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """Return the available tools, sorted by name."""
         return self._inner.specs()
 
     def spec(self, name: str) -> ToolSpec | None:
-        """Return the spec of one tool, if it is available."""
         return self._inner.spec(name)
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Carry out `call` if the gate lets it pass."""
+        return await self._inner.run(call, context)
+
+
+class Approved(ToolWrapper):
+    """Runs a call only when the gate has admitted it."""
+
+    def __init__(self, inner: ToolRunner, gate: ApprovalGate) -> None:
+        super().__init__(inner)
+        self._gate = gate
+
+    async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         spec = self._inner.spec(call.name)
         arguments = parse_object(call.arguments)
         if spec is not None and arguments is not None:
@@ -56,21 +62,13 @@ class Approved:
 _TURNS_REMEMBERED = 1024
 
 
-class Budgeted:
+class Budgeted(ToolWrapper):
     """Spills results to files once a turn's results exceed `max_chars_per_turn`."""
 
     def __init__(self, inner: ToolRunner, max_chars_per_turn: int = 200_000) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._limit = max_chars_per_turn
         self._used: OrderedDict[str, int] = OrderedDict()
-
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """Return the available tools, sorted by name."""
-        return self._inner.specs()
-
-    def spec(self, name: str) -> ToolSpec | None:
-        """Return the spec of one tool, if it is available."""
-        return self._inner.spec(name)
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Carry out `call`; short results always pass."""
@@ -89,25 +87,22 @@ class Budgeted:
             self._used.popitem(last=False)
 
 
-class ClientSide:
+class ClientSide(ToolWrapper):
     """Adds the tools of the client to ours."""
 
     def __init__(self, inner: ToolRunner, tools: Sequence[ClientTool]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._own = {tool.name: _spec(tool) for tool in tools}
         ours = (spec for spec in inner.specs() if spec.name not in self._own)
         self._specs = tuple(sorted((*ours, *self._own.values()), key=lambda spec: spec.name))
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """Return all tools, sorted by name."""
         return self._specs
 
     def spec(self, name: str) -> ToolSpec | None:
-        """Return the spec of one tool, if it is available."""
         return self._own.get(name) or self._inner.spec(name)
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Carry out a call of one of our own tools."""
         if call.name in self._own:
             text = f"{call.name} is carried out by the client, not here."
             return ToolResult(content=text, outcome=ToolOutcome.ERROR)
@@ -124,23 +119,20 @@ def _spec(tool: ClientTool) -> ToolSpec:
     )
 
 
-class Filtered:
+class Filtered(ToolWrapper):
     """Shows and runs only the tools in `allowed_names`."""
 
     def __init__(self, inner: ToolRunner, allowed_names: Iterable[str]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._allowed = frozenset(allowed_names)
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        """Return the allowed tools, sorted by name."""
         return tuple(spec for spec in self._inner.specs() if spec.name in self._allowed)
 
     def spec(self, name: str) -> ToolSpec | None:
-        """Return the spec of one tool, if it is allowed."""
         return self._inner.spec(name) if name in self._allowed else None
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Carry out `call` if its tool is allowed."""
         if call.name not in self._allowed and self._inner.spec(call.name) is not None:
             return ToolResult(
                 content=f"The tool `{call.name}` is not allowed here.",
@@ -153,21 +145,13 @@ SAME_CALL_FAILURES = 2
 SAME_TOOL_FAILURES = 3
 
 
-class Guarded:
+class Guarded(ToolWrapper):
     """Adds advice to repeated failures within one turn."""
 
     def __init__(self, inner: ToolRunner) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._call_failures: Counter[tuple[str, str]] = Counter()
         self._tool_failures: Counter[str] = Counter()
-
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """Return the inner tools."""
-        return self._inner.specs()
-
-    def spec(self, name: str) -> ToolSpec | None:
-        """Return one of the inner tools."""
-        return self._inner.spec(name)
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run the call and comment on a failure that repeats an earlier one."""
@@ -197,22 +181,14 @@ class Guarded:
         return ""
 
 
-class Journaled:
+class Journaled(ToolWrapper):
     """Records the start of calls that must not run twice, and bounds their time."""
 
     def __init__(self, inner: ToolRunner, turns: TurnStore, clock: Clock, seconds: float) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._turns = turns
         self._clock = clock
         self._seconds = seconds
-
-    def specs(self) -> tuple[ToolSpec, ...]:
-        """Return the inner tools."""
-        return self._inner.specs()
-
-    def spec(self, name: str) -> ToolSpec | None:
-        """Return one of the inner tools."""
-        return self._inner.spec(name)
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Record the start where needed, then run the call within the time limit."""
