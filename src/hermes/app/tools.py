@@ -15,7 +15,7 @@ from hermes.control.approvals import ApprovalDesk, ApprovalSettings, Judge, Ledg
 from hermes.domain.events import TurnStream
 from hermes.domain.ports.approval import ActionPolicy
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.ledger import Ledger
+from hermes.domain.ports.ledger import Ledger, SearchQuery
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import Fetched, Found, Need, ToolCapabilities, ToolContext, ToolRunner
