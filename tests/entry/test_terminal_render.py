@@ -5,17 +5,22 @@ import pytest
 from hermes.control.commands.context import ToolDetail
 from hermes.domain.events import (
     MessageCompleted,
+    Notice,
     ReasoningDelta,
+    SteerTaken,
     TextDelta,
+    TextReset,
     ToolFinished,
+    ToolProgress,
     ToolStarted,
     TurnEvent,
     TurnFinished,
+    TurnStarted,
 )
 from hermes.domain.messages import AssistantMessage, ToolOutcome
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
-from hermes.entry.terminal.capabilities import Colours, TerminalKind
+from hermes.entry.terminal.capabilities import Colours, TerminalKind, harmless
 from hermes.entry.terminal.paint import Painter, width
 from hermes.entry.terminal.render import RenderSettings, TurnRenderer, diff_lines
 from hermes.entry.terminal.skins import SkinShelf
@@ -114,6 +119,50 @@ def test_text_tools_and_text_are_kept_apart() -> None:
         "",
         "Second.",
     ]
+
+
+def test_a_different_answer_after_a_restart_is_announced() -> None:
+    events = [TextDelta("First try"), TextReset(), *text("Second")]
+
+    assert printed(events) == ["First try", "· the answer starts over", "", "Second"]
+
+
+def test_a_thought_ends_when_the_answer_or_a_tool_begins() -> None:
+    assert printed([ReasoningDelta("hm"), *tool()]) == ["▏ hm", "", "┊ 📖 read_file a.txt 1.2s"]
+    assert printed([ReasoningDelta("hm"), *text("so")]) == ["▏ hm", "", "so"]
+
+
+def test_a_running_tool_shows_its_last_line_until_it_ends() -> None:
+    renderer = TurnRenderer(SKIN, PLAIN, RenderSettings())
+    begun, ended = tool(label="make\n  all")
+    renderer.event(begun, 60)
+    renderer.event(ToolProgress(call_id="c", text="compiling\nlinking\n\n"), 60)
+
+    assert renderer.live(60, 5) == ["┊ 📖 read_file make all · linking"]
+    assert renderer.event(ended, 60).lines == ["┊ 📖 read_file make all 1.2s"]
+    assert renderer.live(60, 5) == []
+
+
+def test_the_end_closes_what_is_open() -> None:
+    assert printed([TextDelta("half"), finished(TurnState.DONE)]) == ["half"]
+
+
+def test_remarks_tell_what_happens() -> None:
+    resumed = TurnStarted(turn_id="t", session_id="s", agent_id="main", model="m", resumes=1)
+    events = [resumed, Notice(code="retry", text="trying again"), SteerTaken(text="left")]
+
+    assert printed(events) == [
+        "· going on where the last process stopped",
+        "· trying again",
+        "· taken into the running turn: left",
+    ]
+
+
+def test_escape_sequences_from_the_model_reach_no_terminal() -> None:
+    attack = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b31m\u202egood\r\n\tend"
+
+    assert harmless(attack) == "]52;c;ZXZpbA==[2J31mgood\n\tend"
+    assert "\x1b" not in "".join(printed([TextDelta(attack), finished(TurnState.DONE)]))
 
 
 def test_an_unfinished_block_is_live_and_printed_once() -> None:

@@ -29,7 +29,7 @@ from hermes.domain.events import (
 )
 from hermes.domain.messages import AssistantMessage, FinishReason
 from hermes.domain.turn import TurnError, TurnState
-from hermes.streaming.wire.chat_outcome import ChatCollector, ChatResult
+from hermes.streaming.wire.chat import ChatCollector, ChatResult
 
 
 def test_text_that_comes_again_after_a_reset_is_not_repeated() -> None:

@@ -1,11 +1,17 @@
 """What the terminal at hand can show, decided once from the environment."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 
 from msgspec import Struct
 
-__all__ = ["Colours", "TerminalKind", "ascii_text", "terminal_kind"]
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def harmless(text: str) -> str:
+    """Remove control characters other than line ends and tabs, and text-direction tricks."""
+    return text if text.isprintable() and text.isascii() else _CONTROL.sub("", text)
 
 
 class Colours(StrEnum):

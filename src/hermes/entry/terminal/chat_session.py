@@ -30,7 +30,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnStream, UsageReported
 from hermes.domain.inbound import Attachment, InboxEntry
 from hermes.domain.session import Session, StoredMessage
-from hermes.entry.terminal.capabilities import TerminalKind
+from hermes.entry.terminal.capabilities import TerminalKind, harmless
 from hermes.entry.terminal.context import ChatParts
 from hermes.entry.terminal.oneshot import PLATFORM, Question, inbound
 from hermes.entry.terminal.paint import Painter, wrap
@@ -40,7 +40,6 @@ from hermes.entry.terminal.render import RenderSettings, TurnRenderer
 from hermes.entry.terminal.skins import Skin
 from hermes.entry.terminal.statusbar import Status
 from hermes.entry.terminal.tty import run_program
-from hermes.streaming.terminal import harmless
 
 __all__ = [
     "RECAP_EXCHANGES",

@@ -7,8 +7,8 @@ from msgspec import Struct
 from prompt_toolkit.buffer import Buffer
 
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
+from hermes.entry.terminal.capabilities import harmless
 from hermes.entry.terminal.paint import cut, wrap
-from hermes.streaming.terminal import harmless
 
 __all__ = [
     "Option",

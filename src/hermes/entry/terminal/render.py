@@ -1,8 +1,11 @@
-"""TurnEvents become text above the input, and a few live lines that are redrawn.
+"""Pieces of a turn become text above the input, and a few live lines that are redrawn.
 
 Pure apart from rendering: events in, terminal text out. Printed text is final,
 so only finished blocks are printed; the open block, running tools and the end
 of a thought are live until they are finished.
+
+Text from outside is made harmless first: control characters could move the
+cursor, change the title or write to the clipboard.
 """
 
 from enum import StrEnum
@@ -12,31 +15,28 @@ from msgspec import Struct
 
 from hermes.control.commands.context import ToolDetail
 from hermes.domain.approvals import ApprovalRequest, ApprovalState, Decision
-from hermes.domain.events import TurnEvent, TurnFinished, UsageReported
+from hermes.domain.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    Notice,
+    NoticeLevel,
+    SteerTaken,
+    ToolProgress,
+    ToolStarted,
+    TurnEvent,
+    TurnFinished,
+    TurnStarted,
+)
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.turn import TurnState
-from hermes.entry.terminal.capabilities import TerminalKind
+from hermes.entry.terminal.capabilities import TerminalKind, harmless
 from hermes.entry.terminal.markdown import Block, MarkdownStream
 from hermes.entry.terminal.paint import Painter, cut, width, wrap
 from hermes.entry.terminal.skins import Skin
-from hermes.streaming.terminal import (
-    Answered,
-    Asked,
-    Ended,
-    Piece,
-    Remark,
-    Said,
-    SaidEnd,
-    Thought,
-    ThoughtEnd,
-    ToolDone,
-    TurnView,
-)
+from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
 
 if TYPE_CHECKING:
     from hermes.entry.terminal.markdown import MarkdownRenderer
-
-__all__ = ["RenderSettings", "Shown", "TurnRenderer", "diff_lines", "tool_line"]
 
 DIFF_LINES = 40
 PREVIEW_LINES = 6
@@ -70,14 +70,13 @@ class RenderSettings(Struct, frozen=True, kw_only=True):
     """How long the detail of a tool line may be; 0: to the edge."""
 
 
-class Shown(Struct, kw_only=True):
+class Printout(Struct, kw_only=True):
     """What an event comes to."""
 
     lines: list[str]
     """To be printed above the input."""
     asked: list[ApprovalRequest]
     answered: list[str]
-    ended: TurnFinished | None = None
 
 
 class TurnRenderer:
@@ -86,11 +85,15 @@ class TurnRenderer:
     def __init__(self, skin: Skin, kind: TerminalKind, settings: RenderSettings) -> None:
         self.settings = settings
         self.paint = Painter(skin, kind)
+        self.model = ""
+        """The model that answers this turn; empty before it has started."""
         self._view = TurnView()
         self._markdown = MarkdownStream()
         self._held: list[Block] = []
         self._raw = ""
         self._thought = ""
+        self._progress: dict[str, str] = {}
+        """The last line of what running tools have shown, by call."""
         self._last = Kind.NOTHING
         self._last_tool = ""
         self._kind = kind
@@ -98,49 +101,59 @@ class TurnRenderer:
         self._open_lines: tuple[tuple[Block, int], list[str]] | None = None
 
     @property
-    def usage(self) -> UsageReported | None:
-        """What the last model call reported."""
-        return self._view.usage
-
-    @property
-    def model(self) -> str:
-        """The model that answers this turn; empty before it has started."""
-        return self._view.model
-
-    @property
     def thinking(self) -> bool:
         """True while the model reasons and has not begun to answer."""
         return bool(self._thought)
 
-    def event(self, event: TurnEvent, cells: int) -> Shown:
+    def event(self, event: TurnEvent, cells: int) -> Printout:
         """Take the next event and return what it comes to at this width."""
-        shown = Shown(lines=[], asked=[], answered=[])
-        for piece in self._view.event(event):
-            self._piece(piece, cells, shown)
-        return shown
+        printout = Printout(lines=[], asked=[], answered=[])
+        for piece in self._view.feed(event):
+            match piece:
+                case Said() | Thought() | Completed():
+                    printout.lines += self._message(piece, cells)
+                case ToolStarted() | ToolProgress() | ToolDone():
+                    printout.lines += self._tool(piece, cells)
+                case ApprovalAsked(request=request):
+                    printout.lines += self._end_thought(cells)
+                    printout.asked.append(request)
+                case ApprovalAnswered(approval_id=approval_id, decision=decision):
+                    printout.answered.append(approval_id)
+                    printout.lines += self._decision(decision, cells)
+                case _:
+                    printout.lines += self._other(piece, cells)
+        return printout
 
-    def _piece(self, piece: Piece, cells: int, shown: Shown) -> None:
+    def _message(self, piece: Said | Thought | Completed, cells: int) -> list[str]:
         match piece:
-            case Said(text):
-                shown.lines += self._say(text, cells)
-            case SaidEnd():
-                shown.lines += self._end_text(cells)
-            case Thought(text):
-                self._thought += text
-            case ThoughtEnd():
-                shown.lines += self._end_thought(cells)
-            case ToolDone():
-                shown.lines += self._tool(piece, cells)
-            case Remark(text=text, warning=warning):
-                shown.lines += self._remark(text, cells, warning=warning)
-            case Asked(request):
-                shown.asked.append(request)
-            case Answered(approval_id=approval_id, decision=decision):
-                shown.answered.append(approval_id)
-                shown.lines += self._decision(decision, cells)
-            case Ended(finished):
-                shown.ended = finished
-                shown.lines += self._ending(finished, cells)
+            case Said(text=text, again=again):
+                lines = self._end_thought(cells)
+                if again:
+                    lines += self._end_text(cells)
+                    lines += self._remark("the answer starts over", cells, warning=True)
+                return lines + self._say(harmless(text), cells)
+            case Thought(text=text, again=again):
+                lines = self._end_thought(cells) if again else []
+                self._thought += harmless(text)
+                return lines
+            case Completed():
+                return [*self._end_thought(cells), *self._end_text(cells)]
+
+    def _other(self, piece: Piece, cells: int) -> list[str]:
+        match piece:
+            case TurnStarted(model=model, resumes=resumes):
+                self.model = model
+                again = "going on where the last process stopped"
+                return self._remark(again, cells) if resumes else []
+            case Notice(text=text, level=level):
+                return self._remark(text, cells, warning=level is NoticeLevel.WARNING)
+            case SteerTaken(text=text):
+                return self._remark(f"taken into the running turn: {text}", cells)
+            case TurnFinished():
+                lines = [*self._end_thought(cells), *self._end_text(cells)]
+                return lines + self._ending(piece, cells)
+            case _:
+                return []
 
     # -- text --------------------------------------------------------------
 
@@ -204,10 +217,22 @@ class TurnRenderer:
             self.paint(f"{bar}{line}", "reasoning") for line in wrap(text, cells - width(bar))
         ]
 
-    def _tool(self, done: ToolDone, cells: int) -> list[str]:
-        detail = self.settings.detail
-        failed = done.outcome is not ToolOutcome.OK
-        again, self._last_tool = done.name == self._last_tool, done.name
+    def _tool(self, piece: ToolStarted | ToolProgress | ToolDone, cells: int) -> list[str]:
+        match piece:
+            case ToolStarted():
+                return self._end_thought(cells)
+            case ToolProgress(call_id=call_id, text=text):
+                lines = [line for line in harmless(text).splitlines() if line.strip()]
+                self._progress[call_id] = lines[-1].strip() if lines else ""
+                return []
+            case ToolDone():
+                self._progress.pop(piece.finished.call_id, None)
+                return self._tool_lines(piece, cells)
+
+    def _tool_lines(self, done: ToolDone, cells: int) -> list[str]:
+        detail, finished = self.settings.detail, done.finished
+        failed = finished.outcome is not ToolOutcome.OK
+        again, self._last_tool = finished.name == self._last_tool, finished.name
         lines: list[str] = []
         if detail in (ToolDetail.ALL, ToolDetail.VERBOSE) or (
             detail is ToolDetail.NEW and (failed or not again)
@@ -215,23 +240,24 @@ class TurnRenderer:
             limit = self.settings.label_cells
             lines.append(tool_line(done, self.paint, cells, label_cells=limit))
             if detail is ToolDetail.VERBOSE or failed:
-                lines += self._preview(done, cells, PREVIEW_LINES if not failed else 2)
-        if done.diff and self.settings.diffs and detail is not ToolDetail.OFF:
-            lines += diff_lines(done.diff, self.paint, cells)
+                most = 2 if failed else PREVIEW_LINES
+                lines += self._preview(harmless(finished.preview), cells, most)
+        if finished.diff and self.settings.diffs and detail is not ToolDetail.OFF:
+            lines += diff_lines(harmless(finished.diff), self.paint, cells)
         return [*self._gap_before(Kind.TOOL), *lines] if lines else []
 
-    def _preview(self, done: ToolDone, cells: int, most: int) -> list[str]:
+    def _preview(self, preview: str, cells: int, most: int) -> list[str]:
         prefix = self.paint.skin.tool_prefix
-        lines = [line for line in done.preview.splitlines() if line.strip()]
+        lines = [line for line in preview.splitlines() if line.strip()]
         shown = [cut(f"{prefix}    {line.expandtabs(4)}", cells) for line in lines[:most]]
         if len(lines) > most:
             shown.append(f"{prefix}    … {len(lines) - most} more lines")
         return [self.paint(line, "tool") for line in shown]
 
-    def _remark(self, text: str, cells: int, *, warning: bool) -> list[str]:
+    def _remark(self, text: str, cells: int, *, warning: bool = False) -> list[str]:
         colour = "ui_warn" if warning else "banner_dim"
         self._last = Kind.REMARK
-        return [self.paint(line, colour) for line in wrap(f"· {text}", cells)]
+        return [self.paint(line, colour) for line in wrap(harmless(f"· {text}"), cells)]
 
     def _decision(self, decision: Decision, cells: int) -> list[str]:
         words = {
@@ -242,7 +268,7 @@ class TurnRenderer:
         }
         text = words.get(decision.state, decision.state.value)
         said = f": {decision.text}" if decision.text else ""
-        return self._remark(f"{text}{said}", cells, warning=False)
+        return self._remark(f"{text}{said}", cells)
 
     def _ending(self, finished: TurnFinished, cells: int) -> list[str]:
         if finished.outcome is TurnState.INTERRUPTED and finished.error is None:
@@ -259,10 +285,10 @@ class TurnRenderer:
     def live(self, cells: int, most: int) -> list[str]:
         """Return the last lines of what is still open, at most `most`."""
         lines = [*self._live_thought(cells), *self._live_text(cells)]
-        for running in self._view.running.values():
-            text = f"{running.emoji} {running.verb} {running.detail}".rstrip()
-            if running.progress:
-                text += f" · {running.progress}"
+        for call_id, tool in self._view.running.items():
+            text = f"{tool.emoji} {tool.verb or tool.name} {_flat(tool.label)}".rstrip()
+            if progress := self._progress.get(call_id):
+                text += f" · {progress}"
             line = cut(f"{self.paint.skin.tool_prefix} {text}", cells)
             lines.append(self.paint(line, "tool"))
         return lines[-most:] if most > 0 else []
@@ -289,15 +315,22 @@ class TurnRenderer:
 
 def tool_line(done: ToolDone, paint: Painter, cells: int, *, label_cells: int = 0) -> str:
     """Return `┊ emoji verb detail duration`, fitted to the width."""
-    failed = done.outcome is not ToolOutcome.OK
-    mark = f" [{done.outcome.value}]" if failed else ""
-    tail = f" {done.seconds:.1f}s{mark}"
-    head = f"{paint.skin.tool_prefix} {done.emoji} {done.verb}"
+    begun, ended = done.started, done.finished
+    failed = ended.outcome is not ToolOutcome.OK
+    mark = f" [{ended.outcome.value}]" if failed else ""
+    tail = f" {ended.seconds:.1f}s{mark}"
+    emoji, verb = (begun.emoji, begun.verb or begun.name) if begun else ("🔧", ended.name)
+    head = f"{paint.skin.tool_prefix} {emoji} {verb}"
     room = cells - width(head) - width(tail) - 1
     if label_cells:
         room = min(room, label_cells)
-    detail = f" {cut(done.detail, room)}" if done.detail and room > 3 else ""
+    label = _flat(begun.label) if begun else ""
+    detail = f" {cut(label, room)}" if label and room > 3 else ""
     return paint(cut(f"{head}{detail}{tail}", cells), "ui_error" if failed else "tool")
+
+
+def _flat(text: str) -> str:
+    return " ".join(harmless(text).split())
 
 
 def diff_lines(diff: str, paint: Painter, cells: int, most: int = DIFF_LINES) -> list[str]:

@@ -1,4 +1,4 @@
-"""A turn as the chunks of a streamed chat completion.
+"""A turn as a chat completion: the chunks of a streamed one, or one answer.
 
     role -> content ... (named events between) -> calls for the client
          -> finish reason and usage -> [DONE]
@@ -8,6 +8,11 @@ of the content, where clients would keep them as something the model has said.
 Client libraries read the data of every event as a chunk, whatever its name:
 named events are therefore chunks, too, with an empty delta and further fields.
 
+A turn that is done ends with `stop`, `length`, `content_filter` or
+`tool_calls`. One that failed ends with `error` and says why; one that was
+interrupted ends with `stop`, since somebody wanted it to. Whatever is not a
+complete answer carries a `hermes` block that says so.
+
 Only the text of a chunk is encoded for each piece; what is the same in all of
 them is encoded once.
 """
@@ -16,30 +21,21 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from hermes.domain.approvals import ApprovalRequest
 from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
-    MessageCompleted,
     Notice,
-    ReasoningDelta,
-    TextDelta,
-    TextReset,
-    ToolFinished,
     ToolStarted,
     TurnEvent,
     TurnFinished,
-    TurnStarted,
 )
-from hermes.domain.messages import AssistantMessage, ToolOutcome
-from hermes.streaming.wire.chat_outcome import (
-    SentText,
-    chat_usage,
-    failure_text,
-    finish_reason,
-    incomplete,
-)
+from hermes.domain.messages import AssistantMessage, FinishReason, ToolOutcome
+from hermes.domain.turn import TurnState
+from hermes.domain.usage import Usage
+from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
 from hermes.streaming.wire.frames import (
     DONE,
     approval_fields,
@@ -48,14 +44,165 @@ from hermes.streaming.wire.frames import (
     tool_call_fields,
 )
 
-__all__ = ["ChatStream"]
-
 _encode = msgspec.json.Encoder().encode
 _AFTER = b',"logprobs":null,"finish_reason":null}]}\n\n'
+_FINISH = {FinishReason.LENGTH: "length", FinishReason.CONTENT_FILTER: "content_filter"}
+
+
+class PromptDetails(Struct, frozen=True, kw_only=True):
+    """What the prompt was made of."""
+
+    cached_tokens: int = 0
+
+
+class CompletionDetails(Struct, frozen=True, kw_only=True):
+    """What the answer was made of."""
+
+    reasoning_tokens: int = 0
+
+
+class ChatUsage(Struct, frozen=True, kw_only=True):
+    """Tokens of all model calls of the turn."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails
+    completion_tokens_details: CompletionDetails
+
+
+class Incomplete(Struct, frozen=True, kw_only=True):
+    """Why an answer is not a complete one."""
+
+    completed: bool = False
+    partial: bool
+    """There is text, but not all of it."""
+    failed: bool
+    error: str | None = None
+    error_code: str
+    """`output_truncated`, `agent_error` or `interrupted`."""
+    cause: str | None = None
+    """The code of the error behind it."""
+
+
+class ChatResult(Struct, frozen=True, kw_only=True):
+    """A turn as one answer."""
+
+    finished: TurnFinished
+    text: str
+    finish_reason: str
+    incomplete: Incomplete | None
+
+
+def chat_usage(usage: Usage) -> ChatUsage:
+    return ChatUsage(
+        prompt_tokens=usage.input_tokens,
+        completion_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        prompt_tokens_details=PromptDetails(cached_tokens=usage.cache_read_tokens),
+        completion_tokens_details=CompletionDetails(reasoning_tokens=usage.reasoning_tokens),
+    )
+
+
+def failure_text(finished: TurnFinished) -> str:
+    """Return what went wrong, in a sentence or two."""
+    error = finished.error
+    if error is not None:
+        return f"{error.message} {error.hint}".strip()
+    if finished.outcome is TurnState.INTERRUPTED:
+        return "The turn was interrupted."
+    return "The turn did not end with an answer."
+
+
+def _finish_reason(finished: TurnFinished, last: AssistantMessage | None) -> str:
+    if finished.handed:
+        return "tool_calls"
+    if finished.outcome is TurnState.FAILED or finished.error is not None:
+        return "error"
+    if finished.outcome is TurnState.DONE and last is not None:
+        return _FINISH.get(last.finish, "stop")
+    return "stop"
+
+
+def _incomplete(finished: TurnFinished, reason: str, *, text: bool) -> Incomplete | None:
+    if finished.outcome is TurnState.DONE and reason != "error":
+        if reason != "length":
+            return None
+        return Incomplete(partial=True, failed=False, error_code="output_truncated")
+    return Incomplete(
+        partial=text,
+        failed=reason == "error",
+        error=failure_text(finished),
+        error_code="agent_error" if reason == "error" else "interrupted",
+        cause=finished.error.code if finished.error else None,
+    )
+
+
+class _Joined:
+    """The messages of a turn as one text, an empty line between them."""
+
+    def __init__(self) -> None:
+        self._gap = False
+        self._end = ""
+
+    def say(self, said: Said) -> str:
+        text = said.text
+        if self._gap or said.again:
+            self._gap = False
+            text = self._break() + text
+        self._end = (self._end + text[-2:])[-2:]
+        return text
+
+    def complete(self, message: AssistantMessage) -> None:
+        """End a message; one that was cut off by its length goes on without a gap."""
+        self._gap = bool(message.tool_calls) or message.finish is not FinishReason.LENGTH
+
+    def _break(self) -> str:
+        if not self._end or self._end == "\n\n":
+            return ""
+        return "\n" if self._end.endswith("\n") else "\n\n"
+
+
+class ChatCollector:
+    """Makes one answer of the events of a turn."""
+
+    def __init__(self) -> None:
+        self._view = TurnView()
+        self._text = _Joined()
+        self._said: list[str] = []
+
+    def feed(self, event: TurnEvent) -> ChatResult | None:
+        """Take the next event; return the answer with the last one."""
+        for piece in self._view.feed(event):
+            match piece:
+                case Said():
+                    self._said.append(self._text.say(piece))
+                case Completed(message):
+                    self._text.complete(message)
+                case TurnFinished():
+                    return self._result(piece)
+                case _:
+                    pass
+        return None
+
+    def _result(self, finished: TurnFinished) -> ChatResult:
+        last = self._view.last
+        reason = _finish_reason(finished, last)
+        text = finished.text
+        if finished.handed and last is not None:
+            text = text or last.text
+        if finished.outcome is not TurnState.DONE:
+            text = text or "".join(self._said)
+        return ChatResult(
+            finished=finished,
+            text=text,
+            finish_reason=reason,
+            incomplete=_incomplete(finished, reason, text=bool(text.strip())),
+        )
 
 
 class ChatStream:
-    """Folds the events of one turn into server-sent events for one client."""
+    """Makes server-sent events for one client of the events of a turn."""
 
     def __init__(
         self,
@@ -79,10 +226,9 @@ class ChatStream:
         self._run_id = completion_id
         self._redact = redact
         self._include_usage = include_usage
-        self._text = SentText()
+        self._view = TurnView()
+        self._text = _Joined()
         self._said = False
-        self._last: AssistantMessage | None = None
-        self._labels: dict[str, tuple[str, str]] = {}
 
     def opening(self) -> bytes:
         """Return the first chunk: the client sees at once that it was heard."""
@@ -90,60 +236,48 @@ class ChatStream:
 
     def feed(self, event: TurnEvent) -> bytes:
         """Return what an event gives on the wire: any number of events, or nothing."""
-        match event:
-            case TextDelta():
-                return self._say(self._text.delta(event.text))
-            case ReasoningDelta():
-                if not event.text:
-                    return b""
-                return b"%b%b}%b" % (self._reasoning, _encode(event.text), _AFTER)
-            case TextReset():
-                self._text.reset()
-                return b""
-            case TurnStarted():
-                self._last = event.earlier[-1] if event.earlier else self._last
-                return self._say(self._text.started(event.earlier))
-            case MessageCompleted():
-                self._last = event.message
-                return self._say(self._text.completed(event.message))
-            case TurnFinished():
-                return self._finish(event)
-            case _:
-                return self._aside(event)
+        return b"".join([self._chunk(piece) for piece in self._view.feed(event)])
 
-    def _aside(self, event: TurnEvent) -> bytes:
+    def _chunk(self, piece: Piece) -> bytes:
+        match piece:
+            case Said():
+                self._said = True
+                return b"%b%b}%b" % (self._content, _encode(self._text.say(piece)), _AFTER)
+            case Thought(text=text):
+                return b"%b%b}%b" % (self._reasoning, _encode(text), _AFTER)
+            case Completed(message):
+                self._text.complete(message)
+                return b""
+            case TurnFinished():
+                return self._finish(piece)
+            case _:
+                return self._aside(piece)
+
+    def _aside(self, piece: Piece) -> bytes:
         """Return an event with a name of its own."""
-        match event:
+        match piece:
             case ToolStarted():
-                self._labels[event.call_id] = (event.emoji, event.label)
-                return self._tool(event.call_id, event.name, "running")
-            case ToolFinished():
-                good = event.outcome is ToolOutcome.OK
-                return self._tool(event.call_id, event.name, "completed" if good else "failed")
-            case ApprovalAsked():
-                return self._named("hermes.approval.request", self._approval(event.request))
+                return self._tool(piece, piece.call_id, piece.name, "running")
+            case ToolDone(started=started, finished=finished):
+                status = "completed" if finished.outcome is ToolOutcome.OK else "failed"
+                return self._tool(started, finished.call_id, finished.name, status)
+            case ApprovalAsked(request=request):
+                return self._named("hermes.approval.request", self._approval(request))
             case ApprovalAnswered():
-                answered = decision_fields(event.decision)
-                answered |= {"id": event.approval_id, "run_id": self._run_id}
+                answered = decision_fields(piece.decision)
+                answered |= {"id": piece.approval_id, "run_id": self._run_id}
                 return self._named("hermes.approval.responded", {"approval": answered})
             case Notice():
-                notice = {"code": event.code, "level": event.level.value, "text": event.text}
+                notice = {"code": piece.code, "level": piece.level.value, "text": piece.text}
                 return self._named("hermes.notice", notice)
             case _:
                 return b""
 
-    def _say(self, text: str) -> bytes:
-        if not text:
-            return b""
-        self._said = True
-        return b"%b%b}%b" % (self._content, _encode(text), _AFTER)
-
-    def _tool(self, call_id: str, name: str, status: str) -> bytes:
-        emoji, label = self._labels.get(call_id, ("", ""))
+    def _tool(self, started: ToolStarted | None, call_id: str, name: str, status: str) -> bytes:
         progress = {
             "tool": name,
-            "emoji": emoji,
-            "label": label,
+            "emoji": started.emoji if started else "",
+            "label": started.label if started else "",
             "toolCallId": call_id,
             "status": status,
         }
@@ -158,20 +292,20 @@ class ChatStream:
         return {"approval": approval_fields(request, self._redact) | where}
 
     def _finish(self, finished: TurnFinished) -> bytes:
-        out = b"" if finished.handed else self._say(self._text.finished(finished.text))
+        out = b""
         if finished.handed:
             calls = [
                 {"index": index, **tool_call_fields(call)}
                 for index, call in enumerate(finished.handed)
             ]
-            out += self._delta({"tool_calls": calls})
-        reason = finish_reason(finished, self._last)
+            out = self._delta({"tool_calls": calls})
+        reason = _finish_reason(finished, self._view.last)
         choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": reason}
         last: dict[str, Any] = {**self._head, "choices": [choice]}
         usage = chat_usage(finished.usage)
         if not self._include_usage:
             last["usage"] = usage
-        missing = incomplete(finished, reason, text=self._said)
+        missing = _incomplete(finished, reason, text=self._said)
         if missing is not None:
             last["hermes"] = missing
         if reason == "error":

@@ -50,10 +50,10 @@ from hermes.entry.http.endpoint import (
 from hermes.entry.http.errors import Problem
 from hermes.entry.http.media import picture
 from hermes.entry.http.sse import attended, stopper
-from hermes.streaming.wire.chat import ChatStream
-from hermes.streaming.wire.chat_outcome import (
+from hermes.streaming.wire.chat import (
     ChatCollector,
     ChatResult,
+    ChatStream,
     chat_usage,
     failure_text,
 )

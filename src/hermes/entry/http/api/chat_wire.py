@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from hermes.streaming.wire.chat_outcome import ChatUsage, Incomplete
+from hermes.streaming.wire.chat import ChatUsage, Incomplete
 
 __all__ = [
     "AnswerCall",
