@@ -149,7 +149,11 @@ def test_the_end_closes_what_is_open() -> None:
 
 def test_remarks_tell_what_happens() -> None:
     resumed = TurnStarted(turn_id="t", session_id="s", agent_id="main", model="m", resumes=1)
-    events = [resumed, Notice(code="retry", text="trying again"), SteerTaken(text="left")]
+    events: list[TurnEvent] = [
+        resumed,
+        Notice(code="retry", text="trying again"),
+        SteerTaken(text="left"),
+    ]
 
     assert printed(events) == [
         "· going on where the last process stopped",

@@ -17,7 +17,7 @@ from hermes.domain.events import (
     ToolStarted,
     TurnEvent,
 )
-from hermes.domain.messages import AssistantMessage, ToolOutcome
+from hermes.domain.messages import AssistantMessage, ToolCall, ToolOutcome
 from hermes.domain.turn import TurnState
 from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
 
@@ -99,7 +99,9 @@ def test_an_answer_without_a_message_is_said_before_the_end() -> None:
 
 
 @pytest.mark.parametrize("handed", [(), (CALL,)])
-def test_nothing_is_added_to_a_turn_that_broke_off_or_waits_for_its_client(handed: tuple) -> None:
+def test_nothing_is_added_to_a_turn_that_broke_off_or_waits_for_its_client(
+    handed: tuple[ToolCall, ...],
+) -> None:
     outcome = TurnState.DONE if handed else TurnState.INTERRUPTED
     end = finished("text", outcome=outcome, handed=handed)
 
