@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fakes.gguf import gguf_bytes
 from hermes.domain.errors import NotFound, UsageError
-from hermes.models.local.gguf import NotGguf, read_header
+from hermes.models.local.files import NotGguf, read_header
 
 _META: dict[str, str | int | list[str]] = {
     "general.architecture": "llama",

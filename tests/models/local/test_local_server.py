@@ -77,7 +77,7 @@ async def embedded(home: HermesHome) -> AsyncIterator[EmbeddedModel]:
 
 
 def _pid(home: HermesHome) -> int:
-    state = ServerFiles.of(home, EMBEDDED).read()
+    state = ServerFiles(home, EMBEDDED).read()
     assert state is not None
     return state.pid
 
@@ -85,7 +85,7 @@ def _pid(home: HermesHome) -> int:
 async def _gone(home: HermesHome) -> None:
     """Wait until no process serves the model any more."""
     async with asyncio.timeout(20):
-        while ServerFiles.of(home, EMBEDDED).alive():  # noqa: ASYNC110 - a file lock
+        while ServerFiles(home, EMBEDDED).alive():  # noqa: ASYNC110 - a file lock
             await asyncio.sleep(0.05)
 
 
@@ -124,7 +124,7 @@ async def test_it_starts_answers_streams_and_is_shared(
     seen: list[tuple[str, int, int]] = []
     endpoint = await ensure_running(model, home, lambda *step: seen.append(step))
     assert seen[-1] == ("load", model.size_bytes, model.size_bytes)
-    assert endpoint.context_length == TINY.n_ctx
+    assert embedded.info.context_window == TINY.n_ctx
     first_pid = _pid(home)
 
     heard = _Heard()
@@ -167,7 +167,7 @@ async def test_only_the_key_opens_it(home: HermesHome, model: LocalModel) -> Non
     for key, status in (("", 401), ("wrong", 401), (endpoint.api_key, 200)):
         assert (await transport.get(f"{endpoint.base_url}/models", key))[0] == status
     await transport.close()
-    assert ServerFiles.of(home, EMBEDDED).state.stat().st_mode & 0o077 == 0
+    assert ServerFiles(home, EMBEDDED).state.stat().st_mode & 0o077 == 0
 
 
 async def test_processes_that_start_it_at_once_share_one(
@@ -192,7 +192,7 @@ async def test_a_killed_server_is_replaced(
 async def test_it_ends_by_itself_when_nobody_uses_it(home: HermesHome, model: LocalModel) -> None:
     await ensure_running(model, home, idle_seconds=0.3)
     await _gone(home)
-    assert ServerFiles.of(home, EMBEDDED).read() is None
+    assert ServerFiles(home, EMBEDDED).read() is None
 
 
 async def test_it_does_not_end_while_it_answers(

@@ -15,6 +15,7 @@ import json
 import re
 import secrets
 from collections.abc import Iterable, Sequence
+from itertools import chain, takewhile, zip_longest
 from typing import Any, Final
 
 from msgspec import Struct
@@ -112,11 +113,11 @@ def constrain(request: ModelRequest) -> Constrained:
         return Constrained(request=after, options={**_DECIDING, "grammar": f"root ::= {_WORDS}\n"})
     forms = _offered(request)
     rows = _plain(history)
-    asked = rows[-1][1] if rows and rows[-1][0] == "user" else ""
+    asked = _text(rows[-1]) if rows and isinstance(rows[-1], UserMessage) else ""
     bare = replace(
         bare,
         system=" ".join([request.system, *(form.instruction for form in forms)]).strip(),
-        messages=_messages([*_examples(forms), *rows]),
+        messages=(*_examples(forms), *rows),
     )
     candidates = [(form, paths) for form in forms if (paths := paths_for(form, asked))]
     if not candidates:
@@ -195,44 +196,40 @@ def _grammar(candidates: Iterable[tuple[CallForm, list[str]]]) -> str:
     return f"root ::= {' | '.join([*calls, _WORDS])}\n"
 
 
-def _plain(history: Iterable[Message]) -> list[tuple[str, str]]:
+def _plain(history: Iterable[Message]) -> list[Message]:
     """Return the conversation as alternating text; calls in their short form."""
-    rows: list[tuple[str, str]] = []
+    rows: list[Message] = []
     for message in history:
-        role, text = _said(message)
-        if rows and rows[-1][0] == role:
-            text = f"{rows.pop()[1]}\n{text}"
-        rows.append((role, text))
+        assistant = isinstance(message, AssistantMessage)
+        text = _text(message)
+        if rows and isinstance(rows[-1], AssistantMessage) == assistant:
+            text = f"{_text(rows.pop())}\n{text}"
+        rows.append(AssistantMessage(text=text) if assistant else UserMessage(content=text))
     return rows
 
 
-def _said(message: Message) -> tuple[str, str]:
-    match message:
-        case AssistantMessage():
-            return "assistant", _short_form(message.tool_calls) or message.text
-        case ToolMessage():
-            return "user", _cut(content_text(message.content))
-        case UserMessage():
-            return "user", content_text(message.content)
+def _text(message: Message) -> str:
+    if isinstance(message, AssistantMessage):
+        return next(filter(None, map(_short_form, message.tool_calls)), message.text)
+    text = content_text(message.content)
+    return _cut(text) if isinstance(message, ToolMessage) else text
 
 
-def _messages(rows: Iterable[tuple[str, str]]) -> tuple[Message, ...]:
-    return tuple(
-        UserMessage(content=text) if role == "user" else AssistantMessage(text=text)
-        for role, text in rows
-    )
+def _short_form(call: ToolCall) -> str:
+    tag = next((form.tag for form in FORMS if form.tool == call.name), "")
+    try:
+        return tag and f"{tag}{json.loads(call.arguments or '{}').get('path', '.')}"
+    except (ValueError, AttributeError):
+        return ""
 
 
 def _after_result(history: Sequence[Message]) -> tuple[Message, ...]:
     """Return the question, the results as the model's own words, and the question again."""
-    results: list[ToolMessage] = []
-    for message in reversed(history):
-        if not isinstance(message, ToolMessage):
-            break
-        results.insert(0, message)
-    read = results[0].name == "read_file"
-    said = [_cut(_LINE_NUMBER.sub("", content_text(each.content))) for each in results]
-    asked = [content_text(each.content) for each in history if isinstance(each, UserMessage)]
+    last = takewhile(lambda message: isinstance(message, ToolMessage), reversed(history))
+    results = [message for message in last if isinstance(message, ToolMessage)]
+    read = results[-1].name == "read_file"
+    said = [_cut(_LINE_NUMBER.sub("", _text(each))) for each in reversed(results)]
+    asked = [_text(message) for message in history if isinstance(message, UserMessage)]
     question = asked[-1] if asked else ""
     return (
         UserMessage(content=question),
@@ -241,24 +238,13 @@ def _after_result(history: Sequence[Message]) -> tuple[Message, ...]:
     )
 
 
-def _examples(forms: tuple[CallForm, ...]) -> list[tuple[str, str]]:
+def _examples(forms: tuple[CallForm, ...]) -> list[Message]:
     """Return examples of all kinds, mixed, so that no kind looks like the rule."""
-    if not forms:
-        return []
     kinds = [[(asked, form.tag + path) for asked, path in form.examples] for form in forms]
-    kinds.append(list(_SMALL_TALK))
-    mixed = [kind[at] for at in range(max(map(len, kinds))) for kind in kinds if at < len(kind)]
-    return [row for asked, said in mixed for row in (("user", asked), ("assistant", said))]
-
-
-def _short_form(calls: Sequence[ToolCall]) -> str:
-    for form in FORMS:
-        if calls and calls[0].name == form.tool:
-            try:
-                return f"{form.tag}{json.loads(calls[0].arguments or '{}').get('path', '.')}"
-            except (ValueError, AttributeError):
-                return ""
-    return ""
+    mixed = zip_longest(*kinds, _SMALL_TALK) if kinds else ()
+    pairs = [pair for group in mixed for pair in group if pair]
+    shown = [(UserMessage(content=asked), AssistantMessage(text=said)) for asked, said in pairs]
+    return list(chain.from_iterable(shown))
 
 
 def _cut(text: str) -> str:

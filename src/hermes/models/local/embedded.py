@@ -95,12 +95,12 @@ class EmbeddedModel:
     async def _call(
         self, request: ModelRequest, options: Mapping[str, object], listener: CallListener | None
     ) -> ModelReply:
-        endpoint = await ensure_running(self._model, self._home, env=self._environ)
+        server = await ensure_running(self._model, self._home, env=self._environ)
         target = ModelTarget(
-            model=endpoint.model,
+            model=self._model.name,
             provider="custom",
-            base_url=endpoint.base_url,
-            api_key=endpoint.api_key,
+            base_url=server.base_url,
+            api_key=server.api_key,
             context_length=self._profile.n_ctx,
             max_tokens=self._profile.max_tokens,
             extra_body=dict(options),

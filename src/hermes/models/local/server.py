@@ -25,9 +25,11 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes import __version__
 from hermes.config.atomic import write_atomic
 from hermes.config.locks import is_locked, take_lock
 from hermes.config.paths import HermesHome
+from hermes.models.local.files import LocalModel, find_local, profile_for
 
 ALREADY_RUNNING: Final = 3
 """Exit code when another process serves this model."""
@@ -43,29 +45,25 @@ class ServerState(Struct, frozen=True, kw_only=True):
 
     pid: int
     fingerprint: str
-    """What must be the same for this process to be good enough."""
     port: int = 0
     """Zero while the model is being loaded."""
     api_key: str = ""
     error: str = ""
     """Why the model could not be loaded."""
 
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
 
-class ServerFiles(Struct, frozen=True, kw_only=True):
-    """The files of one model's server."""
 
-    lock: Path
-    state: Path
-    log: Path
+class ServerFiles:
+    """What the server of a model leaves on disk."""
 
-    @classmethod
-    def of(cls, home: HermesHome, name: str) -> "ServerFiles":
+    def __init__(self, home: HermesHome, name: str) -> None:
         stem = f"local-model-{name}"
-        return cls(
-            lock=home.run_dir / f"{stem}.lock",
-            state=home.run_dir / f"{stem}.json",
-            log=home.logs_dir / f"{stem}.log",
-        )
+        self.lock = home.run_dir / f"{stem}.lock"
+        self.state = home.run_dir / f"{stem}.json"
+        self.log = home.logs_dir / f"{stem}.log"
 
     def read(self) -> ServerState | None:
         """Return what the last server wrote, if anything."""
@@ -82,44 +80,38 @@ class ServerFiles(Struct, frozen=True, kw_only=True):
         return is_locked(self.lock, if_unreadable=False)
 
 
-class ServerOptions(Struct, frozen=True, kw_only=True):
-    """What to serve and how; the process gets it as JSON."""
-
-    home: str
-    name: str
-    model: str
-    n_ctx: int
-    fingerprint: str
-    idle_seconds: float = IDLE_SECONDS
-
-
 def engine_installed() -> bool:
     """Tell whether the extra is there, without loading it."""
     return find_spec("xllamacpp") is not None
 
 
-def main(argument: str) -> None:
+def fingerprint(model: LocalModel) -> str:
+    """Return what must be the same for a running server to be good enough."""
+    status = model.path.stat()
+    n_ctx = profile_for(model).n_ctx
+    return f"{__version__}|{model.path}|{status.st_size}|{status.st_mtime_ns}|{n_ctx}"
+
+
+def serve(home: HermesHome, name: str, idle_seconds: float) -> None:
     """Serve one model file until nobody uses it."""
-    options = msgspec.json.decode(argument, type=ServerOptions)
-    home = HermesHome(root=Path(options.home))
     home.subdirectory(home.run_dir)
     home.subdirectory(home.logs_dir)
-    files = ServerFiles.of(home, options.name)
+    files = ServerFiles(home, name)
+    model = find_local(home, name)
     if take_lock(files.lock) is None:
         sys.exit(ALREADY_RUNNING)
     files.state.unlink(missing_ok=True)
     _detach(files.log)
-    state = ServerState(pid=os.getpid(), fingerprint=options.fingerprint)
+    state = ServerState(pid=os.getpid(), fingerprint=fingerprint(model))
     files.write(state)
     key = secrets.token_urlsafe(24)
     try:
-        engine = _load(options, key)
+        engine = _load(model, key)
     except (ImportError, RuntimeError, ValueError, OSError) as error:
         files.write(replace(state, error=str(error)))
         sys.exit(1)
-    port = urlsplit(engine.listening_address).port or 0
-    files.write(replace(state, port=port, api_key=key))
-    _wait_until_idle(engine, files.state, options.idle_seconds)
+    files.write(replace(state, port=urlsplit(engine.listening_address).port, api_key=key))
+    _wait_until_idle(engine, files.state, idle_seconds)
     files.state.unlink(missing_ok=True)
     # The engine's threads would hold up a normal exit.
     os._exit(0)
@@ -137,12 +129,12 @@ def _detach(log: Path) -> None:
     os.chdir("/")
 
 
-def _load(options: ServerOptions, key: str) -> Any:
+def _load(model: LocalModel, key: str) -> Any:
     xllamacpp = import_module("xllamacpp")
     params = xllamacpp.CommonParams()
-    params.model.path = options.model
-    params.model_alias = {options.name}
-    params.n_ctx = options.n_ctx
+    params.model.path = str(model.path)
+    params.model_alias = {model.name}
+    params.n_ctx = profile_for(model).n_ctx
     params.n_parallel = 1
     for cpu in (params.cpuparams, params.cpuparams_batch):
         cpu.n_threads = _threads()
@@ -171,17 +163,16 @@ def _threads() -> int:
 
 
 def _wait_until_idle(engine: Any, touched: Path, idle_seconds: float) -> None:
-    used = time.time()
+    used = 0.0
     while True:
-        now = time.time()
         lines = engine.handle_metrics().splitlines()
         if any(line.startswith(_BUSY) and not line.endswith(" 0") for line in lines):
-            used = now
-        left = max(used, touched.stat().st_mtime) + idle_seconds - now
+            used = time.time()
+        left = max(used, touched.stat().st_mtime) + idle_seconds - time.time()
         if left <= 0:
             return
         time.sleep(min(max(left, 0.05), _LONGEST_SLEEP))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    serve(HermesHome(root=Path(sys.argv[1])), sys.argv[2], float(sys.argv[3]))

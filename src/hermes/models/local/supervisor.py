@@ -10,24 +10,20 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, Protocol
 
-import msgspec
-from msgspec import Struct
-
-from hermes import __version__
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import HermesError, MissingExtra
 from hermes.execution.host.process import Launch, run
-from hermes.models.local.files import LocalModel, profile_for
+from hermes.models.local.files import LocalModel
 from hermes.models.local.server import (
     ALREADY_RUNNING,
     IDLE_SECONDS,
     ServerFiles,
-    ServerOptions,
     ServerState,
     engine_installed,
+    fingerprint,
 )
 
 _START_TIMEOUT: Final = 180.0
@@ -40,17 +36,6 @@ class Progress(Protocol):
     """Hears how far something is: a step such as `load`, and bytes (total 0: unknown)."""
 
     def __call__(self, step: str, done: int, total: int) -> None: ...
-
-
-class Endpoint(Struct, frozen=True, kw_only=True):
-    """Where a model answers, in the OpenAI chat completions protocol."""
-
-    base_url: str
-    """Ends in `/v1`."""
-    api_key: str
-    model: str
-    context_length: int
-    """Tokens that fit, which is less than the model was trained for."""
 
 
 class ModelServerFailure(HermesError):
@@ -68,52 +53,30 @@ async def ensure_running(
     env: Mapping[str, str] = {},
     idle_seconds: float = IDLE_SECONDS,
     start_timeout: float = _START_TIMEOUT,
-) -> Endpoint:
+) -> ServerState:
     """Return where `model` answers, starting its server if there is none."""
-    files = ServerFiles.of(home, model.name)
-    status = model.path.stat()
-    n_ctx = profile_for(model).n_ctx
-    parts = (__version__, model.path, status.st_size, status.st_mtime_ns, n_ctx)
-    options = ServerOptions(
-        home=str(home.root),
-        name=model.name,
-        model=str(model.path),
-        n_ctx=n_ctx,
-        fingerprint="|".join(map(str, parts)),
-        idle_seconds=idle_seconds,
-    )
-
-    def show(state: ServerState) -> None:
-        if progress is not None:
-            total = status.st_size
-            progress("load", total if state.port else min(_resident(state.pid), total), total)
-
-    state = _usable(files, options)
-    if state is None:
-        if not engine_installed():
-            raise MissingExtra("local", f"The model {model.name}")
-        try:
-            async with asyncio.timeout(start_timeout):
-                state = await _start(files, options, home, env, show)
-        except TimeoutError as error:
-            raise ModelServerFailure(
-                f"The model {model.name} was not ready after {start_timeout:.0f} s.",
-                hint=f"Look at {files.log}, or choose a smaller model with `hermes model`.",
-            ) from error
-    return Endpoint(
-        base_url=f"http://127.0.0.1:{state.port}/v1",
-        api_key=state.api_key,
-        model=model.name,
-        context_length=n_ctx,
-    )
+    start = _Start(model, home, progress)
+    state = start.usable()
+    if state is not None:
+        return state
+    if not engine_installed():
+        raise MissingExtra("local", f"The model {model.name}")
+    try:
+        async with asyncio.timeout(start_timeout):
+            return await start.begin(env, idle_seconds)
+    except TimeoutError as error:
+        raise ModelServerFailure(
+            f"The model {model.name} was not ready after {start_timeout:.0f} s.",
+            hint=f"Look at {start.files.log}, or choose a smaller model with `hermes model`.",
+        ) from error
 
 
 async def stop_server(home: HermesHome, name: str, *, timeout: float = 10.0) -> bool:
     """Stop the server of a model; tell whether there was one."""
-    files = ServerFiles.of(home, name)
+    files = ServerFiles(home, name)
     found = False
     async with asyncio.timeout(timeout):
-        while await asyncio.to_thread(files.alive):
+        while files.alive():
             state = files.read()
             if state is not None:
                 found = True
@@ -122,77 +85,76 @@ async def stop_server(home: HermesHome, name: str, *, timeout: float = 10.0) -> 
     return found
 
 
-def _usable(files: ServerFiles, options: ServerOptions) -> ServerState | None:
-    """Return the state of a server that is loaded and as wanted, and keep it from ending."""
-    state = files.read()
-    if state is None or not state.port or state.fingerprint != options.fingerprint:
-        return None
-    try:
-        os.utime(files.state)
-    except OSError:
-        return None
-    return state if files.alive() else None
+class _Start:
+    """One attempt to find or start a server."""
 
+    def __init__(self, model: LocalModel, home: HermesHome, progress: Progress | None) -> None:
+        self._model = model
+        self._home = home
+        self._progress = progress
+        self._wanted = fingerprint(model)
+        self.files = ServerFiles(home, model.name)
 
-async def _start(
-    files: ServerFiles,
-    options: ServerOptions,
-    home: HermesHome,
-    env: Mapping[str, str],
-    show: Callable[[ServerState], None],
-) -> ServerState:
-    """Start a server unless one is starting, and wait until it has loaded."""
-    running = files.read()
-    if running is not None and running.fingerprint != options.fingerprint:
-        await stop_server(home, options.name)
-    argv = (sys.executable, "-m", "hermes.models.local.server")
-    launch = Launch(argv=(*argv, msgspec.json.encode(options).decode()), env=env, cwd="/")
-    while True:
-        finished = await run(launch, timeout=_LAUNCH_TIMEOUT, max_output=_LOG_TAIL)
-        if finished.exit_code not in {0, ALREADY_RUNNING}:
-            raise _ended(files, options, finished.output)
-        state = await _loaded(files, options.name, show)
-        if state is not None:
-            return state
-        if finished.exit_code == 0:
-            raise _ended(files, options, await asyncio.to_thread(_tail, files))
-
-
-async def _loaded(
-    files: ServerFiles, name: str, show: Callable[[ServerState], None]
-) -> ServerState | None:
-    """Wait for the server; None when its process has ended without a word."""
-    while True:
-        alive = await asyncio.to_thread(files.alive)
-        state = files.read()
-        if state is not None and state.error:
-            raise ModelServerFailure(
-                f"The model {name} cannot be loaded: {state.error}.",
-                hint="Check that the file is complete and that there is enough memory.",
-            )
-        if not alive:
+    def usable(self) -> ServerState | None:
+        """Return the state of a server that is loaded and as wanted, and keep it from ending."""
+        state = self.files.read()
+        if state is None or not state.port or state.fingerprint != self._wanted:
             return None
-        if state is not None:
-            show(state)
-            if state.port:
+        try:
+            os.utime(self.files.state)
+        except OSError:
+            return None
+        return state if self.files.alive() else None
+
+    async def begin(self, env: Mapping[str, str], idle_seconds: float) -> ServerState:
+        """Start a server unless one is starting, and wait until it has loaded."""
+        name, root = self._model.name, str(self._home.root)
+        running = self.files.read()
+        if running is not None and running.fingerprint != self._wanted:
+            await stop_server(self._home, name)
+        argv = (sys.executable, "-m", "hermes.models.local.server", root, name, str(idle_seconds))
+        while True:
+            launch = Launch(argv=argv, env=env, cwd="/")
+            finished = await run(launch, timeout=_LAUNCH_TIMEOUT, max_output=_LOG_TAIL)
+            if finished.exit_code not in {0, ALREADY_RUNNING}:
+                raise self._ended(finished.output)
+            state = await self._loaded()
+            if state is not None:
                 return state
-        await asyncio.sleep(_POLL)
+            if finished.exit_code == 0:
+                raise self._ended(
+                    await asyncio.to_thread(self.files.log.read_text, "utf-8", "replace")
+                )
 
+    async def _loaded(self) -> ServerState | None:
+        """Wait for the server; None when its process has ended without a word."""
+        while True:
+            alive, state = self.files.alive(), self.files.read()
+            if state is not None and state.error:
+                raise ModelServerFailure(
+                    f"The model {self._model.name} cannot be loaded: {state.error}.",
+                    hint="Check that the file is complete and that there is enough memory.",
+                )
+            if not alive:
+                return None
+            if state is not None:
+                self._show(state)
+                if state.port:
+                    return state
+            await asyncio.sleep(_POLL)
 
-def _ended(files: ServerFiles, options: ServerOptions, output: str) -> ModelServerFailure:
-    lines = [line for line in output.strip().splitlines() if line.strip()]
-    reason = f": {lines[-1].strip()}" if lines else ""
-    return ModelServerFailure(
-        f"The process that serves {options.name} ended{reason}.",
-        hint=f"Look at {files.log}, or choose another model with `hermes model`.",
-    )
+    def _show(self, state: ServerState) -> None:
+        if self._progress is not None:
+            size = self._model.size_bytes
+            self._progress("load", size if state.port else min(_resident(state.pid), size), size)
 
-
-def _tail(files: ServerFiles) -> str:
-    try:
-        return files.log.read_bytes()[-_LOG_TAIL:].decode("utf-8", "replace")
-    except OSError:
-        return ""
+    def _ended(self, output: str) -> ModelServerFailure:
+        said = output.strip().splitlines()[-1:]
+        reason = f": {said[0].strip()}" if said else ""
+        return ModelServerFailure(
+            f"The process that serves {self._model.name} ended{reason}.",
+            hint=f"Look at {self.files.log}, or choose another model with `hermes model`.",
+        )
 
 
 def _resident(pid: int) -> int:
