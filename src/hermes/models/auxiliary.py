@@ -28,8 +28,6 @@ from hermes.models.routes import Route, RouteBook, resolve_route
 from hermes.models.settings import ModelTarget, RetryPolicy
 from hermes.models.transport import Transport
 
-__all__ = ["TASK_TIMEOUTS", "AuxiliaryModels", "AuxiliarySettings", "TaskSettings"]
-
 TASK_TIMEOUTS: Final = MappingProxyType(
     {
         "vision": 120.0,
@@ -100,7 +98,6 @@ class AuxiliaryModels:
         return _TaskModel(self._inner(task, settings), task, timeout, settings.reasoning_effort)
 
     async def close(self) -> None:
-        """Close what was opened for tasks."""
         clients, self._clients = self._clients, {}
         for client in clients.values():
             await client.close()
@@ -130,7 +127,6 @@ class _TaskModel:
 
     @property
     def info(self) -> ModelInfo:
-        """What is known about the primary model."""
         return self._inner.info
 
     async def complete(

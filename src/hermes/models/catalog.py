@@ -14,16 +14,6 @@ from msgspec import Struct
 from hermes.domain.usage import Usage
 from hermes.models.settings import Price
 
-__all__ = [
-    "ROWS",
-    "UNKNOWN",
-    "ModelFacts",
-    "Row",
-    "cost",
-    "find_model",
-]
-
-
 Row = tuple[str, int | None, int, bool, float | None, float | None, float | None, float | None]
 
 ROWS: Final[tuple[Row, ...]] = (

@@ -10,8 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from importlib import import_module
-from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Protocol, cast
 
 from hermes.domain.errors import ConfigError
 from hermes.domain.messages import AssistantMessage, FinishReason
@@ -36,12 +35,6 @@ from hermes.models.tool_call_fixes import repair_calls
 from hermes.models.transport import Transport
 from hermes.models.wire import Decoded, Decoder, Repairs, Sink, WireCall, WireFault
 
-__all__ = [
-    "ModelClient",
-    "WireProtocol",
-    "protocol_for",
-]
-
 
 class WireProtocol(Protocol):
     """Encodes requests and decodes replies of one kind of endpoint."""
@@ -50,26 +43,14 @@ class WireProtocol(Protocol):
         self, request: ModelRequest, route: Route, repairs: Repairs, cache: LoweredCache
     ) -> WireCall:
         """Return the HTTP request, without the key."""
-        ...
 
     def decoder(self, sink: Sink) -> Decoder:
         """Return a decoder for one reply."""
-        ...
-
-
-_MODULES: Final = MappingProxyType(
-    {
-        ApiMode.CHAT_COMPLETIONS: "hermes.models.protocols.chat_completions",
-        ApiMode.RESPONSES: "hermes.models.protocols.responses",
-        ApiMode.ANTHROPIC_MESSAGES: "hermes.models.protocols.anthropic_messages",
-    }
-)
 
 
 def protocol_for(mode: ApiMode) -> WireProtocol:
-    """Return the protocol for a mode."""
-    protocol: WireProtocol = import_module(_MODULES[mode]).PROTOCOL
-    return protocol
+    """Return the protocol for a mode: the module of that name in `protocols`."""
+    return cast("WireProtocol", import_module(f"hermes.models.protocols.{mode.value}"))
 
 
 _MAX_MENDS = 5
@@ -111,7 +92,6 @@ class ModelClient:
 
     @property
     def info(self) -> ModelInfo:
-        """What is known about the primary model."""
         return self._lanes[0].route.info
 
     async def complete(
@@ -188,7 +168,6 @@ class _RouteCall:
         self._key = self._first_key()
 
     async def run(self) -> ModelReply:
-        """Try until it works or nothing is left to try."""
         while True:
             try:
                 decoded = await self._attempt()
@@ -340,7 +319,6 @@ def _auth_headers(route: Route, key: ApiKey | None) -> dict[str, str]:
 
 
 def _check(decoded: Decoded) -> None:
-    """Refuse replies that are no replies."""
     message = decoded.message
     if not decoded.complete:
         raise WireFault("the answer was cut off before its end", kind=FailureKind.MALFORMED)

@@ -13,8 +13,6 @@ from msgspec import Struct
 from hermes.domain.ports.clock import Clock
 from hermes.models.settings import PoolStrategy
 
-__all__ = ["ApiKey", "CredentialPool"]
-
 
 class ApiKey(Struct, frozen=True, kw_only=True):
     """A secret that does not show itself by accident."""
@@ -59,12 +57,7 @@ class CredentialPool:
         slot.uses += 1
         return slot.key
 
-    def usable(self) -> bool:
-        """Say whether `acquire` would return a key."""
-        return bool(self._usable())
-
     def exhaust(self, key: ApiKey, seconds: float) -> None:
-        """Set a key aside for a while."""
         slot = self._slot(key)
         slot.exhausted_until = max(slot.exhausted_until, self._clock.monotonic() + seconds)
 
@@ -73,7 +66,6 @@ class CredentialPool:
         self._slot(key).dead = True
 
     def revive(self, key: ApiKey) -> None:
-        """Note that a key worked."""
         slot = self._slot(key)
         slot.dead = False
         slot.exhausted_until = 0.0

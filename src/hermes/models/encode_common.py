@@ -24,17 +24,6 @@ from hermes.domain.messages import (
 )
 from hermes.models.wire import encode_json
 
-__all__ = [
-    "EPHEMERAL_LABEL",
-    "LoweredCache",
-    "data_url",
-    "images_of",
-    "object_arguments",
-    "parts_of",
-    "text_of",
-    "user_prefix",
-]
-
 EPHEMERAL_LABEL = "[Context for this reply; not said by the user]"
 _STEER_LABEL = "[Said while you were working] "
 _NOTICE_LABEL = "[Note from Hermes] "
@@ -75,7 +64,6 @@ def text_of(content: Content, prefix: str = "") -> str:
 
 
 def images_of(content: Content) -> list[ImagePart]:
-    """Return the images in content."""
     if isinstance(content, str):
         return []
     return [part for part in content if isinstance(part, ImagePart)]

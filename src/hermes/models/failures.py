@@ -14,8 +14,6 @@ from msgspec import Struct
 from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.models.wire import WireFault
 
-__all__ = ["PLANS", "Plan", "classify", "explain"]
-
 
 class Plan(Struct, frozen=True, kw_only=True):
     """What is tried for one kind of failure, in this order."""
@@ -178,7 +176,6 @@ _CODES: Final = MappingProxyType(
 
 
 def classify(fault: WireFault) -> FailureKind:
-    """Return what a fault means."""
     if fault.kind is not None:
         return fault.kind
     text = f"{fault.code} {fault.message}"

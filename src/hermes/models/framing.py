@@ -9,8 +9,6 @@ opens the next chunk is then swallowed: no event waits for a byte it does not ne
 
 from typing import NamedTuple
 
-__all__ = ["FrameTooLarge", "ServerEvent", "SseParser"]
-
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -19,15 +17,11 @@ class FrameTooLarge(Exception):
 
 
 class ServerEvent(NamedTuple):
-    """One dispatched event."""
-
     name: str
     data: bytes
 
 
 class SseParser:
-    """Turns chunks of bytes into events."""
-
     def __init__(self, max_event_bytes: int = 32 * 1024 * 1024) -> None:
         self._buffer = b""
         self._begun = False

@@ -12,14 +12,10 @@ from typing import Any
 
 import httpcore2
 
-__all__ = ["StreamBackend"]
-
 _Option = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
 
 
 class _Stream(httpcore2.AsyncNetworkStream):
-    """One connection."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
@@ -77,8 +73,6 @@ class _Stream(httpcore2.AsyncNetworkStream):
 
 
 class StreamBackend(httpcore2.AsyncNetworkBackend):
-    """Makes connections."""
-
     async def connect_tcp(
         self,
         host: str,
@@ -104,5 +98,4 @@ class StreamBackend(httpcore2.AsyncNetworkBackend):
         return _Stream(reader, writer)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait between two attempts to connect."""
         await asyncio.sleep(seconds)

@@ -11,8 +11,6 @@ from msgspec import Struct
 
 from hermes.models.settings import ApiMode
 
-__all__ = ["GENERIC", "PROVIDERS", "Auth", "ProviderSpec", "Quirks", "canonical_name"]
-
 Auth = str
 """`bearer`, `x-api-key`, `api-key` (Azure) or `none`."""
 

@@ -13,8 +13,6 @@ from hermes.domain.ports.model import FailureKind, ModelRequest
 from hermes.models.encode_common import images_of
 from hermes.models.wire import Repairs, WireFault
 
-__all__ = ["mend"]
-
 _OPTIONAL_FIELDS = (
     "stream_options",
     "parallel_tool_calls",

@@ -12,8 +12,6 @@ from datetime import UTC, datetime
 from hermes.domain.ports.model import FailureKind
 from hermes.models.settings import RetryPolicy
 
-__all__ = ["backoff", "retries_for", "retry_after"]
-
 _RESET_HEADERS = (
     "x-ratelimit-reset-requests",
     "x-ratelimit-reset-tokens",

@@ -32,8 +32,6 @@ from hermes.models.settings import (
     Timeouts,
 )
 
-__all__ = ["Route", "RouteBook", "SecretSource", "resolve_route"]
-
 SecretSource = Callable[[str], str | None]
 """Returns the secret of that name, if there is one."""
 
@@ -91,7 +89,6 @@ class Route(Struct, frozen=True, kw_only=True):
 
     @property
     def info(self) -> ModelInfo:
-        """What the agent core wants to know."""
         return ModelInfo(
             provider=self.provider,
             model=self.model,

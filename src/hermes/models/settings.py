@@ -5,17 +5,6 @@ from typing import Any
 
 from msgspec import Struct, field
 
-__all__ = [
-    "ApiMode",
-    "CacheTtl",
-    "ModelTarget",
-    "PoolStrategy",
-    "Price",
-    "ProviderSettings",
-    "RetryPolicy",
-    "Timeouts",
-]
-
 
 class ApiMode(StrEnum):
     """The wire protocol an endpoint speaks."""

@@ -7,8 +7,6 @@ beginning of a tag is held back until it is clear.
 
 from collections.abc import Callable
 
-__all__ = ["ThinkSplitter"]
-
 _OPEN = ("<think>", "<thinking>")
 _CLOSE = ("</think>", "</thinking>")
 
@@ -28,7 +26,6 @@ class ThinkSplitter:
         self.opened = False
 
     def feed(self, piece: str) -> None:
-        """Take the next fragment."""
         if not self._held and not self._thinking and "<" not in piece and not self._trim:
             self._put_text(piece)
             return

@@ -9,8 +9,6 @@ import msgspec
 
 from hermes.domain.messages import ToolCall
 
-__all__ = ["CallAssembler"]
-
 
 class _Slot:
     __slots__ = ("arguments", "id", "index", "name")
@@ -36,11 +34,7 @@ class CallAssembler:
     def __init__(self) -> None:
         self._slots: list[_Slot] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._slots)
-
     def add(self, index: int | None, call_id: str, name: str, arguments: str) -> None:
-        """Take one fragment."""
         slot = self._find(index, call_id, name)
         if slot is None:
             slot = _Slot(index)

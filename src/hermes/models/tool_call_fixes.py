@@ -12,8 +12,6 @@ import msgspec
 from hermes.domain.ids import new_call_id
 from hermes.domain.messages import ToolCall
 
-__all__ = ["repair_arguments", "repair_calls"]
-
 _MAX_REPAIR_CHARS = 200_000
 _FENCE = re.compile(r"^\s*```[a-zA-Z]*\s*\n?(.*?)\n?\s*```\s*$", re.DOTALL)
 _LITERALS = {"True": "true", "False": "false", "None": "null"}

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     import httpcore2
 
-__all__ = ["Transport"]
 
 _MAX_DOCUMENT = 64 * 1024 * 1024
 _MAX_SMALL_DOCUMENT = 1024 * 1024
@@ -87,7 +86,6 @@ class Transport:
         self._pool(WireCall(url=call_url, headers={}, body=b"", stream=False))
 
     async def close(self) -> None:
-        """Close all connections."""
         pools, self._pools = self._pools, {}
         for pool in pools.values():
             await pool.aclose()

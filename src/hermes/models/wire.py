@@ -15,8 +15,6 @@ from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.model import CallListener, FailureKind
 from hermes.domain.usage import Usage
 
-__all__ = ["Decoded", "Decoder", "Repairs", "Sink", "WireCall", "WireFault", "encode_json"]
-
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
@@ -87,19 +85,16 @@ class Sink:
         self.heard = False
 
     def text(self, text: str) -> None:
-        """Pass on a piece of the answer."""
         self.heard = True
         if self._listener is not None:
             self._listener.on_text(text)
 
     def reasoning(self, text: str) -> None:
-        """Pass on a piece of the reasoning."""
         self.heard = True
         if self._listener is not None:
             self._listener.on_reasoning(text)
 
     def notice(self, code: str, text: str) -> None:
-        """Tell the person something."""
         if self._listener is not None:
             self._listener.on_notice(code, text)
 
@@ -116,16 +111,12 @@ class Decoder(Protocol):
     @property
     def done(self) -> bool:
         """Whether nothing more is to come."""
-        ...
 
     def feed(self, data: bytes) -> None:
         """Take the data of one server-sent event."""
-        ...
 
     def feed_document(self, data: bytes) -> None:
         """Take the whole answer of a server that does not stream."""
-        ...
 
     def finish(self) -> Decoded:
         """Return what arrived."""
-        ...

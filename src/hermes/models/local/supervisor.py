@@ -39,8 +39,6 @@ class Progress(Protocol):
 
 
 class ModelServerFailure(HermesError):
-    """The model could not be served."""
-
     exit_code = 69
     code = "model_server"
 
@@ -86,8 +84,6 @@ async def stop_server(home: HermesHome, name: str, *, timeout: float = 10.0) -> 
 
 
 class _Start:
-    """One attempt to find or start a server."""
-
     def __init__(self, model: LocalModel, home: HermesHome, progress: Progress | None) -> None:
         self._model = model
         self._home = home
