@@ -1,5 +1,8 @@
 """Short ways to say what ledger tests say all the time."""
 
+import sqlite3
+from pathlib import Path
+
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.messages import (
@@ -269,3 +272,14 @@ async def answer_run(
     ended = await ledger.run(run.id)
     assert ended is not None
     return ended
+
+
+def damage(path: Path) -> list[str]:
+    """Look for damage in a database; return what was found, nothing if all is well."""
+    connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)
+    try:
+        found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
+        strays = [str(row) for row in connection.execute("PRAGMA foreign_key_check")]
+    finally:
+        connection.close()
+    return [problem for problem in found if problem != "ok"] + strays

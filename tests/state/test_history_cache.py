@@ -8,8 +8,8 @@ import pytest
 from fakes.ledgers import reply, result, session, texts, turn
 from hermes.domain.messages import InputKind, UserMessage
 from hermes.domain.turn import TurnState
-from hermes.state.sqlite.history_cache import WORTH_KEEPING
 from hermes.state.sqlite.ledger import SqliteLedger
+from hermes.state.sqlite.messages import WORTH_KEEPING
 
 
 async def long_session(ledger: SqliteLedger) -> None:

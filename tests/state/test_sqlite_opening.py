@@ -8,14 +8,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fakes.ledgers import inbound, new_run, reply, session, texts, turn
+from fakes.ledgers import damage, inbound, new_run, reply, session, texts, turn
 from hermes.domain.errors import StoreError, StoreTooNew
 from hermes.domain.runs import SessionChoice
 from hermes.domain.turn import TurnState
-from hermes.state.sqlite.connection import APPLICATION_ID, open_writer
+from hermes.state.sqlite.base import queries
+from hermes.state.sqlite.database import (
+    APPLICATION_ID,
+    Migration,
+    load_migrations,
+    migrate,
+    open_writer,
+)
 from hermes.state.sqlite.ledger import SqliteLedger
-from hermes.state.sqlite.migrations import Migration, load_migrations, migrate
-from hermes.state.sqlite.queries import names, sql
 
 
 async def opened(folder: Path, **options: float) -> SqliteLedger:
@@ -29,7 +34,7 @@ async def test_what_was_written_is_there_after_reopening(tmp_path: Path) -> None
     await ledger.close()
     again = await opened(tmp_path)
     assert texts(await again.history("s1")) == ["hello"]
-    assert await again.check_integrity() == []
+    assert damage(tmp_path / "state.db") == []
     await again.close()
     assert (tmp_path / "state.db").stat().st_mode & 0o077 == 0, "for its owner's eyes only"
     assert not (tmp_path / "backups").exists(), "nothing had to be migrated"
@@ -134,7 +139,7 @@ async def test_a_full_disk_loses_nothing_and_is_survived(tmp_path: Path) -> None
     assert "disk is full" in str(failed[-1])
     await ledger._write(lambda c: c.execute("PRAGMA max_page_count = 1000000").fetchall())
     await ledger.begin_turn(turn("t1", says="x" * 200_000))
-    assert await ledger.check_integrity() == []
+    assert damage(tmp_path / "state.db") == []
     await ledger.close()
 
 
@@ -255,7 +260,7 @@ async def test_a_ledger_of_the_first_schema_is_migrated_without_loss(tmp_path: P
     assert await ledger.kept("offset") == 7
     assert [turn.id for turn in await ledger.open_turns()] == ["t2"]
     assert await ledger.handed_call("c1") is None
-    assert await ledger.check_integrity() == []
+    assert damage(tmp_path / "state.db") == []
     (copy,) = (tmp_path / "backups").iterdir()
     assert "schema1" in copy.name
 
@@ -300,8 +305,7 @@ def test_migrations_are_numbered_without_gaps() -> None:
 def test_every_query_is_described_and_fits_the_schema(tmp_path: Path) -> None:
     connection = open_writer(tmp_path / "state.db")
     migrate(connection, tmp_path / "state.db", tmp_path / "backups", load_migrations())
-    for name in names():
-        text = sql(name)
+    for name, text in queries().items():
         assert text.startswith("-- "), f"{name} has no description"
         unbound = text.count("?")
         values = (None,) * unbound if unbound else _Anything()

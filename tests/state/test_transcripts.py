@@ -15,8 +15,12 @@ from hermes.domain.messages import (
     UserMessage,
 )
 from hermes.domain.ports.ledger import Ledger
-from hermes.state.openai_format import openai_message
-from hermes.state.transcripts import TranscriptMirror, transcript_lines, transcript_path
+from hermes.state.transcripts import (
+    TranscriptMirror,
+    openai_message,
+    transcript_lines,
+    transcript_path,
+)
 
 CALL = ToolCall(id="c1", name="read", arguments='{"path":"x"}')
 

@@ -24,7 +24,7 @@ from hermes.cli.sessions_view import (
 from hermes.domain.errors import StoreError, UsageError
 from hermes.domain.ports.ledger import SearchQuery, SessionQuery
 from hermes.domain.session import Session
-from hermes.state.openai_format import openai_message
+from hermes.state.transcripts import openai_message
 
 __all__ = ["command"]
 

@@ -1,80 +1,56 @@
 """The inbox: messages that arrived, each committed once."""
 
-import sqlite3
 from collections.abc import Sequence
+from sqlite3 import Connection
 
-from hermes.domain.inbound import InboxEntry, InboxState
+from hermes.domain.errors import Conflict
+from hermes.domain.inbound import InboundMessage, InboxEntry, InboxState
 from hermes.domain.ports.ledger import Admission, Arrival
-from hermes.state.refusals import inbox_gone, unknown_session
-from hermes.state.sqlite import codec
-from hermes.state.sqlite.part import LedgerPart, change, one, rows
+from hermes.state.sqlite.base import LedgerPart, change, check_session, one
+from hermes.state.sqlite.rows import dump, reader
 
-__all__ = ["InboxPart", "admit", "take_entries"]
+read_entry = reader(InboxEntry, json={"message": InboundMessage})
 
 
 class InboxPart(LedgerPart):
     """Implements `InboxStore`."""
 
     async def admit(self, arrival: Arrival) -> Admission:
-        """Commit a message under (platform, account, native id), once."""
-        text = codec.dump(arrival.message)
+        text = dump(arrival.message)
         return await self._write(lambda connection: admit(connection, arrival, text))
 
     async def waiting(self, session_id: str) -> list[InboxEntry]:
-        """Return what no turn has taken yet, in order of admission."""
-
-        def work(connection: sqlite3.Connection) -> list[InboxEntry]:
-            return [
-                codec.inbox_entry(row) for row in rows(connection, "inbox.waiting", (session_id,))
-            ]
-
-        return await self._quick(work)
+        return await self._few(read_entry, "inbox.waiting", (session_id,))
 
     async def sessions_waiting(self) -> list[str]:
-        """Return the sessions that have something waiting, the longest wait first."""
-        found = await self._read(lambda connection: rows(connection, "inbox.sessions_waiting"))
-        return [row["session_id"] for row in found]
+        return await self._list(lambda row: str(row["session_id"]), "inbox.sessions_waiting")
 
     async def mark_answered(self, turn_id: str) -> int:
-        """Record that the outcome of a turn has been delivered; return for how many entries."""
         return await self._write(lambda c: change(c, "inbox.mark_answered", (turn_id,)))
 
     async def unanswered(self, platforms: Sequence[str]) -> list[InboxEntry]:
-        """Return what a turn has taken whose outcome was not delivered yet, oldest first."""
-        wanted = codec.dump(list(platforms))
-
-        def work(connection: sqlite3.Connection) -> list[InboxEntry]:
-            return [codec.inbox_entry(r) for r in rows(connection, "inbox.unanswered", (wanted,))]
-
-        return await self._read(work)
+        return await self._list(read_entry, "inbox.unanswered", (dump(list(platforms)),))
 
     async def entries_of_turn(self, turn_id: str) -> list[InboxEntry]:
-        """Return what a turn has taken, in order of admission."""
-        found = await self._quick(lambda connection: rows(connection, "inbox.of_turn", (turn_id,)))
-        return [codec.inbox_entry(row) for row in found]
+        return await self._few(read_entry, "inbox.of_turn", (turn_id,))
 
     async def drop(self, inbox_ids: Sequence[int], reason: str) -> None:
-        """Record that these will deliberately not be answered.
-
-        What a turn has taken already stays taken.
-        """
-
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: Connection) -> None:
+            # What a turn has taken already stays taken.
             for inbox_id in inbox_ids:
                 change(connection, "inbox.drop", (reason, inbox_id))
 
         await self._write(work)
 
 
-def admit(connection: sqlite3.Connection, arrival: Arrival, text: str) -> Admission:
+def admit(connection: Connection, arrival: Arrival, text: str) -> Admission:
     """Commit a message, of which `text` is the stored form, unless it is known."""
     message = arrival.message
     native = (message.platform, message.account, message.native_id)
     known = one(connection, "inbox.by_native", native)
     if known is not None:
-        return Admission(entry=codec.inbox_entry(known), duplicate=True)
-    if one(connection, "sessions.exists", (arrival.session_id,)) is None:
-        raise unknown_session(arrival.session_id)
+        return Admission(entry=read_entry(known), duplicate=True)
+    check_session(connection, arrival.session_id)
     values = {
         "platform": message.platform,
         "account": message.account,
@@ -89,21 +65,17 @@ def admit(connection: sqlite3.Connection, arrival: Arrival, text: str) -> Admiss
     }
     row = one(connection, "inbox.insert", values)
     assert row is not None
-    return Admission(entry=codec.inbox_entry(row), duplicate=False)
+    return Admission(entry=read_entry(row), duplicate=False)
 
 
 def take_entries(
-    connection: sqlite3.Connection, session_id: str, turn_id: str, inbox_ids: Sequence[int]
+    connection: Connection, session_id: str, turn_id: str, inbox_ids: Sequence[int]
 ) -> None:
     """Give waiting entries to a turn; all of them or none."""
-    gone = [
-        inbox_id
-        for inbox_id in inbox_ids
-        if not change(
-            connection,
-            "inbox.take",
-            {"id": inbox_id, "session_id": session_id, "turn_id": turn_id},
-        )
-    ]
+    values = {"session_id": session_id, "turn_id": turn_id}
+    gone = [i for i in inbox_ids if not change(connection, "inbox.take", values | {"id": i})]
     if gone:
-        raise inbox_gone(gone)
+        raise Conflict(
+            f"Inbox entries are no longer waiting in this session: {', '.join(map(str, gone))}.",
+            hint="Read the inbox again; another turn has taken them.",
+        )

@@ -1,65 +1,27 @@
 """What became of the due instants of jobs, one row each."""
 
-import sqlite3
 from typing import Any
 
-import msgspec
+from hermes.domain.errors import NotFound
+from hermes.domain.jobs import Instant
+from hermes.state.sqlite.base import LedgerPart, change
+from hermes.state.sqlite.rows import columns, reader
 
-from hermes.domain.jobs import DeliveryStatus, Instant, InstantStatus
-from hermes.state.refusals import unknown_instant
-from hermes.state.sqlite import codec
-from hermes.state.sqlite.part import LedgerPart, change, rows
-from hermes.state.titles import clean_text
-
-__all__ = ["InstantPart"]
+read_instant = reader(Instant, json={"detail": dict[str, Any]})
 
 
 class InstantPart(LedgerPart):
     """Implements `InstantStore`."""
 
     async def claim_instant(self, instant: Instant) -> bool:
-        """Commit the row of a due instant; False if it has one already."""
-        columns = _columns(instant)
-        return await self._write(lambda c: change(c, "instants.claim", columns) > 0)
+        return await self._write(lambda c: change(c, "instants.claim", columns(instant)) > 0)
 
     async def settle_instant(self, instant: Instant) -> None:
-        """Replace the row of an instant that was claimed."""
-        columns = _columns(instant)
-
-        def work(connection: sqlite3.Connection) -> None:
-            if not change(connection, "instants.settle", columns):
-                raise unknown_instant(instant.job_id, instant.due_at)
-
-        await self._write(work)
+        if not await self._write(lambda c: change(c, "instants.settle", columns(instant))):
+            raise NotFound(
+                f"Job `{instant.job_id}` has no claimed instant at {instant.due_at}.",
+                hint="Claim an instant first.",
+            )
 
     async def instants(self, job_id: str, *, limit: int = 50) -> list[Instant]:
-        """List the instants of a job, newest first."""
-        found = await self._read(lambda c: rows(c, "instants.of_job", (job_id, limit)))
-        return [_instant(row) for row in found]
-
-
-def _columns(instant: Instant) -> dict[str, Any]:
-    columns = msgspec.structs.asdict(instant)
-    columns["status"] = instant.status.value
-    columns["delivery"] = instant.delivery.value
-    columns["detail"] = codec.dump(instant.detail)
-    for name in ("error", "delivery_error"):
-        columns[name] = columns[name] and clean_text(columns[name])
-    return columns
-
-
-def _instant(row: sqlite3.Row) -> Instant:
-    return Instant(
-        job_id=row["job_id"],
-        due_at=row["due_at"],
-        source=row["source"],
-        status=InstantStatus(row["status"]),
-        delivery=DeliveryStatus(row["delivery"]),
-        claimed_by=row["claimed_by"],
-        started_at=row["started_at"],
-        finished_at=row["finished_at"],
-        session_id=row["session_id"],
-        error=row["error"],
-        delivery_error=row["delivery_error"],
-        detail=codec.load_any(row["detail"]),
-    )
+        return await self._list(read_instant, "instants.of_job", (job_id, limit))

@@ -9,33 +9,32 @@ import msgspec
 
 from hermes.domain.errors import StoreError
 from hermes.domain.ports.ledger import LedgerStats
-from hermes.state.sqlite import codec
 from hermes.state.sqlite.approvals import ApprovalPart
-from hermes.state.sqlite.connection import (
+from hermes.state.sqlite.base import change, many, one
+from hermes.state.sqlite.database import (
     BUSY_SECONDS,
     check_ours,
+    load_migrations,
+    migrate,
     open_writer,
     switch_to_wal,
 )
-from hermes.state.sqlite.failures import store_error
+from hermes.state.sqlite.errors import store_error
 from hermes.state.sqlite.hooks import HookPart
 from hermes.state.sqlite.inbox import InboxPart
 from hermes.state.sqlite.instants import InstantPart
 from hermes.state.sqlite.keys import KeyPart
+from hermes.state.sqlite.maintenance import some_upkeep
 from hermes.state.sqlite.messages import MessagePart
-from hermes.state.sqlite.migrations import load_migrations, migrate
 from hermes.state.sqlite.outbox import OutboxPart
-from hermes.state.sqlite.part import change, one, rows
 from hermes.state.sqlite.readers import Readers
+from hermes.state.sqlite.rows import dump
 from hermes.state.sqlite.runs import RunPart
 from hermes.state.sqlite.search import SearchPart
 from hermes.state.sqlite.sessions import SessionPart
 from hermes.state.sqlite.turns import TurnPart
-from hermes.state.sqlite.upkeep import some_upkeep
 from hermes.state.sqlite.usage import UsagePart
 from hermes.state.sqlite.writer import Writer
-
-__all__ = ["SqliteLedger"]
 
 
 class SqliteLedger(
@@ -62,49 +61,28 @@ class SqliteLedger(
         return cls(path, writer, Readers(path))
 
     async def keep(self, name: str, value: Any) -> None:
-        """Keep a small JSON-able fact that belongs to no session; None removes it."""
         if value is None:
             await self._write(lambda c: change(c, "ledger.forget", (name,)))
             return
-        text = codec.dump(value)
+        text = dump(value)
         await self._write(lambda c: change(c, "ledger.keep", (name, text)))
 
     async def kept(self, name: str) -> Any:
-        """Return a fact that was kept, or None."""
         row = await self._quick(lambda c: one(c, "ledger.kept", (name,)))
         return None if row is None else msgspec.json.decode(row["value"])
 
     async def stats(self) -> LedgerStats:
-        """Count what is there."""
-
         def work(connection: sqlite3.Connection) -> LedgerStats:
             counts = one(connection, "ledger.stats")
             assert counts is not None
-            by_source = rows(connection, "ledger.by_source")
+            by_source = many(connection, "ledger.by_source")
             return LedgerStats(
                 by_source={row["source"]: row["sessions"] for row in by_source}, **dict(counts)
             )
 
         return await self._read(work)
 
-    async def check_integrity(self) -> list[str]:
-        """Look for damage; return what was found, nothing if all is well.
-
-        The search index is not looked at: it can be made anew at any time.
-        """
-
-        def work(connection: sqlite3.Connection) -> list[str]:
-            found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
-            strays = [
-                f"row {row['rowid']} of {row['table']} refers to a missing {row['parent']}"
-                for row in connection.execute("PRAGMA foreign_key_check")
-            ]
-            return [problem for problem in found if problem != "ok"] + strays
-
-        return await self._read(work)
-
     async def close(self) -> None:
-        """Finish what was handed in and close the files."""
         # Readers first: the last connection to go folds the log into the database.
         await self._readers.close()
         await self._writer.close()

@@ -1,19 +1,39 @@
-"""The history of sessions: reading it, undoing it, compacting it."""
+"""The history of sessions: seats, reading, undoing, compacting.
 
-import sqlite3
+Messages have seats. An assistant message with k tool calls takes seat n and reserves
+n+1 .. n+k for the results, so results stand in call order whatever order they arrive
+in. A summary takes the seat of the last message it stands for; its id is larger, so it
+sorts right after it.
+
+Long histories are kept in memory, and topped up instead of read again. A history only
+grows, except when it is rewound or compacted; the session row counts both
+(`message_count`, `rewrites`), also for other processes. So one small read tells whether
+a kept history still holds and what is missing. Short histories are not kept: reading
+them costs less than the memory.
+"""
+
+from collections import OrderedDict
+from collections.abc import Sequence
 from pathlib import Path
+from sqlite3 import Connection
 
-from hermes.domain.messages import UserMessage
+from msgspec import Struct
+
+from hermes.domain.errors import Conflict, SessionBusy
+from hermes.domain.messages import AssistantMessage, InputKind, Message, UserMessage, content_text
 from hermes.domain.session import StoredMessage
-from hermes.state.refusals import nothing_to_compact, turn_open, unknown_session
-from hermes.state.sqlite import codec
-from hermes.state.sqlite.history_cache import HistoryCache, read_history, topped_up
-from hermes.state.sqlite.part import LedgerPart, change, one, rows
+from hermes.state.sqlite.base import LedgerPart, change, check_session, many, one, sql
+from hermes.state.sqlite.errors import unknown_session
 from hermes.state.sqlite.readers import Readers
-from hermes.state.sqlite.seats import put, take_seats
+from hermes.state.sqlite.rows import message_columns, read_message
 from hermes.state.sqlite.writer import Writer
+from hermes.state.titles import clean_text, preview
 
-__all__ = ["MessagePart"]
+WORTH_KEEPING = 60
+"""Messages from which a history is kept."""
+MAX_MESSAGES = 20_000
+"""Of all kept histories together."""
+MAX_TOP_UP = 200
 
 
 class MessagePart(LedgerPart):
@@ -24,28 +44,26 @@ class MessagePart(LedgerPart):
         self._histories = HistoryCache()
 
     async def history(self, session_id: str) -> list[StoredMessage]:
-        """Return the active messages in order: what the model is shown."""
         kept = self._histories.get(session_id)
         if kept is not None:
             earlier = kept
-            kept = await self._quick(lambda c: topped_up(c, session_id, earlier))
+            kept = await self._quick(lambda c: _topped_up(c, session_id, earlier))
         if kept is None:
-            kept = await self._read(lambda c: read_history(c, session_id))
+            kept = await self._read(lambda c: _read_history(c, session_id))
         self._histories.put(session_id, kept)
         return list(kept.messages)
 
     async def transcript(self, session_id: str) -> list[StoredMessage]:
-        """Return every message in order, also undone and compacted ones."""
-        return await self._messages("messages.transcript", session_id)
+        return await self._list(read_message, "messages.transcript", (session_id,))
 
     async def rewind(self, session_id: str, seq: int) -> int:
-        """Deactivate the messages from `seq` on; return how many."""
-
-        def work(connection: sqlite3.Connection) -> int:
-            if one(connection, "sessions.exists", (session_id,)) is None:
-                raise unknown_session(session_id)
+        def work(connection: Connection) -> int:
+            check_session(connection, session_id)
             if one(connection, "sessions.has_open_turn", (session_id,)):
-                raise turn_open(session_id)
+                raise SessionBusy(
+                    f"The history of session `{session_id}` cannot be rewound during a turn.",
+                    hint="Interrupt the turn first.",
+                )
             change(connection, "messages.count_rewrite", (session_id,))
             return change(connection, "messages.rewind", (session_id, seq))
 
@@ -54,28 +72,174 @@ class MessagePart(LedgerPart):
     async def compact(
         self, session_id: str, through_seq: int, summary: UserMessage
     ) -> StoredMessage:
-        """Replace the active messages up to `through_seq` by `summary`, in one step.
-
-        The summary has the seat of the last of them and a larger id, so it
-        sorts right after it.
-        """
-
-        def work(connection: sqlite3.Connection) -> StoredMessage:
-            if one(connection, "sessions.exists", (session_id,)) is None:
-                raise unknown_session(session_id)
+        def work(connection: Connection) -> StoredMessage:
+            check_session(connection, session_id)
             last = one(connection, "messages.last_to_compact", (session_id, through_seq))
             if last is None:
-                raise nothing_to_compact(session_id)
+                raise Conflict(
+                    f"Session `{session_id}` has nothing to compact there.",
+                    hint="Read the history again; it may have been compacted meanwhile.",
+                )
             change(connection, "messages.compact", (session_id, through_seq))
             change(connection, "messages.count_rewrite", (session_id,))
             seq, at = int(last["seq"]), float(last["timestamp"])
-            take_seats(connection, session_id, at, seats=0, messages=[summary])
-            return put(connection, summary, session_id=session_id, turn_id=None, seq=seq, at=at)
+            return put_late(
+                connection, summary, session_id=session_id, turn_id=None, seq=seq, at=at
+            )
 
         return await self._write(work)
 
-    async def _messages(self, query: str, session_id: str) -> list[StoredMessage]:
-        def work(connection: sqlite3.Connection) -> list[StoredMessage]:
-            return [codec.stored_message(row) for row in rows(connection, query, (session_id,))]
 
-        return await self._read(work)
+# -- seats ---------------------------------------------------------------------
+
+
+def take_seats(
+    connection: Connection, session_id: str, at: float, *, seats: int, messages: Sequence[Message]
+) -> int:
+    """Advance the seats and counters of a session; return the first seat taken."""
+    replies = (message for message in messages if isinstance(message, AssistantMessage))
+    values = {
+        "session_id": session_id,
+        "seats": seats,
+        "messages": len(messages),
+        "calls": sum(len(reply.tool_calls) for reply in replies),
+        "at": at,
+        "preview": _preview_of(messages),
+    }
+    row = one(connection, "messages.take_seats", values)
+    if row is None:
+        raise unknown_session(session_id)
+    return int(row["next_seq"]) - seats
+
+
+def put(
+    connection: Connection,
+    message: Message,
+    *,
+    session_id: str,
+    turn_id: str | None,
+    seq: int,
+    at: float,
+) -> StoredMessage:
+    """Write a message into a seat."""
+    columns = message_columns(message)
+    columns |= {"session_id": session_id, "turn_id": turn_id, "seq": seq, "timestamp": at}
+    cursor = connection.execute(sql("messages.insert"), columns)
+    assert cursor.lastrowid is not None
+    return StoredMessage(
+        id=cursor.lastrowid,
+        session_id=session_id,
+        turn_id=turn_id,
+        seq=seq,
+        at=at,
+        message=message,
+    )
+
+
+def put_late(
+    connection: Connection,
+    message: Message,
+    *,
+    session_id: str,
+    turn_id: str | None,
+    seq: int,
+    at: float,
+) -> StoredMessage:
+    """Write a message into a seat that was taken before, and count it."""
+    take_seats(connection, session_id, at, seats=0, messages=[message])
+    return put(connection, message, session_id=session_id, turn_id=turn_id, seq=seq, at=at)
+
+
+def put_all(
+    connection: Connection,
+    messages: Sequence[Message],
+    *,
+    session_id: str,
+    turn_id: str | None,
+    at: float,
+) -> list[StoredMessage]:
+    """Write messages into the next seats of a session."""
+    first = take_seats(connection, session_id, at, seats=len(messages), messages=messages)
+    return [
+        put(connection, message, session_id=session_id, turn_id=turn_id, seq=seq, at=at)
+        for seq, message in enumerate(messages, start=first)
+    ]
+
+
+def _preview_of(messages: Sequence[Message]) -> str:
+    """Return the preview that the first thing a person said gives."""
+    for message in messages:
+        if isinstance(message, UserMessage) and message.kind is InputKind.USER:
+            return preview(clean_text(content_text(message.content)))
+    return ""
+
+
+# -- kept histories ------------------------------------------------------------
+
+
+class KeptHistory(Struct, frozen=True):
+    """A history as it was at some moment."""
+
+    messages: list[StoredMessage]
+    count: int
+    rewrites: int
+    last_id: int
+
+
+class HistoryCache:
+    """The most recently used long histories."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, KeptHistory] = OrderedDict()
+        self._messages = 0
+
+    def get(self, session_id: str) -> KeptHistory | None:
+        found = self._kept.get(session_id)
+        if found is not None:
+            self._kept.move_to_end(session_id)
+        return found
+
+    def put(self, session_id: str, kept: KeptHistory) -> None:
+        """Keep a history if it is long enough, dropping others."""
+        self.drop(session_id)
+        if len(kept.messages) < WORTH_KEEPING:
+            return
+        self._kept[session_id] = kept
+        self._messages += len(kept.messages)
+        while self._messages > MAX_MESSAGES and len(self._kept) > 1:
+            self.drop(next(iter(self._kept)))
+
+    def drop(self, session_id: str) -> None:
+        gone = self._kept.pop(session_id, None)
+        if gone is not None:
+            self._messages -= len(gone.messages)
+
+
+def _read_history(connection: Connection, session_id: str) -> KeptHistory:
+    state = one(connection, "messages.history_state", (session_id,))
+    messages = [read_message(row) for row in many(connection, "messages.history", (session_id,))]
+    return KeptHistory(
+        messages,
+        state["message_count"] if state else 0,
+        state["rewrites"] if state else 0,
+        max((stored.id for stored in messages), default=0),
+    )
+
+
+def _topped_up(connection: Connection, session_id: str, kept: KeptHistory) -> KeptHistory | None:
+    """Return the kept history with what is missing; None if it has to be read again."""
+    state = one(connection, "messages.history_state", (session_id,))
+    if state is None or state["rewrites"] != kept.rewrites:
+        return None
+    missing = state["message_count"] - kept.count
+    if missing == 0:
+        return kept
+    if missing < 0 or missing > MAX_TOP_UP:
+        return None
+    after = many(connection, "messages.history_after", (session_id, kept.last_id))
+    if len(after) != missing:
+        return None
+    new = [read_message(row) for row in after]
+    messages = sorted([*kept.messages, *new], key=lambda stored: (stored.seq, stored.id))
+    last_id = max(stored.id for stored in new)
+    return KeptHistory(messages, state["message_count"], kept.rewrites, last_id)

@@ -15,11 +15,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from hermes.domain.errors import StoreError
-from hermes.state.sqlite.connection import open_reader
-from hermes.state.sqlite.failures import store_error
+from hermes.state.sqlite.database import open_reader
+from hermes.state.sqlite.errors import store_error
 from hermes.state.sqlite.writer import Work
-
-__all__ = ["Readers"]
 
 log = logging.getLogger(__name__)
 

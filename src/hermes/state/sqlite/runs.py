@@ -1,95 +1,86 @@
-"""Runs over HTTP and their event logs."""
+"""Runs over HTTP and their event logs.
 
-import sqlite3
+A run is opened in one transaction: its session, the admission of its message and its
+row. A run that goes on from another one claims the end of it. The first to come goes on
+in the session, provided that nothing has been said there since and nothing is under way;
+everybody else gets a branch with the history as that run left it.
+"""
+
 from collections.abc import Sequence
+from sqlite3 import Connection, Row
+from typing import Any
 
 import msgspec
 
+from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.events import TurnEvent
-from hermes.domain.runs import (
-    LoggedEvent,
-    NewRun,
-    OpenedRun,
-    Run,
-    RunOutcome,
-    RunQuery,
-)
-from hermes.state.sqlite import codec
-from hermes.state.sqlite.handed import waiting_session
-from hermes.state.sqlite.part import LedgerPart, Parameters, change, one, rows
-from hermes.state.sqlite.queries import sql
-from hermes.state.sqlite.run_codec import read_event, read_run
-from hermes.state.sqlite.run_opening import RunOpening
-
-__all__ = ["RunPart"]
+from hermes.domain.ports.ledger import Arrival
+from hermes.domain.runs import LoggedEvent, NewRun, OpenedRun, Run, RunOutcome, RunQuery
+from hermes.domain.session import Lineage
+from hermes.state.sqlite.base import LedgerPart, change, check_session, many, one, sql
+from hermes.state.sqlite.client_calls import answer_copies, waiting_session
+from hermes.state.sqlite.errors import id_taken
+from hermes.state.sqlite.inbox import admit, read_entry
+from hermes.state.sqlite.messages import put_all
+from hermes.state.sqlite.rows import columns, dump, reader
+from hermes.state.sqlite.sessions import insert_session
 
 AT_ONCE = 200
 """Runs that are pruned: other writers get their turn between two batches."""
+
+read_run = reader(Run, json={"request": dict[str, Any], "outcome": RunOutcome})
+read_event = reader(LoggedEvent, json={"event": TurnEvent})
 
 
 class RunPart(LedgerPart):
     """Implements `RunStore`."""
 
     async def open_run(self, new: NewRun) -> OpenedRun:
-        """Commit the run, its session and the admission of its message together."""
         return await self._write(RunOpening(new))
 
     async def run(self, run_id: str) -> Run | None:
-        """Return one run."""
-        return await self._run("runs.get", (run_id,))
+        return await self._get(read_run, "runs.get", (run_id,))
 
     async def runs(self, query: RunQuery) -> list[Run]:
-        """List runs, newest first."""
-        values = msgspec.structs.asdict(query)
-        values["kinds"] = codec.dump(query.kinds)
-        values["states"] = codec.dump(query.states)
-        values["limit"] = -1 if query.limit is None else query.limit
-        name = _listing(query)
-        return await self._read(lambda c: [read_run(row) for row in rows(c, name, values)])
+        values = columns(query) | {"limit": -1 if query.limit is None else query.limit}
+        return await self._list(read_run, _listing(query), values)
 
     async def run_under(self, key_id: str, idempotency_key: str) -> Run | None:
-        """Return the run that an API key opened under an idempotency key."""
-        return await self._run("runs.under", (key_id, idempotency_key))
+        return await self._get(read_run, "runs.under", (key_id, idempotency_key))
 
     async def log_run(self, run_id: str, events: Sequence[TurnEvent], at: float) -> int:
-        """Append events; return the id of the last one in the log.
+        texts = [dump(event) for event in events]
 
-        A run that has ended, or is gone, gets no more events.
-        """
-        texts = [codec.dump(event) for event in events]
-
-        def work(connection: sqlite3.Connection) -> int:
+        def work(connection: Connection) -> int:
             values = {"id": run_id, "events": len(texts), "at": at}
             row = one(connection, "runs.count_events", values)
             if row is not None:
                 _append(connection, run_id, row["last_event"], texts, at)
                 return int(row["last_event"])
+            # A run that has ended, or is gone, gets no more events.
             row = one(connection, "runs.last_event", (run_id,))
             return 0 if row is None else int(row["last_event"])
 
         return await self._write(work)
 
     async def run_log(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[LoggedEvent]:
-        """Return logged events with an id greater than `after`, in order."""
-        found = await self._read(lambda c: rows(c, "runs.log", (run_id, after, limit)))
-        return [read_event(row) for row in found]
+        return await self._list(read_event, "runs.log", (run_id, after, limit))
 
     async def finish_run(
         self, run_id: str, outcome: RunOutcome, events: Sequence[TurnEvent], at: float
     ) -> bool:
-        """Append the last events and record the outcome together; False if it had one."""
         if outcome.state.open:
             raise ValueError(f"a run cannot end as {outcome.state.value}")
-        texts = [codec.dump(event) for event in events]
+        texts = [dump(event) for event in events]
         values = {
             "id": run_id,
-            "state": outcome.state.value,
-            "outcome": codec.dump(outcome),
+            "state": outcome.state,
+            "outcome": dump(outcome),
             "events": len(texts),
             "at": at,
         }
 
-        def work(connection: sqlite3.Connection) -> bool:
+        def work(connection: Connection) -> bool:
             end = one(connection, "runs.end", (run_id,))
             if end is None:
                 return False
@@ -102,11 +93,9 @@ class RunPart(LedgerPart):
         return await self._write(work)
 
     async def delete_run(self, run_id: str) -> bool:
-        """Forget a run and its log; False if there is none. Its session stays."""
         return await self._write(lambda c: change(c, "runs.delete", (run_id,)) > 0)
 
     async def prune_runs(self, *, logs_before: float, runs_before: float) -> int:
-        """Drop old logs, and old runs altogether, of runs that have ended; count the latter."""
         pruned = 0
         while gone := await self._write(lambda c: change(c, "runs.prune", (runs_before, AT_ONCE))):
             pruned += gone
@@ -115,12 +104,128 @@ class RunPart(LedgerPart):
         return pruned
 
     async def handed_call(self, call_id: str) -> str | None:
-        """Return the session in which this call waits for its client's result."""
         return await self._quick(lambda connection: waiting_session(connection, call_id))
 
-    async def _run(self, query: str, parameters: Parameters) -> Run | None:
-        row = await self._quick(lambda connection: one(connection, query, parameters))
-        return None if row is None else read_run(row)
+
+class RunOpening:
+    """One transaction that opens a run, or finds it under its idempotency key."""
+
+    def __init__(self, new: NewRun) -> None:
+        self._new = new
+        # Encoded here, on the caller's thread: the writer serves everybody.
+        self._message = dump(new.message)
+        self._request = dump(new.request)
+
+    def __call__(self, connection: Connection) -> OpenedRun:
+        new = self._new
+        found = self._found(connection)
+        if found is not None:
+            return found
+        if one(connection, "runs.exists", (new.id,)):
+            raise id_taken("run", new.id)
+        session_id, branched = self._session(connection)
+        arrival = Arrival(
+            agent_id=new.agent_id,
+            session_key=new.session_key,
+            session_id=session_id,
+            message=new.message,
+            at=new.at,
+        )
+        admission = admit(connection, arrival, self._message)
+        if admission.duplicate:
+            raise id_taken("message", new.message.native_id)
+        values = {
+            "id": new.id,
+            "kind": new.kind,
+            "key_id": new.key_id,
+            "agent_id": new.agent_id,
+            "session_id": session_id,
+            "inbox_id": admission.entry.id,
+            "request": self._request,
+            "idempotency_key": new.idempotency_key,
+            "fingerprint": new.fingerprint,
+            "logged": new.logged,
+            "at": new.at,
+            "previous_id": new.choice.after_run,
+            "branched": branched,
+        }
+        change(connection, "runs.insert", values)
+        row = one(connection, "runs.get", (new.id,))
+        assert row is not None
+        return OpenedRun(run=read_run(row), entry=admission.entry)
+
+    def _found(self, connection: Connection) -> OpenedRun | None:
+        new = self._new
+        if new.idempotency_key is None:
+            return None
+        row = one(connection, "runs.under", (new.key_id, new.idempotency_key))
+        if row is None:
+            return None
+        if row["fingerprint"] != new.fingerprint:
+            raise Conflict(
+                f"The idempotency key `{new.idempotency_key}` was used for another request.",
+                hint="Repeat that request unchanged, or use a new idempotency key.",
+            )
+        entry = one(connection, "inbox.get", (row["inbox_id"],))
+        assert entry is not None
+        return OpenedRun(run=read_run(row), entry=read_entry(entry), duplicate=True)
+
+    def _session(self, connection: Connection) -> tuple[str, bool]:
+        """Return the session of the run, and whether it is a branch made for it."""
+        choice = self._new.choice
+        if choice.session_id is not None:
+            check_session(connection, choice.session_id)
+            return choice.session_id, False
+        if choice.after_run is not None:
+            return self._go_on(connection, choice.after_run)
+        if choice.key is None:
+            return self._own_session(connection), False
+        bound = one(connection, "sessions.id_for_key", (choice.key,))
+        if bound is not None:
+            return str(bound["session_id"]), False
+        session_id = self._own_session(connection)
+        change(connection, "sessions.bind_key", (choice.key, session_id, self._new.at))
+        return session_id, False
+
+    def _own_session(self, connection: Connection) -> str:
+        new = self._new
+        insert_session(connection, new.session)
+        if new.history:
+            put_all(connection, new.history, session_id=new.session.id, turn_id=None, at=new.at)
+        return new.session.id
+
+    def _go_on(self, connection: Connection, run_id: str) -> tuple[str, bool]:
+        row = one(connection, "runs.get", (run_id,))
+        if row is None:
+            raise NotFound(
+                f"There is no run `{run_id}`.",
+                hint="It may have been deleted, or forgotten with time.",
+            )
+        earlier = read_run(row)
+        if earlier.outcome is None:
+            raise Conflict(
+                f"Run `{run_id}` has not ended yet.",
+                hint="Wait for its end, then go on from there.",
+            )
+        check_session(connection, earlier.session_id)
+        if one(connection, "runs.is_free", (run_id,)):
+            return earlier.session_id, False
+        self._branch(connection, earlier, row["through_id"])
+        return self._new.session.id, True
+
+    def _branch(self, connection: Connection, earlier: Run, through_id: int) -> None:
+        new = self._new
+        assert earlier.through_seq is not None
+        child = msgspec.structs.replace(
+            new.session, parent_id=earlier.session_id, lineage=Lineage.BRANCH
+        )
+        insert_session(connection, child)
+        values = {"from": earlier.session_id, "to": child.id, "through_id": through_id}
+        change(connection, "sessions.copy_prompt", values)
+        change(connection, "runs.copy_messages", values)
+        change(connection, "sessions.copy_counters", values)
+        change(connection, "runs.set_next_seat", (earlier.through_seq + 1, child.id))
+        answer_copies(connection, values | {"handed": None}, new.message.results, new.at)
 
 
 def _listing(query: RunQuery) -> str:
@@ -132,23 +237,23 @@ def _listing(query: RunQuery) -> str:
 
 
 def _append(
-    connection: sqlite3.Connection, run_id: str, last: int, texts: Sequence[str], at: float
+    connection: Connection, run_id: str, last: int, texts: Sequence[str], at: float
 ) -> None:
     first = last - len(texts) + 1
     numbered = [(run_id, seq, at, text) for seq, text in enumerate(texts, start=first)]
     connection.executemany(sql("runs.insert_event"), numbered)
 
 
-def _drop_logs(connection: sqlite3.Connection, before: float) -> int:
+def _drop_logs(connection: Connection, before: float) -> int:
     """Forget the logs of some runs; return of how many."""
-    old = rows(connection, "runs.old_logs", (before, AT_ONCE))
+    old = many(connection, "runs.old_logs", (before, AT_ONCE))
     for row in old:
         change(connection, "runs.drop_log", (row["id"],))
         change(connection, "runs.note_no_log", (row["id"],))
     return len(old)
 
 
-def _through(connection: sqlite3.Connection, end: sqlite3.Row) -> dict[str, int | None]:
+def _through(connection: Connection, end: Row) -> dict[str, int | None]:
     """Tell how far the history goes that a run leaves: to the end of its turn.
 
     Without a turn of its own (it was taken out of the queue) that is what was

@@ -6,22 +6,23 @@ matches among the newest `MAX_SCANNED`. Ranking is done on those (see
 which takes longer the more ordinary the word is.
 """
 
-import sqlite3
+from sqlite3 import Connection, Row
 from typing import Any
 
 from hermes.domain.ports.ledger import SearchHit, SearchQuery
 from hermes.state.search_text import MAX_CANDIDATES, Plan, fold, plans_for, score, snippet
-from hermes.state.sqlite import codec
-from hermes.state.sqlite.indexing import SEARCH_BATCH, index_some, is_behind
-from hermes.state.sqlite.part import LedgerPart, one, rows
-
-__all__ = ["MAX_SCANNED", "SearchPart"]
+from hermes.state.sqlite.base import LedgerPart, many, one
+from hermes.state.sqlite.maintenance import index_some, is_behind
+from hermes.state.sqlite.rows import columns
 
 MAX_SCANNED = 20_000
 """How many of the newest matches are looked at when filters leave few of them."""
 
 MAX_UNINDEXED = 5_000
 """How many of the newest messages are read when the index cannot help."""
+
+SEARCH_BATCH = 2000
+"""Messages that are indexed at once before a search."""
 
 MAX_TERMS = 200
 """How many trigrams a needle of one or two characters may stand for."""
@@ -31,13 +32,12 @@ class SearchPart(LedgerPart):
     """Implements the search half of `MessageStore`."""
 
     async def search(self, query: SearchQuery) -> list[SearchHit]:
-        """Search all messages, in any language, by words or by substring."""
         plans = plans_for(query.text)
         if not plans or query.limit < 1:
             return []
         await self._catch_up()
 
-        def work(connection: sqlite3.Connection) -> list[SearchHit]:
+        def work(connection: Connection) -> list[SearchHit]:
             for plan in plans:
                 if hits := _search(connection, plan, query):
                     return hits
@@ -51,7 +51,7 @@ class SearchPart(LedgerPart):
             await self._write(lambda connection: index_some(connection, SEARCH_BATCH))
 
 
-def _search(connection: sqlite3.Connection, plan: Plan, query: SearchQuery) -> list[SearchHit]:
+def _search(connection: Connection, plan: Plan, query: SearchQuery) -> list[SearchHit]:
     found = [(row, fold(row["text"])) for row in _candidates(connection, plan, query)]
     if not plan.words:
         found = [(row, folded) for row, folded in found if plan.matches(folded)]
@@ -60,9 +60,7 @@ def _search(connection: sqlite3.Connection, plan: Plan, query: SearchQuery) -> l
     return [_hit(plan, row, folded) for row, folded in found[: query.limit]]
 
 
-def _candidates(
-    connection: sqlite3.Connection, plan: Plan, query: SearchQuery
-) -> list[sqlite3.Row]:
+def _candidates(connection: Connection, plan: Plan, query: SearchQuery) -> list[Row]:
     values = _values(connection, query)
     if plan.words:
         values["match"] = _words_match(plan)
@@ -75,42 +73,34 @@ def _candidates(
     by_id = {
         row["id"]: row
         for needle in needles
-        for row in rows(connection, "search.by_scan", values | {"match": needle})
+        for row in many(connection, "search.by_scan", values | {"match": needle})
     }
     return [by_id[key] for key in sorted(by_id, reverse=True)]
 
 
-def _from_index(
-    connection: sqlite3.Connection, query: str, values: dict[str, Any]
-) -> list[sqlite3.Row]:
+def _from_index(connection: Connection, query: str, values: dict[str, Any]) -> list[Row]:
     """Look at few matches first and at many only if the filters leave too few of them."""
     if not values["match"]:
         return []
-    found: list[sqlite3.Row] = []
+    found: list[Row] = []
     for scan in (values["candidates"], MAX_SCANNED):
-        found = rows(connection, query, values | {"scan": scan})
+        found = many(connection, query, values | {"scan": scan})
         if len(found) >= values["candidates"] or not values["filtered"]:
             break
     return found
 
 
-def _values(connection: sqlite3.Connection, query: SearchQuery) -> dict[str, Any]:
+def _values(connection: Connection, query: SearchQuery) -> dict[str, Any]:
     low, high = 0, 2**62
     if query.session_id is not None:
         between = one(connection, "search.session_range", (query.session_id,))
         assert between is not None
         low, high = between["low"], between["high"]
-    return {
+    return columns(query) | {
         "low": low,
         "high": high,
         "candidates": max(MAX_CANDIDATES, query.limit),
         "filtered": _is_filtered(query),
-        "session_id": query.session_id,
-        "agent_id": query.agent_id,
-        "user_id": query.user_id,
-        "exclude_session_ids": codec.dump(query.exclude_session_ids),
-        "exclude_sources": codec.dump(query.exclude_sources),
-        "roles": codec.dump(query.roles),
     }
 
 
@@ -134,7 +124,7 @@ def _words_match(plan: Plan) -> str:
     )
 
 
-def _trigram_match(connection: sqlite3.Connection, plan: Plan) -> str | None:
+def _trigram_match(connection: Connection, plan: Plan) -> str | None:
     """Return the match expression; empty if nothing can match, None if the index cannot say."""
     alternatives: list[str] = []
     for group in plan.alternatives:
@@ -150,17 +140,17 @@ def _trigram_match(connection: sqlite3.Connection, plan: Plan) -> str | None:
     return " OR ".join(alternatives)
 
 
-def _terms(connection: sqlite3.Connection, beginning: str) -> list[str]:
+def _terms(connection: Connection, beginning: str) -> list[str]:
     """Return the trigrams that begin like this."""
     values = {"low": beginning, "high": beginning + "\U0010ffff", "limit": MAX_TERMS + 1}
-    return [row["term"] for row in rows(connection, "search.terms", values)]
+    return [row["term"] for row in many(connection, "search.terms", values)]
 
 
 def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _hit(plan: Plan, row: sqlite3.Row, folded: str) -> SearchHit:
+def _hit(plan: Plan, row: Row, folded: str) -> SearchHit:
     return SearchHit(
         session_id=row["session_id"],
         title=row["title"],

@@ -1,79 +1,69 @@
 """Sessions, their titles, remembered facts and the keys that point at them."""
 
-import sqlite3
 from functools import partial
+from sqlite3 import Connection
 from typing import Any
 
 import msgspec
 
+from hermes.domain.errors import Conflict
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session
-from hermes.state.refusals import (
-    ambiguous,
-    id_taken,
-    session_busy,
-    title_taken,
-    unknown_session,
-)
-from hermes.state.sqlite import codec
-from hermes.state.sqlite.handed import answer_in_branch
-from hermes.state.sqlite.indexing import forget_session
-from hermes.state.sqlite.part import LedgerPart, change, one, rows
+from hermes.state.sqlite.base import LedgerPart, change, check_session, many, one
+from hermes.state.sqlite.client_calls import answer_in_branch
+from hermes.state.sqlite.errors import id_taken, session_busy, unknown_session
+from hermes.state.sqlite.maintenance import forget_session
+from hermes.state.sqlite.rows import columns, dump, reader
 from hermes.state.titles import clean_text, clean_title, numbered, title_scope
 
-__all__ = ["SessionPart", "check_session", "insert_session"]
+read_session = reader(
+    Session,
+    json={"state": dict[str, Any]},
+    inner=("usage",),
+    renamed={"parent_session_id": "parent_id", "estimated_cost_usd": "cost_usd"},
+)
 
 
 class SessionPart(LedgerPart):
     """Implements `SessionStore`."""
 
     async def create_session(self, new: NewSession) -> Session:
-        """Open a session; `Conflict` if the id or the title is taken."""
-
-        def work(connection: sqlite3.Connection) -> Session:
+        def work(connection: Connection) -> Session:
             insert_session(connection, new)
             return _get(connection, new.id)
 
         return await self._write(work)
 
     async def session(self, session_id: str) -> Session | None:
-        """Return one session by its exact id."""
-
-        def work(connection: sqlite3.Connection) -> Session | None:
-            row = one(connection, "sessions.get", (clean_text(session_id),))
-            return None if row is None else codec.session(row)
-
-        return await self._quick(work)
+        return await self._get(read_session, "sessions.get", (clean_text(session_id),))
 
     async def find_session(self, reference: str) -> Session | None:
-        """Find by id, by title (the most recently used continuation), or by id prefix."""
         wanted = clean_text(reference).strip()
 
-        def work(connection: sqlite3.Connection) -> Session | None:
+        def work(connection: Connection) -> Session | None:
             row = one(connection, "sessions.get", (wanted,))
             if row is None:
                 row = one(connection, "sessions.by_title", {"title": wanted})
             if row is not None:
-                return codec.session(row)
-            begins = rows(connection, "sessions.by_prefix", {"prefix": wanted})
+                return read_session(row)
+            begins = many(connection, "sessions.by_prefix", {"prefix": wanted})
             if len(begins) > 1:
-                raise ambiguous(wanted)
-            return codec.session(begins[0]) if begins else None
+                raise Conflict(
+                    f"Several sessions have an id that begins with `{wanted}`.",
+                    hint="Give more of the id; `hermes sessions list` shows it in full.",
+                )
+            return read_session(begins[0]) if begins else None
 
         return await self._read(work) if wanted else None
 
     async def sessions(self, query: SessionQuery) -> list[Session]:
-        """List sessions, most recently used first."""
-
-        def work(connection: sqlite3.Connection) -> list[Session]:
+        def work(connection: Connection) -> list[Session]:
             return [_get(connection, session_id) for session_id in _matching(connection, query)]
 
         return await self._read(work)
 
     async def freeze_prompt(self, session_id: str, prompt: str) -> str:
-        """Store the system prompt if there is none yet; return the stored one."""
-
-        def work(connection: sqlite3.Connection) -> str:
+        def work(connection: Connection) -> str:
             check_session(connection, session_id)
             change(connection, "sessions.freeze_prompt", (session_id, clean_text(prompt)))
             row = one(connection, "sessions.prompt", (session_id,))
@@ -83,10 +73,9 @@ class SessionPart(LedgerPart):
         return await self._write(work)
 
     async def rename_session(self, session_id: str, title: str) -> Session:
-        """Set the title a person chose; `Conflict` if it is taken."""
         wanted = clean_title(title)
 
-        def work(connection: sqlite3.Connection) -> Session:
+        def work(connection: Connection) -> Session:
             _check_title_free(connection, _get(connection, session_id), wanted)
             change(connection, "sessions.set_title", {"id": session_id, "title": wanted})
             return _get(connection, session_id)
@@ -94,10 +83,9 @@ class SessionPart(LedgerPart):
         return await self._write(work)
 
     async def name_session(self, session_id: str, title: str) -> Session:
-        """Title a session that has none, numbering the title if it is taken."""
         wanted = clean_title(title)
 
-        def work(connection: sqlite3.Connection) -> Session:
+        def work(connection: Connection) -> Session:
             current = _get(connection, session_id)
             if current.title is not None:
                 return current
@@ -118,9 +106,7 @@ class SessionPart(LedgerPart):
         provider: str | None = None,
         cwd: str | None = None,
     ) -> Session:
-        """Change what a later turn of the session will use."""
-
-        def work(connection: sqlite3.Connection) -> Session:
+        def work(connection: Connection) -> Session:
             values = {"id": session_id, "model": model, "provider": provider, "cwd": cwd}
             change(connection, "sessions.update", values)
             return _get(connection, session_id)
@@ -128,9 +114,7 @@ class SessionPart(LedgerPart):
         return await self._write(work)
 
     async def end_session(self, session_id: str, reason: str, at: float) -> None:
-        """Mark the session as ended."""
-
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: Connection) -> None:
             values = {"id": session_id, "reason": reason, "at": at}
             if not change(connection, "sessions.end", values):
                 raise unknown_session(session_id)
@@ -138,15 +122,12 @@ class SessionPart(LedgerPart):
         await self._write(work)
 
     async def branch_session(self, session_id: str, new: NewSession) -> Session:
-        """Open `new` with a copy of the active history and the frozen prompt.
-
-        A turn that is still open stays with the origin.
-        """
+        # A turn that is still open stays with the origin.
         child = msgspec.structs.replace(
             new, parent_id=new.parent_id or session_id, lineage=new.lineage or Lineage.BRANCH
         )
 
-        def work(connection: sqlite3.Connection) -> Session:
+        def work(connection: Connection) -> Session:
             check_session(connection, session_id)
             insert_session(connection, child)
             both = {"from": session_id, "to": child.id}
@@ -158,14 +139,7 @@ class SessionPart(LedgerPart):
         return await self._write(work)
 
     async def delete_session(self, session_id: str, *, idle: bool = False) -> bool:
-        """Delete a session and all that belongs to it; False if unknown.
-
-        Runs go with their logs, except those that are open: whoever follows
-        them still has to be told their end. With `idle`, `SessionBusy` if it
-        has an open turn or run, or anything waiting.
-        """
-
-        def work(connection: sqlite3.Connection) -> bool:
+        def work(connection: Connection) -> bool:
             if idle and one(connection, "sessions.is_busy", {"id": session_id}):
                 raise session_busy(session_id)
             return _delete(connection, session_id)
@@ -173,19 +147,15 @@ class SessionPart(LedgerPart):
         return await self._write(work)
 
     async def prune_sessions(self, query: SessionQuery) -> int:
-        """Delete all matching sessions that have no open turn; return how many.
-
-        Each goes in a transaction of its own, so that other writers get their turn.
-        """
         ids = await self._read(lambda connection: _matching(connection, query))
+        # Each in a transaction of its own, so that other writers get their turn.
         deleted = [await self._write(partial(_delete_idle, session_id=i)) for i in ids]
         return sum(deleted)
 
     async def remember(self, session_id: str, name: str, value: Any) -> None:
-        """Keep a small JSON-able fact with the session; None removes it."""
-        text = codec.dump(value)
+        text = dump(value)
 
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: Connection) -> None:
             check_session(connection, session_id)
             if value is None:
                 change(connection, "sessions.clear_fact", (session_id, name))
@@ -195,54 +165,42 @@ class SessionPart(LedgerPart):
         await self._write(work)
 
     async def recall(self, session_id: str, name: str) -> Any:
-        """Return a remembered fact, or None."""
         row = await self._quick(lambda c: one(c, "sessions.fact", (session_id, name)))
-        return None if row is None else codec.load_any(row["value"])
+        return None if row is None else msgspec.json.decode(row["value"])
 
     async def bind_key(self, key: str, session_id: str, at: float) -> None:
-        """Point a session key at a session."""
-
-        def work(connection: sqlite3.Connection) -> None:
+        def work(connection: Connection) -> None:
             check_session(connection, session_id)
             change(connection, "sessions.bind_key", (key, session_id, at))
 
         await self._write(work)
 
     async def session_for_key(self, key: str) -> Session | None:
-        """Return the session a key points at."""
-        row = await self._quick(lambda c: one(c, "sessions.for_key", (key,)))
-        return None if row is None else codec.session(row)
+        return await self._get(read_session, "sessions.for_key", (key,))
 
 
-def _get(connection: sqlite3.Connection, session_id: str) -> Session:
+def _get(connection: Connection, session_id: str) -> Session:
     row = one(connection, "sessions.get", (session_id,))
     if row is None:
         raise unknown_session(session_id)
-    return codec.session(row)
+    return read_session(row)
 
 
-def check_session(connection: sqlite3.Connection, session_id: str) -> None:
-    """Raise `NotFound` for an unknown session."""
-    if one(connection, "sessions.exists", (session_id,)) is None:
-        raise unknown_session(session_id)
-
-
-def _title_exists(
-    connection: sqlite3.Connection, session: Session | NewSession, title: str
-) -> bool:
+def _title_exists(connection: Connection, session: Session | NewSession, title: str) -> bool:
     scope = title_scope(session.source, session.user_id)
     named = {"title": title, "id": session.id, "scope": scope}
     return one(connection, "sessions.title_exists", named) is not None
 
 
-def _check_title_free(
-    connection: sqlite3.Connection, session: Session | NewSession, title: str
-) -> None:
+def _check_title_free(connection: Connection, session: Session | NewSession, title: str) -> None:
     if _title_exists(connection, session, title):
-        raise title_taken(title)
+        raise Conflict(
+            f"Another session is already called “{title}”.",
+            hint="Choose another title, or rename or delete that session.",
+        )
 
 
-def insert_session(connection: sqlite3.Connection, new: NewSession) -> None:
+def insert_session(connection: Connection, new: NewSession) -> None:
     """Open a session; `Conflict` if the id or the title is taken."""
     title = None if new.title is None else clean_title(new.title)
     if one(connection, "sessions.exists", (new.id,)):
@@ -251,26 +209,25 @@ def insert_session(connection: sqlite3.Connection, new: NewSession) -> None:
         _check_title_free(connection, new, title)
     if new.parent_id is not None:
         check_session(connection, new.parent_id)
-    columns = msgspec.structs.asdict(new)
-    columns["title"] = title
-    columns["lineage"] = None if new.lineage is None else new.lineage.value
-    change(connection, "sessions.insert", columns)
+    change(connection, "sessions.insert", columns(new) | {"title": title})
 
 
-def _matching(connection: sqlite3.Connection, query: SessionQuery) -> list[str]:
-    values = msgspec.structs.asdict(query)
-    values["exclude_sources"] = codec.dump(query.exclude_sources)
-    values["exclude_lineages"] = codec.dump(query.exclude_lineages)
-    values["limit"] = -1 if query.limit is None else query.limit
-    return [row["id"] for row in rows(connection, "sessions.matching", values)]
+def _matching(connection: Connection, query: SessionQuery) -> list[str]:
+    values = columns(query) | {"limit": -1 if query.limit is None else query.limit}
+    return [row["id"] for row in many(connection, "sessions.matching", values)]
 
 
-def _delete_idle(connection: sqlite3.Connection, session_id: str) -> bool:
+def _delete_idle(connection: Connection, session_id: str) -> bool:
     busy = one(connection, "sessions.has_open_turn", (session_id,))
     return busy is None and _delete(connection, session_id)
 
 
-def _delete(connection: sqlite3.Connection, session_id: str) -> bool:
+def _delete(connection: Connection, session_id: str) -> bool:
+    """Delete a session and all that belongs to it.
+
+    Runs go with their logs, except those that are open: whoever follows them still
+    has to be told their end.
+    """
     if one(connection, "sessions.exists", (session_id,)) is None:
         return False
     forget_session(connection, session_id)

@@ -22,9 +22,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from hermes.domain.errors import StoreError
-from hermes.state.sqlite.failures import is_busy, store_error
-
-__all__ = ["Work", "Writer"]
+from hermes.state.sqlite.errors import is_busy, store_error
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]

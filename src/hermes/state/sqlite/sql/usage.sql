@@ -49,14 +49,14 @@ GROUP BY provider, model
 ORDER BY cost_usd DESC, tokens DESC, provider, model;
 
 -- name: of_turn
--- Sum up the replies of one turn.
+-- Sum up the replies of one turn; no cost if that of a reply is unknown.
 SELECT count(*) AS calls,
        coalesce(sum(input_tokens), 0) AS input_tokens,
        coalesce(sum(output_tokens), 0) AS output_tokens,
        coalesce(sum(cache_read_tokens), 0) AS cache_read_tokens,
        coalesce(sum(cache_write_tokens), 0) AS cache_write_tokens,
        coalesce(sum(reasoning_tokens), 0) AS reasoning_tokens,
-       coalesce(sum(estimated_cost_usd), 0.0) AS cost_usd,
-       count(*) - count(estimated_cost_usd) AS unpriced_calls
+       CASE WHEN count(*) = count(estimated_cost_usd)
+            THEN coalesce(sum(estimated_cost_usd), 0.0) END AS cost_usd
 FROM model_usage
 WHERE session_id = (SELECT session_id FROM turns WHERE id = ?) AND turn_id = ? AND task = 'turn';

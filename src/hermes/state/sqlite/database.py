@@ -10,19 +10,15 @@ checkpoints, so the writer checkpoints under the write lock instead.
 """
 
 import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
 from pathlib import Path
 
-from hermes.domain.errors import StoreError
-from hermes.state.sqlite.failures import cannot_open, not_a_database, store_error
+from msgspec import Struct
 
-__all__ = [
-    "APPLICATION_ID",
-    "BUSY_SECONDS",
-    "check_ours",
-    "open_reader",
-    "open_writer",
-    "switch_to_wal",
-]
+from hermes.domain.errors import StoreError, StoreTooNew
+from hermes.state.sqlite.errors import cannot_open, not_a_database, store_error
 
 APPLICATION_ID = 0x48524D53
 """`HRMS` in the file header: this database is ours."""
@@ -103,3 +99,95 @@ def _open(path: Path, mode: str, busy_seconds: float) -> sqlite3.Connection:
 
 def _fold(text: str | None) -> str | None:
     return None if text is None else text.casefold()
+
+
+class Migration(Struct, frozen=True, kw_only=True):
+    """One step of the schema."""
+
+    version: int
+    name: str
+    text: str
+
+
+def load_migrations() -> list[Migration]:
+    """Read the numbered files, in order."""
+    folder = files("hermes.state.sqlite") / "sql" / "migrations"
+    found = [
+        Migration(
+            version=int(file.name.split("_", 1)[0]),
+            name=file.name,
+            text=file.read_text(encoding="utf-8"),
+        )
+        for file in folder.iterdir()
+        if file.name.endswith(".sql")
+    ]
+    return sorted(found, key=lambda migration: migration.version)
+
+
+def migrate(
+    connection: sqlite3.Connection, path: Path, backups: Path, migrations: Sequence[Migration]
+) -> None:
+    """Apply what is missing; `StoreTooNew` if the database is ahead of us."""
+    newest = migrations[-1].version
+    current = _version(connection)
+    _check_not_ahead(current, newest, path)
+    if current == newest:
+        return
+    if current > 0:
+        _back_up(connection, backups, path.stem, current)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Another process may have migrated while we waited for the lock.
+        current = _version(connection)
+        _check_not_ahead(current, newest, path)
+        for migration in migrations:
+            if migration.version > current:
+                for statement in _statements(migration.text):
+                    connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {newest}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def _check_not_ahead(current: int, newest: int, path: Path) -> None:
+    if current > newest:
+        raise StoreTooNew(
+            f"{path} has schema {current}; this Hermes knows schemas up to {newest}.",
+            hint="Update Hermes, or put an older copy from backups/ in the file's place.",
+        )
+
+
+def _back_up(connection: sqlite3.Connection, backups: Path, stem: str, version: int) -> None:
+    backups.mkdir(mode=0o700, parents=True, exist_ok=True)
+    stamp = time.strftime("%Y%m%d_%H%M%S")
+    target = backups / f"{stem}-schema{version}-{stamp}.db"
+    number = 2
+    while target.exists():
+        target = backups / f"{stem}-schema{version}-{stamp}-{number}.db"
+        number += 1
+    copy = sqlite3.connect(target)
+    try:
+        connection.backup(copy)
+    finally:
+        copy.close()
+    target.chmod(0o600)
+
+
+def _statements(text: str) -> Iterator[str]:
+    """Split a script; `executescript` would commit the transaction around it."""
+    pending = ""
+    for line in text.splitlines(keepends=True):
+        pending += line
+        if line.rstrip().endswith(";") and sqlite3.complete_statement(pending):
+            yield pending
+            pending = ""
+    if pending.strip():
+        yield pending

@@ -1,11 +1,9 @@
-"""What SQLite's errors mean for a person: one sentence and the next step."""
+"""Errors of the ledger: what SQLite's mean for a person, and refusals that several verbs share."""
 
 import sqlite3
 from pathlib import Path
 
-from hermes.domain.errors import StoreError
-
-__all__ = ["cannot_open", "is_busy", "lock_holders", "not_a_database", "store_error"]
+from hermes.domain.errors import Conflict, NotFound, SessionBusy, StoreError
 
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
@@ -48,7 +46,6 @@ def store_error(error: sqlite3.Error, path: Path) -> StoreError:
 
 
 def cannot_open(path: Path) -> StoreError:
-    """The place does not let us write."""
     return StoreError(
         f"The ledger {path} cannot be opened for writing.",
         hint=f"Check that {path.parent} exists, belongs to you and is not read-only.",
@@ -56,7 +53,6 @@ def cannot_open(path: Path) -> StoreError:
 
 
 def not_a_database(path: Path) -> StoreError:
-    """The file is something else."""
     return StoreError(
         f"{path} is not a SQLite database.",
         hint="Move the file aside, or put a copy from backups/ in its place.",
@@ -112,3 +108,31 @@ def _process_name(pid: int) -> str:
 def _primary(error: sqlite3.Error) -> int:
     code = getattr(error, "sqlite_errorcode", None)
     return code & 0xFF if isinstance(code, int) else sqlite3.SQLITE_ERROR
+
+
+# -- refusals ------------------------------------------------------------------
+
+
+def unknown_session(session_id: str) -> NotFound:
+    return NotFound(
+        f"There is no session `{session_id}`.",
+        hint="List the sessions with: hermes sessions list",
+    )
+
+
+def id_taken(what: str, taken: str) -> Conflict:
+    return Conflict(f"There is already a {what} `{taken}`.", hint="Use a new id.")
+
+
+def session_busy(session_id: str) -> SessionBusy:
+    return SessionBusy(
+        f"Session `{session_id}` is in the middle of a turn.",
+        hint="Wait until it has ended, or interrupt it.",
+    )
+
+
+def unknown_call(call_id: str) -> NotFound:
+    return NotFound(
+        f"The turn has no tool call `{call_id}`.",
+        hint="A call is known once the reply that makes it is recorded.",
+    )

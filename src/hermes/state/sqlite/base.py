@@ -1,0 +1,104 @@
+"""What the parts of the ledger share: the writer, the readers and the named queries.
+
+SQL is read once from the `.sql` files beside this module. A block starts with
+`-- name: <name>`; the comment line after it says what the query does.
+`sql("turns.insert")` is block `insert` of `turns.sql`.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from sqlite3 import Connection, Row
+from typing import Any, TypeVar
+
+from hermes.state.sqlite.errors import unknown_session
+from hermes.state.sqlite.readers import Readers
+from hermes.state.sqlite.writer import Work, Writer
+
+T = TypeVar("T")
+Read = Callable[[Row], T]
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+_HEADER = re.compile(r"^-- name: *(\w+) *$", re.MULTILINE)
+
+
+class LedgerPart:
+    """A group of verbs over the shared connections; the port says what each verb does."""
+
+    def __init__(self, path: Path, writer: Writer, readers: Readers) -> None:
+        self._path = path
+        self._writer = writer
+        self._readers = readers
+
+    async def _write(self, work: Work[T]) -> T:
+        return await self._writer.run(work)
+
+    async def _read(self, work: Work[T]) -> T:
+        return await self._readers.run(work)
+
+    async def _quick(self, work: Work[T]) -> T:
+        """Run a read of a few rows by key; see `Readers.quick`."""
+        return await self._readers.quick(work)
+
+    async def _get(self, read: Read[T], query: str, parameters: Parameters) -> T | None:
+        """Return the value of one row by key, or None."""
+        row = await self._quick(lambda c: one(c, query, parameters))
+        return None if row is None else read(row)
+
+    async def _few(self, read: Read[T], query: str, parameters: Parameters) -> list[T]:
+        """Return the values of a few rows by key."""
+        return [read(row) for row in await self._quick(lambda c: many(c, query, parameters))]
+
+    async def _list(self, read: Read[T], query: str, parameters: Parameters = ()) -> list[T]:
+        """Return the values of any number of rows."""
+        return await self._read(lambda c: [read(row) for row in many(c, query, parameters)])
+
+    async def _change(self, read: Read[T], query: str, parameters: Parameters) -> T | None:
+        """Run a query that changes one row; return its new value, or None."""
+        row = await self._write(lambda c: one(c, query, parameters))
+        return None if row is None else read(row)
+
+
+def sql(name: str) -> str:
+    """Return the text of a named query."""
+    return queries()[name]
+
+
+@cache
+def queries() -> dict[str, str]:
+    """Return the text of all queries by name."""
+    folder = files("hermes.state.sqlite") / "sql"
+    found: dict[str, str] = {}
+    for file in folder.iterdir():
+        if file.name.endswith(".sql"):
+            subject = file.name.removesuffix(".sql")
+            blocks = _HEADER.split(file.read_text(encoding="utf-8"))[1:]
+            for name, text in zip(blocks[::2], blocks[1::2], strict=True):
+                found[f"{subject}.{name}"] = text.strip()
+    return found
+
+
+def many(connection: Connection, query: str, parameters: Parameters = ()) -> list[Row]:
+    """Run a named query to its end and return all rows."""
+    return connection.execute(sql(query), parameters).fetchall()
+
+
+def one(connection: Connection, query: str, parameters: Parameters = ()) -> Row | None:
+    """Run a named query to its end and return the first row, if any.
+
+    To its end: a statement with RETURNING that is left open blocks the commit.
+    """
+    found = connection.execute(sql(query), parameters).fetchall()
+    return found[0] if found else None
+
+
+def change(connection: Connection, query: str, parameters: Parameters = ()) -> int:
+    """Run a named query without results and return how many rows it changed."""
+    return connection.execute(sql(query), parameters).rowcount
+
+
+def check_session(connection: Connection, session_id: str) -> None:
+    if one(connection, "sessions.exists", (session_id,)) is None:
+        raise unknown_session(session_id)
