@@ -14,7 +14,7 @@ from msgspec import Struct
 from hermes.cli.root import COMMANDS
 from hermes.config.keys import format_key
 from hermes.config.meaning import meaning_of
-from hermes.config.schema import Config
+from hermes.domain.settings import Settings
 
 DOCS = Path(__file__).parent.parent / "docs" / "reference"
 HEAD = "<!-- Made by scripts/reference.py; edit the code instead. -->\n"
@@ -53,7 +53,7 @@ def config_reference() -> str:
         "`hermes config explain KEY` shows a key's value and origin.",
     ]
     lines += ["", "| key | default | meaning |", "|---|---|---|"]
-    lines += [f"| `{key}` | `{value}` | {text} |" for key, value, text in _leaves(Config(), ())]
+    lines += [f"| `{key}` | `{value}` | {text} |" for key, value, text in _leaves(Settings(), ())]
     return "\n".join(lines) + "\n"
 
 

@@ -49,7 +49,9 @@ async def changed(watched: Watched, before: str, after: str) -> ConfigChange | N
 
 async def test_what_is_safe_is_told_from_what_needs_a_restart(watched: Watched) -> None:
     before = "streaming: {enabled: true}\nterminal: {backend: local}\n"
-    change = await changed(watched, before, "streaming: {enabled: false}\nterminal: {timeout: 9}\n")
+    change = await changed(
+        watched, before, "streaming: {enabled: false}\nterminal: {lifetime_seconds: 9}\n"
+    )
     assert change is not None
     assert change.safe == {"streaming"}
     assert change.needs_restart == {"terminal"}

@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from hermes.app.plugins import GROUP, load_hook_plugins
-from hermes.config.schema import Config
 from hermes.control.hooks import AGENT_START, HookBus
+from hermes.domain.settings import Settings
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def package(tmp_path: Path) -> Iterator[None]:
     sys.modules.pop("greeter_plugin", None)
 
 
-def config(*names: str) -> Config:
-    base = Config()
+def config(*names: str) -> Settings:
+    base = Settings()
     return replace(base, plugins=replace(base.plugins, enabled=names))
 
 

@@ -47,7 +47,7 @@ def filled(shell: Shell) -> Shell:
     shell.root.mkdir()
     shell.config.write_text(
         f"model: {{default: gpt-5, api_key: {SECRET}}}\n"
-        "terminal:\n  timeout: 7\n"
+        "terminal:\n  lifetime_seconds: 7\n"
         f"platforms: {{api_server: {{extra: {{key: {SECRET}, note: 'say {SECRET}'}}}}}}\n"
     )
     return shell
@@ -63,13 +63,13 @@ def test_show_lists_what_differs_with_its_origin_and_without_secrets(filled: She
     assert filled.out("show").splitlines() == [
         "model.model: gpt-5  # config.yaml:1",
         "model.api_key: ***  # config.yaml:1",
-        "terminal.timeout: 7  # config.yaml:3",
+        "terminal.lifetime_seconds: 7  # config.yaml:3",
         "platforms.api_server.extra.key: ***  # config.yaml:4",
         "platforms.api_server.extra.note: say ***model.api_key***  # config.yaml:4",
     ]
     everything = filled.out("show", "--all")
     assert "approvals.timeout: 300  # default\n" in everything
-    assert json.loads(filled.out("show", "--json"))["terminal.timeout"] == 7
+    assert json.loads(filled.out("show", "--json"))["terminal.lifetime_seconds"] == 7
     assert json.loads(filled.out("show", "--all", "--json"))["approvals"]["mode"] == "manual"
 
 
@@ -78,15 +78,15 @@ def test_show_says_so_when_everything_is_at_its_default(shell: Shell) -> None:
 
 
 def test_get_prints_the_effective_value_not_the_configured_one(filled: Shell) -> None:
-    assert filled.out("get", "terminal.timeout") == "7\n"
+    assert filled.out("get", "terminal.lifetime_seconds") == "7\n"
     assert filled.out("get", "approvals.mode", "--json") == '"manual"\n'
     assert filled.out("get", "model.api_key") == "***\n"
     assert json.loads(filled.out("get", "toolsets", "--json")) == ["hermes-cli"]
     assert json.loads(filled.out("get", "platforms", "--json"))["api_server"]["extra"]["key"] == (
         "***"
     )
-    filled.environ["TERMINAL_TIMEOUT"] = "9"
-    assert filled.out("get", "terminal.timeout") == "9\n"
+    filled.environ["TERMINAL_LIFETIME_SECONDS"] = "9"
+    assert filled.out("get", "terminal.lifetime_seconds") == "9\n"
     assert "terminal.nope" in filled.fails(NotFound, "get", "terminal.nope").message
 
 
@@ -99,13 +99,15 @@ def test_get_tells_whether_a_secret_is_set(shell: Shell) -> None:
 
 
 def test_set_and_unset_write_the_file_and_name_it(filled: Shell) -> None:
-    assert filled.out("set", "terminal.timeout", "60") == (
-        f"terminal.timeout is set in {filled.config}\n"
+    assert filled.out("set", "terminal.lifetime_seconds", "60") == (
+        f"terminal.lifetime_seconds is set in {filled.config}\n"
     )
-    assert "  timeout: 60\n" in filled.config.read_text()
-    assert filled.out("unset", "terminal.timeout") == "terminal.timeout is removed\n"
+    assert "  lifetime_seconds: 60\n" in filled.config.read_text()
+    assert (
+        filled.out("unset", "terminal.lifetime_seconds") == "terminal.lifetime_seconds is removed\n"
+    )
     assert "terminal" not in filled.config.read_text()
-    assert "is not set" in filled.fails(NotFound, "unset", "terminal.timeout").message
+    assert "is not set" in filled.fails(NotFound, "unset", "terminal.lifetime_seconds").message
 
 
 def test_set_refuses_what_the_schema_does_not_allow(filled: Shell) -> None:
@@ -120,29 +122,32 @@ def test_set_refuses_what_the_schema_does_not_allow(filled: Shell) -> None:
 
 
 def test_set_says_when_something_else_decides(filled: Shell) -> None:
-    filled.environ["TERMINAL_TIMEOUT"] = "9"
-    assert "note: terminal.timeout is decided by env TERMINAL_TIMEOUT" in filled.out(
-        "set", "terminal.timeout", "60"
+    filled.environ["TERMINAL_LIFETIME_SECONDS"] = "9"
+    assert (
+        "note: terminal.lifetime_seconds is decided by env TERMINAL_LIFETIME_SECONDS"
+        in filled.out("set", "terminal.lifetime_seconds", "60")
     )
     filled.environ["MY_TOKEN"] = "other"
     assert "MY_TOKEN wins over .env" in filled.out("set", "MY_TOKEN", SECRET)
 
 
 def test_explain_tells_meaning_value_origin_and_default(filled: Shell) -> None:
-    text = filled.out("explain", "terminal.timeout")
+    text = filled.out("explain", "terminal.lifetime_seconds")
     assert text.splitlines() == [
-        "terminal.timeout",
-        "  Seconds a command may take unless it asks for another limit.",
+        "terminal.lifetime_seconds",
+        "  Seconds an unused environment is kept.",
         "  value    7",
         "  from     config.yaml:3",
-        "  default  180",
+        "  default  300",
         "  accepts  a number of at least 0",
-        "  variable TERMINAL_TIMEOUT",
+        "  variable TERMINAL_LIFETIME_SECONDS",
     ]
-    filled.environ["TERMINAL_TIMEOUT"] = "9"
-    assert "  from     env TERMINAL_TIMEOUT\n" in filled.out("explain", "terminal.timeout")
+    filled.environ["TERMINAL_LIFETIME_SECONDS"] = "9"
+    assert "  from     env TERMINAL_LIFETIME_SECONDS\n" in filled.out(
+        "explain", "terminal.lifetime_seconds"
+    )
     assert "  from     default\n" in filled.out("explain", "approvals.mode")
-    assert "  default  120\n" in filled.out("explain", "auxiliary.vision.timeout")
+    assert "  default  120\n" in filled.out("explain", "auxiliary.compression.timeout")
     assert "The model that names sessions." in filled.out("explain", "auxiliary.title_generation")
     assert "  value    ***\n" in filled.out("explain", "model.api_key")
 
@@ -152,14 +157,14 @@ def test_check_lists_all_problems_and_fails_only_on_errors(shell: Shell) -> None
     shell.root.mkdir()
     shell.config.write_text("terminal: {tiemout: 1}\n")
     assert "warning: config.yaml:1: terminal.tiemout is not a known key" in shell.out("check")
-    shell.config.write_text("terminal: {timeout: x, backend: y}\nnope: 1\n")
+    shell.config.write_text("terminal: {lifetime_seconds: x, backend: y}\nnope: 1\n")
     result = shell.run("check")
     assert result.exit_code == 78
     assert result.output.count("error: ") == 2
     assert result.output.count("warning: ") == 1
 
 
-@pytest.mark.parametrize("broken", ["a: [1\n", "terminal: {timeout: x}\n", "- list\n"])
+@pytest.mark.parametrize("broken", ["a: [1\n", "terminal: {lifetime_seconds: x}\n", "- list\n"])
 def test_commands_that_repair_work_on_a_broken_file(shell: Shell, broken: str) -> None:
     shell.root.mkdir()
     shell.config.write_text(broken)
@@ -174,11 +179,11 @@ def test_commands_that_repair_work_on_a_broken_file(shell: Shell, broken: str) -
 
 
 def test_edit_checks_what_was_written(shell: Shell) -> None:
-    program = "import sys; open(sys.argv[1], 'w').write('terminal: {timeout: x}')"
+    program = "import sys; open(sys.argv[1], 'w').write('terminal: {lifetime_seconds: x}')"
     shell.environ["VISUAL"] = f'{sys.executable} -c "{program}"'
     result = shell.run("edit")
     assert result.exit_code == 78
-    assert "terminal.timeout should be" in result.output
+    assert "terminal.lifetime_seconds should be" in result.output
     shell.environ["VISUAL"] = "/no/such/editor"
     assert "cannot be started" in shell.fails(UsageError, "edit").message
     shell.environ["VISUAL"] = f"{sys.executable} -c 'raise SystemExit(3)'"
@@ -197,7 +202,7 @@ def test_migrate_writes_the_current_version_and_names_the_backup(shell: Shell) -
 
 
 def test_the_whole_program_prints_a_sentence_and_a_next_step(filled: Shell) -> None:
-    filled.config.write_text("terminal: {timeout: soon}\n")
+    filled.config.write_text("terminal: {lifetime_seconds: soon}\n")
     done = subprocess.run(
         [sys.executable, "-m", "hermes.cli", "config", "show"],
         env={"HERMES_HOME": str(filled.root)},
@@ -209,6 +214,6 @@ def test_the_whole_program_prints_a_sentence_and_a_next_step(filled: Shell) -> N
     assert done.returncode == 78
     assert done.stdout == ""
     assert done.stderr == (
-        "hermes: config.yaml:1: terminal.timeout should be a number of at least 0,"
+        "hermes: config.yaml:1: terminal.lifetime_seconds should be a number of at least 0,"
         " but is 'soon'.\n  -> Fix it with: hermes config edit\n"
     )

@@ -25,7 +25,7 @@ model:
 terminal:
   backend: local
   # slow machine
-  timeout: 300
+  lifetime_seconds: 300
 # --- approvals ---
 approvals: {mode: manual, timeout: 60}
 toolsets:
@@ -49,15 +49,15 @@ def text(home: HermesHome) -> str:
 
 
 def test_changing_a_value_changes_only_that_value(home: HermesHome) -> None:
-    set_value(home, "terminal.timeout", 90)
-    assert text(home) == TEXT.replace("timeout: 300", "timeout: 90")
+    set_value(home, "terminal.lifetime_seconds", 90)
+    assert text(home) == TEXT.replace("lifetime_seconds: 300", "lifetime_seconds: 90")
     set_value(home, "model.model", "gpt-6")
     assert "  default: gpt-6   # the good one\n" in text(home)
 
 
 def test_a_new_key_is_added_to_its_section_before_the_next_comment(home: HermesHome) -> None:
     set_value(home, "terminal.cwd", "/srv")
-    assert "  timeout: 300\n  cwd: /srv\n# --- approvals ---\n" in text(home)
+    assert "  lifetime_seconds: 300\n  cwd: /srv\n# --- approvals ---\n" in text(home)
 
 
 def test_a_new_section_is_added_at_the_end(home: HermesHome) -> None:
@@ -92,15 +92,17 @@ def test_an_item_of_a_list_can_be_changed(home: HermesHome) -> None:
 
 def test_removing_a_key_keeps_the_comments_around_it(home: HermesHome) -> None:
     assert unset_value(home, "model.provider") is True
-    assert unset_value(home, "terminal.timeout") is True
+    assert unset_value(home, "terminal.lifetime_seconds") is True
     after = text(home)
-    assert after == TEXT.replace("  provider: openai\n", "").replace("  timeout: 300\n", "")
-    assert unset_value(home, "terminal.timeout") is False
+    assert after == TEXT.replace("  provider: openai\n", "").replace(
+        "  lifetime_seconds: 300\n", ""
+    )
+    assert unset_value(home, "terminal.lifetime_seconds") is False
     assert unset_value(home, "nothing.here") is False
 
 
 def test_removing_the_last_key_of_a_section_removes_the_section(home: HermesHome) -> None:
-    unset_value(home, "terminal.timeout")
+    unset_value(home, "terminal.lifetime_seconds")
     unset_value(home, "terminal.backend")
     assert "terminal:" not in text(home)
     assert "# --- approvals ---\napprovals:" in text(home)
@@ -123,13 +125,13 @@ def test_a_plain_model_becomes_a_mapping_when_it_must(home: HermesHome) -> None:
 
 
 def test_unknown_keys_in_the_file_stay_and_new_ones_need_force(home: HermesHome) -> None:
-    with pytest.raises(UsageError, match="did you mean `timeout`") as caught:
-        set_value(home, "terminal.timeuot", 5)
+    with pytest.raises(UsageError, match="did you mean `docker_image`") as caught:
+        set_value(home, "terminal.docker_imgae", 5)
     assert "--force" in caught.value.hint
     assert text(home) == TEXT
-    set_value(home, "terminal.timeuot", 5, force=True)
+    set_value(home, "terminal.docker_imgae", 5, force=True)
     assert "custom_thing: kept" in text(home)
-    assert "timeuot: 5" in text(home)
+    assert "docker_imgae: 5" in text(home)
 
 
 @pytest.mark.parametrize(
@@ -145,15 +147,15 @@ def test_a_wrong_value_is_refused_and_nothing_is_written(
 
 
 def test_one_wrong_value_can_be_repaired_while_others_remain(home: HermesHome) -> None:
-    home.config_file.write_text("terminal: {timeout: soon}\nagent: {max_turns: many}\n")
-    set_value(home, "terminal.timeout", 5)
-    assert text(home) == "terminal: {timeout: 5}\nagent: {max_turns: many}\n"
+    home.config_file.write_text("terminal: {lifetime_seconds: soon}\nagent: {max_turns: many}\n")
+    set_value(home, "terminal.lifetime_seconds", 5)
+    assert text(home) == "terminal: {lifetime_seconds: 5}\nagent: {max_turns: many}\n"
 
 
 def test_a_file_with_broken_syntax_is_not_touched(home: HermesHome) -> None:
     home.config_file.write_text("a: [1\n")
     with pytest.raises(ConfigError, match=r"config\.yaml:"):
-        set_value(home, "terminal.timeout", 5)
+        set_value(home, "terminal.lifetime_seconds", 5)
     assert text(home) == "a: [1\n"
 
 
@@ -169,7 +171,7 @@ def test_names_in_capitals_go_to_the_env_file(home: HermesHome) -> None:
 
 def test_files_are_private_and_nothing_is_left_behind(home: HermesHome) -> None:
     home.config_file.chmod(0o644)
-    set_value(home, "terminal.timeout", 1)
+    set_value(home, "terminal.lifetime_seconds", 1)
     assert home.config_file.stat().st_mode & 0o777 == 0o600
     assert sorted(file.name for file in home.root.iterdir()) == [".config.lock", "config.yaml"]
 
@@ -178,32 +180,34 @@ def test_a_link_stays_a_link(home: HermesHome, tmp_path: Path) -> None:
     real = tmp_path / "dotfiles.yaml"
     home.config_file.rename(real)
     home.config_file.symlink_to(os.path.relpath(real, home.root))
-    set_value(home, "terminal.timeout", 1)
+    set_value(home, "terminal.lifetime_seconds", 1)
     assert home.config_file.is_symlink()
-    assert "timeout: 1\n" in real.read_text()
+    assert "lifetime_seconds: 1\n" in real.read_text()
 
 
 def test_a_missing_home_and_file_are_created(tmp_path: Path) -> None:
     home = HermesHome(root=tmp_path / "new")
-    set_value(home, "terminal.timeout", 5)
-    assert text(home) == "terminal:\n  timeout: 5\n"
+    set_value(home, "terminal.lifetime_seconds", 5)
+    assert text(home) == "terminal:\n  lifetime_seconds: 5\n"
 
 
 def test_windows_line_ends_and_a_byte_order_mark_survive_editing(home: HermesHome) -> None:
-    home.config_file.write_bytes(b"\xef\xbb\xbf# c\r\nterminal:\r\n  timeout: 1\r\n")
+    home.config_file.write_bytes(b"\xef\xbb\xbf# c\r\nterminal:\r\n  lifetime_seconds: 1\r\n")
     set_value(home, "terminal.cwd", "/x")
     after = home.config_file.read_bytes()
-    assert b"# c\r\nterminal:\r\n  timeout: 1\r\n  cwd: /x\r\n" in after
+    assert b"# c\r\nterminal:\r\n  lifetime_seconds: 1\r\n  cwd: /x\r\n" in after
     assert b"\r\r" not in after
 
 
 def test_a_block_of_text_is_kept_and_can_be_replaced(home: HermesHome) -> None:
-    home.config_file.write_text("agent:\n  environment_hint: |\n    one\n    two\n  max_turns: 5\n")
+    home.config_file.write_text(
+        "agent:\n  ephemeral_system_prompt: |\n    one\n    two\n  max_turns: 5\n"
+    )
     set_value(home, "agent.max_turns", 6)
     assert "    one\n    two\n  max_turns: 6\n" in text(home)
-    set_value(home, "agent.environment_hint", "short")
-    assert load_config(home, {}).config.agent.environment_hint == "short"
-    unset_value(home, "agent.environment_hint")
+    set_value(home, "agent.ephemeral_system_prompt", "short")
+    assert load_config(home, {}).config.agent.ephemeral_system_prompt == "short"
+    unset_value(home, "agent.ephemeral_system_prompt")
     assert text(home) == "agent:\n  max_turns: 6\n"
 
 
@@ -230,13 +234,12 @@ def test_two_writers_do_not_lose_each_others_change(home: HermesHome) -> None:
 @pytest.mark.parametrize(
     ("key", "given_text", "value"),
     [
-        ("terminal.timeout", "90", 90),
+        ("terminal.lifetime_seconds", "90", 90),
         ("approvals.mode", "off", "off"),
-        ("agent.environment_hint", "no", "no"),
-        ("agent.environment_hint", "12:30 # x", "12:30 # x"),
+        ("agent.ephemeral_system_prompt", "no", "no"),
+        ("agent.ephemeral_system_prompt", "12:30 # x", "12:30 # x"),
         ("model.model", "0123", "0123"),
-        ("agent.verify_on_stop", "false", False),
-        ("agent.verify_on_stop", "auto", "auto"),
+        ("display.platforms.x.streaming", "false", False),
         ("toolsets", "[web, file]", ["web", "file"]),
         ("toolsets", '["web"]', ["web"]),
         ("budget.day_usd", "null", None),
@@ -253,8 +256,8 @@ def test_values_from_the_command_line_follow_the_type_of_the_key(
 
 
 def test_the_schema_knows_the_type_of_nested_keys() -> None:
-    assert type_of(("platforms", "x", "enabled")) is bool
-    assert type_of(("routes", "0", "agent")) is str
+    assert type_of(("platforms", "x", "allow_all_users")) is bool
+    assert type_of(("fallback_providers", "0", "provider")) is str
     assert type_of(("nothing",)) is None
 
 

@@ -10,7 +10,7 @@ from hermes.config.loader import load_config
 from hermes.config.migrate import migrate_files
 from hermes.config.migrations import MIGRATIONS, migrate_data, version_of
 from hermes.config.paths import HermesHome
-from hermes.config.schema import CONFIG_VERSION
+from hermes.domain.settings import CONFIG_VERSION
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 

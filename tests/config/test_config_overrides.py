@@ -5,7 +5,7 @@ import pytest
 from hermes.config.loader import LoadedConfig, inspect_config, load_config
 from hermes.config.paths import HermesHome
 from hermes.config.problems import InvalidConfig
-from hermes.config.schema.model import ModelChoice
+from hermes.domain.settings.models import ModelChoice
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def load(home: HermesHome, text: str = "", env: str = "", **environ: str) -> Loa
 
 def test_an_error_shows_no_secret_that_came_by_a_variable(home: HermesHome) -> None:
     home.env_file.write_text("MY_KEY=hunter2hunter2\n")
-    home.config_file.write_text("terminal: {timeout: '${MY_KEY}'}\n")
+    home.config_file.write_text("terminal: {lifetime_seconds: '${MY_KEY}'}\n")
     (found,) = inspect_config(home, {}, managed=home.root / "none").errors
     assert "but is '***MY_KEY***'" in found.text
 
@@ -53,8 +53,8 @@ def test_a_variable_that_is_not_set_is_a_warning_and_stays_literal(home: HermesH
 def test_the_environment_wins_over_the_env_file_and_both_over_the_file(home: HermesHome) -> None:
     loaded = load(
         home,
-        "model: a\nterminal: {backend: local, timeout: 1, cwd: /x}\n",
-        env="TERMINAL_TIMEOUT=2\nTERMINAL_CWD=/y\nHERMES_MODEL=b\n",
+        "model: a\nterminal: {backend: local, lifetime_seconds: 1, cwd: /x}\n",
+        env="TERMINAL_LIFETIME_SECONDS=2\nTERMINAL_CWD=/y\nHERMES_MODEL=b\n",
         TERMINAL_CWD="/z",
         TERMINAL_ENV="docker",
         TERMINAL_DOCKER_VOLUMES="/a:/a, /b:/b",
@@ -62,10 +62,10 @@ def test_the_environment_wins_over_the_env_file_and_both_over_the_file(home: Her
     )
     terminal = loaded.config.terminal
     assert loaded.config.model.model == "b"
-    assert (terminal.backend, terminal.timeout, terminal.cwd) == ("docker", 2, "/z")
+    assert (terminal.backend, terminal.lifetime_seconds, terminal.cwd) == ("docker", 2, "/z")
     assert terminal.docker_volumes == ("/a:/a", "/b:/b")
     assert terminal.docker_env == {"A": "1"}
-    assert loaded.origin("terminal.timeout") == ".env:1 TERMINAL_TIMEOUT"
+    assert loaded.origin("terminal.lifetime_seconds") == ".env:1 TERMINAL_LIFETIME_SECONDS"
     assert loaded.origin("terminal.cwd") == "env TERMINAL_CWD"
     assert loaded.origin("terminal.backend") == "env TERMINAL_ENV"
     assert loaded.origin("terminal.docker_env.A") == "env TERMINAL_DOCKER_ENV"
@@ -99,9 +99,12 @@ def test_platforms_can_be_set_up_by_variables_alone(home: HermesHome) -> None:
 
 def test_a_wrong_variable_is_an_error_that_names_it(home: HermesHome) -> None:
     with pytest.raises(InvalidConfig) as caught:
-        load(home, TERMINAL_TIMEOUT="soon")
+        load(home, TERMINAL_LIFETIME_SECONDS="soon")
     assert [str(problem) for problem in caught.value.problems] == [
-        "env TERMINAL_TIMEOUT: terminal.timeout should be a number of at least 0, but is 'soon'"
+        (
+            "env TERMINAL_LIFETIME_SECONDS: terminal.lifetime_seconds should be a number of"
+            " at least 0, but is 'soon'"
+        )
     ]
     assert "environment variable" in caught.value.hint
 
@@ -111,12 +114,15 @@ def test_the_machines_overlay_wins_leaf_by_leaf(home: HermesHome) -> None:
     managed.write_text("model: big\nterminal:\n  backend: docker\ntoolsets: [web]\n")
     loaded = load(
         home,
-        "model: {default: a, provider: p}\nterminal: {backend: local, timeout: 7}\n"
+        "model: {default: a, provider: p}\nterminal: {backend: local, lifetime_seconds: 7}\n"
         "toolsets: [a, b]\n",
         TERMINAL_ENV="ssh",
     )
     assert loaded.config.model == ModelChoice(model="big", provider="p")
-    assert (loaded.config.terminal.backend, loaded.config.terminal.timeout) == ("docker", 7)
+    assert (loaded.config.terminal.backend, loaded.config.terminal.lifetime_seconds) == (
+        "docker",
+        7,
+    )
     assert loaded.config.toolsets == ("web",)
     assert loaded.origin("terminal.backend") == f"{managed}:3"
     assert loaded.origin("model.model") == f"{managed}:1"

@@ -3,14 +3,18 @@
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Struct
 
-from hermes.config.check import fields_by_name, struct_of
+from hermes.config.check import fields_by_name, known_keys, struct_of
+from hermes.config.keys import format_key
 from hermes.config.loader import load_config
 from hermes.config.meaning import default_of, meaning_of
 from hermes.config.paths import HermesHome
-from hermes.config.schema import Config
+from hermes.config.values import type_of
+from hermes.domain.settings import Settings
+from hermes.domain.settings.doors import Display
 
 KNOWN = """\
 model: ''
@@ -147,7 +151,7 @@ def home(tmp_path: Path) -> HermesHome:
     return HermesHome(root=tmp_path)
 
 
-def load(home: HermesHome, text: str) -> tuple[Config, tuple[str, ...]]:
+def load(home: HermesHome, text: str) -> tuple[Settings, tuple[str, ...]]:
     home.config_file.write_text(text, "utf-8")
     loaded = load_config(home, {}, managed=home.root / "none")
     return loaded.config, loaded.warnings
@@ -156,12 +160,29 @@ def load(home: HermesHome, text: str) -> tuple[Config, tuple[str, ...]]:
 def test_a_file_that_spells_out_the_known_defaults_changes_nothing(home: HermesHome) -> None:
     config, warnings = load(home, KNOWN)
     assert warnings == ()
-    assert config == Config()
+    assert msgspec.structs.replace(config, display=Display()) == Settings()
+
+
+def test_no_key_that_is_called_useless_is_a_setting() -> None:
+    assert [format_key(path) for path in known_keys() if type_of(path) is not None] == []
+
+
+def test_a_key_without_an_effect_is_named_with_what_to_use_instead(home: HermesHome) -> None:
+    home.config_file.write_text("agents: {coder: {}}\nskills: {}\nagent: {environment_hint: x}\n")
+    loaded = load_config(home, {}, managed=home.root / "none")
+    assert loaded.warnings == ()
+    assert loaded.unused == (
+        "config.yaml:1: agents has no effect here: not served yet; one agent answers everywhere",
+        (
+            "config.yaml:3: agent.environment_hint has no effect here:"
+            " not served; use platform_hints or SOUL.md"
+        ),
+    )
 
 
 @pytest.mark.parametrize("key", OTHERS.split())
 def test_every_other_legal_root_key_is_known(home: HermesHome, key: str) -> None:
-    assert load(home, f"{key}:\n") == (Config(), ())
+    assert load(home, f"{key}:\n") == (Settings(), ())
 
 
 def sections(kind: type[Struct], path: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -173,16 +194,16 @@ def sections(kind: type[Struct], path: tuple[str, ...]) -> list[tuple[str, ...]]
 
 
 def test_every_key_can_be_explained() -> None:
-    keys = sections(Config, ())
-    assert len(keys) > 400
+    keys = sections(Settings, ())
+    assert len(keys) > 100
     assert all(isinstance(meaning_of(key), str) for key in keys)
     assert meaning_of(("approvals", "timeout")).startswith("Seconds until")
     assert meaning_of(("platforms", "telegram", "allowed_users")).startswith("Ids that may talk")
     assert meaning_of(("terminal",)).startswith("Where commands run.")
-    assert default_of(("platforms", "telegram", "reply_to_mode")) == "first"
+    assert default_of(("platforms", "telegram", "allow_all_users")) is False
 
 
 def test_sections_are_frozen() -> None:
-    config: Any = Config()
+    config: Any = Settings()
     with pytest.raises(AttributeError):
-        config.terminal.timeout = 5
+        config.terminal.lifetime_seconds = 5

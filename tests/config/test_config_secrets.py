@@ -8,9 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.config.schema import Config
-from hermes.config.schema.doors import Platform
-from hermes.config.schema.model import ModelChoice
 from hermes.config.secrets import (
     PLACEHOLDERS,
     Redactor,
@@ -18,6 +15,9 @@ from hermes.config.secrets import (
     secrets_in_config,
     secrets_in_variables,
 )
+from hermes.domain.settings import Settings
+from hermes.domain.settings.doors import Platform
+from hermes.domain.settings.models import ModelChoice
 
 KEY = 'Zq8+pL/0 x&y="w" é9'
 
@@ -159,12 +159,12 @@ def test_an_agent_sees_only_the_secrets_it_may_use() -> None:
 
 def test_no_representation_shows_a_value() -> None:
     secret = "very-secret-value"
-    config = Config(
+    config = Settings(
         model=ModelChoice(api_key=secret),
         platforms={
             "x": Platform(token=secret, extra={"key": secret, "deep": [{"secret": secret}]})
         },
-        hooks={"a": {"password": secret}},
+        telegram={"a": {"password": secret}},
     )
     secrets = Secrets({"K": secret})
     for shown in (repr(config), repr(secrets), repr(secrets.redactor()), f"{config.model}"):

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.schema.machine import Logging
 from hermes.config.secrets import Redactor, Secrets
+from hermes.domain.settings.doors import Logging
 from hermes.observability.logs import LogSetup, configure_logging, tag_session
 
 SECRET = "hunter2hunter2"
@@ -105,7 +105,7 @@ def test_a_directory_that_cannot_be_written_costs_one_warning_and_no_exception(
 
 WRONG_CALL = """
 import logging, pathlib, sys
-from hermes.config.schema.machine import Logging
+from hermes.domain.settings.doors import Logging
 from hermes.config.secrets import Redactor, Secrets
 from hermes.observability.logs import configure_logging
 configure_logging(pathlib.Path(sys.argv[1]), Logging(), Redactor(Secrets({})))

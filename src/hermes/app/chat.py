@@ -7,10 +7,10 @@ from hermes.app.build import App
 from hermes.app.controls import AppControls
 from hermes.app.fetch import PageFetcher
 from hermes.app.options import AppOptions
-from hermes.config.schema import Config
 from hermes.control.commands.context import ToolDetail
 from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.session import Session
+from hermes.domain.settings import Settings
 from hermes.entry.terminal.context import ChatParts, ChatPaths, ChatSettings
 
 __all__ = ["chat_parts", "user_name"]
@@ -45,7 +45,7 @@ def chat_parts(
     )
 
 
-def _settings(config: Config) -> ChatSettings:
+def _settings(config: Settings) -> ChatSettings:
     display = config.display
     progress = display.tool_progress
     return ChatSettings(

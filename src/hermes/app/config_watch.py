@@ -17,10 +17,10 @@ from msgspec import Struct
 
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import MANAGED_CONFIG, HermesHome
-from hermes.config.schema import Config
 from hermes.control.admission.authz import ACCESS_KEYS, ACCESS_SUFFIXES
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.clock import Clock
+from hermes.domain.settings import Settings
 
 __all__ = ["ConfigChange", "ConfigWatcher", "config_change"]
 
@@ -127,7 +127,7 @@ def config_change(old: LoadedConfig, new: LoadedConfig) -> ConfigChange:
     """Name the sections in which two configurations differ."""
     changed = {
         field.encode_name
-        for field in msgspec.structs.fields(Config)
+        for field in msgspec.structs.fields(Settings)
         if getattr(old.config, field.name) != getattr(new.config, field.name)
     }
     safe = changed & SAFE_SECTIONS
@@ -144,7 +144,7 @@ def config_change(old: LoadedConfig, new: LoadedConfig) -> ConfigChange:
     return ConfigChange(loaded=new, safe=frozenset(safe), needs_restart=frozenset(restart))
 
 
-def _sort_platforms(old: Config, new: Config, safe: set[str], restart: set[str]) -> None:
+def _sort_platforms(old: Settings, new: Settings, safe: set[str], restart: set[str]) -> None:
     for name in {*old.platforms, *new.platforms}:
         before, after = old.platforms.get(name), new.platforms.get(name)
         if before == after:

@@ -9,13 +9,13 @@ from hermes.app.options import AppOptions
 from hermes.app.settings import fallback_targets, main_target, retry_policy, route_book
 from hermes.config.loader import LoadedConfig
 from hermes.config.proxies import proxy_for
-from hermes.config.schema import Config
-from hermes.config.schema.model import AuxiliaryTask
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.model import Model
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
+from hermes.domain.settings import Settings
+from hermes.domain.settings.models import AuxiliaryTask
 from hermes.domain.tools import ToolSpec
 from hermes.models.auxiliary import AuxiliaryModels, AuxiliarySettings, TaskSettings
 from hermes.models.client import ModelClient
@@ -139,7 +139,7 @@ class ModelShelf:
         return routes
 
 
-def auxiliary_settings(config: Config) -> AuxiliarySettings:
+def auxiliary_settings(config: Settings) -> AuxiliarySettings:
     """Return what the configuration says about side tasks."""
     names = (field.name for field in msgspec.structs.fields(config.auxiliary))
     tasks = {name: getattr(config.auxiliary, name) for name in names}

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hermes.app.options import AppOptions
-from hermes.config.schema import Config
+from hermes.domain.settings import Settings
 
 __all__ = ["allowed_files"]
 
 
-def allowed_files(config: Config, options: AppOptions) -> Callable[[str], bool]:
+def allowed_files(config: Settings, options: AppOptions) -> Callable[[str], bool]:
     """Return what says whether the file at a path may be sent.
 
     Allowed are the agent's workspace, the caches and the sandboxes' workspaces,

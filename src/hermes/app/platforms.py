@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from hermes.app.access import platform_section
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
-from hermes.config.schema import Config
 from hermes.control.lanes.batching import BatchWindow
 from hermes.control.supervision.instance import credential_locks_dir, hold_credential
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import Adapter, AdapterRequest, Manifest
+from hermes.domain.settings import Settings
 from hermes.streaming.chat.settings import PresentationSettings
 
 __all__ = [
@@ -126,7 +126,7 @@ def batch_window(manifest: Manifest) -> BatchWindow:
     )
 
 
-def presentation(config: Config, name: str) -> PresentationSettings:
+def presentation(config: Settings, name: str) -> PresentationSettings:
     """Return how turns are shown on a platform."""
     streaming, display = config.streaming, config.display
     own = display.platforms.get(name)

@@ -8,8 +8,8 @@ unless `plugins.enabled` names it.
 import logging
 from importlib.metadata import entry_points
 
-from hermes.config.schema import Config
 from hermes.control.hooks import HookBus
+from hermes.domain.settings import Settings
 
 __all__ = ["GROUP", "load_hook_plugins"]
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 GROUP = "hermes.hooks"
 
 
-def load_hook_plugins(config: Config, bus: HookBus) -> list[str]:
+def load_hook_plugins(config: Settings, bus: HookBus) -> list[str]:
     """Register the hooks of enabled packages; return what is wrong with the others."""
     wanted = tuple(config.plugins.enabled or ())
     if not wanted:

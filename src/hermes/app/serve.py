@@ -132,7 +132,7 @@ class _Service:
         """Serve until asked to stop."""
         warnings = await asyncio.to_thread(load_hooks, self._options.home, self._hooks)
         plugins = await asyncio.to_thread(load_hook_plugins, self._app.loaded.config, self._hooks)
-        for warning in (*warnings, *plugins):
+        for warning in (*self._app.loaded.unused, *warnings, *plugins):
             log.warning("%s", warning)
         async with asyncio.TaskGroup() as group:
             self._door = self._make_door(group)

@@ -7,10 +7,10 @@ from hermes.agent.settings import AgentSettings, CompactionSettings, SpendLimits
 from hermes.app.backends import backend_name, backend_options, has_private_workspace
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
-from hermes.config.schema import Config
-from hermes.config.schema.model import FallbackProvider, Provider
 from hermes.domain.errors import ConfigError
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
+from hermes.domain.settings import Settings
+from hermes.domain.settings.models import FallbackProvider, Provider
 from hermes.execution.backend import EnvironmentSettings
 from hermes.models.routes import RouteBook
 from hermes.models.settings import (
@@ -64,7 +64,7 @@ def toolsets_of(
     return tuple(_toolsets(loaded.config, source))
 
 
-def _toolsets(config: Config, platform: str) -> tuple[str, ...]:
+def _toolsets(config: Settings, platform: str) -> tuple[str, ...]:
     chosen = config.platform_toolsets.get(platform)
     if chosen is not None:
         return chosen
@@ -185,7 +185,7 @@ def main_target(loaded: LoadedConfig, provider: str, model: str) -> ModelTarget:
     )
 
 
-def fallback_targets(config: Config) -> tuple[ModelTarget, ...]:
+def fallback_targets(config: Settings) -> tuple[ModelTarget, ...]:
     """Return what answers when the model cannot."""
     return tuple(_fallback(entry, config.providers) for entry in config.fallback_providers)
 
@@ -202,6 +202,6 @@ def _fallback(entry: FallbackProvider, providers: Mapping[str, Provider]) -> Mod
     )
 
 
-def retry_policy(config: Config) -> RetryPolicy:
+def retry_policy(config: Settings) -> RetryPolicy:
     """Return how patiently a failed call is tried again."""
     return RetryPolicy(max_retries=config.agent.api_max_retries)

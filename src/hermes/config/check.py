@@ -1,4 +1,4 @@
-"""Turning plain data into the typed `Config`, collecting every problem.
+"""Turning plain data into the typed `Settings`, collecting every problem.
 
 The walk goes struct by struct and leaf by leaf: a wrong leaf is reported and
 left at its default, so one run reports them all. Unknown keys are warnings.
@@ -6,17 +6,19 @@ left at its default, so one run reports them all. Unknown keys are warnings.
 
 import types
 from functools import cache
+from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
+import yaml
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import FieldInfo, fields
 
 from hermes.config.document import Document
 from hermes.config.keys import Path, format_key
 from hermes.config.problems import Problem
-from hermes.config.schema import Config
-from hermes.config.schema.base import is_secret_name
+from hermes.domain.settings import Settings
+from hermes.domain.settings.section import is_secret_name
 
 __all__ = ["Checker", "describe", "fields_by_name", "struct_of"]
 
@@ -39,8 +41,14 @@ def fields_by_name(kind: type[Struct]) -> dict[str, FieldInfo]:
     return {info.encode_name: info for info in fields(kind)}
 
 
+def bare(kind: Any) -> Any:
+    """Return a type without its annotations."""
+    return get_args(kind)[0] if get_origin(kind) is Annotated else kind
+
+
 def struct_of(kind: Any) -> type[Struct] | None:
     """Return the section that a field of type `kind` holds, if it holds one."""
+    kind = bare(kind)
     if isinstance(kind, type) and issubclass(kind, Struct):
         return kind
     if get_origin(kind) in {Union, types.UnionType}:
@@ -52,7 +60,8 @@ def describe(kind: Any) -> str:
     """Say in words what values a type accepts."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return describe(args[0]) + _bounds(args[1])
+        bounds = [_bounds(arg) for arg in args[1:] if isinstance(arg, msgspec.Meta)]
+        return describe(args[0]) + "".join(bounds)
     if origin is Literal:
         return "one of " + ", ".join(str(arg) for arg in args)
     if origin in {Union, types.UnionType}:
@@ -69,19 +78,36 @@ def _bounds(meta: msgspec.Meta) -> str:
     return f" of at least {meta.ge:g}" if meta.ge is not None else ""
 
 
+@cache
+def known_keys() -> dict[Path, str]:
+    """Return the keys that are known and have no effect, each with what to use instead."""
+    text = FilePath(__file__).with_name("known_keys.yaml").read_text("utf-8")
+    found = yaml.load(text, Loader=yaml.CSafeLoader)
+    return {tuple(key.split(".")): reason for key, reason in found.items()}
+
+
+def _without_effect(path: Path) -> str | None:
+    for known, reason in known_keys().items():
+        if len(known) == len(path) and all(a in {"*", b} for a, b in zip(known, path, strict=True)):
+            return reason
+    return None
+
+
 class Checker:
-    """Checks one document; ask for `errors` and `warnings` afterwards."""
+    """Checks one document; ask for `errors`, `warnings` and `unused` afterwards."""
 
     def __init__(self, document: Document) -> None:
         self._document = document
         self.errors: list[Problem] = []
         self.warnings: list[Problem] = []
+        self.unused: list[Problem] = []
+        """Keys with a value that have no effect in this version."""
         self.unknown: list[str] = []
 
-    def config(self) -> Config:
+    def config(self) -> Settings:
         """Build the root."""
-        built = self._struct(Config, self._document.data, ())
-        assert isinstance(built, Config)
+        built = self._struct(Settings, self._document.data, ())
+        assert isinstance(built, Settings)
         return built
 
     def _struct(self, kind: type[Struct], value: Any, path: Path) -> Any:
@@ -92,7 +118,7 @@ class Checker:
         given: dict[str, Any] = {}
         for key, item in value.items():
             if key not in known:
-                self._unknown(kind, (*path, key))
+                self._unknown(kind, (*path, key), item)
                 continue
             built = self._field(known[key], item, (*path, key))
             if built is not NODEFAULT:
@@ -133,6 +159,7 @@ class Checker:
         return self._leaf(kind, value, path)
 
     def _null(self, kind: Any, path: Path) -> Any:
+        kind = bare(kind)
         if kind is Any or type(None) in get_args(kind):
             return None
         mark = self._document.marks.get(path)
@@ -182,15 +209,21 @@ class Checker:
         return NODEFAULT
 
     def _error(self, path: Path, text: str) -> None:
-        where = self._document.origin(path)
-        self.errors.append(Problem(where=where, key=format_key(path), text=text))
+        self.errors.append(self._problem(path, text))
 
     def _warn(self, path: Path, text: str) -> None:
-        where = self._document.origin(path)
-        self.warnings.append(Problem(where=where, key=format_key(path), text=text))
+        self.warnings.append(self._problem(path, text))
 
-    def _unknown(self, kind: type[Struct], path: Path) -> None:
+    def _problem(self, path: Path, text: str) -> Problem:
+        return Problem(where=self._document.origin(path), key=format_key(path), text=text)
+
+    def _unknown(self, kind: type[Struct], path: Path, value: Any) -> None:
         if path[-1].startswith(("_", "x-")):
+            return
+        reason = _without_effect(path)
+        if reason is not None:
+            if value not in (None, "", {}, []):
+                self.unused.append(self._problem(path, f"has no effect here: {reason}"))
             return
         self.unknown.append(format_key(path))
         self._warn(path, f"is not a known key and has no effect{_close(path[-1], _names(kind))}")
@@ -198,9 +231,12 @@ class Checker:
 
 def _collection(kind: Any) -> Any:
     """Return the list or mapping in `X | None`, and any other type as it is."""
-    if get_origin(kind) not in {Union, types.UnionType}:
+    plain = bare(kind)
+    if get_origin(plain) in {tuple, dict}:
+        return plain
+    if get_origin(plain) not in {Union, types.UnionType}:
         return kind
-    others = [arg for arg in get_args(kind) if arg is not type(None)]
+    others = [arg for arg in get_args(plain) if arg is not type(None)]
     return others[0] if len(others) == 1 and get_origin(others[0]) in {tuple, dict} else kind
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from hermes.config.keys import Path, format_key
 from hermes.config.problems import InvalidConfig, Problem
-from hermes.config.schema.base import is_secret_name
+from hermes.domain.settings.section import is_secret_name
 
 __all__ = ["Document", "Mark", "parse_document", "read_document"]
 

@@ -22,8 +22,8 @@ from hermes.config.normalize import assign, merge_over, normalize
 from hermes.config.overrides import overrides_in
 from hermes.config.paths import MANAGED_CONFIG, HermesHome
 from hermes.config.problems import InvalidConfig, Problem
-from hermes.config.schema import CONFIG_VERSION, Config
 from hermes.config.secrets import Redactor, Secrets, secrets_in_config, secrets_in_variables
+from hermes.domain.settings import CONFIG_VERSION, Settings
 
 __all__ = [
     "Inspection",
@@ -41,8 +41,10 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 class LoadedConfig(Struct, frozen=True, kw_only=True):
     """The effective configuration and what is known about it."""
 
-    config: Config
+    config: Settings
     warnings: tuple[str, ...]
+    unused: tuple[str, ...] = ()
+    """Keys that the files set and that have no effect in this version, with what to use instead."""
     origins: Mapping[str, str]
     """Dotted key -> where its value came from; what is absent is a default."""
     secrets: Secrets
@@ -84,6 +86,7 @@ class Inspection(Struct, frozen=True, kw_only=True):
     """None when there are errors."""
     errors: tuple[Problem, ...]
     warnings: tuple[str, ...]
+    unused: tuple[str, ...] = ()
 
 
 def load_config(
@@ -163,20 +166,22 @@ def _inspect(
     checker = Checker(document)
     config = checker.config()
     warnings += map(str, checker.warnings)
+    unused = tuple(map(str, checker.unused))
     named = secrets_in_variables(env_file.values, environ)
     secrets = named.merged(secrets_in_config(document.data))
     if checker.errors:
         errors = _redacted(checker.errors, secrets)
-        return Inspection(loaded=None, errors=errors, warnings=tuple(warnings))
+        return Inspection(loaded=None, errors=errors, warnings=tuple(warnings), unused=unused)
     origins = {format_key(path): mark.origin for path, mark in document.marks.items() if path}
     loaded = LoadedConfig(
         config=config,
         warnings=tuple(warnings),
+        unused=unused,
         origins=origins,
         secrets=secrets,
         variables=variables,
     )
-    return Inspection(loaded=loaded, errors=(), warnings=tuple(warnings))
+    return Inspection(loaded=loaded, errors=(), warnings=tuple(warnings), unused=unused)
 
 
 def _redacted(problems: list[Problem], secrets: Secrets) -> tuple[Problem, ...]:

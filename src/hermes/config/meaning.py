@@ -12,15 +12,15 @@ from msgspec import Struct
 
 from hermes.config.check import fields_by_name, struct_of
 from hermes.config.keys import Path
-from hermes.config.schema import Config
 from hermes.config.values import type_of
+from hermes.domain.settings import Settings
 
 __all__ = ["default_of", "meaning_of"]
 
 
 def meaning_of(path: Path) -> str:
     """Return the sentence that explains a key; empty when its name says it all."""
-    section = struct_of(Config if len(path) == 1 else type_of(path[:-1]))
+    section = struct_of(Settings if len(path) == 1 else type_of(path[:-1]))
     if section is not None and path[-1] in fields_by_name(section):
         name = fields_by_name(section)[path[-1]].name
         for kind in section.__mro__:
@@ -32,8 +32,8 @@ def meaning_of(path: Path) -> str:
 
 def default_of(path: Path) -> object:
     """Return the value a key has when nobody sets it; None where there is none."""
-    value: object = Config()
-    kind: object = Config
+    value: object = Settings()
+    kind: object = Settings
     for depth, name in enumerate(path):
         if isinstance(value, Struct) and name in fields_by_name(type(value)):
             value = getattr(value, fields_by_name(type(value))[name].name)

@@ -18,7 +18,7 @@ from hermes.config.edit import apply_change, read_env_text, read_text, write_che
 from hermes.config.keys import Path, format_key
 from hermes.config.migrations import OBSOLETE_VARIABLES, migrate_data, version_of
 from hermes.config.paths import HermesHome
-from hermes.config.schema import CONFIG_VERSION
+from hermes.domain.settings import CONFIG_VERSION
 
 __all__ = ["Migration", "migrate_files"]
 

@@ -8,7 +8,7 @@ that it does not concern exactly as it is, and applying one twice is harmless.
 from collections.abc import Callable
 from typing import Any
 
-from hermes.config.schema import CONFIG_VERSION
+from hermes.domain.settings import CONFIG_VERSION
 
 __all__ = ["MIGRATIONS", "OBSOLETE_VARIABLES", "migrate_data", "version_of"]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from hermes.config.document import Document, Mark
 from hermes.config.keys import Path
+from hermes.domain.settings.doors import Platform
 
 __all__ = ["assign", "lookup", "merge_over", "normalize"]
 
@@ -46,6 +47,16 @@ def normalize(document: Document) -> None:
     for old, new in _MOVED:
         _move(document, old, new)
     _streaming_mode(document)
+    _platform_extras(document)
+
+
+def _platform_extras(document: Document) -> None:
+    """Move what only one platform knows from its mapping into `extra` below it."""
+    platforms = document.data.get("platforms")
+    for name, platform in platforms.items() if isinstance(platforms, dict) else ():
+        own = set(platform) - set(Platform.__struct_fields__) if isinstance(platform, dict) else ()
+        for key in own:
+            _move(document, ("platforms", name, key), ("platforms", name, "extra", key))
 
 
 def _streaming_mode(document: Document) -> None:

@@ -10,24 +10,16 @@ from typing import Any
 
 from hermes.config.check import fields_by_name
 from hermes.config.keys import Path, parse_key
-from hermes.config.schema.execution import Terminal
+from hermes.domain.settings.execution import Terminal
 
 __all__ = ["overrides_in", "variables_for"]
 
 _VARIABLES: dict[str, str] = {
     "HERMES_MODEL": "model.model",
     "HERMES_INFERENCE_MODEL": "model.model",
-    "HERMES_ACCEPT_HOOKS": "hooks_auto_accept",
-    "HERMES_PREFILL_MESSAGES_FILE": "prefill_messages_file",
     "HERMES_EPHEMERAL_SYSTEM_PROMPT": "agent.ephemeral_system_prompt",
-    "HERMES_HUMAN_DELAY_MODE": "human_delay.mode",
-    "HERMES_HUMAN_DELAY_MIN_MS": "human_delay.min_ms",
-    "HERMES_HUMAN_DELAY_MAX_MS": "human_delay.max_ms",
     "GATEWAY_ALLOW_ALL_USERS": "gateway.allow_all_users",
     "GATEWAY_ALLOWED_USERS": "gateway.allowed_users",
-    "GATEWAY_MULTIPLEX_PROFILES": "multiplex_profiles",
-    "GATEWAY_PROXY_URL": "gateway.proxy_url",
-    "GATEWAY_PROXY_KEY": "gateway.proxy_key",
     "API_SERVER_ENABLED": "platforms.api_server.enabled",
     "API_SERVER_KEY": "platforms.api_server.extra.key",
     "API_SERVER_PORT": "platforms.api_server.extra.port",

@@ -15,7 +15,7 @@ class Problem(Struct, frozen=True, kw_only=True):
     """One thing that is wrong."""
 
     where: str
-    """`config.yaml:12`, `env TERMINAL_TIMEOUT`, ..."""
+    """`config.yaml:12`, `env TERMINAL_LIFETIME_SECONDS`, ..."""
     key: str
     text: str
 

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from hermes.config.redaction_forms import forms_of, pattern_of
-from hermes.config.schema.base import is_secret_name
+from hermes.domain.settings.section import is_secret_name
 
 __all__ = [
     "PLACEHOLDERS",

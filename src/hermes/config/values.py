@@ -4,19 +4,20 @@ from typing import Any, get_args, get_origin
 
 import msgspec
 
-from hermes.config.check import fields_by_name, struct_of
+from hermes.config.check import bare, fields_by_name, struct_of
 from hermes.config.document import parse_document
 from hermes.config.keys import Path
-from hermes.config.schema import Config
 from hermes.domain.errors import ConfigError
+from hermes.domain.settings import Settings
 
 __all__ = ["parse_value", "type_of"]
 
 
 def type_of(path: Path) -> Any:
     """Return the type the schema gives a key, or None where it knows nothing."""
-    kind: Any = Config
+    kind: Any = Settings
     for name in path:
+        kind = bare(kind)
         section = struct_of(kind)
         if section is not None:
             info = fields_by_name(section).get(name)

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO
 
-from hermes.config.schema.machine import Logging
+from hermes.domain.settings.doors import Logging
 
 __all__ = ["LogSetup", "Redacts", "configure_logging", "tag_session"]
 

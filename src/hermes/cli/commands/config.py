@@ -25,10 +25,10 @@ from hermes.config.meaning import default_of, meaning_of
 from hermes.config.migrate import migrate_files
 from hermes.config.overrides import variables_for
 from hermes.config.paths import HermesHome
-from hermes.config.schema import CONFIG_VERSION
-from hermes.config.schema.base import is_secret_name, masked
 from hermes.config.values import parse_value, type_of
 from hermes.domain.errors import ConfigError, NotFound, UsageError
+from hermes.domain.settings import CONFIG_VERSION
+from hermes.domain.settings.section import is_secret_name, masked
 
 __all__ = [
     "command",
@@ -56,7 +56,7 @@ def effective(loaded: LoadedConfig, path: Path) -> Any:
 def leaves(loaded: LoadedConfig, *, everything: bool) -> Iterator[tuple[Path, Any]]:
     """Yield each key with its value; only what differs from the default if not `everything`."""
     for path, value in _walk(loaded.config, ()):
-        if path != ("_config_version",) and (everything or value != default_of(path)):
+        if everything or value != default_of(path):
             yield path, value
 
 
@@ -264,7 +264,7 @@ def _report(*, quiet: bool) -> None:
     found = inspect_config(_home(), process_environ())
     for problem in found.errors:
         click.echo(f"error: {problem}", err=True)
-    for warning in found.warnings:
+    for warning in (*found.warnings, *found.unused):
         click.echo(f"warning: {warning}", err=True)
     if found.errors:
         click.get_current_context().exit(ConfigError.exit_code)

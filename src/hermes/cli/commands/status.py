@@ -12,8 +12,8 @@ from hermes.cli.sessions_store import Desk, at_desk
 from hermes.config.environment import process_environ
 from hermes.config.loader import Inspection, inspect_config
 from hermes.config.paths import HermesHome
-from hermes.config.schema import Config
 from hermes.domain.ports.ledger import LedgerStats
+from hermes.domain.settings import Settings
 
 __all__ = ["command"]
 
@@ -76,12 +76,12 @@ def _config_facts(inspection: Inspection) -> dict[str, object]:
     }
 
 
-def _model(config: Config) -> str:
+def _model(config: Settings) -> str:
     provider = f" ({config.model.provider})" if config.model.provider else ""
     return f"{config.model.model or 'not chosen'}{provider}"
 
 
-def _enabled(config: Config) -> list[str]:
+def _enabled(config: Settings) -> list[str]:
     return sorted(name for name, platform in config.platforms.items() if platform.enabled)
 
 

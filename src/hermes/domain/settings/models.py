@@ -4,23 +4,7 @@ from typing import Any, Literal
 
 from msgspec import field
 
-from hermes.config.schema.base import Count, Fraction, Positive, Seconds, Section
-
-__all__ = [
-    "Auxiliary",
-    "AuxiliaryTask",
-    "Bedrock",
-    "Budget",
-    "FallbackProvider",
-    "Moa",
-    "ModelCatalog",
-    "ModelChoice",
-    "ModelTimeouts",
-    "OpenRouter",
-    "PromptCaching",
-    "Provider",
-    "TitleGeneration",
-]
+from hermes.domain.settings.section import Count, Positive, Seconds, Section
 
 
 class ModelChoice(Section, frozen=True, kw_only=True):
@@ -45,8 +29,6 @@ class ModelChoice(Section, frozen=True, kw_only=True):
 class Provider(Section, frozen=True, kw_only=True):
     """A model provider that is not built in, or changes to one that is."""
 
-    name: str = ""
-    """How it is shown; empty for its key."""
     base_url: str = ""
     """Address of its API."""
     api_key: str = ""
@@ -71,10 +53,6 @@ class Provider(Section, frozen=True, kw_only=True):
     """False accepts any certificate; for test servers only."""
     ssl_ca_cert: str = ""
     """A file with the authority that signed the server's certificate."""
-    ssl_client_cert: str = ""
-    """A client certificate file."""
-    ssl_client_key: str = ""
-    """The key file of the client certificate."""
 
 
 class FallbackProvider(Section, frozen=True, kw_only=True):
@@ -119,31 +97,7 @@ class PromptCaching(Section, frozen=True, kw_only=True):
     """Prompt caching at providers that ask for marks."""
 
     cache_ttl: Literal["5m", "1h"] = "5m"
-
-
-class OpenRouter(Section, frozen=True, kw_only=True):
-    """What only OpenRouter knows."""
-
-    response_cache: bool = True
-    ttl: Count = 300
-    """Seconds a cached answer stays good."""
-    min_coding_score: Fraction = 0.65
-
-
-class Bedrock(Section, frozen=True, kw_only=True):
-    """What only AWS Bedrock knows."""
-
-    region: str = ""
-    discovery: dict[str, Any] = field(default_factory=dict)
-    guardrail: dict[str, Any] = field(default_factory=dict)
-
-
-class ModelCatalog(Section, frozen=True, kw_only=True):
-    """Where context lengths and prices come from."""
-
-    url: str = ""
-    """Empty for the catalogue that is part of Hermes."""
-    ttl_hours: Seconds = 1.0
+    """How long a provider keeps what was marked."""
 
 
 class AuxiliaryTask(Section, frozen=True, kw_only=True):
@@ -155,7 +109,9 @@ class AuxiliaryTask(Section, frozen=True, kw_only=True):
     base_url: str = ""
     api_key: str = ""
     timeout: Seconds = 30.0
+    """Seconds one call may take."""
     extra_body: dict[str, Any] = field(default_factory=dict)
+    """Further fields for the body of every request."""
     reasoning_effort: str = ""
 
 
@@ -163,48 +119,13 @@ class TitleGeneration(AuxiliaryTask, frozen=True, kw_only=True):
     """The model that names sessions."""
 
     enabled: bool = True
-    language: str = ""
-    """Empty: the language of the conversation."""
 
 
 class Auxiliary(Section, frozen=True, kw_only=True):
     """Models for side tasks."""
 
     transient_retries: Count = 2
-    vision: AuxiliaryTask = AuxiliaryTask(timeout=120)
-    web_extract: AuxiliaryTask = AuxiliaryTask(timeout=360)
+    """How often a side call that failed for the moment is repeated."""
     compression: AuxiliaryTask = AuxiliaryTask(timeout=120)
-    skills_hub: AuxiliaryTask = AuxiliaryTask()
     approval: AuxiliaryTask = AuxiliaryTask()
-    mcp: AuxiliaryTask = AuxiliaryTask()
     title_generation: TitleGeneration = TitleGeneration()
-    memory_query_rewrite: AuxiliaryTask = AuxiliaryTask(timeout=8)
-    tts_audio_tags: AuxiliaryTask = AuxiliaryTask()
-    triage_specifier: AuxiliaryTask = AuxiliaryTask(timeout=120)
-    kanban_decomposer: AuxiliaryTask = AuxiliaryTask(timeout=180)
-    profile_describer: AuxiliaryTask = AuxiliaryTask(timeout=60)
-    goal_judge: AuxiliaryTask = AuxiliaryTask(timeout=60)
-    curator: AuxiliaryTask = AuxiliaryTask(timeout=600)
-    monitor: AuxiliaryTask = AuxiliaryTask(timeout=60)
-    background_review: AuxiliaryTask = AuxiliaryTask(timeout=120)
-    moa_reference: AuxiliaryTask = AuxiliaryTask(timeout=900)
-    moa_aggregator: AuxiliaryTask = AuxiliaryTask(timeout=900)
-
-
-class MoaPreset(Section, frozen=True, kw_only=True):
-    """Several models that answer together."""
-
-    reference_models: tuple[Any, ...] = ()
-    """Models that answer first."""
-    aggregator: Any = None
-    """The model that merges their answers."""
-    max_tokens: Positive | None = None
-
-
-class Moa(Section, frozen=True, kw_only=True):
-    """Mixtures of models."""
-
-    default_preset: str = ""
-    active_preset: str = ""
-    save_traces: bool = False
-    presets: dict[str, MoaPreset] = field(default_factory=dict)

@@ -4,21 +4,16 @@ A section is frozen and never shows a secret: `repr` masks by field name and
 looks into nested mappings, so a config in a log line or a traceback is safe.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
 from msgspec.structs import fields
 
-__all__ = [
-    "Count",
-    "Fraction",
-    "Port",
-    "Positive",
-    "Seconds",
-    "Section",
-    "is_secret_name",
-    "masked",
-]
+T = TypeVar("T")
+
+RESTART = "needs a restart"
+AtStart = Annotated[T, RESTART]
+"""A setting, or a section, that is read once when the gateway starts."""
 
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]

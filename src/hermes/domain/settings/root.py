@@ -1,0 +1,75 @@
+"""Settings: everything in `config.yaml`, with the value of what is left out."""
+
+from typing import Any
+
+from msgspec import field
+
+from hermes.domain.settings import agent as core
+from hermes.domain.settings import doors, execution, models
+from hermes.domain.settings.section import AtStart, Positive, Section
+
+CONFIG_VERSION = 34
+"""The version that these settings describe; older files are migrated."""
+
+
+class Settings(Section, frozen=True, kw_only=True):
+    """The effective configuration."""
+
+    model: AtStart[models.ModelChoice] = models.ModelChoice()
+    """The model of the default agent: its name, or a mapping."""
+    providers: AtStart[dict[str, models.Provider]] = field(default_factory=dict)
+    """Model providers by name."""
+    fallback_providers: AtStart[tuple[models.FallbackProvider, ...]] = ()
+    """What answers when the model cannot, in this order."""
+    credential_pool_strategies: AtStart[dict[str, str]] = field(default_factory=dict)
+    """Provider -> fill_first, round_robin, random or least_used."""
+    model_timeouts: AtStart[models.ModelTimeouts] = models.ModelTimeouts()
+    prompt_caching: AtStart[models.PromptCaching] = models.PromptCaching()
+    auxiliary: AtStart[models.Auxiliary] = models.Auxiliary()
+    budget: models.Budget = models.Budget()
+
+    toolsets: tuple[str, ...] = ("hermes-cli",)
+    """Toolsets of the default agent at the terminal."""
+    platform_toolsets: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Platform -> toolsets."""
+    agent: core.AgentLoop = core.AgentLoop()
+    compression: core.Compression = core.Compression()
+    memory: core.Memory = core.Memory()
+    context_file_max_chars: Positive | None = None
+    """Longest project context file; null for a share of the context."""
+    platform_hints: dict[str, Any] = field(default_factory=dict)
+    """Platform -> words for the system prompt."""
+
+    terminal: AtStart[execution.Terminal] = execution.Terminal()
+    approvals: execution.Approvals = execution.Approvals()
+    command_allowlist: tuple[str, ...] = ()
+    """Commands that need no approval, written by the answer `always`."""
+
+    gateway: doors.GatewaySettings = doors.GatewaySettings()
+    platforms: dict[str, doors.Platform] = field(default_factory=dict)
+    """Platforms by name."""
+    streaming: doors.Streaming = doors.Streaming()
+    session_reset: doors.SessionReset = doors.SessionReset()
+    sessions: AtStart[doors.Sessions] = doors.Sessions()
+    group_sessions_per_user: AtStart[bool] = True
+    """Each member of a group has a session of their own."""
+    thread_sessions_per_user: AtStart[bool] = False
+    """Also within a thread."""
+    reset_triggers: tuple[str, ...] = ()
+    """Words that start a new session, besides `/new`."""
+    unauthorized_dm_behavior: str = ""
+    """Strangers get a pairing code (`pair`) or nothing (`ignore`)."""
+    telegram: dict[str, Any] = field(default_factory=dict)
+    discord: dict[str, Any] = field(default_factory=dict)
+    slack: dict[str, Any] = field(default_factory=dict)
+    matrix: dict[str, Any] = field(default_factory=dict)
+    mattermost: dict[str, Any] = field(default_factory=dict)
+    whatsapp: dict[str, Any] = field(default_factory=dict)
+    signal: dict[str, Any] = field(default_factory=dict)
+
+    display: doors.Display = doors.Display()
+    privacy: doors.Privacy = doors.Privacy()
+    timezone: AtStart[str] = ""
+    """IANA name; empty for the machine's."""
+    plugins: AtStart[doors.Plugins] = doors.Plugins()
+    logging: AtStart[doors.Logging] = doors.Logging()
