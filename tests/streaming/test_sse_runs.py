@@ -29,7 +29,7 @@ from hermes.domain.runs import LoggedEvent
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
 from hermes.streaming.wire.runs import run_frame
-from hermes.streaming.wire.sessions import SessionFold
+from hermes.streaming.wire.sessions import SessionStream
 
 USAGE = Usage(input_tokens=7, output_tokens=3)
 ASKED = ApprovalRequest(
@@ -285,8 +285,8 @@ def test_reasoning_is_in_its_own_events_and_with_the_complete_message() -> None:
 
 
 def folded(events: list[TurnEvent]) -> list[dict[str, Any]]:
-    fold = SessionFold("s1", "run_1", now=lambda: 5.0, redact=str)
-    return parsed(b"".join(fold.frames(event) for event in events))
+    stream = SessionStream("s1", "run_1", now=lambda: 5.0, redact=str)
+    return parsed(b"".join(stream.feed(event) for event in events))
 
 
 @given(turns())

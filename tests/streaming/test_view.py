@@ -69,7 +69,7 @@ def test_a_text_that_takes_another_way_is_said_from_its_start() -> None:
 def test_a_repeated_call_that_says_less_adds_nothing() -> None:
     shown = pieces(TextDelta("one two"), TextReset(), TextDelta("one"), message("one"))
 
-    assert shown == [Said("one two"), Completed(message("one").message)]
+    assert shown == [Said("one two"), Completed(message("one").message, differs=True)]
 
 
 def test_thoughts_are_settled_like_text() -> None:

@@ -73,6 +73,8 @@ class Completed(Struct, frozen=True):
     """An assistant message is complete; its text has been said."""
 
     message: AssistantMessage
+    differs: bool = False
+    """What was said is not its text: a repeated call ended early, or was changed afterwards."""
 
 
 class ToolDone(Struct, frozen=True, kw_only=True):
@@ -146,7 +148,9 @@ class TurnView:
         return pieces
 
     def _complete(self, message: AssistantMessage) -> list[Piece]:
-        pieces: list[Piece] = [*self._text.settle(message.text), Completed(message)]
+        rest = self._text.settle(message.text)
+        differs = rest is None
+        pieces: list[Piece] = [*(rest or ()), Completed(message, differs)]
         self._text, self._thoughts = _Growth(Said), _Growth(Thought)
         self._completed += 1
         self._answered = not message.tool_calls and (self._answered or bool(message.text))
@@ -185,14 +189,14 @@ class _Growth:
             self._again = "".join(self._said) or None
         self._matched = 0
 
-    def settle(self, text: str) -> Sequence[Said | Thought]:
-        """Say what is missing of the whole `text`."""
+    def settle(self, text: str) -> Sequence[Said | Thought] | None:
+        """Say what is missing of the whole `text`; None if something else was said."""
         said = "".join(self._said) if self._again is None else self._again
         if text.startswith(said):
             rest = text[len(said) :]
             return (self._piece(rest),) if rest else ()
         if self._again is None or said.startswith(text):
-            return ()
+            return None
         return (self._piece(text, again=True),)
 
     def _catch_up(self, text: str, before: str) -> Sequence[Said | Thought]:

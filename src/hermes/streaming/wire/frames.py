@@ -7,21 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes.domain.approvals import ApprovalRequest, Decision
+from hermes.domain.events import ApprovalAnswered, ApprovalAsked, SteerTaken, ToolProgress
 from hermes.domain.messages import ToolCall
 from hermes.domain.turn import TurnError
 from hermes.domain.usage import Usage
-
-__all__ = [
-    "DONE",
-    "KEEP_ALIVE",
-    "approval_fields",
-    "decision_fields",
-    "error_fields",
-    "frame",
-    "tool_call_fields",
-    "usage_fields",
-]
-
 
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment: parsers skip it, and the connection counts as busy."""
@@ -39,6 +28,24 @@ def frame(data: bytes, event: str | None = None, id: str | None = None) -> bytes
 
 
 Fields = dict[str, Any]
+Named = tuple[str, Fields]
+"""The name of an event and what it tells."""
+
+
+def aside_fields(
+    event: ToolProgress | ApprovalAsked | ApprovalAnswered | SteerTaken,
+    redact: Callable[[str], str],
+) -> Named:
+    """Return an event that runs and sessions tell in the same way."""
+    match event:
+        case ToolProgress(call_id=call_id, text=text):
+            return "tool.progress", {"call_id": call_id, "text": text}
+        case ApprovalAsked(request=request):
+            return "approval.request", approval_fields(request, redact)
+        case ApprovalAnswered(approval_id=approval_id, decision=decision):
+            return "approval.responded", {"id": approval_id, **decision_fields(decision)}
+        case SteerTaken(text=text):
+            return "steer.taken", {"text": text}
 
 
 def approval_fields(request: ApprovalRequest, redact: Callable[[str], str]) -> Fields:

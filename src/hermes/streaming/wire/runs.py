@@ -14,21 +14,16 @@ restart, and then `messages` holds what had been said completely until then.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from hermes.domain.events import (
-    ApprovalAnswered,
-    ApprovalAsked,
     MessageCompleted,
     Notice,
     ReasoningDelta,
-    SteerTaken,
     TextDelta,
     TextReset,
     ToolFinished,
-    ToolProgress,
     ToolStarted,
     TurnEvent,
     TurnFinished,
@@ -39,17 +34,14 @@ from hermes.domain.messages import AssistantMessage, ToolOutcome
 from hermes.domain.runs import LoggedEvent
 from hermes.domain.turn import TurnState
 from hermes.streaming.wire.frames import (
-    approval_fields,
-    decision_fields,
+    Fields,
+    Named,
+    aside_fields,
     error_fields,
     frame,
     tool_call_fields,
     usage_fields,
 )
-
-__all__ = ["run_frame"]
-
-Fields = dict[str, Any]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -61,40 +53,27 @@ def run_frame(run_id: str, logged: LoggedEvent, redact: Callable[[str], str]) ->
     return frame(_encode(head | fields), id=str(logged.seq))
 
 
-def _told(event: TurnEvent, redact: Callable[[str], str]) -> tuple[str, Fields]:
+def _told(event: TurnEvent, redact: Callable[[str], str]) -> Named:
     match event:
         case TextDelta(text=text):
             return "message.delta", {"delta": text}
         case ReasoningDelta(text=text):
             return "reasoning.delta", {"delta": text}
-        case TextReset() | TurnStarted() | MessageCompleted() | SteerTaken():
+        case TextReset() | TurnStarted() | MessageCompleted():
             return _message(event)
-        case ToolStarted() | ToolProgress() | ToolFinished():
+        case ToolStarted() | ToolFinished():
             return _tool(event)
-        case TurnFinished():
-            return _finished(event)
-        case _:
-            return _aside(event, redact)
-
-
-def _aside(
-    event: ApprovalAsked | ApprovalAnswered | Notice | UsageReported,
-    redact: Callable[[str], str],
-) -> tuple[str, Fields]:
-    match event:
-        case ApprovalAsked(request=request):
-            return "approval.request", approval_fields(request, redact)
-        case ApprovalAnswered(approval_id=approval_id, decision=decision):
-            return "approval.responded", {"id": approval_id, **decision_fields(decision)}
         case Notice(code=code, text=text, level=level):
             return "notice", {"code": code, "text": text, "level": level.value}
         case UsageReported():
             return "usage", _usage(event)
+        case TurnFinished():
+            return _finished(event)
+        case _:
+            return aside_fields(event, redact)
 
 
-def _message(
-    event: TextReset | TurnStarted | MessageCompleted | SteerTaken,
-) -> tuple[str, Fields]:
+def _message(event: TextReset | TurnStarted | MessageCompleted) -> Named:
     match event:
         case TextReset():
             return "message.reset", {"reason": "retry"}
@@ -105,8 +84,6 @@ def _message(
             return "message.reset", {"reason": "resume", "messages": said}
         case MessageCompleted(message_id=message_id, message=message):
             return "message.completed", {"message_id": message_id, **_said(message)}
-        case SteerTaken(text=text):
-            return "steer.taken", {"text": text}
 
 
 def _said(message: AssistantMessage) -> Fields:
@@ -118,22 +95,18 @@ def _said(message: AssistantMessage) -> Fields:
     return said
 
 
-def _tool(event: ToolStarted | ToolProgress | ToolFinished) -> tuple[str, Fields]:
-    match event:
-        case ToolStarted():
-            fields = {"tool": event.name, "preview": event.label, "emoji": event.emoji}
-            return "tool.started", {"call_id": event.call_id, **fields}
-        case ToolProgress(call_id=call_id, text=text):
-            return "tool.progress", {"call_id": call_id, "text": text}
-        case ToolFinished():
-            return "tool.completed", {
-                "call_id": event.call_id,
-                "tool": event.name,
-                "duration": round(event.seconds, 3),
-                "error": event.outcome is not ToolOutcome.OK,
-                "outcome": event.outcome.value,
-                "preview": event.preview,
-            }
+def _tool(event: ToolStarted | ToolFinished) -> Named:
+    if isinstance(event, ToolStarted):
+        fields = {"tool": event.name, "preview": event.label, "emoji": event.emoji}
+        return "tool.started", {"call_id": event.call_id, **fields}
+    return "tool.completed", {
+        "call_id": event.call_id,
+        "tool": event.name,
+        "duration": round(event.seconds, 3),
+        "error": event.outcome is not ToolOutcome.OK,
+        "outcome": event.outcome.value,
+        "preview": event.preview,
+    }
 
 
 def _usage(event: UsageReported) -> Fields:
@@ -141,7 +114,7 @@ def _usage(event: UsageReported) -> Fields:
     return usage_fields(event.usage, event.cost_usd) | context
 
 
-def _finished(event: TurnFinished) -> tuple[str, Fields]:
+def _finished(event: TurnFinished) -> Named:
     usage = {"usage": usage_fields(event.usage, event.cost_usd)}
     if event.outcome is TurnState.FAILED:
         return "run.failed", {"error": error_fields(event.error), **usage}

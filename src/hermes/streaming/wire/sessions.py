@@ -7,54 +7,39 @@
     assistant.completed  run.completed | error  done
 
 `assistant.completed` comes once and holds the final answer. `assistant.reset`
-voids the deltas of the message it names. A turn that is told after the fact,
-with fewer deltas, gives the same text: what a message had not shown by its
-end is sent then.
+voids the deltas of the message it names.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from hermes.domain.approvals import ApprovalRequest
 from hermes.domain.events import (
-    ApprovalAnswered,
-    ApprovalAsked,
-    MessageCompleted,
     Notice,
-    ReasoningDelta,
-    SteerTaken,
-    TextDelta,
-    TextReset,
-    ToolFinished,
-    ToolProgress,
     ToolStarted,
     TurnEvent,
     TurnFinished,
     TurnStarted,
     UsageReported,
 )
-from hermes.domain.messages import AssistantMessage, ToolOutcome
+from hermes.domain.messages import ToolOutcome
 from hermes.domain.turn import TurnState
+from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
 from hermes.streaming.wire.frames import (
-    approval_fields,
-    decision_fields,
+    Named,
+    aside_fields,
     error_fields,
     frame,
     tool_call_fields,
     usage_fields,
 )
 
-__all__ = ["SessionFold"]
-
-Told = tuple[str, dict[str, Any]]
-
 _encode = msgspec.json.Encoder().encode
 
 
-class SessionFold:
-    """Turns the events of one turn into frames; one per stream."""
+class SessionStream:
+    """Makes frames of the events of one turn; one for each stream."""
 
     def __init__(
         self,
@@ -67,96 +52,78 @@ class SessionFold:
         self._head = {"session_id": session_id, "run_id": run_id}
         self._now = now
         self._redact = redact
+        self._view = TurnView()
         self._seq = 0
         self._message = 0
-        self._shown: list[str] | None = None
-        """The pieces of the message that is being told; None between messages."""
-        self._last = ""
+        self._open = False
+        """A message is being told."""
 
-    def frames(self, event: TurnEvent) -> bytes:
+    def feed(self, event: TurnEvent) -> bytes:
         """Return the frames of one event; empty if there is nothing to tell."""
-        return b"".join(self._frame(name, fields) for name, fields in self._told(event))
+        return b"".join(
+            self._frame(name, fields)
+            for piece in self._view.feed(event)
+            for name, fields in self._told(piece)
+        )
 
     def _frame(self, name: str, fields: dict[str, Any]) -> bytes:
         self._seq += 1
         head = self._head | {"seq": self._seq, "ts": self._now()}
         return frame(_encode(head | fields), event=name)
 
-    def _told(self, event: TurnEvent) -> Sequence[Told]:
-        match event:
-            case TextDelta(text=text):
-                return self._delta(text)
-            case TextReset():
-                return self._reset()
-            case ReasoningDelta(text=text):
+    def _told(self, piece: Piece) -> list[Named]:
+        match piece:
+            case Said(text=text, again=again):
+                return self._say(text, again=again)
+            case Thought(text=text):
                 return [("reasoning.delta", {"delta": text})]
-            case MessageCompleted(message=message):
-                return self._completed(message)
-            case TurnStarted():
-                return self._started(event)
-            case ToolStarted() | ToolProgress() | ToolFinished():
-                return [_tool(event)]
+            case Completed():
+                return self._complete(piece)
             case TurnFinished():
-                return self._finished(event)
+                return self._finish(piece)
+            case ToolStarted() | ToolDone():
+                return [_tool(piece)]
+            case TurnStarted() | Notice() | UsageReported():
+                return [_about(piece)]
             case _:
-                return _aside(event, self._asked)
-
-    def _asked(self, request: ApprovalRequest) -> dict[str, Any]:
-        return approval_fields(request, self._redact)
-
-    def _started(self, event: TurnStarted) -> list[Told]:
-        told: list[Told] = [("run.started", {"resumes": event.resumes})]
-        for message in event.earlier:
-            told += self._completed(message)
-        return told
+                return [aside_fields(piece, self._redact)]
 
     @property
     def _message_id(self) -> str:
         return f"{self._head['run_id']}.{self._message}"
 
-    def _open(self) -> list[Told]:
-        if self._shown is not None:
-            return []
-        self._shown = []
-        self._message += 1
-        return [("message.started", {"message": {"id": self._message_id, "role": "assistant"}})]
+    def _say(self, text: str, *, again: bool) -> list[Named]:
+        told: list[Named] = []
+        if not self._open:
+            self._open = True
+            self._message += 1
+            message = {"id": self._message_id, "role": "assistant"}
+            told.append(("message.started", {"message": message}))
+        if again:
+            told.append(("assistant.reset", {"message_id": self._message_id}))
+        delta = {"message_id": self._message_id, "delta": text}
+        return [*told, ("assistant.delta", delta)] if text else told
 
-    def _delta(self, text: str) -> list[Told]:
-        told = self._open()
-        assert self._shown is not None
-        self._shown.append(text)
-        return [*told, ("assistant.delta", {"message_id": self._message_id, "delta": text})]
-
-    def _reset(self) -> list[Told]:
-        if not self._shown:
-            return []
-        self._shown = []
-        return [("assistant.reset", {"message_id": self._message_id})]
-
-    def _completed(self, message: AssistantMessage) -> list[Told]:
-        if self._shown is None and not message.text:
-            return []
-        told = self._open()
-        shown = "".join(self._shown or ())
-        if not message.text.startswith(shown):
-            told += self._reset()
-            shown = ""
-        if rest := message.text[len(shown) :]:
-            told += self._delta(rest)
-        self._shown, self._last = None, message.text
-        ended = {"message_id": self._message_id, "content": message.text}
+    def _complete(self, completed: Completed) -> list[Named]:
+        text = completed.message.text
+        told = self._say(text, again=True) if completed.differs else []
+        if not self._open:
+            return told
+        self._open = False
+        ended = {"message_id": self._message_id, "content": text}
         return [*told, ("message.completed", ended)]
 
-    def _finished(self, event: TurnFinished) -> list[Told]:
-        done = event.outcome is TurnState.DONE
-        completed = {
-            "message_id": self._message_id,
-            "content": event.text if done else self._last,
-            "completed": done,
-            "interrupted": event.outcome is TurnState.INTERRUPTED,
-        }
+    def _finish(self, event: TurnFinished) -> list[Named]:
         if event.outcome is TurnState.FAILED:
             return [("error", error_fields(event.error)), ("done", {"completed": False})]
+        done = event.outcome is TurnState.DONE
+        last = self._view.last.text if self._view.last else ""
+        completed = {
+            "message_id": self._message_id,
+            "content": event.text if done else last,
+            "completed": done,
+            "interrupted": not done,
+        }
         ended: dict[str, Any] = {
             "completed": done,
             "interrupted": not done,
@@ -171,35 +138,25 @@ class SessionFold:
         ]
 
 
-def _tool(event: ToolStarted | ToolProgress | ToolFinished) -> Told:
-    match event:
-        case ToolStarted():
-            fields = {"tool_name": event.name, "preview": event.label, "emoji": event.emoji}
-            return "tool.started", {"call_id": event.call_id, **fields}
-        case ToolProgress(call_id=call_id, text=text):
-            return "tool.progress", {"call_id": call_id, "text": text}
-        case ToolFinished():
-            good = event.outcome is ToolOutcome.OK
-            return "tool.completed" if good else "tool.failed", {
-                "call_id": event.call_id,
-                "tool_name": event.name,
-                "outcome": event.outcome.value,
-                "duration": round(event.seconds, 3),
-                "preview": event.preview,
-            }
-
-
-def _aside(event: TurnEvent, asked: Callable[[ApprovalRequest], dict[str, Any]]) -> list[Told]:
-    match event:
-        case ApprovalAsked(request=request):
-            return [("approval.request", asked(request))]
-        case ApprovalAnswered(approval_id=approval_id, decision=decision):
-            return [("approval.responded", {"id": approval_id, **decision_fields(decision)})]
-        case SteerTaken(text=text):
-            return [("steer.taken", {"text": text})]
+def _about(piece: TurnStarted | Notice | UsageReported) -> Named:
+    match piece:
+        case TurnStarted(resumes=resumes):
+            return "run.started", {"resumes": resumes}
         case Notice(code=code, text=text):
-            return [("notice", {"code": code, "text": text})]
+            return "notice", {"code": code, "text": text}
         case UsageReported(usage=usage, cost_usd=cost_usd):
-            return [("usage", usage_fields(usage, cost_usd))]
-        case _:
-            return []
+            return "usage", usage_fields(usage, cost_usd)
+
+
+def _tool(piece: ToolStarted | ToolDone) -> Named:
+    if isinstance(piece, ToolStarted):
+        fields = {"tool_name": piece.name, "preview": piece.label, "emoji": piece.emoji}
+        return "tool.started", {"call_id": piece.call_id, **fields}
+    ended = piece.finished
+    return "tool.completed" if ended.outcome is ToolOutcome.OK else "tool.failed", {
+        "call_id": ended.call_id,
+        "tool_name": ended.name,
+        "outcome": ended.outcome.value,
+        "duration": round(ended.seconds, 3),
+        "preview": ended.preview,
+    }

@@ -26,7 +26,7 @@ from hermes.entry.http.endpoint import (
 from hermes.entry.http.errors import Problem
 from hermes.entry.http.sse import Stop, attended, stopper
 from hermes.streaming.wire.frames import error_fields, tool_call_fields, usage_fields
-from hermes.streaming.wire.sessions import SessionFold
+from hermes.streaming.wire.sessions import SessionStream
 
 __all__ = ["ENDPOINTS"]
 
@@ -158,9 +158,9 @@ def _good(run: Run) -> RunOutcome:
 
 async def _frames(call: ChatCall, run: Run) -> AsyncIterator[bytes]:
     parts = call.parts
-    fold = SessionFold(run.session_id, run.id, now=parts.clock.now, redact=parts.redact)
+    stream = SessionStream(run.session_id, run.id, now=parts.clock.now, redact=parts.redact)
     async for batch in parts.runs.batches(run):
-        if frames := b"".join([fold.frames(event) for event in batch]):
+        if frames := b"".join([stream.feed(event) for event in batch]):
             yield frames
 
 
