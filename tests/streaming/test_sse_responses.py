@@ -40,8 +40,8 @@ from hermes.domain.messages import (
 from hermes.domain.runs import RunState
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
-from hermes.streaming.wire.response_resource import ResponseResource
-from hermes.streaming.wire.responses import ResponseFold
+from hermes.streaming.wire.response_types import ResponseResource
+from hermes.streaming.wire.responses import ResponseStream
 
 BASE = ResponseResource(id="resp_1", created_at=1000, status="in_progress", model="hermes")
 QUEUED = msgspec.structs.replace(BASE, status="queued", background=True)
@@ -88,7 +88,7 @@ def plain(resource: ResponseResource) -> Any:
 
 def run(events: list[TurnEvent], base: ResponseResource = BASE) -> tuple[list[Any], Any]:
     """Fold events; return the events sent and the final object, as clients read them."""
-    fold = ResponseFold(base)
+    fold = ResponseStream(base)
     sent = fold.begin()
     for event in events:
         sent += fold.feed(event)
@@ -137,7 +137,7 @@ def test_a_plain_answer_is_one_message_item_with_one_part() -> None:
 
 
 def test_a_frame_names_its_event_and_carries_the_same_type() -> None:
-    created = ResponseFold(BASE).begin()[0].frame()
+    created = ResponseStream(BASE).begin()[0].frame()
     assert created.startswith(b"event: response.created\ndata: {")
     assert created.endswith(b"}\n\n")
 
@@ -343,7 +343,7 @@ def test_a_failure_closes_the_open_message_and_names_the_error() -> None:
 def test_an_interrupted_response_is_incomplete_or_cancelled(
     base: ResponseResource, state: RunState | None, status: str
 ) -> None:
-    fold = ResponseFold(base)
+    fold = ResponseStream(base)
     fold.begin()
     fold.feed(TextDelta("Half"))
     last = fold.finish(finished(TurnState.INTERRUPTED), state, 1234.5)[-1]
@@ -354,7 +354,7 @@ def test_an_interrupted_response_is_incomplete_or_cancelled(
 
 
 def test_only_a_completed_response_has_a_time_of_completion() -> None:
-    fold = ResponseFold(BASE)
+    fold = ResponseStream(BASE)
     fold.feed(completed("Yes."))
     fold.finish(finished(text="Yes."), RunState.COMPLETED, 1234.5)
     assert fold.resource.completed_at == 1234
@@ -383,7 +383,7 @@ def test_approvals_are_events_of_our_own_with_a_number() -> None:
         choices=("once", "deny"),
         created_at=1.0,
     )
-    fold = ResponseFold(BASE, lambda text: text.replace("secret", "***"))
+    fold = ResponseStream(BASE, lambda text: text.replace("secret", "***"))
     fold.begin()
     asked = fold.feed(ApprovalAsked(request=request))[0].body()
     decision = Decision(state=ApprovalState.APPROVED, choice=Choice.ONCE)
@@ -396,7 +396,7 @@ def test_approvals_are_events_of_our_own_with_a_number() -> None:
 
 
 def test_secrets_in_arguments_and_thoughts_are_taken_out() -> None:
-    fold = ResponseFold(BASE, lambda text: text.replace("hunter2", "***"))
+    fold = ResponseStream(BASE, lambda text: text.replace("hunter2", "***"))
     made = ToolCall(id="c", name="login", arguments='{"password":"hunter2"}')
     sent = fold.feed(ReasoningDelta("It is hunter2."))
     sent += fold.feed(completed("", made, reasoning=Reasoning(text="It is hunter2.")))
@@ -420,7 +420,7 @@ def test_an_answer_that_came_without_a_message_is_still_shown() -> None:
 
 
 def test_the_object_can_be_read_at_any_time() -> None:
-    fold = ResponseFold(BASE)
+    fold = ResponseStream(BASE)
     fold.begin()
     fold.feed(STARTED)
     fold.feed(ReasoningDelta("Hm"))

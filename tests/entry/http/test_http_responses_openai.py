@@ -28,8 +28,8 @@ from hermes.domain.ports.model import Model
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, StreamAnswer
-from hermes.streaming.wire.response_resource import ResponseResource
-from hermes.streaming.wire.responses import ResponseFold
+from hermes.streaming.wire.response_types import ResponseResource
+from hermes.streaming.wire.responses import ResponseStream
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say, thinks
 
 TOOL: Any = {
@@ -97,7 +97,7 @@ def playing(*events: TurnEvent) -> Endpoint:
 
     async def handler(made: Call[Any, Any]) -> Answer:
         base = ResponseResource(id="resp_1", created_at=1, status="in_progress", model="hermes")
-        fold = ResponseFold(base)
+        fold = ResponseStream(base)
         sent = [*fold.begin(), *[one for event in events for one in fold.feed(event)]]
 
         async def chunks() -> AsyncIterator[bytes]:

@@ -1,23 +1,23 @@
-"""The events of a turn as those of the Responses API, numbered from 0 without a gap.
+"""A turn as the events of the Responses API, numbered from 0 without a gap.
 
-The fold is pure: the same turn events give the same items under the same ids,
-numbers and order, whether they come live, from a run's log or from the ledger
-told afterwards. Ids are made of the response's own id and a count, and the
-outputs of tools that ran side by side are put in the order of their calls.
+The same turn gives the same items under the same ids, numbers and order,
+whether its events come live, from a run's log or from the ledger afterwards.
+Ids are made of the response's own id and a count, and the outputs of tools
+that ran side by side are put in the order of their calls.
+
+A message that the model had to begin again goes on in another part of its
+item, and so does its reasoning; the item ends with the text of the last part.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
+from msgspec import Struct
 
 from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
-    MessageCompleted,
-    ReasoningDelta,
-    TextDelta,
-    TextReset,
     ToolFinished,
     ToolStarted,
     TurnEvent,
@@ -27,27 +27,24 @@ from hermes.domain.events import (
 from hermes.domain.messages import AssistantMessage, FinishReason, ToolCall, ToolOutcome
 from hermes.domain.runs import RunState
 from hermes.domain.turn import TurnState
-from hermes.streaming.wire.frames import approval_fields, decision_fields
-from hermes.streaming.wire.response_items import (
-    Emitter,
+from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
+from hermes.streaming.wire.frames import approval_fields, decision_fields, frame
+from hermes.streaming.wire.response_types import (
     FunctionCallItem,
     FunctionCallOutputItem,
+    IncompleteDetails,
     InputText,
     Item,
     ItemStatus,
-    OpenMessage,
-    OpenReasoning,
-    ResponseEvent,
-)
-from hermes.streaming.wire.response_resource import (
-    IncompleteDetails,
+    MessageItem,
+    OutputText,
+    ReasoningItem,
     ResponseResource,
     ResponseStatus,
+    SummaryText,
     error_of,
     usage_of,
 )
-
-__all__ = ["ResponseEvent", "ResponseFold"]
 
 SHUTDOWN = "shutdown"
 _CUT_OFF = {
@@ -61,21 +58,151 @@ _FINAL_EVENT: dict[ResponseStatus, str] = {
     "incomplete": "response.incomplete",
     "cancelled": "response.incomplete",
 }
+_encoder = msgspec.json.Encoder()
 
 
-class ResponseFold:
-    """Follows the turn of one response."""
+class ResponseEvent(Struct, frozen=True, kw_only=True, gc=False):
+    name: str
+    sequence_number: int
+    fields: dict[str, Any]
+
+    def body(self) -> dict[str, Any]:
+        """Return the event as clients read it."""
+        return {"type": self.name, "sequence_number": self.sequence_number, **self.fields}
+
+    def frame(self) -> bytes:
+        return frame(_encoder.encode(self.body()), self.name)
+
+
+class _Emitter:
+    """Collects events until they are taken."""
+
+    def __init__(self) -> None:
+        self._next = 0
+        self._waiting: list[ResponseEvent] = []
+
+    def emit(self, name: str, /, **fields: Any) -> None:
+        event = ResponseEvent(name=name, sequence_number=self._next, fields=fields)
+        self._next += 1
+        self._waiting.append(event)
+
+    def take(self) -> list[ResponseEvent]:
+        taken, self._waiting = self._waiting, []
+        return taken
+
+
+class _OpenItem:
+    """An item whose text still grows."""
+
+    part_event: ClassVar[str]
+    text_event: ClassVar[str]
+    number_field: ClassVar[str]
+    part: ClassVar[type[OutputText] | type[SummaryText]]
+    extra: ClassVar[dict[str, Any]] = {}
+
+    def __init__(self, emitter: _Emitter, item_id: str, index: int) -> None:
+        self.index = index
+        self.id = item_id
+        self.text = ""
+        """What the client has of the current part, up to the last commit."""
+        self._emit = emitter.emit
+        self._new: list[str] = []
+        self._kept = ""
+        """What is certain."""
+        self._part = 0
+        self._emit("response.output_item.added", output_index=index, item=self.empty())
+        self._open_part()
+
+    def empty(self) -> Item:
+        raise NotImplementedError
+
+    def snapshot(self, status: ItemStatus = "in_progress") -> Item:
+        raise NotImplementedError
+
+    def say(self, text: str) -> None:
+        if text:
+            self._new.append(text)
+            self._emit(f"{self.text_event}.delta", **self._place(), delta=text, **self.extra)
+
+    def start_over(self, text: str) -> None:
+        """Go on in another part: what is not certain is void."""
+        self._close_part()
+        self._part += 1
+        self._open_part()
+        self.text, self._new = "", []
+        self.say(self._kept + text)
+
+    def commit(self, text: str) -> None:
+        """Take the text since the last commit as it is in the ledger."""
+        self._kept += text
+        if self._kept.startswith(sent := self.said):
+            self.say(self._kept[len(sent) :])
+        self.text, self._new = self._kept, []
+
+    @property
+    def said(self) -> str:
+        return self.text + "".join(self._new)
+
+    def close(self, status: ItemStatus = "completed") -> Item:
+        self._close_part()
+        item = self.snapshot(status)
+        self._emit("response.output_item.done", output_index=self.index, item=item)
+        return item
+
+    def _open_part(self) -> None:
+        self._emit(f"{self.part_event}.added", **self._place(), part=self.part(text=""))
+
+    def _close_part(self) -> None:
+        text = self.said
+        self._emit(f"{self.text_event}.done", **self._place(), text=text, **self.extra)
+        self._emit(f"{self.part_event}.done", **self._place(), part=self.part(text=text))
+
+    def _place(self) -> dict[str, Any]:
+        return {"item_id": self.id, "output_index": self.index, self.number_field: self._part}
+
+
+class _OpenMessage(_OpenItem):
+    part_event = "response.content_part"
+    text_event = "response.output_text"
+    number_field = "content_index"
+    part = OutputText
+    extra: ClassVar[dict[str, Any]] = {"logprobs": ()}
+    cut_off = False
+    """The model stopped at a limit."""
+
+    def empty(self) -> MessageItem:
+        return MessageItem(id=self.id, status="in_progress", role="assistant")
+
+    def snapshot(self, status: ItemStatus = "in_progress") -> MessageItem:
+        content = (OutputText(text=self.said),)
+        return MessageItem(id=self.id, status=status, role="assistant", content=content)
+
+
+class _OpenReasoning(_OpenItem):
+    part_event = "response.reasoning_summary_part"
+    text_event = "response.reasoning_summary_text"
+    number_field = "summary_index"
+    part = SummaryText
+
+    def empty(self) -> ReasoningItem:
+        return ReasoningItem(id=self.id)
+
+    def snapshot(self, status: ItemStatus = "in_progress") -> ReasoningItem:  # noqa: ARG002 (it has none)
+        return ReasoningItem(id=self.id, summary=(SummaryText(text=self.said),))
+
+
+class ResponseStream:
+    """Makes the events and the resource of one response of the events of its turn."""
 
     def __init__(self, base: ResponseResource, redact: Callable[[str], str] = str) -> None:
         self._base = base
         self._redact = redact
         self._ids = base.id.removeprefix("resp_")
-        self._emitter = Emitter()
+        self._view = TurnView()
+        self._emitter = _Emitter()
         self._items: list[Item] = []
-        self._message: OpenMessage | None = None
-        self._reasoning: OpenReasoning | None = None
-        self._spoke = False
-        """A message item was added."""
+        self._message: _OpenMessage | None = None
+        self._reasoning: _OpenReasoning | None = None
         self._replies = 0
         """How many messages of the turn are complete."""
         self._thought_at = -1
@@ -85,7 +212,6 @@ class ResponseFold:
         self._awaited: list[str] = []
         """Calls of the last reply whose output has not been shown, in order."""
         self._results: dict[str, ToolFinished] = {}
-        self._last_finish = FinishReason.STOP
 
     @property
     def resource(self) -> ResponseResource:
@@ -101,28 +227,11 @@ class ResponseFold:
         return self._emitter.take()
 
     def feed(self, event: TurnEvent) -> list[ResponseEvent]:
-        """Take an event other than the last and return what is sent for it."""
-        match event:
-            case TextDelta(text=text):
-                self._say(text)
-            case ReasoningDelta(text=text):
-                self._think(text)
-            case TextReset():
-                self._start_over()
-            case TurnStarted():
-                self._started(event)
-            case MessageCompleted(message=message):
-                self._complete(message)
-            case ToolStarted():
-                self._tool_started(event)
-            case ToolFinished():
-                self._tool_finished(event)
-            case ApprovalAsked() | ApprovalAnswered():
-                self._approval(event)
-            case TurnFinished():
-                return self.finish(event)
-            case _:
-                pass
+        """Take an event and return what is sent for it."""
+        if isinstance(event, TurnFinished):
+            return self.finish(event)
+        for piece in self._view.feed(event):
+            self._take(piece)
         return self._emitter.take()
 
     def finish(
@@ -131,14 +240,13 @@ class ResponseFold:
         """Take the last event; `state` and `at` say how and when the run ended."""
         if event.error is not None and event.error.code == SHUTDOWN:
             return self.broken(event.error.code, f"{event.error.message} {event.error.hint}")
-        if event.outcome is TurnState.DONE and event.text and not self._spoke:
-            self._say(event.text)
+        for piece in self._view.feed(event):
+            self._take(piece)
         for call in event.handed:
             self._call(call)
         status = self._status(event, state)
-        whole: ItemStatus = "completed" if status == "completed" else "incomplete"
         self._close_reasoning()
-        self._close_message(whole)
+        self._close_message("completed" if status == "completed" else "incomplete")
         self._show_outputs(all_there=True)
         self._base = msgspec.structs.replace(
             self._base,
@@ -158,6 +266,30 @@ class ResponseFold:
         self._emitter.emit("error", code=code, message=text, param=None, error=error)
         return self._emitter.take()
 
+    def _take(self, piece: Piece) -> None:
+        match piece:
+            case Said():
+                self._say(piece)
+            case Thought():
+                self._think(piece)
+            case Completed(message, differs):
+                if differs and self._message is not None:
+                    self._message.start_over(message.text)
+                self._complete(message)
+            case ToolStarted() if piece.call_id not in self._calls:
+                arguments = msgspec.json.encode(piece.arguments).decode()
+                self._call(ToolCall(id=piece.call_id, name=piece.name, arguments=arguments))
+            case ToolDone(finished=finished) if finished.call_id in self._awaited:
+                self._results[finished.call_id] = finished
+                self._show_outputs(all_there=False)
+            case ApprovalAsked() | ApprovalAnswered():
+                self._approval(piece)
+            case TurnStarted() if self._base.status == "queued":
+                self._base = msgspec.structs.replace(self._base, status="in_progress")
+                self._emitter.emit("response.in_progress", response=self.resource)
+            case _:
+                pass
+
     def _approval(self, event: ApprovalAsked | ApprovalAnswered) -> None:
         if isinstance(event, ApprovalAsked):
             name, fields = "request", approval_fields(event.request, self._redact)
@@ -167,61 +299,49 @@ class ResponseFold:
 
     # -- what the model says ----------------------------------------------------
 
-    def _say(self, text: str) -> None:
+    def _say(self, said: Said) -> None:
         self._close_reasoning()
         if self._message is None:
-            self._message = OpenMessage(self._emitter, self._id("msg"), len(self._items))
-            self._items.append(self._message.snapshot())
-            self._spoke = True
-        self._message.said.say(text)
+            self._message = _OpenMessage(self._emitter, self._id("msg"), len(self._items))
+            self._items.append(self._message.empty())
+        if said.again:
+            self._message.start_over(said.text)
+        else:
+            self._message.say(said.text)
 
-    def _think(self, text: str) -> None:
+    def _think(self, thought: Thought) -> None:
         if self._reasoning is None:
             if self._thought_at == self._replies:
                 return  # closed when the model began to speak
-            self._reasoning = OpenReasoning(self._emitter, self._id("rs"), len(self._items))
-            self._items.append(self._reasoning.snapshot())
+            self._reasoning = _OpenReasoning(self._emitter, self._id("rs"), len(self._items))
+            self._items.append(self._reasoning.empty())
             self._thought_at = self._replies
-        self._reasoning.thought.say(self._redact(text))
-
-    def _start_over(self) -> None:
-        if self._message is not None:
-            self._message.said.reset()
-        if self._reasoning is not None:
-            self._reasoning.thought.reset()
-
-    def _started(self, event: TurnStarted) -> None:
-        if self._base.status == "queued":
-            self._base = msgspec.structs.replace(self._base, status="in_progress")
-            self._emitter.emit("response.in_progress", response=self.resource)
-        if event.resumes:
-            for message in event.earlier[self._replies :]:
-                self._complete(message)
-            self._start_over()
+        text = self._redact(thought.text)
+        if thought.again:
+            self._reasoning.start_over(text)
+        else:
+            self._reasoning.say(text)
 
     def _complete(self, message: AssistantMessage) -> None:
         self._show_outputs(all_there=True)
         if message.reasoning is not None and message.reasoning.text:
             self._settle_reasoning(message.reasoning.text)
         self._close_reasoning()
-        if message.text and self._message is None:
-            self._say("")
         if self._message is not None:
-            self._message.said.commit(message.text)
+            self._message.commit(message.text)
             self._message.cut_off = message.finish in _CUT_OFF
             if message.tool_calls or message.finish is not FinishReason.LENGTH:
                 self._close_message("incomplete" if self._message.cut_off else "completed")
         for call in message.tool_calls:
             self._call(call)
         self._replies += 1
-        self._last_finish = message.finish
 
     def _settle_reasoning(self, text: str) -> None:
         """Give the reply the reasoning that is in the ledger."""
         if self._thought_at != self._replies:
-            self._think(text)
+            self._think(Thought(text))
         if self._reasoning is not None:
-            self._reasoning.thought.commit(self._redact(text))
+            self._reasoning.commit(self._redact(text))
 
     # -- tools ------------------------------------------------------------------
 
@@ -241,27 +361,12 @@ class ResponseFold:
         )
         begun = msgspec.structs.replace(item, arguments="", status="in_progress")
         place = {"item_id": item.id, "output_index": index}
-        emit = self._emitter.emit
+        emit, event = self._emitter.emit, "response.function_call_arguments"
         emit("response.output_item.added", output_index=index, item=begun)
-        emit("response.function_call_arguments.delta", **place, delta=arguments)
-        emit(
-            "response.function_call_arguments.done",
-            **place,
-            name=call.name,
-            arguments=arguments,
-        )
+        emit(f"{event}.delta", **place, delta=arguments)
+        emit(f"{event}.done", **place, name=call.name, arguments=arguments)
         emit("response.output_item.done", output_index=index, item=item)
         self._items.append(item)
-
-    def _tool_started(self, event: ToolStarted) -> None:
-        if event.call_id not in self._calls:
-            arguments = msgspec.json.encode(event.arguments).decode()
-            self._call(ToolCall(id=event.call_id, name=event.name, arguments=arguments))
-
-    def _tool_finished(self, event: ToolFinished) -> None:
-        if event.call_id in self._awaited:
-            self._results[event.call_id] = event
-            self._show_outputs(all_there=False)
 
     def _show_outputs(self, *, all_there: bool) -> None:
         """Show outputs in the order of the calls; with `all_there` nothing is waited for."""
@@ -298,22 +403,24 @@ class ResponseFold:
             self._items[self._reasoning.index] = self._reasoning.close()
             self._reasoning = None
 
+    @property
+    def _finish_reason(self) -> FinishReason:
+        return self._view.last.finish if self._view.last else FinishReason.STOP
+
     def _status(self, event: TurnFinished, state: RunState | None) -> ResponseStatus:
         if event.outcome is TurnState.FAILED:
             return "failed"
         if event.outcome is TurnState.DONE:
-            return "incomplete" if self._last_finish in _CUT_OFF else "completed"
+            return "incomplete" if self._finish_reason in _CUT_OFF else "completed"
         cancelled = self._base.background if state is None else state is RunState.CANCELLED
         return "cancelled" if cancelled else "incomplete"
 
     def _details(self, event: TurnFinished) -> IncompleteDetails:
         done = event.outcome is TurnState.DONE
-        return IncompleteDetails(reason=_CUT_OFF[self._last_finish] if done else "interrupted")
+        return IncompleteDetails(reason=_CUT_OFF[self._finish_reason] if done else "interrupted")
 
     def _output(self) -> Iterator[Item]:
-        growing: dict[int, Any] = {
-            item.index: item for item in (self._message, self._reasoning) if item is not None
-        }
+        growing = {each.index: each for each in (self._message, self._reasoning) if each}
         for index, item in enumerate(self._items):
             yield growing[index].snapshot() if index in growing else item
 

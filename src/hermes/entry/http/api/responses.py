@@ -51,7 +51,7 @@ from hermes.entry.http.endpoint import (
 from hermes.entry.http.errors import Problem
 from hermes.entry.http.sse import Stop, attended
 from hermes.streaming.wire.frames import DONE
-from hermes.streaming.wire.response_items import (
+from hermes.streaming.wire.response_types import (
     FunctionCallItem,
     FunctionCallOutputItem,
     InputImage,
@@ -59,9 +59,9 @@ from hermes.streaming.wire.response_items import (
     Item,
     MessageItem,
     OutputText,
+    ResponseResource,
 )
-from hermes.streaming.wire.response_resource import ResponseResource
-from hermes.streaming.wire.responses import ResponseEvent, ResponseFold
+from hermes.streaming.wire.responses import ResponseEvent, ResponseStream
 
 __all__ = [
     "ENDPOINTS",
@@ -161,19 +161,19 @@ async def response_of(parts: HttpParts, run: Run) -> ResponseResource:
     return fold.resource
 
 
-def _fold(parts: HttpParts, run: Run) -> ResponseFold:
+def _fold(parts: HttpParts, run: Run) -> ResponseStream:
     base = convert(run.request["response"], ResponseResource)
-    return ResponseFold(base, parts.redact)
+    return ResponseStream(base, parts.redact)
 
 
-def _feed(fold: ResponseFold, event: TurnEvent, ended: Run) -> list[ResponseEvent]:
+def _feed(fold: ResponseStream, event: TurnEvent, ended: Run) -> list[ResponseEvent]:
     if not isinstance(event, TurnFinished):
         return fold.feed(event)
     state = ended.outcome.state if ended.outcome else None
     return fold.finish(event, state, ended.updated_at)
 
 
-async def _catch_up(parts: HttpParts, run: Run, fold: ResponseFold) -> None:
+async def _catch_up(parts: HttpParts, run: Run, fold: ResponseStream) -> None:
     """Fold what the log has so far."""
     after = 0
     while run.logged and (page := await parts.ledger.run_log(run.id, after=after, limit=_LOG_PAGE)):

@@ -8,7 +8,7 @@ from msgspec import Struct, to_builtins
 from hermes.domain.turn import ClientTool, TurnOptions
 from hermes.entry.http.api.responses_wire import CreateResponse, TextFormat, Tool, ToolChoice
 from hermes.entry.http.errors import Problem
-from hermes.streaming.wire.response_resource import (
+from hermes.streaming.wire.response_types import (
     ConversationRef,
     FunctionTool,
     ReasoningEcho,

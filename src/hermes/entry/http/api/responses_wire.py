@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
-from hermes.streaming.wire.response_items import Item
+from hermes.streaming.wire.response_types import Item
 
 __all__ = [
     "ContentPart",

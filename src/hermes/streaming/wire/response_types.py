@@ -1,7 +1,9 @@
-"""The response resource: a request and what came of it, in one object.
+"""The objects of the Responses API: items, and the response that holds them.
 
-It is made from the request with no output and the status `queued` or
-`in_progress`; folding the events of the turn over it gives every later state.
+The shapes are those of the Open Responses specification. Fields that it
+requires are always sent, also when they are empty. A resource is made from the
+request with no output and the status `queued` or `in_progress`; mapping the
+pieces of the turn over it gives every later state.
 """
 
 from typing import Any, Literal
@@ -10,21 +12,77 @@ from msgspec import Struct, field
 
 from hermes.domain.turn import TurnError
 from hermes.domain.usage import Usage
-from hermes.streaming.wire.response_items import Item
 
-__all__ = [
-    "ConversationRef",
-    "FunctionTool",
-    "IncompleteDetails",
-    "ReasoningEcho",
-    "ResponseError",
-    "ResponseResource",
-    "ResponseStatus",
-    "ResponseUsage",
-    "TextEcho",
-    "error_of",
-    "usage_of",
-]
+ItemStatus = Literal["in_progress", "completed", "incomplete"]
+
+
+class OutputText(Struct, frozen=True, kw_only=True, tag_field="type", tag="output_text"):
+    """Text that the agent said."""
+
+    text: str
+    annotations: tuple[dict[str, Any], ...] = ()
+    logprobs: tuple[dict[str, Any], ...] = ()
+
+
+class InputText(Struct, frozen=True, kw_only=True, tag_field="type", tag="input_text"):
+    """Text that was given to the agent."""
+
+    text: str
+
+
+class InputImage(Struct, frozen=True, kw_only=True, tag_field="type", tag="input_image"):
+    """A picture that was given to the agent."""
+
+    image_url: str | None = None
+    """Null if the picture came with the request itself."""
+    detail: str = "auto"
+
+
+class SummaryText(Struct, frozen=True, kw_only=True, tag_field="type", tag="summary_text"):
+    """What the model thought."""
+
+    text: str
+
+
+class MessageItem(Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
+    """A message to or from the agent."""
+
+    id: str
+    status: ItemStatus
+    role: Literal["user", "assistant", "system", "developer"]
+    content: tuple[OutputText | InputText | InputImage, ...] = ()
+
+
+class FunctionCallItem(Struct, frozen=True, kw_only=True, tag_field="type", tag="function_call"):
+    """A call of a tool: one of the client, or one that the agent ran itself."""
+
+    id: str
+    call_id: str
+    name: str
+    arguments: str
+    status: ItemStatus
+
+
+class FunctionCallOutputItem(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="function_call_output"
+):
+    """What a tool call gave back."""
+
+    id: str
+    call_id: str
+    output: str | tuple[InputText | InputImage, ...]
+    status: ItemStatus
+
+
+class ReasoningItem(Struct, frozen=True, kw_only=True, tag_field="type", tag="reasoning"):
+    """What the model thought before it spoke."""
+
+    id: str
+    summary: tuple[SummaryText, ...] = ()
+
+
+Item = MessageItem | FunctionCallItem | FunctionCallOutputItem | ReasoningItem
+
 
 ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
