@@ -24,6 +24,7 @@ need npm npm
 need jq jq
 need curl curl
 need openssl openssl
+need chromium chromium
 
 install_programs() {
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then

@@ -15,7 +15,8 @@ from hermes.domain.messages import (
     AssistantMessage,
     content_text,
 )
-from hermes.entry.http.api.chat import ENDPOINTS
+from hermes.entry.http.api import chat
+from hermes.entry.http.endpoint import operations
 from hermes.testing.model import ScriptedModel, Step
 
 __all__ = [
@@ -50,7 +51,9 @@ async def door_with(
 ) -> AsyncIterator[tuple[HttpDoor, ScriptedModel]]:
     model = ScriptedModel(script)
     async with asyncio.timeout(30):
-        async with http_door(folder, model, endpoints=ENDPOINTS, tools=tools, **more) as door:
+        async with http_door(
+            folder, model, endpoints=operations(chat), tools=tools, **more
+        ) as door:
             yield door, model
 
 

@@ -15,11 +15,17 @@ from hermes.control.runs.runs import RunDesk
 from hermes.domain.keys import Action
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import Model
-from hermes.entry.http.api import approvals, runs, sessions
+from hermes.entry.http.api import approvals, runs, session_chat, sessions
+from hermes.entry.http.endpoint import operations
 
 __all__ = ["Door", "Event", "all_events", "door", "events"]
 
-ENDPOINTS = (*runs.ENDPOINTS, *approvals.ENDPOINTS, *sessions.ENDPOINTS)
+ENDPOINTS = (
+    *operations(runs),
+    *operations(approvals),
+    *operations(sessions),
+    *operations(session_chat),
+)
 Event = dict[str, Any]
 
 

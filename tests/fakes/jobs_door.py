@@ -14,6 +14,7 @@ from hermes.control.supervision.metrics import TurnMetrics
 from hermes.domain.keys import Action
 from hermes.entry.http.api import catalog, health, jobs
 from hermes.entry.http.context import AgentCard, HttpParts, ToolsetCard
+from hermes.entry.http.endpoint import operations
 from hermes.state.jobs import JobFiles
 from hermes.testing.clock import FakeClock
 from hermes.testing.model import ScriptedModel, say
@@ -99,7 +100,7 @@ class JobsDoor:
 async def jobs_door(folder: Path) -> AsyncIterator[JobsDoor]:
     """Open the door for the body of the `with`."""
     jobs_door = JobsDoor(folder)
-    listed = (*jobs.ENDPOINTS, *health.ENDPOINTS, *catalog.ENDPOINTS)
+    listed = (*operations(jobs), *operations(health), *operations(catalog))
     endpoints = (*listed, catalog.capabilities_endpoint(listed))
     model = ScriptedModel(default=say("hello"))
     async with http_door(folder, model, endpoints=endpoints, more=jobs_door.parts) as door:

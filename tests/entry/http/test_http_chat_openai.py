@@ -19,7 +19,8 @@ from fakes.core import ScriptedTools, returns
 from fakes.http_door import KEY, HttpDoor, http_door
 from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.domain.runs import RunQuery, RunState
-from hermes.entry.http.api.chat import ENDPOINTS
+from hermes.entry.http.api import chat
+from hermes.entry.http.endpoint import operations
 from hermes.testing.model import Reply, ScriptedModel, Step, call, calls, say, thinks
 
 WEATHER: ChatCompletionFunctionToolParam = {
@@ -45,7 +46,7 @@ async def served(
 ) -> AsyncIterator[tuple[openai.AsyncOpenAI, HttpDoor]]:
     model = ScriptedModel(script)
     async with asyncio.timeout(30):
-        async with http_door(folder, model, endpoints=ENDPOINTS, **more) as door:
+        async with http_door(folder, model, endpoints=operations(chat), **more) as door:
             base_url = f"{door.base_url}/v1"
             async with openai.AsyncOpenAI(api_key=KEY, base_url=base_url, max_retries=0) as client:
                 yield client, door

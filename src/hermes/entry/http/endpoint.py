@@ -6,6 +6,7 @@ and returns an `Answer`.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -114,3 +115,30 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     several. Errors that every endpoint can give need not be named."""
     problems: tuple[int, ...] = ()
     """Further error statuses it can answer with: 404, 409, 429, 502, 503, ..."""
+
+
+def operation(route: str, tag: str, **more: Any) -> Callable[[Handler], Endpoint]:
+    """Make an endpoint of a handler: `@operation("GET /v1/runs", "runs")`.
+
+    The handler's name is the `operationId`, its docstring the summary.
+    """
+    method, _, path = route.partition(" ")
+
+    def describe(handler: Handler) -> Endpoint:
+        first, *rest = handler.__name__.split("_")
+        return Endpoint(
+            name=first + "".join(word.title() for word in rest),
+            method=method,
+            path=path,
+            summary=(handler.__doc__ or "").strip().rstrip("."),
+            tag=tag,
+            handler=handler,
+            **more,
+        )
+
+    return describe
+
+
+def operations(module: ModuleType) -> tuple[Endpoint, ...]:
+    """Return the endpoints of a module in the order in which they are written."""
+    return tuple(each for each in vars(module).values() if isinstance(each, Endpoint))

@@ -1,19 +1,21 @@
 """Everything the API server offers, in the order in which it is described."""
 
-from hermes.entry.http.api.approvals import ENDPOINTS as APPROVALS
-from hermes.entry.http.api.catalog import ENDPOINTS as CATALOG
-from hermes.entry.http.api.catalog import capabilities_endpoint
-from hermes.entry.http.api.chat import ENDPOINTS as CHAT
-from hermes.entry.http.api.health import ENDPOINTS as HEALTH
-from hermes.entry.http.api.jobs import ENDPOINTS as JOBS
-from hermes.entry.http.api.responses import ENDPOINTS as RESPONSES
-from hermes.entry.http.api.runs import ENDPOINTS as RUNS
-from hermes.entry.http.api.sessions import ENDPOINTS as SESSIONS
-from hermes.entry.http.endpoint import Endpoint
+from hermes.entry.http.api import (
+    approvals,
+    catalog,
+    chat,
+    health,
+    jobs,
+    responses,
+    runs,
+    session_chat,
+    sessions,
+)
+from hermes.entry.http.endpoint import Endpoint, operations
 
-__all__ = ["all_endpoints"]
+MODULES = (chat, responses, runs, approvals, sessions, session_chat, jobs, catalog, health)
 
 
 def all_endpoints() -> tuple[Endpoint, ...]:
-    plain = (*CHAT, *RESPONSES, *RUNS, *APPROVALS, *SESSIONS, *JOBS, *CATALOG, *HEALTH)
-    return (*plain, capabilities_endpoint(plain))
+    plain = tuple(each for module in MODULES for each in operations(module))
+    return (*plain, catalog.capabilities_endpoint(plain))

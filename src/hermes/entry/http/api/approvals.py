@@ -11,19 +11,18 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from hermes.domain.approvals import Approval, ApprovalKind, Choice
 from hermes.domain.keys import Action
 from hermes.entry.http.access import pending_within_reach, reached_approval
-from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer
+from hermes.entry.http.endpoint import Answer, Call, JsonAnswer, operation
 from hermes.entry.http.errors import Problem
 from hermes.streaming.wire.frames import approval_fields, decision_fields
 
 __all__ = [
-    "ENDPOINTS",
     "MAX_ANSWER",
     "AnswerBody",
     "ApprovalList",
     "ApprovalView",
-    "answer_approval",
     "approval_view",
     "check_answer",
+    "hand_in",
 ]
 
 MAX_ANSWER = 65_536
@@ -102,7 +101,7 @@ def check_answer(approval: Approval, choice: str | None, text: str | None) -> No
         raise Problem(400, f"Choose one of: {offered}.", code="choice_not_offered", param="choice")
 
 
-async def answer_approval(
+async def hand_in(
     call: Call[Any, Any], approval: Approval, choice: str | None, text: str | None
 ) -> Approval | None:
     """Hand in an answer that was checked; None if somebody was quicker."""
@@ -113,62 +112,41 @@ async def answer_approval(
     return await desk.answer(request.id, Choice(choice), by=by, text=text or "")
 
 
+@operation("GET /v1/approvals", "approvals", action=Action.APPROVE, answers={200: ApprovalList})
 async def list_approvals(call: Call[None, None]) -> Answer:
-    """Return what waits for an answer and is within reach."""
+    """List approvals and questions that wait for an answer."""
     pending = await pending_within_reach(call)
     return JsonAnswer(value=ApprovalList(data=tuple(approval_view(call, each) for each in pending)))
 
 
+@operation(
+    "GET /v1/approvals/{approval_id}",
+    "approvals",
+    action=Action.APPROVE,
+    answers={200: ApprovalView},
+    problems=(404,),
+)
 async def get_approval(call: Call[None, None]) -> Answer:
-    """Return one approval or question, also after it was answered."""
+    """Read an approval or a question."""
     approval = await reached_approval(call, call.path["approval_id"])
     return JsonAnswer(value=approval_view(call, approval))
 
 
-async def post_approval(call: Call[AnswerBody, None]) -> Answer:
-    """Take the answer to one approval or question."""
+@operation(
+    "POST /v1/approvals/{approval_id}",
+    "approvals",
+    action=Action.APPROVE,
+    body=AnswerBody,
+    answers={200: ApprovalView},
+    problems=(404, 409),
+)
+async def answer_approval(call: Call[AnswerBody, None]) -> Answer:
+    """Answer an approval or a question."""
     approval = await reached_approval(call, call.path["approval_id"])
     choice = None if call.body.choice is UNSET else call.body.choice
     text = None if call.body.text is UNSET else call.body.text
     check_answer(approval, choice, text)
-    decided = await answer_approval(call, approval, choice, text)
+    decided = await hand_in(call, approval, choice, text)
     if decided is None:
         raise Problem(409, "It was answered before, or its time is over.", code="already_answered")
     return JsonAnswer(value=approval_view(call, decided))
-
-
-ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint(
-        name="listApprovals",
-        method="GET",
-        path="/v1/approvals",
-        summary="List approvals and questions that wait for an answer",
-        tag="approvals",
-        handler=list_approvals,
-        action=Action.APPROVE,
-        answers={200: ApprovalList},
-    ),
-    Endpoint(
-        name="getApproval",
-        method="GET",
-        path="/v1/approvals/{approval_id}",
-        summary="Read an approval or a question",
-        tag="approvals",
-        handler=get_approval,
-        action=Action.APPROVE,
-        answers={200: ApprovalView},
-        problems=(404,),
-    ),
-    Endpoint(
-        name="answerApproval",
-        method="POST",
-        path="/v1/approvals/{approval_id}",
-        summary="Answer an approval or a question",
-        tag="approvals",
-        handler=post_approval,
-        action=Action.APPROVE,
-        body=AnswerBody,
-        answers={200: ApprovalView},
-        problems=(404, 409),
-    ),
-)

@@ -11,9 +11,9 @@ from msgspec import Struct
 from hermes.entry.http.access import agent_named, reachable_agents
 from hermes.entry.http.api.health import PLATFORM_NAME
 from hermes.entry.http.context import AgentCard, redacted
-from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer
+from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer, operation
 
-__all__ = ["ENDPOINTS", "capabilities_endpoint"]
+__all__ = ["capabilities_endpoint"]
 
 TAG = "Catalog"
 CREATED = 1_767_225_600
@@ -118,26 +118,30 @@ class CatalogQuery(Struct, frozen=True, kw_only=True):
     """Another name for `agent`."""
 
 
+@operation("GET /v1/models", TAG, answers={200: ModelList})
 async def list_models(call: Call[None, None]) -> Answer:
-    """List the agents that this key may run."""
+    """List models."""
     cards = reachable_agents(call.parts, call.caller)
     return JsonAnswer(value=ModelList(data=[_model(card) for card in cards]))
 
 
+@operation("GET /v1/models/{model}", TAG, answers={200: Model}, problems=(404,))
 async def get_model(call: Call[None, None]) -> Answer:
-    """Return one agent."""
+    """Read a model."""
     return JsonAnswer(value=_model(agent_named(call.parts, call.caller, call.path["model"])))
 
 
+@operation("GET /v1/toolsets", TAG, query=CatalogQuery, answers={200: ToolsetList}, problems=(404,))
 async def list_toolsets(call: Call[None, CatalogQuery]) -> Answer:
-    """List the toolsets of an agent."""
+    """List toolsets."""
     cards = call.parts.toolsets(_chosen(call).agent_id)
     toolsets = [Toolset(name=card.name, enabled=card.enabled, tools=card.tools) for card in cards]
     return JsonAnswer(value=ToolsetList(data=toolsets))
 
 
+@operation("GET /v1/skills", TAG, query=CatalogQuery, answers={200: SkillList}, problems=(404,))
 async def list_skills(call: Call[None, CatalogQuery]) -> Answer:
-    """List the skills of an agent."""
+    """List skills."""
     skills = await call.parts.skills(_chosen(call).agent_id)
     return JsonAnswer(value=redacted(SkillList(data=skills), call.parts.redact))
 
@@ -189,48 +193,3 @@ def _chosen(call: Call[None, CatalogQuery]) -> AgentCard:
 
 def _model(card: AgentCard) -> Model:
     return Model(id=card.name, root=card.name)
-
-
-ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint(
-        name="listModels",
-        method="GET",
-        path="/v1/models",
-        summary="List models",
-        tag=TAG,
-        handler=list_models,
-        answers={200: ModelList},
-    ),
-    Endpoint(
-        name="getModel",
-        method="GET",
-        path="/v1/models/{model}",
-        summary="Read a model",
-        tag=TAG,
-        handler=get_model,
-        answers={200: Model},
-        problems=(404,),
-    ),
-    Endpoint(
-        name="listToolsets",
-        method="GET",
-        path="/v1/toolsets",
-        summary="List toolsets",
-        tag=TAG,
-        handler=list_toolsets,
-        query=CatalogQuery,
-        answers={200: ToolsetList},
-        problems=(404,),
-    ),
-    Endpoint(
-        name="listSkills",
-        method="GET",
-        path="/v1/skills",
-        summary="List skills",
-        tag=TAG,
-        handler=list_skills,
-        query=CatalogQuery,
-        answers={200: SkillList},
-        problems=(404,),
-    ),
-)

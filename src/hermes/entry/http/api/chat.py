@@ -43,9 +43,9 @@ from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     Answer,
     Call,
-    Endpoint,
     JsonAnswer,
     StreamAnswer,
+    operation,
 )
 from hermes.entry.http.errors import Problem
 from hermes.entry.http.media import picture
@@ -59,7 +59,6 @@ from hermes.streaming.wire.chat import (
 )
 
 __all__ = [
-    "ENDPOINTS",
     "completion",
     "failure",
     "helper_result",
@@ -131,8 +130,16 @@ def _finished(reply: ModelReply) -> TurnFinished:
 ChatCall = Call[ChatRequest, None]
 
 
-async def complete(call: ChatCall) -> Answer:
-    """Answer a conversation, as one body or as a stream."""
+@operation(
+    "POST /v1/chat/completions",
+    "chat",
+    action=Action.RUN,
+    body=ChatRequest,
+    answers={200: (ChatCompletion, EVENT_STREAM)},
+    problems=(404, 409, 429, 502, 503),
+)
+async def create_chat_completion(call: ChatCall) -> Answer:
+    """Answer a conversation, in the form that OpenAI clients know."""
     agent = require_agent(call, call.body.model)
     helper = helper_call(call.body, call.headers, call.parts.helper_patterns)
     if helper is not None:
@@ -268,19 +275,3 @@ def _stream(call: ChatCall, completion_id: str, created: float, model: str) -> C
 
 def _completion_id() -> str:
     return f"chatcmpl-{secrets.token_hex(12)}"
-
-
-ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint(
-        name="createChatCompletion",
-        method="POST",
-        path="/v1/chat/completions",
-        summary="Answer a conversation, in the form that OpenAI clients know.",
-        tag="chat",
-        handler=complete,
-        action=Action.RUN,
-        body=ChatRequest,
-        answers={200: (ChatCompletion, EVENT_STREAM)},
-        problems=(404, 409, 429, 502, 503),
-    ),
-)

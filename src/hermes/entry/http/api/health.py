@@ -9,15 +9,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.control.supervision.health import GatewayPhase
 from hermes.control.supervision.metrics import Sources, sample
 from hermes.domain.keys import Action
 from hermes.entry.http.context import redacted
-from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer, TextAnswer
+from hermes.entry.http.endpoint import Answer, Call, JsonAnswer, TextAnswer, operation
 from hermes.observability.metrics import render
-
-__all__ = ["ENDPOINTS"]
 
 TAG = "Health"
 PLATFORM_NAME = "hermes-agent"
@@ -60,19 +59,25 @@ class DetailedHealth(Struct, frozen=True, kw_only=True):
     warnings: list[str]
 
 
+@operation("GET /health", TAG, public=True, answers={200: Health})
 async def health(call: Call[None, None]) -> Answer:
     """Say that the process answers."""
     return JsonAnswer(value=Health(status="ok", platform=PLATFORM_NAME, version=call.parts.version))
 
 
+health_v1 = replace(health, name="healthV1", path="/v1/health")
+
+
+@operation("GET /ready", TAG, public=True, answers={200: Readiness, 503: Readiness})
 async def ready(call: Call[None, None]) -> Answer:
     """Say whether requests can be served."""
     found = _readiness(call.parts.ready())
     return JsonAnswer(value=found, status=200 if found.status == "ready" else 503)
 
 
+@operation("GET /health/detailed", TAG, action=Action.OBSERVE, answers={200: DetailedHealth})
 async def detailed_health(call: Call[None, None]) -> Answer:
-    """Say how the gateway is doing."""
+    """Return the health of the gateway and its platforms."""
     state = redacted(call.parts.gateway_state(), call.parts.redact)
     phase, active = str(state.get("gateway_state", "")), int(state.get("active_agents") or 0)
     return JsonAnswer(
@@ -94,8 +99,9 @@ async def detailed_health(call: Call[None, None]) -> Answer:
     )
 
 
+@operation("GET /metrics", TAG, action=Action.OBSERVE, answers={200: "text/plain"}, problems=(503,))
 async def metrics(call: Call[None, None]) -> Answer:
-    """Return all metrics in the Prometheus text format."""
+    """Metrics for Prometheus."""
     parts = call.parts
     await sample(
         parts.metrics,
@@ -114,51 +120,3 @@ def _readiness(checks: Mapping[str, bool]) -> Readiness:
         status="ready" if all(checks.values()) else "not_ready",
         checks={name: bool(value) for name, value in checks.items()},
     )
-
-
-ENDPOINTS: tuple[Endpoint, ...] = (
-    *(
-        Endpoint(
-            name=name,
-            method="GET",
-            path=path,
-            summary="Is the process there?",
-            tag=TAG,
-            handler=health,
-            public=True,
-            answers={200: Health},
-        )
-        for name, path in (("health", "/health"), ("healthV1", "/v1/health"))
-    ),
-    Endpoint(
-        name="ready",
-        method="GET",
-        path="/ready",
-        summary="Can requests be served?",
-        tag=TAG,
-        handler=ready,
-        public=True,
-        answers={200: Readiness, 503: Readiness},
-    ),
-    Endpoint(
-        name="detailedHealth",
-        method="GET",
-        path="/health/detailed",
-        summary="How is the gateway doing?",
-        tag=TAG,
-        handler=detailed_health,
-        action=Action.OBSERVE,
-        answers={200: DetailedHealth},
-    ),
-    Endpoint(
-        name="metrics",
-        method="GET",
-        path="/metrics",
-        summary="Metrics for Prometheus",
-        tag=TAG,
-        handler=metrics,
-        action=Action.OBSERVE,
-        answers={200: "text/plain"},
-        problems=(503,),
-    ),
-)

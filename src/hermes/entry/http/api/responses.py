@@ -44,9 +44,9 @@ from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     Answer,
     Call,
-    Endpoint,
     JsonAnswer,
     StreamAnswer,
+    operation,
 )
 from hermes.entry.http.errors import Problem
 from hermes.entry.http.sse import Stop, attended
@@ -64,7 +64,6 @@ from hermes.streaming.wire.response_types import (
 from hermes.streaming.wire.responses import ResponseEvent, ResponseStream
 
 __all__ = [
-    "ENDPOINTS",
     "answer_at_once",
     "answer_whole",
     "forget_response",
@@ -323,8 +322,16 @@ STOPPING_SECONDS = 10.0
 CreateCall = Call[CreateResponse, None]
 
 
+@operation(
+    "POST /v1/responses",
+    "responses",
+    action=Action.RUN,
+    body=CreateResponse,
+    answers={200: (ResponseResource, EVENT_STREAM)},
+    problems=(404, 409, 429, 503),
+)
 async def create_response(call: CreateCall) -> Answer:
-    """Answer a request: as one object, as a stream, or later."""
+    """Create a response."""
     agent = require_agent(call, call.body.model)
     run = await _earlier_run(call)
     if run is None:
@@ -336,8 +343,16 @@ async def create_response(call: CreateCall) -> Answer:
     return await answer_whole(call, run)
 
 
+@operation(
+    "GET /v1/responses/{response_id}",
+    "responses",
+    action=Action.RUN,
+    query=GetQuery,
+    answers={200: (ResponseResource, EVENT_STREAM)},
+    problems=(404,),
+)
 async def get_response(call: Call[None, GetQuery]) -> Answer:
-    """Return a response as it stands, or its events."""
+    """Read a response, or stream it again."""
     run = await reached_response(call, call.path["response_id"])
     after = call.query.starting_after
     if not call.query.stream:
@@ -348,15 +363,29 @@ async def get_response(call: Call[None, GetQuery]) -> Answer:
     return streamed(call.parts, run, after)
 
 
+@operation(
+    "POST /v1/responses/{response_id}/cancel",
+    "responses",
+    action=Action.RUN,
+    answers={200: ResponseResource},
+    problems=(404,),
+)
 async def cancel_response(call: Call[None, None]) -> Answer:
-    """Stop a response that is in progress; one that has ended stays as it is."""
+    """Stop a response."""
     run = await reached_response(call, call.path["response_id"])
     await _stopped(call, run)
     return await answer_at_once(call, run)
 
 
+@operation(
+    "DELETE /v1/responses/{response_id}",
+    "responses",
+    action=Action.RUN,
+    answers={200: DeletedResponse},
+    problems=(404, 409),
+)
 async def delete_response(call: Call[None, None]) -> Answer:
-    """Stop a response if need be, and forget it."""
+    """Delete a response."""
     run = await reached_response(call, call.path["response_id"])
     if (await _stopped(call, run)).outcome is None:
         message = "The response is still in progress and could not be stopped."
@@ -365,8 +394,16 @@ async def delete_response(call: Call[None, None]) -> Answer:
     return JsonAnswer(value=DeletedResponse(id=run.id))
 
 
+@operation(
+    "GET /v1/responses/{response_id}/input_items",
+    "responses",
+    action=Action.RUN,
+    query=InputItemsQuery,
+    answers={200: InputItemList},
+    problems=(404,),
+)
 async def list_input_items(call: Call[None, InputItemsQuery]) -> Answer:
-    """Return what was put into a response."""
+    """List what was put into a response."""
     run = await reached_response(call, call.path["response_id"])
     return JsonAnswer(value=input_page(run, call.query))
 
@@ -456,65 +493,3 @@ def _truncated(history: tuple[Message, ...]) -> tuple[Message, ...]:
     while kept and isinstance(kept[0], ToolMessage):
         kept = kept[1:]
     return kept
-
-
-ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint(
-        name="createResponse",
-        method="POST",
-        path="/v1/responses",
-        summary="Create a response",
-        tag="responses",
-        handler=create_response,
-        action=Action.RUN,
-        body=CreateResponse,
-        answers={200: (ResponseResource, EVENT_STREAM)},
-        problems=(404, 409, 429, 503),
-    ),
-    Endpoint(
-        name="getResponse",
-        method="GET",
-        path="/v1/responses/{response_id}",
-        summary="Read a response, or stream it again",
-        tag="responses",
-        handler=get_response,
-        action=Action.RUN,
-        query=GetQuery,
-        answers={200: (ResponseResource, EVENT_STREAM)},
-        problems=(404,),
-    ),
-    Endpoint(
-        name="cancelResponse",
-        method="POST",
-        path="/v1/responses/{response_id}/cancel",
-        summary="Stop a response",
-        tag="responses",
-        handler=cancel_response,
-        action=Action.RUN,
-        answers={200: ResponseResource},
-        problems=(404,),
-    ),
-    Endpoint(
-        name="deleteResponse",
-        method="DELETE",
-        path="/v1/responses/{response_id}",
-        summary="Delete a response",
-        tag="responses",
-        handler=delete_response,
-        action=Action.RUN,
-        answers={200: DeletedResponse},
-        problems=(404, 409),
-    ),
-    Endpoint(
-        name="listInputItems",
-        method="GET",
-        path="/v1/responses/{response_id}/input_items",
-        summary="List what was put into a response",
-        tag="responses",
-        handler=list_input_items,
-        action=Action.RUN,
-        query=InputItemsQuery,
-        answers={200: InputItemList},
-        problems=(404,),
-    ),
-)

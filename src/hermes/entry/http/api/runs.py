@@ -21,7 +21,7 @@ from hermes.entry.http.access import (
     session_choice,
     session_of,
 )
-from hermes.entry.http.api.approvals import MAX_ANSWER, answer_approval, check_answer
+from hermes.entry.http.api.approvals import MAX_ANSWER, check_answer, hand_in
 from hermes.entry.http.api.runs_wire import (
     STATUS,
     InputItem,
@@ -37,19 +37,15 @@ from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     Answer,
     Call,
-    Endpoint,
     JsonAnswer,
     StreamAnswer,
     TextAnswer,
+    operation,
 )
 from hermes.entry.http.errors import Problem
 from hermes.streaming.wire.runs import run_frame
 
 __all__ = [
-    "CONTROL_ENDPOINTS",
-    "ENDPOINTS",
-    "READ_ENDPOINTS",
-    "START_ENDPOINTS",
     "pending_of",
 ]
 
@@ -83,8 +79,16 @@ class StartedBody(Struct, frozen=True, kw_only=True):
     session_id: str
 
 
+@operation(
+    "POST /v1/runs",
+    "runs",
+    action=Action.RUN,
+    body=RunBody,
+    answers={202: StartedBody},
+    problems=(404, 409, 429, 503),
+)
 async def start_run(call: Call[RunBody, None]) -> Answer:
-    """Accept a run."""
+    """Start a run in the background."""
     body = call.body
     agent_id = await _agent_id(call)
     talk = conversation(body.input, body.conversation_history)
@@ -145,22 +149,6 @@ def _joined(*texts: str | None) -> str:
     return "\n\n".join(text for text in texts if text)
 
 
-START_ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint(
-        name="startRun",
-        method="POST",
-        path="/v1/runs",
-        summary="Start a run in the background",
-        tag="runs",
-        handler=start_run,
-        action=Action.RUN,
-        body=RunBody,
-        answers={202: StartedBody},
-        problems=(404, 409, 429, 503),
-    ),
-)
-
-
 async def pending_of(ledger: Ledger, run: Run) -> list[Approval]:
     """Return the approvals and questions that a run waits for, oldest first."""
     if run.turn_id is None:
@@ -213,8 +201,15 @@ class ApprovalAnswer(Struct, frozen=True, kw_only=True):
     resolved: int
 
 
+@operation(
+    "POST /v1/runs/{run_id}/stop",
+    "runs",
+    action=Action.RUN,
+    answers={200: StoppedRun},
+    problems=(404,),
+)
 async def stop_run(call: Call[None, None]) -> Answer:
-    """Interrupt a run, or take it out of the queue."""
+    """Stop a run."""
     run = await reached_run(call, call.path["run_id"])
     if await call.parts.runs.stop(run):
         return JsonAnswer(value=StoppedRun(run_id=run.id, status="stopping"))
@@ -222,14 +217,30 @@ async def stop_run(call: Call[None, None]) -> Answer:
     return JsonAnswer(value=StoppedRun(run_id=run.id, status=STATUS[current.state]))
 
 
+@operation(
+    "POST /v1/runs/{run_id}/steer",
+    "runs",
+    action=Action.RUN,
+    body=SteerBody,
+    answers={202: SteeredRun},
+    problems=(404, 409),
+)
 async def steer_run(call: Call[SteerBody, None]) -> Answer:
-    """Say something to the running turn."""
+    """Say something to a running turn."""
     run = await reached_run(call, call.path["run_id"])
     if not await call.parts.runs.steer(run, call.body.input):
         raise Problem(409, "The run is not running.", code="run_not_running")
     return JsonAnswer(value=SteeredRun(run_id=run.id), status=202)
 
 
+@operation(
+    "POST /v1/runs/{run_id}/approval",
+    "runs",
+    action=Action.APPROVE,
+    body=ApprovalBody,
+    answers={200: ApprovalAnswer},
+    problems=(404, 409),
+)
 async def answer_run(call: Call[ApprovalBody, None]) -> Answer:
     """Answer what a run asks."""
     run = await reached_run(call, call.path["run_id"])
@@ -241,7 +252,7 @@ async def answer_run(call: Call[ApprovalBody, None]) -> Answer:
         check_answer(approval, choice, text)
     resolved = 0
     for approval in asked:
-        resolved += await answer_approval(call, approval, choice, text) is not None
+        resolved += await hand_in(call, approval, choice, text) is not None
     if not resolved:
         raise Problem(409, "It was answered before, or its time is over.", code="already_answered")
     return JsonAnswer(value=ApprovalAnswer(run_id=run.id, choice=choice, resolved=resolved))
@@ -261,45 +272,6 @@ async def _asked(call: Call[ApprovalBody, None], run: Run) -> list[Approval]:
     if not pending:
         raise Problem(409, "The run waits for no answer.", code="no_pending_approval")
     return pending if body.all else pending[:1]
-
-
-CONTROL_ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint(
-        name="stopRun",
-        method="POST",
-        path="/v1/runs/{run_id}/stop",
-        summary="Stop a run",
-        tag="runs",
-        handler=stop_run,
-        action=Action.RUN,
-        answers={200: StoppedRun},
-        problems=(404,),
-    ),
-    Endpoint(
-        name="steerRun",
-        method="POST",
-        path="/v1/runs/{run_id}/steer",
-        summary="Say something to a running turn",
-        tag="runs",
-        handler=steer_run,
-        action=Action.RUN,
-        body=SteerBody,
-        answers={202: SteeredRun},
-        problems=(404, 409),
-    ),
-    Endpoint(
-        name="answerRun",
-        method="POST",
-        path="/v1/runs/{run_id}/approval",
-        summary="Answer what a run asks",
-        tag="runs",
-        handler=answer_run,
-        action=Action.APPROVE,
-        body=ApprovalBody,
-        answers={200: ApprovalAnswer},
-        problems=(404, 409),
-    ),
-)
 
 
 MAX_ID_DIGITS = 18
@@ -323,8 +295,9 @@ class EventsQuery(Struct, frozen=True, kw_only=True):
     """The id of the last event that was seen; `Last-Event-ID` counts more."""
 
 
+@operation("GET /v1/runs", "runs", action=Action.RUN, query=RunsQuery, answers={200: RunList})
 async def list_runs(call: Call[None, RunsQuery]) -> Answer:
-    """Return a page of the runs within reach."""
+    """List runs, newest first."""
     query, caller = call.query, call.caller
     found: list[Run] = []
     for agent_id in agents_filter(caller):
@@ -359,15 +332,26 @@ def _states(status: str | None) -> tuple[RunState, ...]:
     return states
 
 
+@operation(
+    "GET /v1/runs/{run_id}", "runs", action=Action.RUN, answers={200: RunView}, problems=(404,)
+)
 async def get_run(call: Call[None, None]) -> Answer:
-    """Return how a run stands."""
+    """Read how a run stands."""
     run = await reached_run(call, call.path["run_id"])
     pending = await pending_of(call.parts.ledger, run) if run.state.open else []
     return JsonAnswer(value=run_view(call, run, pending))
 
 
-async def run_events(call: Call[None, EventsQuery]) -> Answer:
-    """Stream the events of a run."""
+@operation(
+    "GET /v1/runs/{run_id}/events",
+    "runs",
+    action=Action.RUN,
+    query=EventsQuery,
+    answers={200: EVENT_STREAM, 204: None},
+    problems=(404, 410),
+)
+async def stream_run_events(call: Call[None, EventsQuery]) -> Answer:
+    """Follow the events of a run."""
     run = await reached_run(call, call.path["run_id"])
     if not run.logged:
         message = "This run keeps no event log: it was answered on its own connection."
@@ -407,44 +391,3 @@ def _seen(call: Call[None, EventsQuery]) -> int:
 async def _frames(call: Call[Any, Any], run: Run, after: int) -> AsyncIterator[bytes]:
     async for logged in call.parts.runs.follow(run, after):
         yield run_frame(run.id, logged, call.parts.redact)
-
-
-READ_ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint(
-        name="listRuns",
-        method="GET",
-        path="/v1/runs",
-        summary="List runs, newest first",
-        tag="runs",
-        handler=list_runs,
-        action=Action.RUN,
-        query=RunsQuery,
-        answers={200: RunList},
-    ),
-    Endpoint(
-        name="getRun",
-        method="GET",
-        path="/v1/runs/{run_id}",
-        summary="Read how a run stands",
-        tag="runs",
-        handler=get_run,
-        action=Action.RUN,
-        answers={200: RunView},
-        problems=(404,),
-    ),
-    Endpoint(
-        name="streamRunEvents",
-        method="GET",
-        path="/v1/runs/{run_id}/events",
-        summary="Follow the events of a run",
-        tag="runs",
-        handler=run_events,
-        action=Action.RUN,
-        query=EventsQuery,
-        answers={200: EVENT_STREAM, 204: None},
-        problems=(404, 410),
-    ),
-)
-
-
-ENDPOINTS: tuple[Endpoint, ...] = (*START_ENDPOINTS, *READ_ENDPOINTS, *CONTROL_ENDPOINTS)

@@ -19,16 +19,14 @@ from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     Answer,
     Call,
-    Endpoint,
     JsonAnswer,
     StreamAnswer,
+    operation,
 )
 from hermes.entry.http.errors import Problem
 from hermes.entry.http.sse import Stop, attended, stopper
 from hermes.streaming.wire.frames import error_fields, tool_call_fields, usage_fields
 from hermes.streaming.wire.sessions import SessionStream
-
-__all__ = ["ENDPOINTS"]
 
 Said = Annotated[str, Meta(min_length=1)] | Annotated[list[InputItem], Meta(min_length=1)]
 Instructions = Annotated[str, Meta(max_length=262_144)]
@@ -77,8 +75,16 @@ class SessionChatAnswer(Struct, frozen=True, kw_only=True):
 ChatCall = Call[SessionChatBody, None]
 
 
-async def chat(call: ChatCall) -> Answer:
-    """Answer in one piece."""
+@operation(
+    "POST /api/sessions/{session_id}/chat",
+    "sessions",
+    action=Action.RUN,
+    body=SessionChatBody,
+    answers={200: SessionChatAnswer},
+    problems=(404, 409, 429, 502, 503),
+)
+async def chat_in_session(call: ChatCall) -> Answer:
+    """Say something in a session."""
     run = await _started(call)
     ended = await attended(call, call.parts.runs.ended(run), _stop(call, run))
     if ended.outcome is None and not call.parts.runs.draining:
@@ -88,8 +94,16 @@ async def chat(call: ChatCall) -> Answer:
     return JsonAnswer(value=_answer(call, ended), headers=headers)
 
 
-async def chat_stream(call: ChatCall) -> Answer:
-    """Answer as named events."""
+@operation(
+    "POST /api/sessions/{session_id}/chat/stream",
+    "sessions",
+    action=Action.RUN,
+    body=SessionChatBody,
+    answers={200: EVENT_STREAM},
+    problems=(404, 409, 429, 503),
+)
+async def stream_chat_in_session(call: ChatCall) -> Answer:
+    """Say something in a session and follow the answer."""
     run = await _started(call)
     return StreamAnswer(
         chunks=_frames(call, run),
@@ -162,31 +176,3 @@ async def _frames(call: ChatCall, run: Run) -> AsyncIterator[bytes]:
     async for batch in parts.runs.batches(run):
         if frames := b"".join([stream.feed(event) for event in batch]):
             yield frames
-
-
-ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint(
-        name="chatInSession",
-        method="POST",
-        path="/api/sessions/{session_id}/chat",
-        summary="Say something in a session",
-        tag="sessions",
-        handler=chat,
-        action=Action.RUN,
-        body=SessionChatBody,
-        answers={200: SessionChatAnswer},
-        problems=(404, 409, 429, 502, 503),
-    ),
-    Endpoint(
-        name="streamChatInSession",
-        method="POST",
-        path="/api/sessions/{session_id}/chat/stream",
-        summary="Say something in a session and follow the answer",
-        tag="sessions",
-        handler=chat_stream,
-        action=Action.RUN,
-        body=SessionChatBody,
-        answers={200: EVENT_STREAM},
-        problems=(404, 409, 429, 503),
-    ),
-)

@@ -21,7 +21,6 @@ from hermes.entry.http.access import (
     require_agent,
     sees_everything,
 )
-from hermes.entry.http.api.session_chat import ENDPOINTS as CHAT_ENDPOINTS
 from hermes.entry.http.api.sessions_wire import (
     MessageList,
     SessionBody,
@@ -29,14 +28,10 @@ from hermes.entry.http.api.sessions_wire import (
     message_view,
     session_view,
 )
-from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer
+from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer, operation
 from hermes.entry.http.errors import Problem, problem_of
 
 __all__ = [
-    "ENDPOINTS",
-    "FORK_ENDPOINTS",
-    "KEEP_ENDPOINTS",
-    "READ_ENDPOINTS",
     "NewId",
     "Title",
     "chosen_id",
@@ -131,6 +126,14 @@ def _title_taken(error: Conflict) -> Problem:
     return Problem(400, problem_of(error).message, code="title_taken", param="title")
 
 
+@operation(
+    "POST /api/sessions",
+    "sessions",
+    body=NewSessionBody,
+    answers={201: SessionBody},
+    problems=(404, 409),
+    action=Action.SESSIONS,
+)
 async def create_session(call: Call[NewSessionBody, None]) -> Answer:
     """Open a session."""
     body, parts = call.body, call.parts
@@ -143,8 +146,15 @@ async def create_session(call: Call[NewSessionBody, None]) -> Answer:
     return JsonAnswer(value=SessionBody(session=session_view(call, session)), status=201)
 
 
+@operation(
+    "GET /api/sessions",
+    "sessions",
+    query=SessionsQuery,
+    answers={200: SessionList},
+    action=Action.SESSIONS,
+)
 async def list_sessions(call: Call[None, SessionsQuery]) -> Answer:
-    """Return a page of the sessions within reach."""
+    """List sessions, most recently used first."""
     query, caller = call.query, call.caller
     admin = sees_everything(caller)
     if not admin and query.source not in (None, PLATFORM):
@@ -173,12 +183,27 @@ async def list_sessions(call: Call[None, SessionsQuery]) -> Answer:
     )
 
 
+@operation(
+    "GET /api/sessions/{session_id}",
+    "sessions",
+    answers={200: SessionBody},
+    problems=(404,),
+    action=Action.SESSIONS,
+)
 async def get_session(call: Call[None, None]) -> Answer:
-    """Return one session."""
+    """Read a session."""
     session = await reached_session(call, call.path["session_id"])
     return JsonAnswer(value=SessionBody(session=session_view(call, session, whole=True)))
 
 
+@operation(
+    "PATCH /api/sessions/{session_id}",
+    "sessions",
+    body=SessionChange,
+    answers={200: SessionBody},
+    problems=(404,),
+    action=Action.SESSIONS,
+)
 async def change_session(call: Call[SessionChange, None]) -> Answer:
     """Rename or end a session."""
     session = await reached_session(call, call.path["session_id"])
@@ -196,8 +221,15 @@ async def change_session(call: Call[SessionChange, None]) -> Answer:
     return JsonAnswer(value=SessionBody(session=session_view(call, changed)))
 
 
+@operation(
+    "DELETE /api/sessions/{session_id}",
+    "sessions",
+    answers={200: DeletedSession},
+    problems=(404, 409),
+    action=Action.SESSIONS,
+)
 async def delete_session(call: Call[None, None]) -> Answer:
-    """Delete a session and its history; 409 while something is under way in it."""
+    """Delete a session and its history."""
     session = await reached_session(call, call.path["session_id"])
     try:
         await call.parts.ledger.delete_session(session.id, idle=True)
@@ -217,57 +249,6 @@ def _endpoint(name: str, method: str, path: str, summary: str, **more: Any) -> E
         action=Action.SESSIONS,
         **more,
     )
-
-
-KEEP_ENDPOINTS: tuple[Endpoint, ...] = (
-    _endpoint(
-        "createSession",
-        "POST",
-        "/api/sessions",
-        "Open a session",
-        handler=create_session,
-        body=NewSessionBody,
-        answers={201: SessionBody},
-        problems=(404, 409),
-    ),
-    _endpoint(
-        "listSessions",
-        "GET",
-        "/api/sessions",
-        "List sessions, most recently used first",
-        handler=list_sessions,
-        query=SessionsQuery,
-        answers={200: SessionList},
-    ),
-    _endpoint(
-        "getSession",
-        "GET",
-        "/api/sessions/{session_id}",
-        "Read a session",
-        handler=get_session,
-        answers={200: SessionBody},
-        problems=(404,),
-    ),
-    _endpoint(
-        "changeSession",
-        "PATCH",
-        "/api/sessions/{session_id}",
-        "Rename or end a session",
-        handler=change_session,
-        body=SessionChange,
-        answers={200: SessionBody},
-        problems=(404,),
-    ),
-    _endpoint(
-        "deleteSession",
-        "DELETE",
-        "/api/sessions/{session_id}",
-        "Delete a session and its history",
-        handler=delete_session,
-        answers={200: DeletedSession},
-        problems=(404, 409),
-    ),
-)
 
 
 class MessagesQuery(Struct, frozen=True, kw_only=True):
@@ -308,8 +289,16 @@ class HitList(Struct, frozen=True, kw_only=True):
     data: tuple[HitView, ...]
 
 
-async def list_messages(call: Call[None, MessagesQuery]) -> Answer:
-    """Return a page of a session's messages."""
+@operation(
+    "GET /api/sessions/{session_id}/messages",
+    "sessions",
+    action=Action.SESSIONS,
+    query=MessagesQuery,
+    answers={200: MessageList},
+    problems=(404,),
+)
+async def list_session_messages(call: Call[None, MessagesQuery]) -> Answer:
+    """Read what was said in a session."""
     session = await reached_session(call, call.path["session_id"])
     query, ledger = call.query, call.parts.ledger
     read = ledger.history if query.active_only else ledger.transcript
@@ -326,8 +315,15 @@ async def list_messages(call: Call[None, MessagesQuery]) -> Answer:
     )
 
 
+@operation(
+    "GET /api/sessions/search",
+    "sessions",
+    action=Action.SESSIONS,
+    query=FindQuery,
+    answers={200: HitList},
+)
 async def search_sessions(call: Call[None, FindQuery]) -> Answer:
-    """Search the messages within reach; others are not even looked at."""
+    """Search in the messages of all sessions."""
     query, caller = call.query, call.caller
     admin = sees_everything(caller)
     hits: list[SearchHit] = []
@@ -358,33 +354,6 @@ def _hit(hit: SearchHit) -> HitView:
     )
 
 
-READ_ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint(
-        name="searchSessions",
-        method="GET",
-        path="/api/sessions/search",
-        summary="Search in the messages of all sessions",
-        tag="sessions",
-        handler=search_sessions,
-        action=Action.SESSIONS,
-        query=FindQuery,
-        answers={200: HitList},
-    ),
-    Endpoint(
-        name="listSessionMessages",
-        method="GET",
-        path="/api/sessions/{session_id}/messages",
-        summary="Read what was said in a session",
-        tag="sessions",
-        handler=list_messages,
-        action=Action.SESSIONS,
-        query=MessagesQuery,
-        answers={200: MessageList},
-        problems=(404,),
-    ),
-)
-
-
 class ForkBody(Struct, frozen=True, kw_only=True):
     """How to fork."""
 
@@ -411,8 +380,16 @@ def cut_after(history: Sequence[StoredMessage], through: int) -> int:
     return last
 
 
+@operation(
+    "POST /api/sessions/{session_id}/fork",
+    "sessions",
+    action=Action.SESSIONS,
+    body=ForkBody,
+    answers={201: SessionBody},
+    problems=(404, 409),
+)
 async def fork_session(call: Call[ForkBody, None]) -> Answer:
-    """Open a copy of a session; the original stays as it is."""
+    """Fork a session."""
     parent = await reached_session(call, call.path["session_id"])
     body, ledger = call.body, call.parts.ledger
     cut = None
@@ -437,27 +414,3 @@ async def fork_session(call: Call[ForkBody, None]) -> Answer:
         await keep_instructions(ledger, session.id, kept)
     forked = await reached_session(call, session.id)
     return JsonAnswer(value=SessionBody(session=session_view(call, forked)), status=201)
-
-
-FORK_ENDPOINTS: tuple[Endpoint, ...] = (
-    Endpoint(
-        name="forkSession",
-        method="POST",
-        path="/api/sessions/{session_id}/fork",
-        summary="Fork a session",
-        tag="sessions",
-        handler=fork_session,
-        action=Action.SESSIONS,
-        body=ForkBody,
-        answers={201: SessionBody},
-        problems=(404, 409),
-    ),
-)
-
-
-ENDPOINTS: tuple[Endpoint, ...] = (
-    *READ_ENDPOINTS,
-    *KEEP_ENDPOINTS,
-    *FORK_ENDPOINTS,
-    *CHAT_ENDPOINTS,
-)
