@@ -229,7 +229,7 @@ async def test_what_was_used_before_the_crash_counts(tmp_path: Path) -> None:
         tmp_path, ScriptedModel([say("Ready.")]), tools=tools, session_id=session_id
     ) as core:
         streams: list[TurnStream] = []
-        with core.gateway.watching(lambda stream, _entry: streams.append(stream)):
+        with core.gateway.doors.watching(lambda job: streams.append(job.stream)):
             await resumed(core)
         finished = await streams[0].wait()
         assert finished.model_calls == 2

@@ -1,19 +1,21 @@
 """What people see when a message cannot be taken or answered."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from fakes.hand_clock import HandClock
 from fakes.ledgers import inbound
 from hermes.control.delivery.outage_notices import Apologies
+from hermes.control.door import Door
 from hermes.control.lanes.gateway import Gateway, GatewayParts
 from hermes.domain.errors import HermesError, NotFound, StoreError
-from hermes.domain.events import TurnFinished, TurnStream
+from hermes.domain.events import TurnFinished, TurnJob
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.outbound import Target
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
-from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnState
+from hermes.domain.turn import TurnState
 from hermes.domain.usage import Usage
 from hermes.execution.clock import SystemClock
 from hermes.state.sqlite.ledger import SqliteLedger
@@ -52,19 +54,12 @@ class FailingOnce:
         self.ledger = ledger
         self.runs: list[str] = []
 
-    async def run(
-        self,
-        profile: AgentProfile,
-        turn: Turn,
-        stream: TurnStream,
-        control: TurnControl,
-        brief: TurnBrief,
-    ) -> None:
-        self.runs.append(turn.id)
+    async def run(self, job: TurnJob) -> None:
+        self.runs.append(job.turn.id)
         if len(self.runs) == 1:
             raise StoreError("The ledger could not be used.")
-        await self.ledger.finish_turn(turn.id, TurnState.DONE, None, 1.0)
-        stream.emit(
+        await self.ledger.finish_turn(job.turn.id, TurnState.DONE, None, 1.0)
+        job.stream.emit(
             TurnFinished(
                 outcome=TurnState.DONE, text="", usage=Usage(), cost_usd=None, model_calls=1
             )
@@ -94,11 +89,14 @@ async def test_a_turn_whose_lane_fails_is_reported_and_goes_on_with_the_next_mes
     )
     troubles: list[tuple[str, HermesError]] = []
 
-    def troubled(entry: InboxEntry, error: HermesError) -> None:
-        troubles.append((entry.message.native_id, error))
+    class Troubled(Door):
+        platforms = ("telegram",)
 
-    gateway.troubled = troubled
-    async with asyncio.timeout(10), gateway.running():
+        def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:
+            troubles.append((entry.message.native_id, error))
+
+    async with asyncio.timeout(10), gateway.running(), AsyncExitStack() as stack:
+        stack.enter_context(gateway.doors.attached(Troubled()))
         ticket = await gateway.submit("main", inbound("m1"))
         finished = await (await ticket.stream()).wait()
         assert finished.error is not None

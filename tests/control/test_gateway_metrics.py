@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fakes.core import ScriptedTools, returns, running_core
+from fakes.core import ScriptedTools, job_of, returns, running_core
 from fakes.ledgers import arrival, outgoing, request, session
 from hermes.control.supervision.metrics import MAX_NAMES, Sources, TurnMetrics, sample
 from hermes.domain.approvals import ApprovalState, Decision
@@ -38,7 +38,7 @@ async def test_a_turn_is_counted_with_its_tokens_tools_and_times(tmp_path: Path)
     answer = Reply(pieces=("a", "b"), usage=usage, cost_usd=0.25)
     model = ScriptedModel([calls(call("look"), call("invented")), answer])
     async with running_core(tmp_path, model, tools=tools) as core:
-        with core.gateway.watching(TurnMetrics(registry, core.gateway.clock).on_turn):
+        with core.gateway.doors.watching(TurnMetrics(registry, core.gateway.clock).on_turn):
             await core.ask("hello")
             await core.idle()
     turns = registry.counter("hermes_turns_total", "")
@@ -60,7 +60,7 @@ async def test_a_turn_that_fails_is_counted_as_failed(tmp_path: Path) -> None:
     registry = Registry()
     failure = ModelFailure(FailureKind.AUTH, "no key")
     async with running_core(tmp_path, ScriptedModel([failure])) as core:
-        with core.gateway.watching(TurnMetrics(registry, core.gateway.clock).on_turn):
+        with core.gateway.doors.watching(TurnMetrics(registry, core.gateway.clock).on_turn):
             await core.ask("hello")
             await core.idle()
     turns = registry.counter("hermes_turns_total", "")
@@ -71,19 +71,19 @@ async def test_a_turn_that_fails_is_counted_as_failed(tmp_path: Path) -> None:
 def test_the_time_to_the_first_text_is_taken_once_and_by_the_clock() -> None:
     registry, clock = Registry(), FakeClock()
     stream = TurnStream("t", "s")
-    TurnMetrics(registry, clock).on_turn(stream, None)
+    TurnMetrics(registry, clock).on_turn(job_of(stream))
     clock.advance(2.0)
     stream.emit(TextDelta("a"))
     clock.advance(7.0)
     stream.emit(TextDelta("b"))
     first = registry.histogram("hermes_first_token_seconds", "")
-    assert (first.count(agent=""), first.value(agent="")) == (1, 2.0)
+    assert (first.count(agent="main"), first.value(agent="main")) == (1, 2.0)
 
 
 def test_names_a_model_makes_up_do_not_become_endless_labels() -> None:
     registry = Registry()
     stream = TurnStream("t", "s")
-    TurnMetrics(registry, FakeClock()).on_turn(stream, None)
+    TurnMetrics(registry, FakeClock()).on_turn(job_of(stream))
     for number in range(MAX_NAMES + 50):
         stream.emit(finished_call(f"made_up_{number}"))
     used = registry.counter("hermes_tool_calls_total", "")
@@ -95,7 +95,7 @@ def test_names_a_model_makes_up_do_not_become_endless_labels() -> None:
 def test_approvals_are_counted_by_what_became_of_them() -> None:
     registry = Registry()
     stream = TurnStream("t", "s")
-    TurnMetrics(registry, FakeClock()).on_turn(stream, None)
+    TurnMetrics(registry, FakeClock()).on_turn(job_of(stream))
     stream.emit(ApprovalAsked(request=request("a1")))
     stream.emit(ApprovalAnswered(approval_id="a1", decision=Decision(state=ApprovalState.EXPIRED)))
     asked = registry.counter("hermes_approvals_total", "")
@@ -142,7 +142,7 @@ def test_counting_a_token_costs_next_to_nothing() -> None:
     def emit_many(watched: bool) -> float:
         stream = TurnStream("t", "s")
         if watched:
-            TurnMetrics(Registry(), FakeClock()).on_turn(stream, None)
+            TurnMetrics(Registry(), FakeClock()).on_turn(job_of(stream))
         event, begun = TextDelta("x"), time.perf_counter()
         for _ in range(20_000):
             stream.emit(event)

@@ -9,10 +9,10 @@ from hermes.control.lanes.lane import TurnRunnerPort
 from hermes.control.runs.new import new_run
 from hermes.control.runs.runs import RunDesk
 from hermes.domain.errors import StoreError
-from hermes.domain.events import MessageCompleted, TextDelta, TurnFinished, TurnStarted, TurnStream
+from hermes.domain.events import MessageCompleted, TextDelta, TurnFinished, TurnJob, TurnStarted
 from hermes.domain.profile import AgentProfile
 from hermes.domain.runs import OpenedRun, Run, RunState, SessionChoice
-from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnState
+from hermes.domain.turn import TurnState
 from hermes.testing.model import Reply, ScriptedModel, say
 
 
@@ -111,26 +111,19 @@ class FailingOnce:
         self._inner = inner
         self._failed = False
 
-    async def run(
-        self,
-        profile: AgentProfile,
-        turn: Turn,
-        stream: TurnStream,
-        control: TurnControl,
-        brief: TurnBrief,
-    ) -> None:
+    async def run(self, job: TurnJob) -> None:
         if not self._failed:
             self._failed = True
             raise StoreError("The ledger could not be used.")
-        await self._inner.run(profile, turn, stream, control, brief)
+        await self._inner.run(job)
 
     async def after_turn(self, profile: AgentProfile, session_id: str) -> None:
         await self._inner.after_turn(profile, session_id)
 
 
 async def test_a_run_whose_lane_failed_goes_on_without_a_restart(tmp_path: Path) -> None:
-    async with running_core(tmp_path, ScriptedModel([say("After all.")])) as core:
-        core.gateway.runner = FailingOnce(core.gateway.runner)
+    model = ScriptedModel([say("After all.")])
+    async with running_core(tmp_path, model, runner=FailingOnce) as core:
         async with desk_on(core) as desk:
             run = (await desk.start(asked("go", logged=True))).run
             await core.gateway.idle(run.session_id)

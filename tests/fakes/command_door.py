@@ -110,7 +110,7 @@ class RecordingDoor:
     async def begin(self, text: str) -> None:
         """Say something whose turn goes on, and wait until it runs."""
         running = asyncio.Event()
-        with self.kit.gateway.watching(lambda _stream, _entry: running.set()):
+        with self.kit.gateway.doors.watching(lambda _job: running.set()):
             await self.submit(text, mode=BusyMode.QUEUE)
             async with asyncio.timeout(10):
                 await running.wait()

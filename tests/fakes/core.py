@@ -14,9 +14,10 @@ from hermes.agent.tools.wrappers import Guarded, Journaled
 from hermes.agent.turn_runner import TurnRunner
 from hermes.app.media import read_attachment
 from hermes.control.lanes.gateway import Gateway, GatewayParts
-from hermes.domain.events import TurnEvent, TurnFinished, TurnStream
+from hermes.control.lanes.lane import TurnRunnerPort
+from hermes.domain.events import TurnEvent, TurnFinished, TurnJob, TurnStream
 from hermes.domain.ids import new_id
-from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
+from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Sender
 from hermes.domain.messages import Message, ToolCall
 from hermes.domain.ports.files import IdentitySnapshot
 from hermes.domain.ports.ledger import Ledger
@@ -31,6 +32,7 @@ from hermes.domain.tools import (
     ToolRunner,
     ToolSpec,
 )
+from hermes.domain.turn import Turn, TurnControl, TurnState
 from hermes.execution.backend import EnvironmentSettings
 from hermes.execution.clock import SystemClock
 from hermes.execution.pool import EnvironmentPool
@@ -145,6 +147,28 @@ def message(text: str, chat_id: str, native_id: str = "") -> InboundMessage:
     )
 
 
+def job_of(stream: TurnStream, entry: InboxEntry | None = None) -> TurnJob:
+    """Return a job whose events go into `stream`."""
+    here = Path()
+    return TurnJob(
+        profile=AgentProfile(
+            id="main", home=here, workspace=here, provider="p", model="m", toolsets=()
+        ),
+        turn=Turn(
+            id=stream.turn_id,
+            session_id=stream.session_id,
+            agent_id="main",
+            owner="owner-a",
+            state=TurnState.RUNNING,
+            started_at=0.0,
+            updated_at=0.0,
+        ),
+        stream=stream,
+        control=TurnControl(),
+        entry=entry,
+    )
+
+
 async def events(stream: TurnStream) -> list[TurnEvent]:
     return [event async for event in stream.follow()]
 
@@ -177,6 +201,7 @@ async def running_core(
     alive: Callable[[str], bool] = lambda owner: False,
     session_id: str | None = None,
     ledger: Ledger | None = None,
+    runner: Callable[[TurnRunnerPort], TurnRunnerPort] = lambda inner: inner,
 ) -> AsyncIterator[Core]:
     """Run a core whose ledger is `folder/state.db`."""
     workspace = folder / "workspace"
@@ -212,7 +237,7 @@ async def running_core(
     gateway = Gateway(
         GatewayParts(
             ledger=own,
-            runner=TurnRunner(services),
+            runner=runner(TurnRunner(services)),
             clock=clock,
             profiles={"main": profile},
             owner=owner,

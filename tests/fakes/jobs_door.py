@@ -106,5 +106,5 @@ async def jobs_door(folder: Path) -> AsyncIterator[JobsDoor]:
     async with http_door(folder, model, endpoints=endpoints, more=jobs_door.parts) as door:
         jobs_door.door = door
         counting = TurnMetrics(door.parts.metrics, door.core.gateway.clock)
-        with door.core.gateway.watching(counting.on_turn):
+        with door.core.gateway.doors.watching(counting.on_turn):
             yield jobs_door

@@ -26,15 +26,15 @@ async def desk_on(
         desk = RunDesk(
             core.ledger, core.gateway, SystemClock(), group, redact=redact, settings=settings
         )
-        with core.gateway.watching(desk.on_turn):
+        with core.gateway.doors.watching(desk.on_turn):
             yield desk
 
 
 async def restarted(core: Core, desk: RunDesk) -> None:
     """Do what a gateway does when it starts."""
-    await desk.watch_open()
+    await desk.recover()
     await core.gateway.recover(platforms=["api_server"])
-    await desk.settle()
+    await desk.recover()
 
 
 def asked(text: str = "", **more: Any) -> RunRequest:

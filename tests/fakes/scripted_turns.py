@@ -21,6 +21,7 @@ from hermes.domain.events import (
     ToolStarted,
     TurnEvent,
     TurnFinished,
+    TurnJob,
     TurnStarted,
     TurnStream,
     UsageReported,
@@ -30,7 +31,7 @@ from hermes.domain.messages import AssistantMessage, ToolOutcome, UserMessage, c
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
-from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnError, TurnState
+from hermes.domain.turn import Turn, TurnControl, TurnError, TurnState
 from hermes.domain.usage import Usage
 
 __all__ = ["Play", "Script", "ScriptedRunner"]
@@ -160,21 +161,18 @@ class ScriptedRunner:
         self.turns: list[str] = []
         self._scripts = scripts
 
-    async def run(
-        self,
-        profile: AgentProfile,
-        turn: Turn,
-        stream: TurnStream,
-        control: TurnControl,
-        brief: TurnBrief,
-    ) -> None:
+    async def run(self, job: TurnJob) -> None:
+        turn, stream, control = job.turn, job.stream, job.control
         play = Play(self, turn, stream, control)
         outcome, error = TurnState.DONE, None
         try:
             control.attach()
             play.emit(
                 TurnStarted(
-                    turn_id=turn.id, session_id=turn.session_id, agent_id=profile.id, model="demo"
+                    turn_id=turn.id,
+                    session_id=turn.session_id,
+                    agent_id=job.profile.id,
+                    model="demo",
                 )
             )
             play.asked = await self._asked(turn)

@@ -221,7 +221,7 @@ async def webhook_door(
             await server.started.wait()
             base = f"http://127.0.0.1:{server.port}"
             async with httpx2.AsyncClient(base_url=base, timeout=30) as client:
-                with core.gateway.watching(desk.on_turn):
+                with core.gateway.doors.watching(desk.on_turn):
                     door = WebhookDoor(core, desk, client)
                     door.hub, door.chats = hub, places
                     yield door

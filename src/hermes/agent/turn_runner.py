@@ -19,13 +19,13 @@ from hermes.agent.scope import AgentServices, TurnScope
 from hermes.agent.titles import TitleMaker
 from hermes.agent.tools.wrappers import ClientSide, Filtered
 from hermes.domain.errors import Conflict, HermesError, NotFound
-from hermes.domain.events import TurnFinished, TurnStarted, TurnStream
+from hermes.domain.events import TurnFinished, TurnJob, TurnStarted
 from hermes.domain.messages import AssistantMessage, FinishReason, ToolCall
 from hermes.domain.ports.model import Model
 from hermes.domain.profile import AgentProfile, use_profile
 from hermes.domain.session import Session, StoredMessage
 from hermes.domain.tools import ToolRunner
-from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnError, TurnState
+from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import TurnUsage, Usage
 
 __all__ = ["TurnRunner"]
@@ -47,20 +47,13 @@ class TurnRunner:
         self._untitled: set[str] = set()
         """Sessions whose turn has ended and that had no title when it began."""
 
-    async def run(
-        self,
-        profile: AgentProfile,
-        turn: Turn,
-        stream: TurnStream,
-        control: TurnControl,
-        brief: TurnBrief,
-    ) -> None:
-        """Bring `turn` to its end; everything it has to say goes into `stream`."""
-        with use_profile(profile):
-            attempt = _Attempt(self._services, profile, turn, stream, control, brief)
+    async def run(self, job: TurnJob) -> None:
+        """Bring a turn to its end; everything it has to say goes into its stream."""
+        with use_profile(job.profile):
+            attempt = _Attempt(self._services, job)
             await attempt.run()
         if attempt.untitled:
-            self._untitled.add(turn.session_id)
+            self._untitled.add(job.turn.session_id)
 
     async def after_turn(self, profile: AgentProfile, session_id: str) -> None:
         """Do what may wait until the answer is out: name a new session."""
@@ -76,21 +69,13 @@ class TurnRunner:
 class _Attempt:
     """One attempt at one turn."""
 
-    def __init__(
-        self,
-        services: AgentServices,
-        profile: AgentProfile,
-        turn: Turn,
-        stream: TurnStream,
-        control: TurnControl,
-        brief: TurnBrief,
-    ) -> None:
+    def __init__(self, services: AgentServices, job: TurnJob) -> None:
         self._services = services
-        self._profile = profile
-        self._turn = turn
-        self._stream = stream
-        self._control = control
-        self._brief = brief
+        self._profile = job.profile
+        self._turn = job.turn
+        self._stream = job.stream
+        self._control = job.control
+        self._brief = job.brief
         self._scope: TurnScope | None = None
         self._tools: ToolRunner | None = None
         self._loop: TurnLoop | None = None

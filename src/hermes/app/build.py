@@ -1,7 +1,7 @@
 """Putting a Hermes together: from options to a running gateway."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from msgspec import Struct
@@ -28,28 +28,16 @@ from hermes.app.tools import ToolShelf
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.redaction_stream import RedactedStream
 from hermes.control.approvals import ApprovalDesk, ApprovalSettings
-from hermes.control.lanes.batching import BatchWindow
 from hermes.control.lanes.gateway import Gateway, GatewayParts
-from hermes.domain.inbound import InboxEntry
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import KeyScope
-from hermes.domain.turn import Turn
 from hermes.execution.clock import SystemClock
 from hermes.execution.pool import EnvironmentPool
 from hermes.observability.logs import configure_logging
 from hermes.state.ownership import Owner, owner_alive
 from hermes.state.transcripts import TranscriptMirror
-
-__all__ = ["App", "ChatWiring", "open_app"]
-
-
-class ChatWiring(Struct, frozen=True, kw_only=True):
-    """What chat platforms add to the gateway."""
-
-    windows: Mapping[str, BatchWindow] = {}
-    ephemeral: Callable[[Turn, InboxEntry | None], Awaitable[str]] | None = None
 
 
 class App(Struct, kw_only=True):
@@ -73,9 +61,8 @@ class App(Struct, kw_only=True):
 
 
 @asynccontextmanager
-async def open_app(options: AppOptions, wiring: ChatWiring | None = None) -> AsyncIterator[App]:
+async def open_app(options: AppOptions) -> AsyncIterator[App]:
     """Build everything, run it for the body of the `with`, and close it again."""
-    wiring = wiring or ChatWiring()
     loaded = load_config(options.home, options.environ)
     options.home.ensure()
     logs = configure_logging(options.home.logs_dir, loaded.config.logging, loaded.redactor())
@@ -113,7 +100,7 @@ async def open_app(options: AppOptions, wiring: ChatWiring | None = None) -> Asy
             read_attachment=read_attachment,
         )
         tools.judge = lambda agent, session: SecondOpinion(services, agent, session)
-        gateway = _gateway(services, loaded, options, profile, owner, wiring)
+        gateway = _gateway(services, loaded, options, profile, owner)
         async with gateway.running(), _beside(environments, gateway, clock):
             yield App(
                 loaded=loaded,
@@ -161,7 +148,6 @@ def _gateway(
     options: AppOptions,
     profile: AgentProfile,
     owner: Owner,
-    wiring: ChatWiring,
 ) -> Gateway:
     return Gateway(
         GatewayParts(
@@ -170,8 +156,6 @@ def _gateway(
             clock=services.clock,
             profiles={profile.id: profile},
             owner=owner.id,
-            windows=wiring.windows,
-            ephemeral=wiring.ephemeral,
             redact=services.redact,
             owner_alive=lambda other: owner_alive(other, options.home.run_dir),
             scope=KeyScope(

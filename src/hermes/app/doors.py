@@ -1,98 +1,75 @@
-"""Doors that listen: the API server and the webhook receiver, as `serve` sees them.
+"""The doors there are, what each is made from, and which are switched on.
 
-make -> before_recovery -> (gateway recovers) -> after_recovery -> listen -> drain -> close
+A row of `DOORS` names a module with three functions:
+
+    enabled(loaded) -> bool              is it switched on?
+    check(loaded, options) -> None       raise `ConfigError` if it cannot work as configured
+    open_door(context) -> Door           make it, complete; it takes nothing before `open`
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, Protocol
+from types import ModuleType
 
 from msgspec import Struct
 
 from hermes.app.build import App
 from hermes.app.options import AppOptions
-from hermes.app.platforms import listening_doors
 from hermes.config.loader import LoadedConfig
+from hermes.control.door import Door
+from hermes.control.hooks import HookBus
 from hermes.control.supervision.health import HealthBoard
-from hermes.control.supervision.liveness import AdapterHealth
-from hermes.domain.events import TurnStream
-from hermes.domain.inbound import InboxEntry
-from hermes.domain.outbound import Target
+from hermes.domain.errors import ConfigError
+from hermes.observability.metrics import Registry
 
-__all__ = [
-    "DoorContext",
-    "ListeningDoor",
-    "check_doors",
-    "open_doors",
-]
-
-
-class ListeningDoor(Protocol):
-    """A door that waits for requests."""
-
-    @property
-    def platform(self) -> str:
-        """The name its messages carry."""
-        ...
-
-    def on_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
-        """Hear of every turn that begins or goes on."""
-        ...
-
-    async def before_recovery(self) -> None:
-        """Look out for what an earlier process left."""
-        ...
-
-    async def after_recovery(self) -> None:
-        """Settle what did not go on."""
-        ...
-
-    def services(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """Return what runs beside the listener until the gateway ends."""
-        ...
-
-    async def listen(self) -> None:
-        """Start taking requests; raise if that is impossible."""
-        ...
-
-    def drain(self) -> None:
-        """Take nothing new."""
-        ...
-
-    async def close(self, seconds: float) -> None:
-        """Stop listening, giving answers that are under way so many seconds."""
-        ...
-
-    def health(self) -> AdapterHealth:
-        """Say how it does."""
-        ...
-
-
-_MODULES = {"api_server": "hermes.app.api_door", "webhook": "hermes.app.webhook_door"}
+DOORS: Mapping[str, str] = {
+    "api_server": "hermes.app.api_door",
+    "webhook": "hermes.app.webhook_door",
+    # Last: chats take the longest to open and to close.
+    "chat": "hermes.app.chat_door",
+}
 
 
 class DoorContext(Struct, frozen=True, kw_only=True):
-    """What a listening door is made from."""
+    """What a door of the gateway is made from."""
 
     app: App
     options: AppOptions
     group: asyncio.TaskGroup
-    deliver: Callable[[Target, str, str], Awaitable[None]]
-    """(where, text, id) sends a result to a chat, never twice under one id."""
-    platforms: tuple[str, ...]
-    """The chat platforms that are on."""
+    """Where it runs what goes on beside its services."""
+    hooks: HookBus
     board: HealthBoard
-    adapters: Callable[[], list[AdapterHealth]]
+    metrics: Registry
 
 
-def open_doors(context: DoorContext) -> list[ListeningDoor]:
-    """Return the doors that are switched on."""
-    names = listening_doors(context.app.loaded)
-    return [import_module(_MODULES[name]).open_door(context) for name in names]
+def open_doors(context: DoorContext) -> list[Door]:
+    """Make the doors that are switched on."""
+    doors: list[Door] = [each.open_door(context) for each in _enabled(context.app.loaded)]
+    return doors
 
 
 def check_doors(loaded: LoadedConfig, options: AppOptions) -> None:
-    """Raise `ConfigError` if a door that is switched on cannot work as configured."""
-    for name in listening_doors(loaded):
-        import_module(_MODULES[name]).check(loaded, options)
+    """Raise `ConfigError` if no door is switched on, or one that is cannot work."""
+    enabled = _enabled(loaded)
+    if not enabled:
+        raise ConfigError(
+            "No platform is switched on.",
+            hint=(
+                "For Telegram: hermes config set TELEGRAM_BOT_TOKEN <token from @BotFather>. "
+                "For the API server: hermes config set platforms.api_server.enabled true"
+            ),
+        )
+    for module in enabled:
+        module.check(loaded, options)
+
+
+def listens(loaded: LoadedConfig, name: str) -> bool:
+    """Tell whether a door that waits for requests is switched on."""
+    platform = loaded.config.platforms.get(name)
+    return platform is not None and platform.enabled
+
+
+def _enabled(loaded: LoadedConfig) -> list[ModuleType]:
+    modules = map(import_module, DOORS.values())
+    return [module for module in modules if module.enabled(loaded)]

@@ -1,10 +1,9 @@
 """The transcript mirror: after each turn, what is new goes to `sessions/<id>.jsonl`."""
 
 from hermes.agent.turn_runner import TurnRunner
-from hermes.domain.events import TurnStream
+from hermes.domain.events import TurnJob
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
-from hermes.domain.turn import Turn, TurnBrief, TurnControl
 from hermes.state.transcripts import TranscriptMirror
 
 __all__ = ["MirroredRunner"]
@@ -21,16 +20,9 @@ class MirroredRunner:
         self._ledger = ledger
         self._mirror = mirror
 
-    async def run(
-        self,
-        profile: AgentProfile,
-        turn: Turn,
-        stream: TurnStream,
-        control: TurnControl,
-        brief: TurnBrief,
-    ) -> None:
+    async def run(self, job: TurnJob) -> None:
         """Bring a turn to its end."""
-        await self._inner.run(profile, turn, stream, control, brief)
+        await self._inner.run(job)
 
     async def after_turn(self, profile: AgentProfile, session_id: str) -> None:
         """Write what the mirror does not have yet, then do the rest."""

@@ -9,31 +9,16 @@ from typing import Any, TypeVar
 from hermes.app.access import platform_section
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
-from hermes.control.lanes.batching import BatchWindow
 from hermes.control.supervision.instance import credential_locks_dir, hold_credential
-from hermes.domain.errors import ConfigError
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import Adapter, AdapterRequest, Manifest
 from hermes.domain.settings import Settings
 from hermes.streaming.chat.settings import PresentationSettings
 
-__all__ = [
-    "BUILTIN",
-    "PlatformKit",
-    "batch_window",
-    "enabled_platforms",
-    "listening_doors",
-    "presentation",
-]
-
 _T = TypeVar("_T")
 
 BUILTIN: Mapping[str, str] = {"telegram": "hermes.entry.chat.telegram"}
 """Platforms and their packages: `manifest` is cheap, `build` imports the rest."""
-
-
-LISTENING = ("api_server", "webhook")
-"""Doors that are no chats: they wait for requests."""
 
 
 class PlatformKit:
@@ -84,27 +69,13 @@ class PlatformKit:
 
 
 def enabled_platforms(loaded: LoadedConfig, options: AppOptions, clock: Clock) -> list[PlatformKit]:
-    """Return the chat platforms that are switched on; `ConfigError` if there is no door at all."""
-    kits = [
-        PlatformKit(package, loaded, options, clock)
-        for name, package in BUILTIN.items()
-        if _enabled(loaded, name)
-    ]
-    if not kits and not listening_doors(loaded):
-        raise ConfigError(
-            "No platform is switched on.",
-            hint=(
-                "For Telegram: hermes config set TELEGRAM_BOT_TOKEN <token from @BotFather>. "
-                "For the API server: hermes config set platforms.api_server.enabled true"
-            ),
-        )
-    return kits
+    """Return the chat platforms that are switched on."""
+    return [PlatformKit(BUILTIN[name], loaded, options, clock) for name in platform_names(loaded)]
 
 
-def listening_doors(loaded: LoadedConfig) -> tuple[str, ...]:
-    """Return which of the doors that wait for requests are switched on."""
-    platforms = loaded.config.platforms
-    return tuple(name for name in LISTENING if name in platforms and platforms[name].enabled)
+def platform_names(loaded: LoadedConfig) -> tuple[str, ...]:
+    """Return which chat platforms are switched on."""
+    return tuple(name for name in BUILTIN if _enabled(loaded, name))
 
 
 def _enabled(loaded: LoadedConfig, name: str) -> bool:
@@ -114,16 +85,6 @@ def _enabled(loaded: LoadedConfig, name: str) -> bool:
         return bool(getattr(loaded.config, name, {}).get("token"))
     said = loaded.origin(f"platforms.{name}.enabled") != "default"
     return platform.enabled if said else bool(platform.token)
-
-
-def batch_window(manifest: Manifest) -> BatchWindow:
-    """Return how long messages of a platform wait for the rest of them."""
-    return BatchWindow(
-        seconds=manifest.batch_seconds,
-        long_seconds=manifest.long_batch_seconds,
-        long_length=int(manifest.capabilities.max_length * 0.9),
-        album_seconds=manifest.album_seconds,
-    )
 
 
 def presentation(config: Settings, name: str) -> PresentationSettings:

@@ -1,110 +1,42 @@
 """The webhook receiver, put together from a running app."""
 
-import asyncio
-import logging
-from collections.abc import Collection, Coroutine, Sequence
-from typing import Any
+from collections.abc import Collection
 
 from hermes.app.access import platform_section
-from hermes.app.doors import DoorContext
+from hermes.app.chat_door import configured_homes
+from hermes.app.doors import DoorContext, listens
 from hermes.app.options import AppOptions
-from hermes.app.serve_context import configured_homes
 from hermes.config.loader import LoadedConfig
 from hermes.control.delivery.home_channel import home_channel
-from hermes.control.supervision.liveness import AdapterHealth, AdapterState
 from hermes.control.webhooks.receiver import PLATFORM, DeskParts, WebhookDesk
 from hermes.control.webhooks.routes import RouteBook, RouteRules, read_routes
 from hermes.domain.errors import HermesError
-from hermes.domain.events import TurnStream
-from hermes.domain.inbound import InboxEntry
 from hermes.domain.outbound import Target
+from hermes.entry.http.door import WebhookDoor
 from hermes.entry.http.server import HttpServer
 from hermes.entry.http.webhooks import WebhookSettings, webhook_app, webhook_settings
 from hermes.execution.webhook_effects import GhComments, HookScripts
 from hermes.state.webhook_routes import HookRouteFile
 
-__all__ = ["WebhookDoor", "check", "open_door"]
-
-log = logging.getLogger(__name__)
-
 PORT_KEY = "platforms.webhook.extra.port (WEBHOOK_PORT)"
 
 
+def enabled(loaded: LoadedConfig) -> bool:
+    return listens(loaded, PLATFORM)
+
+
 def check(loaded: LoadedConfig, options: AppOptions) -> None:
-    """Raise `ConfigError` if the receiver cannot work as configured."""
     settings = webhook_settings(platform_section(loaded, PLATFORM))
     read_routes(settings.routes, _rules(options, settings, _scripts(options)))
 
 
-def open_door(context: DoorContext) -> "WebhookDoor":
-    """Return the receiver of a gateway; it does not listen yet."""
-    return WebhookDoor(context)
-
-
-class WebhookDoor:
-    """Takes deliveries until it is closed."""
-
-    platform = PLATFORM
-
-    def __init__(self, context: DoorContext) -> None:
-        self._context = context
-        self._clock = context.app.clock
-        self._settings = webhook_settings(platform_section(context.app.loaded, PLATFORM))
-        self._desk = _desk(context, self._settings)
-        self._server = HttpServer(
-            webhook_app(self._desk, self._settings),
-            self._settings.host,
-            self._settings.port,
-            port_key=PORT_KEY,
-        )
-        self._serving: asyncio.Task[None] | None = None
-        self._since = self._clock.now()
-
-    def on_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
-        """Follow the turns of deliveries."""
-        self._desk.on_turn(stream, entry)
-
-    async def before_recovery(self) -> None:
-        """Nothing to do: open deliveries are looked over afterwards."""
-
-    async def after_recovery(self) -> None:
-        """Have what an earlier process left brought to its end."""
-        await self._desk.recover()
-
-    def services(self) -> Sequence[Coroutine[Any, Any, None]]:
-        """Return what runs beside the receiver."""
-        return (self._desk.run(),)
-
-    async def listen(self) -> None:
-        """Start taking deliveries; raise if the port cannot be had."""
-        await self._server.bind()
-        self._serving = self._context.group.create_task(self._server.run(), name="webhooks")
-        await self._server.started.wait()
-        self._since = self._clock.now()
-        place = f"http://{self._settings.host}:{self._server.port}"
-        log.info("webhooks are taken at %s/webhooks/<route>", place)
-
-    def drain(self) -> None:
-        """Stop listening: senders try again later."""
-        if self._serving is not None:
-            self._serving.cancel()
-
-    async def close(self, seconds: float) -> None:
-        """Wait until what was being taken in has been answered."""
-        if self._serving is not None:
-            await asyncio.wait([self._serving], timeout=seconds)
-
-    def health(self) -> AdapterHealth:
-        """Say whether it listens."""
-        serving = self._serving is not None and not self._serving.done()
-        idle = AdapterState.CONNECTING if self._serving is None else AdapterState.STOPPED
-        return AdapterHealth(
-            name=PLATFORM,
-            state=AdapterState.CONNECTED if serving else idle,
-            since=self._since,
-            account=f"{self._settings.host}:{self._server.port}",
-            last_alive=self._clock.now() if serving else None,
-        )
+def open_door(context: DoorContext) -> WebhookDoor:
+    settings = webhook_settings(platform_section(context.app.loaded, PLATFORM))
+    desk = _desk(context, settings)
+    server = HttpServer(
+        webhook_app(desk, settings), settings.host, settings.port, port_key=PORT_KEY
+    )
+    return WebhookDoor(server, desk, context.app.clock, context.group)
 
 
 class _Delivery:
@@ -124,13 +56,9 @@ class _Delivery:
         entry_id: str,
     ) -> None:
         """Send a text and return when it is there."""
-        if platform not in self._context.platforms:
-            raise HermesError(
-                f"`{platform}` is not a chat platform that this gateway is connected to.",
-                hint=f"Connected: {', '.join(self._context.platforms) or 'none'}.",
-            )
+        doors = self._context.app.gateway.doors
         target = await self._target(platform, chat_id, thread_id)
-        await self._context.deliver(target, text, entry_id)
+        await doors.of(platform).deliver(target, text, entry_id)
 
     async def _target(self, platform: str, chat_id: str | None, thread_id: str | None) -> Target:
         if chat_id is not None:

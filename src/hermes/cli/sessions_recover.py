@@ -11,7 +11,6 @@ from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import NotFound, SessionBusy
 from hermes.domain.events import TurnStream
-from hermes.domain.inbound import InboxEntry
 from hermes.entry.terminal.oneshot import PLATFORM
 
 __all__ = ["recover"]
@@ -36,10 +35,7 @@ async def _recover(options: AppOptions, reference: str | None) -> None:
         ids = await _sessions(app, reference)
         streams: list[TurnStream] = []
 
-        def note(stream: TurnStream, _entry: InboxEntry | None) -> None:
-            streams.append(stream)
-
-        with app.gateway.watching(note):
+        with app.gateway.doors.watching(lambda job: streams.append(job.stream)):
             for session_id in ids:
                 await _recover_one(app, session_id, explicit=reference is not None)
         for stream in streams:

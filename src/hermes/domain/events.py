@@ -14,8 +14,10 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.domain.approvals import ApprovalRequest, Decision
+from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import AssistantMessage, ToolCall, ToolOutcome
-from hermes.domain.turn import TurnError, TurnState
+from hermes.domain.profile import AgentProfile
+from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnError, TurnState
 from hermes.domain.usage import Usage
 
 __all__ = [
@@ -33,6 +35,7 @@ __all__ = [
     "ToolStarted",
     "TurnEvent",
     "TurnFinished",
+    "TurnJob",
     "TurnStarted",
     "TurnStream",
     "UsageReported",
@@ -263,3 +266,20 @@ class TurnStream:
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         await waiter
+
+
+class TurnJob(Struct, frozen=True, kw_only=True):
+    """One attempt at a turn: what its lane hands to the core and tells its door."""
+
+    profile: AgentProfile
+    turn: Turn
+    stream: TurnStream
+    control: TurnControl
+    entry: InboxEntry | None = None
+    """What it answers: the first message of its batch; None if that is not known any more."""
+    brief: TurnBrief = TurnBrief()
+
+    @property
+    def resumed(self) -> bool:
+        """Whether an earlier attempt was cut off."""
+        return self.turn.resumes > 0

@@ -7,14 +7,14 @@ admitted cannot be lost; a second copy with the same native id is the same row.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.control.lanes.batching import NO_BATCHING, BatchWindow
-from hermes.control.lanes.lane import Lane, Ticket, TurnRunnerPort
+from hermes.control.door import Doors
+from hermes.control.lanes.lane import Lane, LaneHost, Ticket, TurnRunnerPort
 from hermes.domain.errors import HermesError, NotFound, SessionBusy
 from hermes.domain.events import TurnStream
 from hermes.domain.ids import new_session_id
@@ -31,15 +31,6 @@ from hermes.domain.turn import (
     TurnError,
     TurnState,
 )
-
-__all__ = [
-    "Gateway",
-    "GatewayParts",
-    "TroubleObserver",
-    "TurnObserver",
-    "given_up",
-    "picked_up_too_often",
-]
 
 
 async def picked_up_too_often(ledger: Ledger, turn: Turn) -> bool:
@@ -80,9 +71,6 @@ def given_up(turn: Turn) -> TurnError:
 
 log = logging.getLogger(__name__)
 
-TurnObserver = Callable[[TurnStream, InboxEntry | None], None]
-TroubleObserver = Callable[[InboxEntry, HermesError], None]
-
 
 class GatewayParts(Struct, frozen=True, kw_only=True):
     """What a gateway is made of."""
@@ -97,11 +85,6 @@ class GatewayParts(Struct, frozen=True, kw_only=True):
     scope: KeyScope = KeyScope()
     redact: Callable[[str], str] = str
     """Removes secrets by value from what people type, before it is kept."""
-    observers: tuple[TurnObserver, ...] = ()
-    windows: Mapping[str, BatchWindow] = {}
-    """Platform -> how long messages wait for the rest of them."""
-    ephemeral: Callable[[Turn, InboxEntry | None], Awaitable[str]] | None = None
-    """What the door wants the model to know in a turn, and nobody to keep."""
 
 
 class Gateway:
@@ -109,18 +92,24 @@ class Gateway:
 
     def __init__(self, parts: GatewayParts) -> None:
         self.ledger = parts.ledger
-        self.runner = parts.runner
         self.clock = parts.clock
         self.owner = parts.owner
+        self.doors = Doors()
+        """The doors that are attached to it for now."""
         self._profiles = parts.profiles
         self._owner_alive = parts.owner_alive
         self._scope = parts.scope
         self._redact = parts.redact
-        self._windows = parts.windows
-        self._ephemeral = parts.ephemeral
-        self._observers = list(parts.observers)
-        self.troubled: TroubleObserver | None = None
-        """Told of messages that cannot be answered for now."""
+        self._runner = parts.runner
+        self._host = LaneHost(
+            ledger=parts.ledger,
+            runner=parts.runner,
+            clock=parts.clock,
+            owner=parts.owner,
+            doors=self.doors,
+            orphan=self.orphan,
+            ended=self._spawn_after_turn,
+        )
         self._lanes: dict[str, Lane] = {}
         self._group: asyncio.TaskGroup | None = None
         self._after_turns: set[asyncio.Task[None]] = set()
@@ -259,15 +248,6 @@ class Gateway:
         if lane is not None:
             lane.hold()
 
-    @contextmanager
-    def watching(self, observer: TurnObserver) -> Iterator[None]:
-        """Tell `observer` of every turn that starts during the body of the `with`."""
-        self._observers.append(observer)
-        try:
-            yield
-        finally:
-            self._observers.remove(observer)
-
     async def idle(self, session_id: str) -> None:
         """Return once the session has nothing to do any more."""
         while (lane := self._lanes.get(session_id)) is not None:
@@ -385,7 +365,7 @@ class Gateway:
         if lane is None:
             if self._group is None:
                 raise RuntimeError("the gateway is not running")
-            lane = Lane(session_id, profile, self, self._forget)
+            lane = Lane(session_id, profile, self._host, self._forget)
             self._lanes[session_id] = lane
             task = self._group.create_task(self._run_lane(lane), name=f"lane {session_id}")
             self._lane_tasks.add(task)
@@ -412,25 +392,7 @@ class Gateway:
             del self._lanes[lane.session_id]
         lane.gone.set()
 
-    def on_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
-        """Tell the observers that a turn starts."""
-        for observer in tuple(self._observers):
-            observer(stream, entry)
-
-    def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:
-        """Say that a message cannot be answered for now."""
-        if self.troubled is not None:
-            self.troubled(entry, error)
-
-    def window(self, platform: str) -> BatchWindow:
-        """Return how long messages of a platform wait for the rest of them."""
-        return self._windows.get(platform, NO_BATCHING)
-
-    async def ephemeral(self, turn: Turn, entry: InboxEntry | None) -> str:
-        """Return what the door wants the model to know in this turn only."""
-        return await self._ephemeral(turn, entry) if self._ephemeral else ""
-
-    def spawn_after_turn(self, profile: AgentProfile, session_id: str) -> None:
+    def _spawn_after_turn(self, profile: AgentProfile, session_id: str) -> None:
         """Run after-turn work beside the lanes."""
         if self._group is None:
             return
@@ -440,6 +402,6 @@ class Gateway:
 
     async def _after_turn(self, profile: AgentProfile, session_id: str) -> None:
         try:
-            await self.runner.after_turn(profile, session_id)
+            await self._runner.after_turn(profile, session_id)
         except Exception:
             log.exception("after-turn work of session %s failed", session_id)

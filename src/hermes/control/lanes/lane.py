@@ -8,13 +8,16 @@ a person holds no thread.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from hermes.control.lanes.batching import BatchWindow, first_batch
+from msgspec import Struct
+
+from hermes.control.door import Doors
+from hermes.control.lanes.batching import first_batch
 from hermes.control.lanes.turn_input import batch_entry, batch_inputs, batch_options, user_message
 from hermes.domain.errors import HermesError, SessionBusy
-from hermes.domain.events import TurnFinished, TurnStream
+from hermes.domain.events import TurnFinished, TurnJob, TurnStream
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import InputKind
@@ -23,13 +26,6 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.turn import NewTurn, Turn, TurnBrief, TurnControl, TurnError, TurnState
 from hermes.domain.usage import Usage
-
-__all__ = [
-    "Lane",
-    "LaneContext",
-    "Ticket",
-    "TurnRunnerPort",
-]
 
 
 class Ticket:
@@ -82,14 +78,7 @@ BUSY_POLL_SECONDS = 1.0
 class TurnRunnerPort(Protocol):
     """The agent core as a lane sees it."""
 
-    async def run(
-        self,
-        profile: AgentProfile,
-        turn: Turn,
-        stream: TurnStream,
-        control: TurnControl,
-        brief: TurnBrief,
-    ) -> None:
+    async def run(self, job: TurnJob) -> None:
         """Bring a turn to its end."""
         ...
 
@@ -98,37 +87,19 @@ class TurnRunnerPort(Protocol):
         ...
 
 
-class LaneContext(Protocol):
-    """What a lane needs from the gateway around it."""
+class LaneHost(Struct, frozen=True, kw_only=True):
+    """What all lanes of a gateway share."""
 
     ledger: Ledger
     runner: TurnRunnerPort
     clock: Clock
     owner: str
-
-    def on_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
-        """A turn starts; doors that want to follow it are told."""
-        ...
-
-    def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:
-        """A message cannot be answered for now; doors are told."""
-        ...
-
-    def spawn_after_turn(self, profile: AgentProfile, session_id: str) -> None:
-        """Run after-turn work beside the lanes."""
-        ...
-
-    def window(self, platform: str) -> BatchWindow:
-        """Return how long messages of a platform wait for the rest of them."""
-        ...
-
-    async def ephemeral(self, turn: Turn, entry: InboxEntry | None) -> str:
-        """Return what the door wants the model to know in this turn only."""
-        ...
-
-    async def orphan(self, session_id: str) -> Turn | None:
-        """Claim the session's open turn if its owner is dead; raise SessionBusy if it lives."""
-        ...
+    """The id under which this process owns turns."""
+    doors: Doors
+    orphan: Callable[[str], Awaitable[Turn | None]]
+    """Claims a session's open turn if its owner is dead; raises `SessionBusy` if it lives."""
+    ended: Callable[[AgentProfile, str], None]
+    """Told of each turn that has ended, for work that may wait."""
 
 
 class Lane:
@@ -138,12 +109,12 @@ class Lane:
         self,
         session_id: str,
         profile: AgentProfile,
-        context: LaneContext,
+        host: LaneHost,
         on_idle: Callable[["Lane"], None],
     ) -> None:
         self.session_id = session_id
         self.profile = profile
-        self._context = context
+        self._host = host
         self._on_idle = on_idle
         self.gone = asyncio.Event()
         """Set when the lane has ended."""
@@ -215,17 +186,18 @@ class Lane:
             if self._claimed is not None:
                 turn, self._claimed = self._claimed, None
                 await self._run_turn(turn, [])
-            waiting = await self._context.ledger.waiting(self.session_id)
+            waiting = await self._host.ledger.waiting(self.session_id)
             if waiting and await self._take(waiting):
                 self._awake = True
         self._on_idle(self)
 
     async def _take(self, waiting: list[InboxEntry]) -> bool:
         """Answer what came first, once it is complete; False if that is not possible now."""
-        window = self._context.window(waiting[0].message.platform)
-        batch, wait = first_batch(waiting, window, self._context.clock.now())
+        platform = waiting[0].message.platform
+        window = self._host.doors.of(platform).window(platform)
+        batch, wait = first_batch(waiting, window, self._host.clock.now())
         if wait > 0:
-            await self._context.clock.sleep(wait)
+            await self._host.clock.sleep(wait)
             return True
         return await self._answer(batch)
 
@@ -234,20 +206,20 @@ class Lane:
         new = NewTurn(
             id=new_id("turn"),
             session_id=self.session_id,
-            owner=self._context.owner,
+            owner=self._host.owner,
             inputs=batch_inputs(batch),
             inbox_ids=tuple(entry.id for entry in batch),
             results=tuple(result for entry in batch for result in entry.message.results),
-            at=self._context.clock.now(),
+            at=self._host.clock.now(),
         )
         try:
-            begun = await self._context.ledger.begin_turn(new)
+            begun = await self._host.ledger.begin_turn(new)
         except SessionBusy as busy:
             await self._wait_for_other(busy)
             return True
         except HermesError as error:
             log.error("no turn for inbox entries %s: %s", new.inbox_ids, error.message)
-            self._context.on_trouble(batch[0], error)
+            self._trouble(batch[0], error)
             for ticket in self._claim_tickets(batch):
                 ticket.fail(error)
             return False
@@ -261,10 +233,10 @@ class Lane:
     async def _wait_for_other(self, busy: SessionBusy) -> None:
         """Take over the turn that is in the way if its owner died; else wait a little."""
         try:
-            orphan = await self._context.orphan(self.session_id)
+            orphan = await self._host.orphan(self.session_id)
         except SessionBusy:
             log.warning("session %s: %s", self.session_id, busy.message)
-            await self._context.clock.sleep(BUSY_POLL_SECONDS)
+            await self._host.clock.sleep(BUSY_POLL_SECONDS)
             return
         if orphan is not None:
             await self._run_turn(orphan, [])
@@ -276,10 +248,11 @@ class Lane:
         for ticket in self._claim_tickets(batch):
             ticket.resolve(stream)
         entry = batch_entry(batch)
-        self._context.on_turn(stream, entry)
         try:
-            brief = await self._brief(turn, batch)
-            await self._context.runner.run(self.profile, turn, stream, self._control, brief)
+            job = await self._job(turn, stream, self._control, batch)
+            entry = job.entry
+            self._host.doors.on_turn(job)
+            await self._host.runner.run(job)
         except asyncio.CancelledError:
             if stream.finished is None:
                 stream.emit(_left_open())
@@ -288,17 +261,32 @@ class Lane:
             if stream.finished is None:
                 stream.emit(_left_open())
             if entry is not None:
-                self._context.on_trouble(entry, _explained(error))
+                self._trouble(entry, _explained(error))
             raise
         finally:
             self._control = self._current = None
-        self._context.spawn_after_turn(self.profile, self.session_id)
+        self._host.ended(self.profile, self.session_id)
 
-    async def _brief(self, turn: Turn, batch: list[InboxEntry]) -> TurnBrief:
+    async def _job(
+        self, turn: Turn, stream: TurnStream, control: TurnControl, batch: list[InboxEntry]
+    ) -> TurnJob:
         """Gather what the turn is told; one that goes on after a restart asks the ledger."""
-        taken = batch or await self._context.ledger.entries_of_turn(turn.id)
-        ephemeral = await self._context.ephemeral(turn, batch_entry(batch))
-        return TurnBrief(ephemeral=ephemeral, options=batch_options(taken))
+        taken = batch or await self._host.ledger.entries_of_turn(turn.id)
+        entry = batch_entry(taken)
+        context = ""
+        if entry is not None:
+            context = await self._host.doors.of(entry.message.platform).context(turn, entry)
+        return TurnJob(
+            profile=self.profile,
+            turn=turn,
+            stream=stream,
+            control=control,
+            entry=entry,
+            brief=TurnBrief(ephemeral=context, options=batch_options(taken)),
+        )
+
+    def _trouble(self, entry: InboxEntry, error: HermesError) -> None:
+        self._host.doors.of(entry.message.platform).on_trouble(entry, error)
 
     def abandon(self, error: HermesError) -> None:
         """Fail every ticket that still waits."""

@@ -26,8 +26,6 @@ from hermes.domain.ports.ledger import RunStore
 from hermes.domain.runs import LoggedEvent, Run, RunOutcome, RunState
 from hermes.domain.turn import TurnState
 
-__all__ = ["LiveRun", "RunKept", "RunStopped", "coalesced", "kept_for_later", "outcome_of"]
-
 SHUTDOWN = "shutdown"
 
 
@@ -41,6 +39,12 @@ class RunKept(HermesError):
     """A run that no turn has begun when the process stops."""
 
     code = SHUTDOWN
+
+
+class RunOver(HermesError):
+    """A run whose turn ended while nobody was watching."""
+
+    code = "over"
 
 
 class LiveRun:

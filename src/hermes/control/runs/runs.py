@@ -19,6 +19,7 @@ from hermes.control.lanes.gateway import Gateway
 from hermes.control.runs.active import (
     LiveRun,
     RunKept,
+    RunOver,
     RunStopped,
     kept_for_later,
     outcome_of,
@@ -39,8 +40,7 @@ from hermes.control.runs.replay import (
     retold,
 )
 from hermes.domain.errors import HermesError
-from hermes.domain.events import TurnEvent, TurnFinished, TurnStream
-from hermes.domain.inbound import InboxEntry
+from hermes.domain.events import TurnEvent, TurnFinished, TurnJob
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import LoggedEvent, Run, RunOutcome, RunQuery, RunState
@@ -300,13 +300,13 @@ class RunDesk(RunReader):
 
     # -- turns -----------------------------------------------------------------
 
-    def on_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
-        """Hear of a turn that begins or goes on; see `Gateway.watching`."""
-        live = self._by_turn.get(stream.turn_id)
-        if live is None and entry is not None:
-            live = self._by_inbox.get(entry.id)
+    def on_turn(self, job: TurnJob) -> None:
+        """Hear of a turn that begins or goes on."""
+        live = self._by_turn.get(job.turn.id)
+        if live is None and job.entry is not None:
+            live = self._by_inbox.get(job.entry.id)
         if live is not None:
-            live.begin(stream)
+            live.begin(job.stream)
 
     def _watch(self, run: Run) -> LiveRun:
         known = self._live.get(run.id)
@@ -337,6 +337,8 @@ class RunDesk(RunReader):
             ended = await self._to_its_end(live)
         except RunKept:
             pass
+        except RunOver:
+            ended = await self._close_ended(live.run)
         except RunStopped:
             state = RunState.INCOMPLETE if live.left else RunState.CANCELLED
             ended = await self._close(live.run, RunOutcome(state=state))
@@ -371,20 +373,14 @@ class RunDesk(RunReader):
 
     # -- restarts ----------------------------------------------------------------
 
-    async def watch_open(self) -> None:
-        """Look out for runs that nobody stays with; before the gateway recovers."""
+    async def recover(self) -> None:
+        """Close open runs whose turn is over, stay with the rest."""
         for run in await self._ledger.runs(RunQuery(states=OPEN_STATES, limit=None)):
             self._watch(run)
-
-    async def settle(self) -> int:
-        """Close those whose turn is over, stay with the rest; after the gateway has recovered."""
-        waiting = [live for live in self._live.values() if not live.accompanied]
-        for live in waiting:
-            if live.stream is not None or await self._goes_on_later(live.run):
-                self._stay_with(live)
-            else:
-                self._leave(live, await self._close_ended(live.run))
-        return len(waiting)
+        for live in [live for live in self._live.values() if live.stream is None]:
+            if not await self._goes_on_later(live.run):
+                live.fail(RunOver("The turn of this run is over."))
+            self._stay_with(live)
 
     async def _goes_on_later(self, run: Run) -> bool:
         """Tell whether a turn has the message of a run, or will have it."""

@@ -25,11 +25,10 @@ from hermes.domain.events import (
     ToolFinished,
     TurnEvent,
     TurnFinished,
+    TurnJob,
     TurnStarted,
-    TurnStream,
     UsageReported,
 )
-from hermes.domain.inbound import InboxEntry
 from hermes.domain.outbound import OutboxState
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
@@ -48,7 +47,7 @@ TURN_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3
 
 
 class TurnMetrics:
-    """Counts turns and what happens in them; `on_turn` is meant for `Gateway.watching`."""
+    """Counts turns and what happens in them; `on_turn` is meant for `Doors.watching`."""
 
     def __init__(self, registry: Registry, clock: Clock) -> None:
         self.clock = clock
@@ -69,9 +68,9 @@ class TurnMetrics:
         )
         self._names: set[str] = set()
 
-    def on_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
+    def on_turn(self, job: TurnJob) -> None:
         """Count what happens in a turn that starts."""
-        stream.tap(_TurnTap(self, entry).seen)
+        job.stream.tap(_TurnTap(self, job).seen)
 
     def bounded(self, name: str) -> str:
         """Return a name that may be a label."""
@@ -87,11 +86,12 @@ class _TurnTap:
 
     __slots__ = ("_agent", "_begun", "_book", "_model", "_platform", "_spoke")
 
-    def __init__(self, book: TurnMetrics, entry: InboxEntry | None) -> None:
+    def __init__(self, book: TurnMetrics, job: TurnJob) -> None:
         self._book = book
         self._begun = book.clock.monotonic()
-        self._agent = entry.agent_id if entry else ""
-        self._platform = entry.message.platform if entry else "resumed"
+        self._agent = job.profile.id
+        first = job.entry is not None and not job.resumed
+        self._platform = job.entry.message.platform if job.entry and first else "resumed"
         self._model = ""
         self._spoke = False
 

@@ -18,7 +18,7 @@ from hermes.control.lanes.gateway import Gateway
 from hermes.control.webhooks.effects import Results, is_silent
 from hermes.control.webhooks.ports import PLATFORM, Key, key_of, message_of, origin_of
 from hermes.domain.errors import HermesError
-from hermes.domain.events import TurnStream
+from hermes.domain.events import TurnJob, TurnStream
 from hermes.domain.inbound import InboxEntry, InboxState
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.clock import Clock
@@ -126,11 +126,11 @@ class FollowUp:
 
     # -- turns ---------------------------------------------------------------------------------
 
-    def on_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
-        """Note a turn that starts; one that goes on after a restart comes without its entry."""
-        if entry is not None and entry.message.platform != PLATFORM:
-            return
-        self._do(lambda: self._follow(stream, entry))
+    def on_turn(self, job: TurnJob) -> None:
+        """Note a turn that starts or goes on."""
+        entry = job.entry
+        if entry is not None:
+            self._do(functools.partial(self._follow, job.stream, entry))
 
     async def run(self) -> None:
         """Follow turns and look over open deliveries until cancelled."""
@@ -163,11 +163,7 @@ class FollowUp:
         """Return once nothing is being followed or delivered."""
         await self._quiet.wait()
 
-    async def _follow(self, stream: TurnStream, entry: InboxEntry | None) -> None:
-        if entry is None:
-            entry = await self._entry_of(stream.turn_id)
-        if entry is None:
-            return
+    async def _follow(self, stream: TurnStream, entry: InboxEntry) -> None:
         finished = await stream.wait()
         error = finished.error
         if error is not None and error.code == "shutdown":
@@ -184,12 +180,6 @@ class FollowUp:
                 error=reason,
             ),
         )
-
-    async def _entry_of(self, turn_id: str) -> InboxEntry | None:
-        for entry in await self._ledger.entries_of_turn(turn_id):
-            if entry.message.platform == PLATFORM:
-                return entry
-        return None
 
     # -- the end of a delivery -------------------------------------------------------------------
 

@@ -34,8 +34,7 @@ from hermes.control.webhooks.routes import HookRoute, RouteBook
 from hermes.control.webhooks.signatures import verified_by
 from hermes.control.webhooks.templates import MAX_RAW, as_json, render
 from hermes.domain.errors import HermesError
-from hermes.domain.events import TurnStream
-from hermes.domain.inbound import InboxEntry
+from hermes.domain.events import TurnJob
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.webhooks import HookDelivery, HookState
@@ -238,9 +237,9 @@ class WebhookDesk:
 
     # -- the rest of a turn's life, for the composition root --------------------------------
 
-    def on_turn(self, stream: TurnStream, entry: InboxEntry | None) -> None:
+    def on_turn(self, job: TurnJob) -> None:
         """Follow the turns of deliveries; for `Gateway.watching`."""
-        self._follow_up.on_turn(stream, entry)
+        self._follow_up.on_turn(job)
 
     async def recover(self) -> int:
         """Have `run` go on with what an earlier process left; return how many are open."""

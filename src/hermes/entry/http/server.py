@@ -48,11 +48,15 @@ class HttpServer:
         self._app = app
         self._host = host
         self._port_key = port_key
-        self._grace = grace_seconds
+        self.grace_seconds = grace_seconds
         self._sockets: list[socket.socket] = []
         self.port = port
         """Where it listens; for port 0 the real one once it is bound."""
         self.started = asyncio.Event()
+
+    @property
+    def address(self) -> str:
+        return f"{self._host}:{self.port}"
 
     async def bind(self) -> None:
         """Take the port; `HermesError` with a next step if it cannot be had."""
@@ -109,12 +113,12 @@ class HttpServer:
             connection.shutdown()
         try:
             if state.tasks:
-                await asyncio.wait(tuple(state.tasks), timeout=self._grace)
+                await asyncio.wait(tuple(state.tasks), timeout=self.grace_seconds)
         finally:
             for task in tuple(state.tasks):
                 task.cancel()
             if state.tasks:
-                await asyncio.wait(tuple(state.tasks), timeout=self._grace)
+                await asyncio.wait(tuple(state.tasks), timeout=self.grace_seconds)
             for connection in tuple(state.connections):
                 connection.transport.abort()
 
@@ -151,14 +155,13 @@ class HttpServer:
         self._sockets.clear()
 
     def _cannot_listen(self, error: OSError) -> HermesError:
-        where = f"{self._host}:{self.port}"
         if error.errno == errno.EADDRINUSE:
             return HermesError(
-                f"Something else listens on {where} already.",
+                f"Something else listens on {self.address} already.",
                 hint=f"Stop it, or set {self._port_key} to a free port.",
             )
         return ConfigError(
-            f"The server cannot listen on {where} ({error.strerror or error}).",
+            f"The server cannot listen on {self.address} ({error.strerror or error}).",
             hint="Set the host to an address of this machine, and the port to one it may use.",
         )
 

@@ -88,7 +88,7 @@ class TerminalApp:
         with (
             clean_terminal(),
             on_signals(self._signalled),
-            self._parts.gateway.watching(self.talk.on_turn),
+            self._parts.gateway.doors.attached(self.talk),
         ):
             async with asyncio.TaskGroup() as group:
                 self._group = group

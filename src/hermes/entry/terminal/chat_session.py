@@ -24,11 +24,12 @@ from hermes.control.commands.context import (
 from hermes.control.commands.registry import Invocation, parse, run_command
 from hermes.control.commands.running import EFFECTS
 from hermes.control.commands.wording import Exchange, exchanges
+from hermes.control.door import ANY, Door
 from hermes.control.lanes.busy_modes import BusyMode, submit_while_busy
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
 from hermes.domain.errors import HermesError
-from hermes.domain.events import TurnStream, UsageReported
-from hermes.domain.inbound import Attachment, InboxEntry
+from hermes.domain.events import TurnJob, TurnStream, UsageReported
+from hermes.domain.inbound import Attachment
 from hermes.domain.session import Session, StoredMessage
 from hermes.entry.terminal.capabilities import TerminalKind, harmless
 from hermes.entry.terminal.context import ChatParts
@@ -121,8 +122,11 @@ class Display(Protocol):
         ...
 
 
-class Talk:
+class Talk(Door):
     """One chat at one terminal."""
+
+    name = "terminal"
+    platforms = (ANY,)
 
     def __init__(self, parts: ChatParts, skin: Skin, kind: TerminalKind, display: Display) -> None:
         self.parts = parts
@@ -322,10 +326,10 @@ class Talk:
 
     # -- turns -------------------------------------------------------------
 
-    def on_turn(self, stream: TurnStream, _entry: InboxEntry | None) -> None:
+    def on_turn(self, job: TurnJob) -> None:
         """Hear from the gateway that a turn starts."""
-        if self.session is not None and stream.session_id == self.session.id:
-            self._streams.put_nowait(stream)
+        if self.session is not None and job.stream.session_id == self.session.id:
+            self._streams.put_nowait(job.stream)
 
     async def follow_turns(self) -> None:
         """Show the turns of the session, one after the other, until cancelled."""

@@ -49,7 +49,7 @@ class LineChat:
         parts = self.talk.parts
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._ctrl_c)
-        with on_signals(self._signalled), parts.gateway.watching(self.talk.on_turn):
+        with on_signals(self._signalled), parts.gateway.doors.attached(self.talk):
             async with asyncio.TaskGroup() as group:
                 self.show(await opening_lines(self.talk))
                 await self.talk.refresh()

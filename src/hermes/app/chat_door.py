@@ -1,0 +1,133 @@
+"""The door of the chat platforms, put together from a running app."""
+
+from datetime import datetime
+
+import msgspec
+
+from hermes import __version__
+from hermes.app.access import access_settings
+from hermes.app.controls import AppControls
+from hermes.app.doors import DoorContext
+from hermes.app.options import AppOptions
+from hermes.app.outgoing_files import allowed_files
+from hermes.app.platforms import enabled_platforms, platform_names, presentation
+from hermes.config.loader import LoadedConfig
+from hermes.control.admission.authz import Authorizer, AuthzSettings
+from hermes.control.admission.pairing import Pairing
+from hermes.control.admission.pipeline import PipelineParts
+from hermes.control.admission.resets import Resets, reset_rules
+from hermes.control.commands.builtin import builtin_registry
+from hermes.control.commands.context import CommandHost
+from hermes.control.delivery.home_channel import HomeChannel
+from hermes.control.delivery.progress_notices import Patience
+from hermes.control.lanes.busy_modes import BusyMode
+from hermes.control.supervision.supervisor import SupervisorSettings
+from hermes.entry.chat.companion import Manners
+from hermes.entry.chat.context import ChatContext
+from hermes.entry.chat.door import ChatDoor, ChatDoorParts
+from hermes.execution.clock import SystemClock
+from hermes.state.pairing import PairingFiles
+
+
+def enabled(loaded: LoadedConfig) -> bool:
+    return bool(platform_names(loaded))
+
+
+def check(loaded: LoadedConfig, options: AppOptions) -> None:
+    enabled_platforms(loaded, options, SystemClock())
+
+
+def open_door(context: DoorContext) -> ChatDoor:
+    app, config = context.app, context.app.loaded.config
+    kits = {
+        kit.manifest.name: kit for kit in enabled_platforms(app.loaded, context.options, app.clock)
+    }
+    prefixes = [(name, kit.manifest.env_prefix) for name, kit in kits.items()]
+
+    def access() -> dict[str, AuthzSettings]:
+        return access_settings(app.loaded, prefixes)
+
+    agent = config.agent
+    manners = Manners(
+        patience=Patience(
+            notify=agent.gateway_notify_interval,
+            warning=agent.gateway_timeout_warning,
+            limit=agent.gateway_timeout,
+        ),
+        reactions=frozenset(name for name, kit in kits.items() if kit.reactions()),
+        hooks=context.hooks,
+        interrupt=lambda session_id, turn_id: app.gateway.interrupt(session_id, turn_id=turn_id),
+    )
+    return ChatDoor(
+        ChatDoorParts(
+            platforms=kits,
+            ledger=app.ledger,
+            clock=app.clock,
+            group=context.group,
+            context=ChatContext(
+                ledger=app.ledger,
+                prompts={name: kit.channel_prompt for name, kit in kits.items()},
+                homes=configured_homes(app.loaded),
+                redact_ids=config.privacy.redact_pii,
+            ),
+            presentation={name: presentation(config, name) for name in kits},
+            may_send=allowed_files(config, context.options),
+            manners=manners,
+            supervision=SupervisorSettings(connect_timeout=config.gateway.platform_connect_timeout),
+            on_change=context.board.changed,
+            admission=lambda door: _admission(context, door, access()),
+            access=access,
+        )
+    )
+
+
+def _admission(
+    context: DoorContext, door: ChatDoor, access: dict[str, AuthzSettings]
+) -> PipelineParts:
+    app, config, home = context.app, context.app.loaded.config, context.options.home
+    pairing = Pairing(PairingFiles(home.platforms_dir / "pairing"), app.clock)
+    zone = datetime.now().astimezone().tzinfo
+    assert zone is not None
+    return PipelineParts(
+        host=CommandHost(
+            ledger=app.ledger,
+            gateway=app.gateway,
+            desk=app.desk,
+            controls=AppControls(app),
+            clock=app.clock,
+            profile=app.profile,
+            version=__version__,
+            saved_dir=home.sessions_dir / "saved",
+            busy_default=BusyMode(config.display.busy_input_mode),
+        ),
+        registry=builtin_registry(),
+        authorizer=Authorizer(access, paired=pairing.is_paired),
+        pairing=pairing,
+        resets=Resets(
+            reset_rules(msgspec.to_builtins(config.session_reset), config.reset_triggers),
+            zone,
+            app.environments.background_age,
+        ),
+        hooks=context.hooks,
+        group=context.group,
+        agent_of=lambda _message: app.profile.id,
+        say=door.say,
+        apologies=door.apologies,
+        busy_default={
+            name: BusyMode(shown.busy_input_mode)
+            for name, shown in config.display.platforms.items()
+            if shown.busy_input_mode
+        },
+    )
+
+
+def configured_homes(loaded: LoadedConfig) -> dict[str, HomeChannel]:
+    """Return the home channels that the configuration and the environment name."""
+    named = {name: platform.home_channel for name, platform in loaded.config.platforms.items()}
+    return {
+        name: HomeChannel(
+            platform=name, chat_id=home.chat_id, thread_id=home.thread_id, name=home.name
+        )
+        for name, home in named.items()
+        if home is not None and home.chat_id
+    }

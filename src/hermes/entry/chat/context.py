@@ -1,0 +1,83 @@
+"""Telling the model where it talks: the part of a chat turn's prompt that is never stored."""
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from msgspec import Struct
+
+from hermes.control.admission.resets import AUTO_RESET, ResetReason, model_note
+from hermes.control.delivery.home_channel import (
+    HomeChannel,
+    SessionContext,
+    describe,
+    hashed_id,
+    home_channel,
+)
+from hermes.control.lanes.turn_input import is_shared
+from hermes.domain.errors import HermesError
+from hermes.domain.inbound import InboxEntry
+from hermes.domain.ports.ledger import Ledger
+from hermes.domain.turn import Turn
+
+log = logging.getLogger(__name__)
+
+SALT = "privacy:salt"
+
+
+class ChatContext(Struct, frozen=True, kw_only=True):
+    """Describes the chat of a turn."""
+
+    ledger: Ledger
+    prompts: Mapping[str, Callable[[str, str | None], str]]
+    """Platform -> (chat, thread) -> what the owner wants the model to know there."""
+    homes: Mapping[str, HomeChannel] = {}
+    redact_ids: bool = False
+
+    async def describe(self, turn: Turn, entry: InboxEntry) -> str:
+        """Return what the model is told in this turn only."""
+        try:
+            return describe(await self._context(turn, entry))
+        except HermesError as error:
+            # The question can be answered without it.
+            log.warning("turn %s goes without session context: %s", turn.id, error.message)
+            return ""
+
+    async def _context(self, turn: Turn, entry: InboxEntry) -> SessionContext:
+        message, ledger, platforms = entry.message, self.ledger, sorted(self.prompts)
+        found = [await home_channel(ledger, name, self.homes) for name in platforms]
+        prompt = self.prompts[message.platform]
+        return SessionContext(
+            message=message,
+            shared=is_shared(entry),
+            channel_prompt=prompt(message.chat.id, message.thread_id),
+            connected=tuple(platforms),
+            homes=tuple(home for home in found if home is not None),
+            reset_note=await _reset_note(ledger, turn),
+            shown_id=partial(hashed_id, await _salt(ledger)) if self.redact_ids else str,
+        )
+
+
+async def _reset_note(ledger: Ledger, turn: Turn) -> str:
+    """Return the note about an automatic reset, for the first turn after it."""
+    kept: Any = await ledger.recall(turn.session_id, AUTO_RESET)
+    if not isinstance(kept, dict):
+        return ""
+    first = kept.get("turn_id")
+    if first is None:
+        await ledger.remember(turn.session_id, AUTO_RESET, {**kept, "turn_id": turn.id})
+    elif first != turn.id:
+        return ""
+    return model_note(ResetReason(kept["reason"]))
+
+
+async def _salt(ledger: Ledger) -> str:
+    """Return this home's own salt: ids are short, and plain hashes of them can be guessed."""
+    kept: Any = await ledger.kept(SALT)
+    if isinstance(kept, str):
+        return kept
+    salt = secrets.token_hex(16)
+    await ledger.keep(SALT, salt)
+    return salt

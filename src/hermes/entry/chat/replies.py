@@ -1,0 +1,331 @@
+"""Replies in chats: every turn that a chat message started becomes visible there.
+
+For each turn of a chat one task follows its stream and shows it on a surface.
+Turns of one chat are shown one after the other, so their order holds however
+slow the platform is; chats never wait for each other. A turn counts as
+answered when its last slot is final; what was cut off by a restart is shown
+again, slot by slot, and edits what is already there.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+
+from msgspec import Struct
+
+from hermes.control.admission.approval_replies import approval_buttons, question_buttons
+from hermes.control.admission.pipeline import target_of
+from hermes.control.delivery.surface import Delivery, Line, Origin, TurnSurface
+from hermes.domain.approvals import ApprovalKind, ApprovalRequest, ApprovalState, Decision
+from hermes.domain.errors import HermesError
+from hermes.domain.events import ApprovalAnswered, ApprovalAsked, TurnJob, TurnStarted, TurnStream
+from hermes.domain.ids import new_id
+from hermes.domain.inbound import InboxEntry
+from hermes.domain.messages import AssistantMessage
+from hermes.domain.outbound import OutboxKind, OutboxState, Target
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.ledger import Ledger
+from hermes.domain.ports.platform import Outgoing
+from hermes.domain.turn import Turn
+from hermes.entry.chat.companion import NOTICE_SLOT, Companion, Manners
+from hermes.streaming.chat.layout import Layout
+from hermes.streaming.chat.presenter import present_edits, present_final
+from hermes.streaming.chat.reply import Ending
+from hermes.streaming.chat.resume import present_again
+from hermes.streaming.chat.settings import PresentationSettings, Shape, choose_shape
+from hermes.streaming.chat.slots import MaySend, Presented, Resumed
+
+log = logging.getLogger(__name__)
+
+BESIDE = ("approval:", NOTICE_SLOT)
+"""Slots that are not part of the reply."""
+DELIVERY_SECONDS = 60.0
+"""How long a result waits for its platform to be connected."""
+SETTLED_STATES = (OutboxState.SENT, OutboxState.FAILED, OutboxState.UNKNOWN)
+
+
+class ReplyParts(Struct, frozen=True, kw_only=True):
+    """What the replies are made of."""
+
+    ledger: Ledger
+    delivery: Delivery
+    clock: Clock
+    group: asyncio.TaskGroup
+    line: Callable[[str, str], Line | None]
+    """Returns the connection of (platform, account), if there is one now."""
+    platforms: Sequence[str]
+    presentation: Mapping[str, PresentationSettings]
+    may_send: MaySend
+    manners: Manners = Manners()
+
+
+class ChatReplies:
+    """Shows turns in the chats they came from."""
+
+    def __init__(self, parts: ReplyParts) -> None:
+        self._parts = parts
+        self._shown_last: dict[str, asyncio.Task[None]] = {}
+        self._showing: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- turns ---------------------------------------------------------------
+
+    def on_turn(self, job: TurnJob) -> None:
+        """Show a turn that starts."""
+        if job.entry is None:
+            return
+        self._in_order(job.turn, self._show_turn(job.stream, job.entry, again=job.resumed))
+        companion = self._companion(job.stream, job.entry, resumed=job.resumed)
+        task = self._parts.group.create_task(_unwatched(companion))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _in_order(self, turn: Turn, work: Awaitable[None]) -> None:
+        before = self._shown_last.get(turn.session_id)
+        task = self._parts.group.create_task(_after(before, work))
+        self._showing.add(turn.id)
+        self._shown_last[turn.session_id] = task
+        self._tasks.add(task)
+        task.add_done_callback(lambda done: self._forget(turn, done))
+
+    def _forget(self, turn: Turn, done: asyncio.Task[None]) -> None:
+        self._tasks.discard(done)
+        self._showing.discard(turn.id)
+        if self._shown_last.get(turn.session_id) is done:
+            del self._shown_last[turn.session_id]
+
+    async def wind_down(self, seconds: float) -> None:
+        """Give what is being shown a moment; the rest is shown after the next start."""
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=seconds)
+        left = set(self._tasks)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left)
+
+    def _companion(self, stream: TurnStream, entry: InboxEntry, *, resumed: bool) -> Companion:
+        platform, account = entry.message.platform, entry.message.account
+        return Companion(
+            manners=self._parts.manners,
+            stream=stream,
+            entry=entry,
+            clock=self._parts.clock,
+            settings=self._settings(entry),
+            reachable=lambda: self._parts.line(platform, account) is not None,
+            surface=partial(self._surface, entry, stream.turn_id),
+            resumed=resumed,
+        )
+
+    async def _show_turn(self, stream: TurnStream, entry: InboxEntry, *, again: bool) -> None:
+        try:
+            presented = await self._present(stream, entry, again=again)
+            if presented.complete:
+                await self._parts.ledger.mark_answered(stream.turn_id)
+        except Exception:
+            log.exception("turn %s could not be shown", stream.turn_id)
+
+    async def _present(self, stream: TurnStream, entry: InboxEntry, *, again: bool) -> Presented:
+        surface = await self._surface(entry, stream.turn_id)
+        settings = self._settings(entry)
+        resumed = Resumed()
+        if again:
+            resumed = await self._resumed(stream.turn_id, await _said_before(stream))
+        shape = choose_shape(settings, surface.capabilities)
+        present = present_edits if shape is Shape.EDITS else present_final
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._show_approvals(stream, entry))
+            return await present(
+                stream,
+                surface,
+                settings,
+                self._parts.clock,
+                may_send=self._parts.may_send,
+                resumed=resumed,
+            )
+
+    # -- after a restart -------------------------------------------------------
+
+    async def deliver_unanswered(self) -> int:
+        """Show the end of turns that ended without being shown; return how many."""
+        turns: dict[str, InboxEntry] = {}
+        for entry in await self._parts.ledger.unanswered(self._parts.platforms):
+            if entry.turn_id is not None:
+                turns.setdefault(entry.turn_id, entry)
+        count = 0
+        for turn_id, entry in turns.items():
+            turn = await self._parts.ledger.turn(turn_id)
+            if turn is not None and not turn.state.open and turn_id not in self._showing:
+                self._in_order(turn, self._show_again(turn, entry))
+                count += 1
+        return count
+
+    async def _show_again(self, turn: Turn, entry: InboxEntry) -> None:
+        try:
+            surface = await self._surface(entry, turn.id)
+            said = [
+                stored.message
+                for stored in await self._parts.ledger.transcript(entry.session_id)
+                if stored.turn_id == turn.id and isinstance(stored.message, AssistantMessage)
+            ]
+            resumed = await self._resumed(turn.id, said)
+            ending = Ending(outcome=turn.state, error=turn.error)
+            await present_again(
+                resumed, surface, self._settings(entry), ending, may_send=self._parts.may_send
+            )
+            await self._parts.ledger.mark_answered(turn.id)
+        except Exception:
+            log.exception("turn %s could not be shown again", turn.id)
+
+    # -- approvals -------------------------------------------------------------
+
+    async def _show_approvals(self, stream: TurnStream, entry: InboxEntry) -> None:
+        """Put requests before the person, and their outcome in the same place."""
+        asked: dict[str, ApprovalRequest] = {}
+        surface = await self._surface(entry, stream.turn_id)
+        async for event in stream.follow():
+            if isinstance(event, ApprovalAsked):
+                asked[event.request.id] = event.request
+                await self._ask(surface, entry, event.request)
+            elif isinstance(event, ApprovalAnswered) and event.approval_id in asked:
+                text = _outcome(asked[event.approval_id], event.decision)
+                shown = self._layout(entry).shown(text, final=True)
+                await surface.show(_slot(event.approval_id), shown, kind=OutboxKind.PROMPT)
+
+    async def _ask(self, surface: TurnSurface, entry: InboxEntry, request: ApprovalRequest) -> None:
+        question = request.kind is ApprovalKind.QUESTION
+        make = question_buttons if question else approval_buttons
+        buttons = make(request.id, request.choices) if surface.capabilities.buttons else ()
+        shown = self._layout(entry).shown(_prompt(request, entry), final=False)
+        await surface.show(_slot(request.id), shown, buttons=buttons, kind=OutboxKind.PROMPT)
+
+    # -- everything else that is said -------------------------------------------
+
+    async def say(self, target: Target, text: str) -> None:
+        """Say something that is not part of a conversation."""
+        line = await self._line(target.platform, target.account)
+        origin = Origin(agent_id="", session_id="", turn_id=new_id("notice"))
+        surface = self._parts.delivery.surface(line, target, origin)
+        settings = self._parts.presentation.get(target.platform, PresentationSettings())
+        layout = Layout(surface.capabilities, settings)
+        for number, shown in enumerate(layout.final(text)):
+            await surface.show(f"notice:{number}", shown, kind=OutboxKind.NOTICE)
+
+    async def deliver(self, target: Target, text: str, delivery_id: str) -> None:
+        """Send a result somewhere, never twice under one id; raise if it cannot be sent."""
+        try:
+            async with asyncio.timeout(DELIVERY_SECONDS):
+                line = await self._line(target.platform, target.account)
+        except TimeoutError as error:
+            raise HermesError(f"{target.platform} cannot be reached at the moment.") from error
+        origin = Origin(agent_id="", session_id="", turn_id=delivery_id)
+        surface = self._parts.delivery.surface(line, target, origin)
+        settings = self._parts.presentation.get(target.platform, PresentationSettings())
+        for number, shown in enumerate(Layout(surface.capabilities, settings).final(text)):
+            await surface.show(f"delivery:{number}", shown, kind=OutboxKind.DELIVERY)
+        for entry in await self._parts.ledger.outbox_of_turn(delivery_id):
+            if entry.state is not OutboxState.SENT:
+                raise HermesError(f"Not delivered: {entry.error or entry.state.value}")
+
+    async def say_unrecorded(self, target: Target, text: str) -> None:
+        """Say something once, without the outbox; for when the ledger is the trouble."""
+        line = self._parts.line(target.platform, target.account)
+        if line is None:
+            return
+        try:
+            await line.adapter.send(Outgoing(target=target, text=text, plain=text))
+        except Exception:
+            log.exception("a chat could not be told that something is wrong")
+
+    # -- helpers -----------------------------------------------------------------
+
+    async def _surface(self, entry: InboxEntry, turn_id: str) -> TurnSurface:
+        message = entry.message
+        line = await self._line(message.platform, message.account)
+        origin = Origin(agent_id=entry.agent_id, session_id=entry.session_id, turn_id=turn_id)
+        return self._parts.delivery.surface(line, target_of(message), origin)
+
+    async def _line(self, platform: str, account: str) -> Line:
+        """Return the connection, waiting until there is one."""
+        while (line := self._parts.line(platform, account)) is None:
+            await self._parts.clock.sleep(1.0)
+        return line
+
+    def _settings(self, entry: InboxEntry) -> PresentationSettings:
+        return self._parts.presentation.get(entry.message.platform, PresentationSettings())
+
+    def _layout(self, entry: InboxEntry) -> Layout:
+        line = self._parts.line(entry.message.platform, entry.message.account)
+        assert line is not None
+        return Layout(line.capabilities, self._settings(entry))
+
+    async def _resumed(self, turn_id: str, said: Sequence[AssistantMessage]) -> Resumed:
+        """Return what is there already of a turn, for whoever goes on showing it."""
+        entries = await self._parts.ledger.outbox_of_turn(turn_id)
+        slots = {entry.id.partition("/")[2]: entry for entry in entries}
+        shown = {slot: e for slot, e in slots.items() if not slot.startswith(BESIDE)}
+        return Resumed(
+            messages=tuple(said),
+            previews=frozenset(
+                slot
+                for slot, entry in shown.items()
+                if entry.state is OutboxState.SENDING and entry.native_id is not None
+            ),
+            finals=frozenset(
+                slot for slot, entry in shown.items() if entry.state in SETTLED_STATES
+            ),
+        )
+
+
+async def _unwatched(companion: Companion) -> None:
+    try:
+        await companion.run()
+    except Exception:
+        log.exception("turn %s goes on unwatched", companion.stream.turn_id)
+
+
+async def _said_before(stream: TurnStream) -> Sequence[AssistantMessage]:
+    """Return what a resumed turn had said before, as its first event tells."""
+    async for event in stream.follow():
+        return event.earlier if isinstance(event, TurnStarted) else ()
+    return ()
+
+
+async def _after(before: asyncio.Task[None] | None, work: Awaitable[None]) -> None:
+    if before is not None:
+        await asyncio.wait([before])
+    await work
+
+
+def _slot(approval_id: str) -> str:
+    return f"approval:{approval_id}"
+
+
+def _prompt(request: ApprovalRequest, entry: InboxEntry) -> str:
+    if request.kind is ApprovalKind.QUESTION:
+        choices = "\n".join(f"{n}. {choice}" for n, choice in enumerate(request.choices, 1))
+        return f"❓ {request.subject}\n{choices}".rstrip()
+    who = entry.message.sender.name or entry.message.sender.id
+    return (
+        f"⚠️ **Approval needed**, asked by {who}\n"
+        f"```\n{request.subject[:1500]}\n```\n"
+        f"Why: {request.reason}\n"
+        "Answer with the buttons, `yes` or `no`, `/approve [session|always]` or `/deny [reason]`."
+    )
+
+
+def _outcome(request: ApprovalRequest, decision: Decision) -> str:
+    words = {
+        ApprovalState.APPROVED: "✅ Approved",
+        ApprovalState.DENIED: "❌ Denied",
+        ApprovalState.EXPIRED: "⌛ Nobody answered in time; not done",
+        ApprovalState.ANSWERED: "💬 Answered",
+    }
+    choice = f" ({decision.choice.value})" if decision.choice else ""
+    by = f" by {decision.by}" if decision.by else ""
+    said = f": {decision.text}" if decision.text else ""
+    head = f"{words.get(decision.state, decision.state.value)}{choice}{by}{said}"
+    if request.kind is ApprovalKind.QUESTION:
+        return f"{head}\n{request.subject}"
+    return f"{head}\n```\n{request.subject[:1500]}\n```"

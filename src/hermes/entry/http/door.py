@@ -1,0 +1,137 @@
+"""Doors that wait for requests: the API server and the webhook receiver."""
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from hermes.control.door import Door
+from hermes.control.runs.runs import PLATFORM, RunDesk
+from hermes.control.supervision.liveness import AdapterHealth, AdapterState
+from hermes.control.webhooks.receiver import PLATFORM as WEBHOOK
+from hermes.control.webhooks.receiver import WebhookDesk
+from hermes.domain.errors import HermesError
+from hermes.domain.events import TurnJob
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.ledger import Ledger
+from hermes.entry.http.api.responses import forget_unstored
+from hermes.entry.http.server import HttpServer
+
+log = logging.getLogger(__name__)
+
+FORGET_EVERY_SECONDS = 3600.0
+
+
+class ListeningDoor(Door):
+    """A door behind a port."""
+
+    greeting = "listening at http://%s"
+
+    def __init__(
+        self, name: str, server: HttpServer, clock: Clock, group: asyncio.TaskGroup
+    ) -> None:
+        self.name = name
+        self.platforms = (name,)
+        self._server = server
+        self._clock = clock
+        self._group = group
+        self._serving: asyncio.Task[None] | None = None
+        self._since = clock.now()
+
+    async def open(self) -> None:
+        await self._server.bind()
+        self._serving = self._group.create_task(self._server.run(), name=self.name)
+        await self._server.started.wait()
+        self._since = self._clock.now()
+        log.info(self.greeting, self._server.address)
+
+    def stop_listening(self) -> None:
+        if self._serving is not None:
+            self._serving.cancel()
+
+    async def close(self, seconds: float) -> None:
+        """Stop listening; answers under way get their time."""
+        self.stop_listening()
+        if self._serving is not None:
+            await asyncio.wait([self._serving], timeout=seconds + self._server.grace_seconds)
+
+    def health(self) -> Sequence[AdapterHealth]:
+        serving = self._serving is not None and not self._serving.done()
+        idle = AdapterState.CONNECTING if self._serving is None else AdapterState.STOPPED
+        health = AdapterHealth(
+            name=self.name,
+            state=AdapterState.CONNECTED if serving else idle,
+            since=self._since,
+            account=self._server.address,
+            last_alive=self._clock.now() if serving else None,
+        )
+        return (health,)
+
+
+class ApiDoor(ListeningDoor):
+    """The API server."""
+
+    greeting = "the API is at http://%s/v1"
+
+    def __init__(
+        self,
+        server: HttpServer,
+        runs: RunDesk,
+        ledger: Ledger,
+        clock: Clock,
+        group: asyncio.TaskGroup,
+    ) -> None:
+        super().__init__(PLATFORM, server, clock, group)
+        self._runs = runs
+        self._ledger = ledger
+
+    def on_turn(self, job: TurnJob) -> None:
+        self._runs.on_turn(job)
+
+    async def recover(self) -> None:
+        await self._runs.recover()
+
+    def services(self) -> Sequence[Coroutine[Any, Any, None]]:
+        return (self._runs.keep_tidy(), self._keep_forgetting())
+
+    async def _keep_forgetting(self) -> None:
+        """Now and then delete responses that nobody wants stored, until cancelled."""
+        while True:
+            try:
+                await forget_unstored(self._ledger, self._clock.now())
+            except HermesError as error:
+                log.warning("unstored responses could not be deleted: %s", error.message)
+            await self._clock.sleep(FORGET_EVERY_SECONDS)
+
+    def drain(self) -> None:
+        self._runs.drain()
+
+    async def close(self, seconds: float) -> None:
+        """Stop listening; what has not begun is kept for the next start."""
+        self._runs.suspend()
+        await super().close(seconds)
+
+
+class WebhookDoor(ListeningDoor):
+    """The webhook receiver."""
+
+    greeting = "webhooks are taken at http://%s/webhooks/<route>"
+
+    def __init__(
+        self, server: HttpServer, desk: WebhookDesk, clock: Clock, group: asyncio.TaskGroup
+    ) -> None:
+        super().__init__(WEBHOOK, server, clock, group)
+        self._desk = desk
+
+    def on_turn(self, job: TurnJob) -> None:
+        self._desk.on_turn(job)
+
+    async def recover(self) -> None:
+        await self._desk.recover()
+
+    def services(self) -> Sequence[Coroutine[Any, Any, None]]:
+        return (self._desk.run(),)
+
+    def drain(self) -> None:
+        """Stop listening: senders try again later."""
+        self.stop_listening()

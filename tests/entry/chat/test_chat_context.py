@@ -1,0 +1,55 @@
+"""The context of chat turns, from configuration and ledger."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from fakes.ledgers import arrival, session, turn
+from hermes.control.admission.resets import AUTO_RESET
+from hermes.domain.inbound import InboxEntry
+from hermes.domain.turn import Turn
+from hermes.entry.chat.context import ChatContext
+from hermes.state.sqlite.ledger import SqliteLedger
+
+
+@pytest.fixture
+async def ledger(tmp_path: Path) -> AsyncIterator[SqliteLedger]:
+    opened = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path)
+    await opened.create_session(session())
+    yield opened
+    await opened.close()
+
+
+def context(ledger: SqliteLedger) -> ChatContext:
+    return ChatContext(
+        ledger=ledger, prompts={"telegram": lambda _chat, _thread: ""}, redact_ids=True
+    )
+
+
+async def begun(ledger: SqliteLedger, number: int) -> tuple[Turn, InboxEntry]:
+    admission = await ledger.admit(arrival(f"m{number}"))
+    new = turn(f"t{number}", inbox_ids=(admission.entry.id,))
+    return (await ledger.begin_turn(new)).turn, admission.entry
+
+
+async def test_only_the_first_turn_after_an_automatic_reset_hears_of_it(
+    ledger: SqliteLedger,
+) -> None:
+    await ledger.remember("s1", AUTO_RESET, {"reason": "idle"})
+    made = context(ledger)
+    first, entry = await begun(ledger, 1)
+    assert "ended automatically (idle)" in await made.describe(first, entry)
+    assert "ended automatically (idle)" in await made.describe(first, entry), "after a restart"
+    text = await made.describe(replace(first, id="t2"), entry)
+    assert "Platform: telegram" in text
+    assert "ended automatically" not in text
+
+
+async def test_ids_are_hashed_with_a_salt_that_stays(ledger: SqliteLedger) -> None:
+    first, entry = await begun(ledger, 1)
+    text = await context(ledger).describe(first, entry)
+    assert '"Ada" (id id-' in text
+    assert "(id 7)" not in text
+    assert await context(ledger).describe(first, entry) == text
