@@ -18,7 +18,6 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.state.transcripts import (
     TranscriptMirror,
     openai_message,
-    transcript_lines,
     transcript_path,
 )
 
@@ -88,16 +87,6 @@ async def test_the_mirror_grows_by_one_line_a_message(ledger: Ledger, tmp_path: 
     assert lines.pop() == b""
     assert [json.loads(line)["role"] for line in lines] == ["user", "assistant", "tool"]
     assert path.stat().st_mode & 0o077 == 0
-
-
-async def test_an_export_begins_with_the_system_prompt(ledger: Ledger) -> None:
-    await ledger.create_session(session())
-    await ledger.freeze_prompt("s1", "You are.")
-    await ledger.begin_turn(turn(says="hi"))
-    found = await ledger.session("s1")
-    assert found is not None
-    lines = list(transcript_lines(found, await ledger.history("s1")))
-    assert [json.loads(line)["content"] for line in lines] == ["You are.", "hi"]
 
 
 @pytest.mark.parametrize("name", ["../../x", "a/b", "/etc/passwd", ".", "..", "é" * 300, "a\0b"])

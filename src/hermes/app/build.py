@@ -11,7 +11,6 @@ from hermes.agent.settings import AgentSettings
 from hermes.agent.side_calls import SecondOpinion
 from hermes.agent.turn_runner import TurnRunner
 from hermes.app.background import pass_on_notices
-from hermes.app.identity import FileIdentity
 from hermes.app.ledger import open_ledger
 from hermes.app.media import read_attachment
 from hermes.app.mirror import MirroredRunner
@@ -36,6 +35,7 @@ from hermes.domain.session import KeyScope
 from hermes.execution.clock import SystemClock
 from hermes.execution.pool import EnvironmentPool
 from hermes.observability.logs import configure_logging
+from hermes.state.identity import FileIdentity
 from hermes.state.ownership import Owner, owner_alive
 from hermes.state.transcripts import TranscriptMirror
 

@@ -22,8 +22,6 @@ from hermes.config.locks import locked
 from hermes.domain.errors import ConfigError, Conflict, NotFound, StoreError
 from hermes.domain.jobs import Job, JobState, Schedule, ScheduleKind
 
-__all__ = ["JobFiles"]
-
 LOCK = ".jobs.lock"
 
 log = logging.getLogger(__name__)
@@ -46,25 +44,20 @@ class JobFiles:
         """Our own callers queue here, so at most one thread waits for the file lock."""
 
     async def jobs(self) -> list[Job]:
-        """Return all jobs in the order of the file."""
         return await asyncio.to_thread(self._jobs)
 
     async def job(self, job_id: str) -> Job | None:
-        """Return one job."""
         return next((job for job in await self.jobs() if job.id == job_id), None)
 
     async def add_job(self, job: Job) -> Job:
-        """Add a job; `Conflict` if the id is taken."""
         async with self._turn:
             return await asyncio.to_thread(self._add, job)
 
     async def change_job(self, job_id: str, change: Callable[[Job], Job]) -> Job:
-        """Replace a job by what `change` makes of it, in one step; `NotFound` if unknown."""
         async with self._turn:
             return await asyncio.to_thread(self._change, job_id, change)
 
     async def remove_job(self, job_id: str) -> bool:
-        """Remove a job; False if there is none."""
         async with self._turn:
             return await asyncio.to_thread(self._remove, job_id)
 

@@ -18,8 +18,6 @@ from typing import Self
 from hermes.config.locks import is_locked, lock
 from hermes.domain.errors import StoreError
 
-__all__ = ["Owner", "clean_up", "owner_alive"]
-
 _SUFFIX = ".lock"
 
 

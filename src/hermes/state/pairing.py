@@ -19,8 +19,6 @@ from hermes.config.locks import locked
 from hermes.domain.errors import StoreError, UsageError
 from hermes.domain.pairing import PairedUser, PairingRecords, PendingPairing
 
-__all__ = ["PairingFiles"]
-
 LOCK = ".lock"
 
 T = TypeVar("T")
@@ -41,22 +39,18 @@ class PairingFiles:
         """Our own callers queue here, so at most one thread waits for the file lock."""
 
     async def platforms(self) -> list[str]:
-        """Return the platforms there are records of, in alphabetical order."""
         return await asyncio.to_thread(self._platforms)
 
     async def read(self, platform: str) -> PairingRecords:
-        """Return the records of a platform."""
         return await asyncio.to_thread(self._read, platform)
 
     async def change(
         self, platform: str, edit: Callable[[PairingRecords], tuple[PairingRecords, T]]
     ) -> T:
-        """Replace the records by what `edit` makes of them while nobody else can."""
         async with self._turn:
             return await asyncio.to_thread(self._change, platform, edit)
 
     async def stamp(self) -> object:
-        """Return a value that differs after any process has changed a record."""
         return await asyncio.to_thread(self._stamp)
 
     def _platforms(self) -> list[str]:

@@ -19,17 +19,6 @@ from msgspec import Struct
 from hermes.domain.messages import AssistantMessage
 from hermes.state.titles import clean_text
 
-__all__ = [
-    "MAX_CANDIDATES",
-    "MAX_SEARCHED",
-    "Plan",
-    "calls_text",
-    "fold",
-    "plans_for",
-    "score",
-    "snippet",
-]
-
 MAX_CANDIDATES = 200
 """How many of the newest matches are ranked."""
 

@@ -5,16 +5,6 @@ import unicodedata
 
 from hermes.domain.errors import UsageError
 
-__all__ = [
-    "MAX_TITLE",
-    "PREVIEW_CHARS",
-    "clean_text",
-    "clean_title",
-    "numbered",
-    "preview",
-    "title_scope",
-]
-
 MAX_TITLE = 100
 PREVIEW_CHARS = 80
 

@@ -8,7 +8,7 @@ grows; the ledger is what counts. Whether it is written is decided by
 import asyncio
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -28,16 +28,8 @@ from hermes.domain.messages import (
     UserMessage,
     content_text,
 )
-from hermes.domain.session import Session, StoredMessage
+from hermes.domain.session import StoredMessage
 from hermes.state.titles import clean_text
-
-__all__ = [
-    "TranscriptMirror",
-    "jsonl_line",
-    "openai_message",
-    "transcript_lines",
-    "transcript_path",
-]
 
 
 def openai_message(message: Message) -> dict[str, Any]:
@@ -93,7 +85,7 @@ class TranscriptMirror:
 
     async def append(self, session_id: str, messages: Iterable[StoredMessage]) -> None:
         """Append messages in one write."""
-        lines = [jsonl_line(openai_message(stored.message)) for stored in messages]
+        lines = [_jsonl_line(openai_message(stored.message)) for stored in messages]
         if lines:
             await asyncio.to_thread(self._write, session_id, "".join(lines))
 
@@ -118,15 +110,7 @@ def transcript_path(folder: Path, session_id: str) -> Path:
     return folder / f"{name[:200]}.jsonl"
 
 
-def transcript_lines(session: Session, messages: Iterable[StoredMessage]) -> Iterator[str]:
-    """Yield the system prompt and the messages, one JSON line each."""
-    if session.system_prompt is not None:
-        yield jsonl_line({"role": "system", "content": session.system_prompt})
-    for stored in messages:
-        yield jsonl_line(openai_message(stored.message))
-
-
-def jsonl_line(value: Any) -> str:
+def _jsonl_line(value: Any) -> str:
     """Return `value` as one line of JSON."""
     try:
         return msgspec.json.encode(value).decode() + "\n"

@@ -15,8 +15,6 @@ from hermes.config.atomic import editing, write_atomic
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import StoreError
 
-__all__ = ["HookRouteFile"]
-
 Routes = dict[str, dict[str, Any]]
 
 

@@ -19,11 +19,9 @@ from hermes.state.sqlite.database import (
     open_writer,
     switch_to_wal,
 )
+from hermes.state.sqlite.doors import HookPart, InstantPart, KeyPart
 from hermes.state.sqlite.errors import store_error
-from hermes.state.sqlite.hooks import HookPart
 from hermes.state.sqlite.inbox import InboxPart
-from hermes.state.sqlite.instants import InstantPart
-from hermes.state.sqlite.keys import KeyPart
 from hermes.state.sqlite.maintenance import some_upkeep
 from hermes.state.sqlite.messages import MessagePart
 from hermes.state.sqlite.outbox import OutboxPart

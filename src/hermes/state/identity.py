@@ -1,0 +1,55 @@
+"""The agent's own files, read for the prompt of a new session: SOUL.md and the memories.
+
+People edit them by hand. They are read in full but never more than a bound, as UTF-8
+whatever is in them, so that a huge or binary file cannot hurt. A file that is missing
+or blank is None.
+"""
+
+import asyncio
+from pathlib import Path
+
+from hermes.config.paths import HermesHome
+from hermes.domain.errors import StoreError
+from hermes.domain.ports.files import IdentitySnapshot
+from hermes.domain.profile import AgentProfile
+
+MAX_BYTES = 64 * 1024
+
+
+class FileIdentity:
+    """Reads SOUL.md and the memory files of an agent's home."""
+
+    def __init__(self, *, memory_limit: int, user_limit: int) -> None:
+        self._memory_limit = memory_limit
+        self._user_limit = user_limit
+
+    async def snapshot(self, profile: AgentProfile) -> IdentitySnapshot:
+        return await asyncio.to_thread(self._read, HermesHome(root=profile.home))
+
+    def _read(self, home: HermesHome) -> IdentitySnapshot:
+        memory = read_text(home.memories_dir / "MEMORY.md")
+        user = read_text(home.memories_dir / "USER.md")
+        return IdentitySnapshot(
+            soul=read_text(home.soul_file),
+            memory=(memory and memory[: self._memory_limit]) or None,
+            user=(user and user[: self._user_limit]) or None,
+        )
+
+
+def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str | None:
+    """Read the beginning of a text file; None if it is missing or blank."""
+    try:
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            data = file.read(max_bytes + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(
+            f"{path} cannot be read ({error.strerror}).", hint="Check the file's permissions."
+        ) from error
+    # Cutting may split a character; the piece that is left of it is dropped.
+    cut = data[:max_bytes].decode("utf-8-sig", "ignore" if len(data) > max_bytes else "replace")
+    text = cut.replace("\r\n", "\n").strip()
+    return text or None

@@ -1,0 +1,110 @@
+"""What doors keep: API keys, webhook deliveries, due instants of jobs.
+
+A delivery is known by its route and the sender's id, an instant by its job and time.
+"""
+
+from collections.abc import Sequence
+from sqlite3 import Connection
+from typing import Any
+
+from hermes.domain.errors import Conflict, NotFound
+from hermes.domain.jobs import Instant
+from hermes.domain.keys import Action, ApiKey
+from hermes.domain.webhooks import HookDelivery, HookState
+from hermes.state.sqlite.base import LedgerPart, change, one
+from hermes.state.sqlite.errors import id_taken
+from hermes.state.sqlite.rows import columns, dump, reader
+from hermes.state.titles import clean_text
+
+read_key = reader(ApiKey, json={"agents": tuple[str, ...], "actions": tuple[Action, ...]})
+read_delivery = reader(HookDelivery, json={"target_extra": dict[str, str]})
+read_instant = reader(Instant, json={"detail": dict[str, Any]})
+
+
+class KeyPart(LedgerPart):
+    """Implements `KeyStore`."""
+
+    async def add_key(self, key: ApiKey) -> None:
+        def work(connection: Connection) -> None:
+            if one(connection, "keys.by_id", (key.id,)):
+                raise id_taken("API key", key.id)
+            if one(connection, "keys.by_name", (key.name,)):
+                raise id_taken("API key", key.name)
+            if one(connection, "keys.by_hash", (key.hash,)):
+                raise Conflict("This API key exists already.", hint="Make a new key.")
+            change(connection, "keys.insert", columns(key))
+
+        await self._write(work)
+
+    async def key_by_hash(self, hash: str) -> ApiKey | None:  # noqa: A002 - named by the port
+        return await self._get(read_key, "keys.by_hash", (hash,))
+
+    async def keys(self) -> list[ApiKey]:
+        return await self._list(read_key, "keys.all")
+
+    async def revoke_key(self, reference: str, at: float) -> ApiKey | None:
+        def work(connection: Connection) -> ApiKey | None:
+            good = one(connection, "keys.good", {"reference": reference, "at": at})
+            row = None if good is None else one(connection, "keys.revoke", (at, good["id"]))
+            return None if row is None else read_key(row)
+
+        return await self._write(work)
+
+    async def touch_key(self, key_id: str, at: float) -> None:
+        await self._write(lambda c: change(c, "keys.touch", {"id": key_id, "at": at}))
+
+
+class HookPart(LedgerPart):
+    """Implements `HookStore`."""
+
+    async def receive_hook(self, delivery: HookDelivery) -> HookDelivery | None:
+        return await self._change(read_delivery, "hooks.receive", columns(delivery))
+
+    async def update_hook(
+        self,
+        route: str,
+        delivery_id: str,
+        *,
+        state: HookState,
+        at: float,
+        session_id: str | None = None,
+        error: str | None = None,
+    ) -> HookDelivery | None:
+        values = {
+            "route": route,
+            "delivery_id": delivery_id,
+            "state": state,
+            "at": at,
+            "session_id": session_id,
+            "error": error and clean_text(error),
+        }
+        return await self._change(read_delivery, "hooks.update", values)
+
+    async def hook(self, route: str, delivery_id: str) -> HookDelivery | None:
+        return await self._get(read_delivery, "hooks.get", (route, delivery_id))
+
+    async def hooks(
+        self, states: Sequence[HookState], *, route: str | None = None, limit: int = 100
+    ) -> list[HookDelivery]:
+        values = {"states": dump(list(states)), "route": route, "limit": limit}
+        return await self._list(read_delivery, "hooks.matching", values)
+
+    async def prune_hooks(self, before: float) -> int:
+        return await self._write(lambda connection: change(connection, "hooks.prune", (before,)))
+
+
+class InstantPart(LedgerPart):
+    """Implements `InstantStore`."""
+
+    async def claim_instant(self, instant: Instant) -> bool:
+        return await self._write(lambda c: change(c, "instants.claim", columns(instant)) > 0)
+
+    async def settle_instant(self, instant: Instant) -> None:
+        if not await self._write(lambda c: change(c, "instants.settle", columns(instant))):
+            raise NotFound(
+                f"Job `{instant.job_id}` has no claimed instant at {instant.due_at}.",
+                hint="Claim an instant first.",
+            )
+
+    async def instants(self, job_id: str, *, limit: int = 50) -> list[Instant]:
+        return await self._list(read_instant, "instants.of_job", (job_id, limit))
