@@ -31,10 +31,10 @@ def decode(body: bytes, mode: str, cuts: list[int]) -> tuple[Decoded, Heard]:
     parser = SseParser()
     edges = [0, *sorted(cut % (len(body) + 1) for cut in cuts), len(body)]
     for start, end in pairwise(edges):
-        for event in parser.feed(body[start:end]):
-            decoder.feed(event.data)
-    for event in parser.close():
-        decoder.feed(event.data)
+        for data in parser.feed(body[start:end]):
+            decoder.feed(data)
+    for data in parser.close():
+        decoder.feed(data)
     return decoder.finish(), heard
 
 

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.domain.messages import ToolCall
-from hermes.models.tool_call_deltas import CallAssembler
-from hermes.models.tool_call_fixes import repair_arguments, repair_calls
+from hermes.models.tool_calls import CallAssembler, repair_arguments, repair_calls
 
 
 @pytest.mark.parametrize(

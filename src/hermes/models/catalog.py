@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.domain.usage import Usage
 from hermes.models.settings import Price
@@ -129,12 +130,7 @@ def find_model(model: str) -> ModelFacts | None:
         return None
     facts = _table()[best]
     if model.endswith(":free"):
-        return ModelFacts(
-            context_window=facts.context_window,
-            max_output=facts.max_output,
-            vision=facts.vision,
-            price=Price(input=0.0, output=0.0),
-        )
+        return replace(facts, price=Price(input=0.0, output=0.0))
     return facts
 
 

@@ -25,40 +25,31 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 _TRANSIENT: Final = Plan(retry=True)
-
-PLANS: Final = MappingProxyType(
-    {
-        FailureKind.AUTH: Plan(rotate=True),
-        FailureKind.BILLING: Plan(rotate=True),
-        FailureKind.RATE_LIMIT: Plan(retry=True, rotate=True),
-        FailureKind.OVERLOADED: _TRANSIENT,
-        FailureKind.SERVER: _TRANSIENT,
-        FailureKind.TIMEOUT: _TRANSIENT,
-        FailureKind.CONNECTION: _TRANSIENT,
-        FailureKind.TLS: Plan(),
-        FailureKind.CONTEXT_OVERFLOW: Plan(compress=True, fallback=False),
-        FailureKind.PAYLOAD_TOO_LARGE: Plan(compress=True, fallback=False),
-        FailureKind.IMAGE_REJECTED: Plan(),
-        FailureKind.MODEL_NOT_FOUND: Plan(),
-        FailureKind.POLICY: Plan(),
-        FailureKind.BAD_REQUEST: Plan(),
-        FailureKind.REASONING_REJECTED: Plan(),
-        FailureKind.MALFORMED: _TRANSIENT,
-        FailureKind.EMPTY: _TRANSIENT,
-        FailureKind.UNKNOWN: _TRANSIENT,
-    }
-)
+_COMPRESS: Final = Plan(compress=True, fallback=False)
+_PLANS: Final = {
+    FailureKind.AUTH: Plan(rotate=True),
+    FailureKind.BILLING: Plan(rotate=True),
+    FailureKind.RATE_LIMIT: Plan(retry=True, rotate=True),
+    FailureKind.OVERLOADED: _TRANSIENT,
+    FailureKind.SERVER: _TRANSIENT,
+    FailureKind.TIMEOUT: _TRANSIENT,
+    FailureKind.CONNECTION: _TRANSIENT,
+    FailureKind.CONTEXT_OVERFLOW: _COMPRESS,
+    FailureKind.PAYLOAD_TOO_LARGE: _COMPRESS,
+    FailureKind.MALFORMED: _TRANSIENT,
+    FailureKind.EMPTY: _TRANSIENT,
+    FailureKind.UNKNOWN: _TRANSIENT,
+}
+PLANS: Final = MappingProxyType({kind: _PLANS.get(kind, Plan()) for kind in FailureKind})
+"""What no table entry names goes to the next route."""
 
 
-Words = str
-"""A pattern, compiled when first needed: most processes never see a failure."""
-
-
-def _words(*patterns: str) -> Words:
+def _words(*patterns: str) -> str:
+    """Return one pattern, compiled when first needed: most processes never see a failure."""
     return "|".join(patterns)
 
 
-def _says(text: str, words: Words) -> bool:
+def _says(text: str, words: str) -> bool:
     return re.search(words, text, re.IGNORECASE) is not None
 
 
@@ -146,33 +137,21 @@ _NO_STATUS_ORDER: Final = (
     (_OVERLOAD, FailureKind.OVERLOADED),
     (_TIMED_OUT, FailureKind.TIMEOUT),
 )
-_CODES: Final = MappingProxyType(
-    {
-        "context_length_exceeded": FailureKind.CONTEXT_OVERFLOW,
-        "exceed_context_size_error": FailureKind.CONTEXT_OVERFLOW,
-        "request_too_large": FailureKind.PAYLOAD_TOO_LARGE,
-        "insufficient_quota": FailureKind.BILLING,
-        "billing_error": FailureKind.BILLING,
-        "rate_limit_exceeded": FailureKind.RATE_LIMIT,
-        "rate_limit_error": FailureKind.RATE_LIMIT,
-        "overloaded_error": FailureKind.OVERLOADED,
-        "server_error": FailureKind.SERVER,
-        "api_error": FailureKind.SERVER,
-        "internal_server_error": FailureKind.SERVER,
-        "timeout_error": FailureKind.TIMEOUT,
-        "invalid_api_key": FailureKind.AUTH,
-        "authentication_error": FailureKind.AUTH,
-        "permission_error": FailureKind.AUTH,
-        "model_not_found": FailureKind.MODEL_NOT_FOUND,
-        "not_found_error": FailureKind.MODEL_NOT_FOUND,
-        "content_policy_violation": FailureKind.POLICY,
-        "content_filter": FailureKind.POLICY,
-        "invalid_encrypted_content": FailureKind.REASONING_REJECTED,
-        "invalid_image": FailureKind.IMAGE_REJECTED,
-        "image_parse_error": FailureKind.IMAGE_REJECTED,
-        "image_too_large": FailureKind.IMAGE_REJECTED,
-    }
-)
+_CODES_OF: Final = {
+    FailureKind.CONTEXT_OVERFLOW: "context_length_exceeded exceed_context_size_error",
+    FailureKind.PAYLOAD_TOO_LARGE: "request_too_large",
+    FailureKind.BILLING: "insufficient_quota billing_error",
+    FailureKind.RATE_LIMIT: "rate_limit_exceeded rate_limit_error",
+    FailureKind.OVERLOADED: "overloaded_error",
+    FailureKind.SERVER: "server_error api_error internal_server_error",
+    FailureKind.TIMEOUT: "timeout_error",
+    FailureKind.AUTH: "invalid_api_key authentication_error permission_error",
+    FailureKind.MODEL_NOT_FOUND: "model_not_found not_found_error",
+    FailureKind.POLICY: "content_policy_violation content_filter",
+    FailureKind.REASONING_REJECTED: "invalid_encrypted_content",
+    FailureKind.IMAGE_REJECTED: "invalid_image image_parse_error image_too_large",
+}
+_CODES: Final = {code: kind for kind, codes in _CODES_OF.items() for code in codes.split()}
 
 
 def classify(fault: WireFault) -> FailureKind:
@@ -186,15 +165,11 @@ def classify(fault: WireFault) -> FailureKind:
     if 300 <= status < 400:
         return FailureKind.BAD_REQUEST
     if status in {401, 403}:
-        return _forbidden(text)
+        order = ((_BILLING, FailureKind.BILLING), (_POLICY, FailureKind.POLICY))
+        return _by_words(text, order) or FailureKind.AUTH
     if status in {400, 404, 405, 409, 415, 422}:
         return _bad_request(status, coded, text)
     return _by_status(status, text)
-
-
-def _forbidden(text: str) -> FailureKind:
-    order = ((_BILLING, FailureKind.BILLING), (_POLICY, FailureKind.POLICY))
-    return _by_words(text, order) or FailureKind.AUTH
 
 
 def _bad_request(status: int, coded: FailureKind | None, text: str) -> FailureKind:
@@ -221,7 +196,7 @@ def _by_status(status: int, text: str) -> FailureKind:
     return FailureKind.UNKNOWN
 
 
-def _by_words(text: str, order: tuple[tuple[Words, FailureKind], ...]) -> FailureKind | None:
+def _by_words(text: str, order: tuple[tuple[str, FailureKind], ...]) -> FailureKind | None:
     return next((kind for words, kind in order if _says(text, words)), None)
 
 

@@ -1,4 +1,4 @@
-r"""Server-sent events out of raw bytes, in any chunking.
+r"""Server-sent events out of raw bytes, in any chunking: their data, nobody needs their names.
 
 The usual provider stream is `data: {...}\n\n` with nothing else; that path
 does one split per chunk and no decoding. Everything the format allows
@@ -7,18 +7,11 @@ path. A CR that ends a chunk counts as a line end at once, and a LF that
 opens the next chunk is then swallowed: no event waits for a byte it does not need.
 """
 
-from typing import NamedTuple
-
 _BOM = b"\xef\xbb\xbf"
 
 
 class FrameTooLarge(Exception):
     """One event is larger than anything a provider sends."""
-
-
-class ServerEvent(NamedTuple):
-    name: str
-    data: bytes
 
 
 class SseParser:
@@ -28,7 +21,7 @@ class SseParser:
         self._after_cr = False
         self._max = max_event_bytes
 
-    def feed(self, chunk: bytes) -> list[ServerEvent]:
+    def feed(self, chunk: bytes) -> list[bytes]:
         """Return the events that are complete with `chunk`."""
         if self._after_cr or b"\r" in chunk:
             chunk = self._normalise(chunk)
@@ -45,7 +38,7 @@ class SseParser:
             raise FrameTooLarge
         return self._events(blocks)
 
-    def close(self) -> list[ServerEvent]:
+    def close(self) -> list[bytes]:
         """Return the last event of a stream that ended without its blank line."""
         rest, self._buffer = self._buffer, b""
         return self._events([rest])
@@ -59,11 +52,11 @@ class SseParser:
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
     @staticmethod
-    def _events(blocks: list[bytes]) -> list[ServerEvent]:
-        events: list[ServerEvent] = []
+    def _events(blocks: list[bytes]) -> list[bytes]:
+        events: list[bytes] = []
         for block in blocks:
             if block.startswith(b"data: ") and b"\n" not in block:
-                events.append(ServerEvent("", block[6:]))
+                events.append(block[6:])
                 continue
             event = _parse_block(block)
             if event is not None:
@@ -71,16 +64,7 @@ class SseParser:
         return events
 
 
-def _parse_block(block: bytes) -> ServerEvent | None:
-    name = ""
-    data: list[bytes] = []
-    for line in block.split(b"\n"):
-        field, _, value = line.partition(b":")
-        value = value.removeprefix(b" ")
-        if field == b"data":
-            data.append(value)
-        elif field == b"event":
-            name = value.decode("utf-8", "replace")
-    if not data:
-        return None
-    return ServerEvent(name, data[0] if len(data) == 1 else b"\n".join(data))
+def _parse_block(block: bytes) -> bytes | None:
+    fields = (line.partition(b":") for line in block.split(b"\n"))
+    data = [value.removeprefix(b" ") for name, _, value in fields if name == b"data"]
+    return b"\n".join(data) if data else None

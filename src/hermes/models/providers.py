@@ -178,30 +178,20 @@ _TABLE: Final = (
 
 PROVIDERS: Final = MappingProxyType({spec.name: spec for spec in _TABLE})
 
-_ALIASES: Final = MappingProxyType(
-    {
-        "claude": "anthropic",
-        "google": "gemini",
-        "google-gemini": "gemini",
-        "grok": "xai",
-        "x-ai": "xai",
-        "glm": "zai",
-        "z-ai": "zai",
-        "z.ai": "zai",
-        "moonshot": "kimi",
-        "moonshotai": "kimi",
-        "qwen": "alibaba",
-        "dashscope": "alibaba",
-        "hf": "huggingface",
-        "lm-studio": "lmstudio",
-        "lm_studio": "lmstudio",
-        "llamacpp": "llama.cpp",
-        "llama-cpp": "llama.cpp",
-        "llama_cpp": "llama.cpp",
-        "azure": "azure-foundry",
-        "local": "custom",
-    }
-)
+_SPELLINGS: Final = {
+    "anthropic": "claude",
+    "gemini": "google google-gemini",
+    "xai": "grok x-ai",
+    "zai": "glm z-ai z.ai",
+    "kimi": "moonshot moonshotai",
+    "alibaba": "qwen dashscope",
+    "huggingface": "hf",
+    "lmstudio": "lm-studio lm_studio",
+    "llama.cpp": "llamacpp llama-cpp llama_cpp",
+    "azure-foundry": "azure",
+    "custom": "local",
+}
+_ALIASES: Final = {alias: name for name, also in _SPELLINGS.items() for alias in also.split()}
 
 
 def canonical_name(name: str) -> str:

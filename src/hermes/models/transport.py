@@ -176,12 +176,12 @@ async def _receive(response: "httpcore2.Response", decoder: Decoder, patience: "
                 return
             sniffing = False
         patience.arrived()
-        for event in parser.feed(chunk):
-            decoder.feed(event.data)
+        for data in parser.feed(chunk):
+            decoder.feed(data)
         if decoder.done:
             patience.drain()
-    for event in parser.close():
-        decoder.feed(event.data)
+    for data in parser.close():
+        decoder.feed(data)
 
 
 async def _document(stream: AsyncIterator[bytes], patience: "_Patience") -> bytes:

@@ -36,7 +36,7 @@ from hermes.models.encode_common import (
 from hermes.models.routes import Route
 from hermes.models.settings import CacheTtl
 from hermes.models.thinking import ThinkSplitter
-from hermes.models.tool_call_deltas import CallAssembler
+from hermes.models.tool_calls import CallAssembler
 from hermes.models.wire import Decoded, Repairs, Sink, WireCall, WireFault, encode_json
 
 _PROTOCOL = "chat_completions"
