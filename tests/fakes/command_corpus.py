@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.execution.policy.policy import CommandPolicy, PolicySettings
+from hermes.execution.policy.judge import CommandPolicy, PolicySettings
 
 __all__ = ["HERMES_HOME", "USER_HOME", "Sample", "read_corpus", "strict_policy"]
 

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from hermes.execution.policy.calls import Ground
-from hermes.execution.policy.expand import Expander
-from hermes.execution.policy.grammar import ShellSyntaxError, parse, read_scripts
-from hermes.execution.policy.scope import Scope, is_unknown
-from hermes.execution.policy.syntax import Simple
+from hermes.execution.policy.command import Ground
+from hermes.execution.policy.reader.expansion import Expander
+from hermes.execution.policy.reader.grammar import parse, read_scripts
+from hermes.execution.policy.reader.lexer import ShellSyntaxError
+from hermes.execution.policy.reader.expansion import Scope, is_unknown
+from hermes.execution.policy.reader.syntax import Simple
 from hermes.execution.policy.walk import walk
 
 BASH = shutil.which("bash") or ""
@@ -224,11 +225,11 @@ def test_a_command_that_bash_runs_is_always_seen(seed: int, tmp_path: Path) -> N
         return
     scripts, whole = read_scripts(script)
     walks = [walk(s, GROUND) for s in scripts]
-    calls = [c for found in walks for c in found.calls]
+    calls = [c for found in walks for c in found.commands]
     seen = any(c.name == "MARK" or c.computed or "*" in c.path for c in calls)
-    assert seen or not whole or any(found.dangers for found in walks), script
+    assert seen or not whole or any(found.findings for found in walks), script
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_every_plain_script_parses_and_shows_its_command(script: str) -> None:
-    assert any(c.name == "MARK" for c in walk(parse(script), GROUND).calls)
+    assert any(c.name == "MARK" for c in walk(parse(script), GROUND).commands)

@@ -16,7 +16,7 @@ from hermes.config.loader import load_config
 from hermes.config.paths import HermesHome
 from hermes.domain.approvals import Approval, ApprovalState, Choice
 from hermes.domain.errors import NotFound
-from hermes.execution.policy.policy import CommandPolicy
+from hermes.execution.policy.judge import CommandPolicy
 
 __all__ = [
     "command",

@@ -1,109 +1,315 @@
-"""Reads programs in other languages: what they delete, run and reach.
+"""Programs in other languages: allowed only if nothing but harmless words is in them.
 
-Python is read with its own grammar; for the others a list of calls that
-matter has to do, and the strings in such a program are judged as scripts.
+A program is *proven* harmless or it asks. Python is read with its own grammar: every module,
+every function of `os` and its like, and every method has to be known. Of the other languages
+only the one-liners that people really type are known.
+
+For the floor, what a program that is not harmless would hand to a shell, delete or overwrite
+is written down as shell text and judged like any other.
 """
 
+import ast
+import builtins
 import re
-from functools import cache
+import shlex
+import warnings
+from collections.abc import Iterator
 
-from hermes.execution.policy.calls import Danger
-from hermes.execution.policy.code_python import inspect_python
-from hermes.execution.policy.findings import Findings
+from msgspec import Struct
 
-__all__ = ["inspect_code"]
+from hermes.execution.policy.command import Finding, Input, ShellCommand, words
+from hermes.execution.policy.reader.expansion import COMPUTED, UNKNOWN, UNKNOWN_QUOTED, is_unknown
 
 
-_RISKY: dict[str, str] = {
-    "perl": r"\bsystem\b|\bexec\b|\bunlink\b|rmtree|remove_tree|\brmdir\b|`|\bqx\b|\bfork\b|"
-    r"\bkill\b|open\s*\(?[^;]*\||IO::Socket|\bsocket\b|\beval\b|\bchmod\b|\bchown\b|\brename\b|"
-    r"\bsyscall\b|open\s*\(?[^;]*['\"]\s*>|\btruncate\b|\brequire\b|LWP|HTTP::Tiny",
-    "ruby": r"\bsystem\b|\bexec\b|\bspawn\b|`|%x|File\.(?:delete|unlink|write|rename|chmod)|"
-    r"FileUtils|"
-    r"Dir\.(?:delete|rmdir|unlink)|IO\.popen|Open3|\beval\b|TCPSocket|\bsocket\b|Process\.kill|"
-    r"\bsend\b|open-uri|instance_eval|Kernel|rmtree|unlink",
-    "node": r"child_process|\brm(?:dir)?(?:Sync)?\s*\(|unlink|\bexec(?:Sync|File)?\b|\bspawn|"
-    r"\beval\b|"
-    r"Function\s*\(|writeFile|appendFile|createWriteStream|\bnet\b|\bdgram\b|process\.kill|"
-    r"\bvm\b|rename(?:Sync)?\s*\(|truncate|chmod|Deno\.(?:run|remove|Command)|Bun\.(?:spawn|\$)|"
-    r"require\s*\(\s*[^'\")]|import\s*\(|process\.binding|rimraf|fs-extra",
-    "php": r"\b(?:system|exec|shell_exec|passthru|popen|proc_open|pcntl_exec|unlink|rmdir|eval|"
-    r"assert|fsockopen|file_put_contents|rename|chmod|chown|mail|create_function|call_user_func|"
-    r"base64_decode|include|require)\b|`",
-    "lua": r"os\.(?:execute|remove|rename)|io\.(?:popen|open|output)|\bload(?:string|file)?\b|"
-    r"\bdofile\b|\bsocket\b",
-    "awk": r"\bsystem\s*\(|\|\s*getline|\|\s*&?\s*\"|\"\s*\|\s*getline"
-    r'|/inet/|>\s*"/|@load|print\s*>\s*[^"&]',
-    "tcl": r"\bexec\b|\bspawn\b|\bsystem\b|file\s+delete|\bopen\s+\"?\||\bsocket\b|\beval\b",
-    "r": r"\bsystem2?\s*\(|\bunlink\s*\(|file\.remove|\beval\s*\(|socketConnection|download\.file",
-    "osascript": r"do\s+shell\s+script|\bdelete\b|shut\s*down|restart|empty\s+trash|keystroke",
-    "powershell": r"\b(?:Remove-Item|ri|rm|del|rd|rmdir|erase|Clear-Content|Format-Volume|"
-    r"Clear-Disk|Stop-Computer|Restart-Computer|Invoke-Expression|iex|Invoke-WebRequest|iwr|irm|"
-    r"Start-Process|Stop-Process|Stop-Service|Set-ExecutionPolicy|DownloadString|DownloadFile|"
-    r"FromBase64String|Set-Content|Out-File|New-Service|reg|schtasks|Add-Type|Invoke-Command)\b|"
-    r"^[A-Za-z0-9+/=]{24,}$",
-    "other": r"system|shell|exec|delete|remove|unlink|run|spawn|process|socket",
-    "python": r"\bos\s*\.\s*(?:system|popen|remove|unlink|rmdir|exec|spawn|kill|chmod|chown|"
-    r"rename)|"
-    r"subprocess|shutil|rmtree|unlink|socket|ctypes|\bpty\b|\beval\b|\bexec\b|__import__|"
-    r"importlib|marshal|pickle|base64|commands\.getoutput|popen",
-}
+class Program(Struct, frozen=True):
+    """What is known about a program."""
+
+    doubts: tuple[Finding, ...] = ()
+    """What in it is not known to be harmless; nothing if the program is."""
+    scripts: tuple[str, ...] = ()
+    """What it does that a shell could do as well."""
+
+
+# Names (without a version) of each language's interpreters, and the options that take code.
+_LANGUAGES = (
+    ("python", "python pypy micropython ipython", "-c"),
+    ("perl", "perl", "-e -E"),
+    ("ruby", "ruby jruby", "-e"),
+    ("node", "node nodejs bun deno", "-e -p --eval --print eval"),
+    ("php", "php", "-r -B -R -E"),
+    ("awk", "awk gawk mawk nawk", ""),
+    ("lua", "lua luajit texlua", "-e"),
+    ("powershell", "powershell pwsh powershell.exe pwsh.exe", "-Command -command -c -C /c -enc -e"),
+    ("other", "tclsh expect wish Rscript R osascript guile emacs sbcl ghci ghc julia groovy scala",
+     "-e -c --eval -eval -E"),
+)  # fmt: skip
+_BY_NAME = {n: (lang, opts) for lang, names, opts in _LANGUAGES for n in names.split()}
+
+
+def language_of(name: str) -> str:
+    """Return the language that a command interprets, or nothing."""
+    return _BY_NAME.get(name.rstrip("0123456789.") or name, ("", ""))[0]
+
+
+def programs(command: ShellCommand) -> Iterator[str]:
+    """Yield the programs that an interpreter is given."""
+    language, options = _BY_NAME.get(command.name.rstrip("0123456789.") or command.name, ("", ""))
+    if not language:
+        return
+    if language == "awk":
+        yield from command.operands()[: 2 if "v" in command.letters() else 1]
+        return
+    codes = list(command.values_of(*options.split()))
+    codes += [
+        command.args[i + 1]
+        for i, a in enumerate(command.args[:-1])
+        if re.match(r"-[A-Za-z0-9]{1,6}$", a) and a[-1] in "ceE" and a not in options.split()
+    ]
+    if language == "powershell" and not codes:
+        # Its operands are code; those of every other one name a file.
+        codes = [" ".join(command.args)]
+    if not codes and command.feed.kind is not Input.NONE and command.feed.text is not None:
+        codes = [command.feed.text]
+    yield from codes
+
+
+def inspect(language: str, text: str) -> Program:
+    """Return what is known about a program."""
+    if is_unknown(text):
+        for mark in (UNKNOWN, UNKNOWN_QUOTED, COMPUTED):
+            text = text.replace(mark, "_unknown_")
+        computed = Finding(f"the {language} program is computed")
+        return Program((computed,), inspect(language, text).scripts)
+    if language == "python":
+        return _inspect_python(text)
+    known = _HARMLESS.get(language)
+    writes = language == "awk" and _AWK_OUTPUT.search(text)
+    if known and not writes and "`" not in text and known.fullmatch(_LITERAL.sub("0", text)):
+        return Program()
+    return _not_understood(language, text)
+
+
+def _not_understood(language: str, text: str) -> Program:
+    doubt = Finding(f"nobody can tell beforehand what the {language} program does")
+    return Program((doubt,), tuple(_shell_like(text)))
+
+
+# --- one-liners ---
+
+_LITERAL = re.compile(r"'(?:[^'\\#]|\\.)*'|\"(?:[^\"\\#$@{]|\\.)*\"")
+"""A string in which nothing is interpolated."""
+_SUBSTITUTION = (
+    r"\s*(?:s|y|tr)([/|#,!])(?:(?!\1)[^\\]|\\.)*\1(?:(?!\1)[^\\`$@]|\\.)*\1[gimsxr]*;?\s*"
+)
+
+
+def _only(words: str, signs: str) -> re.Pattern[str]:
+    """Return a pattern of programs in which every longer word is one of `words`."""
+    names = "|".join(words.split())
+    return re.compile(rf"(?:\b(?:{names})\b|\b[A-Za-z_]\d*\b|\$\w+|\d[\w.]*|[\s{signs}])*")
+
+
+_HARMLESS = {
+    "perl": re.compile(
+        _SUBSTITUTION + r"|(?:print|\$\w+(?:\[\d+\])?|if|unless|/[^/`]*/|[\s\d;,.+*<>=-])*"
+    ),
+    "ruby": _only("puts p print sum map size length sort reverse to_s upcase", r"\[\].,(){}|+*-"),
+    "node": _only("console log const let var map filter reduce require version length JSON "
+                  "stringify parse Math max min", r"\[\].,;:(){}=>+*<-"),
+    "php": _only("echo print phpversion", r"().,;+*-"),
+    "lua": _only("print", r"().,;+*-"),
+    "awk": re.compile(
+        r"(?:/[^/]*/|\b(?!system\b|getline\b|close\b|fflush\b)\w+\b|"
+        r"[\s$(){}\[\];:,.+*%=!&~?\\<>-])*"
+    ),
+}  # fmt: skip
+_AWK_OUTPUT = re.compile(r"print\w*\b[^;}]*>|\||/inet/|@load")
 _STRINGS = tuple(
     re.compile(pattern)
     for pattern in (
-        r"'((?:[^'\\]|\\.)*)'",
-        r'"((?:[^"\\]|\\.)*)"',
-        r"`([^`]*)`",
-        r"\bq[qwx]?\{(.*?)\}",
-        r"\bq[qwx]?\((.*?)\)",
-        r"\bq[qwx]?/(.*?)/",
-        r"%x?\((.*?)\)",
-        r"%x?[{\[](.*?)[}\]]",
+        r"'((?:[^'\\]|\\.)*)'", r'"((?:[^"\\]|\\.)*)"', r"`([^`]*)`", r"\bq[qwx]?\{([^}]*)\}",
+        r"\bq[qwx]?\(([^)]*)\)", r"\bq[qwx]?/([^/]*)/", r"%x?\(([^)]*)\)", r"%x?\{([^}]*)\}",
     )
+)  # fmt: skip
+_TREES = re.compile(
+    r"(?i)rmtree|remove_tree|rm_rf|rm_r\b|remove_dir|recurs|Remove-Item|rimraf|\bdel\b|\brd\b"
 )
-_PS_HALT = re.compile(
-    r"\b(?:Stop-Computer|Restart-Computer|Format-Volume|Clear-Disk)\b", re.IGNORECASE
+_STOPS = re.compile(r"(?i)\b(?:Stop|Restart)-Computer\b|\b(?:Format-Volume|Clear-Disk)\b")
+
+
+def _shell_like(text: str) -> Iterator[str]:
+    found = [s for pattern in _STRINGS for s in pattern.findall(text)][:50]
+    yield from (f.replace("\\'", "'").replace('\\"', '"') for f in found if " " in f.strip())
+    yield " ".join(f for f in found if f)
+    if _STOPS.search(text):
+        yield "shutdown"
+    if _TREES.search(text):
+        paths = [f for f in [*found, *text.split()] if f.startswith(("/", "~", "C:", "c:"))]
+        yield from (f"rm -r {_quoted(path)}" for path in paths[:50])
+
+
+def _quoted(word: str) -> str:
+    return word if re.fullmatch(r"~[\w./-]*", word) else shlex.quote(word)
+
+
+# --- Python ---
+
+_MODULES = words(
+    "abc argparse array ast asyncio base64 bisect calendar collections colorsys configparser "
+    "contextlib copy csv dataclasses datetime decimal difflib enum fractions functools glob "
+    "hashlib heapq hermes_tools html io itertools json keyword locale logging math "
+    "operator platform pprint random re secrets sqlite3 statistics string struct sys textwrap "
+    "time tokenize tomllib traceback typing unicodedata urllib uuid warnings xml "
+    "zlib zoneinfo __future__ aiohttp attr attrs bs4 dateutil httpx lxml matplotlib msgspec "
+    "numpy openpyxl pandas PIL polars pydantic requests rich scipy seaborn sklearn sympy "
+    "tabulate torch tqdm transformers yaml"
+)
+# Of these modules only what is named.
+_PARTS = {
+    "os": "path environ getcwd listdir makedirs mkdir sep linesep name getenv scandir walk stat "
+    "cpu_count getpid fspath PathLike uname curdir pardir extsep altsep pathsep get_terminal_size",
+    "shutil": "which copy copy2 copyfile copytree disk_usage get_terminal_size",
+    "pathlib": "Path PurePath PosixPath PurePosixPath",
+    "tempfile": "mkdtemp mkstemp TemporaryDirectory NamedTemporaryFile gettempdir",
+}
+_PARTS = {module: f" {parts} " for module, parts in _PARTS.items()}
+_BUILTINS = words(
+    "eval exec compile __import__ getattr setattr delattr globals locals vars breakpoint input "
+    "__builtins__ __loader__"
+)
+_DUNDERS = words("__init__ __name__ __doc__ __version__ __file__")
+_METHODS = words(
+    "unlink rmdir rmtree removedirs chmod lchmod chown symlink_to hardlink_to popen kill spawn "
+    "import_module modules settrace urlretrieve load_extension unsafe_load run_path run_module "
+    "create_subprocess_exec create_subprocess_shell subprocess_exec subprocess_shell attrgetter "
+    "methodcaller os subprocess shutil builtins importlib"
 )
 
 
-@cache
-def _risky(language: str) -> re.Pattern[str]:
-    flags = re.IGNORECASE if language in {"powershell", "osascript"} else 0
-    return re.compile(_RISKY.get(language, _RISKY["other"]), flags)
+def _inspect_python(source: str) -> Program:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(source)
+            reader = _PythonReader()
+            reader.visit(tree)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _not_understood("python", source)
+    doubts = [Finding(f"the Python program uses {d}", f"python: {d}") for d in reader.doubts]
+    return Program(tuple(doubts), (*reader.writes, *(reader.calls if doubts else ())))
 
 
-def inspect_code(language: str, text: str) -> Findings:
-    """Return what is dangerous in a program."""
-    if language == "python":
-        findings = inspect_python(text)
-        if findings is not None:
-            return findings
-    match = _risky(language).search(text)
-    if match is None:
-        return Findings(unreadable=language == "python")
-    word = " ".join(match.group().split())[:40]
-    danger = Danger("code", f"the {language} program uses {word!r}", f"{language} -e: {word}")
-    halts = language == "powershell" and _PS_HALT.search(text)
-    commands = (("shutdown",),) if halts else _deletes(language, text)
-    return Findings((danger,), tuple(_strings(text)), commands)
+class _PythonReader(ast.NodeVisitor):
+    def __init__(self) -> None:
+        self.doubts: list[str] = []
+        self.writes: list[str] = []
+        """What it writes, as shell commands: judged even if all else is harmless."""
+        self.calls: list[str] = []
+        self._names: dict[str, str] = {}
+        self._constants: dict[str, str] = {}
 
+    def visit_Import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            top = alias.name.split(".")[0]
+            self._names[alias.asname or top] = alias.name if alias.asname else top
+            self._module(top)
 
-def _strings(text: str) -> list[str]:
-    found = [found for pattern in _STRINGS for found in pattern.findall(text)]
-    texts = [f.replace("\\'", "'").replace('\\"', '"') for f in found if " " in f.strip()]
-    return texts[:50] + ([" ".join(f for f in found if f)] if found else [])
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        top = (node.module or "").split(".")[0]
+        self._module(top)
+        for alias in node.names:
+            self._names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+            self._part(f"{node.module}.{alias.name}")
 
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            if isinstance(target, ast.Name):
+                text, dotted = self._text(node.value), self._dotted(node.value)
+                if text is not None:
+                    self._constants[target.id] = text
+                if dotted:
+                    self._names[target.id] = dotted
+        self.generic_visit(node)
 
-def _deletes(language: str, text: str) -> tuple[tuple[str, ...], ...]:
-    """Return a recursive delete of every path named in a program that deletes trees."""
-    trees = re.search(
-        r"rmtree|remove_tree|rm_rf|rm_r\b|remove_dir|recursive|Remove-Item|rimraf|\bdel\b|\brd\b",
-        text,
-    )
-    if trees is None:
-        return ()
-    found = [found for pattern in _STRINGS for found in pattern.findall(text)]
-    if language == "powershell":
-        found += text.split()
-    paths = [f for f in found if f.startswith(("/", "~", "C:", "c:"))]
-    return tuple(("rm", "-r", path) for path in paths[:50])
+    def visit_Name(self, node: ast.Name) -> None:
+        if node.id in _BUILTINS:
+            self.doubts.append(node.id)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        # A reference is enough: `map(os.remove, files)`.
+        dotted = self._dotted(node)
+        inside = node.attr[:2] == "__" and node.attr not in _DUNDERS
+        if not self._part(dotted) and (inside or node.attr in _METHODS):
+            self.doubts.append(node.attr)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        name = self._dotted(node.func)
+        last = name.rsplit(".", 1)[-1]
+        texts = [self._text(a) for a in node.args]
+        receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
+        if isinstance(receiver, ast.Call) and receiver.args:
+            texts.insert(0, self._text(receiver.args[0]))
+        paths = [_quoted(t) for t in texts if t is not None]
+        if last in {"open", "write_text", "write_bytes"}:
+            if last != "open" or self._opens_to_write(node):
+                self.writes.append(f"tee {paths[0] if paths else 'file'}")
+        elif last in {"rmtree", "removedirs", "remove", "unlink", "rmdir", "move"}:
+            self.calls += [f"rm {'-r ' if last == 'rmtree' else ''}{p}" for p in paths]
+        elif name.startswith("shutil.copy"):
+            self.writes.append(f"cp {' '.join(paths)}")
+        elif not hasattr(builtins, name):
+            self._runs(node, texts)
+        self.generic_visit(node)
+
+    def _module(self, name: str) -> None:
+        if name not in _MODULES and name not in _PARTS:
+            self.doubts.append(f"module {name}")
+
+    def _part(self, dotted: str) -> bool:
+        """Note a part of a module that is not known to be harmless; tell whether it was one."""
+        module, _, rest = dotted.partition(".")
+        part = rest.split(".")[0]
+        if part and module in _PARTS and f" {part} " not in _PARTS[module]:
+            self.doubts.append(f"{module}.{part}")
+            return True
+        return False
+
+    def _opens_to_write(self, node: ast.Call) -> bool:
+        # `Path.open` and `webbrowser.open` have no path in front of the mode.
+        position = 1 if self._dotted(node.func) in {"open", "io.open"} else 0
+        mode: ast.expr | None = node.args[position] if len(node.args) > position else None
+        mode = next((k.value for k in node.keywords if k.arg == "mode"), mode)
+        text = "r" if mode is None else self._text(mode)
+        return text is None or re.search(r"[wax+]", text) is not None
+
+    def _runs(self, node: ast.Call, texts: list[str | None]) -> None:
+        """Note what a call may hand to a shell, as one text or as a list of words."""
+        self.calls += [t for t in texts if t is not None]
+        for arg in node.args:
+            if isinstance(arg, ast.List | ast.Tuple):
+                words_ = [self._text(e) for e in arg.elts]
+                self.calls.append(shlex.join(w for w in words_ if w is not None))
+
+    def _dotted(self, node: ast.expr | None) -> str:
+        if isinstance(node, ast.Name):
+            return self._names.get(node.id, node.id)
+        if isinstance(node, ast.Attribute):
+            base = self._dotted(node.value)
+            return f"{base}.{node.attr}" if base else node.attr
+        return ""
+
+    def _text(self, node: ast.expr | None) -> str | None:
+        """Return the value of a constant string expression."""
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            return node.value
+        if isinstance(node, ast.Name):
+            return self._constants.get(node.id)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            left, right = self._text(node.left), self._text(node.right)
+            return None if left is None or right is None else left + right
+        if isinstance(node, ast.Call) and node.args:
+            name = self._dotted(node.func)
+            if name.endswith(("expanduser", "Path", "str", "abspath", "realpath")):
+                return self._text(node.args[0])
+        return None

@@ -8,23 +8,6 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-__all__ = [
-    "Arith",
-    "Assign",
-    "Compound",
-    "Function",
-    "Lit",
-    "Node",
-    "Param",
-    "Part",
-    "Pipeline",
-    "Redirect",
-    "Script",
-    "Simple",
-    "Subst",
-    "Word",
-]
-
 
 class Lit(Struct, frozen=True):
     """Literal text; `quoted` text is not split, globbed or brace-expanded."""
@@ -34,8 +17,6 @@ class Lit(Struct, frozen=True):
 
 
 class Param(Struct, frozen=True):
-    """`$name` or `${name…}`."""
-
     name: str
     quoted: bool = False
     op: str = ""
@@ -58,8 +39,6 @@ class Subst(Struct, frozen=True):
 
 
 class Arith(Struct, frozen=True):
-    """`$((…))`: a number, but substitutions inside it run."""
-
     parts: "tuple[Part, ...]"
 
 
@@ -67,12 +46,9 @@ Part: TypeAlias = Lit | Param | Subst | Arith
 
 
 class Word(Struct, frozen=True):
-    """One shell word before expansion."""
-
     parts: tuple[Part, ...]
 
     def literal(self) -> str | None:
-        """Return the text of a wholly unquoted literal word."""
         if len(self.parts) == 1 and isinstance(self.parts[0], Lit) and not self.parts[0].quoted:
             return self.parts[0].text
         return None
@@ -90,8 +66,6 @@ class Redirect(Struct):
 
 
 class Assign(Struct, frozen=True):
-    """`name=value`; an array has `items` instead of a value."""
-
     name: str
     value: Word | None = None
     items: tuple[Word, ...] | None = None
@@ -99,8 +73,6 @@ class Assign(Struct, frozen=True):
 
 
 class Simple(Struct, frozen=True):
-    """A simple command."""
-
     words: tuple[Word, ...] = ()
     assigns: tuple[Assign, ...] = ()
     redirects: tuple[Redirect, ...] = ()
@@ -118,8 +90,6 @@ class Compound(Struct, frozen=True):
 
 
 class Function(Struct, frozen=True):
-    """A function definition."""
-
     name: str
     body: "Script"
 
@@ -128,13 +98,9 @@ Node: TypeAlias = Simple | Compound | Function
 
 
 class Pipeline(Struct, frozen=True):
-    """One or more commands joined by pipes."""
-
     commands: tuple[Node, ...]
     background: bool = False
 
 
 class Script(Struct, frozen=True):
-    """Pipelines in the order in which they were written."""
-
     items: tuple[Pipeline, ...] = ()

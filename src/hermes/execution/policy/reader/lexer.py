@@ -2,16 +2,13 @@
 
 Follows bash's own reading order, character class by character class, because
 every difference between this reader and the shell would be a way around the
-policy. The grammar on top of it is `hermes.execution.policy.grammar`.
+policy. The grammar on top of it is `hermes.execution.policy.reader.grammar`.
 """
 
 import re
 from abc import ABC, abstractmethod
 
-from hermes.execution.policy.escapes import decode_ansi_c
-from hermes.execution.policy.syntax import Arith, Lit, Param, Part, Script, Subst, Word
-
-__all__ = ["Lexer", "ShellSyntaxError"]
+from hermes.execution.policy.reader.syntax import Arith, Lit, Param, Part, Script, Subst, Word
 
 MAX_DEPTH = 40
 
@@ -23,6 +20,14 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]|[@*#?$!_-]")
 _BRACED_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-]")
 _BLANKS = re.compile(r"(?:[ \t]|\\\n)*")
 _EXTGLOB_LEAD = frozenset("?*+@!")
+
+
+_ESCAPES = (
+    r"\\(?:x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|%s([0-7]{1,3})|c(.)|(.))"
+)
+_ANSI_C = re.compile(_ESCAPES % "", re.DOTALL)
+_ECHO = re.compile(_ESCAPES % "0?", re.DOTALL)
+_SIMPLE = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 
 
 class ShellSyntaxError(Exception):
@@ -47,17 +52,14 @@ class Lexer(ABC):
         """Return a reader for a text found inside this one."""
 
     def peek(self, count: int = 1) -> str:
-        """Return the next characters without moving."""
         return self.text[self.pos : self.pos + count]
 
     def skip_blanks(self) -> None:
-        """Skip spaces, tabs and continued lines."""
         match = _BLANKS.match(self.text, self.pos)
         if match is not None:
             self.pos = match.end()
 
     def deeper(self) -> None:
-        """Count one more level of nesting; refuse absurd depths."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise ShellSyntaxError("nested too deeply")
@@ -312,3 +314,25 @@ class Lexer(ABC):
             self.pos += 1
             return [Lit(char, quoted=True)]
         return self._special(quoted=quoted)
+
+
+def _unescape(match: re.Match[str]) -> str:
+    hexadecimal, short, long, octal, control, simple = match.groups()
+    if simple is not None:
+        return _SIMPLE.get(simple, "\\" + simple)
+    if control is not None:
+        return chr(ord(control) & 0x1F)
+    if octal is not None:
+        return chr(int(octal, 8) & 0xFF)
+    code = int(hexadecimal or short or long, 16)
+    return chr(code) if code <= 0x10FFFF else "?"
+
+
+def decode_ansi_c(text: str) -> str:
+    """Return what `$'text'` stands for."""
+    return _ANSI_C.sub(_unescape, text) if "\\" in text else text
+
+
+def decode_escapes(text: str) -> str:
+    """Return what `echo -e` and `printf` print for `text`."""
+    return _ECHO.sub(_unescape, text) if "\\" in text else text

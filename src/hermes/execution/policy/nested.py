@@ -1,0 +1,390 @@
+"""What a command runs besides itself: wrappers, nested shells, options that carry code.
+
+Tables first; a command that is in none of them runs nothing but itself. `nested` reports
+too much rather than too little: taking a harmless word for a command costs nothing.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from hermes.execution.policy.code import language_of, programs
+from hermes.execution.policy.command import ShellCommand, command_start, words
+from hermes.execution.policy.reader.expansion import COMPUTED
+
+SHELLS = words("sh bash dash zsh ksh mksh ash fish csh tcsh rbash hush")
+SETTERS = frozenset({"export", "declare", "local", "readonly", "typeset"})
+STDIN_FILES = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+
+
+class NestedCommand(Struct, frozen=True):
+    """Another command line; `via` names what runs it."""
+
+    argv: tuple[str, ...]
+    via: str
+
+
+class NestedText(Struct, frozen=True):
+    """A program: a shell script, unless it says otherwise."""
+
+    text: str
+    via: str
+    language: str = "shell"
+    positional: tuple[str, ...] | None = None
+    fresh: bool = True
+    """False where it runs in the same shell and sees its variables."""
+    lenient: bool = False
+    """Whether it may just as well be no program at all."""
+
+
+Nested = NestedCommand | NestedText
+
+
+def _table(text: str) -> dict[str, str]:
+    """Read rows of `names : value`; an indented line continues the row before it."""
+    rows = (row.partition(" :") for row in text.strip().replace("\n  ", " ").split("\n"))
+    return {name: value.strip() for names, _, value in rows for name in names.split()}
+
+
+# Commands that run the command line behind them: options that take a value, and the number
+# of operands before the command.
+_WRAPPERS = _table("""
+nohup setsid command builtin busybox toybox valgrind capsh linux32 linux64 firejail bwrap fakechroot
+  dbus-run-session dbus-launch catchsegv rlwrap unbuffer winpty arch torsocks entr coproc noglob
+  nocorrect then do else start-stop-daemon :
+taskset gosu su-exec setarch setuidgid faketime : 1
+direnv : 2
+nice : -n --adjustment
+ionice : -c -n -p --class --classdata
+timeout gtimeout : -s -k --signal --kill-after 1
+time : -f -o --format --output
+stdbuf : -i -o -e --input --output --error
+chrt : -T -P -D 1
+exec : -a
+env : -u -C --unset --chdir -a --argv0
+chroot : --userspec --groups 1
+unshare : -S -G -R -w --root --wd --setuid --setgid --propagation
+nsenter : -t -S -G --target --setuid --setgid
+systemd-run : -p -u -E -d -M --property --unit --setenv --slice --uid --gid --on-active
+flock : -w -E --timeout --conflict-exit-code 1
+strace : -o -e -p -s -u -E -a -I -O -S -b -P
+ltrace : -o -e -p -s -u -a -n -l -x
+sudo : -u -g -h -p -C -T -r -t -D -R -U --user --group --host --prompt --chdir --role
+doas : -u -C
+pkexec : --user
+setpriv : --reuid --regid --groups --inh-caps --bounding-set
+proot : -r -b -w -q
+fakeroot : -l -s -i -b
+xvfb-run : -s -n -e -f -p -w --server-args --server-num
+caffeinate : -t -w
+prlimit : -p -o
+cgexec : -g
+numactl : -C -N -m -i -p
+proxychains proxychains4 : -f
+sshpass : -p -f -d -P
+chpst : -u -U -b -/ -n -l -L -m -d -o -p -f -c -r -t -e
+choom : -n -p
+screen : -S -t -c -h -p -e -s -T -x -r
+npx bunx : -p --package -c --call
+""")
+# The verb after which a project tool takes a command line.
+_RUNNERS = _table("""
+poetry uv pipenv pdm hatch conda mamba dotenv doppler op : run
+bundle yarn asdf aws-vault rbenv pyenv : exec
+npm mise : exec x
+pnpm : exec dlx
+ip : netns
+nix : shell
+""")
+_RUNNER_VALUES = "-n -p --name --with --python --directory --project --env-file -c -C"
+# Options whose value is shell code.
+_CODE_OPTIONS = _table("""
+tar : --checkpoint-action --to-command -I --use-compress-program --info-script --rsh-command -F
+  --new-volume-script
+bsdtar : --use-compress-program
+rsync : -e --rsh --rsync-path
+man : -P --pager
+split : --filter
+sort : --compress-program
+script : -c --command
+su runuser : -c --command --session-command
+sg : -c
+flock : -c --command
+env : -S --split-string
+nix-shell : --run --command
+zip : -TT --unzip-command
+ssh apt apt-get : -o
+scp sftp : -S -o
+ncat nc : -e -c --exec --sh-exec
+mutt : -e
+wget : --use-askpass
+hyperfine : --prepare --setup --cleanup
+nodemon cargo-watch : --exec -x -s
+start-stop-daemon : --exec -x --startas -a
+tcpdump : -z
+npx bunx npm : -c --call
+git : -c --config-env -x --exec --extcmd --upload-pack --receive-pack --tree-filter --index-filter
+  --msg-filter --env-filter --commit-filter
+""")
+_KEY = re.compile(r"^(?:[A-Za-z][\w.:-]*(?:=|(?<=Command)\s))?!?")
+"""What stands in front of code: `exec=…`, `ProxyCommand …`, `alias.x=!…`."""
+_CODE_VARIABLES = words(
+    "GIT_SSH_COMMAND GIT_PAGER PAGER EDITOR VISUAL GIT_EDITOR GIT_SEQUENCE_EDITOR MANPAGER "
+    "BROWSER PROMPT_COMMAND BASH_ENV ENV GIT_EXTERNAL_DIFF GIT_ASKPASS SSH_ASKPASS SUDO_ASKPASS "
+    "LESSOPEN LESSCLOSE GIT_PROXY_COMMAND RSYNC_RSH CVS_RSH TAR_OPTIONS PS4 PERL5OPT RUBYOPT "
+    "PYTHONSTARTUP NODE_OPTIONS GIT_CONFIG_VALUE_0"
+)
+# Commands whose arguments and input carry shell code, and where it begins in them.
+_CARRIERS = {
+    name: re.compile(pattern, re.MULTILINE)
+    for names, pattern in (
+        ("vi vim nvim view ex gvim vimdiff ed red", r"!(.*)|system(?:list)?\(\s*['\"](.*)['\"]"),
+        ("make gmake", r"(?:\$\(shell\s|:[^=\n]*;|^\t)[-@+]*([^\n]*)|^(?:SHELL|CC|MAKE)=(.*)"),
+        ("sqlite3 psql mysql mariadb", r"^\s*\.(?:shell|system)\s+(.*)|\\!\s*(.*)"),
+        ("gdb", r"^\s*(?:shell|!|python)\s*(.*)"),
+        ("sed gsed", r"(?:^|[;{\d$/])\s*e\s+(\S.*)$"),
+        ("crontab", r"^\s*(?:@\w+|(?:[^\s#]\S*\s+){5})(.*)"),
+        ("at batch parallel", r"^(.+)$"),
+        ("tmux zellij xterm gnome-terminal hyperfine concurrently screen watch cmd cmd.exe",
+         r"^([^-/].*)$"),
+    )
+    for name in names.split()
+}  # fmt: skip
+
+
+def nested(command: ShellCommand) -> Iterator[Nested]:
+    """Yield everything that `command` would run besides itself."""
+    name = command.name
+    if name in _TOOLS:
+        yield from _TOOLS[name](command)
+    code = shell_code(command) if name in SHELLS else None
+    if code is not None:
+        yield code
+    if name in _WRAPPERS:
+        yield from _wrapped(command)
+    if name in _RUNNERS:
+        yield from _runner(command)
+    for value in command.values_of(*_CODE_OPTIONS.get(name, "").split()):
+        yield NestedText(_KEY.sub("", value), name, lenient=name == "git")
+    if name in _CARRIERS:
+        yield from _carried(command, _CARRIERS[name])
+    for program in programs(command):
+        yield NestedText(program, name, language_of(name))
+    pairs = assignments(command)
+    yield from (NestedText(value, "environment") for key, value in pairs if key in _CODE_VARIABLES)
+
+
+def assignments(command: ShellCommand) -> list[tuple[str, str]]:
+    """Return the variables that a command sets, for itself or for others."""
+    pairs = list(command.assigns)
+    if command.name in SETTERS or command.name in {"env", "sudo"}:
+        pairs += [(a.partition("=")[0], a.partition("=")[2]) for a in command.args if "=" in a]
+    return pairs
+
+
+def shell_code(command: ShellCommand) -> NestedText | None:
+    """Return the script that a shell is given with -c or on its input, if it is known."""
+    args, name = command.args, command.name
+    index = 0
+    while index < len(args):
+        arg = args[index]
+        if arg[:2] in {"-c", "+c"} or re.match(r"-[a-zA-Z]*c[a-zA-Z]*$", arg) or arg == "--command":
+            rest = [a for a in args[index + 1 :] if a != "--"]
+            while rest and re.match(r"[-+][a-zA-Z]+$", rest[0]):
+                rest.pop(0)
+            return NestedText(rest[0], name, positional=tuple(rest[2:])) if rest else None
+        if arg in {"-o", "+o", "-O", "+O", "--rcfile", "--init-file"}:
+            index += 1
+        elif not arg.startswith(("-", "+")) or arg == "-":
+            break
+        index += 1
+    reads_input = index >= len(args) or args[index] in STDIN_FILES or "s" in command.letters()
+    if reads_input and command.feed.text is not None:
+        return NestedText(command.feed.text, name)
+    return None
+
+
+def _wrapped(command: ShellCommand) -> Iterator[Nested]:
+    *valued, last = _WRAPPERS[command.name].split() or ["0"]
+    skip = int(last) if last.isdigit() else 0
+    options = " ".join((*valued, last))
+    if command.name == "command" and command.letters() & {"v", "V"}:
+        return
+    start = command_start(command.args, options, skip)
+    if start is None:
+        if command.name in {"sudo", "doas"} and command.feed.text is not None:
+            yield NestedText(command.feed.text, command.name)
+        return
+    via = "container" if command.name in {"chroot", "proot"} else command.name
+    yield NestedCommand(command.args[start:], via)
+    if any(a.startswith("-") for a in command.args[:start]):
+        yield from _rediscovered(command.args[start + 1 :], via)
+
+
+_WORTH_FINDING = SHELLS | words(
+    "rm dd mkfs shutdown reboot halt poweroff find chmod chown kill python python3 perl curl "
+    "wget env sudo xargs eval"
+)
+
+
+def _rediscovered(args: tuple[str, ...], via: str) -> Iterator[Nested]:
+    """Yield the command that stands behind an option that was not expected to take a value."""
+    found = next((i for i, arg in enumerate(args) if arg in _WORTH_FINDING), None)
+    if found is not None:
+        yield NestedCommand(args[found:], via)
+
+
+def _runner(command: ShellCommand) -> Iterator[Nested]:
+    for verb in _RUNNERS[command.name].split():
+        if verb in command.args[:3]:
+            rest = command.args[command.args.index(verb) + 1 :]
+            start = command_start(rest, _RUNNER_VALUES, 2 if command.name == "ip" else 0)
+            if start is not None:
+                yield NestedCommand(rest[start:], command.name)
+            yield from _rediscovered(rest, command.name)
+
+
+def _carried(command: ShellCommand, pattern: re.Pattern[str]) -> Iterator[Nested]:
+    texts = [*command.args, command.feed.text or ""]
+    if command.name in {"tmux", "watch", "cmd", "cmd.exe"}:
+        start = command_start(command.args, "-n --interval -d -t -s", command.name != "watch")
+        texts.append(" ".join(command.args[start:]) if start is not None else "")
+    for text in texts:
+        for match in pattern.finditer(text[:4000]):
+            code = "".join(g or "" for g in match.groups()).replace("$$", "$")
+            yield NestedText(code, command.name, lenient=True)
+
+
+def _eval(command: ShellCommand) -> Iterator[Nested]:
+    yield NestedText(" ".join(command.args), "eval", fresh=False)
+
+
+def _source(command: ShellCommand) -> Iterator[Nested]:
+    if command.feed.text is not None and command.args and command.args[0] in STDIN_FILES:
+        yield NestedText(command.feed.text, "source", fresh=False)
+
+
+def _trap(command: ShellCommand) -> Iterator[Nested]:
+    for operand in command.operands()[:1]:
+        yield NestedText(operand, "trap", fresh=False)
+
+
+def _alias(command: ShellCommand) -> Iterator[Nested]:
+    for arg in command.args:
+        yield NestedText(arg.partition("=")[2], "alias", fresh=False)
+
+
+def _find(command: ShellCommand) -> Iterator[Nested]:
+    for index, arg in enumerate(command.args):
+        if arg in {"-exec", "-execdir", "-ok", "-okdir"}:
+            argv: list[str] = []
+            for word in command.args[index + 1 :]:
+                if word in {";", "+"}:
+                    break
+                argv.append(word.replace("{}", COMPUTED))
+            yield NestedCommand(tuple(argv), "find")
+        elif arg in {"-x", "-X", "--exec", "--exec-batch"} and command.args[index + 1 :]:
+            yield NestedCommand((*command.args[index + 1 :], COMPUTED), "find")
+
+
+def _xargs(command: ShellCommand) -> Iterator[Nested]:
+    start = command_start(
+        command.args,
+        "-I -n -P -L -d -E -s -a --max-args --max-procs --delimiter --arg-file --replace "
+        "--max-lines --max-chars",
+    )
+    if start is None:
+        return
+    argv = command.args[start:]
+    marks = [v for v in command.values_of("-I", "--replace") if v] or ["{}"]
+    filled = argv
+    for mark in marks:
+        filled = tuple(a.replace(mark, COMPUTED) for a in filled)
+    yield NestedCommand((*filled, COMPUTED), "xargs")
+    if command.feed.text is not None:
+        yield NestedCommand((*argv, *command.feed.text.split()), "xargs")
+
+
+def _parallel(command: ShellCommand) -> Iterator[Nested]:
+    args = command.args
+    cut = next((i for i, a in enumerate(args) if a.startswith(":::")), len(args))
+    start = command_start(args[:cut], "-j -n -N -P -a -I --jobs --colsep -d -S")
+    if start is not None:
+        for value in (COMPUTED, *args[cut + 1 :]):
+            yield NestedText(" ".join((*args[start:cut], value)), "parallel")
+
+
+def _git(command: ShellCommand) -> Iterator[Nested]:
+    operands = command.operands()
+    if operands[:1] == ["config"] and len(operands) >= 3:
+        yield NestedText(operands[-1].lstrip("!"), "git", lenient=True)
+    if operands[:2] == ["bisect", "run"]:
+        yield NestedCommand(command.args[command.args.index("run") + 1 :], "git")
+    if operands[:2] == ["submodule", "foreach"]:
+        yield NestedText(" ".join(operands[2:]), "git")
+    for operand in operands:
+        if operand.startswith("ext::"):
+            yield NestedText(operand[5:], "git")
+
+
+_SSH_VALUES = "-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w -B"
+_LOCALHOST = re.compile(r"(?:.*@)?(?:localhost|127\.\d+\.\d+\.\d+|::1|\[::1\]|0\.0\.0\.0)$")
+
+
+def _ssh(command: ShellCommand) -> Iterator[Nested]:
+    host = command_start(command.args, _SSH_VALUES)
+    if host is None:
+        return
+    via = "local-ssh" if _LOCALHOST.match(command.args[host]) else "ssh"
+    start = command_start(command.args[host + 1 :], _SSH_VALUES)
+    if start is not None:
+        yield NestedText(" ".join(command.args[host + 1 + start :]), via)
+    elif command.feed.text is not None:
+        yield NestedText(command.feed.text, via)
+
+
+_DOCKER_VALUES = (
+    "-v -e -p -w -u -h -m -l -a -c --name --volume --env --publish --workdir --user --hostname "
+    "--memory --label --network --net --mount --entrypoint --cpus --add-host --device --gpus "
+    "--platform --restart --ulimit --env-file --pull --shm-size --cap-add --cap-drop --ipc --pid "
+    "--security-opt --tmpfs --dns --log-driver --log-opt --runtime --userns --volumes-from -H "
+    "--context --host --config --detach-keys --index -f --file --project-name"
+)
+
+
+def _docker(command: ShellCommand) -> Iterator[Nested]:
+    verb, rest = "", command.args
+    for _ in range(2):
+        start = command_start(rest, _DOCKER_VALUES)
+        if start is None:
+            return
+        verb, rest = rest[start], rest[start + 1 :]
+        if verb not in {"compose", "container"}:
+            break
+    mounted = any(a.startswith(("-v", "--volume", "--mount", "--privileged")) for a in rest)
+    if verb == "exec" or (verb == "run" and mounted):
+        start = command_start(rest, _DOCKER_VALUES, 1)
+        if start is not None:
+            yield NestedCommand(rest[start:], "container")
+
+
+def _after_dashes(command: ShellCommand) -> Iterator[Nested]:
+    if "--" in command.args:
+        yield NestedCommand(command.args[command.args.index("--") + 1 :], "container")
+
+
+def _gdb(command: ShellCommand) -> Iterator[Nested]:
+    if "--args" in command.args:
+        yield NestedCommand(command.args[command.args.index("--args") + 1 :], "gdb")
+
+
+_TOOLS: dict[str, Callable[[ShellCommand], Iterator[Nested]]] = {
+    "eval": _eval, "trap": _trap, "source": _source, ".": _source, "alias": _alias,
+    **dict.fromkeys(("find", "gfind", "fd", "fdfind"), _find),
+    **dict.fromkeys(("xargs", "gxargs"), _xargs),
+    "parallel": _parallel, "git": _git, "gdb": _gdb,
+    **dict.fromkeys(("ssh", "autossh"), _ssh),
+    **dict.fromkeys(("docker", "podman", "nerdctl"), _docker),
+    **dict.fromkeys(("kubectl", "oc", "mosh", "runuser"), _after_dashes),
+}  # fmt: skip

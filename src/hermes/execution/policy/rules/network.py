@@ -1,0 +1,85 @@
+"""Secrets on their way to the network, and shells on their way in."""
+
+import re
+from collections.abc import Iterator
+
+from hermes.execution.policy.command import Finding, Ground, ShellCommand, words
+from hermes.execution.policy.rules.places import PlaceKind, place_of
+
+NETWORK = words(
+    "curl wget nc ncat netcat socat telnet ssh scp sftp rsync ftp lftp http https xh mail "
+    "sendmail mailx mutt aws gsutil rclone openssl nslookup dig host ping tftp smbclient irm "
+    "iwr gh Invoke-WebRequest transfer wormhole croc wget2 aria2c magic-wormhole"
+)
+_SECRET_KINDS = frozenset(
+    (PlaceKind.SSH, PlaceKind.CREDENTIALS, PlaceKind.SECRETS, PlaceKind.HERMES, PlaceKind.LEDGER)
+)
+_SECRET_FILES = re.compile(
+    r"^/etc/?$|^/root/?$|/etc/(?:passwd|shadow|sudoers|gshadow|ssl/private|krb5\.keytab)|"
+    r"/proc/\S*/environ|\.(?:pem|key|p12|pfx|kdbx|keystore|jks)$|/run/secrets/|"
+    r"(?:_history|wallet\.dat|Cookies|Login Data)$"
+)
+_PUBLIC = re.compile(r"\.pub$|known_hosts$|/\.ssh/config$|/cert\.pem$|ca-certificates|cacert")
+_COPIERS = frozenset({"scp", "rsync", "sftp", "rclone", "gsutil", "aws"})
+_SENT = words(
+    "-d --data --data-binary --data-raw --data-urlencode -F --form -T --upload-file --post-file "
+    "--body-file -a -H -u --user --url-query --json -b --header"
+)
+_SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
+_PIPES = frozenset({"nc", "ncat", "netcat", "socat", "telnet"})
+_SHELLS = frozenset({"sh", "bash", "zsh"})
+_URL_USERS = frozenset({"curl", "wget", "git", "pip", "pip3", "npm", "ssh", "scp", "docker"})
+_URL = re.compile(r"[a-z+]+://(?:[^/@\s]*@)?([^/:?#\s]+)")
+
+
+def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    upstream = {c.name for c in command.feed.upstream}
+    if any(_SOCKET.match(w) for w in (*command.writes, *command.reads)):
+        yield Finding("it opens a raw connection", "/dev/tcp")
+    if (command.name in _SHELLS and upstream & _PIPES) or (
+        command.name in _PIPES and upstream & _SHELLS
+    ):
+        yield Finding("it connects a shell to the network", "nc | sh")
+    if command.name in _URL_USERS:
+        hosts = [m.group(1) for m in map(_URL.match, command.args) if m]
+        if any(not host.isascii() or "xn--" in host for host in hosts):
+            yield Finding("the address imitates another one with foreign letters")
+    if command.name in NETWORK or any(_SOCKET.match(w) for w in command.writes):
+        sources = (*command.feed.upstream, *command.inner)
+        if any(reads_secret(c, ground) for c in sources) or _sends_secret(command, ground):
+            yield Finding("it sends secrets over the network")
+
+
+def reads_secret(command: ShellCommand, ground: Ground) -> bool:
+    """Return whether `command` prints secrets."""
+    name = command.name
+    if name in {"env", "set", "declare"} and not command.operands():
+        return True
+    if name in {"printenv", "history", "security", "pass", "op", "secret-tool"}:
+        return True
+    if name in {"export", "declare"} and "-p" in command.args:
+        return True
+    return any(_is_secret(a, command, ground) for a in (*command.args, *command.reads))
+
+
+def _is_secret(text: str, command: ShellCommand, ground: Ground) -> bool:
+    path = re.sub(r"^(?:[\w-]+=)?@?", "", text)
+    if not path or _PUBLIC.search(path) or "://" in path:
+        return False
+    if _SECRET_FILES.search(path) or path.rstrip("/") == ground.user_home:
+        return True
+    place = place_of(path, command.cwd, ground)
+    return place is not None and place.kind in _SECRET_KINDS
+
+
+def _sends_secret(command: ShellCommand, ground: Ground) -> bool:
+    files = list(command.reads)
+    if command.name in _COPIERS:
+        keys = set(command.values_of("-i", "-F", "-e"))
+        files += [a for a in command.operands()[:-1] if a not in keys]
+    else:
+        sent = command.values_of(*_SENT)
+        named = [s for s in sent if "@" in s or s.startswith(("/", "~", "."))]
+        files += [re.sub(r".*?@", "@", s) for s in named]
+        files += [a[7:] for a in command.args if a.startswith("file:///")]
+    return any(_is_secret(f, command, ground) for f in files)

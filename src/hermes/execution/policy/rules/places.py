@@ -1,0 +1,316 @@
+"""Paths that matter: what a place is, how much harm is done there, which commands write where."""
+
+import fnmatch
+import posixpath
+import re
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+
+from msgspec import Struct
+
+from hermes.execution.policy.command import Ground, Input, ShellCommand, words
+from hermes.execution.policy.reader.expansion import COMPUTED, UNKNOWN, UNKNOWN_QUOTED
+
+
+class PlaceKind(StrEnum):
+    """What a protected path belongs to."""
+
+    DEVICE = "a raw device"
+    LEDGER = "the ledger of Hermes"
+    HERMES = "the home of Hermes"
+    SYSTEM = "a system path"
+    SSH = "SSH keys and settings"
+    CREDENTIALS = "credentials"
+    SHELL = "a shell start-up file"
+    SECRETS = "an environment file with secrets"
+    PROJECT = "project or CI configuration"
+    SCHEDULE = "a schedule or service definition"
+    CUSTOM = "a protected path"
+
+
+class ProtectedPlace(Struct, frozen=True):
+    """A protected path and its short name for grants."""
+
+    kind: PlaceKind
+    label: str
+
+
+_UNKNOWN = re.compile(f"[{UNKNOWN}{UNKNOWN_QUOTED}{COMPUTED}]")
+_VITAL = words(
+    "/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /libx32 /mnt /media /opt /proc /root /run "
+    "/sbin /srv /sys /usr /var /nix /snap /usr/bin /usr/sbin /usr/lib /usr/lib64 /usr/share "
+    "/usr/local /usr/local/bin /usr/local/lib /usr/include /usr/libexec /var/lib /var/lib/dpkg "
+    "/var/lib/docker /etc/ssh /etc/pam.d /etc/systemd /lib/modules /boot/efi /lib/systemd "
+    "/Users /System /Library /Applications /private /private/etc /private/var /Volumes /cores "
+    "/c /c/Windows /mnt/c /mnt/c/Windows C: C:/ C:/Windows C:/Users"
+)
+_EVERYTHING = re.compile(r"(?:/(?:\.?\*+|\.\[!\.\]\*|\.\?\?\*|\*\.\*|\.))+$")
+_A_HOME = re.compile(r"/(?:home|Users)/[^/]+(/\.)?")
+_DEVICE = re.compile(
+    r"/dev/(?:sd[a-z]|hd[a-z]|vd[a-z]|xvd[a-z]|nvme\d|mmcblk\d|r?disk\d|md\d|dm-\d|mapper/|loop\d|"
+    r"zd\d|ram\d|nbd\d|sr\d|sg\d|disk/|block/|root\b|mem$|kmem$|port$|mtd|ubi|drbd|bcache|"
+    r"sd[\[?*{]|nvme[\[?*{]|sd$|\[|\?|\*)"
+)
+_HARMLESS_SYSTEM = re.compile(r"/(?:proc/self/fd/\d|usr/local/src/|usr/src/)")
+_SAMPLE = re.compile(r"\.(?:example|sample|template|dist|test|tpl)$")
+_WORKSPACE = re.compile(r"(?:agents/[^/]+/|profiles/[^/]+/)?(?:workspace|cache|tmp)/")
+_LEDGER = re.compile(r"(?:.*/)?state\.db(?:-wal|-shm)?$")
+_SYSTEM_PLACE = ProtectedPlace(PlaceKind.SYSTEM, "system path")
+_TABLE = (
+    (ProtectedPlace(PlaceKind.SSH, "~/.ssh"), re.compile(
+        r"(?:^|/)\.ssh(?:/|$)|(?:^|/)(?:id_(?:rsa|dsa|ecdsa|ed25519)|authorized_keys)$")),
+    (ProtectedPlace(PlaceKind.CREDENTIALS, "credentials"), re.compile(
+        r"(?:^|/)(?:\.aws|\.gnupg|\.kube|\.azure|\.config/gcloud|\.config/gh|\.docker|\.boto|"
+        r"\.password-store|\.config/hub|\.terraform\.d|\.vault-token|\.netrc|_netrc|\.pgpass|"
+        r"\.my\.cnf|\.npmrc|\.pypirc|\.git-credentials|\.s3cfg|\.cargo/credentials(?:\.toml)?|"
+        r"\.gem/credentials|\.config/op|\.local/share/keyrings|Library/Keychains|\.htpasswd)(?:/|$)")),
+    (ProtectedPlace(PlaceKind.SHELL, "shell rc"), re.compile(
+        r"(?:^|/)\.(?:bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|"
+        r"zprofile|zlogin|zlogout|kshrc|cshrc|tcshrc|login|logout|inputrc|xinitrc|xprofile|vimrc|"
+        r"xsession|gitconfig|tmux\.conf|config/fish/.*|config/git/config|config/nvim/init\.\w+)$")),
+    (ProtectedPlace(PlaceKind.SCHEDULE, "schedule"), re.compile(
+        r"(?:^|/)(?:etc/cron[^/]*|var/spool/(?:cron|at)|etc/systemd|systemd/(?:user|system)|"
+        r"Library/Launch(?:Agents|Daemons)|\.config/autostart|etc/init\.d|etc/rc\.local)(?:/|$)"
+        r"|^(?!.*/(?:src|tests?)/).*/systemd/.*\.(?:service|timer)$")),
+    (ProtectedPlace(PlaceKind.SECRETS, ".env"), re.compile(
+        r"(?:^|/)\.env(?:\.[^/]+|rc)?$|(?:^|/)secrets?\.(?:ya?ml|json|toml)$")),
+    (ProtectedPlace(PlaceKind.PROJECT, "project config"), re.compile(
+        r"(?:^|/)(?:\.github/workflows/|\.gitlab-ci\.yml$|\.circleci/|\.travis\.yml$|Jenkinsfile$|"
+        r"azure-pipelines\.yml$|bitbucket-pipelines\.yml$|\.drone\.yml$|\.buildkite/|\.woodpecker|"
+        r"\.git/(?:hooks|config|info)|\.husky/|config\.ya?ml$|\.pre-commit-config\.yaml$|"
+        r"(?:site|user)customize\.py$|[^/]+\.pth$|\.vscode/(?:tasks|settings|launch)\.json$)")),
+    (_SYSTEM_PLACE, re.compile(
+        r"^/(?:etc|usr|bin|sbin|lib|lib32|lib64|boot|sys|proc|root|var/lib|var/run|run/systemd|"
+        r"var/spool|opt/hermes|System|Library|private/etc|nix/store)(?:/|$)")),
+)  # fmt: skip
+
+
+def join(cwd: str | None, path: str) -> str | None:
+    """Return where `path` leads from `cwd`, or None if that is not known."""
+    if path == "-" or (_UNKNOWN.search(path) and not path.startswith("/")):
+        return None
+    return None if cwd is None and not path.startswith("/") else absolute(path, cwd)
+
+
+def absolute(path: str, cwd: str | None) -> str:
+    """Return `path` with `.` and `..` resolved; relative only if `cwd` is not known."""
+    path = path.replace("\\", "/") if re.match(r"[A-Za-z]:\\", path) else path
+    if not path.startswith("/") and cwd is not None:
+        path = cwd.rstrip("/") + "/" + path
+    clean = posixpath.normpath(path) if path else "."
+    return "/" + clean.lstrip("/") if clean.startswith("/") else clean
+
+
+def is_device(path: str) -> bool:
+    """Return whether `path` is a disk or the machine's memory."""
+    return _DEVICE.match(path) is not None
+
+
+def is_vital(path: str, cwd: str | None, ground: Ground) -> bool:
+    """Return whether losing `path` loses the system, a home or the home of Hermes."""
+    clean = absolute(path, cwd)
+    if _UNKNOWN.search(clean):
+        return False
+    # Everything inside a directory is the directory: `/*`, `~/.*`, `/etc/{*,.*}`.
+    stripped = _EVERYTHING.sub("", clean) or "/"
+    homes = {ground.user_home, ground.hermes_home, "/home/user"}
+    for candidate in (clean, stripped):
+        a_home = _A_HOME.fullmatch(candidate)
+        if candidate in _VITAL or candidate in homes or (a_home and not a_home.group(1)):
+            return True
+        above = candidate.rstrip("/") + "/"
+        if candidate.startswith("/") and (ground.hermes_home + "/").startswith(above):
+            return True
+    if not any(c in stripped for c in "*?["):
+        return False
+    depth = stripped.count("/")
+    return any(v.count("/") == depth and fnmatch.fnmatchcase(v, stripped) for v in _VITAL | homes)
+
+
+def is_ledger(path: str, cwd: str | None, ground: Ground) -> bool:
+    """Return whether `path` is the ledger, or a glob beside it that takes it along."""
+    clean = absolute(path, cwd)
+    if clean.startswith(ground.hermes_home + "/") and clean.endswith(("/*", "state.db*")):
+        return True
+    place = _hermes(clean, ground)
+    return place is not None and place.kind is PlaceKind.LEDGER
+
+
+def place_of(path: str, cwd: str | None, ground: Ground) -> ProtectedPlace | None:
+    """Return the protected place that `path` belongs to, if it does."""
+    clean = absolute(path, cwd)
+    if is_device(clean) or clean == "/proc/sysrq-trigger":
+        return ProtectedPlace(PlaceKind.DEVICE, "device")
+    for protected in ground.protected:
+        if clean == protected or clean.startswith(protected.rstrip("/") + "/"):
+            return ProtectedPlace(PlaceKind.CUSTOM, protected)
+    hermes = _hermes(clean, ground)
+    if hermes is not None:
+        return None if hermes.label == "workspace" else hermes
+    for place, pattern in _TABLE:
+        if pattern.search(clean):
+            return None if _only_looks_like(place.kind, clean, ground) else place
+    if any(c in clean for c in "*?[") and clean.startswith("/"):
+        top = clean.split("/")[1]
+        if any(fnmatch.fnmatchcase(name, top) for name in ("etc", "usr", "bin", "boot", "root")):
+            return _SYSTEM_PLACE
+    return _SYSTEM_PLACE if clean == "/" else None
+
+
+def _only_looks_like(kind: PlaceKind, clean: str, ground: Ground) -> bool:
+    if kind is PlaceKind.SECRETS:
+        return _SAMPLE.search(clean) is not None
+    if kind is PlaceKind.SHELL:
+        # A bare relative path may be in a home directory.
+        in_home = clean.startswith((ground.user_home + "/.", "/root/.", "."))
+        home = _A_HOME.match(clean)
+        return not in_home and not (home and home.group(1))
+    if kind is PlaceKind.SYSTEM:
+        at_home = clean.startswith(ground.user_home + "/")
+        return at_home or _HARMLESS_SYSTEM.match(clean) is not None
+    return False
+
+
+def _hermes(clean: str, ground: Ground) -> ProtectedPlace | None:
+    for home in (ground.hermes_home, ".hermes", "~/.hermes"):
+        if clean == home or clean.startswith(home + "/"):
+            inner = clean[len(home) + 1 :]
+            if _LEDGER.match(inner):
+                return ProtectedPlace(PlaceKind.LEDGER, "Hermes ledger")
+            workspace = _WORKSPACE.match(inner) is not None
+            return ProtectedPlace(PlaceKind.HERMES, "workspace" if workspace else "Hermes home")
+    if re.search(r"(?:^|/)\.hermes/(?!.*workspace/)", clean):
+        return ProtectedPlace(PlaceKind.HERMES, "Hermes home")
+    return None
+
+
+# --- which paths a command writes ---
+
+_SILENT = re.compile(r"/dev/(?:null|stdout|stderr|tty|fd/\d+|zero|full|tcp/|udp/)")
+_SED_WRITE = re.compile(r"(?:^|[;}\d$/gp])\s*[wW]\s+(/?\S+)")
+# `operands`, `last`, `first`, `rest` (all but the first), or options that name a file.
+_TARGETS = {
+    name: target
+    for names, target in (
+        ("tee sponge touch mkfifo mknod shred fallocate rm unlink rmdir mkdir", "operands"),
+        ("sgdisk badblocks hexedit Set-Content Out-File", "operands"),
+        ("chattr setfacl chmod chown chgrp objcopy", "last"),
+        ("xxd split", "rest"),
+        ("patch", "first -o --output -d --directory"),
+        ("curl", "-o --output --output-dir -D -c --cookie-jar"),
+        ("wget wget2", "-O -P -o --output-document --directory-prefix"),
+        ("unzip 7z", "-d"),
+        ("find gfind", "-fprint -fprintf -fls -fprint0"),
+        ("sort gpg pv", "-o --output"),
+        ("openssl", "-out"),
+    )
+    for name in names.split()
+}  # fmt: skip
+
+
+def written_paths(command: ShellCommand) -> Iterator[str]:
+    """Yield every path that `command` creates, changes or replaces."""
+    named: Iterator[str] = iter(())
+    if command.name in _WRITERS:
+        named = _WRITERS[command.name](command)
+    elif command.name in _TARGETS:
+        named = _from_table(command, _TARGETS[command.name].split())
+    for path in (*command.writes, *named):
+        if path and not _SILENT.match(path):
+            yield path
+
+
+def _from_table(command: ShellCommand, target: list[str]) -> Iterator[str]:
+    operands = command.operands()
+    slices = {
+        "operands": operands, "last": operands[-1:], "first": operands[:1], "rest": operands[1:]
+    }  # fmt: skip
+    yield from slices.get(target[0], ())
+    yield from command.values_of(*(t for t in target if t[0] == "-"))
+
+
+def _copies(command: ShellCommand) -> Iterator[str]:
+    directory = list(command.values_of("-t", "--target-directory"))
+    operands = command.operands()
+    if directory:
+        yield from directory
+    elif len(operands) > 1:
+        yield operands[-1]
+        # Into a directory: the file keeps its name there.
+        for operand in operands[:-1]:
+            yield operands[-1].rstrip("/") + "/" + operand.rstrip("/").rsplit("/", 1)[-1]
+    elif command.name == "ln" and operands:
+        yield operands[0].rsplit("/", 1)[-1]
+    if command.name == "mv":
+        yield from operands[:-1]
+
+
+def _in_place(command: ShellCommand) -> Iterator[str]:
+    scripts = list(command.values_of("-e", "--expression"))
+    operands = command.operands()
+    if any(re.match(r"-[a-zA-Z]*i", a) or a.startswith("--in-place") for a in command.args):
+        given = scripts or list(command.values_of("-f"))
+        yield from operands if given else (operands[1:] or operands)
+    if command.name in {"sed", "gsed"}:
+        found = (_SED_WRITE.search(text) for text in (*scripts, *operands[:1]))
+        yield from (match.group(1) for match in found if match)
+
+
+def _tar(command: ShellCommand) -> Iterator[str]:
+    first = command.args[0] if command.args else ""
+    letters = command.letters()
+    if first[:1] != "-" and "/" not in first:
+        letters |= set(first.split("=")[0][:6])
+    if "x" in letters or command.has_long("extract"):
+        yield from command.values_of("-C", "--directory")
+        if "P" in letters or command.has_long("absolute-names"):
+            yield "/"
+    elif "c" in letters:
+        yield from command.values_of("-f", "--file")
+        for index, arg in enumerate(command.args[:-1]):
+            if re.match(r"-?[a-zA-Z]*f$", arg):
+                yield command.args[index + 1]
+
+
+def _truncate(command: ShellCommand) -> Iterator[str]:
+    sizes = set(command.values_of("-s", "--size", "-r", "--reference"))
+    yield from (o for o in command.operands() if o not in sizes)
+
+
+def _to_local(command: ShellCommand) -> Iterator[str]:
+    operands = command.operands()
+    if len(operands) > 1 and ":" not in operands[-1].split("/")[0]:
+        yield operands[-1]
+
+
+def _git(command: ShellCommand) -> Iterator[str]:
+    operands = command.operands()
+    if operands[:1] in (["clone"], ["init"], ["worktree"]) and len(operands) > 2:
+        yield operands[-1]
+
+
+def _editor(command: ShellCommand) -> Iterator[str]:
+    scripts = [*command.values_of("-c", "--cmd"), *(a[1:] for a in command.args if a[:1] == "+")]
+    if any(re.search(r"\b(?:wq?|x|s/|g/|normal|%s|d)\b|%s|wq", s) for s in scripts):
+        yield from command.operands()
+    if command.feed.kind is not Input.NONE:
+        yield from command.operands()[:1]
+        for match in re.finditer(r"^\s*[wW]q?\s+(\S+)", command.feed.text or "", re.MULTILINE):
+            yield match.group(1)
+
+
+def _defaults(command: ShellCommand) -> Iterator[str]:
+    return iter(command.operands()[1:2] if command.args[:1] == ("write",) else ())
+
+
+_WRITERS: dict[str, Callable[[ShellCommand], Iterator[str]]] = {
+    **dict.fromkeys(("cp", "gcp", "mv", "install", "ln", "link"), _copies),
+    **dict.fromkeys(("sed", "gsed", "perl", "ruby", "awk", "gawk"), _in_place),
+    **dict.fromkeys(("dd", "dcfldd"), lambda c: (a[3:] for a in c.args if a.startswith("of="))),
+    **dict.fromkeys(("tar", "bsdtar"), _tar),
+    **dict.fromkeys(("scp", "rsync"), _to_local),
+    **dict.fromkeys(("ed", "ex", "vi", "vim", "nvim"), _editor),
+    "truncate": _truncate,
+    "git": _git,
+    "defaults": _defaults,
+}
