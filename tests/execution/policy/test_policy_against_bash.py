@@ -12,10 +12,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from hermes.execution.policy.command import Ground
-from hermes.execution.policy.reader.expansion import Expander
+from hermes.execution.policy.reader.expansion import Expander, Scope, is_unknown
 from hermes.execution.policy.reader.grammar import parse, read_scripts
 from hermes.execution.policy.reader.lexer import ShellSyntaxError
-from hermes.execution.policy.reader.expansion import Scope, is_unknown
 from hermes.execution.policy.reader.syntax import Simple
 from hermes.execution.policy.walk import walk
 

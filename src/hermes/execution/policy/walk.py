@@ -35,8 +35,7 @@ from hermes.execution.policy.reader.expansion import (
     variables_in,
 )
 from hermes.execution.policy.reader.grammar import parse_text, read_scripts
-from hermes.execution.policy.reader.lexer import ShellSyntaxError
-from hermes.execution.policy.reader.lexer import decode_escapes
+from hermes.execution.policy.reader.lexer import ShellSyntaxError, decode_escapes
 from hermes.execution.policy.reader.syntax import (
     Assign,
     Compound,
