@@ -9,14 +9,16 @@ import msgspec
 
 from hermes.app.options import AppOptions
 from hermes.app.runtime import run
-from hermes.cli.gateway_process import (
+from hermes.cli.gateway import (
     Started,
     ask_to_restart,
+    gateway_facts,
+    gateway_lines,
+    gateway_report,
     start_detached,
     stop,
     wait_for_successor,
 )
-from hermes.cli.gateway_view import gateway_facts, gateway_lines, gateway_report
 from hermes.config.environment import process_environ
 from hermes.config.loader import inspect_config, read_env
 from hermes.config.paths import HermesHome

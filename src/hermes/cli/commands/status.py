@@ -7,7 +7,7 @@ import click
 import msgspec
 
 from hermes import __version__
-from hermes.cli.gateway_view import gateway_facts, gateway_lines, gateway_report
+from hermes.cli.gateway import gateway_facts, gateway_lines, gateway_report
 from hermes.cli.sessions_store import Desk, at_desk
 from hermes.config.environment import process_environ
 from hermes.config.loader import Inspection, inspect_config
