@@ -1,4 +1,4 @@
-"""Which process runs a turn, and whether it is still alive.
+"""Owners of turns: the process that runs a turn, and whether it is still alive.
 
 Every process that runs turns holds an exclusive `flock` on a file of its own
 in the home's run folder for as long as it lives. The kernel releases the lock

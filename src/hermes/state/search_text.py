@@ -1,4 +1,4 @@
-"""What a search means: from the text a person typed to matches, ranks and snippets.
+"""Search, from the text that a person typed to matches, ranks and snippets.
 
 Words match whole words, in any order; `"several words"` match in a row, `begin*`
 matches beginnings, `OR` separates alternatives. Text without spaces between

@@ -1,4 +1,4 @@
-"""How titles and previews are made from text of unknown quality."""
+"""Titles and previews, made from text of unknown quality."""
 
 import re
 import unicodedata

@@ -15,23 +15,18 @@ class JobStore(Protocol):
 
     async def jobs(self) -> list[Job]:
         """Return all jobs in the order of the file."""
-        ...
 
     async def job(self, job_id: str) -> Job | None:
         """Return one job."""
-        ...
 
     async def add_job(self, job: Job) -> Job:
         """Add a job; `Conflict` if the id is taken."""
-        ...
 
     async def change_job(self, job_id: str, change: Callable[[Job], Job]) -> Job:
         """Replace a job by what `change` makes of it, in one step; `NotFound` if unknown."""
-        ...
 
     async def remove_job(self, job_id: str) -> bool:
         """Remove a job; False if there is none."""
-        ...
 
 
 T = TypeVar("T")
@@ -42,21 +37,17 @@ class PairingStore(Protocol):
 
     async def platforms(self) -> list[str]:
         """Return the platforms there are records of, in alphabetical order."""
-        ...
 
     async def read(self, platform: str) -> PairingRecords:
         """Return the records of a platform."""
-        ...
 
     async def change(
         self, platform: str, edit: Callable[[PairingRecords], tuple[PairingRecords, T]]
     ) -> T:
         """Replace the records by what `edit` makes of them while nobody else can."""
-        ...
 
     async def stamp(self) -> object:
         """Return a value that differs after any process has changed a record."""
-        ...
 
 
 class IdentitySnapshot(Struct, frozen=True, kw_only=True):
@@ -74,4 +65,3 @@ class Identity(Protocol):
 
     async def snapshot(self, profile: AgentProfile) -> IdentitySnapshot:
         """Return what the prompt of a new session is made of."""
-        ...

@@ -58,11 +58,9 @@ class SessionStore(Protocol):
 
     async def create_session(self, new: NewSession) -> Session:
         """Open a session; `Conflict` if the id or the title is taken."""
-        ...
 
     async def session(self, session_id: str) -> Session | None:
         """Return one session by its exact id."""
-        ...
 
     async def find_session(self, reference: str) -> Session | None:
         """Find by id, by unambiguous id prefix, or by title.
@@ -70,23 +68,18 @@ class SessionStore(Protocol):
         A title also finds its numbered continuations (`name #2`); the most
         recently used wins. An ambiguous prefix raises `Conflict`.
         """
-        ...
 
     async def sessions(self, query: SessionQuery) -> list[Session]:
         """List sessions, most recently used first."""
-        ...
 
     async def freeze_prompt(self, session_id: str, prompt: str) -> str:
         """Store the system prompt if there is none yet; return the stored one."""
-        ...
 
     async def rename_session(self, session_id: str, title: str) -> Session:
         """Set the title a person chose; `Conflict` if it is taken."""
-        ...
 
     async def name_session(self, session_id: str, title: str) -> Session:
         """Title a session that has none, numbering the title if it is taken."""
-        ...
 
     async def update_session(
         self,
@@ -97,42 +90,33 @@ class SessionStore(Protocol):
         cwd: str | None = None,
     ) -> Session:
         """Change what a later turn of the session will use."""
-        ...
 
     async def end_session(self, session_id: str, reason: str, at: float) -> None:
         """Mark the session as ended."""
-        ...
 
     async def branch_session(self, session_id: str, new: NewSession) -> Session:
         """Open `new` with a copy of the active history and the frozen prompt."""
-        ...
 
     async def delete_session(self, session_id: str, *, idle: bool = False) -> bool:
         """Delete a session and all that belongs to it; False if unknown.
 
         With `idle`, `SessionBusy` if it has an open turn or run, or anything waiting.
         """
-        ...
 
     async def prune_sessions(self, query: SessionQuery) -> int:
         """Delete all matching sessions that have no open turn; return how many."""
-        ...
 
     async def remember(self, session_id: str, name: str, value: Any) -> None:
         """Keep a small JSON-able fact with the session; None removes it."""
-        ...
 
     async def recall(self, session_id: str, name: str) -> Any:
         """Return a remembered fact, or None."""
-        ...
 
     async def bind_key(self, key: str, session_id: str, at: float) -> None:
         """Point a session key at a session."""
-        ...
 
     async def session_for_key(self, key: str) -> Session | None:
         """Return the session a key points at."""
-        ...
 
 
 class SearchQuery(Struct, frozen=True, kw_only=True):
@@ -170,18 +154,15 @@ class MessageStore(Protocol):
 
     async def history(self, session_id: str) -> list[StoredMessage]:
         """Return the active messages in order: what the model is shown."""
-        ...
 
     async def transcript(self, session_id: str) -> list[StoredMessage]:
         """Return every message in order, also undone and compacted ones."""
-        ...
 
     async def rewind(self, session_id: str, seq: int) -> int:
         """Deactivate the messages from `seq` on; return how many.
 
         `Conflict` while a turn of the session is open.
         """
-        ...
 
     async def compact(
         self, session_id: str, through_seq: int, summary: UserMessage
@@ -191,11 +172,9 @@ class MessageStore(Protocol):
         The originals stay, inactive. The summary takes the place of the last
         of them.
         """
-        ...
 
     async def search(self, query: SearchQuery) -> list[SearchHit]:
         """Search all messages, in any language, by words or by substring."""
-        ...
 
 
 class Arrival(Struct, frozen=True, kw_only=True):
@@ -223,31 +202,24 @@ class InboxStore(Protocol):
 
     async def admit(self, arrival: Arrival) -> Admission:
         """Commit a message under (platform, account, native id), once."""
-        ...
 
     async def waiting(self, session_id: str) -> list[InboxEntry]:
         """Return what no turn has taken yet, in order of admission."""
-        ...
 
     async def sessions_waiting(self) -> list[str]:
         """Return the sessions that have something waiting."""
-        ...
 
     async def mark_answered(self, turn_id: str) -> int:
         """Record that the outcome of a turn has been delivered; return for how many entries."""
-        ...
 
     async def unanswered(self, platforms: Sequence[str]) -> list[InboxEntry]:
         """Return what a turn has taken whose outcome was not delivered yet, oldest first."""
-        ...
 
     async def entries_of_turn(self, turn_id: str) -> list[InboxEntry]:
         """Return what a turn has taken, in order of admission."""
-        ...
 
     async def drop(self, inbox_ids: Sequence[int], reason: str) -> None:
         """Record that these will deliberately not be answered."""
-        ...
 
 
 class BegunTurn(Struct, frozen=True, kw_only=True):
@@ -269,35 +241,28 @@ class TurnStore(Protocol):
         `new.results`, or one saying that they were not answered; results for
         any other call are ignored.
         """
-        ...
 
     async def add_inputs(
         self, turn_id: str, inputs: Sequence[UserMessage], inbox_ids: Sequence[int], at: float
     ) -> list[StoredMessage]:
         """Append steering text or a notice to a running turn."""
-        ...
 
     async def record_reply(
         self, turn_id: str, message: AssistantMessage, usage: UsageRecord | None, at: float
     ) -> StoredMessage:
         """Commit an assistant message and its usage; seats its calls' results."""
-        ...
 
     async def start_call(self, turn_id: str, call_id: str, at: float) -> None:
         """Record that a call is about to have its effect. Called at most once a call."""
-        ...
 
     async def started_calls(self, turn_id: str) -> frozenset[str]:
         """Return the calls of the turn that were started."""
-        ...
 
     async def record_result(self, turn_id: str, message: ToolMessage, at: float) -> StoredMessage:
         """Commit a tool result in its reserved seat; `Conflict` if it has one already."""
-        ...
 
     async def set_waiting(self, turn_id: str, *, waiting: bool, at: float) -> None:
         """Switch between running and waiting on a person."""
-        ...
 
     async def finish_turn(
         self,
@@ -312,19 +277,15 @@ class TurnStore(Protocol):
 
         `handed`: calls of it wait for results that only its client can give.
         """
-        ...
 
     async def turn(self, turn_id: str) -> Turn | None:
         """Return one turn."""
-        ...
 
     async def open_turns(self, session_id: str | None = None) -> list[Turn]:
         """Return turns that have not ended, oldest first."""
-        ...
 
     async def release_turn(self, turn_id: str, at: float) -> None:
-        """Note that its owner lays an open turn down in good order, to be picked up later."""
-        ...
+        """Note that its owner put an open turn down in good order, to be resumed later."""
 
     async def claim_turn(
         self, turn_id: str, *, owner: str, previous: str, at: float
@@ -333,7 +294,6 @@ class TurnStore(Protocol):
 
         None if somebody else took it or it ended meanwhile.
         """
-        ...
 
 
 class OutboxStore(Protocol):
@@ -341,15 +301,12 @@ class OutboxStore(Protocol):
 
     async def enqueue(self, entry: OutboxEntry) -> OutboxEntry:
         """Commit an entry; an id that exists already returns the existing one."""
-        ...
 
     async def outbox_entry(self, entry_id: str) -> OutboxEntry | None:
         """Return one entry."""
-        ...
 
     async def claim_send(self, entry_id: str, at: float) -> OutboxEntry | None:
         """Move pending to sending, counting the attempt; None if it is not pending."""
-        ...
 
     async def update_outbox(
         self,
@@ -362,17 +319,14 @@ class OutboxStore(Protocol):
         error: str | None = None,
     ) -> OutboxEntry:
         """Record the outcome of a send or an edit. Unset fields stay as they are."""
-        ...
 
     async def outbox_of_turn(self, turn_id: str) -> list[OutboxEntry]:
         """Return everything that a turn has sent or wants to send, in order."""
-        ...
 
     async def outbox(
         self, states: Sequence[OutboxState], *, platform: str | None = None, limit: int = 100
     ) -> list[OutboxEntry]:
         """List entries in these states, oldest first and in order within a turn."""
-        ...
 
 
 class ApprovalStore(Protocol):
@@ -380,31 +334,24 @@ class ApprovalStore(Protocol):
 
     async def ask(self, request: ApprovalRequest) -> Approval:
         """Commit a request; one for the same turn and call returns the existing."""
-        ...
 
     async def approval(self, approval_id: str) -> Approval | None:
         """Return one."""
-        ...
 
     async def decide(self, approval_id: str, decision: Decision) -> Approval | None:
         """Record the one answer; None if it was not pending any more."""
-        ...
 
     async def pending_approvals(self, session_id: str | None = None) -> list[Approval]:
         """Return what waits for an answer, oldest first."""
-        ...
 
     async def grants(self, agent_id: str, session_id: str) -> list[Approval]:
         """Return standing permissions: `session` ones of this session, and `always`."""
-        ...
 
     async def approvals(self, *, limit: int = 50) -> list[Approval]:
         """List the newest, decided or not."""
-        ...
 
     async def revoke(self, approval_id: str, at: float) -> bool:
         """Withdraw a standing permission; False if there is none."""
-        ...
 
 
 class UsageStore(Protocol):
@@ -412,7 +359,6 @@ class UsageStore(Protocol):
 
     async def record_usage(self, record: UsageRecord) -> None:
         """Commit the usage of a call that is not part of a reply, e.g. a title."""
-        ...
 
     async def spent(
         self,
@@ -422,17 +368,14 @@ class UsageStore(Protocol):
         since: float | None = None,
     ) -> Spent:
         """Sum up usage."""
-        ...
 
     async def usage_of_turn(self, turn_id: str) -> TurnUsage:
         """Sum up the replies of one turn."""
-        ...
 
     async def usage_by_model(
         self, *, session_id: str | None = None, since: float | None = None
     ) -> list[tuple[str, str, Spent]]:
         """Sum up usage by (provider, model), dearest first."""
-        ...
 
 
 class RunStore(Protocol):
@@ -445,27 +388,21 @@ class RunStore(Protocol):
         (`duplicate`); `Conflict` if its fingerprint is another one. `NotFound`
         for a session or an earlier run that is not there.
         """
-        ...
 
     async def run(self, run_id: str) -> Run | None:
         """Return one run."""
-        ...
 
     async def runs(self, query: RunQuery) -> list[Run]:
         """List runs, newest first."""
-        ...
 
     async def run_under(self, key_id: str, idempotency_key: str) -> Run | None:
         """Return the run that an API key opened under an idempotency key."""
-        ...
 
     async def log_run(self, run_id: str, events: Sequence[TurnEvent], at: float) -> int:
         """Append events; return the id of the last one in the log."""
-        ...
 
     async def run_log(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[LoggedEvent]:
         """Return logged events with an id greater than `after`, in order."""
-        ...
 
     async def finish_run(
         self, run_id: str, outcome: RunOutcome, events: Sequence[TurnEvent], at: float
@@ -474,19 +411,15 @@ class RunStore(Protocol):
 
         The message counts as answered from then on.
         """
-        ...
 
     async def delete_run(self, run_id: str) -> bool:
         """Forget a run and its log; False if there is none. Its session stays."""
-        ...
 
     async def prune_runs(self, *, logs_before: float, runs_before: float) -> int:
         """Drop old logs, and old runs altogether, of runs that have ended."""
-        ...
 
     async def handed_call(self, call_id: str) -> str | None:
         """Return the session in which this call waits for its client's result."""
-        ...
 
 
 class KeyStore(Protocol):
@@ -494,23 +427,18 @@ class KeyStore(Protocol):
 
     async def add_key(self, key: ApiKey) -> None:
         """Commit a new key; `Conflict` if the id, the name or the hash is taken."""
-        ...
 
     async def key_by_hash(self, hash: str) -> ApiKey | None:  # noqa: A002
         """Return the key with this hash, also if it is revoked or expired."""
-        ...
 
     async def keys(self) -> list[ApiKey]:
         """List all keys, oldest first."""
-        ...
 
     async def revoke_key(self, reference: str, at: float) -> ApiKey | None:
         """Revoke by id or name; None if there is no such key that is still good."""
-        ...
 
     async def touch_key(self, key_id: str, at: float) -> None:
         """Note that a key was used."""
-        ...
 
 
 class HookStore(Protocol):
@@ -521,7 +449,6 @@ class HookStore(Protocol):
 
         One that failed before is taken again, with its attempt counted up.
         """
-        ...
 
     async def update_hook(
         self,
@@ -534,21 +461,17 @@ class HookStore(Protocol):
         error: str | None = None,
     ) -> HookDelivery | None:
         """Record how far a delivery has come; unset fields stay as they are. None: unknown."""
-        ...
 
     async def hook(self, route: str, delivery_id: str) -> HookDelivery | None:
         """Return one delivery."""
-        ...
 
     async def hooks(
         self, states: Sequence[HookState], *, route: str | None = None, limit: int = 100
     ) -> list[HookDelivery]:
         """List deliveries in these states, oldest first."""
-        ...
 
     async def prune_hooks(self, before: float) -> int:
         """Forget deliveries that were over before then; return how many."""
-        ...
 
 
 class InstantStore(Protocol):
@@ -556,15 +479,12 @@ class InstantStore(Protocol):
 
     async def claim_instant(self, instant: Instant) -> bool:
         """Commit the row of a due instant; False if it has one already."""
-        ...
 
     async def settle_instant(self, instant: Instant) -> None:
         """Replace the row of an instant that was claimed."""
-        ...
 
     async def instants(self, job_id: str, *, limit: int = 50) -> list[Instant]:
         """List the instants of a job, newest first."""
-        ...
 
 
 class LedgerStats(Struct, frozen=True, kw_only=True):
@@ -600,16 +520,12 @@ class Ledger(
 
     async def keep(self, name: str, value: Any) -> None:
         """Keep a small JSON-able fact that belongs to no session; None removes it."""
-        ...
 
     async def kept(self, name: str) -> Any:
         """Return a fact that was kept, or None."""
-        ...
 
     async def stats(self) -> LedgerStats:
         """Count what is there."""
-        ...
 
     async def close(self) -> None:
         """Finish what was handed in and close the files."""
-        ...

@@ -1,4 +1,4 @@
-"""What the parts of the ledger share: the writer, the readers and the named queries.
+"""The base of every part of the ledger: the writer, the readers and the named queries.
 
 SQL is read once from the `.sql` files beside this module. A block starts with
 `-- name: <name>`; the comment line after it says what the query does.

@@ -1,4 +1,4 @@
-"""How the live database is opened: only here, and only through SQLite.
+"""The live database: opened only here, and only through SQLite, and brought to our schema.
 
 A plain `open()`/`close()` of the file by this process would cancel the POSIX
 locks that SQLite holds on it and let two writers destroy it; looking at the
@@ -7,6 +7,10 @@ file is done with `stat` at most.
 Nothing checkpoints by itself (`wal_autocheckpoint = 0`): SQLite before 3.51.3
 can lose pages when one connection resets the write-ahead log while another
 checkpoints, so the writer checkpoints under the write lock instead.
+
+Migrations are numbered SQL files, applied in order in one transaction; `user_version`
+is the number of the last one. Before an older database that holds anything is changed,
+a copy goes to the backups folder through SQLite's backup API.
 """
 
 import sqlite3

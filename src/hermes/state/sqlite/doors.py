@@ -1,4 +1,4 @@
-"""What doors keep: API keys, webhook deliveries, due instants of jobs.
+"""Small tables of the doors: API keys, webhook deliveries, due instants of jobs.
 
 A delivery is known by its route and the sender's id, an instant by its job and time.
 """

@@ -1,4 +1,4 @@
-"""What was spent on model calls."""
+"""Usage: tokens and money spent on model calls."""
 
 from sqlite3 import Connection
 from typing import Any
