@@ -21,6 +21,7 @@ from hermes.domain.events import (
     ToolStarted,
     TurnEvent,
     TurnFinished,
+    TurnStarted,
     TurnStream,
 )
 from hermes.domain.messages import AssistantMessage, Reasoning, ToolCall, ToolOutcome
@@ -29,9 +30,9 @@ from hermes.domain.ports.surface import Shown
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
 from hermes.streaming.chat.layout import Layout
-from hermes.streaming.chat.presenter import present_edits, present_final
-from hermes.streaming.chat.reply import Ending
-from hermes.streaming.chat.resume import final_media, final_slots, present_again
+from hermes.streaming.chat.media import MediaRef
+from hermes.streaming.chat.presenter import present, present_again
+from hermes.streaming.chat.reply import Ending, final_segments
 from hermes.streaming.chat.settings import PresentationSettings, Shape, choose_shape
 from hermes.streaming.chat.slots import Presented, Resumed
 from hermes.testing.clock import FakeClock
@@ -81,7 +82,6 @@ async def shown(
 ) -> tuple[FakeSurface, Presented]:
     """Play events; `pace` says after which of them the presenter gets to run."""
     stream, surface = TurnStream("t", "s"), surface or FakeSurface(capabilities)
-    present = present_edits if choose_shape(how, capabilities) is Shape.EDITS else present_final
     rests = iter(pace)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         task = group.create_task(
@@ -95,6 +95,37 @@ async def shown(
                     await asyncio.sleep(0)
             stream.emit(event)
     return surface, task.result()
+
+
+def resuming(*earlier: AssistantMessage) -> TurnStarted:
+    return TurnStarted(
+        turn_id="t", session_id="s", agent_id="a", model="m", resumes=1, earlier=earlier
+    )
+
+
+def final_slots(
+    messages: list[AssistantMessage],
+    can: Capabilities,
+    how: PresentationSettings,
+    ending: Ending,
+) -> list[tuple[str, Shown]]:
+    """The final look of every text slot of a turn that said `messages`."""
+    return [
+        (segment.slot(piece), look)
+        for segment in final_segments(messages, how, ending)
+        for piece, look in enumerate(Layout(can, how).final(segment.content(how).text))
+    ]
+
+
+def final_media(
+    messages: list[AssistantMessage], how: PresentationSettings, ending: Ending
+) -> list[tuple[str, MediaRef]]:
+    """The slot of every file that a turn that said `messages` sends."""
+    return [
+        (segment.media_slot(number), media)
+        for segment in final_segments(messages, how, ending)
+        for number, media in enumerate(segment.content(how).media)
+    ]
 
 
 def texts(surface: FakeSurface) -> dict[str, str]:
@@ -238,7 +269,7 @@ async def test_at_shutdown_everything_stays_as_it_is() -> None:
 
 async def test_after_a_restart_the_turn_goes_on_in_the_same_messages() -> None:
     before = AssistantMessage(text="Let me look.", tool_calls=(CALL,))
-    surface, _ = await shown([answer("A cat."), end()], resumed=Resumed(messages=(before,)))
+    surface, _ = await shown([resuming(before), answer("A cat."), end()])
     assert texts(surface) == {"reply:0.0": "Let me look.", "reply:1.0": "A cat."}
 
 
@@ -250,11 +281,10 @@ async def test_what_the_earlier_process_has_shown_is_edited_or_taken_away_but_no
     for slot in ("progress:1.0", "reply:1.0", "reply:1.1"):
         await surface.show(slot, Shown(text="x ▉", plain="x ▉"))
     resumed = Resumed(
-        messages=(before,),
         previews=frozenset(surface.looks),
         finals=frozenset({"reply:0.0", "media:0.0"}),
     )
-    await shown([answer("A cat."), end()], resumed=resumed, surface=surface)
+    await shown([resuming(before), answer("A cat."), end()], resumed=resumed, surface=surface)
     assert texts(surface) == {"reply:1.0": "A cat."}
     assert surface.files == []
     assert [look.text for _, look in surface.shows[3:]] == ["A cat."]
@@ -420,7 +450,7 @@ async def test_a_slow_platform_sees_only_the_latest_text() -> None:
     stream, surface, clock = TurnStream("t", "s"), FakeSurface(), FakeClock()
     surface.gate = asyncio.Event()
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-        group.create_task(present_edits(stream, surface, QUICK, clock))
+        group.create_task(present(stream, surface, QUICK, clock))
         for _ in range(1000):
             stream.emit(TextDelta("x"))
             await asyncio.sleep(0)
@@ -435,7 +465,7 @@ async def test_edits_wait_for_the_interval_unless_there_is_much_to_show() -> Non
     stream, surface, clock = TurnStream("t", "s"), FakeSurface(), FakeClock()
     how = PresentationSettings(edit_interval=0.8, buffer_threshold=24)
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-        group.create_task(present_edits(stream, surface, how, clock))
+        group.create_task(present(stream, surface, how, clock))
         stream.emit(TextDelta("one"))
         await surface.until("reply:0.0", "one ▉")
         stream.emit(TextDelta(" two"))
@@ -445,6 +475,7 @@ async def test_edits_wait_for_the_interval_unless_there_is_much_to_show() -> Non
         await surface.until("reply:0.0", "one two ▉")
         stream.emit(TextDelta(" " + "x" * 30))
         await surface.until("reply:0.0", f"one two {'x' * 30} ▉")
+        stream.emit(answer("Done."))
         stream.emit(end(text="Done."))
     assert texts(surface) == {"reply:0.0": "Done."}
 
@@ -457,7 +488,7 @@ async def test_typing_is_refreshed_until_something_is_visible_and_not_while_aski
         choices=(), created_at=0, expires_at=300,
     )  # fmt: skip
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-        group.create_task(present_edits(stream, surface, QUICK, clock))
+        group.create_task(present(stream, surface, QUICK, clock))
         for count in (1, 2, 3):
             await clock.until_sleeping()
             assert surface.typed == count
@@ -592,9 +623,9 @@ async def test_a_turn_that_two_processes_show_ends_the_same_way(
     previews = set(surface.looks) - finals
     voided = [i for i, e in enumerate(events[:cut]) if isinstance(e, MessageCompleted)]
     again = events[(voided[-1] + 1 if voided else 0) :]
-    resumed = Resumed(messages=said, previews=frozenset(previews), finals=frozenset(finals))
+    resumed = Resumed(previews=frozenset(previews), finals=frozenset(finals))
     surface.restart()
-    surface, _ = await shown(again, how, can, resumed, surface=surface)
+    surface, _ = await shown([resuming(*said), *again], how, can, resumed, surface=surface)
     messages, ending = in_ledger(events)
     assert dict(replies(surface)) == dict(final_slots(messages, can, how, ending))
     assert all(look.final for look in surface.looks.values())
@@ -609,8 +640,7 @@ async def test_showing_it_again_from_the_ledger_gives_the_same(
 ) -> None:
     messages, ending = in_ledger(events)
     surface = FakeSurface(can)
-    resumed = Resumed(messages=tuple(messages))
-    await present_again(resumed, surface, how, ending, may_send=lambda path: True)
+    await present_again(messages, FRESH, surface, how, ending, may_send=lambda path: True)
     assert list(surface.looks.items()) == final_slots(messages, can, how, ending)
 
 

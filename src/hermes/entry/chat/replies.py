@@ -19,7 +19,7 @@ from hermes.control.admission.pipeline import target_of
 from hermes.control.delivery.surface import Delivery, Line, Origin, TurnSurface
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, ApprovalState, Decision
 from hermes.domain.errors import HermesError
-from hermes.domain.events import ApprovalAnswered, ApprovalAsked, TurnJob, TurnStarted, TurnStream
+from hermes.domain.events import ApprovalAnswered, ApprovalAsked, TurnJob, TurnStream
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import AssistantMessage
@@ -30,10 +30,9 @@ from hermes.domain.ports.platform import Outgoing
 from hermes.domain.turn import Turn
 from hermes.entry.chat.companion import NOTICE_SLOT, Companion, Manners
 from hermes.streaming.chat.layout import Layout
-from hermes.streaming.chat.presenter import present_edits, present_final
+from hermes.streaming.chat.presenter import present, present_again
 from hermes.streaming.chat.reply import Ending
-from hermes.streaming.chat.resume import present_again
-from hermes.streaming.chat.settings import PresentationSettings, Shape, choose_shape
+from hermes.streaming.chat.settings import PresentationSettings
 from hermes.streaming.chat.slots import MaySend, Presented, Resumed
 
 log = logging.getLogger(__name__)
@@ -129,11 +128,7 @@ class ChatReplies:
     async def _present(self, stream: TurnStream, entry: InboxEntry, *, again: bool) -> Presented:
         surface = await self._surface(entry, stream.turn_id)
         settings = self._settings(entry)
-        resumed = Resumed()
-        if again:
-            resumed = await self._resumed(stream.turn_id, await _said_before(stream))
-        shape = choose_shape(settings, surface.capabilities)
-        present = present_edits if shape is Shape.EDITS else present_final
+        resumed = await self._resumed(stream.turn_id) if again else Resumed()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._show_approvals(stream, entry))
             return await present(
@@ -169,10 +164,13 @@ class ChatReplies:
                 for stored in await self._parts.ledger.transcript(entry.session_id)
                 if stored.turn_id == turn.id and isinstance(stored.message, AssistantMessage)
             ]
-            resumed = await self._resumed(turn.id, said)
-            ending = Ending(outcome=turn.state, error=turn.error)
             await present_again(
-                resumed, surface, self._settings(entry), ending, may_send=self._parts.may_send
+                said,
+                await self._resumed(turn.id),
+                surface,
+                self._settings(entry),
+                Ending(outcome=turn.state, error=turn.error),
+                may_send=self._parts.may_send,
             )
             await self._parts.ledger.mark_answered(turn.id)
         except Exception:
@@ -260,13 +258,12 @@ class ChatReplies:
         assert line is not None
         return Layout(line.capabilities, self._settings(entry))
 
-    async def _resumed(self, turn_id: str, said: Sequence[AssistantMessage]) -> Resumed:
+    async def _resumed(self, turn_id: str) -> Resumed:
         """Return what is there already of a turn, for whoever goes on showing it."""
         entries = await self._parts.ledger.outbox_of_turn(turn_id)
         slots = {entry.id.partition("/")[2]: entry for entry in entries}
         shown = {slot: e for slot, e in slots.items() if not slot.startswith(BESIDE)}
         return Resumed(
-            messages=tuple(said),
             previews=frozenset(
                 slot
                 for slot, entry in shown.items()
@@ -283,13 +280,6 @@ async def _unwatched(companion: Companion) -> None:
         await companion.run()
     except Exception:
         log.exception("turn %s goes on unwatched", companion.stream.turn_id)
-
-
-async def _said_before(stream: TurnStream) -> Sequence[AssistantMessage]:
-    """Return what a resumed turn had said before, as its first event tells."""
-    async for event in stream.follow():
-        return event.earlier if isinstance(event, TurnStarted) else ()
-    return ()
 
 
 async def _after(before: asyncio.Task[None] | None, work: Awaitable[None]) -> None:

@@ -7,8 +7,6 @@ from hermes.streaming.chat.settings import PresentationSettings, Shape, choose_s
 from hermes.streaming.markup import load_dialect
 from hermes.streaming.units import length
 
-__all__ = ["GrowingText", "Layout"]
-
 _MARK_ROOM = 10
 
 
@@ -43,9 +41,9 @@ class Layout:
             for number, piece in enumerate(pieces, 1)
         ]
 
-    def growing(self) -> "GrowingText":
+    def growing(self) -> "Preview":
         """Return the messages of a text that still grows."""
-        return GrowingText(self, self._cursor)
+        return Preview(self, self._cursor)
 
     def shown(self, markdown: str, *, final: bool, tail: str = "") -> Shown:
         """Return one message; `tail` stands behind it whatever it ends with."""
@@ -61,7 +59,7 @@ class Layout:
         return self.shown(self._placeholder, final=False)
 
 
-class GrowingText:
+class Preview:
     """A text that still grows, as messages; what is finished is formatted only once."""
 
     def __init__(self, layout: Layout, cursor: str) -> None:

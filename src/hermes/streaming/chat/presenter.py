@@ -7,24 +7,20 @@ order; then one preview at a time.
 """
 
 import asyncio
+from collections.abc import Sequence
 
 from hermes.domain.events import ReasoningDelta, TextDelta, ToolProgress, TurnStream
+from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.surface import Shown, Surface
-from hermes.streaming.chat.layout import GrowingText
+from hermes.streaming.chat.layout import Preview
 from hermes.streaming.chat.progress import Bubble
-from hermes.streaming.chat.reply import Segment, TurnReply
-from hermes.streaming.chat.settings import PresentationSettings
-from hermes.streaming.chat.slots import MaySend, Presented, Resumed, Screen, refuse_files
-
-__all__ = [
-    "Presenter",
-    "present_edits",
-    "present_final",
-]
+from hermes.streaming.chat.reply import Ending, Segment, TurnReply, final_segments
+from hermes.streaming.chat.settings import PresentationSettings, Shape, choose_shape
+from hermes.streaming.chat.slots import MaySend, Presented, Resumed, Slots, refuse_files
 
 
-class Presenter:
+class _Presenter:
     """One turn on one surface."""
 
     def __init__(
@@ -33,16 +29,15 @@ class Presenter:
         surface: Surface,
         settings: PresentationSettings,
         clock: Clock,
-        *,
-        may_send: MaySend = refuse_files,
-        resumed: Resumed = Resumed(),  # noqa: B008 (frozen)
+        may_send: MaySend,
+        resumed: Resumed,
     ) -> None:
         self._stream = stream
         self._surface = surface
         self._settings = settings
         self._clock = clock
-        self._screen = Screen(surface, settings, may_send, resumed)
-        self._reply = TurnReply(settings, resumed.messages)
+        self._slots = Slots(surface, settings, may_send, resumed)
+        self._reply = TurnReply(settings)
         self._changed = asyncio.Event()
         self._urgent = asyncio.Event()
         self._seen = -1
@@ -50,19 +45,17 @@ class Presenter:
         self._edited_at = clock.monotonic()
         self._edited_size = 0
         self._typed_at: float | None = None
-        self._growing: tuple[int, GrowingText] | None = None
-        self._text_previews = False
-
-    async def run(self, *, previews: bool) -> Presented:
-        """Show the turn to its end."""
-        can = self._surface.capabilities
+        self._growing: tuple[int, Preview] | None = None
+        can = surface.capabilities
         # Without deletes a remark that turns out not to be wanted could not be taken back.
-        hideable = self._settings.interim_assistant_messages or can.deletes
-        self._text_previews = previews and can.edits and hideable
+        hideable = settings.interim_assistant_messages or can.deletes
+        self._text_previews = choose_shape(settings, can) is Shape.EDITS and hideable
+
+    async def run(self) -> Presented:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow())
             complete = await self._present()
-        return Presented(complete=complete, slots=self._screen.slots)
+        return Presented(complete=complete, slots=self._slots.visible)
 
     async def _follow(self) -> None:
         async for event in self._stream.follow():
@@ -84,7 +77,7 @@ class Presenter:
         if finished.error is not None and finished.error.code == "shutdown":
             return False
         await self._settle_closed()
-        await self._screen.clear_left()
+        await self._slots.clear_left()
         return True
 
     async def _settle_closed(self) -> None:
@@ -93,16 +86,16 @@ class Presenter:
                 continue
             item.settled = True
             if isinstance(item, Segment):
-                await self._screen.settle_segment(item, self._settings)
+                await self._slots.settle_segment(item, self._settings)
             elif self._shows_bubbles():
-                await self._screen.show(item.slot, self._bubble_look(item, final=True))
+                await self._slots.show(item.slot, self._bubble_look(item, final=True))
 
     def _shows_bubbles(self) -> bool:
         separate = self._settings.tool_progress_grouping == "separate"
         return separate or self._surface.capabilities.edits
 
     def _bubble_look(self, bubble: Bubble, *, final: bool) -> Shown:
-        layout = self._screen.layout
+        layout = self._slots.layout
         return layout.shown(bubble.markdown(layout.room, layout.weigh), final=final)
 
     def _enough(self) -> bool:
@@ -122,14 +115,14 @@ class Presenter:
             return False
         revision = self._reply.revision
         for slot, shown in self._wanted():
-            if self._screen.look(slot) == shown:
+            if self._slots.look(slot) == shown:
                 continue
             text = slot.startswith("reply:")
             # The text follows its placeholder at once; it may have grown by then.
-            self._hurry = text and self._screen.needs_placeholder(slot)
+            self._hurry = text and self._slots.needs_placeholder(slot)
             self._edited_at, self._edited_size = self._clock.monotonic(), self._reply.size
-            first = self._screen.layout.placeholder() if self._hurry else shown
-            await self._screen.show(slot, first)
+            first = self._slots.layout.placeholder() if self._hurry else shown
+            await self._slots.show(slot, first)
             return True
         self._seen = revision
         return False
@@ -151,7 +144,7 @@ class Presenter:
         text = segment.content(self._settings).text
         index, growing = self._growing or (-1, None)
         if growing is None or index != segment.index or not text.startswith(growing.text):
-            growing = self._screen.layout.growing()
+            growing = self._slots.layout.growing()
             self._growing = (segment.index, growing)
         looks = growing.add(text[len(growing.text) :])
         return [(segment.slot(piece), look) for piece, look in enumerate(looks)]
@@ -170,7 +163,7 @@ class Presenter:
     async def _type(self) -> float | None:
         """Show typing if it is time; return when it is due again."""
         can = self._surface.capabilities
-        visible = self._screen.look(self._reply.current.slot(0)) is not None
+        visible = self._slots.look(self._reply.current.slot(0)) is not None
         if not can.typing or visible or self._reply.asking:
             return None
         now = self._clock.monotonic()
@@ -193,7 +186,7 @@ async def _wait(event: asyncio.Event, clock: Clock, seconds: float) -> None:
         timer.cancel()
 
 
-async def present_edits(
+async def present(
     stream: TurnStream,
     surface: Surface,
     settings: PresentationSettings,
@@ -202,23 +195,29 @@ async def present_edits(
     may_send: MaySend = refuse_files,
     resumed: Resumed = Resumed(),  # noqa: B008 (frozen)
 ) -> Presented:
-    """Show a turn while it happens, and its final text at the end.
+    """Show a turn: while it happens where the platform edits, else when it is complete.
 
-    `resumed` is what an earlier process had committed and shown of it.
+    `resumed` is what an earlier process had shown of it.
     """
-    presenter = Presenter(stream, surface, settings, clock, may_send=may_send, resumed=resumed)
-    return await presenter.run(previews=True)
+    presenter = _Presenter(stream, surface, settings, clock, may_send, resumed)
+    return await presenter.run()
 
 
-async def present_final(
-    stream: TurnStream,
+async def present_again(
+    messages: Sequence[AssistantMessage],
+    resumed: Resumed,
     surface: Surface,
     settings: PresentationSettings,
-    clock: Clock,
+    ending: Ending = Ending(),  # noqa: B008 (frozen)
     *,
     may_send: MaySend = refuse_files,
-    resumed: Resumed = Resumed(),  # noqa: B008 (frozen)
 ) -> Presented:
-    """Show what a turn said when it is complete; for platforms that cannot edit."""
-    presenter = Presenter(stream, surface, settings, clock, may_send=may_send, resumed=resumed)
-    return await presenter.run(previews=False)
+    """Show what is missing of the end of a turn that said `messages`, without its events.
+
+    After a restart this gives exactly the slots and texts that `present` would have ended with.
+    """
+    slots = Slots(surface, settings, may_send, resumed)
+    for segment in final_segments(messages, settings, ending):
+        await slots.settle_segment(segment, settings)
+    await slots.clear_left()
+    return Presented(complete=True, slots=slots.visible)

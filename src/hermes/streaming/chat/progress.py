@@ -9,13 +9,12 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from hermes.domain.events import Notice, NoticeLevel, ToolFinished, ToolProgress, ToolStarted
+from hermes.domain.events import Notice, NoticeLevel, ToolFinished, ToolStarted
 from hermes.domain.messages import ToolOutcome
 from hermes.streaming.chat.settings import PresentationSettings
+from hermes.streaming.view import ToolDone
 
-__all__ = ["Bubble", "ProgressEvent", "shows_progress"]
-
-ProgressEvent = ToolStarted | ToolProgress | ToolFinished | Notice
+ProgressPiece = ToolStarted | ToolDone | Notice
 
 _LABEL = 120
 _PREVIEW = 160
@@ -52,14 +51,14 @@ class Bubble:
         self._lines: list[_Line] = []
         self._by_call: dict[str, _Line] = {}
 
-    def take(self, event: ProgressEvent) -> bool:
-        """Take an event; return whether the bubble looks different now."""
-        match event:
+    def take(self, piece: ProgressPiece) -> bool:
+        """Take a piece; return whether the bubble looks different now."""
+        match piece:
             case ToolStarted():
-                return self._started(event)
-            case ToolFinished(call_id=call_id):
-                line = self._by_call.pop(call_id, None)
-                ending = self._ending(event)
+                return self._started(piece)
+            case ToolDone(finished=finished):
+                line = self._by_call.pop(finished.call_id, None)
+                ending = self._ending(finished)
                 if line is None or line.ending == ending:
                     return False
                 line.ending = ending

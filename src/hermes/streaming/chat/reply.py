@@ -13,14 +13,8 @@ from msgspec import Struct
 from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
-    MessageCompleted,
     Notice,
     NoticeLevel,
-    ReasoningDelta,
-    TextDelta,
-    TextReset,
-    ToolFinished,
-    ToolProgress,
     ToolStarted,
     TurnEvent,
     TurnFinished,
@@ -30,18 +24,10 @@ from hermes.domain.outbound import SILENT_MARKERS
 from hermes.domain.turn import TurnError, TurnState
 from hermes.streaming.chat.chunking import close_code
 from hermes.streaming.chat.media import Extracted, extract
-from hermes.streaming.chat.progress import Bubble, ProgressEvent, shows_progress
+from hermes.streaming.chat.progress import Bubble, ProgressPiece, shows_progress
 from hermes.streaming.chat.settings import PresentationSettings
 from hermes.streaming.units import clean, is_blank
-
-__all__ = [
-    "Ending",
-    "Segment",
-    "TurnReply",
-    "is_silent",
-    "may_become_silent",
-    "quoted",
-]
+from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
 
 
 def is_silent(text: str) -> bool:
@@ -72,8 +58,6 @@ class Ending(Struct, frozen=True, kw_only=True):
 
     outcome: TurnState = TurnState.DONE
     error: TurnError | None = None
-    text: str = ""
-    """The answer, for when it did not come as messages."""
 
 
 class Segment:
@@ -100,21 +84,16 @@ class Segment:
         """Return the name of the slot that its file number `number` is sent in."""
         return f"media:{self.index}.{number}"
 
-    def say(self, text: str) -> None:
-        """Take a piece of text that is not certain yet."""
-        self._new.append(text)
-
-    def think(self, text: str) -> None:
-        """Take a piece of reasoning that is not certain yet."""
-        self._new_thoughts.append(text)
-
-    def reset(self) -> None:
-        """Forget what is not certain."""
-        self._new, self._new_thoughts = [], []
+    def grow(self, piece: Said | Thought) -> None:
+        """Take text that is not certain yet."""
+        new = self._new if isinstance(piece, Said) else self._new_thoughts
+        if piece.again:
+            new.clear()
+        new.append(piece.text)
 
     def commit(self, message: AssistantMessage) -> None:
         """Replace what is not certain by the message as it is in the ledger."""
-        self.reset()
+        self._new, self._new_thoughts = [], []
         self._said += message.text
         if message.reasoning is not None:
             self._thought = self._thought or message.reasoning.text
@@ -122,11 +101,8 @@ class Segment:
 
     def end(self, ending: Ending) -> None:
         """Say how the turn ended; nothing comes any more."""
-        if ending.outcome is TurnState.DONE:
-            self._said = self._said or ending.text or "".join(self._new)
-        else:
-            self._said += "".join(self._new)
-        self.reset()
+        self._said += "".join(self._new)
+        self._new, self._new_thoughts = [], []
         self.ending, self.closed = ending, True
 
     def content(self, settings: PresentationSettings) -> Extracted:
@@ -155,10 +131,9 @@ class Segment:
 class TurnReply:
     """Follows the events of one turn."""
 
-    def __init__(
-        self, settings: PresentationSettings, earlier: Sequence[AssistantMessage] = ()
-    ) -> None:
+    def __init__(self, settings: PresentationSettings) -> None:
         self._settings = settings
+        self._view = TurnView()
         self._bubbles = 0
         self.items: list[Segment | Bubble] = []
         self.current = Segment(0)
@@ -169,33 +144,27 @@ class TurnReply:
         """Grows whenever something looks different."""
         self.size = 0
         """Characters that have come so far."""
-        for message in earlier:
-            self._complete(message)
 
     def take(self, event: TurnEvent) -> None:
-        """Take the next event."""
-        match event:
-            case TextDelta(text=text):
-                self.current.say(text)
-                self._grown(text)
-            case ReasoningDelta(text=text) if self._settings.show_reasoning:
-                self.current.think(text)
-                self._grown(text)
-            case TextReset():
-                self.current.reset()
-                self.revision += 1
-            case MessageCompleted(message=message):
-                self._complete(message)
-            case ToolStarted() | ToolProgress() | ToolFinished() | Notice():
-                self._progress(event)
+        for piece in self._view.feed(event):
+            self._take(piece)
+
+    def _take(self, piece: Piece) -> None:
+        match piece:
+            case Said() | Thought():
+                self._grow(piece)
+            case Completed(message):
+                self.complete(message)
+            case ToolStarted() | ToolDone() | Notice():
+                self._progress(piece)
             case ApprovalAsked(request=request):
                 self.asking.add(request.id)
             case ApprovalAnswered(approval_id=approval_id):
                 self.asking.discard(approval_id)
-            case TurnFinished(outcome=outcome, error=error, text=text):
-                self.finished = event
+            case TurnFinished(outcome=outcome, error=error):
+                self.finished = piece
                 if error is None or error.code != "shutdown":
-                    self.end(Ending(outcome=outcome, error=error, text=text))
+                    self.end(Ending(outcome=outcome, error=error))
             case _:
                 pass
 
@@ -209,13 +178,16 @@ class TurnReply:
             item.closed = True
         self.revision += 1
 
-    def _grown(self, text: str) -> None:
-        self.size += len(text)
+    def _grow(self, piece: Said | Thought) -> None:
+        if isinstance(piece, Thought) and not self._settings.show_reasoning:
+            return
+        self.current.grow(piece)
+        self.size += len(piece.text)
         self.revision += 1
-        if text.strip():
+        if piece.text.strip():
             self._place(self.current)
 
-    def _complete(self, message: AssistantMessage) -> None:
+    def complete(self, message: AssistantMessage) -> None:
         self.current.commit(message)
         self.revision += 1
         thought = message.reasoning if self._settings.show_reasoning else None
@@ -233,10 +205,10 @@ class TurnReply:
                 item.closed = True
         self.items.append(segment)
 
-    def _progress(self, event: ProgressEvent) -> None:
+    def _progress(self, piece: ProgressPiece) -> None:
         if not shows_progress(self._settings):
             return
-        new = isinstance(event, ToolStarted) or _warns(event)
+        new = isinstance(piece, ToolStarted) or _warns(piece)
         separate = self._settings.tool_progress_grouping == "separate"
         bubble = self._bubble()
         if bubble is not None and new and separate:
@@ -247,7 +219,7 @@ class TurnReply:
             bubble = Bubble(f"progress:{self.current.index}.{self._bubbles}", self._settings)
             self._bubbles += 1
             self.items.append(bubble)
-        if bubble.take(event):
+        if bubble.take(piece):
             self.revision += 1
 
     def _bubble(self) -> Bubble | None:
@@ -257,8 +229,8 @@ class TurnReply:
         return None
 
 
-def _warns(event: ProgressEvent) -> bool:
-    return isinstance(event, Notice) and event.level is NoticeLevel.WARNING
+def _warns(piece: ProgressPiece) -> bool:
+    return isinstance(piece, Notice) and piece.level is NoticeLevel.WARNING
 
 
 def _with_ending(body: str, ending: Ending, settings: PresentationSettings) -> str:
@@ -271,3 +243,14 @@ def _with_ending(body: str, ending: Ending, settings: PresentationSettings) -> s
     if not note or is_blank(body):
         return note or body
     return f"{close_code(body.rstrip())}\n\n{note}"
+
+
+def final_segments(
+    messages: Sequence[AssistantMessage], settings: PresentationSettings, ending: Ending
+) -> list[Segment]:
+    """Return the segments that stay visible of a turn that said `messages`."""
+    reply = TurnReply(settings)
+    for message in messages:
+        reply.complete(message)
+    reply.end(ending)
+    return [item for item in reply.items if isinstance(item, Segment) and item.is_shown(settings)]

@@ -6,14 +6,11 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.surface import Shown, Surface
 from hermes.streaming.chat.layout import Layout
 from hermes.streaming.chat.media import MediaRef
 from hermes.streaming.chat.reply import Segment
 from hermes.streaming.chat.settings import PresentationSettings
-
-__all__ = ["MaySend", "Presented", "Resumed", "Screen", "refuse_files"]
 
 MaySend = Callable[[str], bool]
 """Says whether the file at a path may be sent out."""
@@ -27,8 +24,6 @@ def refuse_files(path: str) -> bool:  # noqa: ARG001 (it refuses all of them)
 class Resumed(Struct, frozen=True, kw_only=True):
     """What is there already of a turn that another process began."""
 
-    messages: tuple[AssistantMessage, ...] = ()
-    """What it had said, as the ledger has it."""
     previews: frozenset[str] = frozenset()
     """Slots that are visible and not final."""
     finals: frozenset[str] = frozenset()
@@ -44,7 +39,7 @@ class Presented(Struct, frozen=True, kw_only=True):
     """Everything that is visible, in order."""
 
 
-class Screen:
+class Slots:
     """Remembers what each slot looks like and shows only what is different."""
 
     def __init__(
@@ -65,7 +60,7 @@ class Screen:
         self._finals = resumed.finals
 
     @property
-    def slots(self) -> tuple[str, ...]:
+    def visible(self) -> tuple[str, ...]:
         """Everything that is visible, in order."""
         return tuple(self._looks)
 
