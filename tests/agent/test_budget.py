@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from fakes.core import ScriptedTools, returns, running_core
-from hermes.agent.settings import AgentSettings, SpendLimits
+from fakes.core import ScriptedTools, returns, running_core, untitled
+from hermes.domain.settings import Settings
+from hermes.domain.settings.models import Budget
 from hermes.domain.turn import TurnState
 from hermes.domain.usage import Usage
 from hermes.testing.model import Reply, ScriptedModel, call, say
@@ -11,8 +12,8 @@ from hermes.testing.model import Reply, ScriptedModel, call, say
 BIG = Usage(input_tokens=900, output_tokens=100)
 
 
-def limited(**limits: float) -> AgentSettings:
-    return AgentSettings(title_enabled=False, limits=SpendLimits(**limits))  # type: ignore[arg-type]
+def limited(**limits: float) -> Settings:
+    return untitled(budget=Budget(**limits))  # type: ignore[arg-type]
 
 
 async def test_a_session_that_reached_its_token_limit_makes_no_further_call(tmp_path: Path) -> None:

@@ -5,9 +5,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fakes.core import ScriptedTools, events, returns, running_core
+from fakes.core import ScriptedTools, events, returns, running_core, untitled
 from hermes.agent.compaction import split_point
-from hermes.agent.settings import AgentSettings, CompactionSettings
 from hermes.domain.events import Notice
 from hermes.domain.messages import (
     AssistantMessage,
@@ -19,14 +18,13 @@ from hermes.domain.messages import (
 )
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelInfo
 from hermes.domain.session import StoredMessage
+from hermes.domain.settings.agent import Compression
 from hermes.domain.turn import TurnState
 from hermes.domain.usage import Usage
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say
 
 SMALL = ModelInfo(provider="scripted", model="small", context_window=1000)
-SETTINGS = AgentSettings(
-    title_enabled=False, compaction=CompactionSettings(protect_last_n=2, target_ratio=0.2)
-)
+SETTINGS = untitled(compression=Compression(protect_last_n=2, target_ratio=0.2))
 FULL = Usage(input_tokens=790, output_tokens=10)
 OVERFLOW = ModelFailure(FailureKind.CONTEXT_OVERFLOW, "too long")
 

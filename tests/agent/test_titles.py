@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from fakes.core import running_core
-from hermes.agent.settings import AgentSettings
 from hermes.domain.ports.model import FailureKind, ModelFailure
+from hermes.domain.settings import Settings
 from hermes.testing.model import ScriptedModel, say
 
-TITLED = AgentSettings(title_enabled=True)
+TITLED = Settings()
 
 
 async def title_after(tmp_path: Path, side: ScriptedModel, *questions: str) -> str | None:

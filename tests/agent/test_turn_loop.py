@@ -4,8 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from fakes.core import ScriptedTools, events, returns, running_core, waits
-from hermes.agent.settings import AgentSettings
+from fakes.core import ScriptedTools, events, returns, running_core, untitled, waits
 from hermes.domain.events import (
     MessageCompleted,
     Notice,
@@ -26,6 +25,7 @@ from hermes.domain.messages import (
 )
 from hermes.domain.ports.files import IdentitySnapshot
 from hermes.domain.ports.model import FailureKind, ModelFailure
+from hermes.domain.settings.agent import AgentLoop
 from hermes.domain.tools import Parallel, ToolContext, ToolResult
 from hermes.domain.turn import TurnState
 from hermes.domain.usage import Usage
@@ -166,7 +166,7 @@ async def test_out_of_calls_the_model_gets_one_more_without_tools(tmp_path: Path
     tools = ScriptedTools()
     tools.add("look", returns("more"))
     model = ScriptedModel(default=lambda request: _look_or_answer(request.tool_choice))
-    settings = AgentSettings(max_iterations=3, title_enabled=False)
+    settings = untitled(agent=AgentLoop(max_turns=3))
     async with running_core(tmp_path, model, tools=tools, settings=settings) as core:
         finished = await core.ask("go")
         assert finished.text == "what I have"
@@ -183,7 +183,7 @@ async def test_calls_made_although_none_are_allowed_are_not_run(tmp_path: Path) 
     tools = ScriptedTools()
     tools.add("look", returns("more"))
     model = ScriptedModel(default=calls(call("look"), text="still looking"))
-    settings = AgentSettings(max_iterations=1, title_enabled=False)
+    settings = untitled(agent=AgentLoop(max_turns=1))
     async with running_core(tmp_path, model, tools=tools, settings=settings) as core:
         assert (await core.ask("go")).text == "still looking"
         assert len(tools.ran) == 1
@@ -314,7 +314,7 @@ async def test_notices_of_the_model_wire_reach_the_stream(tmp_path: Path) -> Non
 
 async def test_what_is_said_to_the_model_in_passing_is_never_stored(tmp_path: Path) -> None:
     model = ScriptedModel([say("ok")])
-    settings = AgentSettings(title_enabled=False, ephemeral="Speak like a pirate.")
+    settings = untitled(agent=AgentLoop(ephemeral_system_prompt="Speak like a pirate."))
     async with running_core(tmp_path, model, settings=settings) as core:
         await core.ask("hi")
         assert model.requests[0].ephemeral == "Speak like a pirate."

@@ -7,19 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.approvals import ApprovalDesk, ApprovalSettings, LedgerGate, Mode
+from hermes.control.approvals import ApprovalDesk, LedgerGate
 from hermes.domain.approvals import ApprovalState, Choice, Gate, Verdict
 from hermes.domain.errors import ToolRefused
 from hermes.domain.events import ApprovalAnswered, ApprovalAsked, TurnStream
 from hermes.domain.messages import AssistantMessage, ToolCall, UserMessage
 from hermes.domain.ports.execution import Environment
 from hermes.domain.session import NewSession
+from hermes.domain.settings import Settings
+from hermes.domain.settings.execution import Approvals
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Intent, ToolContext, ToolSpec
 from hermes.domain.turn import NewTurn, TurnState
 from hermes.execution.clock import SystemClock
 from hermes.state.sqlite.ledger import SqliteLedger
 
-ASKING = ApprovalSettings(can_ask=True)
+MANUAL = Approvals()
 SPEC = ToolSpec(
     name="terminal",
     description="",
@@ -43,12 +46,13 @@ class WordPolicy:
 
 
 class Bench:
-    def __init__(self, ledger: SqliteLedger, settings: ApprovalSettings) -> None:
+    def __init__(self, ledger: SqliteLedger, approvals: Approvals, **door: bool) -> None:
         self.ledger = ledger
         self.clock = SystemClock()
         self.desk = ApprovalDesk(ledger, self.clock)
         self.stream = TurnStream("t1", "s1")
-        self.settings = settings
+        self.settings = LiveSettings(Settings(approvals=approvals))
+        self.door = {"can_ask": True, **door}
         self.judged: list[str] = []
         self.opinion = Gate.ASK
 
@@ -56,12 +60,13 @@ class Bench:
         self.judged.append(subject)
         return self.opinion
 
-    def gate(self, settings: ApprovalSettings | None = None) -> LedgerGate:
+    def gate(self) -> LedgerGate:
         return LedgerGate(
             ledger=self.ledger,
             policy=WordPolicy(),
             desk=self.desk,
-            settings=settings or self.settings,
+            settings=self.settings,
+            **self.door,
             stream=self.stream,
             clock=self.clock,
             judge=self.judge,
@@ -103,7 +108,7 @@ def context(call_id: str) -> ToolContext:
 
 
 @asynccontextmanager
-async def bench(folder: Path, settings: ApprovalSettings = ASKING) -> AsyncIterator[Bench]:
+async def bench(folder: Path, approvals: Approvals = MANUAL, **door: bool) -> AsyncIterator[Bench]:
     ledger = await SqliteLedger.open(folder / "state.db", backups=folder)
     if await ledger.session("s1") is None:
         await ledger.create_session(
@@ -115,7 +120,7 @@ async def bench(folder: Path, settings: ApprovalSettings = ASKING) -> AsyncItera
         calls = tuple(ToolCall(id=f"c{n}", name="terminal", arguments="{}") for n in range(5))
         await ledger.record_reply("t1", AssistantMessage(tool_calls=calls), None, 0.0)
     try:
-        yield Bench(ledger, settings)
+        yield Bench(ledger, approvals, **door)
     finally:
         await ledger.close()
 
@@ -127,20 +132,20 @@ async def test_harmless_actions_are_not_asked_about(tmp_path: Path) -> None:
 
 
 async def test_what_is_blocked_stays_blocked_whatever_is_set(tmp_path: Path) -> None:
-    async with bench(tmp_path, ApprovalSettings(yolo=True, mode=Mode.OFF)) as b:
+    async with bench(tmp_path, Approvals(mode="off"), yolo=True) as b:
         with pytest.raises(ToolRefused, match="never"):
             await b.admit("block this")
 
 
 async def test_where_nobody_can_be_asked_the_answer_is_no(tmp_path: Path) -> None:
-    async with bench(tmp_path, ApprovalSettings(can_ask=False)) as b:
+    async with bench(tmp_path, can_ask=False) as b:
         with pytest.raises(ToolRefused, match="nobody can be asked"):
             await b.admit("rm x")
         assert await b.ledger.approvals() == []
 
 
 async def test_yolo_asks_nothing(tmp_path: Path) -> None:
-    async with bench(tmp_path, ApprovalSettings(can_ask=False, yolo=True)) as b:
+    async with bench(tmp_path, can_ask=False, yolo=True) as b:
         await b.admit("rm x")
         assert await b.ledger.approvals() == []
 
@@ -212,7 +217,7 @@ async def test_two_may_wait_at_once_and_each_gets_its_own_answer(tmp_path: Path)
 
 
 async def test_nobody_answering_is_a_denial(tmp_path: Path) -> None:
-    async with bench(tmp_path, ApprovalSettings(can_ask=True, timeout=0.0)) as b:
+    async with bench(tmp_path, Approvals(timeout=0.0)) as b:
         assert "in time" in await _refusal(b.admit("rm x"))
         (stored,) = await b.ledger.approvals()
         assert stored.state is ApprovalState.EXPIRED
@@ -229,7 +234,7 @@ async def test_a_grant_for_the_session_covers_later_calls_and_can_be_revoked(
             await b.desk.answer(approval_id, Choice.SESSION, by="ann")
         await b.admit("rm two", "c2")
         assert await b.ledger.revoke(approval_id, 1.0)
-        b.settings = ApprovalSettings(can_ask=False)
+        b.door["can_ask"] = False
         with pytest.raises(ToolRefused):
             await b.admit("rm three", "c3")
 
@@ -249,7 +254,7 @@ async def test_an_answer_given_after_a_restart_is_found(tmp_path: Path) -> None:
 
 async def test_a_destructive_tool_is_always_asked_about(tmp_path: Path) -> None:
     spec = ToolSpec(name="wipe", description="", parameters={}, toolset="t", destructive=True)
-    async with bench(tmp_path, ApprovalSettings(can_ask=False)) as b:
+    async with bench(tmp_path, can_ask=False) as b:
         with pytest.raises(ToolRefused, match="cannot be undone"):
             await b.admit("ls", spec=spec)
 
@@ -260,7 +265,7 @@ async def test_a_destructive_tool_is_always_asked_about(tmp_path: Path) -> None:
 async def test_smart_mode_asks_when_the_second_opinion_is_not_a_clear_yes(
     tmp_path: Path, opinion: Gate, asked: bool
 ) -> None:
-    async with bench(tmp_path, ApprovalSettings(mode=Mode.SMART, can_ask=False)) as b:
+    async with bench(tmp_path, Approvals(mode="smart"), can_ask=False) as b:
         b.opinion = opinion
         if asked:
             with pytest.raises(ToolRefused):
@@ -284,12 +289,12 @@ async def test_a_question_of_a_tool_is_answered_once_and_for_all(tmp_path: Path)
 
 
 async def test_a_question_that_nobody_can_answer_is_refused_at_once(tmp_path: Path) -> None:
-    async with bench(tmp_path, ApprovalSettings(can_ask=False)) as it:
+    async with bench(tmp_path, can_ask=False) as it:
         with pytest.raises(ToolRefused, match="Nobody can be asked"):
             await it.gate().question(context("c1"), "Red or blue?", [])
 
 
 async def test_a_question_expires(tmp_path: Path) -> None:
-    async with bench(tmp_path, ApprovalSettings(can_ask=True, timeout=0.0)) as it:
+    async with bench(tmp_path, Approvals(timeout=0.0)) as it:
         with pytest.raises(ToolRefused, match="Nobody answered in time"):
             await it.gate().question(context("c1"), "Red or blue?", [])

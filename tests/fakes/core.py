@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 from hermes.agent.scope import AgentServices
-from hermes.agent.settings import AgentSettings
 from hermes.agent.tools.wrappers import Guarded, Journaled
 from hermes.agent.turn_runner import TurnRunner
 from hermes.app.media import read_attachment
@@ -24,6 +23,9 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import Model
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
+from hermes.domain.settings import Settings
+from hermes.domain.settings.live import LiveSettings
+from hermes.domain.settings.models import Auxiliary, TitleGeneration
 from hermes.domain.tools import (
     Parallel,
     ToolCapabilities,
@@ -187,13 +189,19 @@ class _Tools:
         return ToolCapabilities()
 
 
+def untitled(**sections: Any) -> Settings:
+    """Return settings by which sessions stay without a title: a script is not asked for one."""
+    tasks = Auxiliary(title_generation=TitleGeneration(enabled=False))
+    return Settings(auxiliary=tasks, **sections)
+
+
 @asynccontextmanager
 async def running_core(
     folder: Path,
     model: Model,
     *,
     tools: ScriptedTools | None = None,
-    settings: AgentSettings | None = None,
+    settings: Settings | None = None,
     side: Model | None = None,
     identity: IdentitySnapshot | None = None,
     redact: Callable[[str], str] = lambda text: text,
@@ -230,7 +238,7 @@ async def running_core(
         tools=_Tools(scripted, own),
         identity=FixedIdentity(identity),
         clock=clock,
-        settings=settings or AgentSettings(title_enabled=False),
+        settings=LiveSettings(settings or untitled()),
         redact=redact,
         read_attachment=read_attachment,
     )

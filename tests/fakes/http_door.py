@@ -19,7 +19,6 @@ from msgspec.structs import replace
 
 from fakes.core import Core, ScriptedTools, running_core
 from fakes.run_desk import desk_on
-from hermes.agent.settings import AgentSettings
 from hermes.control.api_keys import ApiKeys
 from hermes.control.approvals import ApprovalDesk
 from hermes.control.runs.runs import RunDesk, RunSettings
@@ -30,6 +29,7 @@ from hermes.domain.messages import AssistantMessage, Message
 from hermes.domain.ports.files import JobStore
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import Model, ModelReply
+from hermes.domain.settings import Settings
 from hermes.domain.usage import Usage
 from hermes.entry.http.app import build_app
 from hermes.entry.http.auth import KeyRing
@@ -151,7 +151,7 @@ async def http_door(
     endpoints: Sequence[Endpoint] = (),
     settings: HttpSettings | None = None,
     tools: ScriptedTools | None = None,
-    agent: AgentSettings | None = None,
+    agent: Settings | None = None,
     side: Model | None = None,
     ledger: Ledger | None = None,
     run_settings: RunSettings | None = None,

@@ -3,6 +3,9 @@ from pathlib import Path
 
 from hermes.domain.ports.files import IdentitySnapshot
 from hermes.domain.profile import AgentProfile
+from hermes.domain.settings import Settings
+from hermes.domain.settings.agent import Memory
+from hermes.domain.settings.live import LiveSettings
 from hermes.state.identity import MAX_BYTES, FileIdentity, read_text
 
 
@@ -41,5 +44,6 @@ async def test_a_new_session_is_told_the_soul_and_the_memories(tmp_path: Path) -
     profile = AgentProfile(
         id="main", home=tmp_path, workspace=tmp_path, provider="p", model="m", toolsets=()
     )
-    found = await FileIdentity(memory_limit=9, user_limit=9).snapshot(profile)
+    limits = Settings(memory=Memory(memory_char_limit=9, user_char_limit=9))
+    found = await FileIdentity(LiveSettings(limits)).snapshot(profile)
     assert found == IdentitySnapshot(soul="I am Hermes.", memory="likes tea")

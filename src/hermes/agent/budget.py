@@ -2,10 +2,10 @@
 
 from datetime import datetime
 
-from hermes.agent.settings import SpendLimits
 from hermes.domain.errors import BudgetExhausted
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import UsageStore
+from hermes.domain.settings.live import LiveSettings
 
 __all__ = ["IterationBudget", "SpendGuard"]
 
@@ -50,14 +50,14 @@ class IterationBudget:
 class SpendGuard:
     """Refuses a model call once a hard limit on tokens or money is reached."""
 
-    def __init__(self, limits: SpendLimits, usage: UsageStore, clock: Clock) -> None:
-        self._limits = limits
+    def __init__(self, settings: LiveSettings, usage: UsageStore, clock: Clock) -> None:
+        self._settings = settings
         self._usage = usage
         self._clock = clock
 
     async def check(self, agent_id: str, session_id: str) -> None:
         """Raise `BudgetExhausted` if the next call is not allowed."""
-        limits = self._limits
+        limits = self._settings().budget
         if limits.session_tokens is not None or limits.session_usd is not None:
             spent = await self._usage.spent(session_id=session_id)
             self._compare("session", spent.tokens, limits.session_tokens, "tokens")

@@ -71,13 +71,13 @@ class Compactor:
     @property
     def enabled(self) -> bool:
         """False if no prompt is ever too long: switched off, or the window is not known."""
-        return self._services.settings.compaction.enabled and self._window is not None
+        return self._services.settings().compression.enabled and self._window is not None
 
     def due(self, tokens: int) -> bool:
         """Return whether a prompt of `tokens` should be compacted before it is sent."""
-        if not self._services.settings.compaction.enabled or self._window is None:
+        if not self._services.settings().compression.enabled or self._window is None:
             return False
-        threshold = self._services.settings.compaction.threshold
+        threshold = self._services.settings().compression.threshold
         if self._window < SMALL_WINDOW:
             threshold = max(threshold, SMALL_WINDOW_THRESHOLD)
         return tokens >= threshold * self._window
@@ -86,7 +86,7 @@ class Compactor:
         self, history: Sequence[StoredMessage], *, focus: str = ""
     ) -> list[StoredMessage]:
         """Replace the older part of `history` by a summary; return the new history."""
-        settings = self._services.settings.compaction
+        settings = self._services.settings().compression
         budget = int((self._window or DEFAULT_WINDOW) * settings.target_ratio)
         cut = split_point(history, budget, settings.protect_last_n)
         if cut == 0 or (cut == 1 and _is_summary(history[0])):

@@ -104,6 +104,7 @@ def _overlap(a: str, b: str) -> bool:
 
 log = logging.getLogger(__name__)
 
+MAX_PARALLEL_TOOLS = 8
 PREVIEW_CHARS = 200
 LABEL_CHARS = 120
 
@@ -115,7 +116,7 @@ class ToolExecutor:
         self._services = services
         self._scope = scope
         self._tools = tools
-        self._slots = asyncio.Semaphore(services.settings.max_parallel_tools)
+        self._slots = asyncio.Semaphore(MAX_PARALLEL_TOOLS)
 
     async def run(self, calls: Sequence[ToolCall]) -> list[StoredMessage]:
         """Run `calls` and return their stored results in call order."""

@@ -112,6 +112,8 @@ REASONING_EFFORT = "reasoning_effort"
 CONTINUE = "Your answer was cut off by its length limit. Go on exactly where it stopped."
 TOO_LONG = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
 MAX_FORCED_COMPACTIONS = 2
+MAX_CONTINUATIONS = 3
+"""How often an answer cut off by its length limit is continued."""
 
 
 class TurnLoop:
@@ -140,8 +142,8 @@ class TurnLoop:
             turn_id=scope.turn.id,
             notify=lambda code, text: scope.stream.emit(Notice(code=code, text=text)),
         )
-        self._guard = SpendGuard(services.settings.limits, services.ledger, services.clock)
-        self._iterations = IterationBudget(services.settings.max_iterations)
+        self._guard = SpendGuard(services.settings, services.ledger, services.clock)
+        self._iterations = IterationBudget(services.settings().agent.max_turns)
         self._images = ImageShelf(services.read_attachment)
         self._context_tokens = 0
         self._compaction_failed = False
@@ -190,7 +192,7 @@ class TurnLoop:
         asked_for = self._scope.brief.options.max_tokens is not None
         if asked_for or self._model.info.own_prompt is not None:
             return 0  # a very small model does not find back to where it stopped
-        return self._services.settings.max_continuations
+        return MAX_CONTINUATIONS
 
     def _is_client(self, call: ToolCall) -> bool:
         spec = self._tools.spec(call.name)
@@ -247,10 +249,10 @@ class TurnLoop:
         messages: tuple[Message, ...] = tuple(stored.message for stored in self._history)
         if self._model.info.vision:
             messages = await self._images.shown(messages)
-        settings = self._services.settings
+        settings = self._services.settings()
         brief, options = self._scope.brief, self._scope.brief.options
         volatile = (
-            settings.ephemeral,
+            settings.agent.ephemeral_system_prompt,
             brief.ephemeral,
             options.instructions,
             self._iterations.note,
@@ -262,10 +264,12 @@ class TurnLoop:
             tools=self._specs,
             tool_choice=self._tool_choice() if tools_allowed else "none",
             ephemeral="\n\n".join(notes),
-            max_tokens=options.max_tokens or settings.max_tokens,
+            max_tokens=options.max_tokens or settings.model.max_tokens,
             temperature=options.temperature,
             reasoning_effort=options.reasoning_effort
-            or self._scope.session.state.get(REASONING_EFFORT, settings.reasoning_effort),
+            or self._scope.session.state.get(
+                REASONING_EFFORT, settings.agent.reasoning_effort or None
+            ),
             response_schema=options.response_schema,
             session_id=self._scope.session.id,
         )

@@ -146,6 +146,8 @@ def _facts(inputs: PromptInputs) -> str:
 UPWARD_NAMES = (".hermes.md", "HERMES.md")
 LOCAL_NAMES = ("AGENTS.md", "CLAUDE.md", ".cursorrules")
 MAX_LEVELS = 24
+CONTEXT_FILE_CHARS = 20_000
+"""Longest part of a project file that is read unless `context_file_max_chars` says otherwise."""
 
 
 class ContextFile(Struct, frozen=True):
@@ -204,23 +206,25 @@ async def gather_inputs(
     services: AgentServices, profile: AgentProfile, session: Session, model: str, tools: ToolRunner
 ) -> PromptInputs:
     """Read the agent's and the project's files as they are now."""
-    settings = services.settings
+    settings = services.settings()
     notes: ContextFile | None = None
     identity = IdentitySnapshot()
-    if settings.load_context_files:
+    if services.load_context_files:
         identity = await services.identity.snapshot(profile)
-    if settings.load_context_files and not settings.private_workspace:
+    if services.load_context_files and not services.private_workspace:
         environment = await services.environments.get(profile.id, session.id, session.cwd)
-        notes = await find_context_file(environment, settings.context_file_max_chars)
+        notes = await find_context_file(
+            environment, settings.context_file_max_chars or CONTEXT_FILE_CHARS
+        )
     started = datetime.fromtimestamp(session.started_at).astimezone()
     return PromptInputs(
         identity=identity,
         tools=tools.specs(),
         platform=session.source,
-        platform_hint=settings.platform_hints.get(session.source),
+        platform_hint=str(settings.platform_hints.get(session.source) or "") or None,
         context_name=notes.name if notes else None,
         context_text=notes.text if notes else None,
         date=started.strftime("%A, %Y-%m-%d"),
         model=model,
-        cwd=None if settings.private_workspace else session.cwd,
+        cwd=None if services.private_workspace else session.cwd,
     )

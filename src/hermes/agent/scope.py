@@ -6,7 +6,6 @@ from typing import Protocol
 from msgspec import Struct
 
 from hermes.agent.images import ReadAttachment
-from hermes.agent.settings import AgentSettings
 from hermes.domain.events import TurnStream
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environments
@@ -15,6 +14,7 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import Model
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import ToolCapabilities, ToolRunner
 from hermes.domain.turn import Turn, TurnBrief, TurnControl
 from hermes.domain.usage import TurnUsage
@@ -93,12 +93,16 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     tools: ToolProvider
     identity: Identity
     clock: Clock
-    settings: AgentSettings
+    settings: LiveSettings
     redact: Callable[[str], str]
     """Removes secrets by value; applied to everything that is stored or shown."""
     redacting: Callable[[], TextFilter] = Unfiltered
     """Makes what removes secrets from text while it is streamed."""
     read_attachment: ReadAttachment = no_attachment
+    load_context_files: bool = True
+    """False leaves out project files, memory and skills (`--ignore-rules`)."""
+    private_workspace: bool = False
+    """Sessions start in an empty place of their own: there is no project to look at."""
 
 
 class TurnScope(Struct, frozen=True, kw_only=True):

@@ -30,7 +30,11 @@ class TitleMaker:
     async def name(self, profile: AgentProfile, session_id: str) -> None:
         """Title the session if this was its first exchange and it has no title."""
         session = await self._services.ledger.session(session_id)
-        if not self._services.settings.title_enabled or session is None or session.title:
+        if (
+            not self._services.settings().auxiliary.title_generation.enabled
+            or session is None
+            or session.title
+        ):
             return
         exchange = first_exchange(await self._services.ledger.history(session_id))
         if exchange is None:
@@ -53,7 +57,9 @@ class TitleMaker:
             task="title_generation",
         )
         try:
-            async with asyncio.timeout(self._services.settings.title_timeout):
+            async with asyncio.timeout(
+                self._services.settings().auxiliary.title_generation.timeout
+            ):
                 reply = await model.complete(request)
         except (HermesError, TimeoutError):
             return ""

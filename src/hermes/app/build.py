@@ -7,32 +7,33 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from msgspec import Struct
 
 from hermes.agent.scope import AgentServices
-from hermes.agent.settings import AgentSettings
 from hermes.agent.side_calls import SecondOpinion
 from hermes.agent.turn_runner import TurnRunner
+from hermes.app.backends import has_private_workspace
 from hermes.app.background import pass_on_notices
 from hermes.app.ledger import open_ledger
 from hermes.app.media import read_attachment
 from hermes.app.mirror import MirroredRunner
 from hermes.app.models import ModelShelf
 from hermes.app.options import AppOptions
-from hermes.app.policy import action_policy
 from hermes.app.settings import (
-    agent_settings,
     environment_settings,
+    in_force,
     main_profile,
     toolsets_of,
 )
 from hermes.app.tools import ToolShelf
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.redaction_stream import RedactedStream
-from hermes.control.approvals import ApprovalDesk, ApprovalSettings
+from hermes.control.approvals import ApprovalDesk
 from hermes.control.lanes.gateway import Gateway, GatewayParts
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import KeyScope
+from hermes.domain.settings.live import LiveSettings
 from hermes.execution.clock import SystemClock
+from hermes.execution.policy.judge import HostPolicy
 from hermes.execution.pool import EnvironmentPool
 from hermes.observability.logs import configure_logging
 from hermes.state.identity import FileIdentity
@@ -53,11 +54,7 @@ class App(Struct, kw_only=True):
     environments: EnvironmentPool
     services: AgentServices
     clock: Clock
-
-    @property
-    def settings(self) -> AgentSettings:
-        """How turns behave."""
-        return self.services.settings
+    settings: LiveSettings
 
 
 @asynccontextmanager
@@ -69,6 +66,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
     redactor = loaded.redactor()
     clock = SystemClock()
     profile = main_profile(loaded, options)
+    live = LiveSettings(in_force(loaded.config, options))
     async with AsyncExitStack() as stack:
         stack.enter_context(logs)
         ledger = await stack.enter_async_context(open_ledger(options.home))
@@ -82,22 +80,25 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
         tools = ToolShelf(
             ledger=ledger,
             clock=clock,
-            policy=action_policy(loaded, options),
+            policy=HostPolicy(live, options.environ, options.home.root),
             desk=desk,
-            approvals=approval_settings(loaded, options),
-            toolsets=lambda agent, source: toolsets_of(loaded, options, agent, source),
+            settings=live,
+            can_ask=options.can_ask,
+            toolsets=lambda agent, source: toolsets_of(live(), options, agent, source),
         )
         services = AgentServices(
             ledger=ledger,
             environments=environments,
             models=models,
             tools=tools,
-            identity=_identity(loaded),
+            identity=FileIdentity(live),
             clock=clock,
-            settings=agent_settings(loaded, options),
+            settings=live,
             redact=redactor.redact,
             redacting=lambda: RedactedStream(redactor),
             read_attachment=read_attachment,
+            load_context_files=not options.ignore_rules,
+            private_workspace=has_private_workspace(loaded, options),
         )
         tools.judge = lambda agent, session: SecondOpinion(services, agent, session)
         gateway = _gateway(services, loaded, options, profile, owner)
@@ -113,6 +114,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
                 environments=environments,
                 services=services,
                 clock=clock,
+                settings=live,
             )
 
 
@@ -129,17 +131,6 @@ async def _beside(pool: EnvironmentPool, gateway: Gateway, clock: Clock) -> Asyn
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def approval_settings(loaded: LoadedConfig, options: AppOptions) -> ApprovalSettings:
-    """Return how the approval gate behaves at this door."""
-    approvals = loaded.config.approvals
-    return ApprovalSettings(
-        mode=approvals.mode,
-        timeout=approvals.timeout,
-        can_ask=options.can_ask,
-        yolo=options.yolo,
-    )
 
 
 def _gateway(
@@ -174,11 +165,3 @@ def _runner(
         return runner
     mirror = TranscriptMirror(options.home.sessions_dir)
     return MirroredRunner(runner, services.ledger, mirror)
-
-
-def _identity(loaded: LoadedConfig) -> FileIdentity:
-    memory = loaded.config.memory
-    return FileIdentity(
-        memory_limit=memory.memory_char_limit if memory.memory_enabled else 0,
-        user_limit=memory.user_char_limit if memory.user_profile_enabled else 0,
-    )

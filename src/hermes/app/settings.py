@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from hermes.agent.settings import AgentSettings, CompactionSettings, SpendLimits
-from hermes.app.backends import backend_name, backend_options, has_private_workspace
+from msgspec.structs import replace
+
+from hermes.app.backends import backend_name, backend_options
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
 from hermes.domain.errors import ConfigError
@@ -21,17 +22,6 @@ from hermes.models.settings import (
     RetryPolicy,
     Timeouts,
 )
-
-__all__ = [
-    "agent_settings",
-    "environment_settings",
-    "fallback_targets",
-    "main_profile",
-    "main_target",
-    "retry_policy",
-    "route_book",
-    "toolsets_of",
-]
 
 
 def main_profile(loaded: LoadedConfig, options: AppOptions) -> AgentProfile:
@@ -54,14 +44,14 @@ def main_profile(loaded: LoadedConfig, options: AppOptions) -> AgentProfile:
 
 
 def toolsets_of(
-    loaded: LoadedConfig, options: AppOptions, profile: AgentProfile, source: str
+    settings: Settings, options: AppOptions, profile: AgentProfile, source: str
 ) -> tuple[str, ...]:
     """Return the toolsets an agent has at a door."""
     if options.toolsets is not None:
         return options.toolsets
     if source == options.platform:
         return profile.toolsets
-    return tuple(_toolsets(loaded.config, source))
+    return _toolsets(settings, source)
 
 
 def _toolsets(config: Settings, platform: str) -> tuple[str, ...]:
@@ -71,33 +61,14 @@ def _toolsets(config: Settings, platform: str) -> tuple[str, ...]:
     return config.toolsets if platform == "cli" else (f"hermes-{platform.replace('_', '-')}",)
 
 
-def agent_settings(loaded: LoadedConfig, options: AppOptions) -> AgentSettings:
-    """Return how turns behave."""
-    config = loaded.config
-    return AgentSettings(
-        max_iterations=options.max_turns or config.agent.max_turns,
-        reasoning_effort=config.agent.reasoning_effort or None,
-        max_tokens=config.model.max_tokens,
-        title_enabled=config.auxiliary.title_generation.enabled,
-        title_timeout=config.auxiliary.title_generation.timeout,
-        limits=SpendLimits(
-            session_tokens=config.budget.session_tokens,
-            session_usd=config.budget.session_usd,
-            day_tokens=config.budget.day_tokens,
-            day_usd=config.budget.day_usd,
-        ),
-        compaction=CompactionSettings(
-            enabled=config.compression.enabled,
-            threshold=config.compression.threshold,
-            target_ratio=config.compression.target_ratio,
-            protect_last_n=config.compression.protect_last_n,
-        ),
-        platform_hints={name: str(hint) for name, hint in config.platform_hints.items()},
-        context_file_max_chars=config.context_file_max_chars or 20_000,
-        load_context_files=not options.ignore_rules,
-        ephemeral=config.agent.ephemeral_system_prompt,
-        private_workspace=has_private_workspace(loaded, options),
-    )
+def in_force(config: Settings, options: AppOptions) -> Settings:
+    """Return the settings with what the command line says laid over them."""
+    agent, approvals = config.agent, config.approvals
+    if options.max_turns:
+        agent = replace(agent, max_turns=options.max_turns)
+    if options.yolo:
+        approvals = replace(approvals, mode="off")
+    return replace(config, agent=agent, approvals=approvals)
 
 
 def environment_settings(

@@ -6,18 +6,18 @@ Guarded(Approved(Budgeted(Journaled(registry))))
 from collections.abc import Callable
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.agent.tools.wrappers import Approved, Budgeted, Guarded, Journaled
 from hermes.app.fetch import PageFetcher
-from hermes.control.approvals import ApprovalDesk, ApprovalSettings, Judge, LedgerGate, Mode
+from hermes.control.approvals import ApprovalDesk, Judge, LedgerGate
 from hermes.domain.events import TurnStream
 from hermes.domain.ports.approval import ActionPolicy
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger, SearchQuery
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Fetched, Found, Need, ToolCapabilities, ToolContext, ToolRunner
 
 __all__ = ["YOLO", "ToolShelf"]
@@ -37,7 +37,9 @@ class ToolShelf(Struct, kw_only=True):
     clock: Clock
     policy: ActionPolicy
     desk: ApprovalDesk
-    approvals: ApprovalSettings
+    settings: LiveSettings
+    can_ask: bool = False
+    """Whether a person at the door can answer."""
     toolsets: Callable[[AgentProfile, str], tuple[str, ...]] = lambda profile, _: profile.toolsets
     """(agent, door) -> the toolsets it has there."""
     judge: Callable[[AgentProfile, Session], Judge] | None = None
@@ -79,23 +81,20 @@ class ToolShelf(Struct, kw_only=True):
         )
 
     def _granted(self, source: str) -> frozenset[Need]:
-        ask = {Need.ASK} if self.approvals.can_ask and source not in NOBODY_THERE else set()
+        ask = {Need.ASK} if self.can_ask and source not in NOBODY_THERE else set()
         return frozenset({Need.SEARCH, Need.FETCH} | ask)
 
     def _gate(self, profile: AgentProfile, session: Session, stream: TurnStream) -> LedgerGate:
-        settings = replace(
-            self.approvals,
-            can_ask=Need.ASK in self._granted(session.source),
-            yolo=self.approvals.yolo or bool(session.state.get(YOLO)),
-        )
         return LedgerGate(
             ledger=self.ledger,
             policy=self.policy,
             desk=self.desk,
-            settings=settings,
+            settings=self.settings,
             stream=stream,
             clock=self.clock,
-            judge=self._judge(profile, session),
+            can_ask=Need.ASK in self._granted(session.source),
+            yolo=bool(session.state.get(YOLO)),
+            judge=self.judge(profile, session) if self.judge else None,
         )
 
     async def _search(self, context: ToolContext, text: str, limit: int) -> list[Found]:
@@ -119,8 +118,3 @@ class ToolShelf(Struct, kw_only=True):
     async def _fetch(self, url: str, limit: int) -> Fetched:
         media_type, body = await self.fetcher.data(url, limit)
         return Fetched(media_type=media_type, body=body)
-
-    def _judge(self, profile: AgentProfile, session: Session) -> Judge | None:
-        if self.judge is None or self.approvals.mode != Mode.SMART:
-            return None
-        return self.judge(profile, session)

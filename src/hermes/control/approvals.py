@@ -32,9 +32,8 @@ from hermes.domain.messages import ToolCall
 from hermes.domain.ports.approval import ActionPolicy
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Intent, ToolContext, ToolSpec
-
-__all__ = ["ApprovalDesk", "ApprovalSettings", "LedgerGate", "Mode"]
 
 LOOK_AGAIN_SECONDS = 2.0
 """How often a waiting call looks for an answer given by another process."""
@@ -43,25 +42,6 @@ NOBODY_TO_ASK = (
     "it needs a person's approval and nobody can be asked here. Do it another way, or tell "
     "the user what to run."
 )
-
-
-class Mode:
-    """Names of `approvals.mode`."""
-
-    MANUAL = "manual"
-    SMART = "smart"
-    OFF = "off"
-
-
-class ApprovalSettings(Struct, frozen=True, kw_only=True):
-    """How the gate behaves at one door."""
-
-    mode: str = Mode.MANUAL
-    timeout: float = 300.0
-    can_ask: bool = False
-    """Whether the door can put a question to a person."""
-    yolo: bool = False
-    """Nothing is asked; what is never approvable stays blocked."""
 
 
 Judge = Callable[[str, str], Awaitable[Gate]]
@@ -139,9 +119,13 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
     ledger: Ledger
     policy: ActionPolicy
     desk: ApprovalDesk
-    settings: ApprovalSettings
+    settings: LiveSettings
     stream: TurnStream
     clock: Clock
+    can_ask: bool = False
+    """Whether the door can put a question to a person."""
+    yolo: bool = False
+    """Nothing is asked; what is never approvable stays blocked."""
     judge: Judge | None = None
 
     async def admit(
@@ -157,7 +141,7 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
         subject = _subject(call, intent)
         if verdict.gate is Gate.BLOCK:
             raise ToolRefused(f"Not allowed: {verdict.reason}")
-        if self.settings.mode == Mode.SMART and self.judge is not None:
+        if self.settings().approvals.mode == "smart" and self.judge is not None:
             opinion = await self.judge(subject, verdict.reason)
             if opinion is Gate.ALLOW:
                 return
@@ -168,7 +152,7 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
     async def _verdict(self, spec: ToolSpec, intent: Intent, context: ToolContext) -> Verdict:
         granted = await self.ledger.grants(context.agent_id, context.session_id)
         patterns = frozenset(approval.request.pattern for approval in granted)
-        trusted = self.settings.yolo or self.settings.mode == Mode.OFF
+        trusted = self.yolo or self.settings().approvals.mode == "off"
         verdict = self.policy.judge(intent, context.environment, grants=patterns, trusted=trusted)
         if verdict.gate is not Gate.ALLOW or not spec.destructive or trusted:
             return verdict
@@ -179,7 +163,7 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
 
     async def question(self, context: ToolContext, text: str, choices: Sequence[str]) -> str:
         """Put a question to the person and return the answer; the `ask` capability of tools."""
-        if not self.settings.can_ask:
+        if not self.can_ask:
             raise ToolRefused("Nobody can be asked here.", hint="Decide yourself and say so.")
         digest = hashlib.sha256(text.encode()).hexdigest()
         decision = await self._put(
@@ -200,7 +184,7 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
     async def _ask(
         self, call: ToolCall, subject: str, verdict: Verdict, context: ToolContext
     ) -> None:
-        if not self.settings.can_ask:
+        if not self.can_ask:
             raise ToolRefused(f"Not carried out ({verdict.reason}): {NOBODY_TO_ASK}")
         decision = await self._put(
             context,
@@ -226,7 +210,7 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
                 session_id=context.session_id,
                 turn_id=context.turn_id,
                 created_at=now,
-                expires_at=now + self.settings.timeout,
+                expires_at=now + self.settings().approvals.timeout,
                 **fields,
             )
         )

@@ -12,6 +12,7 @@ from hermes.config.paths import HermesHome
 from hermes.domain.errors import StoreError
 from hermes.domain.ports.files import IdentitySnapshot
 from hermes.domain.profile import AgentProfile
+from hermes.domain.settings.live import LiveSettings
 
 MAX_BYTES = 64 * 1024
 
@@ -19,20 +20,20 @@ MAX_BYTES = 64 * 1024
 class FileIdentity:
     """Reads SOUL.md and the memory files of an agent's home."""
 
-    def __init__(self, *, memory_limit: int, user_limit: int) -> None:
-        self._memory_limit = memory_limit
-        self._user_limit = user_limit
+    def __init__(self, settings: LiveSettings) -> None:
+        self._settings = settings
 
     async def snapshot(self, profile: AgentProfile) -> IdentitySnapshot:
         return await asyncio.to_thread(self._read, HermesHome(root=profile.home))
 
     def _read(self, home: HermesHome) -> IdentitySnapshot:
-        memory = read_text(home.memories_dir / "MEMORY.md")
-        user = read_text(home.memories_dir / "USER.md")
+        limits = self._settings().memory
+        memory = read_text(home.memories_dir / "MEMORY.md") if limits.memory_enabled else None
+        user = read_text(home.memories_dir / "USER.md") if limits.user_profile_enabled else None
         return IdentitySnapshot(
             soul=read_text(home.soul_file),
-            memory=(memory and memory[: self._memory_limit]) or None,
-            user=(user and user[: self._user_limit]) or None,
+            memory=(memory and memory[: limits.memory_char_limit]) or None,
+            user=(user and user[: limits.user_char_limit]) or None,
         )
 
 

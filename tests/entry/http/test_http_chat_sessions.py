@@ -19,8 +19,8 @@ from fakes.http_chat import (
     text_of,
 )
 from fakes.http_door import KEY, HttpDoor
-from hermes.agent.settings import AgentSettings
 from hermes.domain.runs import RunQuery, RunState
+from hermes.domain.settings import Settings
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say
 
 
@@ -208,7 +208,7 @@ async def test_a_stopped_run_ends_its_stream_as_partial(tmp_path: Path) -> None:
 async def test_only_a_conversation_that_can_go_on_gets_a_title(tmp_path: Path) -> None:
     side = ScriptedModel(default=say("A Title"))
     script = (say("Hello"), calls(call("weather")), say("Sunny."), say("Hello again"))
-    titles = AgentSettings(title_enabled=True)
+    titles = Settings()
     async with door_with(tmp_path, *script, side=side, agent=titles) as (door, _):
         assert text_of(await ask(door.client, "Hi")) == "Hello"
         first = await ask(door.client, "Weather?", tools=[WEATHER])

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import click
 
-from hermes.app.options import AppOptions
-from hermes.app.policy import policy_settings
 from hermes.cli.sessions_store import Desk, at_desk
 from hermes.config.environment import process_environ
 from hermes.config.loader import load_config
 from hermes.config.paths import HermesHome
 from hermes.domain.approvals import Approval, ApprovalState, Choice
 from hermes.domain.errors import NotFound
-from hermes.execution.policy.judge import CommandPolicy
+from hermes.domain.settings.live import LiveSettings
+from hermes.execution.policy.judge import HostPolicy
 
 __all__ = [
     "command",
@@ -160,8 +159,7 @@ def _judged(scripts: Iterable[str]) -> Iterator[str]:
     home = HermesHome.from_environ(environ)
     loaded = load_config(home, environ)
     cwd = Path(loaded.config.terminal.cwd).absolute()
-    options = AppOptions(home=home, environ=environ, cwd=cwd)
-    policy = CommandPolicy(policy_settings(loaded, options, mode="manual"))
+    policy = HostPolicy(LiveSettings(loaded.config), environ, home.root).commands()
     for script in scripts:
         verdict = policy.judge(script, cwd=str(cwd))
         reason = " ".join(verdict.reason.split())

@@ -36,7 +36,7 @@ class Settings(Section, frozen=True, kw_only=True):
     compression: core.Compression = core.Compression()
     memory: core.Memory = core.Memory()
     context_file_max_chars: Positive | None = None
-    """Longest project context file; null for a share of the context."""
+    """Longest project context file; null for 20000 characters."""
     platform_hints: dict[str, Any] = field(default_factory=dict)
     """Platform -> words for the system prompt."""
 

@@ -9,13 +9,15 @@ import hashlib
 import os
 import re
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
+from pathlib import Path
 
 from msgspec import Struct
 
 from hermes.domain.approvals import Gate, Verdict
 from hermes.domain.ports.execution import Environment
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Intent
 from hermes.execution.policy.command import TOO_COMPLICATED, UNREADABLE, Finding, Ground
 from hermes.execution.policy.floor import COMPACT_BOMB, FORK_BOMB, floor_findings
@@ -61,9 +63,23 @@ class PolicySettings(Struct, frozen=True, kw_only=True):
 class HostPolicy:
     """Judges intents on backends that can reach the host; isolated ones need no asking."""
 
-    def __init__(self, careful: "CommandPolicy", trusting: "CommandPolicy") -> None:
-        self._careful = careful
-        self._trusting = trusting
+    def __init__(self, settings: LiveSettings, environ: Mapping[str, str], home: Path) -> None:
+        self._settings = settings
+        self._user_home = environ.get("HOME") or str(Path.home())
+        self._hermes_home = str(home)
+
+    def commands(self, *, trusted: bool = False) -> "CommandPolicy":
+        """Return what judges commands with the settings as they are now."""
+        now = self._settings()
+        return CommandPolicy(
+            PolicySettings(
+                mode="off" if trusted else "manual",
+                deny=now.approvals.deny,
+                allowlist=now.command_allowlist,
+                user_home=self._user_home,
+                hermes_home=self._hermes_home,
+            )
+        )
 
     def judge(
         self, intent: Intent, environment: Environment, *, grants: Collection[str], trusted: bool
@@ -71,7 +87,7 @@ class HostPolicy:
         """Return the strictest verdict on anything the call would do."""
         if environment.isolated:
             return _ALLOW
-        policy = self._trusting if trusted else self._careful
+        policy = self.commands(trusted=trusted)
         worst = _ALLOW
         for verdict in _verdicts(policy, intent, environment, grants):
             if verdict.gate is Gate.BLOCK:

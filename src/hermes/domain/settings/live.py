@@ -1,0 +1,80 @@
+"""LiveSettings: the settings in force, through one handle.
+
+Whoever uses a live setting calls the handle at the moment of use and keeps nothing, so a changed
+file takes effect by construction. `update` takes over the live part of new settings only: what is
+marked `AtStart` stays as it was when the process started, and the keys that differ are returned.
+"""
+
+from typing import Any, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+
+from hermes.domain.settings.root import Settings
+from hermes.domain.settings.section import RESTART, Section
+
+
+class LiveSettings:
+    """A call returns the settings in force."""
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self._now = settings or Settings()
+
+    def __call__(self) -> Settings:
+        return self._now
+
+    def update(self, new: Settings) -> frozenset[str]:
+        """Use the live part of `new`; return the keys that count only after a restart."""
+        waiting: set[str] = set()
+        self._now = _merged(self._now, new, "", waiting)
+        return frozenset(waiting)
+
+
+def needs_restart(kind: Any) -> bool:
+    """Tell whether a setting of this type is read when the gateway starts."""
+    return RESTART in getattr(kind, "__metadata__", ())
+
+
+def _merged(old: Any, new: Any, path: str, waiting: set[str]) -> Any:
+    taken: dict[str, Any] = {}
+    for field in msgspec.structs.fields(new):
+        name, key = field.name, f"{path}{field.encode_name}"
+        before, after = getattr(old, name), getattr(new, name)
+        if before == after:
+            continue
+        if needs_restart(field.type):
+            waiting |= set(_differences(before, after, key))
+            taken[name] = before
+        elif isinstance(after, Section):
+            taken[name] = _merged(before or type(after)(), after, f"{key}.", waiting)
+        elif section := _section_of_entries(field.type):
+            taken[name] = {
+                entry: _merged(
+                    before.get(entry, section()),
+                    after.get(entry, section()),
+                    f"{key}.{entry}.",
+                    waiting,
+                )
+                for entry in {**before, **after}
+            }
+    return msgspec.structs.replace(new, **taken)
+
+
+def _section_of_entries(kind: Any) -> type[Section] | None:
+    """Return the section in `dict[str, Section]`."""
+    inner = get_args(kind)[1] if get_origin(kind) is dict else None
+    return inner if isinstance(inner, type) and issubclass(inner, Section) else None
+
+
+def _differences(before: Any, after: Any, key: str) -> list[str]:
+    """Name the settings below `key` that differ."""
+    if not isinstance(before, Struct) or type(before) is not type(after):
+        return [key]
+    return [
+        found
+        for field in msgspec.structs.fields(after)
+        if getattr(before, field.name) != getattr(after, field.name)
+        for found in _differences(
+            getattr(before, field.name), getattr(after, field.name), f"{key}.{field.encode_name}"
+        )
+    ]
