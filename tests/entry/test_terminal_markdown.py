@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.entry.terminal.capabilities import Colours, TerminalKind
 from hermes.entry.terminal.markdown import Block, MarkdownRenderer, MarkdownStream
+from hermes.entry.terminal.paint import Colours, TerminalKind
 from hermes.entry.terminal.skins import SkinShelf
 
 PLAIN = TerminalKind(colours=Colours.NONE, unicode=True, cursor=True)

@@ -13,11 +13,19 @@ from hermes.domain.errors import ConfigError, NotFound, UsageError
 from hermes.domain.messages import AssistantMessage, InputKind, ToolMessage, UserMessage
 from hermes.domain.session import Session, StoredMessage
 from hermes.entry.terminal.banner import BannerFacts, banner_lines
-from hermes.entry.terminal.capabilities import Colours, TerminalKind, ascii_text, terminal_kind
 from hermes.entry.terminal.chat_session import recap_lines
-from hermes.entry.terminal.completion import CompletionSources, suggest
-from hermes.entry.terminal.input import CtrlC, InterruptKey, PasteShelf
-from hermes.entry.terminal.paint import Painter, cut, pad, width, wrap
+from hermes.entry.terminal.input import CompletionSources, CtrlC, InterruptKey, PasteShelf, suggest
+from hermes.entry.terminal.paint import (
+    Colours,
+    Painter,
+    TerminalKind,
+    ascii_text,
+    cut,
+    pad,
+    terminal_kind,
+    width,
+    wrap,
+)
 from hermes.entry.terminal.questions import Reply, list_picker, request_picker
 from hermes.entry.terminal.skins import BUILT_IN, SkinShelf
 from hermes.entry.terminal.statusbar import (
@@ -248,7 +256,7 @@ def test_a_skin_that_cannot_be_read_is_explained(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("colours", "code"),
-    [(Colours.TRUE, "38;2;230;180;80"), (Colours.MANY, "38;5;179"), (Colours.SIXTEEN, "33")],
+    [(Colours.TRUE, "38;2;230;180;80"), (Colours.MANY, "38;5;179"), (Colours.SIXTEEN, "93")],
 )
 def test_colours_come_down_to_what_there_is(colours: Colours, code: str) -> None:
     kind = TerminalKind(colours=colours, unicode=True, cursor=True)

@@ -178,5 +178,12 @@ async def test_a_picture_is_attached_by_its_file(tmp_path: Path) -> None:
 
 async def test_an_editor_that_does_not_exist_is_explained(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="cannot be run"):
-        await edit("text", {"EDITOR": str(tmp_path / "no-editor")}, tmp_path / "cache")
-    assert list((tmp_path / "cache").iterdir()) == []
+        await edit("text", {"EDITOR": str(tmp_path / "no-editor")})
+
+
+async def test_text_can_be_changed_in_an_editor(tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nprintf " and more\\n" >> "$1"\n', "utf-8")
+    editor.chmod(0o700)
+
+    assert await edit("text", {"VISUAL": str(editor)}) == "text\n and more"

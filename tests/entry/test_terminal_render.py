@@ -20,8 +20,7 @@ from hermes.domain.events import (
 from hermes.domain.messages import AssistantMessage, ToolOutcome
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
-from hermes.entry.terminal.capabilities import Colours, TerminalKind, harmless
-from hermes.entry.terminal.paint import Painter, width
+from hermes.entry.terminal.paint import Colours, Painter, TerminalKind, harmless, width
 from hermes.entry.terminal.render import RenderSettings, TurnRenderer, diff_lines
 from hermes.entry.terminal.skins import SkinShelf
 

@@ -11,7 +11,7 @@ from hermes.control.commands.context import ToolDetail
 from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
-from hermes.entry.terminal.context import ChatParts, ChatPaths, ChatSettings
+from hermes.entry.terminal.chat import ChatParts, ChatPaths, ChatSettings
 
 __all__ = ["chat_parts", "user_name"]
 

@@ -1,48 +1,53 @@
-"""The interactive chat: wires the canvas, the input, pickers and keys to the talk."""
+"""The full-screen chat: the canvas, the input, pickers and keys around one `Talk`."""
 
 import asyncio
 import importlib
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, Filter
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.keys import Keys
 
+from hermes.control.commands.context import Screen
 from hermes.control.commands.running import EFFECTS
 from hermes.domain.approvals import ApprovalRequest
 from hermes.domain.errors import HermesError
 from hermes.domain.inbound import Attachment
 from hermes.entry.terminal.banner import opening_lines
-from hermes.entry.terminal.canvas import Canvas
-from hermes.entry.terminal.capabilities import TerminalKind, ascii_text
+from hermes.entry.terminal.canvas import Canvas, Panes, chat_layout
+from hermes.entry.terminal.chat import ChatParts
 from hermes.entry.terminal.chat_session import Talk
-from hermes.entry.terminal.completion import CompletionSources
-from hermes.entry.terminal.context import ChatParts
 from hermes.entry.terminal.input import (
     AGAIN_SECONDS,
+    CompletionSources,
     CtrlC,
     InterruptKey,
     PasteShelf,
     PrivateHistory,
     input_buffer,
 )
-from hermes.entry.terminal.keys import chat_keys
-from hermes.entry.terminal.layout import Panes, chat_layout
-from hermes.entry.terminal.paint import cut, wrap
+from hermes.entry.terminal.paint import TerminalKind, ascii_text, cut, wrap
 from hermes.entry.terminal.questions import Questions, Reply
-from hermes.entry.terminal.screen import ChatScreen
 from hermes.entry.terminal.skins import Skin, SkinShelf
 from hermes.entry.terminal.statusbar import FRAME_SECONDS, spinner_line, status_line
-from hermes.entry.terminal.tty import clean_terminal, on_signals
-
-__all__ = ["TerminalApp"]
+from hermes.entry.terminal.tty import (
+    clean_terminal,
+    clipboard_image,
+    copy_sequence,
+    edit,
+    image_file,
+    on_signals,
+    run_program,
+)
 
 LAST_WORDS_SECONDS = 2.0
 """How long leaving waits for what was typed just before."""
 
 
 class TerminalApp:
-    """The screen: a `Display` for the talk, `KeyActions` for the keys."""
+    """A `TerminalOutput` for the talk, a `Screen` for commands, and what the keys set off."""
 
     def __init__(self, parts: ChatParts, skin: Skin, kind: TerminalKind) -> None:
         self.talk = Talk(parts, skin, kind, self)
@@ -59,10 +64,11 @@ class TerminalApp:
         self._exit_code = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
+        self._skins = SkinShelf(parts.paths.skins_dir)
         self._input = input_buffer(self._sources(), PrivateHistory(parts.paths.history_file))
-        self._screen = ChatScreen(
-            self.talk, self._canvas, self._questions, buffer=self._input, pastes=self._pastes
-        )
+        self._status_shown = parts.settings.status_bar
+        self._attachments: list[Attachment] = []
+        """What goes with the next message."""
 
     def _sources(self) -> CompletionSources:
         specs = self.talk.registry.specs(terminal=True)
@@ -70,7 +76,7 @@ class TerminalApp:
             specs=specs,
             cwd=self._parts.profile.workspace,
             arguments={
-                "skin": SkinShelf(self._parts.paths.skins_dir).names,
+                "skin": self._skins.names,
                 "help": lambda: [spec.name for spec in specs],
             },
         )
@@ -97,7 +103,7 @@ class TerminalApp:
                     self._spawn(work)
                 self._spawn(self.talk.follow_turns())
                 try:
-                    await self._canvas.run(layout, chat_keys(self))
+                    await self._canvas.run(layout, _chat_keys(self))
                 finally:
                     await self._wind_up()
         return self._exit_code
@@ -137,7 +143,6 @@ class TerminalApp:
             self.talk.say(f"{error.message} {error.hint}".rstrip(), "ui_error")
 
     async def _take_typed(self) -> None:
-        """Carry out what was typed, one after the other."""
         while True:
             text, attachments = await self._typed.get()
             self._command = self._spawn(self.talk.typed(text, attachments))
@@ -154,39 +159,82 @@ class TerminalApp:
             if not self.talk.working:
                 self._moving.clear()
 
-    # -- Display -----------------------------------------------------------
+    # -- TerminalOutput -----------------------------------------------------------
 
     @property
     def cells(self) -> int:
-        """The width of the terminal."""
         return max(20, self._canvas.size[0])
 
     @property
-    def screen(self) -> ChatScreen:
-        """What commands can do with it."""
-        return self._screen
+    def screen(self) -> Screen:
+        return self
 
     def show(self, lines: Sequence[str]) -> None:
-        """Print lines above the input."""
         self._canvas.show(lines)
 
     def ask(self, request: ApprovalRequest) -> None:
-        """Put a request before the person."""
         self._questions.ask(request)
 
     def settle(self, approval_id: str) -> None:
-        """Take a request away: it has its answer."""
         self._questions.settle(approval_id)
 
     def changed(self) -> None:
-        """Have the panes painted soon."""
         if self.talk.working:
             self._moving.set()
         self._canvas.repaint()
 
     def ring(self) -> None:
-        """Ring the bell."""
         self._canvas.ring()
+
+    # -- Screen ------------------------------------------------------------
+
+    def clear(self) -> None:
+        self._canvas.clear()
+
+    def prefill(self, text: str) -> None:
+        """Put text into the input, unless something is being written there."""
+        if not self._input.text:
+            self._set_input(text)
+
+    async def compose(self, text: str) -> None:
+        """Open the external editor and take what was written into the input."""
+        async with self._canvas.outside():
+            written = await edit(self._pastes.expand(text), self._parts.environ)
+        self._set_input(written)
+
+    def _set_input(self, text: str) -> None:
+        self._input.text = text
+        self._input.cursor_position = len(text)
+
+    def set_status_bar(self, *, shown: bool | None) -> bool:
+        """Show or hide the status bar (None toggles); return whether it shows."""
+        self._status_shown = not self._status_shown if shown is None else shown
+        return self._status_shown
+
+    def skins(self) -> Sequence[str]:
+        return self._skins.names()
+
+    def set_skin(self, name: str) -> None:
+        self.talk.skin = self._skins.load(name)
+        self._canvas.wear(self.talk.skin)
+
+    def copy(self, text: str) -> None:
+        self._canvas.write(copy_sequence(text))
+
+    async def attach_image(self, path: str | None) -> str:
+        """Attach a picture from a file or the clipboard; return what to say."""
+        parts = self._parts
+        picture = (
+            await image_file(path, parts.profile.workspace)
+            if path
+            else await clipboard_image(parts.environ, parts.paths.cache_dir, run_program)
+        )
+        self._attachments.append(picture)
+        self._canvas.repaint()
+        return f"Attached {picture.name} to the next message."
+
+    async def pick(self, title: str, options: Sequence[str]) -> int | None:
+        return await self._questions.pick(title, options)
 
     # -- panes -------------------------------------------------------------
 
@@ -234,28 +282,28 @@ class TerminalApp:
 
     def _hint(self) -> str:
         parts = [self._note] if self._note else []
-        if self._screen.attachments:
-            names = ", ".join(each.name for each in self._screen.attachments)
+        if self._attachments:
+            names = ", ".join(each.name for each in self._attachments)
             parts.append(f"attached: {names}")
         if self.talk.working and self._input.text and not self._questions.picker:
             parts.append(f"Enter: {self.talk.mode.value}, {EFFECTS[self.talk.mode]}")
         return self._glyphs(cut(" · ".join(parts), self.cells))
 
     def _status(self) -> str:
-        if not self._screen.status_shown:
+        if not self._status_shown:
             return ""
         return self._glyphs(status_line(self.talk.status(), self.cells))
 
     # -- KeyActions --------------------------------------------------------
 
     def submit(self) -> None:
-        """Send the input."""
         text = self._input.text
-        if not text.strip() and not self._screen.attachments:
+        if not text.strip() and not self._attachments:
             return
         self._input.append_to_history()
         self._input.reset()
-        self._send(text, self._screen.take_attachments())
+        attachments, self._attachments = tuple(self._attachments), []
+        self._send(text, attachments)
 
     def _send(self, text: str, attachments: tuple[Attachment, ...]) -> None:
         self._note = ""
@@ -266,11 +314,9 @@ class TerminalApp:
         self._typed.put_nowait((self._pastes.expand(text), attachments))
 
     def pasted(self, text: str) -> None:
-        """Take a paste; a long one becomes a placeholder."""
         self._input.insert_text(self._pastes.collapse(text))
 
     def ctrl_c(self) -> None:
-        """Stop something, or leave."""
         if self._questions.choosing_from_list:
             self._questions.key("escape")
             return
@@ -304,34 +350,27 @@ class TerminalApp:
             self.changed()
 
     def leave(self) -> None:
-        """End the chat."""
         self._canvas.close()
 
     def redraw(self) -> None:
-        """Empty the screen and paint the panes anew."""
         self._canvas.clear()
 
     def open_editor(self) -> None:
-        """Open the external editor on the input."""
-        self._spawn(self._screen.compose(self._input.text))
+        self._spawn(self.compose(self._input.text))
 
     def paste_image(self) -> None:
-        """Attach the picture in the clipboard."""
         self._spawn(self._paste_image())
 
     async def _paste_image(self) -> None:
-        self._notice(await self._screen.attach_image(None))
+        self._notice(await self.attach_image(None))
 
     def picker_open(self) -> bool:
-        """Say whether a picker has the keys."""
         return self._questions.picker is not None
 
     def picker_typing(self) -> bool:
-        """Say whether text is being typed for the picker."""
         return self._questions.typing
 
     def picker_key(self, key: str) -> None:
-        """Give a key to the picker."""
         self._questions.key(key)
 
     def _asked_changed(self) -> None:
@@ -345,3 +384,98 @@ class TerminalApp:
 async def _warm_up() -> None:
     """Load what the first answer needs while the person is still typing."""
     await asyncio.to_thread(importlib.import_module, "hermes.entry.terminal.markdown")
+
+
+def _chat_keys(app: TerminalApp) -> KeyBindings:
+    keys = KeyBindings()
+    picking = Condition(app.picker_open)
+    typing = Condition(app.picker_typing)
+    _bind_input(keys, app, ~picking)
+    _bind_picker(keys, app, picking, typing)
+    _bind_always(keys, app)
+    return keys
+
+
+def _bind_input(keys: KeyBindings, app: TerminalApp, idle: Filter) -> None:
+    @keys.add("enter", filter=idle)
+    def _(_event: KeyPressEvent) -> None:
+        app.submit()
+
+    @keys.add("escape", "enter", filter=idle)
+    @keys.add("c-j", filter=idle)
+    def _(event: KeyPressEvent) -> None:
+        event.current_buffer.insert_text("\n")
+
+    @keys.add(Keys.BracketedPaste, filter=idle)
+    def _(event: KeyPressEvent) -> None:
+        app.pasted(event.data)
+
+    @keys.add("tab", filter=idle)
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if buffer.complete_state:
+            buffer.complete_next()
+        else:
+            buffer.start_completion(insert_common_part=True)
+
+    _each(keys, (("c-g",), ("escape", "g"), ("c-x", "c-e")), idle, app.open_editor)
+    _each(keys, (("c-v",), ("escape", "v")), idle, app.paste_image)
+
+    @keys.add("c-d", filter=idle)
+    def _(event: KeyPressEvent) -> None:
+        if event.current_buffer.text:
+            event.current_buffer.delete()
+        else:
+            app.leave()
+
+
+def _bind_picker(keys: KeyBindings, app: TerminalApp, picking: Filter, typing: Filter) -> None:
+    choosing = picking & ~typing
+
+    def bind(key: str, name: str, when: Filter) -> None:
+        @keys.add(key, filter=when, eager=True)
+        def _(_event: KeyPressEvent) -> None:
+            app.picker_key(name)
+
+    for key, name in (("up", "up"), ("down", "down"), ("c-p", "up"), ("c-n", "down")):
+        bind(key, name, choosing)
+    for digit in "123456789":
+        bind(digit, digit, choosing)
+    bind("enter", "enter", picking)
+    bind("escape", "escape", picking)
+
+    @keys.add(Keys.Any, filter=choosing)
+    def _(_event: KeyPressEvent) -> None:
+        """Ignore other keys: the input is not reachable while something is asked."""
+
+
+def _bind_always(keys: KeyBindings, app: TerminalApp) -> None:
+    @keys.add("c-c")
+    @keys.add("<sigint>")
+    def _(_event: KeyPressEvent) -> None:
+        app.ctrl_c()
+
+    @keys.add("c-q")
+    def _(_event: KeyPressEvent) -> None:
+        app.leave()
+
+    @keys.add("c-l")
+    def _(_event: KeyPressEvent) -> None:
+        app.redraw()
+
+    @keys.add("c-z")
+    def _(event: KeyPressEvent) -> None:
+        event.app.suspend_to_background()
+
+
+def _each(
+    keys: KeyBindings,
+    sequences: tuple[tuple[str, ...], ...],
+    when: Filter,
+    action: Callable[[], None],
+) -> None:
+    for sequence in sequences:
+
+        @keys.add(*sequence, filter=when)
+        def _(_event: KeyPressEvent) -> None:
+            action()

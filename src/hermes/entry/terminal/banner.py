@@ -6,16 +6,8 @@ from hermes.entry.terminal.chat_session import Talk
 from hermes.entry.terminal.paint import cut, width, wrap
 from hermes.entry.terminal.skins import Skin
 
-__all__ = [
-    "BannerFacts",
-    "banner_lines",
-    "opening_lines",
-]
-
 
 class BannerFacts(Struct, frozen=True, kw_only=True):
-    """What the banner tells."""
-
     version: str
     model: str
     tools: int
@@ -53,7 +45,6 @@ def banner_lines(
 
 
 async def opening_lines(talk: Talk) -> list[str]:
-    """Return the banner in the colours of the skin."""
     parts = talk.parts
     if not parts.settings.banner:
         return [talk.paint(f"· {notice}", "ui_warn") for notice in parts.notices]

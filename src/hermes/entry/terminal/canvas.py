@@ -7,25 +7,142 @@ away, write, paint them again.
 
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from msgspec import Struct
 from prompt_toolkit.application import Application
 from prompt_toolkit.application.run_in_terminal import in_terminal
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
-from prompt_toolkit.filters import to_filter
+from prompt_toolkit.filters import Condition, has_completions, is_done, to_filter
+from prompt_toolkit.formatted_text import ANSI, AnyFormattedText, StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings
-from prompt_toolkit.layout import Layout
+from prompt_toolkit.layout import (
+    BufferControl,
+    ConditionalContainer,
+    Container,
+    Dimension,
+    FormattedTextControl,
+    HSplit,
+    Layout,
+    VerticalAlign,
+    Window,
+)
+from prompt_toolkit.layout.menus import CompletionsMenuControl
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
-from prompt_toolkit.styles import BaseStyle, DynamicStyle
+from prompt_toolkit.styles import BaseStyle, DynamicStyle, Style
 
-from hermes.entry.terminal.capabilities import Colours, TerminalKind
-from hermes.entry.terminal.layout import chat_style
-from hermes.entry.terminal.paint import Painter
+from hermes.entry.terminal.paint import Colours, Painter, TerminalKind
 from hermes.entry.terminal.skins import Skin
 
-__all__ = ["Canvas"]
+MENU_LINES = 8
+INPUT_LINES = 10
+
+
+class Panes(Struct, frozen=True, kw_only=True):
+    """What the layout asks for each time it is drawn."""
+
+    live: Callable[[], Sequence[str]]
+    spinner: Callable[[], str]
+    picker: Callable[[], Sequence[tuple[str, str]]]
+    prompt: Callable[[], str]
+    hint: Callable[[], str]
+    status: Callable[[], str]
+
+
+def chat_layout(panes: Panes, text: Buffer, answer: Buffer, *, typing: Condition) -> Layout:
+    """Put the panes together, input last but for the status bar."""
+    picking = Condition(lambda: bool(panes.picker()))
+    input_window = Window(
+        BufferControl(buffer=text),
+        height=Dimension(min=1, max=INPUT_LINES),
+        wrap_lines=True,
+        dont_extend_height=True,
+        get_line_prefix=lambda line, wrapped: _prefix(panes.prompt(), line, wrapped),
+    )
+    answer_window = Window(
+        BufferControl(buffer=answer),
+        height=Dimension(min=1, max=4),
+        wrap_lines=True,
+        dont_extend_height=True,
+        get_line_prefix=lambda line, wrapped: _prefix("  > ", line, wrapped),
+    )
+    menu = Window(
+        CompletionsMenuControl(),
+        height=Dimension(min=1, max=MENU_LINES),
+        dont_extend_height=True,
+        style="class:completion-menu",
+    )
+    body: list[Container] = [
+        _pane(lambda: ANSI("\n".join(panes.live())), lambda: bool(panes.live())),
+        ConditionalContainer(Window(height=1), filter=Condition(lambda: not panes.live())),
+        _pane(lambda: [("class:spinner", panes.spinner())], lambda: bool(panes.spinner())),
+        _pane(lambda: styled(panes.picker()), lambda: bool(panes.picker())),
+        ConditionalContainer(answer_window, filter=picking & typing),
+        ConditionalContainer(input_window, filter=~picking),
+        _pane(lambda: [("class:hint", panes.hint())], lambda: bool(panes.hint())),
+        ConditionalContainer(menu, filter=has_completions & ~is_done & ~picking),
+        _pane(lambda: [("class:status", panes.status())], lambda: bool(panes.status())),
+    ]
+    return Layout(HSplit(body, align=VerticalAlign.TOP), focused_element=input_window)
+
+
+def _pane(text: Callable[[], AnyFormattedText], shown: Callable[[], bool]) -> Container:
+    window = Window(
+        FormattedTextControl(text),
+        dont_extend_height=True,
+        wrap_lines=False,
+        always_hide_cursor=True,
+    )
+    return ConditionalContainer(window, filter=Condition(shown))
+
+
+def _prefix(prompt: str, line: int, wrapped: int) -> StyleAndTextTuples:
+    if line == 0 and wrapped == 0:
+        return [("class:prompt", prompt)]
+    return [("", "  ")]
+
+
+def styled(lines: Sequence[tuple[str, str]]) -> StyleAndTextTuples:
+    fragments: StyleAndTextTuples = []
+    for number, (style, text) in enumerate(lines):
+        if number:
+            fragments.append(("", "\n"))
+        fragments.append((f"class:picker.{style}", text))
+    return fragments
+
+
+def chat_style(paint: Painter) -> Style:
+    """Make the style sheet of a skin; without colours only weight remains."""
+
+    def fg(name: str, *more: str) -> str:
+        return " ".join([*([paint.hex(name)] if paint.hex(name) else []), *more])
+
+    back = paint.hex("status_bar_bg")
+    bar = " ".join([fg("status_bar_text"), f"bg:{back}" if back else ""]).strip()
+    return Style.from_dict(
+        {
+            "prompt": fg("prompt", "bold"),
+            "spinner": fg("ui_accent"),
+            "hint": fg("banner_dim"),
+            "status": bar or "noreverse",
+            "picker.title": fg("ui_warn", "bold"),
+            "picker.body": "",
+            "picker.option": "",
+            "picker.selected": fg("ui_accent", "bold"),
+            "picker.hint": fg("banner_dim"),
+            "completion-menu": "noreverse",
+            "completion-menu.completion": fg("banner_dim", "bg:default"),
+            "completion-menu.completion.current": fg(
+                "ui_accent", "bold", "bg:default", "noreverse"
+            ),
+            "completion-menu.meta.completion": fg("banner_dim", "bg:default"),
+            "completion-menu.meta.completion.current": fg("ui_accent", "bg:default"),
+        }
+    )
+
 
 DEPTHS = {
     Colours.NONE: ColorDepth.DEPTH_1_BIT,
@@ -43,14 +160,11 @@ class _Output(Vt100_Output):
     batching = False
 
     def flush(self) -> None:
-        """Write what was collected, unless more belongs to it."""
         if not self.batching:
             super().flush()
 
 
 class Canvas:
-    """The terminal: scrollback above, panes below."""
-
     def __init__(self, kind: TerminalKind, skin: Skin, *, term: str) -> None:
         self._kind = kind
         self._style: BaseStyle = chat_style(Painter(skin, kind))
@@ -61,12 +175,10 @@ class Canvas:
         self._outside = False
 
     def wear(self, skin: Skin) -> None:
-        """Use the colours of a skin."""
         self._style = chat_style(Painter(skin, self._kind))
 
     @property
     def size(self) -> tuple[int, int]:
-        """(columns, rows) of the terminal."""
         size = self._output.get_size()
         return size.columns, size.rows
 
@@ -93,12 +205,10 @@ class Canvas:
             self._flush()
 
     def close(self) -> None:
-        """Take the panes away and end `run`."""
         if self._app is not None and self._app.is_running and not self._app.is_done:
             self._app.exit()
 
     def repaint(self) -> None:
-        """Have the panes painted soon."""
         if self._app is not None:
             self._app.invalidate()
 
@@ -124,18 +234,15 @@ class Canvas:
         self._output.flush()
 
     def write(self, text: str) -> None:
-        """Write to the terminal as it is."""
         self._output.write_raw(text)
         self._output.flush()
 
     def clear(self) -> None:
-        """Empty the screen."""
         if self._app is not None:
             self._app.renderer.clear()
             self._app.invalidate()
 
     def ring(self) -> None:
-        """Ring the bell."""
         self._output.bell()
 
     @asynccontextmanager
@@ -150,7 +257,6 @@ class Canvas:
             self._flush()
 
     def focus(self, name: str) -> None:
-        """Let keys go to the buffer of that name."""
         if self._app is not None:
             self._app.layout.focus(name)
 

@@ -5,15 +5,85 @@ by line. prompt_toolkit and rich are loaded from here on and nowhere else.
 """
 
 import sys
+from collections.abc import Mapping
+from pathlib import Path
 
+from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes.control.approvals import ApprovalDesk
+from hermes.control.commands.context import SessionControls, ToolDetail
+from hermes.control.commands.registry import CommandRegistry
+from hermes.control.lanes.busy_modes import BusyMode
+from hermes.control.lanes.gateway import Gateway
 from hermes.domain.errors import HermesError
-from hermes.entry.terminal.capabilities import TerminalKind, terminal_kind
-from hermes.entry.terminal.context import ChatParts, ChatPaths, ChatSettings
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.ledger import Ledger
+from hermes.domain.profile import AgentProfile
+from hermes.domain.session import Session
+from hermes.entry.terminal.paint import TerminalKind, terminal_kind
+from hermes.entry.terminal.references import FetchUrl
 from hermes.entry.terminal.skins import Skin, SkinShelf
 
-__all__ = ["ChatParts", "ChatPaths", "ChatSettings", "run_chat"]
+
+class ChatSettings(Struct, frozen=True, kw_only=True):
+    """What is shown, and how (`display` in the configuration)."""
+
+    busy_mode: BusyMode = BusyMode.INTERRUPT
+    streaming: bool = True
+    markdown: bool = True
+    """False shows the text as it was written."""
+    show_reasoning: bool = True
+    inline_diffs: bool = True
+    show_cost: bool = False
+    status_bar: bool = True
+    skin: str = "default"
+    tool_detail: ToolDetail = ToolDetail.ALL
+    tool_preview_length: int = 0
+    """How long the detail of a tool line may be; 0: to the edge."""
+    bell: bool = False
+    """Ring when a turn has ended."""
+    banner: bool = True
+    recap: bool = True
+    """Show the last exchanges when a conversation goes on."""
+
+
+class ChatPaths(Struct, frozen=True, kw_only=True):
+    """Places in the home that the chat uses; made when first needed."""
+
+    history_file: Path
+    cache_dir: Path
+    skins_dir: Path
+    saved_dir: Path
+
+
+class ChatParts(Struct, frozen=True, kw_only=True):
+    """What the interactive chat is made of."""
+
+    gateway: Gateway
+    ledger: Ledger
+    desk: ApprovalDesk
+    controls: SessionControls
+    clock: Clock
+    profile: AgentProfile
+    paths: ChatPaths
+    environ: Mapping[str, str]
+    version: str
+    user: str
+    """Who sits at the terminal."""
+    model_label: str
+    """How the model is called before a session has one."""
+    settings: ChatSettings = ChatSettings()
+    session: Session | None = None
+    """The conversation to go on with; None: the first message opens one."""
+    notices: tuple[str, ...] = ()
+    """Said below the banner."""
+    registry: CommandRegistry | None = None
+    """None: the built-in commands."""
+    fetch_url: FetchUrl | None = None
+    """Follows `@url:`; None: pages cannot be fetched."""
+    first_message: str = ""
+    """Sent as if it had been typed, once the chat is open."""
 
 
 async def run_chat(parts: ChatParts) -> int:

@@ -2,7 +2,7 @@
 
 `Talk` is the `Door` of slash commands and follows every turn of its session,
 whoever started it: typed, queued, steered or picked up after a crash. Painting
-is left to a `Display`, so the full screen and the line-by-line chat share all
+is left to a `TerminalOutput`, so the full screen and the line-by-line chat share all
 of this.
 """
 
@@ -31,24 +31,15 @@ from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob, TurnStream, UsageReported
 from hermes.domain.inbound import Attachment
 from hermes.domain.session import Session, StoredMessage
-from hermes.entry.terminal.capabilities import TerminalKind, harmless
-from hermes.entry.terminal.context import ChatParts
+from hermes.entry.terminal.chat import ChatParts
 from hermes.entry.terminal.oneshot import PLATFORM, Question, inbound
-from hermes.entry.terminal.paint import Painter, wrap
+from hermes.entry.terminal.paint import Painter, TerminalKind, harmless, wrap
 from hermes.entry.terminal.questions import Reply
 from hermes.entry.terminal.references import ReferenceReader
 from hermes.entry.terminal.render import RenderSettings, TurnRenderer
 from hermes.entry.terminal.skins import Skin
 from hermes.entry.terminal.statusbar import Status
 from hermes.entry.terminal.tty import run_program
-
-__all__ = [
-    "RECAP_EXCHANGES",
-    "Display",
-    "Talk",
-    "recap_lines",
-]
-
 
 RECAP_EXCHANGES = 10
 ASKED_CHARS = 300
@@ -88,47 +79,33 @@ def _answer(exchange: Exchange) -> str:
 NO_ANSWER = "(no answer)"
 
 
-class Display(Protocol):
+class TerminalOutput(Protocol):
     """What `Talk` needs from a screen."""
 
     @property
-    def cells(self) -> int:
-        """The width of the terminal."""
-        ...
+    def cells(self) -> int: ...
 
     @property
-    def screen(self) -> Screen:
-        """What commands can do with it."""
-        ...
+    def screen(self) -> Screen: ...
 
-    def show(self, lines: Sequence[str]) -> None:
-        """Print lines above the input."""
-        ...
+    def show(self, lines: Sequence[str]) -> None: ...
 
-    def ask(self, request: ApprovalRequest) -> None:
-        """Put a request before the person."""
-        ...
+    def ask(self, request: ApprovalRequest) -> None: ...
 
-    def settle(self, approval_id: str) -> None:
-        """Take a request away: it has its answer."""
-        ...
+    def settle(self, approval_id: str) -> None: ...
 
-    def changed(self) -> None:
-        """Something that is shown has changed."""
-        ...
+    def changed(self) -> None: ...
 
-    def ring(self) -> None:
-        """Ring the bell."""
-        ...
+    def ring(self) -> None: ...
 
 
 class Talk(Door):
-    """One chat at one terminal."""
-
     name = "terminal"
     platforms = (ANY,)
 
-    def __init__(self, parts: ChatParts, skin: Skin, kind: TerminalKind, display: Display) -> None:
+    def __init__(
+        self, parts: ChatParts, skin: Skin, kind: TerminalKind, display: TerminalOutput
+    ) -> None:
         self.parts = parts
         self.skin = skin
         self.kind = kind
@@ -164,11 +141,9 @@ class Talk(Door):
 
     @property
     def working(self) -> bool:
-        """True while a turn of the session runs."""
         return self.renderer is not None
 
     def paint(self, text: str, colour: str = "", *, bold: bool = False) -> str:
-        """Colour a line with the current skin."""
         return Painter(self.skin, self.kind)(text, colour, bold=bold)
 
     def elapsed(self) -> float:
@@ -178,7 +153,6 @@ class Talk(Door):
         return self.parts.clock.monotonic() - self.started_at
 
     def status(self) -> Status:
-        """Return what the status bar tells."""
         session, usage = self.session, self._usage
         spent = (session.cost_usd if session else 0.0) + self._turn_cost
         known = usage is None or usage.cost_usd is not None
@@ -246,21 +220,17 @@ class Talk(Door):
 
     @property
     def source(self) -> str:
-        """The door's name as sessions carry it."""
         return PLATFORM
 
     @property
     def user_id(self) -> str:
-        """Who sits at the terminal."""
         return self.parts.user
 
     @property
     def screen(self) -> Screen:
-        """What commands can do with the screen."""
         return self.display.screen
 
     async def reply(self, text: str) -> None:
-        """Say something that is not part of the conversation."""
         self.say(text, "")
 
     async def ensure_session(self) -> Session:
@@ -306,7 +276,6 @@ class Talk(Door):
         await self._count_queued()
 
     async def refresh(self) -> None:
-        """Read the session and its choices again."""
         session, ledger = await self._current(), self.parts.ledger
         session_id, settings = session.id if session else None, self.parts.settings
         self.mode = await busy_mode(ledger, session_id, settings.busy_mode)
@@ -327,7 +296,6 @@ class Talk(Door):
     # -- turns -------------------------------------------------------------
 
     def on_turn(self, job: TurnJob) -> None:
-        """Hear from the gateway that a turn starts."""
         if self.session is not None and job.stream.session_id == self.session.id:
             self._streams.put_nowait(job.stream)
 
@@ -381,7 +349,6 @@ class Talk(Door):
         return self.session is not None and self.parts.gateway.interrupt(self.session.id)
 
     async def answer(self, request: ApprovalRequest, reply: Reply) -> None:
-        """Hand in a person's answer to an approval or a question."""
         desk, user = self.parts.desk, self.parts.user
         if request.kind is ApprovalKind.APPROVAL:
             taken = await desk.answer(request.id, Choice(reply.value), by=user, text=reply.text)
@@ -394,7 +361,6 @@ class Talk(Door):
     # -- beginning and end -------------------------------------------------
 
     async def recap(self) -> None:
-        """Show the last exchanges of the session."""
         session = self.session
         if session is None or not self.parts.settings.recap:
             return

@@ -1,28 +1,128 @@
 """The input line: its history on disk, and its completion menu."""
 
+import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 
+from msgspec import Struct
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, ThreadedCompleter
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory
 
-from hermes.entry.terminal.completion import CompletionSources, suggest
+from hermes.control.commands.registry import CommandSpec
+from hermes.entry.terminal.references import is_secret
 
-__all__ = [
-    "PASTE_CHARS",
-    "PASTE_LINES",
-    "CtrlC",
-    "InterruptKey",
-    "PasteShelf",
-    "PrivateHistory",
-    "SuggestionCompleter",
-    "input_buffer",
-]
+MAX_PATHS = 100
+REFERENCES = (
+    ("@file:", "put a file into the message"),
+    ("@folder:", "list a directory"),
+    ("@diff", "changes in the working tree"),
+    ("@staged", "changes to be committed"),
+    ("@git:", "the last N commits"),
+    ("@url:", "a web page"),
+)
+_AT_END = re.compile(r"(?:^|(?<=\s))@\S*$")
+
+
+class Suggestion(Struct, frozen=True, kw_only=True):
+    text: str
+    replaces: int
+    """How many characters before the cursor it replaces."""
+    shown: str
+    about: str = ""
+
+
+class CompletionSources(Struct, frozen=True, kw_only=True):
+    specs: Sequence[CommandSpec]
+    cwd: Path
+    arguments: Mapping[str, Callable[[], Sequence[str]]] = {}
+    """First arguments of a command that are not known beforehand, e.g. skins."""
+
+
+def suggest(before: str, sources: CompletionSources) -> list[Suggestion]:
+    """Return what could be meant, given the text before the cursor."""
+    if before.startswith("/") and "\n" not in before and not before.startswith("//"):
+        name, blank, argument = before[1:].partition(" ")
+        if not blank:
+            return _commands(name, sources.specs)
+        return _arguments(name.lower(), argument, sources)
+    at = _AT_END.search(before)
+    return _references(at[0], sources.cwd) if at else []
+
+
+def _commands(typed: str, specs: Sequence[CommandSpec]) -> list[Suggestion]:
+    found: list[Suggestion] = []
+    for spec in specs:
+        fitting = [name for name in spec.names if name.startswith(typed.lower())]
+        if not fitting:
+            continue
+        name = spec.name if spec.name in fitting else fitting[0]
+        text = f"/{name}" + (" " if spec.args else "")
+        found.append(
+            Suggestion(
+                text=text,
+                replaces=len(typed) + 1,
+                shown=f"/{name} {spec.args}".rstrip(),
+                about=spec.help,
+            )
+        )
+    return sorted(found, key=lambda each: each.text)
+
+
+def _arguments(name: str, typed: str, sources: CompletionSources) -> list[Suggestion]:
+    if " " in typed:
+        return []
+    spec = next((each for each in sources.specs if name in each.names), None)
+    if spec is None:
+        return []
+    words = sources.arguments.get(spec.name, lambda: spec.choices)()
+    return [
+        Suggestion(text=word, replaces=len(typed), shown=word)
+        for word in words
+        if word.startswith(typed)
+    ]
+
+
+def _references(typed: str, cwd: Path) -> list[Suggestion]:
+    kind, colon, value = typed.partition(":")
+    if colon and kind in ("@file", "@folder"):
+        return _paths(value, cwd, folders_only=kind == "@folder")
+    return [
+        Suggestion(text=text, replaces=len(typed), shown=text, about=about)
+        for text, about in REFERENCES
+        if text.startswith(typed) and text != typed
+    ]
+
+
+def _paths(typed: str, cwd: Path, *, folders_only: bool) -> list[Suggestion]:
+    quoted = typed.startswith('"')
+    bare = typed.lstrip('"')
+    parent, slash, start = bare.rpartition("/")
+    folder = cwd / Path(parent + slash).expanduser()
+    found: list[Suggestion] = []
+    for name, is_folder in _listing(folder):
+        if not name.startswith(start) or (name.startswith(".") and not start.startswith(".")):
+            continue
+        if not is_folder and (folders_only or is_secret(folder / name)):
+            continue
+        full = f"{parent}{slash}{name}{'/' if is_folder else ''}"
+        text = f'"{full}"' if (quoted or " " in full) and not is_folder else full
+        found.append(
+            Suggestion(text=text, replaces=len(typed), shown=name + ("/" if is_folder else ""))
+        )
+    return found[:MAX_PATHS]
+
+
+def _listing(folder: Path) -> list[tuple[str, bool]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted((entry.name, entry.is_dir()) for entry in entries)
+    except OSError:
+        return []
 
 
 MAX_HISTORY_BYTES = 1_000_000
@@ -64,15 +164,12 @@ class PrivateHistory(FileHistory):
 
 
 class SuggestionCompleter(Completer):
-    """Shows suggestions in the menu of the input."""
-
     def __init__(self, sources: CompletionSources) -> None:
         self._sources = sources
 
     def get_completions(
         self, document: Document, _complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        """Return what could be meant."""
         for suggestion in suggest(document.text_before_cursor, self._sources):
             yield Completion(
                 suggestion.text,
@@ -83,7 +180,6 @@ class SuggestionCompleter(Completer):
 
 
 def input_buffer(sources: CompletionSources, history: PrivateHistory) -> Buffer:
-    """Make the buffer that a person types into."""
 
     def worth_completing() -> bool:
         before = buffer.document.text_before_cursor
@@ -121,7 +217,6 @@ class PasteShelf:
         return f"[pasted #{number}: {lines} lines, {len(text)} characters]"
 
     def expand(self, text: str) -> str:
-        """Return `text` with every placeholder replaced by what was pasted."""
         return _PLACEHOLDER.sub(self._original, text)
 
     def _original(self, match: re.Match[str]) -> str:
@@ -132,8 +227,6 @@ AGAIN_SECONDS = 2.0
 
 
 class CtrlC(StrEnum):
-    """What a Ctrl+C does."""
-
     STOP_TURN = "stop_turn"
     STOP_COMMAND = "stop_command"
     CLEAR_INPUT = "clear_input"
@@ -149,7 +242,6 @@ class InterruptKey:
         self._last: float | None = None
 
     def press(self, now: float, *, working: bool, command: bool, has_text: bool) -> CtrlC:
-        """Return what a Ctrl+C at `now` does."""
         again = self._last is not None and now - self._last <= AGAIN_SECONDS
         self._last = now
         if again and not has_text:

@@ -17,21 +17,19 @@ from hermes.domain.approvals import ApprovalRequest
 from hermes.domain.errors import UsageError
 from hermes.domain.inbound import Attachment
 from hermes.entry.terminal.banner import opening_lines
-from hermes.entry.terminal.capabilities import TerminalKind, ascii_text
+from hermes.entry.terminal.chat import ChatParts
 from hermes.entry.terminal.chat_session import Talk
-from hermes.entry.terminal.context import ChatParts
+from hermes.entry.terminal.paint import TerminalKind, ascii_text
 from hermes.entry.terminal.questions import Picker, list_picker, request_picker
 from hermes.entry.terminal.skins import Skin
 from hermes.entry.terminal.tty import image_file, on_signals
-
-__all__ = ["LineChat"]
 
 CELLS = 80
 NO_SCREEN = "That needs a terminal with a movable cursor."
 
 
 class LineChat:
-    """A `Display` and `Screen` that only ever adds lines."""
+    """A `TerminalOutput` and `Screen` that only ever adds lines."""
 
     def __init__(self, parts: ChatParts, skin: Skin, kind: TerminalKind) -> None:
         self.talk = Talk(parts, skin, kind, self)
@@ -45,7 +43,6 @@ class LineChat:
         self._partial = b""
 
     async def run(self) -> int:
-        """Chat until the input ends or the person leaves; return the exit code."""
         parts = self.talk.parts
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._ctrl_c)
@@ -157,26 +154,22 @@ class LineChat:
         self._exit_code = 128 + number
         self.leave()
 
-    # -- Display -----------------------------------------------------------
+    # -- TerminalOutput -----------------------------------------------------------
 
     @property
     def cells(self) -> int:
-        """The width to wrap at."""
         return CELLS
 
     @property
     def screen(self) -> Screen:
-        """What commands can do with it."""
         return self
 
     def show(self, lines: Sequence[str]) -> None:
-        """Write lines."""
         for line in lines:
             sys.stdout.write((line if self._kind.unicode else ascii_text(line)) + "\n")
         sys.stdout.flush()
 
     def ask(self, request: ApprovalRequest) -> None:
-        """Put a request before the person."""
         picker = request_picker(request)
         self._requests.append((request, picker))
         self.show([text for _, text in picker.lines(CELLS)[:-1]])
@@ -194,49 +187,39 @@ class LineChat:
             self._idle.set()
 
     def ring(self) -> None:
-        """Ring the bell."""
         sys.stdout.write("\a")
 
     # -- Screen ------------------------------------------------------------
 
     def clear(self) -> None:
-        """Leave a gap: nothing can be taken back."""
         self.show([""])
 
     def redraw(self) -> None:
         """Do nothing: lines stay."""
 
     def leave(self) -> None:
-        """End the chat."""
         self._leaving = True
         self._lines.put_nowait("")
 
     def prefill(self, text: str) -> None:
-        """Show the text, to be copied."""
         self.show([f"> {text}"])
 
     async def compose(self, text: str) -> None:  # noqa: ARG002 (the port's name)
-        """Refuse: an editor needs the terminal."""
         raise UsageError(NO_SCREEN)
 
     def set_status_bar(self, *, shown: bool | None) -> bool:  # noqa: ARG002 (the port's name)
-        """Refuse: there is no bar."""
         raise UsageError(NO_SCREEN)
 
     def skins(self) -> Sequence[str]:
-        """There is one look."""
         return ["mono"]
 
     def set_skin(self, name: str) -> None:  # noqa: ARG002 (the port's name)
-        """Refuse: there is one look."""
         raise UsageError(NO_SCREEN)
 
     def copy(self, text: str) -> None:  # noqa: ARG002 (the port's name)
-        """Refuse: the clipboard is the terminal's."""
         raise UsageError(NO_SCREEN)
 
     async def attach_image(self, path: str | None) -> str:
-        """Attach a picture from a file."""
         if path is None:
             raise UsageError("Which file?", hint="/image PATH")
         self._attachments.append(await image_file(path, self.talk.parts.profile.workspace))

@@ -19,16 +19,8 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from hermes.entry.terminal.capabilities import Colours, TerminalKind, ascii_text
+from hermes.entry.terminal.paint import Colours, TerminalKind, ascii_text
 from hermes.entry.terminal.skins import Skin
-
-__all__ = [
-    "Block",
-    "MarkdownRenderer",
-    "MarkdownStream",
-    "parse_markdown",
-]
-
 
 LISTS = ("bullet_list_open", "ordered_list_open")
 
@@ -50,7 +42,6 @@ def _parser() -> MarkdownIt:
 
 
 def parse_markdown(block: Block) -> list[Token]:
-    """Parse a block the way it stands in the whole text."""
     tokens = _parser().parse(block.source)
     if block.number is not None and tokens and tokens[0].type == "ordered_list_open":
         tokens[0].attrs["start"] = block.number
@@ -68,7 +59,6 @@ class MarkdownStream:
 
     @property
     def open(self) -> Block | None:
-        """The block that is not finished yet, for a preview."""
         if not self._pending.strip():
             return None
         return self._block(self._pending)
@@ -81,7 +71,6 @@ class MarkdownStream:
         return self._cut()
 
     def end(self) -> list[Block]:
-        """Return what is left: nothing follows."""
         blocks = self._cut()
         if self._pending.strip():
             blocks.append(self._block(self._pending))
@@ -129,7 +118,6 @@ class MarkdownStream:
         return None
 
     def _leave_list(self, first: Token) -> None:
-        """Forget the list if the pending text does not go on with it."""
         if self._in_list and (first.type not in LISTS or first.markup != self._marker):
             self._number, self._in_list, self._marker = None, False, ""
 
@@ -159,8 +147,6 @@ TAB = 4
 
 
 class _Heading(Heading):
-    """A heading on the left, with its hashes gone."""
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         text = self.text
         text.justify = "left"
@@ -193,8 +179,6 @@ class _Blocks(Markdown):
 
 
 class MarkdownRenderer:
-    """Renders blocks for one skin and one kind of terminal."""
-
     def __init__(self, skin: Skin, kind: TerminalKind) -> None:
         self._skin = skin
         self._kind = kind

@@ -20,15 +20,11 @@ from hermes.domain.session import Session
 from hermes.domain.turn import TurnError, TurnState
 from hermes.streaming.stdout import PlainOutput, write_plain
 
-__all__ = ["EXIT_CODES", "Question", "answer_once", "inbound"]
-
 PLATFORM = "cli"
 EXIT_CODES = {TurnState.DONE: 0, TurnState.FAILED: 1, TurnState.INTERRUPTED: 130}
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """What is asked, of whom and where."""
-
     agent_id: str
     session: Session
     text: str

@@ -1,25 +1,92 @@
-"""Colour for single lines: `#rrggbb` brought down to what the terminal has."""
+"""Lines of text for the terminal at hand: what it can show, colours, widths.
 
+`TerminalKind` is decided once from the environment. A `Painter` brings the
+colours of a skin down to what there is, and characters down to ASCII where
+there is no Unicode.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cache
+
+from msgspec import Struct
 from wcwidth import wcswidth, wcwidth
 
-from hermes.entry.terminal.capabilities import Colours, TerminalKind, ascii_text
 from hermes.entry.terminal.skins import Skin
 
-__all__ = [
-    "Painter",
-    "cut",
-    "pad",
-    "width",
-    "wrap",
-]
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def harmless(text: str) -> str:
+    """Remove control characters other than line ends and tabs, and text-direction tricks."""
+    return text if text.isprintable() and text.isascii() else _CONTROL.sub("", text)
+
+
+class Colours(StrEnum):
+    NONE = "none"
+    SIXTEEN = "16"
+    MANY = "256"
+    TRUE = "true"
+
+
+class TerminalKind(Struct, frozen=True, kw_only=True):
+    colours: Colours
+    unicode: bool
+    cursor: bool
+    """The cursor can be moved; without it the chat goes line by line."""
+
+
+def terminal_kind(
+    environ: Mapping[str, str], *, is_tty: bool, encoding: str | None
+) -> TerminalKind:
+    """Read NO_COLOR, TERM, COLORTERM and the locale."""
+    term = environ.get("TERM", "")
+    dumb = term in ("", "dumb", "unknown")
+    return TerminalKind(
+        colours=Colours.NONE if dumb or not is_tty else _colours(environ, term),
+        unicode=not dumb and _is_utf8(environ, encoding),
+        cursor=is_tty and not dumb,
+    )
+
+
+def _colours(environ: Mapping[str, str], term: str) -> Colours:
+    if environ.get("NO_COLOR"):
+        return Colours.NONE
+    if environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        return Colours.TRUE
+    return Colours.MANY if "256" in term or term.endswith("-direct") else Colours.SIXTEEN
+
+
+def _is_utf8(environ: Mapping[str, str], encoding: str | None) -> bool:
+    named = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or ""
+    codeset = named.partition(".")[2].partition("@")[0]
+    if codeset:
+        return _plain(codeset) == "utf8"
+    if environ.get("LC_ALL") in ("C", "POSIX"):
+        return False
+    return _plain(encoding or "") == "utf8"
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "")
+
+
+_ASCII = str.maketrans("❯⚕┊•·─━│▌▏↑↓❔“”‘’–—", ">*|*---|||^v?\"\"''--") | {
+    ord("…"): "...",
+    ord("→"): "->",
+    ord("✓"): "ok",
+    ord("✗"): "x",
+}
+
+
+def ascii_text(text: str) -> str:
+    translated = text.translate(_ASCII)
+    return translated.encode("ascii", "replace").decode("ascii")
 
 
 RESET = "\x1b[0m"
-_SIXTEEN = (
-    (0, 0, 0), (205, 0, 0), (0, 205, 0), (205, 205, 0), (0, 0, 238), (205, 0, 205), (0, 205, 205),
-    (229, 229, 229), (127, 127, 127), (255, 0, 0), (0, 255, 0), (255, 255, 0), (92, 92, 255),
-    (255, 0, 255), (0, 255, 255), (255, 255, 255),
-)  # fmt: skip
+_HEX = re.compile("#[0-9a-fA-F]{6}")
 
 
 class Painter:
@@ -30,7 +97,6 @@ class Painter:
         self.kind = kind
 
     def __call__(self, text: str, colour: str = "", *, bold: bool = False) -> str:
-        """Return `text` in the palette's `colour`."""
         if not self.kind.unicode:
             text = ascii_text(text)
         codes = self._codes(colour, bold=bold)
@@ -44,7 +110,7 @@ class Painter:
             return ""
         value = getattr(self.skin.colors, colour)
         assert isinstance(value, str)
-        return value if _is_hex(value) else ""
+        return value if _HEX.fullmatch(value) else ""
 
     def _codes(self, colour: str, *, bold: bool) -> str:
         if self.kind.colours is Colours.NONE:
@@ -52,46 +118,24 @@ class Painter:
         codes = ["1"] if bold else []
         value = self.hex(colour)
         if value:
-            codes.append(_code(value, self.kind.colours))
+            codes.append(_codes(value, self.kind.colours))
         return ";".join(codes)
 
 
-def _is_hex(value: str) -> bool:
-    digits = value[1:]
-    return (
-        value.startswith("#")
-        and len(digits) == 6
-        and all(c in "0123456789abcdefABCDEF" for c in digits)
-    )
+@cache
+def _codes(value: str, colours: Colours) -> str:
+    # Loaded with the first colour: a chat in a pipe has none.
+    from rich.color import Color, ColorSystem  # noqa: PLC0415
 
-
-def _code(value: str, colours: Colours) -> str:
-    red, green, blue = (int(value[i : i + 2], 16) for i in (1, 3, 5))
-    if colours is Colours.TRUE:
-        return f"38;2;{red};{green};{blue}"
-    if colours is Colours.MANY:
-        return f"38;5;{_cube(red, green, blue)}"
-    nearest = min(range(16), key=lambda n: _distance(_SIXTEEN[n], (red, green, blue)))
-    return str(30 + nearest if nearest < 8 else 82 + nearest)
-
-
-def _cube(red: int, green: int, blue: int) -> int:
-    if max(red, green, blue) - min(red, green, blue) < 10:
-        grey = (red + green + blue) // 3
-        return 16 if grey < 8 else 231 if grey > 246 else 232 + min(23, (grey - 8) // 10)
-    steps = [
-        0 if value < 48 else 1 if value < 115 else (value - 35) // 40
-        for value in (red, green, blue)
-    ]
-    return 16 + 36 * steps[0] + 6 * steps[1] + steps[2]
-
-
-def _distance(one: tuple[int, int, int], other: tuple[int, int, int]) -> int:
-    return sum((a - b) ** 2 for a, b in zip(one, other, strict=True))
+    system = {
+        Colours.SIXTEEN: ColorSystem.STANDARD,
+        Colours.MANY: ColorSystem.EIGHT_BIT,
+        Colours.TRUE: ColorSystem.TRUECOLOR,
+    }[colours]
+    return ";".join(Color.parse(value).downgrade(system).get_ansi_codes())
 
 
 def width(text: str) -> int:
-    """Return how many cells `text` takes."""
     cells = wcswidth(text)
     return cells if cells >= 0 else sum(max(0, wcwidth(char)) for char in text)
 
@@ -107,7 +151,6 @@ def cut(text: str, cells: int, *, ellipsis: str = "…") -> str:
 
 
 def pad(text: str, cells: int) -> str:
-    """Return `text` filled with blanks to `cells`."""
     return text + " " * max(0, cells - width(text))
 
 
@@ -133,7 +176,6 @@ def _wrap_line(line: str, cells: int) -> list[str]:
 
 
 def _fitting(text: str, cells: int) -> str:
-    """Return the longest beginning of `text` that fits."""
     used = 0
     for position, char in enumerate(text):
         used += max(0, wcwidth(char))

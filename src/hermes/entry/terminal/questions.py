@@ -7,27 +7,13 @@ from msgspec import Struct
 from prompt_toolkit.buffer import Buffer
 
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
-from hermes.entry.terminal.capabilities import harmless
-from hermes.entry.terminal.paint import cut, wrap
-
-__all__ = [
-    "Option",
-    "Picker",
-    "Questions",
-    "Reply",
-    "approval_picker",
-    "list_picker",
-    "request_picker",
-]
-
+from hermes.entry.terminal.paint import cut, harmless, wrap
 
 SHOWN_OPTIONS = 10
 SUBJECT_LINES = 8
 
 
 class Option(Struct, frozen=True, kw_only=True):
-    """Something that can be chosen."""
-
     value: str
     label: str
     asks_text: bool = False
@@ -35,8 +21,6 @@ class Option(Struct, frozen=True, kw_only=True):
 
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """What was chosen."""
-
     value: str
     text: str = ""
 
@@ -55,18 +39,15 @@ class Picker:
         self._on_escape = on_escape
 
     def move(self, step: int) -> None:
-        """Select another option, around the ends."""
         if self.typing is None:
             self.selected = (self.selected + step) % len(self.options)
 
     def digit(self, number: int) -> None:
-        """Choose an option by its number, counted from 1."""
         if self.typing is None and 1 <= number <= min(len(self.options), 9):
             self.selected = number - 1
             self.enter()
 
     def enter(self, text: str = "") -> None:
-        """Choose the selected option, or finish typing."""
         option = self.typing or self.options[self.selected]
         if option.asks_text and self.typing is None:
             self.typing = option
@@ -76,7 +57,6 @@ class Picker:
         self.reply = Reply(value=option.value, text=text.strip())
 
     def escape(self) -> None:
-        """Leave the text, or refuse to choose."""
         if self.typing is not None:
             self.typing = None
         else:
@@ -109,7 +89,6 @@ class Picker:
 
 
 def request_picker(request: ApprovalRequest) -> Picker:
-    """Make the picker for an approval or a question."""
     if request.kind is ApprovalKind.APPROVAL:
         return approval_picker(request)
     options = [Option(value=choice, label=choice) for choice in request.choices]
@@ -118,7 +97,6 @@ def request_picker(request: ApprovalRequest) -> Picker:
 
 
 def approval_picker(request: ApprovalRequest) -> Picker:
-    """Make the picker for an approval."""
     pattern = f" ({request.pattern})" if request.pattern else ""
     labels = {
         Choice.ONCE: "Allow once",
@@ -140,8 +118,6 @@ def list_picker(title: str, labels: Sequence[str]) -> Picker:
 
 
 class _Question:
-    """A picker and who waits for its reply."""
-
     def __init__(self, picker: Picker, request: ApprovalRequest | None) -> None:
         self.picker = picker
         self.request = request
@@ -163,12 +139,10 @@ class Questions:
 
     @property
     def picker(self) -> Picker | None:
-        """The picker that is shown."""
         return self._open[0].picker if self._open else None
 
     @property
     def typing(self) -> bool:
-        """True while text is being typed for the picker."""
         return self.picker is not None and self.picker.typing is not None
 
     def ask(self, request: ApprovalRequest) -> None:
@@ -190,7 +164,6 @@ class Questions:
             self._on_change()
 
     async def pick(self, title: str, labels: Sequence[str]) -> int | None:
-        """Let the person choose one of several; None if they chose nothing."""
         question = _Question(list_picker(title, labels), None)
         self._open.append(question)
         self._on_change()
@@ -204,7 +177,6 @@ class Questions:
         return int(reply.value) if reply is not None and reply.value else None
 
     def key(self, name: str) -> None:
-        """Give a key to the picker that is shown."""
         if not self._open:
             return
         question = self._open[0]

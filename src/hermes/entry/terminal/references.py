@@ -21,8 +21,6 @@ from msgspec import Struct
 from hermes.domain.errors import HermesError, NotFound, UsageError
 from hermes.entry.terminal.tty import RunProgram
 
-__all__ = ["Expanded", "FetchUrl", "Reference", "ReferenceReader", "find_references", "is_secret"]
-
 FILE_CHARS = 100_000
 TOTAL_CHARS = 300_000
 FOLDER_ENTRIES = 200
@@ -46,8 +44,6 @@ _HARMLESS_NAMES = (".env.example", ".env.sample", ".env.template", "*.pub")
 
 
 class Reference(Struct, frozen=True, kw_only=True):
-    """Something the text refers to."""
-
     kind: str
     value: str
     written: str
@@ -55,8 +51,6 @@ class Reference(Struct, frozen=True, kw_only=True):
 
 
 class Expanded(Struct, frozen=True, kw_only=True):
-    """A message with what it refers to."""
-
     text: str
     taken: tuple[str, ...] = ()
     """One line for each reference that was followed."""
@@ -64,7 +58,6 @@ class Expanded(Struct, frozen=True, kw_only=True):
 
 
 def find_references(text: str) -> list[Reference]:
-    """Return the references in a text, each once, in order."""
     found: dict[str, Reference] = {}
     for match in _REFERENCE.finditer(text):
         kind = match["kind"] or match["word"]
@@ -92,15 +85,12 @@ def is_secret(path: Path) -> bool:
 
 
 class ReferenceReader(Struct, frozen=True, kw_only=True):
-    """Follows references."""
-
     cwd: Path
     environ: Mapping[str, str]
     run: RunProgram
     fetch_url: FetchUrl | None = None
 
     async def expand(self, text: str) -> Expanded:
-        """Return `text` followed by what it refers to."""
         blocks: list[str] = []
         taken: list[str] = []
         problems: list[str] = []

@@ -29,9 +29,8 @@ from hermes.domain.events import (
 )
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.turn import TurnState
-from hermes.entry.terminal.capabilities import TerminalKind, harmless
 from hermes.entry.terminal.markdown import Block, MarkdownStream
-from hermes.entry.terminal.paint import Painter, cut, width, wrap
+from hermes.entry.terminal.paint import Painter, TerminalKind, cut, harmless, width, wrap
 from hermes.entry.terminal.skins import Skin
 from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
 
@@ -43,8 +42,6 @@ PREVIEW_LINES = 6
 
 
 class Kind(StrEnum):
-    """What was printed last."""
-
     NOTHING = "nothing"
     TEXT = "text"
     THOUGHT = "thought"
@@ -80,8 +77,6 @@ class Printout(Struct, kw_only=True):
 
 
 class TurnRenderer:
-    """Renders one turn."""
-
     def __init__(self, skin: Skin, kind: TerminalKind, settings: RenderSettings) -> None:
         self.settings = settings
         self.paint = Painter(skin, kind)
@@ -102,7 +97,6 @@ class TurnRenderer:
 
     @property
     def thinking(self) -> bool:
-        """True while the model reasons and has not begun to answer."""
         return bool(self._thought)
 
     def event(self, event: TurnEvent, cells: int) -> Printout:
@@ -334,7 +328,6 @@ def _flat(text: str) -> str:
 
 
 def diff_lines(diff: str, paint: Painter, cells: int, most: int = DIFF_LINES) -> list[str]:
-    """Return a unified diff in colours, at most `most` lines of it."""
     lines = [line for line in diff.splitlines() if not line.startswith(("--- ", "diff ", "index "))]
     shown = [_diff_line(line, paint, cells) for line in lines[:most]]
     if len(lines) > most:

@@ -16,8 +16,6 @@ from msgspec import Struct
 
 from hermes.domain.errors import ConfigError, NotFound
 
-__all__ = ["BUILT_IN", "Palette", "Skin", "SkinShelf", "Spinner"]
-
 BUILT_IN = ("default", "mono", "ember")
 _FILES = Path(__file__).parent / "skin_files"
 
@@ -41,16 +39,12 @@ class Palette(Struct, frozen=True, kw_only=True):
 
 
 class Spinner(Struct, frozen=True, kw_only=True):
-    """Faces and verbs of the waiting line."""
-
     waiting_faces: tuple[str, ...] = ("(o_o)",)
     thinking_faces: tuple[str, ...] = ()
     thinking_verbs: tuple[str, ...] = ("thinking",)
 
 
 class Branding(Struct, frozen=True, kw_only=True):
-    """Words and signs."""
-
     agent_name: str = "Hermes"
     welcome: str = ""
     goodbye: str = ""
@@ -59,8 +53,6 @@ class Branding(Struct, frozen=True, kw_only=True):
 
 
 class Skin(Struct, frozen=True, kw_only=True):
-    """One look."""
-
     name: str
     description: str = ""
     colors: Palette = Palette()
@@ -72,13 +64,10 @@ class Skin(Struct, frozen=True, kw_only=True):
 
 
 class SkinShelf:
-    """Finds skins by name."""
-
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
 
     def names(self) -> Sequence[str]:
-        """Return the names of all skins, built-in ones first."""
         own: list[str] = []
         if self._directory is not None and self._directory.is_dir():
             own = sorted(path.stem for path in self._directory.glob("*.y*ml"))

@@ -6,23 +6,12 @@ from hermes.control.lanes.busy_modes import BusyMode
 from hermes.entry.terminal.paint import cut, pad, width
 from hermes.entry.terminal.skins import Spinner
 
-__all__ = [
-    "FRAME_SECONDS",
-    "Status",
-    "elapsed_words",
-    "short_number",
-    "spinner_line",
-    "status_line",
-]
-
-
 FRAME_SECONDS = 0.2
 VERB_SECONDS = 6.0
 PLAIN = ("|", "/", "-", "\\")
 
 
 def spinner_line(spinner: Spinner, elapsed: float, *, thinking: bool, unicode: bool) -> str:
-    """Return the line for this moment."""
     faces = spinner.thinking_faces if thinking and spinner.thinking_faces else ()
     faces = faces or spinner.waiting_faces
     if not unicode:
@@ -46,8 +35,6 @@ def elapsed_words(seconds: float) -> str:
 
 
 class Status(Struct, frozen=True, kw_only=True):
-    """What the status bar tells."""
-
     model: str
     context_tokens: int = 0
     context_window: int | None = None

@@ -8,37 +8,21 @@ SIGTERM and SIGHUP end the chat in the ordinary way, so that this runs.
 import asyncio
 import base64
 import os
-import shlex
 import shutil
 import signal
 import sys
-import tempfile
 import termios
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
+import click
 from msgspec import Struct
 
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import Attachment
-
-__all__ = [
-    "Finished",
-    "RunProgram",
-    "clean_terminal",
-    "clipboard_image",
-    "copy_sequence",
-    "edit",
-    "editor_command",
-    "image_file",
-    "image_type",
-    "on_signals",
-    "run_program",
-]
-
 
 RESET_MODES = "\x1b[0m\x1b[?25h\x1b[?7h\x1b[?2004l\x1b[?1l\x1b>"
 """Attributes, visible cursor, line wrap; no bracketed paste, normal cursor keys and keypad."""
@@ -62,7 +46,6 @@ def clean_terminal() -> Iterator[None]:
 
 @contextmanager
 def on_signals(handle: Callable[[int], None]) -> Iterator[None]:
-    """Have SIGTERM and SIGHUP handled on the event loop during the body."""
     loop = asyncio.get_running_loop()
     for number in SIGNALS:
         loop.add_signal_handler(number, handle, int(number))
@@ -77,27 +60,23 @@ SECONDS = 10.0
 OUTPUT_BYTES = 25 * 1024 * 1024
 
 
-class Finished(Struct, frozen=True, kw_only=True):
-    """How a program ended."""
-
+class ProgramResult(Struct, frozen=True, kw_only=True):
     code: int
     output: bytes
     errors: str = ""
 
 
 class RunProgram(Protocol):
-    """Runs a program to its end."""
-
     async def __call__(
         self, argv: Sequence[str], *, environ: Mapping[str, str], cwd: Path | None = None
-    ) -> Finished | None:
+    ) -> ProgramResult | None:
         """Return how it ended; None if there is no such program or it took too long."""
         ...
 
 
 async def run_program(
     argv: Sequence[str], *, environ: Mapping[str, str], cwd: Path | None = None
-) -> Finished | None:
+) -> ProgramResult | None:
     """Run a program without a terminal and return its output, bounded in size and time."""
     try:
         process = await asyncio.create_subprocess_exec(
@@ -120,53 +99,25 @@ async def run_program(
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-    return Finished(
+    return ProgramResult(
         code=process.returncode or 0,
         output=output[:OUTPUT_BYTES],
         errors=errors.decode(errors="replace").strip(),
     )
 
 
-FALLBACKS = ("nano", "vim", "vi")
-
-
-def editor_command(environ: Mapping[str, str]) -> list[str]:
-    """Return the editor to run: `$VISUAL`, `$EDITOR`, or one that is usually there."""
-    for name in ("VISUAL", "EDITOR"):
-        if environ.get(name, "").strip():
-            return shlex.split(environ[name])
-    for program in FALLBACKS:
-        if shutil.which(program, path=environ.get("PATH")):
-            return [program]
-    raise NotFound("There is no editor here.", hint="Set EDITOR to the one you use.")
-
-
-async def edit(text: str, environ: Mapping[str, str], folder: Path) -> str:
+async def edit(text: str, environ: Mapping[str, str]) -> str:
     """Let the person change `text` in the editor, which gets the terminal meanwhile."""
-    argv = editor_command(environ)
-    path = await asyncio.to_thread(_write, text, folder)
+    editor = environ.get("VISUAL", "").strip() or environ.get("EDITOR", "").strip() or None
     try:
-        process = await asyncio.create_subprocess_exec(*argv, str(path), env=dict(environ))
-        await process.wait()
-        return await asyncio.to_thread(_read, path)
-    except OSError as error:
+        written = await asyncio.to_thread(
+            click.edit, text, editor=editor, env=environ, extension=".md", require_save=False
+        )
+    except click.ClickException as error:
         raise NotFound(
-            f"The editor `{argv[0]}` cannot be run: {error.strerror}.", hint="Set EDITOR."
+            f"The editor cannot be run: {error.message}.", hint="Set EDITOR to the one you use."
         ) from error
-    finally:
-        await asyncio.to_thread(path.unlink, missing_ok=True)
-
-
-def _write(text: str, folder: Path) -> Path:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix="message-", suffix=".md", dir=folder)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    return Path(name)
-
-
-def _read(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace").rstrip("\n")
+    return (written or "").rstrip("\n")
 
 
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
@@ -191,7 +142,6 @@ def image_type(data: bytes) -> tuple[str, str] | None:
 async def clipboard_image(
     environ: Mapping[str, str], cache_dir: Path, run: RunProgram
 ) -> Attachment:
-    """Take the picture from the clipboard; explain if there is none or no way to it."""
     readers = _readers(environ)
     if not readers:
         raise NotFound(
@@ -232,7 +182,6 @@ def _keep(data: bytes, cache_dir: Path) -> Attachment:
 
 
 async def image_file(name: str, cwd: Path) -> Attachment:
-    """Attach a picture by its file name."""
     return await asyncio.to_thread(_image_file, name, cwd)
 
 
