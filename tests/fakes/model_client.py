@@ -7,14 +7,15 @@ import msgspec
 from fakes.model import FakeModelServer
 from hermes.domain.messages import UserMessage
 from hermes.domain.ports.model import ModelRequest
-from hermes.models.client import ModelClient
+from hermes.domain.settings.models import ModelTimeouts
+from hermes.models.client import ModelClient, RetryPolicy
 from hermes.models.credentials import ApiKey
+from hermes.models.providers import ApiMode
 from hermes.models.routes import Route
-from hermes.models.settings import ApiMode, RetryPolicy, Timeouts
 
 __all__ = ["Heard", "InstantClock", "ask", "client_of", "route_to"]
 
-QUICK = Timeouts(connect=5.0, first_byte=5.0, idle=5.0, total=10.0, notice=60.0)
+QUICK = ModelTimeouts(connect=5.0, first_byte=5.0, idle=5.0, total=10.0)
 
 
 class InstantClock:
@@ -96,6 +97,7 @@ def route_to(
         keys=(ApiKey(secret="key-one", label="FAKE_API_KEY"),),
         key_names=("FAKE_API_KEY",),
         timeouts=QUICK,
+        notice=60.0,
     )
     return msgspec.structs.replace(route, **changes)
 

@@ -11,7 +11,7 @@ from fakes.model import Call, FakeModelServer, Rule, Script, Step
 from fakes.model_client import ask, client_of, route_to
 from hermes.domain.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from hermes.domain.ports.model import FailureKind, ModelFailure
-from hermes.models.settings import ApiMode
+from hermes.models.providers import ApiMode
 
 TESTS = Path(__file__).parents[1]
 CALL = AssistantMessage(tool_calls=(ToolCall(id="c1", name="t", arguments="{}"),))

@@ -8,26 +8,29 @@ from fakes.model import FakeModelServer, Script, Step
 from fakes.model_client import InstantClock, ask, route_to
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.model import FailureKind, ModelFailure
-from hermes.models.auxiliary import AuxiliaryModels, AuxiliarySettings, TaskSettings
-from hermes.models.routes import RouteBook
-from hermes.models.settings import ModelTarget
+from hermes.domain.settings import Settings
+from hermes.domain.settings.models import Auxiliary, AuxiliaryTask
+from hermes.models.auxiliary import AuxiliaryModels
+from hermes.models.routes import ModelSources, Route
 from hermes.models.transport import Transport
 from hermes.testing.model import Reply, ScriptedModel, say
-
-BOOK = RouteBook(secret=lambda name: None)
 
 
 def auxiliary(
     main: ScriptedModel,
-    settings: AuxiliarySettings | None = None,
+    settings: Auxiliary | None = None,
     clock: InstantClock | None = None,
+    transport: Transport | None = None,
+    main_routes: tuple[Route, ...] = (),
 ) -> AuxiliaryModels:
     return AuxiliaryModels(
-        lambda: main,
-        BOOK,
+        main,
+        ModelSources(
+            secret=lambda name: None, settings=Settings(auxiliary=settings or Auxiliary())
+        ),
         clock=clock or InstantClock(),
-        transport=Transport(),
-        settings=settings,
+        transport=transport or Transport(),
+        main_routes=main_routes,
     )
 
 
@@ -41,18 +44,10 @@ async def test_a_task_uses_the_main_model_unless_told_otherwise() -> None:
 async def test_a_task_with_its_own_model_uses_that() -> None:
     main = ScriptedModel()
     async with FakeModelServer([Step(text="small and fast")]) as server:
-        target = ModelTarget(model="tiny", base_url=server.base_url)
-        task = TaskSettings(target=target, reasoning_effort="none")
+        task = AuxiliaryTask(model="tiny", base_url=server.base_url, reasoning_effort="none")
         transport = Transport()
-        models = AuxiliaryModels(
-            lambda: main,
-            BOOK,
-            clock=InstantClock(),
-            transport=transport,
-            settings=AuxiliarySettings(tasks={"compression": task}),
-        )
+        models = auxiliary(main, Auxiliary(compression=task), transport=transport)
         reply = await models.model("compression").complete(ask())
-        await models.close()
         await transport.close()
     assert (reply.message.text, reply.model) == ("small and fast", "tiny")
     assert main.requests == []
@@ -65,17 +60,11 @@ async def test_a_failing_task_model_falls_back_to_the_main_routes_after_two_retr
         FakeModelServer([Step(text="from main")]) as main,
     ):
         transport = Transport()
-        target = ModelTarget(model="tiny", base_url=broken.base_url)
-        models = AuxiliaryModels(
-            ScriptedModel,
-            BOOK,
-            clock=clock,
-            transport=transport,
-            settings=AuxiliarySettings(tasks={"approval": TaskSettings(target=target)}),
-            main_routes=(route_to(main),),
+        task = AuxiliaryTask(model="tiny", base_url=broken.base_url)
+        models = auxiliary(
+            ScriptedModel(), Auxiliary(approval=task), clock, transport, (route_to(main),)
         )
         reply = await models.model("approval").complete(ask())
-        await models.close()
         await transport.close()
     assert reply.message.text == "from main"
     assert len(broken.requests) == 3
@@ -85,7 +74,7 @@ async def test_a_failing_task_model_falls_back_to_the_main_routes_after_two_retr
 async def test_a_task_gives_up_after_its_own_time() -> None:
     never = asyncio.Event()
     main = ScriptedModel([Reply(pieces=("late",), before=never)])
-    settings = AuxiliarySettings(tasks={"approval": TaskSettings(timeout=0.05)})
+    settings = Auxiliary(approval=AuxiliaryTask(timeout=0.05))
     with pytest.raises(ModelFailure) as failure:
         await auxiliary(main, settings).model("approval").complete(ask())
     assert failure.value.kind is FailureKind.TIMEOUT
@@ -94,7 +83,6 @@ async def test_a_task_gives_up_after_its_own_time() -> None:
 
 
 async def test_an_override_that_cannot_work_is_a_config_error() -> None:
-    bad = TaskSettings(target=ModelTarget(provider="nowhere", model="m"))
-    settings = AuxiliarySettings(tasks={"vision": bad})
+    settings = Auxiliary(approval=AuxiliaryTask(provider="nowhere", model="m"))
     with pytest.raises(ConfigError):
-        auxiliary(ScriptedModel(), settings).model("vision")
+        auxiliary(ScriptedModel(), settings).model("approval")

@@ -3,8 +3,7 @@
 import pytest
 
 from hermes.domain.usage import Usage
-from hermes.models.catalog import cost, find_model
-from hermes.models.settings import Price
+from hermes.models.catalog import Price, cost, find_model
 
 
 @pytest.mark.parametrize(

@@ -16,10 +16,10 @@ from hermes.domain.messages import (
 )
 from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.domain.usage import Usage
-from hermes.models.catalog import ModelFacts
+from hermes.models.catalog import ModelFacts, Price
+from hermes.models.client import RetryPolicy
 from hermes.models.credentials import ApiKey
-from hermes.models.providers import Quirks
-from hermes.models.settings import ApiMode, Price, RetryPolicy
+from hermes.models.providers import ApiMode, Quirks
 
 MODES = list(ApiMode)
 

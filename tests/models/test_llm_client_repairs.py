@@ -12,7 +12,7 @@ from hermes.domain.messages import (
     TextPart,
     UserMessage,
 )
-from hermes.models.settings import ApiMode
+from hermes.models.providers import ApiMode
 
 
 async def test_images_are_left_out_once_when_they_are_refused() -> None:

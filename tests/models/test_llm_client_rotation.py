@@ -5,8 +5,8 @@ import pytest
 from fakes.model import FakeModelServer, Script, Step
 from fakes.model_client import Heard, InstantClock, ask, client_of, route_to
 from hermes.domain.ports.model import FailureKind, ModelFailure
-from hermes.models.credentials import ApiKey
-from hermes.models.settings import PoolStrategy, RetryPolicy
+from hermes.models.client import RetryPolicy
+from hermes.models.credentials import ApiKey, PoolStrategy
 
 
 async def test_a_wrong_key_never_shows_in_the_failure() -> None:

@@ -1,8 +1,7 @@
 """Which key is used next."""
 
 from fakes.model_client import InstantClock
-from hermes.models.credentials import ApiKey, CredentialPool
-from hermes.models.settings import PoolStrategy
+from hermes.models.credentials import ApiKey, CredentialPool, PoolStrategy
 
 KEYS = [ApiKey(secret=name, label=name) for name in "abc"]
 

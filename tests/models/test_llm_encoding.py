@@ -24,9 +24,8 @@ from hermes.domain.ports.model import ModelRequest
 from hermes.domain.tools import ToolSpec
 from hermes.models.client import protocol_for
 from hermes.models.encode_common import LoweredCache
-from hermes.models.providers import PROVIDERS, Quirks
+from hermes.models.providers import PROVIDERS, ApiMode, Quirks
 from hermes.models.routes import Route
-from hermes.models.settings import ApiMode, CacheTtl
 from hermes.models.wire import Repairs
 
 MODES = list(ApiMode)
@@ -215,7 +214,7 @@ def test_anthropic_marks_the_system_prompt_and_the_last_three_messages() -> None
         AssistantMessage(text="4"),
         UserMessage(content="5"),
     )
-    to = route(ApiMode.ANTHROPIC_MESSAGES, cache_ttl=CacheTtl.ONE_HOUR)
+    to = route(ApiMode.ANTHROPIC_MESSAGES, cache_ttl="1h")
     body = encode(ApiMode.ANTHROPIC_MESSAGES, messages, to=to, tools=TOOLS, ephemeral="e")
     mark = {"type": "ephemeral", "ttl": "1h"}
     assert body["system"][0]["cache_control"] == mark

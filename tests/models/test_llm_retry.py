@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.models.client import backoff, retry_after
-from hermes.models.settings import RetryPolicy
+from hermes.models.client import RetryPolicy, backoff, retry_after
 
 NOW = 1_700_000_000.0  # Tue, 14 Nov 2023 22:13:20 GMT
 

@@ -3,17 +3,19 @@
 import pytest
 
 from hermes.domain.errors import ConfigError
-from hermes.models.providers import PROVIDERS
-from hermes.models.routes import Route, RouteBook, resolve_route
-from hermes.models.settings import ApiMode, ModelTarget, ProviderSettings, Timeouts
+from hermes.domain.settings import Settings
+from hermes.domain.settings.models import ModelTimeouts, Provider
+from hermes.models.providers import PROVIDERS, ApiMode
+from hermes.models.routes import ModelSources, ModelTarget, Route, resolve_route
 
 
 def resolve(
     target: ModelTarget,
     secrets: dict[str, str] | None = None,
-    **providers: ProviderSettings,
+    **providers: Provider,
 ) -> Route:
-    return resolve_route(target, RouteBook(secret=(secrets or {}).get, providers=providers))
+    settings = Settings(providers=providers)
+    return resolve_route(target, ModelSources(secret=(secrets or {}).get, settings=settings))
 
 
 def test_openrouter_model_ids_pass_unchanged() -> None:
@@ -49,7 +51,7 @@ def test_local_servers_need_no_key_and_get_more_patience(name: str) -> None:
     route = resolve(ModelTarget(provider=name, model="m"))
     assert route.keys == ()
     assert route.local
-    assert route.timeouts.first_byte > Timeouts().first_byte
+    assert route.timeouts.first_byte > ModelTimeouts().first_byte
 
 
 @pytest.mark.parametrize("name", sorted(PROVIDERS))
@@ -62,12 +64,12 @@ def test_every_built_in_provider_resolves_with_its_key_and_an_address(name: str)
 
 
 def test_named_entries_of_the_configuration_are_providers() -> None:
-    entry = ProviderSettings(
+    entry = Provider(
         base_url="https://llm.example.org/v1/",
-        key_env=("TEAM_KEY",),
+        key_env="TEAM_KEY",
         context_length=32_000,
         extra_body={"top_k": 1},
-        headers={"x-team": "a"},
+        extra_headers={"x-team": "a"},
     )
     target = ModelTarget(provider="team", model="house-model")
     route = resolve(target, {"TEAM_KEY": "t"}, team=entry)
@@ -78,7 +80,7 @@ def test_named_entries_of_the_configuration_are_providers() -> None:
 
 
 def test_a_named_entry_whose_key_is_missing_says_which() -> None:
-    entry = ProviderSettings(base_url="https://llm.example.org/v1", key_env=("TEAM_KEY",))
+    entry = Provider(base_url="https://llm.example.org/v1", key_env="TEAM_KEY")
     with pytest.raises(ConfigError, match="TEAM_KEY"):
         resolve(ModelTarget(provider="team", model="m"), {}, team=entry)
 

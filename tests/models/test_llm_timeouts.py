@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from fakes.model import FakeModelServer, Script, Step
 from fakes.model_client import QUICK, Heard, ask, client_of, route_to
 from hermes.domain.ports.model import FailureKind, ModelFailure
-from hermes.models.settings import RetryPolicy
+from hermes.models.client import RetryPolicy
 
 ONCE = RetryPolicy(max_retries=0)
 LONG = "word " * 50
@@ -83,7 +83,7 @@ class _Noticing(Heard):
 async def test_a_person_is_told_that_the_model_is_waited_for_until_it_answers() -> None:
     async with FakeModelServer([Step(text="at last", stall="before")]) as server:
         heard = _Noticing(3)
-        client = client_of(route_to(server, timeouts=replace(QUICK, notice=0.02)))
+        client = client_of(route_to(server, notice=0.02))
         async with asyncio.TaskGroup() as group:
             call = group.create_task(client.complete(ask(), heard))
             await asyncio.wait_for(heard.noticed.wait(), 5)

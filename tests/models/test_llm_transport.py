@@ -11,8 +11,7 @@ import hermes.models
 from fakes.model import FakeModelServer, Step
 from fakes.model_client import InstantClock, ask, client_of, route_to
 from hermes.domain.ports.model import FailureKind, ModelFailure
-from hermes.models.client import ModelClient
-from hermes.models.settings import RetryPolicy
+from hermes.models.client import ModelClient, RetryPolicy
 from hermes.models.transport import Transport
 
 ONCE = RetryPolicy(max_retries=0)

@@ -14,7 +14,6 @@ from hermes.app.background import pass_on_notices
 from hermes.app.ledger import open_ledger
 from hermes.app.media import read_attachment
 from hermes.app.mirror import MirroredRunner
-from hermes.app.models import ModelShelf
 from hermes.app.options import AppOptions
 from hermes.app.settings import (
     environment_settings,
@@ -35,6 +34,8 @@ from hermes.domain.settings.live import LiveSettings
 from hermes.execution.clock import SystemClock
 from hermes.execution.policy.judge import HostPolicy
 from hermes.execution.pool import EnvironmentPool
+from hermes.models.registry import ModelRegistry
+from hermes.models.routes import ModelSources
 from hermes.observability.logs import configure_logging
 from hermes.state.identity import FileIdentity
 from hermes.state.ownership import Owner, owner_alive
@@ -49,7 +50,7 @@ class App(Struct, kw_only=True):
     ledger: Ledger
     gateway: Gateway
     desk: ApprovalDesk
-    models: ModelShelf
+    models: ModelRegistry
     tools: ToolShelf
     environments: EnvironmentPool
     services: AgentServices
@@ -71,7 +72,8 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
         stack.enter_context(logs)
         ledger = await stack.enter_async_context(open_ledger(options.home))
         owner = stack.enter_context(Owner.claim(options.home.run_dir))
-        models = ModelShelf(loaded, options, clock)
+        sources = ModelSources(settings=loaded.config, secret=loaded.variable)
+        models = ModelRegistry(sources, options.home, options.environ, clock)
         stack.push_async_callback(models.close)
         settings = environment_settings(loaded, options, profile)
         environments = EnvironmentPool(lambda _agent: settings, clock)

@@ -6,7 +6,6 @@ from hermes.agent.compaction import CompactionImpossible, Compactor
 from hermes.agent.loop import REASONING_EFFORT
 from hermes.agent.tokens import estimate_message, estimate_tokens
 from hermes.app.build import App
-from hermes.app.models import MODEL_OVERRIDE
 from hermes.app.tools import YOLO
 from hermes.control.commands.context import (
     Compacted,
@@ -17,6 +16,7 @@ from hermes.control.commands.context import (
 )
 from hermes.domain.session import Session, StoredMessage
 from hermes.domain.tools import ToolSpec
+from hermes.models.registry import MODEL_OVERRIDE
 
 __all__ = ["AppControls"]
 

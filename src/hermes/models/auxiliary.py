@@ -6,11 +6,7 @@ nobody cares; it never uses the patience of a turn.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Final
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.domain.ports.clock import Clock
@@ -23,44 +19,10 @@ from hermes.domain.ports.model import (
     ModelReply,
     ModelRequest,
 )
-from hermes.models.client import ModelClient
-from hermes.models.routes import Route, RouteBook, resolve_route
-from hermes.models.settings import ModelTarget, RetryPolicy
+from hermes.domain.settings.models import AuxiliaryTask
+from hermes.models.client import ModelClient, RetryPolicy
+from hermes.models.routes import ModelSources, ModelTarget, Route, resolve_route
 from hermes.models.transport import Transport
-
-TASK_TIMEOUTS: Final = MappingProxyType(
-    {
-        "vision": 120.0,
-        "web_extract": 360.0,
-        "compression": 120.0,
-        "skills_hub": 30.0,
-        "approval": 30.0,
-        "mcp": 30.0,
-        "title_generation": 30.0,
-        "memory_query_rewrite": 8.0,
-        "goal_judge": 60.0,
-        "curator": 600.0,
-        "monitor": 60.0,
-        "background_review": 120.0,
-    }
-)
-_DEFAULT_TIMEOUT = 60.0
-
-
-class TaskSettings(Struct, frozen=True, kw_only=True):
-    """One task of `auxiliary:` in the configuration."""
-
-    target: ModelTarget | None = None
-    """None: the main model."""
-    timeout: float | None = None
-    reasoning_effort: str | None = None
-
-
-class AuxiliarySettings(Struct, frozen=True, kw_only=True):
-    """All of `auxiliary:` in the configuration."""
-
-    tasks: Mapping[str, TaskSettings] = {}
-    transient_retries: int = 2
 
 
 class AuxiliaryModels:
@@ -68,62 +30,67 @@ class AuxiliaryModels:
 
     def __init__(
         self,
-        main: Callable[[], Model],
-        book: RouteBook,
+        main: Model,
+        sources: ModelSources,
         *,
         clock: Clock,
         transport: Transport,
-        settings: AuxiliarySettings | None = None,
         main_routes: tuple[Route, ...] = (),
     ) -> None:
         self._main = main
-        self._book = book
+        self._sources = sources
+        self._settings = sources.settings.auxiliary
         self._clock = clock
         self._transport = transport
-        settings = settings or AuxiliarySettings()
-        self._tasks = settings.tasks
         self._main_routes = main_routes
-        self._policy = RetryPolicy(
-            max_retries=settings.transient_retries,
-            base_delay=1.0,
-            max_delay=5.0,
-            max_retry_after=10.0,
-        )
         self._clients: dict[str, ModelClient] = {}
 
     def model(self, task: str) -> Model:
         """Return the model for `task`; `ConfigError` if its override cannot work."""
-        settings = self._tasks.get(task) or TaskSettings()
-        timeout = settings.timeout or TASK_TIMEOUTS.get(task, _DEFAULT_TIMEOUT)
-        return _TaskModel(self._inner(task, settings), task, timeout, settings.reasoning_effort)
+        settings = getattr(self._settings, task, AuxiliaryTask())
+        return _TaskModel(self._inner(task, settings), task, settings)
 
-    async def close(self) -> None:
-        clients, self._clients = self._clients, {}
-        for client in clients.values():
-            await client.close()
-
-    def _inner(self, task: str, settings: TaskSettings) -> Model:
-        if settings.target is None and not self._main_routes:
-            return self._main()
+    def _inner(self, task: str, settings: AuxiliaryTask) -> Model:
+        own = settings.model or settings.base_url or settings.provider not in {"", "auto"}
+        if not own and not self._main_routes:
+            return self._main
         client = self._clients.get(task)
         if client is None:
             routes = self._main_routes
-            if settings.target is not None:
-                routes = (resolve_route(settings.target, self._book), *self._main_routes)
+            if own:
+                routes = (resolve_route(_target(settings), self._sources), *routes)
             client = self._clients[task] = ModelClient(
-                routes, clock=self._clock, transport=self._transport, policy=self._policy
+                routes,
+                clock=self._clock,
+                transport=self._transport,
+                policy=RetryPolicy(
+                    max_retries=self._settings.transient_retries,
+                    base_delay=1.0,
+                    max_delay=5.0,
+                    max_retry_after=10.0,
+                ),
             )
         return client
+
+
+def _target(settings: AuxiliaryTask) -> ModelTarget:
+    return ModelTarget(
+        model=settings.model,
+        provider=settings.provider,
+        base_url=settings.base_url,
+        api_key=settings.api_key,
+        extra_body=dict(settings.extra_body),
+    )
 
 
 class _TaskModel:
     """Adds a task's name, effort and time limit to every call."""
 
-    def __init__(self, inner: Model, task: str, timeout: float, effort: str | None) -> None:
+    def __init__(self, inner: Model, task: str, settings: AuxiliaryTask) -> None:
         self._inner = inner
         self._task = task
-        self._timeout = timeout
-        self._effort = effort
+        self._timeout = settings.timeout
+        self._effort = settings.reasoning_effort or None
 
     @property
     def info(self) -> ModelInfo:

@@ -13,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.domain.usage import Usage
-from hermes.models.settings import Price
 
 Row = tuple[str, int | None, int, bool, float | None, float | None, float | None, float | None]
 
@@ -107,6 +106,16 @@ ROWS: Final[tuple[Row, ...]] = (
     ("hermes-4-70b", 131_072, 16_384, False, 0.13, 0.4, None, None),
     ("hermes-3", 131_072, 16_384, False, None, None, None, None),
 )
+
+
+class Price(Struct, frozen=True, kw_only=True):
+    """US dollars for a million tokens."""
+
+    input: float
+    output: float
+    cache_read: float | None = None
+    """None: cached tokens cost as much as others."""
+    cache_write: float | None = None
 
 
 class ModelFacts(Struct, frozen=True, kw_only=True):

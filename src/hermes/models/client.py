@@ -34,9 +34,9 @@ from hermes.models.catalog import cost
 from hermes.models.credentials import ApiKey, CredentialPool
 from hermes.models.encode_common import LoweredCache
 from hermes.models.failures import PLANS, classify, explain
+from hermes.models.providers import ApiMode
 from hermes.models.request_fixes import mend
 from hermes.models.routes import Route
-from hermes.models.settings import ApiMode, RetryPolicy
 from hermes.models.tool_calls import repair_calls
 from hermes.models.transport import Transport
 from hermes.models.wire import Decoded, Decoder, Repairs, Sink, WireCall, WireFault
@@ -71,6 +71,22 @@ class WireProtocol(Protocol):
 def protocol_for(mode: ApiMode) -> WireProtocol:
     """Return the protocol for a mode: the module of that name in `protocols`."""
     return cast("WireProtocol", import_module(f"hermes.models.protocols.{mode.value}"))
+
+
+class RetryPolicy(Struct, frozen=True, kw_only=True):
+    """How often and how patiently a call is tried again on one route."""
+
+    max_retries: int = 3
+    base_delay: float = 5.0
+    max_delay: float = 120.0
+    jitter: float = 0.5
+    """Up to this part of the delay is added at random."""
+    max_retry_after: float = 120.0
+    """A longer `Retry-After` is not waited for: the next key or route is used."""
+    timeout_retries: int = 1
+    """Silence is expensive to wait for, so it is tried again less often."""
+    malformed_retries: int = 2
+    """For replies that are empty, cut off or not understood."""
 
 
 class ModelClient:
@@ -191,7 +207,9 @@ class _RouteCall:
         for name, value in _auth_headers(route, self._key).items():
             joined = name == "anthropic-beta" and name in call.headers
             call.headers[name] = f"{call.headers[name]},{value}" if joined else value
-        await self._shared.transport.exchange(call, decoder, route.timeouts, self._still_waiting)
+        await self._shared.transport.exchange(
+            call, decoder, route.timeouts, self._still_waiting, route.notice
+        )
         decoded = decoder.finish()
         _check(decoded)
         return decoded

@@ -7,11 +7,20 @@ call learns about a key the next call knows.
 
 import random
 from collections.abc import Sequence
+from enum import StrEnum
 
 from msgspec import Struct
 
 from hermes.domain.ports.clock import Clock
-from hermes.models.settings import PoolStrategy
+
+
+class PoolStrategy(StrEnum):
+    """Which of several keys of one provider is used next."""
+
+    FILL_FIRST = "fill_first"
+    ROUND_ROBIN = "round_robin"
+    RANDOM = "random"
+    LEAST_USED = "least_used"
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):

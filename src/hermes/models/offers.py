@@ -15,10 +15,9 @@ from msgspec import Struct
 
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
-from hermes.models.catalog import ROWS, UNKNOWN, ModelFacts, find_model
+from hermes.models.catalog import ROWS, UNKNOWN, ModelFacts, Price, find_model
 from hermes.models.local.files import EMBEDDED, PROVIDER, list_local, profile_for
 from hermes.models.providers import PROVIDERS, ProviderSpec
-from hermes.models.settings import Price
 from hermes.models.transport import Transport
 from hermes.models.wire import WireFault
 

@@ -4,15 +4,22 @@ Adding a provider that speaks one of the known protocols is one entry here, or
 no code at all: any name under `providers:` in the configuration works too.
 """
 
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
 
-from hermes.models.settings import ApiMode
-
 Auth = str
 """`bearer`, `x-api-key`, `api-key` (Azure) or `none`."""
+
+
+class ApiMode(StrEnum):
+    """The wire protocol an endpoint speaks."""
+
+    CHAT_COMPLETIONS = "chat_completions"
+    RESPONSES = "responses"
+    ANTHROPIC_MESSAGES = "anthropic_messages"
 
 
 class Quirks(Struct, frozen=True, kw_only=True):

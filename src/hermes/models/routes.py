@@ -5,31 +5,27 @@ with a `ConfigError` that says what to do, and is plain data afterwards.
 """
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.model import ModelInfo
+from hermes.domain.settings import Settings
+from hermes.domain.settings.models import FallbackProvider, ModelTimeouts, Provider
 from hermes.models.catalog import UNKNOWN, ModelFacts, find_model
-from hermes.models.credentials import ApiKey
+from hermes.models.credentials import ApiKey, PoolStrategy
 from hermes.models.providers import (
     GENERIC,
     PROVIDERS,
+    ApiMode,
     Auth,
     ProviderSpec,
     Quirks,
     canonical_name,
-)
-from hermes.models.settings import (
-    ApiMode,
-    CacheTtl,
-    ModelTarget,
-    PoolStrategy,
-    ProviderSettings,
-    Timeouts,
 )
 
 SecretSource = Callable[[str], str | None]
@@ -46,7 +42,6 @@ _MODES = {
     "anthropic": ApiMode.ANTHROPIC_MESSAGES,
     "messages": ApiMode.ANTHROPIC_MESSAGES,
 }
-_LOCAL_TIMEOUTS = {"first_byte": 300.0, "idle": 300.0}
 _AUTO_ORDER = ("openrouter", "anthropic", "openai", "gemini", "deepseek", "xai", "groq")
 _MODEL_HOMES = (
     ("claude", "anthropic"),
@@ -60,6 +55,21 @@ _MODEL_HOMES = (
     ("glm", "zai"),
 )
 _MAX_NUMBERED_KEYS = 20
+
+
+class ModelTarget(Struct, frozen=True, kw_only=True):
+    """Which model to call: `model:`, an entry of `fallback_providers:` or a task override."""
+
+    model: str
+    provider: str = ""
+    """A built-in name, a name of `providers:`, `custom`, or empty or `auto` to find out."""
+    base_url: str = ""
+    api_key: str = ""
+    key_env: str = ""
+    api_mode: str = ""
+    context_length: int | None = None
+    max_tokens: int | None = None
+    extra_body: dict[str, Any] = field(default_factory=dict)
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -78,10 +88,11 @@ class Route(Struct, frozen=True, kw_only=True):
     quirks: Quirks = GENERIC
     facts: ModelFacts = UNKNOWN
     max_tokens: int | None = None
-    timeouts: Timeouts = Timeouts()
-    cache_ttl: CacheTtl = CacheTtl.FIVE_MINUTES
+    timeouts: ModelTimeouts = ModelTimeouts()
+    notice: float = 15.0
+    """Seconds of silence after which the person is told that the model is being waited for."""
+    cache_ttl: str = "5m"
     local: bool = False
-    stream: bool = True
     ssl_verify: bool = True
     ssl_ca: str = ""
     key_names: tuple[str, ...] = ()
@@ -98,67 +109,109 @@ class Route(Struct, frozen=True, kw_only=True):
         )
 
 
-class RouteBook(Struct, frozen=True, kw_only=True):
+class ModelSources(Struct, frozen=True, kw_only=True):
     """What routes are resolved against."""
 
     secret: SecretSource
-    providers: Mapping[str, ProviderSettings] = {}
-    timeouts: Timeouts | None = None
-    """None: defaults, more patient for local servers."""
-    cache_ttl: CacheTtl = CacheTtl.FIVE_MINUTES
+    settings: Settings = Settings()
 
 
-def resolve_route(target: ModelTarget, book: RouteBook) -> Route:
+def resolve_route(target: ModelTarget, sources: ModelSources) -> Route:
     """Return the route to `target`; `ConfigError` says what is missing."""
     if not target.model:
         raise ConfigError(
             "No model is chosen.",
             hint="Choose one with `hermes model`, or set `model:` in config.yaml.",
         )
-    name = _provider_name(target, book)
-    settings = _settings(name, book)
-    spec = _spec(name, settings, book)
-    base_url = target.base_url or settings.base_url or _default_url(spec, book)
+    name = _provider_name(target, sources)
+    own = sources.settings.providers.get(name) or Provider()
+    spec = _spec(name, own, sources)
+    base_url = target.base_url or own.base_url or _default_url(spec, sources)
     if not base_url:
         raise ConfigError(
             f"Provider `{name}` has no address.",
             hint=f"Set `base_url` for it in config.yaml, or {spec.base_url_env or 'a base URL'}.",
         )
     local = spec.local or _is_loopback(base_url)
-    keys = _keys(target, settings, spec, base_url, book)
-    if not keys and not local and _needs_key(name, settings, target):
-        raise _missing_key(name, spec, settings, target)
-    mode = _mode(target.api_mode or settings.api_mode, spec, base_url)
+    keys = _keys(target, own, spec, base_url, sources)
+    if not keys and not local and _needs_key(name, own, target):
+        raise _missing_key(name, spec, own, target)
+    mode = _mode(target.api_mode or own.api_mode, spec, base_url)
     return Route(
         provider=name,
-        model=_model_id(target.model, name, settings),
+        model=_model_id(target.model, name, own),
         base_url=base_url.rstrip("/"),
         api_mode=mode,
         keys=keys,
-        strategy=settings.strategy,
+        strategy=_strategy(name, sources.settings),
         auth=_auth(spec, mode),
-        headers=dict(settings.headers),
-        extra_body={**settings.extra_body, **target.extra_body},
+        headers=dict(own.extra_headers),
+        extra_body={**own.extra_body, **target.extra_body},
         quirks=spec.quirks,
-        facts=_facts(target, settings),
-        max_tokens=target.max_tokens or settings.max_output,
-        timeouts=book.timeouts or (Timeouts(**_LOCAL_TIMEOUTS) if local else Timeouts()),
-        cache_ttl=book.cache_ttl,
+        facts=_facts(target, own),
+        max_tokens=target.max_tokens,
+        timeouts=_timeouts(sources.settings.model_timeouts, local=local),
+        cache_ttl=sources.settings.prompt_caching.cache_ttl,
         local=local,
-        stream=settings.stream,
-        ssl_verify=settings.ssl_verify,
-        ssl_ca=settings.ssl_ca,
-        key_names=_key_names(target, settings, spec),
+        ssl_verify=own.ssl_verify,
+        ssl_ca=own.ssl_ca_cert,
+        key_names=_key_names(target, own, spec),
     )
 
 
-def _provider_name(target: ModelTarget, book: RouteBook) -> str:
+def main_target(settings: Settings, provider: str, model: str) -> ModelTarget:
+    """Return the model an agent answers with."""
+    choice = settings.model
+    if not model and provider in settings.providers:
+        model = settings.providers[provider].model
+    same = model == choice.model and provider == choice.provider
+    return ModelTarget(
+        model=model,
+        provider=provider,
+        base_url=choice.base_url if same or not provider else "",
+        api_key=choice.api_key if same else "",
+        api_mode=choice.api_mode if same else "",
+        context_length=choice.context_length if same else None,
+        max_tokens=choice.max_tokens,
+    )
+
+
+def fallback_target(entry: FallbackProvider, settings: Settings) -> ModelTarget:
+    """Return what answers when the model before it cannot."""
+    named = settings.providers.get(entry.provider) or Provider()
+    return ModelTarget(
+        model=entry.model or named.model,
+        provider=entry.provider,
+        base_url=entry.base_url,
+        api_key=entry.api_key,
+        key_env=entry.key_env,
+        api_mode=entry.api_mode,
+    )
+
+
+def _timeouts(wanted: ModelTimeouts, *, local: bool) -> ModelTimeouts:
+    """Return the bounds; a local server is given longer unless the configuration says otherwise."""
+    patient = local and wanted == ModelTimeouts()
+    return replace(wanted, first_byte=300.0, idle=300.0) if patient else wanted
+
+
+def _strategy(name: str, settings: Settings) -> PoolStrategy:
+    strategy = settings.credential_pool_strategies.get(name, PoolStrategy.FILL_FIRST)
+    if strategy not in set(PoolStrategy):
+        raise ConfigError(
+            f"credential_pool_strategies.{name} is `{strategy}`, which does not exist.",
+            hint=f"Use one of: {', '.join(PoolStrategy)}.",
+        )
+    return PoolStrategy(strategy)
+
+
+def _provider_name(target: ModelTarget, sources: ModelSources) -> str:
     named = target.provider.strip()
     if named and named.lower() not in {"auto", "default"}:
-        return named if named in book.providers else canonical_name(named)
+        return named if named in sources.settings.providers else canonical_name(named)
     if target.base_url:
         return _name_of_url(target.base_url)
-    return _guess(target.model, book)
+    return _guess(target.model, sources)
 
 
 def _name_of_url(base_url: str) -> str:
@@ -169,35 +222,31 @@ def _name_of_url(base_url: str) -> str:
     return "custom"
 
 
-def _guess(model: str, book: RouteBook) -> str:
-    for name, settings in book.providers.items():
-        if model in settings.models:
+def _guess(model: str, sources: ModelSources) -> str:
+    for name, own in sources.settings.providers.items():
+        if model == own.model or model in _names(own.models):
             return name
     vendor, slash, _ = model.partition("/")
     wanted = ["openrouter", canonical_name(vendor)] if slash else []
     wanted += [home for prefix, home in _MODEL_HOMES if model.lower().startswith(prefix)]
     for name in [*wanted, *_AUTO_ORDER]:
         spec = PROVIDERS.get(name)
-        if spec is not None and any(map(book.secret, spec.key_env)):
+        if spec is not None and any(map(sources.secret, spec.key_env)):
             return name
-    if book.secret("OPENAI_BASE_URL"):
+    if sources.secret("OPENAI_BASE_URL"):
         return "custom"
     return wanted[0] if wanted else _AUTO_ORDER[0]
 
 
-def _settings(name: str, book: RouteBook) -> ProviderSettings:
-    return book.providers.get(name) or ProviderSettings()
-
-
-def _spec(name: str, settings: ProviderSettings, book: RouteBook) -> ProviderSpec:
+def _spec(name: str, own: Provider, sources: ModelSources) -> ProviderSpec:
     known = PROVIDERS.get(name)
     if known is not None:
         return known
-    if name in book.providers:
-        like = PROVIDERS[_name_of_url(settings.base_url)] if settings.base_url else None
+    if name in sources.settings.providers:
+        like = PROVIDERS[_name_of_url(own.base_url)] if own.base_url else None
         quirks = like.quirks if like is not None else GENERIC
-        return ProviderSpec(name=name, base_url=settings.base_url, quirks=quirks)
-    names = sorted({*PROVIDERS, *book.providers})
+        return ProviderSpec(name=name, base_url=own.base_url, quirks=quirks)
+    names = sorted({*PROVIDERS, *sources.settings.providers})
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     meant = f"Did you mean {' or '.join(f'`{c}`' for c in close)}? " if close else ""
     raise ConfigError(
@@ -206,8 +255,12 @@ def _spec(name: str, settings: ProviderSettings, book: RouteBook) -> ProviderSpe
     )
 
 
-def _default_url(spec: ProviderSpec, book: RouteBook) -> str:
-    from_env = book.secret(spec.base_url_env) if spec.base_url_env else None
+def _names(models: Any) -> tuple[str, ...]:
+    return tuple(map(str, models)) if isinstance(models, list | tuple | dict) else ()
+
+
+def _default_url(spec: ProviderSpec, sources: ModelSources) -> str:
+    from_env = sources.secret(spec.base_url_env) if spec.base_url_env else None
     return from_env or spec.base_url
 
 
@@ -216,30 +269,28 @@ def _is_loopback(base_url: str) -> bool:
     return host in {"localhost", "::1", "0.0.0.0"} or host.startswith("127.")  # noqa: S104 - compared only
 
 
-def _key_names(
-    target: ModelTarget, settings: ProviderSettings, spec: ProviderSpec
-) -> tuple[str, ...]:
+def _key_names(target: ModelTarget, own: Provider, spec: ProviderSpec) -> tuple[str, ...]:
     if target.key_env:
         return (target.key_env,)
-    return settings.key_env or spec.key_env
+    return (own.key_env,) if own.key_env else spec.key_env
 
 
 def _keys(
     target: ModelTarget,
-    settings: ProviderSettings,
+    own: Provider,
     spec: ProviderSpec,
     base_url: str,
-    book: RouteBook,
+    sources: ModelSources,
 ) -> tuple[ApiKey, ...]:
     if target.api_key:
         return (ApiKey(secret=target.api_key, label="api_key"),)
-    keys = [ApiKey(secret=key, label="api_key") for key in settings.api_keys if key]
-    foreign = bool(target.base_url or settings.base_url) and not _same_host(base_url, spec)
-    own_names = bool(target.key_env or settings.key_env)
+    keys = [ApiKey(secret=own.api_key, label="api_key")] if own.api_key else []
+    foreign = bool(target.base_url or own.base_url) and not _same_host(base_url, spec)
+    own_names = bool(target.key_env or own.key_env)
     if foreign and not own_names and spec.name != "custom":
         return tuple(keys)
-    for name in _key_names(target, settings, spec):
-        found = _numbered(name, book)
+    for name in _key_names(target, own, spec):
+        found = _numbered(name, sources)
         keys += found
         if found and not own_names:
             break
@@ -252,28 +303,26 @@ def _same_host(base_url: str, spec: ProviderSpec) -> bool:
     return own is None or own == urlsplit(base_url).hostname
 
 
-def _numbered(name: str, book: RouteBook) -> list[ApiKey]:
+def _numbered(name: str, sources: ModelSources) -> list[ApiKey]:
     """Return `NAME`, then `NAME_2`, `NAME_3` and so on while they exist."""
     names = [name, *(f"{name}_{number}" for number in range(2, _MAX_NUMBERED_KEYS))]
     keys: list[ApiKey] = []
     for each in names:
-        secret = (book.secret(each) or "").strip()
+        secret = (sources.secret(each) or "").strip()
         if not secret:
             break
         keys.append(ApiKey(secret=secret, label=each))
     return keys
 
 
-def _needs_key(name: str, settings: ProviderSettings, target: ModelTarget) -> bool:
+def _needs_key(name: str, own: Provider, target: ModelTarget) -> bool:
     """Own servers may do without a key unless the configuration names one."""
-    own = name == "custom" or name not in PROVIDERS
-    return not own or bool(settings.key_env or target.key_env)
+    theirs = name == "custom" or name not in PROVIDERS
+    return not theirs or bool(own.key_env or target.key_env)
 
 
-def _missing_key(
-    name: str, spec: ProviderSpec, settings: ProviderSettings, target: ModelTarget
-) -> ConfigError:
-    names = _key_names(target, settings, spec)
+def _missing_key(name: str, spec: ProviderSpec, own: Provider, target: ModelTarget) -> ConfigError:
+    names = _key_names(target, own, spec)
     where = f" Get one at {spec.key_url} ." if spec.key_url else ""
     return ConfigError(
         f"Provider `{name}` needs an API key: {' or '.join(names)} is not set.",
@@ -304,20 +353,20 @@ def _auth(spec: ProviderSpec, mode: ApiMode) -> Auth:
     return spec.auth
 
 
-def _model_id(model: str, provider: str, settings: ProviderSettings) -> str:
+def _model_id(model: str, provider: str, own: Provider) -> str:
     """Drop a vendor prefix that names the provider itself; keep all others."""
     vendor, slash, rest = model.partition("/")
     direct = provider in {"anthropic", "openai", "deepseek", "gemini", "xai", "kimi", "zai"}
-    if slash and rest and direct and canonical_name(vendor) == provider and not settings.base_url:
+    if slash and rest and direct and canonical_name(vendor) == provider and not own.base_url:
         return rest
     return model
 
 
-def _facts(target: ModelTarget, settings: ProviderSettings) -> ModelFacts:
+def _facts(target: ModelTarget, own: Provider) -> ModelFacts:
     known = find_model(target.model) or UNKNOWN
     return ModelFacts(
-        context_window=target.context_length or settings.context_length or known.context_window,
-        max_output=settings.max_output or known.max_output,
-        vision=known.vision if settings.vision is None else settings.vision,
-        price=settings.price or known.price,
+        context_window=target.context_length or own.context_length or known.context_window,
+        max_output=known.max_output,
+        vision=known.vision if own.vision is None else own.vision,
+        price=known.price,
     )

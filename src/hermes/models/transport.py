@@ -15,8 +15,8 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from hermes.domain.ports.model import FailureKind
+from hermes.domain.settings.models import ModelTimeouts
 from hermes.models.framing import FrameTooLarge, SseParser
-from hermes.models.settings import Timeouts
 from hermes.models.wire import Decoder, WireCall, WireFault
 
 if TYPE_CHECKING:
@@ -43,11 +43,16 @@ class Transport:
         self._pools: dict[tuple[object, ...], httpcore2.AsyncConnectionPool] = {}
 
     async def exchange(
-        self, call: WireCall, decoder: Decoder, timeouts: Timeouts, waiting: Waiting
+        self,
+        call: WireCall,
+        decoder: Decoder,
+        timeouts: ModelTimeouts,
+        waiting: Waiting,
+        notice: float,
     ) -> None:
         """Send `call` and feed the answer to `decoder`; raise `WireFault` on anything else."""
         pool = self._pool(call)
-        patience = _Patience(timeouts, waiting)
+        patience = _Patience(timeouts, waiting, notice)
         try:
             async with asyncio.timeout_at(patience.first_deadline()) as scope:
                 patience.watch(scope)
@@ -199,7 +204,7 @@ async def _document(stream: AsyncIterator[bytes], patience: "_Patience") -> byte
 class _Patience:
     """How long this exchange may still take, and who is told meanwhile."""
 
-    def __init__(self, timeouts: Timeouts, waiting: Waiting) -> None:
+    def __init__(self, timeouts: ModelTimeouts, waiting: Waiting, notice: float) -> None:
         self._timeouts = timeouts
         self._waiting = waiting
         self._loop = asyncio.get_running_loop()
@@ -209,7 +214,7 @@ class _Patience:
         self._last = self._started
         self._idle_timer: asyncio.TimerHandle | None = None
         self._draining = False
-        self._next_notice = timeouts.notice
+        self._next_notice = notice
         self._timer: asyncio.TimerHandle | None = None
         self.connected = False
         self.received = False

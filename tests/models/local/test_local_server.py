@@ -27,7 +27,7 @@ from hermes.models.local.fetch import fetch_embedded
 from hermes.models.local.files import EMBEDDED, TINY, LocalModel, add_local, find_local
 from hermes.models.local.server import ServerFiles, engine_installed
 from hermes.models.local.supervisor import ModelServerFailure, ensure_running, stop_server
-from hermes.models.routes import RouteBook
+from hermes.models.routes import ModelSources
 from hermes.models.transport import Transport
 
 pytestmark = [
@@ -69,9 +69,9 @@ def model(home: HermesHome) -> LocalModel:
 @pytest_asyncio.fixture
 async def embedded(home: HermesHome) -> AsyncIterator[EmbeddedModel]:
     transport = Transport()
-    book = RouteBook(secret=lambda _: None)
+    sources = ModelSources(secret=lambda _: None)
     yield EmbeddedModel(
-        EMBEDDED, home, book=book, transport=transport, clock=InstantClock(), environ={}
+        EMBEDDED, home, sources=sources, transport=transport, clock=InstantClock(), environ={}
     )
     await transport.close()
 

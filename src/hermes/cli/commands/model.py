@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import click
 
-from hermes.app.settings import route_book
 from hermes.cli.picker import is_interactive, pick
 from hermes.cli.progress import ProgressLine
 from hermes.config.atomic import editing
@@ -37,8 +36,7 @@ from hermes.models.local.files import (
 from hermes.models.local.supervisor import stop_server
 from hermes.models.offers import Offer, detect_servers, facts_for, keys_present, offers
 from hermes.models.providers import PROVIDERS, canonical_name
-from hermes.models.routes import resolve_route
-from hermes.models.settings import ModelTarget
+from hermes.models.routes import ModelSources, ModelTarget, resolve_route
 
 _OF_THE_OLD_CHOICE: Final = ("base_url", "api_key", "api_mode", "context_length", "max_tokens")
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -186,10 +184,10 @@ def provider_of(loaded: LoadedConfig, home: HermesHome, model: str, provider: st
         find_local(home, model)
         return PROVIDER
     if not provider:
-        return resolve_route(ModelTarget(model=model), route_book(loaded)).provider
+        return resolve_route(ModelTarget(model=model), _sources(loaded)).provider
     name = provider if provider in loaded.config.providers else canonical_name(provider)
     if name not in PROVIDERS and name not in loaded.config.providers:
-        resolve_route(ModelTarget(model=model, provider=name), route_book(loaded))
+        resolve_route(ModelTarget(model=model, provider=name), _sources(loaded))
     return name
 
 
@@ -209,7 +207,7 @@ def warn_of_missing_key(home: HermesHome, provider: str, model: str, base_url: s
         return
     target = ModelTarget(model=model, provider=provider, base_url=base_url)
     try:
-        resolve_route(target, route_book(_loaded(home)))
+        resolve_route(target, _sources(_loaded(home)))
     except ConfigError as error:
         click.echo(f"Still missing: {error.message} {error.hint}", err=True)
 
@@ -220,6 +218,10 @@ def _home() -> HermesHome:
 
 def _loaded(home: HermesHome) -> LoadedConfig:
     return load_config(home, process_environ())
+
+
+def _sources(loaded: LoadedConfig) -> ModelSources:
+    return ModelSources(settings=loaded.config, secret=loaded.variable)
 
 
 def _offers(*, detect: bool) -> list[tuple[Offer, bool]]:

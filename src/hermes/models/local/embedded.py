@@ -24,8 +24,7 @@ from hermes.models.client import ModelClient
 from hermes.models.local.calling import HiddenForms, called, constrain
 from hermes.models.local.files import PROVIDER, find_local, profile_for
 from hermes.models.local.supervisor import Progress, ensure_running
-from hermes.models.routes import RouteBook, resolve_route
-from hermes.models.settings import ModelTarget
+from hermes.models.routes import ModelSources, ModelTarget, resolve_route
 from hermes.models.transport import Transport
 
 
@@ -37,7 +36,7 @@ class EmbeddedModel:
         name: str,
         home: HermesHome,
         *,
-        book: RouteBook,
+        sources: ModelSources,
         transport: Transport,
         clock: Clock,
         environ: Mapping[str, str],
@@ -45,7 +44,7 @@ class EmbeddedModel:
         self._home = home
         self._model = find_local(home, name)
         self._profile = profile_for(self._model)
-        self._book = book
+        self._sources = sources
         self._transport = transport
         self._clock = clock
         self._environ = environ
@@ -105,7 +104,7 @@ class EmbeddedModel:
             max_tokens=self._profile.max_tokens,
             extra_body=dict(options),
         )
-        route = resolve_route(target, self._book)
+        route = resolve_route(target, self._sources)
         client = ModelClient([route], clock=self._clock, transport=self._transport)
         reply = await client.complete(request, listener)
         return replace(reply, provider=PROVIDER, model=self._model.name, cost_usd=0.0)

@@ -37,7 +37,6 @@ from hermes.models.encode_common import (
     user_prefix,
 )
 from hermes.models.routes import Route
-from hermes.models.settings import CacheTtl
 from hermes.models.wire import Decoded, Repairs, Sink, WireCall, WireFault, encode_json
 
 _PROTOCOL = "anthropic_messages"
@@ -66,7 +65,7 @@ def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: Lowered
     if request.system:
         body["system"] = [_marked({"type": "text", "text": request.system}, lowering.mark)]
     body["messages"] = _history(request.messages, marked, request.ephemeral)
-    stream = route.stream and not repairs.no_stream
+    stream = not repairs.no_stream
     body["stream"] = stream
     body |= _options(request, route)
     body |= route.extra_body
@@ -173,7 +172,7 @@ class _Lowering:
         self._thinking = not repairs.drop_reasoning
         self.mark: Mark = None
         if "cache_control" not in repairs.drop_fields:
-            hour = route.cache_ttl is CacheTtl.ONE_HOUR
+            hour = route.cache_ttl == "1h"
             self.mark = {"type": "ephemeral", "ttl": "1h"} if hour else {"type": "ephemeral"}
 
     def chunks(self, messages: tuple[Message, ...], start: int) -> list[bytes]:

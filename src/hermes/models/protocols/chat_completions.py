@@ -34,7 +34,6 @@ from hermes.models.encode_common import (
     user_prefix,
 )
 from hermes.models.routes import Route
-from hermes.models.settings import CacheTtl
 from hermes.models.thinking import ThinkSplitter
 from hermes.models.tool_calls import CallAssembler
 from hermes.models.wire import Decoded, Repairs, Sink, WireCall, WireFault, encode_json
@@ -58,7 +57,7 @@ def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: Lowered
         messages.insert(0, lowering.system(request.system))
     history = Raw(b"[" + b",".join(messages) + b"]")
     body: dict[str, Any] = {"model": route.model, "messages": history}
-    stream = route.stream and not repairs.no_stream
+    stream = not repairs.no_stream
     body |= _options(request, route, repairs, stream=stream)
     return WireCall(
         url=f"{route.base_url}/chat/completions",
@@ -168,7 +167,7 @@ class _Lowering:
         self._mark: dict[str, str] | None = None
         if "claude" in route.model and "cache_control" not in repairs.drop_fields:
             marks = route.provider == "openrouter" or "openrouter" in route.base_url
-            hour = route.cache_ttl is CacheTtl.ONE_HOUR
+            hour = route.cache_ttl == "1h"
             ttl = {"ttl": "1h"} if hour else {}
             self._mark = {"type": "ephemeral", **ttl} if marks else None
 

@@ -47,7 +47,7 @@ def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: Lowered
     if request.ephemeral:
         part = {"type": "input_text", "text": request.ephemeral}
         items.append(encode_json({"role": "developer", "content": [part]}))
-    stream = route.stream and not repairs.no_stream
+    stream = not repairs.no_stream
     history = Raw(b"[" + b",".join(items) + b"]")
     body: dict[str, Any] = {"model": route.model, "input": history, "store": False}
     if request.system:
