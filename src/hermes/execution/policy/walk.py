@@ -132,7 +132,7 @@ _PRINTERS: dict[str, Callable[[ShellCommand], str | None]] = {
 }
 
 
-MAX_COMMANDS = 2500
+MAX_COMMANDS = 500
 MAX_NESTING = 12
 MAX_STAGES = 64
 """Commands in one pipeline; nobody reads a longer one either."""

@@ -1,13 +1,16 @@
 """Static evaluation of words: quotes, braces, tilde, parameters, splitting.
 
-Globs are kept as they are written. What cannot be known is marked with one of
-the characters of `hermes.execution.policy.reader.expansion`, which no command contains.
+Globs are kept as they are written. What cannot be known is marked with one of three
+characters that no command contains.
+
+A variable keeps every value that the script gives it. A *choice* picks one of them for
+the command at hand, so that each command is judged once for each value that could reach it.
 """
 
-import fnmatch
 import re
 from collections.abc import Callable
 from itertools import product
+from math import prod
 
 from msgspec import Struct, field
 
@@ -37,6 +40,8 @@ def _is_plain(text: str) -> bool:
 
 
 class Scope(Struct):
+    """What is known about variables, arrays and positional parameters."""
+
     values: dict[str, tuple[str, ...]] = field(default_factory=dict)
     arrays: dict[str, tuple[str, ...]] = field(default_factory=dict)
     positional: tuple[str, ...] | None = None
@@ -82,19 +87,12 @@ class Scope(Struct):
         several = [n for n in sorted(names) if len(self.values.get(n, ())) > 1]
         if not several:
             return [{}]
-        total = 1
-        for name in several:
-            total *= len(self.values[name])
-        if total > _MAX_CHOICES:
-            values = [v for n in several for v in self.values[n]]
-            self.overflow = self.overflow or not all(_is_plain(v) for v in values)
-            longest = max(len(self.values[n]) for n in several)
-            columns = [(self.values[n] * longest)[:longest] for n in several]
-            return [dict(zip(several, row, strict=True)) for row in zip(*columns, strict=True)]
-        return [
-            dict(zip(several, row, strict=True))
-            for row in product(*(self.values[n] for n in several))
-        ]
+        if prod(len(self.values[n]) for n in several) > _MAX_CHOICES:
+            plain = all(_is_plain(v) for n in several for v in self.values[n])
+            self.overflow = self.overflow or not plain
+            return [dict.fromkeys(several, COMPUTED)]
+        rows = product(*(self.values[n] for n in several))
+        return [dict(zip(several, row, strict=True)) for row in rows]
 
 
 _MARK = 0xF0000
@@ -121,8 +119,10 @@ def expand_braces(parts: tuple[Part, ...]) -> tuple[list[tuple[Part, ...]], bool
             pieces.append(chr(_MARK + len(kept)))
             kept.append(part)
     texts = _expand("".join(pieces))
+    if len(texts) >= _LIMIT:
+        return [(Lit(COMPUTED),)], False
     # Bash has its own ideas about `{a},b}`.
-    certain = len(texts) < _LIMIT and not any(_LEFT_OVER.search(t) for t in texts)
+    certain = not any(_LEFT_OVER.search(t) for t in texts)
     return [_decode(text, kept) for text in texts], certain
 
 
@@ -207,11 +207,8 @@ def _range(text: str) -> list[str] | None:
     return None
 
 
-_MAX_LENGTH_expansion = 2048
-
-
 def apply_operator(value: str | None, op: str, argument: str) -> str | None:
-    """Return the value of `${name<op><argument>}`, or None if it cannot be known."""
+    """Return the value of `${name<op><argument>}`, or None if it is computed."""
     if op in {"-", ":-", "=", ":="}:
         missing = value is None or (op[0] == ":" and value == "")
         return argument if missing else value
@@ -219,79 +216,24 @@ def apply_operator(value: str | None, op: str, argument: str) -> str | None:
         return argument
     if op in {"?", ":?", ""} or value is None:
         return value
-    if op in _OPERATORS and not is_unknown(value) and len(value) <= _MAX_LENGTH_expansion:
-        return _OPERATORS[op](value, argument)
-    return None
-
-
-def _substring(value: str, argument: str) -> str | None:
-    pieces = [piece.strip() for piece in argument.split(":", 1)]
-    try:
-        start = int(pieces[0] or 0)
-        length = int(pieces[1]) if len(pieces) > 1 else None
-    except ValueError:
+    if is_unknown(value + argument) or any(c in argument for c in "*?["):
         return None
-    rest = value[start:] if start >= 0 else value[max(0, len(value) + start) :]
-    if length is None:
-        return rest
-    return rest[:length]
-
-
-def _case(change: Callable[[str], str], *, everywhere: bool) -> Callable[[str, str], str]:
-    def apply(value: str, _argument: str) -> str:
-        return change(value) if everywhere else change(value[:1]) + value[1:]
-
-    return apply
-
-
-def _pattern(text: str) -> str:
-    return fnmatch.translate(text).removesuffix(r"\Z").removesuffix(r"\z")
-
-
-def _strip(*, front: bool, greedy: bool) -> Callable[[str, str], str]:
-    def apply(value: str, argument: str) -> str:
-        ends = range(len(value) + 1)
-        order = reversed(ends) if greedy == front else ends
-        whole = re.compile(fnmatch.translate(argument))
-        for cut in order:
-            head, tail = value[:cut], value[cut:]
-            if whole.match(head if front else tail):
-                return tail if front else head
-        return value
-
-    return apply
-
-
-def _replace(*, every: bool) -> Callable[[str, str], str]:
-    def apply(value: str, argument: str) -> str:
-        wanted, _, replacement = argument.partition("/")
-        if not wanted:
-            return value
-        pattern = re.compile(_pattern(wanted))
-        return pattern.sub(lambda _: replacement, value, count=0 if every else 1)
-
-    return apply
-
-
-_OPERATORS: dict[str, Callable[[str, str], str | None]] = {
-    ":": _substring,
-    "^": _case(str.upper, everywhere=False),
-    "^^": _case(str.upper, everywhere=True),
-    ",": _case(str.lower, everywhere=False),
-    ",,": _case(str.lower, everywhere=True),
-    "#": _strip(front=True, greedy=False),
-    "##": _strip(front=True, greedy=True),
-    "%": _strip(front=False, greedy=False),
-    "%%": _strip(front=False, greedy=True),
-    "/": _replace(every=False),
-    "//": _replace(every=True),
-}
+    if op in {"#", "##"}:
+        return value.removeprefix(argument)
+    if op in {"%", "%%"}:
+        return value.removesuffix(argument)
+    numbers = _SLICE.fullmatch(argument) if op == ":" else None
+    if numbers is None:
+        return None
+    start, length = int(numbers[1]), numbers[2]
+    return value[start : None if length is None else start + int(length)]
 
 
 PROCESS_FILE = "/dev/fd/63"
 """What a process substitution looks like as an argument."""
 
 _TILDE = re.compile(r"~([A-Za-z0-9_.+-]*)(?=/|$)")
+_SLICE = re.compile(r"\s*(\d+)\s*(?::\s*(\d+)\s*)?")
 _SPACE = re.compile(r"[ \t\n]+")
 
 
@@ -373,7 +315,8 @@ class Expander:
         if isinstance(part, Lit):
             return [part.text]
         if isinstance(part, Arith):
-            self._visit(part.parts)
+            for inner in part.parts:
+                self._values(inner)
             return [UNKNOWN_QUOTED]
         if isinstance(part, Subst):
             output = self._run(part.body, part.kind)
@@ -381,10 +324,6 @@ class Expander:
                 return [output or PROCESS_FILE]
             return [COMPUTED if output is None else output.rstrip("\n")]
         return self._parameter(part)
-
-    def _visit(self, parts: tuple[Part, ...]) -> None:
-        for part in parts:
-            self._values(part)
 
     def _parameter(self, part: Param) -> list[str]:
         unknown = UNKNOWN_QUOTED if part.quoted else UNKNOWN
@@ -435,9 +374,7 @@ def _pieces(text: str) -> list[str]:
 
 
 def _keeps_empty(parts: tuple[Part, ...]) -> bool:
-    return any(isinstance(p, Lit) and p.quoted for p in parts) or any(
-        isinstance(p, Param | Subst) and p.quoted for p in parts
-    )
+    return any(not isinstance(p, Arith) and p.quoted for p in parts)
 
 
 def variables_in(words: tuple[Word, ...]) -> set[str]:

@@ -6,7 +6,6 @@ that does, so that a broken tail cannot hide what stands before it.
 """
 
 import re
-from abc import abstractmethod
 
 from hermes.execution.policy.reader.lexer import Lexer, ShellSyntaxError
 from hermes.execution.policy.reader.syntax import (
@@ -23,7 +22,7 @@ from hermes.execution.policy.reader.syntax import (
 )
 
 _RESERVED = re.compile(
-    r"(?:if|then|elif|else|fi|for|select|while|until|do|done|case|esac|function|coproc|time|"
+    r"(?:if|then|elif|else|fi|for|select|while|until|do|done|case|esac|function|time|"
     r"\{|\}|!|\[\[|in)(?=[ \t\n;&|()<>]|$)"
 )
 _REDIRECT = re.compile(
@@ -32,17 +31,16 @@ _REDIRECT = re.compile(
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]]*\])?(\+)?=")
 _DECLARERS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _COMMENT = re.compile(r"#[^\n]*")
+_CLOSERS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
+_CONTINUED = "\\\n"
+_SPLIT = re.compile(r"\n|;|&&|\|\||\||&|[(){}]")
 _AFTER_ARRAY = frozenset(("", " ", "\t", "\n", ";", "&", "|", ")", "<", ">", "\\"))
 
 
-class CommandReader(Lexer):
+class _Parser(Lexer):
     def __init__(self, text: str, depth: int = 0) -> None:
         super().__init__(text, depth)
         self.heredocs: list[tuple[Redirect, str, bool]] = []
-
-    @abstractmethod
-    def function_from(self, word: Word) -> Function:
-        """Read the rest of a function definition."""
 
     def redirects(self) -> tuple[Redirect, ...]:
         found: list[Redirect] = []
@@ -121,7 +119,8 @@ class CommandReader(Lexer):
             raw = self.text[start : self.pos]
             quoted = any(c in raw for c in "'\"\\")
             redirect = Redirect(op)
-            self.heredocs.append((redirect, _delimiter(word), quoted))
+            delimiter = "".join(part.text for part in word.parts if isinstance(part, Lit))
+            self.heredocs.append((redirect, delimiter, quoted))
             into.append(redirect)
         elif op == "<<<":
             into.append(Redirect(op, body=word))
@@ -176,17 +175,6 @@ class CommandReader(Lexer):
             lines.append(line + "\n")
         return "".join(lines)
 
-
-def _delimiter(word: Word) -> str:
-    return "".join(part.text for part in word.parts if isinstance(part, Lit))
-
-
-_CLOSERS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
-_CONTINUED = "\\\n"
-_SPLIT = re.compile(r"\n|;|&&|\|\||\||&|[(){}]")
-
-
-class _Parser(CommandReader):
     def nested(self, text: str) -> "_Parser":
         inner = _Parser(text, self.depth)
         inner.deeper()
@@ -295,8 +283,6 @@ class _Parser(CommandReader):
             return self._finish(reader())
         if word == "function":
             return self._function_keyword()
-        if word == "coproc":
-            return self._coproc()
         if word and word != "in":
             raise ShellSyntaxError(f"unexpected {word}")
         return None
@@ -451,16 +437,6 @@ class _Parser(CommandReader):
         self.skip_newlines()
         body = self._command()
         return Function(name, Script((Pipeline((body,)),)))
-
-    def _coproc(self) -> Compound:
-        self.pos += len("coproc")
-        self.skip_blanks()
-        name = re.match(r"[A-Za-z_]\w*(?=[ \t]+[{(])", self.text[self.pos : self.pos + 64])
-        if name is not None:
-            self.pos += name.end()
-            self.skip_blanks()
-        body = Script((Pipeline((self._command(),), background=True),))
-        return Compound("group", bodies=(body,), variable=name.group() if name else "COPROC")
 
 
 def parse(text: str, depth: int = 0) -> Script:

@@ -86,7 +86,7 @@ class Compound(Struct, frozen=True):
     bodies: "tuple[Script, ...]" = ()
     redirects: tuple[Redirect, ...] = ()
     variable: str = ""
-    """The variable of `for` and `select`, or the name of a coprocess."""
+    """The variable of `for` and `select`."""
 
 
 class Function(Struct, frozen=True):
