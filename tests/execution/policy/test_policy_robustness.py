@@ -114,6 +114,10 @@ def test_rubbish_on_the_next_line_does_not_unblock_the_floor(sample: object, rub
         "rm " + "\u200b" * 10_000,
         "chmod " + "+w," * 5_000 + " x",
         "perl -e '" + "open " * 3_000 + "'",
+        "|".join(["cat"] * 2_000),
+        "node -e '" + "1." * 5_000 + "!'",
+        "docker run " + "--mount=" * 3_000,
+        "curl -d @" + "/proc/" * 4_000,
     ],
     ids=lambda text: text[:16],
 )

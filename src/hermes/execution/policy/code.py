@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from hermes.execution.policy.command import Finding, Input, ShellCommand, words
+from hermes.execution.policy.command import Finding, Input, ShellCommand, command_start, words
 from hermes.execution.policy.reader.expansion import COMPUTED, UNKNOWN, UNKNOWN_QUOTED, is_unknown
 
 
@@ -37,7 +37,7 @@ _LANGUAGES = (
     ("ruby", "ruby jruby", "-e"),
     ("node", "node nodejs bun deno", "-e -p --eval --print eval"),
     ("php", "php", "-r -B -R -E"),
-    ("awk", "awk gawk mawk nawk", ""),
+    ("awk", "awk gawk mawk nawk", "-e --source"),
     ("lua", "lua luajit texlua", "-e"),
     ("powershell", "powershell pwsh powershell.exe pwsh.exe", "-Command -command -c -C /c -enc -e"),
     ("other", "tclsh expect wish Rscript R osascript guile emacs sbcl ghci ghc julia groovy scala",
@@ -56,10 +56,12 @@ def programs(command: ShellCommand) -> Iterator[str]:
     language, options = _BY_NAME.get(command.name.rstrip("0123456789.") or command.name, ("", ""))
     if not language:
         return
-    if language == "awk":
-        yield from command.operands()[: 2 if "v" in command.letters() else 1]
-        return
     codes = list(command.values_of(*options.split()))
+    if language == "awk":
+        start = command_start(command.args, "-F -v -f -i -l --field-separator --assign --file")
+        in_file = any(command.values_of("-f", "--file"))
+        yield from codes or ([] if in_file or start is None else [command.args[start]])
+        return
     codes += [
         command.args[i + 1]
         for i, a in enumerate(command.args[:-1])
@@ -83,8 +85,9 @@ def inspect(language: str, text: str) -> Program:
     if language == "python":
         return _inspect_python(text)
     known = _HARMLESS.get(language)
-    writes = language == "awk" and _AWK_OUTPUT.search(text)
-    if known and not writes and "`" not in text and known.fullmatch(_LITERAL.sub("0", text)):
+    bare = _AWK_REGEX.sub(r"\1", text) if language == "awk" else text
+    reach = _AWK_OUTPUT if language == "awk" else _LOOKED_UP
+    if known and not reach.search(bare) and not known.sub(" ", _LITERAL.sub("0", bare)).strip():
         return Program()
     return _not_understood(language, text)
 
@@ -99,31 +102,35 @@ def _not_understood(language: str, text: str) -> Program:
 _LITERAL = re.compile(r"'(?:[^'\\#]|\\.)*'|\"(?:[^\"\\#$@{]|\\.)*\"")
 """A string in which nothing is interpolated."""
 _SUBSTITUTION = (
-    r"\s*(?:s|y|tr)([/|#,!])(?:(?!\1)[^\\]|\\.)*\1(?:(?!\1)[^\\`$@]|\\.)*\1[gimsxr]*;?\s*"
+    r"\b(?:s|y|tr)([/|#,!])(?:(?!\1)[^\\{]|\\.)*\1(?:(?!\1)[^\\`$@]|\\.)*\1[gimsxr]*(?!\w)"
 )
 
 
-def _only(words: str, signs: str) -> re.Pattern[str]:
-    """Return a pattern of programs in which every longer word is one of `words`."""
-    names = "|".join(words.split())
-    return re.compile(rf"(?:\b(?:{names})\b|\b[A-Za-z_]\d*\b|\$\w+|\d[\w.]*|[\s{signs}])*")
+def _tokens(names: str, signs: str, *more: str) -> re.Pattern[str]:
+    """Return a pattern of the tokens of harmless programs: what it leaves over is not known."""
+    known = "|".join(names.split())
+    letters = r"\b[A-Za-z_]\d*\b|\$\w+|\d[\w.]*"
+    return re.compile("|".join((*more, rf"\b(?:{known})\b", letters, rf"[{signs}]")))
 
 
 _HARMLESS = {
-    "perl": re.compile(
-        _SUBSTITUTION + r"|(?:print|\$\w+(?:\[\d+\])?|if|unless|/[^/`]*/|[\s\d;,.+*<>=-])*"
+    "perl": _tokens("print if unless", r"$;,.+*<>=\[\]-", _SUBSTITUTION, r"/[^/{]*/"),
+    "ruby": _tokens("puts print sum map size length sort reverse to_s upcase", r"\[\].,(){}|+*-"),
+    "node": _tokens(
+        "console log const let var map filter reduce require process version versions platform "
+        "argv length JSON stringify parse Math max min",
+        r"\[\].,;:(){}=>+*<-",
     ),
-    "ruby": _only("puts p print sum map size length sort reverse to_s upcase", r"\[\].,(){}|+*-"),
-    "node": _only("console log const let var map filter reduce require version length JSON "
-                  "stringify parse Math max min", r"\[\].,;:(){}=>+*<-"),
-    "php": _only("echo print phpversion", r"().,;+*-"),
-    "lua": _only("print", r"().,;+*-"),
-    "awk": re.compile(
-        r"(?:/[^/]*/|\b(?!system\b|getline\b|close\b|fflush\b)\w+\b|"
-        r"[\s$(){}\[\];:,.+*%=!&~?\\<>-])*"
+    "php": _tokens("echo print", r".,;+*-"),
+    "lua": _tokens("print", r"().,;+*-"),
+    "awk": _tokens(
+        "BEGIN END", r"$(){}\[\];:,.+*%=!&~?\\<>/-", r"\b(?!system\b|getline\b|close\b)\w+\b"
     ),
-}  # fmt: skip
-_AWK_OUTPUT = re.compile(r"print\w*\b[^;}]*>|\||/inet/|@load")
+}
+_AWK_REGEX = re.compile(r"(^|[({!~;&,])\s*/[^/]*/")
+_AWK_OUTPUT = re.compile(r"print\w*\b[^;}]*>|\|(?!\|)|/inet/|@")
+_LOOKED_UP = re.compile(r"`|\[\s*['\"]|require\s*\((?!\s*['\"]\.)")
+"""Something that is run or found by a text: a subshell, `x["name"]`, a module."""
 _STRINGS = tuple(
     re.compile(pattern)
     for pattern in (
@@ -276,8 +283,9 @@ class _PythonReader(ast.NodeVisitor):
         return False
 
     def _opens_to_write(self, node: ast.Call) -> bool:
-        # `Path.open` and `webbrowser.open` have no path in front of the mode.
-        position = 1 if self._dotted(node.func) in {"open", "io.open"} else 0
+        # `Path(…).open` has no path in front of the mode.
+        method = isinstance(node.func, ast.Attribute) and self._dotted(node.func) != "io.open"
+        position = 0 if method else 1
         mode: ast.expr | None = node.args[position] if len(node.args) > position else None
         mode = next((k.value for k in node.keywords if k.arg == "mode"), mode)
         text = "r" if mode is None else self._text(mode)

@@ -16,6 +16,11 @@ def words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def base_name(path: str) -> str:
+    """Return the last component of a command's path."""
+    return posixpath.basename(path.rstrip("/")) or path if "/" in path else path
+
+
 class Finding(Struct, frozen=True):
     """One reason not to run a script without asking."""
 
@@ -59,6 +64,8 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
     """A command with its arguments, its input and its redirections."""
 
     path: str
+    name: str
+    """The last component of the path."""
     args: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
@@ -69,11 +76,6 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     via: tuple[str, ...] = ()
     """The wrappers it is run by, outermost first."""
-
-    @property
-    def name(self) -> str:
-        """The last component of the command's path."""
-        return posixpath.basename(self.path.rstrip("/")) or self.path
 
     @property
     def line(self) -> str:
@@ -94,7 +96,10 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
         return self.feed.kind is Input.PIPE
 
     def with_argv(self, argv: tuple[str, ...] | list[str], **changes: object) -> "ShellCommand":
-        return structs.replace(self, path=argv[0], args=tuple(argv[1:]), **changes)
+        path = argv[0]
+        return structs.replace(
+            self, path=path, name=base_name(path), args=tuple(argv[1:]), **changes
+        )
 
     def letters(self) -> set[str]:
         """Return the letters of all short options."""

@@ -5,7 +5,6 @@ destroy the host that Hermes runs on.
 """
 
 import fnmatch
-import posixpath
 import re
 from collections.abc import Iterator
 
@@ -74,8 +73,8 @@ def guess_name(command: ShellCommand) -> str:
     """Return the name a command runs under; a glob counts as the worst name it matches."""
     if not any(c in command.path for c in "*?["):
         return command.name
-    name = posixpath.basename(command.path.rstrip("/")) or command.path
-    return next((g for g in _GUESSES.split() if fnmatch.fnmatchcase(g, name)), command.path)
+    guesses = (g for g in _GUESSES.split() if fnmatch.fnmatchcase(g, command.name))
+    return next(guesses, command.path)
 
 
 def mentions_floor(text: str) -> bool:

@@ -110,6 +110,7 @@ sort : --compress-program
 script : -c --command
 su runuser : -c --command --session-command
 sg : -c
+complete : -C
 flock : -c --command
 env : -S --split-string
 nix-shell : --run --command
@@ -374,16 +375,20 @@ def _after_dashes(command: ShellCommand) -> Iterator[Nested]:
         yield NestedCommand(command.args[command.args.index("--") + 1 :], "container")
 
 
-def _gdb(command: ShellCommand) -> Iterator[Nested]:
-    if "--args" in command.args:
-        yield NestedCommand(command.args[command.args.index("--args") + 1 :], "gdb")
+def _after(option: str) -> Callable[[ShellCommand], Iterator[Nested]]:
+    def tool(command: ShellCommand) -> Iterator[Nested]:
+        if option in command.args:
+            yield NestedCommand(command.args[command.args.index(option) + 1 :], command.name)
+
+    return tool
 
 
 _TOOLS: dict[str, Callable[[ShellCommand], Iterator[Nested]]] = {
     "eval": _eval, "trap": _trap, "source": _source, ".": _source, "alias": _alias,
     **dict.fromkeys(("find", "gfind", "fd", "fdfind"), _find),
     **dict.fromkeys(("xargs", "gxargs"), _xargs),
-    "parallel": _parallel, "git": _git, "gdb": _gdb,
+    "parallel": _parallel, "git": _git, "gdb": _after("--args"),
+    **dict.fromkeys(("python", "python3", "pypy", "pypy3"), _after("-m")),
     **dict.fromkeys(("ssh", "autossh"), _ssh),
     **dict.fromkeys(("docker", "podman", "nerdctl"), _docker),
     **dict.fromkeys(("kubectl", "oc", "mosh", "runuser"), _after_dashes),

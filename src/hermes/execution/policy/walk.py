@@ -22,6 +22,7 @@ from hermes.execution.policy.command import (
     Ground,
     Input,
     ShellCommand,
+    base_name,
 )
 from hermes.execution.policy.floor import FORK_BOMB, guess_name
 from hermes.execution.policy.nested import SETTERS, SHELLS, Nested, NestedText, nested
@@ -136,6 +137,8 @@ MAX_COMMANDS = 500
 MAX_NESTING = 12
 MAX_STAGES = 64
 """Commands in one pipeline; nobody reads a longer one either."""
+MAX_WORDS = 1200
+"""Words of one command."""
 
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 
@@ -168,6 +171,8 @@ class Walk:
         self._via: tuple[str, ...] = ()
         self._functions: dict[str, Script] = {}
         self._running: list[Script] = []
+        self._input = Feed()
+        """The input of the shell itself, which `exec < file` changes."""
         self._files: dict[str, tuple[str, ...]] = {}
         self._nesting = 0
         self._assigned = False
@@ -188,7 +193,7 @@ class Walk:
             if len(self.commands) > MAX_COMMANDS or len(pipeline.commands) > MAX_STAGES:
                 self.findings.append(TOO_COMPLICATED)
                 return
-            self._pipeline(pipeline, feed or Feed())
+            self._pipeline(pipeline, feed or self._input)
 
     def _pipeline(self, pipeline: Pipeline, feed: Feed) -> None:
         start, cwd = len(self.commands), self._cwd
@@ -251,7 +256,8 @@ class Walk:
     # --- simple commands ---
 
     def _command(self, path: str, **fields: object) -> ShellCommand:
-        return ShellCommand(path=path, cwd=self._cwd, via=self._via, **fields)  # type: ignore[arg-type]
+        name = base_name(path)
+        return ShellCommand(path=path, name=name, cwd=self._cwd, via=self._via, **fields)  # type: ignore[arg-type]
 
     def _expander(self) -> Expander:
         return Expander(self.scope, self.ground.user_home, self._substitution)
@@ -260,7 +266,8 @@ class Walk:
         start = len(self.commands)
         via, cwd = self._via, self._cwd
         self._via = (*via, "$(")
-        self.script(script)
+        written = Feed(Input.PIPE, None, tuple(self.commands)) if kind == ">(" else None
+        self.script(script, written)
         own = [c for c in self.commands[start:] if c.via == self._via]
         self._via, self._cwd = via, cwd
         output = static_output(own[-1]) if len(script.items) == 1 and own else None
@@ -299,6 +306,9 @@ class Walk:
         assigns = [(assign.name, self._value(assign)) for assign in node.assigns]
         expander = self._expander()
         argv = [field for word in node.words for field in expander.fields(word)]
+        if len(argv) > MAX_WORDS:
+            self.findings.append(TOO_COMPLICATED)
+            argv = argv[:100]
         redirected = self._redirects(node.redirects, feed)
         inner = tuple(self.commands[start:])
         if node.words and not argv:
@@ -370,6 +380,8 @@ class Walk:
             self.scope.positional = args[args.index("--") + 1 :]
         elif name == "shift":
             self.scope.positional = None
+        elif name == "exec" and not args and command.feed.kind is not Input.NONE:
+            self._input = command.feed
         elif command.path in self._functions:
             self._call_function(command.path, command.feed, args)
 

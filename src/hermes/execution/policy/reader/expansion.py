@@ -286,6 +286,9 @@ class Expander:
             pieces = self._values(part)
             if isinstance(part, Param | Subst) and not part.quoted:
                 pieces = [p for piece in pieces for p in _pieces(piece)]
+                if len(self._scope.values.get("IFS", ())) > 1:
+                    # The script splits words where it likes.
+                    pieces = [COMPUTED]
             for number, piece in enumerate(pieces):
                 if number and current is not None:
                     fields.append(current)

@@ -355,6 +355,7 @@ expect tclsh ; : -c ; it types into programs ; expect -c
 sqlite3 ; : ~\.(?:shell|system|load|import)\b ; sqlite runs a command ; sqlite3 .shell
 gdb ; : ~-ex[=\s](?:shell|!|python|\x03?call) ; gdb runs a command ; gdb -ex
 enable ; : -f ; it loads code into the shell ; enable -f
+bind ; : -x ; it binds a key to a command
 hash ; : -p ; it changes what a command name means ; hash -p
 xdotool ydotool ; key, type ; it types into other windows ; xdotool
 chattr ; : [+-]*i* ; it makes files immutable or undoes it ; chattr

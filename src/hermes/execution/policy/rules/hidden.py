@@ -23,6 +23,7 @@ _DECODERS = words(
     "base64 base32 xxd openssl gunzip zcat gzip bunzip2 bzcat unxz xzcat xz rev uudecode od gpg "
     "zstd zstdcat uncompress basenc ascii85 tar unzip"
 )
+_SOURCES = _FETCHERS | _DECODERS
 # Tools whose output is shell settings that are meant to be evaluated.
 _HOOKS = words(
     "ssh-agent direnv pyenv rbenv nodenv jenv goenv brew starship conda mamba micromamba zoxide "
@@ -114,7 +115,7 @@ def _shell(command: ShellCommand) -> Iterator[Finding]:
     printers = {c.name for c in inner if c.via.count("$(") == depth}
     if printers and printers <= _HOOKS:
         return
-    if any(c.name in _FETCHERS | _DECODERS for c in inner) or _hides_code(command):
+    if any(c.name in _SOURCES for c in inner) or _hides_code(command):
         yield _unseen(inner or command.feed.upstream, "shell")
 
 
@@ -258,7 +259,7 @@ def _runs(command: ShellCommand) -> list[str]:
 
 def _fetches(command: ShellCommand) -> Iterator[str]:
     chain = {command.name, *(u.name for u in command.feed.upstream)}
-    if not chain & (_FETCHERS | _DECODERS):
+    if not chain & _SOURCES:
         return
     yield from written_paths(command)
     keeps_name = command.name == "wget" or command.letters() & {"O", "J"}

@@ -16,7 +16,7 @@ _SECRET_KINDS = frozenset(
 )
 _SECRET_FILES = re.compile(
     r"^/etc/?$|^/root/?$|/etc/(?:passwd|shadow|sudoers|gshadow|ssl/private|krb5\.keytab)|"
-    r"/proc/\S*/environ|\.(?:pem|key|p12|pfx|kdbx|keystore|jks)$|/run/secrets/|"
+    r"/proc/[^/\s]*/environ|\.(?:pem|key|p12|pfx|kdbx|keystore|jks)$|/run/secrets/|"
     r"(?:_history|wallet\.dat|Cookies|Login Data)$"
 )
 _PUBLIC = re.compile(r"\.pub$|known_hosts$|/\.ssh/config$|/cert\.pem$|ca-certificates|cacert")
@@ -80,6 +80,6 @@ def _sends_secret(command: ShellCommand, ground: Ground) -> bool:
     else:
         sent = command.values_of(*_SENT)
         named = [s for s in sent if "@" in s or s.startswith(("/", "~", "."))]
-        files += [re.sub(r".*?@", "@", s) for s in named]
+        files += [s[max(s.find("@"), 0) :] for s in named]
         files += [a[7:] for a in command.args if a.startswith("file:///")]
     return any(_is_secret(f, command, ground) for f in files)

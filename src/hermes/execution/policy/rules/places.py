@@ -55,6 +55,7 @@ _HARMLESS_SYSTEM = re.compile(r"/(?:proc/self/fd/\d|usr/local/src/|usr/src/)")
 _SAMPLE = re.compile(r"\.(?:example|sample|template|dist|test|tpl)$")
 _WORKSPACE = re.compile(r"(?:agents/[^/]+/|profiles/[^/]+/)?(?:workspace|cache|tmp)/")
 _LEDGER = re.compile(r"(?:.*/)?state\.db(?:-wal|-shm)?$")
+_MAX_PATH = 4096
 _SYSTEM_PLACE = ProtectedPlace(PlaceKind.SYSTEM, "system path")
 _TABLE = (
     (ProtectedPlace(PlaceKind.SSH, "~/.ssh"), re.compile(
@@ -138,7 +139,7 @@ def is_ledger(path: str, cwd: str | None, ground: Ground) -> bool:
 
 def place_of(path: str, cwd: str | None, ground: Ground) -> ProtectedPlace | None:
     """Return the protected place that `path` belongs to, if it does."""
-    clean = absolute(path, cwd)
+    clean = absolute(path, cwd)[:_MAX_PATH]
     if is_device(clean) or clean == "/proc/sysrq-trigger":
         return ProtectedPlace(PlaceKind.DEVICE, "device")
     for protected in ground.protected:
