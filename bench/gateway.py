@@ -21,7 +21,7 @@ from bench.model_server import ANSWER, model_process, script
 from fakes.model_script import Step
 from fakes.telegram import TOKEN, FakeTelegram
 from hermes.control.supervision.health import GatewayPhase, read_gateway_state
-from hermes.entry.chat.telegram.manifest import MANIFEST
+from hermes.entry.chat.telegram import PLATFORM
 
 __all__ = ["run"]
 
@@ -55,7 +55,7 @@ async def run(job: Job) -> list[Figure]:
             bare.append((await client.ask(body)).end)
             await client.close()
     samples, nothing, bare = samples[1:], nothing[1:], bare[1:]
-    waited = MANIFEST.batch_seconds * 1000
+    waited = PLATFORM.batch_seconds * 1000
     return [
         Figure(
             key="gateway_start",

@@ -150,9 +150,15 @@ def test_paired_people_are_heard_everywhere_on_their_platform() -> None:
 
 def test_a_role_lets_in_when_the_platform_confirms_it() -> None:
     found = settings({"allowed_roles": ["staff"]})
-    yes = Authorizer({"telegram": found}, has_role=lambda _m, roles: "staff" in roles)
-    assert yes.check(said()).allowed
-    assert not Authorizer({"telegram": found}).check(said()).allowed
+    assert check(said(replace(ANNA, roles=("staff", "x"))), found).allowed
+    assert not check(said(replace(ANNA, roles=("x",))), found).allowed
+
+
+def test_a_listed_server_lets_in_all_of_its_channels() -> None:
+    found = settings(TELEGRAM_GROUP_ALLOWED_CHATS="guild")
+    channel = Chat(kind=ChatKind.CHANNEL, id="7", scope_id="guild")
+    assert check(said(BEN, channel), found).allowed
+    assert not check(said(BEN, replace(channel, scope_id="other")), found).allowed
 
 
 def test_a_disabled_kind_of_chat_is_closed_to_everybody() -> None:

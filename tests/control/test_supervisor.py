@@ -31,8 +31,13 @@ class Harness:
     """One supervised platform whose every connection the test sees."""
 
     def __init__(
-        self, clock: FakeClock, name: str = "telegram", settings: SupervisorSettings = STEADY
+        self,
+        clock: FakeClock,
+        name: str = "telegram",
+        settings: SupervisorSettings = STEADY,
+        account: str = "bot-1",
     ) -> None:
+        self.account = account
         self.clock = clock
         self.outcomes: list[Exception | str] = []
         """What the next connections do: an error, or `hang`; else they work."""
@@ -40,13 +45,14 @@ class Harness:
         self.states: list[AdapterState] = []
         self.sink = ListSink()
         self._changed = asyncio.Event()
-        plan = AdapterPlan(name=name, make=self._make, sink=self._sink)
+        platform = name.partition(":")[0]
+        plan = AdapterPlan(name=name, platform=platform, make=self._make, sink=self._sink)
         self.supervisor = Supervisor(plan, clock, settings, self._note)
 
     def _make(self) -> Adapter:
         outcome = self.outcomes.pop(0) if self.outcomes else None
         failure = outcome if isinstance(outcome, Exception) else None
-        adapter = FakeAdapter(failure=failure, hangs=outcome == "hang")
+        adapter = FakeAdapter(failure=failure, hangs=outcome == "hang", account=self.account)
         self.made.append(adapter)
         return adapter
 
@@ -335,13 +341,28 @@ async def test_the_fleet_knows_its_adapters(clock: FakeClock) -> None:
     async with running(one, two):
         states = [health.state for health in await fleet.settled()]
         assert states == [AdapterState.CONNECTED, AdapterState.FATAL]
-        assert fleet.adapter("one") is one.made[0]
-        assert fleet.adapter("two") is None
-        assert fleet.adapter("three") is None
-        fleet.sent("one")
+        first, second = fleet.of("one", "1"), fleet.of("two", "")
+        assert first is one.supervisor
+        assert first.adapter is not None
+        assert second is not None
+        assert second.adapter is None
+        assert fleet.of("three", "") is None
+        first.sent()
         assert fleet.health()[0].last_out == clock.now()
         fleet.retry(["two"])
         await two.receiving(1)
+
+
+async def test_the_fleet_tells_accounts_of_a_platform_apart(clock: FakeClock) -> None:
+    work = Harness(clock, "chat:work", account="bot-1")
+    home = Harness(clock, "chat:home", account="bot-2")
+    fleet = Fleet([work.supervisor, home.supervisor])
+    async with running(work, home):
+        await fleet.settled()
+        assert fleet.of("chat", "bot-1") is work.supervisor
+        assert fleet.of("chat", "bot-2") is home.supervisor
+        assert fleet.of("chat", "") is work.supervisor
+        assert fleet.of("chat", "nobody") is None
 
 
 # -- the state file ----------------------------------------------------------

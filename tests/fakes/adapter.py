@@ -1,12 +1,12 @@
 """An adapter whose connection a test makes and breaks."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.outbound import Target
-from hermes.domain.ports.platform import ButtonPress, InboundSink, Outgoing, Sent
+from hermes.domain.ports.platform import ButtonPress, InboundSink, MenuCommand, Outgoing, Sent
 
 __all__ = ["FakeAdapter", "ListSink"]
 
@@ -39,17 +39,16 @@ class ListSink:
 class FakeAdapter:
     """Connects as it is told to, then receives until `lose` is called."""
 
-    def __init__(self, *, failure: Exception | None = None, hangs: bool = False) -> None:
+    def __init__(
+        self, *, failure: Exception | None = None, hangs: bool = False, account: str = "bot-1"
+    ) -> None:
+        self.account = account
         self.failure = failure
         self.hangs = hangs
         self.sink: InboundSink | None = None
         self.receiving = asyncio.Event()
         self.closed = asyncio.Event()
         self._lost: asyncio.Future[None] | None = None
-
-    @property
-    def account(self) -> str:
-        return "bot-1"
 
     async def connect(self) -> None:
         if self.hangs:
@@ -89,7 +88,7 @@ class FakeAdapter:
     async def create_thread(self, target: Target, name: str) -> str | None:
         return None
 
-    async def publish_commands(self, commands: Mapping[str, str]) -> None:
+    async def publish_commands(self, commands: Sequence[MenuCommand]) -> None:
         pass
 
     async def close(self) -> None:

@@ -1,12 +1,13 @@
 """A chat platform in memory: what people see, and what goes wrong when told to."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 from hermes.domain.outbound import Target
 from hermes.domain.ports.platform import (
     Capabilities,
     FailureAction,
     InboundSink,
+    MenuCommand,
     Outgoing,
     PlatformFailure,
     Sent,
@@ -96,7 +97,7 @@ class MemoryPlatform:
     async def create_thread(self, target: Target, name: str) -> str | None:
         return None
 
-    async def publish_commands(self, commands: Mapping[str, str]) -> None:
+    async def publish_commands(self, commands: Sequence[MenuCommand]) -> None:
         return None
 
     async def close(self) -> None:

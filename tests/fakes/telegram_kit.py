@@ -14,6 +14,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import ButtonPress, Outgoing
 from hermes.entry.chat.telegram.adapter import TelegramAdapter
 from hermes.entry.chat.telegram.settings import TelegramSettings
+from hermes.entry.http.listener import SharedListener
 from hermes.execution.clock import SystemClock
 
 __all__ = ["RememberingSink", "adapter_for", "outgoing", "receiving", "settings_for"]
@@ -81,7 +82,6 @@ def settings_for(telegram: FakeTelegram, **more: Any) -> TelegramSettings:
     usual: dict[str, Any] = {
         "token": telegram.token,
         "base_url": telegram.base_url,
-        "base_file_url": f"{telegram.base_url}/file",
     }
     return TelegramSettings(**(usual | more))
 
@@ -92,7 +92,7 @@ async def adapter_for(
 ) -> AsyncIterator[TelegramAdapter]:
     """Connect an adapter for the length of the body."""
     adapter = TelegramAdapter(
-        settings_for(telegram, **more), media_dir=tmp_path / "media", clock=clock or SystemClock()
+        settings_for(telegram, **more), clock=clock or SystemClock(), listener=SharedListener()
     )
     try:
         await adapter.connect()

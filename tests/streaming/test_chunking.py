@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from wcwidth import iter_graphemes
 
 from fakes.markdown_text import long_markdown
+from hermes.domain.entry_points import entry_points
 from hermes.domain.ports.platform import LengthUnit
 from hermes.streaming.chat.chunking import Chunker, split
-from hermes.streaming.markup import DIALECTS, load_dialect
+from hermes.streaming.markup import GROUP, load_dialect
 from hermes.streaming.units import between_graphemes, clean, length
 
 limits = st.integers(60, 400)
@@ -27,7 +28,7 @@ def letters(text: str) -> str:
     return re.sub(r"[\s`~]", "", text)
 
 
-@pytest.mark.parametrize("name", sorted(DIALECTS))
+@pytest.mark.parametrize("name", sorted(entry_points(GROUP)))
 @given(text=long_markdown, limit=limits)
 @settings(max_examples=60, deadline=None)
 def test_every_piece_fits_after_rendering(name: str, text: str, limit: int) -> None:

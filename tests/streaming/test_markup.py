@@ -8,9 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fakes.markdown_text import markdown
+from hermes.domain.entry_points import entry_points
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.platform import LengthUnit
-from hermes.streaming.markup import DIALECTS, load_dialect, telegram_html
+from hermes.streaming.markup import GROUP, load_dialect, telegram_html
 from hermes.streaming.markup.plain import plain
 
 ALLOWED = {"b", "i", "u", "s", "code", "pre", "a", "blockquote", "tg-spoiler"}
@@ -92,7 +93,7 @@ def test_telegram_never_refuses_what_is_rendered_for_it(text: str) -> None:
     html.encode("utf-8")
 
 
-@pytest.mark.parametrize("name", sorted(DIALECTS))
+@pytest.mark.parametrize("name", sorted(entry_points(GROUP)))
 @given(text=markdown)
 @settings(max_examples=200, deadline=None)
 def test_what_is_shown_is_never_longer_than_its_weight(name: str, text: str) -> None:
@@ -126,7 +127,7 @@ def test_weight_is_the_sum_over_the_parts(text: str, more: str) -> None:
 @settings(deadline=None)
 def test_words_survive_in_every_dialect(words: list[str], text: str) -> None:
     source = text.replace("(", "").replace("[", "") + "\n\n" + " ".join(words)
-    for name in DIALECTS:
+    for name in entry_points(GROUP):
         dialect = load_dialect(name)
         for shown in (dialect.render(source), dialect.plain(source)):
             assert all(word in shown for word in words)

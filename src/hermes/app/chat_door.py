@@ -1,5 +1,6 @@
 """The door of the chat platforms, put together from a running app."""
 
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import msgspec
@@ -10,7 +11,7 @@ from hermes.app.controls import AppControls
 from hermes.app.doors import DoorContext
 from hermes.app.options import AppOptions
 from hermes.app.outgoing_files import allowed_files
-from hermes.app.platforms import enabled_platforms, platform_names, presentation
+from hermes.app.platforms import PlatformAccount, enabled_accounts, enabled_platforms, presentation
 from hermes.config.loader import LoadedConfig
 from hermes.control.admission.authz import Authorizer, AuthzSettings
 from hermes.control.admission.pairing import Pairing
@@ -30,22 +31,20 @@ from hermes.state.pairing import PairingFiles
 
 
 def enabled(loaded: LoadedConfig) -> bool:
-    return bool(platform_names(loaded))
+    return bool(enabled_platforms(loaded))
 
 
 def check(loaded: LoadedConfig, options: AppOptions) -> None:
-    enabled_platforms(loaded, options, SystemClock())
+    enabled_accounts(lambda: loaded, options, SystemClock())
 
 
 def open_door(context: DoorContext) -> ChatDoor:
     app, config = context.app, context.app.loaded.config
-    kits = {
-        kit.manifest.name: kit for kit in enabled_platforms(app.loaded, context.options, app.clock)
-    }
-    prefixes = [(name, kit.manifest.env_prefix) for name, kit in kits.items()]
+    accounts = enabled_accounts(lambda: app.loaded, context.options, app.clock)
+    names = {each.platform.name: each.platform.prefix for each in accounts}
 
     def access() -> dict[str, AuthzSettings]:
-        return access_settings(app.loaded, prefixes)
+        return access_settings(app.loaded, names.items())
 
     agent = config.agent
     manners = Manners(
@@ -54,23 +53,24 @@ def open_door(context: DoorContext) -> ChatDoor:
             warning=agent.gateway_timeout_warning,
             limit=agent.gateway_timeout,
         ),
-        reactions=frozenset(name for name, kit in kits.items() if kit.reactions()),
+        reactions=frozenset(each.platform.name for each in accounts if each.reactions()),
         hooks=context.hooks,
         interrupt=lambda session_id, turn_id: app.gateway.interrupt(session_id, turn_id=turn_id),
     )
     return ChatDoor(
         ChatDoorParts(
-            platforms=kits,
+            accounts=accounts,
+            media_dir=context.options.home.cache_dir / "media",
             ledger=app.ledger,
             clock=app.clock,
             group=context.group,
             context=ChatContext(
                 ledger=app.ledger,
-                prompts={name: kit.channel_prompt for name, kit in kits.items()},
+                prompts={name: _prompts(accounts, name) for name in names},
                 homes=configured_homes(app.loaded),
                 redact_ids=config.privacy.redact_pii,
             ),
-            presentation={name: presentation(config, name) for name in kits},
+            presentation={name: presentation(config, name) for name in names},
             may_send=allowed_files(config, context.options),
             manners=manners,
             supervision=SupervisorSettings(connect_timeout=config.gateway.platform_connect_timeout),
@@ -78,6 +78,14 @@ def open_door(context: DoorContext) -> ChatDoor:
             admission=lambda door: _admission(context, door, access()),
             access=access,
         )
+    )
+
+
+def _prompts(accounts: Sequence[PlatformAccount], name: str) -> Callable[[str, str | None], str]:
+    """Return how the extra prompt of a chat is found; one that an account has, all have."""
+    own = [each for each in accounts if each.platform.name == name]
+    return lambda chat_id, thread_id: next(
+        (text for each in own if (text := each.channel_prompt(chat_id, thread_id))), ""
     )
 
 

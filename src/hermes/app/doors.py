@@ -21,6 +21,7 @@ from hermes.control.door import Door
 from hermes.control.hooks import HookBus
 from hermes.control.supervision.health import HealthBoard
 from hermes.domain.errors import ConfigError
+from hermes.domain.platforms import platforms
 from hermes.observability.metrics import Registry
 
 DOORS: Mapping[str, str] = {
@@ -55,9 +56,11 @@ def check_doors(loaded: LoadedConfig, options: AppOptions) -> None:
     if not enabled:
         raise ConfigError(
             "No platform is switched on.",
-            hint=(
-                "For Telegram: hermes config set TELEGRAM_BOT_TOKEN <token from @BotFather>. "
-                "For the API server: hermes config set platforms.api_server.enabled true"
+            hint=" ".join(
+                [
+                    *(f"For {each.label}: {each.setup}" for each in platforms().values()),
+                    "For the API server: hermes config set platforms.api_server.enabled true",
+                ]
             ),
         )
     for module in enabled:

@@ -1,90 +1,118 @@
-"""The chat platforms there are, and those that are switched on."""
+"""The accounts on chat platforms that are switched on."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from importlib import import_module
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any
 
 from hermes.app.access import platform_section
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
 from hermes.control.supervision.instance import credential_locks_dir, hold_credential
+from hermes.domain.platforms import platforms
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.platform import Adapter, AdapterRequest, Manifest
+from hermes.domain.ports.platform import Adapter, AdapterRequest, ChatPlatform, SettingPlaces
 from hermes.domain.settings import Settings
+from hermes.entry.chat.kit.settings import ChatSettings, credential, live_settings
+from hermes.entry.http.listener import SharedListener
 from hermes.streaming.chat.settings import PresentationSettings
 
-_T = TypeVar("_T")
 
-BUILTIN: Mapping[str, str] = {"telegram": "hermes.entry.chat.telegram"}
-"""Platforms and their packages: `manifest` is cheap, `build` imports the rest."""
-
-
-class PlatformKit:
-    """One platform that is switched on."""
+class PlatformAccount:
+    """One account on a platform; implements `ChatAccount`."""
 
     def __init__(
-        self, package: str, loaded: LoadedConfig, options: AppOptions, clock: Clock
+        self,
+        platform: ChatPlatform,
+        account: str,
+        loaded: Callable[[], LoadedConfig],
+        options: AppOptions,
+        request: Callable[[Callable[[], SettingPlaces], Path], AdapterRequest],
     ) -> None:
-        self._package = package
-        manifest = import_module(f"{package}.manifest").MANIFEST
-        assert isinstance(manifest, Manifest)
-        self.manifest = manifest
-        block = getattr(loaded.config, manifest.name, {})
-        self._request = AdapterRequest(
-            section=platform_section(loaded, manifest.name),
-            block=block if isinstance(block, Mapping) else {},
-            variables=loaded.variables,
-            media_dir=options.home.cache_dir / "media" / manifest.name,
-            clock=clock,
-        )
-        self._locks = credential_locks_dir(options.environ)
-        self._home = options.home.root
+        self.platform = platform
+        self.name = f"{platform.name}:{account}" if account else platform.name
+        self._account = account
+        self._loaded = loaded
+        self._options = options
+        self._known: tuple[LoadedConfig, SettingPlaces] | None = None
+        state_dir = options.home.platforms_dir / platform.name / account
+        self._request = request(self._places, state_dir)
+        self._settings = live_settings(platform, ChatSettings, self._places)
 
     def make(self) -> Adapter:
-        """Return an adapter that is not connected yet."""
-        adapter: Adapter = self._module().build(self._request)
-        return adapter
+        return self.platform.make(self._request)
 
     def hold(self) -> Callable[[], AbstractContextManager[object]]:
-        """Return what keeps other gateways from using the same credential."""
-        secret: str = self._module().credential(self._request)
-        return partial(hold_credential, self._locks, self.manifest.name, secret, self._home)
+        secret = credential(self.platform, self._places())
+        locks = credential_locks_dir(self._options.environ)
+        home = self._options.home.root
+        return partial(hold_credential, locks, self.platform.name, secret, home)
 
     def channel_prompt(self, chat_id: str, thread_id: str | None) -> str:
-        """Return what the owner wants the model to know in a chat; platforms may lack it."""
-        return self._asked("channel_prompt", "", chat_id, thread_id)
+        """Return what the owner wants the model to know in a chat."""
+        return self._settings().channel_prompt(chat_id, thread_id)
 
     def reactions(self) -> bool:
-        """Tell whether progress is to be shown as reactions; platforms may lack them."""
-        return self.manifest.capabilities.reactions and self._asked("reactions", default=False)
+        """Tell whether progress is to be shown as reactions."""
+        return self.platform.capabilities.reactions and self._settings().reactions
 
-    def _asked(self, name: str, default: _T, *given: object) -> _T:
-        function = getattr(self._module(), name, None)
-        return default if function is None else function(self._request, *given)
+    def _places(self) -> SettingPlaces:
+        loaded = self._loaded()
+        if self._known is None or self._known[0] is not loaded:
+            self._known = loaded, _places(loaded, self.platform, self._account)
+        return self._known[1]
 
-    def _module(self) -> Any:
-        return import_module(f"{self._package}.build")
+
+def enabled_accounts(
+    loaded: Callable[[], LoadedConfig], options: AppOptions, clock: Clock
+) -> list[PlatformAccount]:
+    """Return the accounts that are switched on; `loaded` is the configuration as it is now."""
+    listener = SharedListener()
+
+    def request(places: Callable[[], SettingPlaces], state_dir: Path) -> AdapterRequest:
+        return AdapterRequest(places=places, state_dir=state_dir, clock=clock, listener=listener)
+
+    return [
+        PlatformAccount(platform, account, loaded, options, request)
+        for platform in enabled_platforms(loaded())
+        for account in _accounts(loaded(), platform) or ("",)
+    ]
 
 
-def enabled_platforms(loaded: LoadedConfig, options: AppOptions, clock: Clock) -> list[PlatformKit]:
+def enabled_platforms(loaded: LoadedConfig) -> list[ChatPlatform]:
     """Return the chat platforms that are switched on."""
-    return [PlatformKit(BUILTIN[name], loaded, options, clock) for name in platform_names(loaded)]
+    return [each for each in platforms().values() if _enabled(loaded, each)]
 
 
-def platform_names(loaded: LoadedConfig) -> tuple[str, ...]:
-    """Return which chat platforms are switched on."""
-    return tuple(name for name in BUILTIN if _enabled(loaded, name))
+def _enabled(loaded: LoadedConfig, platform: ChatPlatform) -> bool:
+    """A platform is on if the configuration says so, or if it could work and nothing is said."""
+    settings = loaded.config.platforms.get(platform.name)
+    if settings is not None and loaded.origin(f"platforms.{platform.name}.enabled") != "default":
+        return settings.enabled
+    if _accounts(loaded, platform):
+        return True
+    return bool(credential(platform, _places(loaded, platform, "")))
 
 
-def _enabled(loaded: LoadedConfig, name: str) -> bool:
-    """A platform is on if the configuration says so, or if it has a token and says nothing."""
-    platform = loaded.config.platforms.get(name)
-    if platform is None:
-        return bool(getattr(loaded.config, name, {}).get("token"))
-    said = loaded.origin(f"platforms.{name}.enabled") != "default"
-    return platform.enabled if said else bool(platform.token)
+def _accounts(loaded: LoadedConfig, platform: ChatPlatform) -> Mapping[str, Any]:
+    accounts = platform_section(loaded, platform.name).get("accounts")
+    return accounts if isinstance(accounts, Mapping) else {}
+
+
+def _places(loaded: LoadedConfig, platform: ChatPlatform, account: str) -> SettingPlaces:
+    """Return the places where settings stand; an account's own win over everything."""
+    section = platform_section(loaded, platform.name)
+    block = getattr(loaded.config, platform.name, {})
+    variables = loaded.variables
+    own = _accounts(loaded, platform).get(account)
+    if isinstance(own, Mapping):
+        section = {**section, "extra": own}
+        named = {each.key: each.variable for each in platform.credentials}
+        hidden = {named.get(key, f"{platform.prefix}_{key.upper()}") for key in own}
+        variables = {name: value for name, value in variables.items() if name not in hidden}
+    block = block if isinstance(block, Mapping) else {}
+    return SettingPlaces(section=section, block=block, variables=variables)
 
 
 def presentation(config: Settings, name: str) -> PresentationSettings:

@@ -20,6 +20,7 @@ While a door is attached to the gateway (`Doors.attached`), the turns of its
 platforms, and only those, are its own:
 
     window    how long messages wait for others that belong to them
+    fetched   a message with the files that it left with its platform
     context   what the model is told about the place of a turn, and nobody keeps
     on_turn   a turn begins, or goes on after a restart: follow its stream
     on_trouble  a message cannot be answered for now
@@ -37,7 +38,7 @@ from hermes.control.lanes.batching import NO_BATCHING, BatchWindow
 from hermes.control.supervision.liveness import AdapterHealth
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob
-from hermes.domain.inbound import InboxEntry
+from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.outbound import Target
 from hermes.domain.turn import Turn
 
@@ -78,6 +79,9 @@ class Door:
 
     def window(self, platform: str) -> BatchWindow:  # noqa: ARG002
         return NO_BATCHING
+
+    async def fetched(self, message: InboundMessage) -> InboundMessage:
+        return message
 
     async def context(self, turn: Turn, entry: InboxEntry) -> str:  # noqa: ARG002
         return ""

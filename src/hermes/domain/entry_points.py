@@ -28,9 +28,10 @@ def entry_points(group: str) -> Mapping[str, str]:
 
 
 def load_entry_point(target: str) -> Any:
-    """Import what an entry point leads to."""
-    module, _, attribute = target.partition(":")
-    return getattr(importlib.import_module(module), attribute)
+    """Import what an entry point leads to: an attribute, or a module as a whole."""
+    name, _, attribute = target.partition(":")
+    module = importlib.import_module(name)
+    return getattr(module, attribute) if attribute else module
 
 
 def _declared(file: Path, group: str) -> list[tuple[str, str]]:

@@ -54,15 +54,20 @@ class Sender(Struct, frozen=True, kw_only=True):
     alt_id: str | None = None
     """A second id for the same person, where a platform has two."""
     is_bot: bool = False
+    roles: tuple[str, ...] = ()
+    """Ids of the roles they have in the chat's scope, where a platform has roles."""
 
 
 class Attachment(Struct, frozen=True, kw_only=True):
-    """A file that came with a message, already stored on disk."""
+    """A file that came with a message: on disk, or still with the platform."""
 
     kind: str
     """`image`, `audio`, `voice`, `video` or `document`."""
-    path: str
     name: str
+    path: str = ""
+    """Empty until the file was fetched."""
+    remote: str = ""
+    """What the adapter fetches it by; the message is committed before that."""
     media_type: str | None = None
     size: int | None = None
 
@@ -96,6 +101,9 @@ class InboundMessage(Struct, frozen=True, kw_only=True):
     """What the parts of one album share, where a platform sends them one by one."""
     context: str = ""
     """What others said before it in the chat: for the model to read, never a command."""
+    reply_context: str = ""
+    """The adapter's own note, given back with everything that answers this message: a reply
+    token, an interaction to answer, the subject of a mail."""
     options: TurnOptions | None = None
     """What the program that sent it asks of the turn; None for people."""
     results: tuple[ClientResult, ...] = ()

@@ -11,6 +11,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from hermes.domain.inbound import ChatKind
+
 __all__ = [
     "SILENT_MARKERS",
     "OutboxEntry",
@@ -50,6 +52,10 @@ class Target(Struct, frozen=True, kw_only=True):
     chat_id: str
     thread_id: str | None = None
     reply_to: str | None = None
+    chat_kind: ChatKind | None = None
+    """What sort of place it is; None where only an address is known."""
+    context: str = ""
+    """`InboundMessage.reply_context` of the message that is answered."""
 
 
 class OutboxEntry(Struct, frozen=True, kw_only=True):

@@ -64,7 +64,11 @@ def _chosen(text: str, choices: Sequence[str]) -> str:
 def approval_buttons(approval_id: str, choices: Sequence[str]) -> tuple[tuple[Button, ...], ...]:
     """Return the buttons under an approval prompt, two in a row."""
     buttons = [
-        Button(label=_LABELS[choice], data=f"ea:{choice.value}:{approval_id}")
+        Button(
+            label=_LABELS[choice],
+            data=f"ea:{choice.value}:{approval_id}",
+            style="danger" if choice is Choice.DENY else "primary",
+        )
         for choice in Choice
         if choice.value in choices
     ]

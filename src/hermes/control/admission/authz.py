@@ -120,11 +120,6 @@ class CommandNames(Protocol):
 
 
 PairedCheck = Callable[[str, Sender], bool]
-RoleCheck = Callable[[InboundMessage, frozenset[str]], bool]
-
-
-def _no_roles(_message: InboundMessage, _roles: frozenset[str]) -> bool:
-    return False
 
 
 def _nobody(_platform: str, _sender: Sender) -> bool:
@@ -139,11 +134,9 @@ class Authorizer:
         settings: Mapping[str, AuthzSettings],
         *,
         paired: PairedCheck = _nobody,
-        has_role: RoleCheck = _no_roles,
     ) -> None:
         self._settings = dict(settings)
         self._paired = paired
-        self._has_role = has_role
 
     def update(self, settings: Mapping[str, AuthzSettings]) -> None:
         """Use other lists from now on."""
@@ -198,7 +191,7 @@ class Authorizer:
         """Return what lets a person in, whatever the policy of the chat."""
         if settings.allow_all:
             return "everybody is allowed on the platform"
-        if settings.roles and self._has_role(message, settings.roles):
+        if not settings.roles.isdisjoint(message.sender.roles):
             return "has an allowed role"
         if self._paired(settings.platform, message.sender):
             return "is paired"
@@ -237,7 +230,8 @@ def _mentions(message: InboundMessage) -> bool:
 
 
 def _chat_is_listed(settings: AuthzSettings, chat: Chat) -> bool:
-    return bool(settings.group_chats & {chat.id, chat.parent_id or chat.id, EVERYBODY})
+    around = {chat.id, chat.parent_id or chat.id, chat.scope_id or chat.id}
+    return bool(settings.group_chats & (around | {EVERYBODY}))
 
 
 def _user_is_listed(settings: AuthzSettings, sender: Sender, *, private: bool) -> bool:

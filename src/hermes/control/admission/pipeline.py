@@ -39,7 +39,7 @@ from hermes.control.lanes.gateway import Gateway
 from hermes.domain.approvals import Approval
 from hermes.domain.errors import NotFound, StoreError
 from hermes.domain.ids import new_id
-from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, Sender
+from hermes.domain.inbound import Attachment, InboundMessage, Sender
 from hermes.domain.outbound import Target
 from hermes.domain.ports.platform import ButtonPress
 from hermes.domain.session import Session
@@ -78,14 +78,7 @@ class ChatCommandDoor(Struct, kw_only=True):
 
     async def reply(self, text: str) -> None:
         """Say something that is not part of the conversation."""
-        message = self.message
-        target = Target(
-            platform=message.platform,
-            account=message.account,
-            chat_id=message.chat.id,
-            thread_id=message.thread_id,
-        )
-        await self.say(target, text)
+        await self.say(target_of(self.message), text)
 
     async def switch(self, session: Session | None) -> None:
         """Point the chat at another conversation; None opens a new one."""
@@ -335,10 +328,8 @@ class InboundPipeline:
 
     async def press(self, press: ButtonPress) -> str:
         """Take a button press; return a short text for whoever pressed."""
-        sender = Sender(id=press.user_id, name=press.user_name)
-        kind = ChatKind.PRIVATE if press.chat_id == press.user_id else ChatKind.GROUP
-        chat = Chat(kind=kind, id=press.chat_id)
-        if not self._parts.authorizer.check_person(press.platform, chat, sender).allowed:
+        sender = press.sender
+        if not self._parts.authorizer.check_person(press.platform, press.chat, sender).allowed:
             return "You are not allowed to answer this."
         answer = read_press(press.data)
         if answer is None:
@@ -390,4 +381,6 @@ def target_of(message: InboundMessage) -> Target:
         account=message.account,
         chat_id=message.chat.id,
         thread_id=message.thread_id,
+        chat_kind=message.chat.kind,
+        context=message.reply_context,
     )

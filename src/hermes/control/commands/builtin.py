@@ -34,6 +34,7 @@ async def sethome(context: CommandContext, _invocation: Invocation) -> None:
         chat_id=chat.chat_id,
         thread_id=chat.thread_id,
         name=context.chat_name,
+        chat_kind=chat.chat_kind,
     )
     await set_home_channel(context.ledger, home)
     where = "topic" if chat.thread_id is not None else "chat"

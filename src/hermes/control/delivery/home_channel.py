@@ -33,6 +33,7 @@ class HomeChannel(Struct, frozen=True, kw_only=True):
     """Which of our accounts; empty: the only one."""
     thread_id: str | None = None
     name: str = ""
+    chat_kind: ChatKind | None = None
 
     @property
     def target(self) -> Target:
@@ -42,6 +43,7 @@ class HomeChannel(Struct, frozen=True, kw_only=True):
             account=self.account,
             chat_id=self.chat_id,
             thread_id=self.thread_id,
+            chat_kind=self.chat_kind,
         )
 
 

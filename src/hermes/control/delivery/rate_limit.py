@@ -1,10 +1,11 @@
-"""One budget per chat for everything that a platform counts.
+"""One budget per chat, and one per account, for everything that a platform counts.
 
 Sends, edits, typing signals and deletes to one chat draw from the same
 bucket, because the platform adds them up. A final text goes before a preview
 and a preview before a typing signal; a preview that would have to wait may be
 dropped, a final never is. After a "too many requests" the whole chat rests
-for as long as it was told to and the budget becomes smaller for a while.
+for as long as it was told to and the budget becomes smaller for a while; where the
+platform says that it means the account, all of its chats rest.
 
 Pure logic: times come in, waiting times go out. Whoever waits asks again.
 """
@@ -13,9 +14,10 @@ from enum import IntEnum
 
 from msgspec import Struct
 
+from hermes.domain.inbound import ChatKind
 from hermes.domain.outbound import Target
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.platform import Capabilities
+from hermes.domain.ports.platform import Capabilities, LimitScope
 
 __all__ = [
     "PATIENCE",
@@ -204,6 +206,7 @@ class Pacer:
     ) -> None:
         self._book = book
         self._limits = _limits(capabilities, chat)
+        self._account_limits = _account_limits(capabilities)
         self._chat = (chat.platform, chat.account, chat.chat_id)
         self._clock = clock
 
@@ -214,7 +217,7 @@ class Pacer:
         if final:
             self._budget().final_waits()
         try:
-            while (seconds := self._budget().admit(urgency, self._clock.monotonic())) > 0:
+            while (seconds := self._admit(urgency)) > 0:
                 if self._budget().droppable(urgency, waited + seconds, patience):
                     return False
                 await self._clock.sleep(seconds)
@@ -224,16 +227,35 @@ class Pacer:
                 self._budget().final_done()
         return True
 
-    def penalise(self, seconds: float) -> None:
+    def penalise(self, seconds: float, scope: LimitScope = LimitScope.CHAT) -> None:
         """Obey the platform's wish for silence."""
-        self._budget().penalty(seconds, self._clock.monotonic())
+        budget = self._budget() if scope is LimitScope.CHAT else self._account_budget()
+        budget.penalty(seconds, self._clock.monotonic())
+
+    def _admit(self, urgency: Urgency) -> float:
+        """Take the place of a call with the chat and the account, or return how long to wait."""
+        now, account = self._clock.monotonic(), self._account_budget()
+        seconds = account.wait(urgency, now)
+        if seconds == 0.0 and (seconds := self._budget().admit(urgency, now)) == 0.0:
+            account.admit(urgency, now)
+        return seconds
 
     def _budget(self) -> ChatPacer:
         return self._book.of(self._chat, self._limits, self._clock.monotonic())
 
+    def _account_budget(self) -> ChatPacer:
+        account = (*self._chat[:2], "")
+        return self._book.of(account, self._account_limits, self._clock.monotonic())
+
 
 def _limits(capabilities: Capabilities, target: Target) -> PacingLimits:
-    """Return how much the chat takes; ids of groups are negative or differ from a person's."""
-    group = target.chat_id.startswith("-")
-    interval = capabilities.group_interval if group else capabilities.private_interval
+    """Return how much the chat takes; an address of unknown kind takes what a group takes."""
+    private = target.chat_kind is ChatKind.PRIVATE
+    interval = capabilities.private_interval if private else capabilities.group_interval
     return PacingLimits(interval=interval)
+
+
+def _account_limits(capabilities: Capabilities) -> PacingLimits:
+    """Return how much the account takes: at once as much as in a second."""
+    interval = capabilities.account_interval
+    return PacingLimits(interval=interval, burst=max(3, round(1 / interval)) if interval else 3)

@@ -4,7 +4,8 @@ Each slot of a reply is one outbox entry under an id made of turn and slot, so
 whoever shows it again, in this process or the next, finds the message that is
 already there and edits it. The first send of a slot that will be edited
 carries a placeholder only: if its outcome stays unknown, another placeholder
-may be sent without ever doubling an answer. Finals are tried until they are
+may be sent without ever doubling an answer. Where sends are idempotent the
+first one carries the text. Finals are tried until they are
 through or can never be; previews are dropped when the platform is slow.
 """
 
@@ -119,7 +120,7 @@ class TurnSurface:
         known = await self._slot(slot, shown, kind)
         if known.over or (known.shown == shown.text and not shown.final):
             return
-        outgoing = self._outgoing(known, shown, buttons)
+        outgoing = replace(self._outgoing(known, shown, buttons), kind=kind)
         await self._persist(known, lambda: self._put(known, outgoing, shown), final=shown.final)
 
     async def remove(self, slot: str) -> None:
@@ -143,7 +144,12 @@ class TurnSurface:
         known = await self._slot(slot, text, OutboxKind.FILE, attachment=path)
         if known.over or known.entry.state is OutboxState.UNKNOWN:
             return
-        outgoing = replace(self._outgoing(known, text, ()), attachment=path, attachment_kind=kind)
+        outgoing = replace(
+            self._outgoing(known, text, ()),
+            attachment=path,
+            attachment_kind=kind,
+            kind=OutboxKind.FILE,
+        )
         await self._persist(known, lambda: self._send(known, outgoing, final=True), final=True)
 
     async def attach_album(self, files: Sequence[tuple[str, str]], kind: str) -> None:
@@ -174,7 +180,7 @@ class TurnSurface:
             await call()
         except PlatformFailure as failure:
             if failure.action is FailureAction.WAIT:
-                self._pacer.penalise(failure.retry_after)
+                self._pacer.penalise(failure.retry_after, failure.scope)
 
     # -- one slot ------------------------------------------------------------
 
@@ -215,6 +221,7 @@ class TurnSurface:
             text=shown.plain if known.plain_only else shown.text,
             plain=shown.plain,
             buttons=buttons,
+            final=shown.final,
             key=known.entry.id,
         )
 
@@ -223,23 +230,21 @@ class TurnSurface:
         if known.plain_only:
             outgoing = replace(outgoing, text=outgoing.plain)
         outgoing = replace(outgoing, target=self._target)
-        if known.entry.native_id is None and not self._repeatable:
-            await self._send(known, outgoing, final=True)
+        can = self.capabilities
+        if known.entry.native_id is None and (can.idempotent_sends or not can.live):
+            await self._send(known, outgoing, final=shown.final or not can.live)
         else:
             if known.entry.native_id is None:
-                blank = replace(outgoing, text=PLACEHOLDER, plain=PLACEHOLDER)
-                await self._send(known, blank, final=False)
+                mark = "" if can.streams else PLACEHOLDER
+                await self._send(
+                    known, replace(outgoing, text=mark, plain=mark, final=False), final=False
+                )
                 if shown.text == PLACEHOLDER or not await self._pacer.wait(
                     _urgency(final=shown.final)
                 ):
                     return
             await self._edit(known, outgoing, final=shown.final)
         known.shown = shown.text
-
-    @property
-    def _repeatable(self) -> bool:
-        """Whether a first send may be repeated: what it carries is replaced by an edit."""
-        return self.capabilities.edits
 
     async def _edit(self, known: _Slot, outgoing: Outgoing, *, final: bool) -> None:
         assert known.entry.native_id is not None
@@ -266,7 +271,11 @@ class TurnSurface:
             path = known.entry.attachment
             pieces.append(
                 Outgoing(
-                    target=self._target, attachment=path, attachment_kind=kind, key=known.entry.id
+                    target=self._target,
+                    attachment=path,
+                    attachment_kind=kind,
+                    kind=OutboxKind.FILE,
+                    key=known.entry.id,
                 )
             )
         try:
@@ -354,27 +363,25 @@ class TurnSurface:
                 again, known.plain_only = not known.plain_only, True
                 return again
             case FailureAction.DROP_REPLY:
-                return self._without(reply_to=None)
+                return self._aim(replace(self._target, reply_to=None, context=""))
             case FailureAction.DROP_THREAD:
-                return self._without(thread_id=None)
+                return self._aim(replace(self._target, thread_id=None))
             case FailureAction.SEND_NEW:
                 known.entry = replace(known.entry, native_id=None)
                 return final
             case _:
-                self._pacer.penalise(failure.retry_after)
+                self._pacer.penalise(failure.retry_after, failure.scope)
                 return final
 
-    def _without(self, **dropped: None) -> bool:
-        name = next(iter(dropped))
-        if getattr(self._target, name) is None:
-            return False
-        self._target = replace(self._target, **dropped)
-        return True
+    def _aim(self, target: Target) -> bool:
+        """Send to another address from now on; False if it is the same."""
+        changed, self._target = target != self._target, target
+        return changed
 
     async def _after_unknown(self, known: _Slot, failure: PlatformFailure) -> bool:
         """A send that may have worked: only a placeholder may be sent again."""
         known.unknown_sends += 1
-        harmless = self._repeatable and known.entry.attachment is None
+        harmless = self.capabilities.live and known.entry.attachment is None
         if harmless or self.capabilities.idempotent_sends:
             return known.unknown_sends <= MAX_UNKNOWN_SENDS and await self._pause(known)
         await self._record(known, OutboxState.UNKNOWN, error=failure.message)

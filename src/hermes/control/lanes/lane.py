@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.control.door import Doors
 from hermes.control.lanes.batching import first_batch
@@ -171,10 +172,12 @@ class Lane:
             self._control.laid_down = True
 
     def steer(self, ticket: Ticket) -> bool:
-        """Offer a message to the running turn; False if there is none."""
+        """Offer a message to the running turn; False if there is none, or files are missing."""
         if self._control is None or self._current is None:
             return False
         entry = ticket.entry
+        if any(each.remote and not each.path for each in entry.message.attachments):
+            return False
         self._control.steering.put(entry.id, user_message(entry.message, InputKind.STEER))
         ticket.resolve(self._current)
         return True
@@ -203,6 +206,8 @@ class Lane:
 
     async def _answer(self, batch: list[InboxEntry]) -> bool:
         """Run the turn that answers `batch`; False if it could not begin."""
+        door = self._host.doors.of(batch[0].message.platform)
+        batch = [replace(entry, message=await door.fetched(entry.message)) for entry in batch]
         new = NewTurn(
             id=new_id("turn"),
             session_id=self.session_id,

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -64,7 +64,9 @@ class AdapterPlan(Struct, frozen=True, kw_only=True):
     """How to make and attach one adapter."""
 
     name: str
-    """The platform."""
+    """What logs and health call it: the platform, with the account where there are several."""
+    platform: str = ""
+    """Empty: the name."""
     make: Callable[[], Adapter]
     """Called for each connection; imports the platform's code."""
     sink: Callable[[Adapter], Awaitable[InboundSink]]
@@ -98,6 +100,7 @@ class Supervisor:
         on_change: Callable[[AdapterHealth], None] = _ignore,
     ) -> None:
         self.name = plan.name
+        self.platform = plan.platform or plan.name
         self._plan = plan
         self._clock = clock
         self._settings = settings
@@ -288,6 +291,9 @@ class Fleet:
 
     def __init__(self, supervisors: Sequence[Supervisor]) -> None:
         self._supervisors = {each.name: each for each in supervisors}
+        self._by_platform: dict[str, list[Supervisor]] = {}
+        for each in supervisors:
+            self._by_platform.setdefault(each.platform, []).append(each)
 
     async def run(self) -> None:
         """Look after all adapters until cancelled."""
@@ -303,15 +309,12 @@ class Fleet:
         """Return how all adapters do."""
         return [each.health for each in self._supervisors.values()]
 
-    def adapter(self, name: str) -> Adapter | None:
-        """Return the connected adapter of a platform."""
-        each = self._supervisors.get(name)
-        return each.adapter if each else None
-
-    def sent(self, name: str) -> None:
-        """Note that something became visible on a platform."""
-        with suppress(KeyError):
-            self._supervisors[name].sent()
+    def of(self, platform: str, account: str) -> Supervisor | None:
+        """Return who looks after an account; any account is the only one, none is the first."""
+        own = self._by_platform.get(platform, [])
+        if len(own) < 2:
+            return next(iter(own), None)
+        return next((each for each in own if account in ("", each.health.account)), None)
 
     def retry(self, names: Sequence[str] | None = None) -> None:
         """Have these adapters, or all that are not connected, try again at once."""

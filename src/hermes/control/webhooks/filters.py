@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hermes.control.webhooks.regexes import safe_regex
 from hermes.control.webhooks.templates import MISSING, Missing, as_text, look_up
 from hermes.domain.errors import ConfigError, HermesError
+from hermes.domain.patterns import SafePattern
 
 __all__ = ["Facts", "Filter", "Lists", "read_filter", "read_lists"]
 
@@ -141,7 +141,7 @@ def _check(word: str, wanted: Any) -> Callable[[Any], bool]:
             present = wanted if word == "exists" else not wanted
             return lambda value: (not isinstance(value, Missing)) is present
         case "regex" if isinstance(wanted, str):
-            regex = safe_regex(wanted)
+            regex = SafePattern(wanted)
             return lambda value: not isinstance(value, Missing) and regex.found_in(as_text(value))
         case "in" | "exists" | "missing" | "regex":
             raise _bad(f"has a value for `{word}` that cannot be used")

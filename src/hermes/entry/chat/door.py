@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -21,15 +22,22 @@ from hermes.control.delivery.rate_limit import PacerBook
 from hermes.control.delivery.surface import Delivery, Line
 from hermes.control.door import Door
 from hermes.control.lanes.batching import BatchWindow
+from hermes.control.lanes.downloads import Downloads
 from hermes.control.supervision.liveness import AdapterHealth
 from hermes.control.supervision.supervisor import AdapterPlan, Fleet, Supervisor, SupervisorSettings
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob
-from hermes.domain.inbound import InboxEntry
+from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.outbound import Target
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
-from hermes.domain.ports.platform import Adapter, InboundSink, Manifest
+from hermes.domain.ports.platform import (
+    Adapter,
+    ChatPlatform,
+    FileSource,
+    InboundSink,
+    MenuCommand,
+)
 from hermes.domain.turn import Turn
 from hermes.entry.chat.companion import Manners
 from hermes.entry.chat.context import ChatContext
@@ -40,11 +48,16 @@ from hermes.streaming.chat.slots import MaySend
 log = logging.getLogger(__name__)
 
 
-class ChatPlatform(Protocol):
-    """One platform that is switched on."""
+class ChatAccount(Protocol):
+    """One account on a platform that is switched on."""
 
     @property
-    def manifest(self) -> Manifest: ...
+    def name(self) -> str:
+        """`telegram`, or `telegram:work` where a platform has several."""
+        ...
+
+    @property
+    def platform(self) -> ChatPlatform: ...
 
     def make(self) -> Adapter:
         """Return an adapter that is not connected yet."""
@@ -58,7 +71,9 @@ class ChatPlatform(Protocol):
 class ChatDoorParts(Struct, frozen=True, kw_only=True):
     """What the chat door is made of."""
 
-    platforms: Mapping[str, ChatPlatform]
+    accounts: Sequence[ChatAccount]
+    media_dir: Path
+    """Where files of messages are kept."""
     ledger: Ledger
     clock: Clock
     group: asyncio.TaskGroup
@@ -81,8 +96,10 @@ class ChatDoor(Door):
     name = "chat"
 
     def __init__(self, parts: ChatDoorParts) -> None:
-        self.platforms = tuple(parts.platforms)
+        self._platforms = {each.platform.name: each.platform for each in parts.accounts}
+        self.platforms = tuple(self._platforms)
         self._parts = parts
+        self._downloads = Downloads(parts.media_dir, self._file_source, parts.clock)
         self._pacers = PacerBook()
         self._replies = ChatReplies(
             ReplyParts(
@@ -103,7 +120,7 @@ class ChatDoor(Door):
         self._fleet = Fleet(
             [
                 Supervisor(self._plan(each), parts.clock, parts.supervision, parts.on_change)
-                for each in parts.platforms.values()
+                for each in parts.accounts
             ]
         )
 
@@ -133,13 +150,16 @@ class ChatDoor(Door):
     # -- its turns -----------------------------------------------------------
 
     def window(self, platform: str) -> BatchWindow:
-        manifest = self._parts.platforms[platform].manifest
+        known = self._platforms[platform]
         return BatchWindow(
-            seconds=manifest.batch_seconds,
-            long_seconds=manifest.long_batch_seconds,
-            long_length=int(manifest.capabilities.max_length * 0.9),
-            album_seconds=manifest.album_seconds,
+            seconds=known.batch_seconds,
+            long_seconds=known.long_batch_seconds,
+            long_length=int(known.capabilities.max_length * 0.9),
+            album_seconds=known.album_seconds,
         )
+
+    async def fetched(self, message: InboundMessage) -> InboundMessage:
+        return await self._downloads.fetched(message)
 
     async def context(self, turn: Turn, entry: InboxEntry) -> str:
         return await self._parts.context.describe(turn, entry)
@@ -155,23 +175,39 @@ class ChatDoor(Door):
 
     # -- adapters ------------------------------------------------------------
 
-    def _plan(self, platform: ChatPlatform) -> AdapterPlan:
-        name = platform.manifest.name
+    def _plan(self, account: ChatAccount) -> AdapterPlan:
+        platform = account.platform.name
 
         async def sink(adapter: Adapter) -> InboundSink:
             specs = self._way_in.registry.specs(terminal=False)
-            await adapter.publish_commands({spec.name: spec.help for spec in specs})
-            return InboundPipeline(self._way_in, name, adapter.account, alive=lambda: None)
+            await adapter.publish_commands(
+                [
+                    MenuCommand(name=s.name, help=s.help, args=s.args, choices=s.choices)
+                    for s in specs
+                ]
+            )
+            return InboundPipeline(self._way_in, platform, adapter.account, alive=lambda: None)
 
-        return AdapterPlan(name=name, make=platform.make, sink=sink, hold=platform.hold())
+        return AdapterPlan(
+            name=account.name,
+            platform=platform,
+            make=account.make,
+            sink=sink,
+            hold=account.hold(),
+        )
 
-    def _line(self, platform: str, _account: str) -> Line | None:
-        adapter, known = self._fleet.adapter(platform), self._parts.platforms.get(platform)
-        if adapter is None or known is None:
+    def _line(self, platform: str, account: str) -> Line | None:
+        supervisor = self._fleet.of(platform, account)
+        if supervisor is None or supervisor.adapter is None:
             return None
         return Line(
-            adapter=adapter,
-            capabilities=known.manifest.capabilities,
+            adapter=supervisor.adapter,
+            capabilities=self._platforms[platform].capabilities,
             book=self._pacers,
-            sent=lambda: self._fleet.sent(platform),
+            sent=supervisor.sent,
         )
+
+    def _file_source(self, platform: str, account: str) -> FileSource | None:
+        line = self._line(platform, account)
+        adapter: object = None if line is None else line.adapter
+        return adapter if isinstance(adapter, FileSource) else None

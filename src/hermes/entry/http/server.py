@@ -50,6 +50,7 @@ class HttpServer:
         self._port_key = port_key
         self.grace_seconds = grace_seconds
         self._sockets: list[socket.socket] = []
+        self._server: Server | None = None
         self.port = port
         """Where it listens; for port 0 the real one once it is bound."""
         self.started = asyncio.Event()
@@ -75,6 +76,16 @@ class HttpServer:
 
     async def run(self) -> None:
         """Serve until cancelled."""
+        await self.start()
+        try:
+            while True:
+                await asyncio.sleep(1.0)
+                self.set_date()
+        finally:
+            await self.stop()
+
+    async def start(self) -> None:
+        """Take connections; whoever does not `run` ends it with `stop`."""
         if not self._sockets:
             await self.bind()
         config = Config(
@@ -92,19 +103,17 @@ class HttpServer:
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         )
         config.load()
-        server = Server(config)
-        server.lifespan = config.lifespan_class(config)
-        _set_date(server)
-        await server.startup(sockets=self._sockets)
+        self._server = Server(config)
+        self._server.lifespan = config.lifespan_class(config)
+        self.set_date()
+        await self._server.startup(sockets=self._sockets)
         self.started.set()
-        try:
-            while True:
-                await asyncio.sleep(1.0)
-                _set_date(server)
-        finally:
-            await self._stop(server)
 
-    async def _stop(self, server: Server) -> None:
+    async def stop(self) -> None:
+        """Take no more connections and give running answers a bounded time."""
+        server = self._server
+        if server is None:
+            return
         for listener in server.servers:
             listener.close()
         self._close_sockets()
@@ -149,6 +158,12 @@ class HttpServer:
         self.port = listener.getsockname()[1]
         return listener
 
+    def set_date(self) -> None:
+        """Put the time into the `Date` of the next answers."""
+        if self._server is not None:
+            date = formatdate(usegmt=True).encode()
+            self._server.server_state.default_headers = [(b"date", date)]
+
     def _close_sockets(self) -> None:
         for listener in self._sockets:
             listener.close()
@@ -164,10 +179,6 @@ class HttpServer:
             f"The server cannot listen on {self.address} ({error.strerror or error}).",
             hint="Set the host to an address of this machine, and the port to one it may use.",
         )
-
-
-def _set_date(server: Server) -> None:
-    server.server_state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
 
 
 class _BoundedProtocol(HttpToolsProtocol):

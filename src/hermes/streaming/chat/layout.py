@@ -17,10 +17,15 @@ class Layout:
         self._dialect = load_dialect(capabilities.dialect)
         self._unit = capabilities.unit
         self._placeholder = settings.placeholder
-        self._cursor = settings.cursor
-        self._marks = settings.chunk_marks and choose_shape(settings, capabilities) is Shape.FINAL
+        # What is appended to a message cannot be taken away again.
+        self._cursor = "" if capabilities.streams else settings.cursor
+        final = choose_shape(settings, capabilities) is Shape.FINAL
+        self._marks = settings.chunk_marks and final
         reserve = _MARK_ROOM if self._marks else length(settings.cursor, capabilities.unit)
-        self.room = capabilities.max_length - reserve
+        longest = capabilities.max_length
+        if not final and capabilities.edit_length:
+            longest = min(longest, capabilities.edit_length)
+        self.room = longest - reserve
 
     def chunker(self) -> Chunker:
         """Return a splitter for this platform."""

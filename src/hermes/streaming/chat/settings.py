@@ -51,6 +51,6 @@ class Shape(StrEnum):
 
 
 def choose_shape(settings: PresentationSettings, capabilities: Capabilities) -> Shape:
-    """Return how a reply is shown; `auto` and `draft` mean edits where there are edits."""
+    """Return how a reply is shown; `auto` and `draft` mean edits where messages can change."""
     wanted = settings.enabled and settings.transport != "off"
-    return Shape.EDITS if wanted and capabilities.edits else Shape.FINAL
+    return Shape.EDITS if wanted and capabilities.live else Shape.FINAL

@@ -1,24 +1,19 @@
 """Dialects: Markdown as each kind of platform wants it.
 
-A dialect is a module with the functions of `Dialect`. Text is split by
+A dialect is a module with the functions of `Dialect`, found by the entry points
+`hermes.dialects`. Text is split by
 `weight` before it is rendered: the weight of a text is the sum over its
 parts, and neither what `render` shows nor what `plain` returns is ever longer.
 """
 
-from importlib import import_module
+from functools import cache
 from typing import Protocol, cast
 
+from hermes.domain.entry_points import entry_points, load_entry_point
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.platform import LengthUnit
 
-__all__ = ["DIALECTS", "Dialect", "load_dialect"]
-
-DIALECTS = {
-    "discord": "hermes.streaming.markup.discord",
-    "plain": "hermes.streaming.markup.plain",
-    "slack_mrkdwn": "hermes.streaming.markup.slack_mrkdwn",
-    "telegram_html": "hermes.streaming.markup.telegram_html",
-}
+GROUP = "hermes.dialects"
 
 
 class Dialect(Protocol):
@@ -41,12 +36,13 @@ class Dialect(Protocol):
         ...
 
 
+@cache
 def load_dialect(name: str) -> Dialect:
     """Return the dialect called `name`."""
-    try:
-        return cast("Dialect", import_module(DIALECTS[name]))
-    except KeyError:
+    dialects = entry_points(GROUP)
+    if name not in dialects:
         raise ConfigError(
             f"There is no text dialect called {name!r}.",
-            hint=f"Known dialects: {', '.join(sorted(DIALECTS))}.",
-        ) from None
+            hint=f"Known dialects: {', '.join(dialects)}.",
+        )
+    return cast("Dialect", load_entry_point(dialects[name]))

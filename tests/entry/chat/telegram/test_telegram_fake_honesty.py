@@ -15,6 +15,7 @@ from fakes.telegram_kit import RememberingSink, adapter_for, outgoing, receiving
 from fakes.telegram_remote import telegram_process
 from hermes.entry.chat.telegram.adapter import TelegramAdapter
 from hermes.entry.chat.telegram.settings import TelegramSettings
+from hermes.entry.http.listener import SharedListener
 from hermes.execution.clock import SystemClock
 
 
@@ -146,7 +147,7 @@ async def test_as_a_process_it_outlives_its_clients(tmp_path: Path) -> None:
     async with telegram_process() as remote:
         await remote.say(5, 5, "hello")
         settings = TelegramSettings(token="4242:fake-secret_TOKEN", base_url=remote.base_url)
-        adapter = TelegramAdapter(settings, media_dir=tmp_path, clock=SystemClock())
+        adapter = TelegramAdapter(settings, clock=SystemClock(), listener=SharedListener())
         sink = RememberingSink()
         await adapter.connect()
         await remote.control("fault", kind="429", method="sendMessage", seconds=0)

@@ -88,14 +88,16 @@ async def test_messages_of_one_chat_stay_in_order(tmp_path: Path) -> None:
         assert len(sink.messages) == 250
 
 
-async def test_a_slow_file_does_not_hold_up_other_chats(tmp_path: Path) -> None:
+async def test_a_slow_file_does_not_hold_up_receiving(tmp_path: Path) -> None:
     async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
         sink = RememberingSink()
         telegram.fault("hang", "getFile", times=9)
         telegram.world.say_file(5, 5, "document", b"x", name="a.txt")
         telegram.say(6, 6, "quick")
         async with receiving(adapter, sink):
-            await sink.until(lambda: sink.texts == ["quick"])
+            await sink.until(lambda: sink.texts == ["", "quick"])
+            telegram.say(5, 5, "next")
+            await sink.until(lambda: sink.texts == ["", "quick", "next"])
 
 
 async def test_malformed_updates_are_skipped_and_the_cursor_moves_on(

@@ -10,9 +10,10 @@ import pytest
 from fakes.telegram import FakeTelegram, RateLimits
 from fakes.telegram_kit import adapter_for, outgoing, settings_for
 from hermes.domain.outbound import Target
-from hermes.domain.ports.platform import Button, FailureAction, PlatformFailure
+from hermes.domain.ports.platform import Button, FailureAction, MenuCommand, PlatformFailure
 from hermes.entry.chat.telegram.adapter import TelegramAdapter
 from hermes.entry.chat.telegram.settings import TelegramSettings
+from hermes.entry.http.listener import SharedListener
 from hermes.execution.clock import SystemClock
 
 FORUM = -100500
@@ -25,12 +26,11 @@ def place(chat_id: int, thread_id: str | None = None) -> Target:
 async def test_a_text_is_sent_as_html_and_edited_into_its_final_form(tmp_path: Path) -> None:
     async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
         asked = telegram.say(5, 5, "hello")
-        sent = await adapter.send(outgoing(5, "<b>Hel</b>", reply_to=f"5:{asked}", silent=True))
+        sent = await adapter.send(outgoing(5, "<b>Hel</b>", reply_to=f"5:{asked}"))
         await adapter.edit(sent.native_id, outgoing(5, "<b>Hello</b> you"))
         await adapter.edit(sent.native_id, outgoing(5, "<b>Hello</b> you"))
         (seen,) = telegram.replies(5)
         assert (seen.text, seen.history, seen.reply_to) == ("Hello you", ["Hel"], asked)
-        assert seen.silent
         assert sent.native_id == f"5:{seen.message_id}"
 
 
@@ -125,7 +125,7 @@ async def test_what_may_have_been_sent_is_unknown_but_edits_can_be_repeated(
 async def test_no_connection_means_that_nothing_happened(tmp_path: Path) -> None:
     async with FakeTelegram() as telegram:
         settings = settings_for(telegram)
-    adapter = TelegramAdapter(settings, media_dir=tmp_path, clock=SystemClock())
+    adapter = TelegramAdapter(settings, clock=SystemClock(), listener=SharedListener())
     for call in (adapter.connect(), adapter.send(outgoing(5, "hi"))):
         with pytest.raises(PlatformFailure) as caught:
             await call
@@ -150,7 +150,7 @@ async def test_a_wrong_token_is_fatal_and_says_where_it_comes_from(
 ) -> None:
     async with FakeTelegram() as telegram:
         adapter = TelegramAdapter(
-            settings_for(telegram, token=token), media_dir=tmp_path, clock=SystemClock()
+            settings_for(telegram, token=token), clock=SystemClock(), listener=SharedListener()
         )
         with pytest.raises(PlatformFailure) as caught:
             await adapter.connect()
@@ -176,20 +176,10 @@ async def test_topics_are_named_except_the_general_one_which_only_typing_names(
         assert caught.value.action is FailureAction.DROP_THREAD
 
 
-async def test_a_thread_can_be_opened_in_a_forum_only(tmp_path: Path) -> None:
-    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
-        telegram.chat(FORUM, is_forum=True)
-        telegram.chat(-6)
-        thread = await adapter.create_thread(place(FORUM), "Hermes — " + "x" * 200)
-        assert thread is not None
-        await adapter.send(outgoing(FORUM, "hi", thread_id=thread))
-        assert await adapter.create_thread(place(-6), "Hermes") is None
-
-
 async def test_buttons_appear_and_an_edit_without_them_takes_them_away(tmp_path: Path) -> None:
     async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
         telegram.chat(5)
-        buttons = ((Button(label="Yes", data="y"), Button(label="No", data="n")),)
+        buttons = ((Button(label="Yes", data="y"), Button(label="No", data="n", style="danger")),)
         sent = await adapter.send(outgoing(5, "May I?", buttons=buttons))
         assert telegram.replies(5)[0].buttons == [[("Yes", "y"), ("No", "n")]]
         await adapter.edit(sent.native_id, outgoing(5, "Allowed."))
@@ -222,8 +212,9 @@ async def test_reactions_use_what_telegram_allows_and_only_where_wanted(tmp_path
 
 async def test_the_command_menu_fits_telegrams_rules(tmp_path: Path) -> None:
     async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
-        many = {f"command-{n}": "what it does " * 40 for n in range(150)}
-        await adapter.publish_commands({"reload-mcp": "Reload", "new": ""} | many)
+        many = [MenuCommand(name=f"command-{n}", help="what it does " * 40) for n in range(150)]
+        first = [MenuCommand(name="reload-mcp", help="Reload"), MenuCommand(name="new", help="")]
+        await adapter.publish_commands([*first, *many])
         names = [command["command"] for command in telegram.world.commands]
         assert names[:2] == ["reload_mcp", "new"]
         assert 2 < len(names) <= 100
@@ -329,14 +320,14 @@ async def test_a_proxy_that_cannot_work_is_explained_without_its_password(
     tmp_path: Path, proxy: str
 ) -> None:
     settings = TelegramSettings(token="1:a", proxy=proxy)
-    adapter = TelegramAdapter(settings, media_dir=tmp_path, clock=SystemClock())
+    adapter = TelegramAdapter(settings, clock=SystemClock(), listener=SharedListener())
     with pytest.raises(PlatformFailure, match="proxy") as caught:
         await adapter.connect()
     assert caught.value.action is FailureAction.FATAL
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("module", ["manifest", "settings", "adapter"])
+@pytest.mark.parametrize("module", ["", ".settings", ".adapter"])
 def test_no_http_library_is_loaded_before_the_first_call(module: str) -> None:
-    code = f"import sys, hermes.entry.chat.telegram.{module}; sys.exit('httpx2' in sys.modules)"
+    code = f"import sys, hermes.entry.chat.telegram{module}; sys.exit('httpx2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

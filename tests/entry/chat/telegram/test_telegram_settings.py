@@ -1,14 +1,24 @@
 """Settings come from the environment, the platform block and the root block."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from hermes.domain.errors import ConfigError
-from hermes.entry.chat.telegram.manifest import MANIFEST
-from hermes.entry.chat.telegram.settings import telegram_settings
+from hermes.domain.ports.platform import SettingPlaces
+from hermes.entry.chat.kit.settings import read_settings
+from hermes.entry.chat.telegram import PLATFORM
+from hermes.entry.chat.telegram.settings import TelegramSettings
 
 TOKEN = {"TELEGRAM_BOT_TOKEN": "12:abc"}
+
+
+def telegram_settings(
+    section: Mapping[str, Any], block: Mapping[str, Any], variables: Mapping[str, str]
+) -> TelegramSettings:
+    places = SettingPlaces(section=section, block=block, variables=variables)
+    return read_settings(PLATFORM, TelegramSettings, places)
 
 
 def test_the_environment_wins_over_the_platform_block_over_the_root_block() -> None:
@@ -65,13 +75,6 @@ def test_the_webhook_comes_from_the_environment_or_the_config() -> None:
     assert (nested.url, nested.port) == ("https://h/y", 88)
 
 
-def test_topics_are_bound_to_skills() -> None:
-    topics = [{"chat_id": -7, "topics": [{"name": "Ops", "thread_id": 5, "skill": "ops"}]}]
-    settings = telegram_settings({"extra": {"group_topics": topics}}, {}, TOKEN)
-    assert settings.topic_skill("-7", "5") == "ops"
-    assert settings.topic_skill("-7", None) == ""
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -109,7 +112,7 @@ def test_the_token_and_the_secret_are_not_shown() -> None:
 
 
 def test_the_manifest_says_what_telegram_can_do() -> None:
-    can = MANIFEST.capabilities
+    can = PLATFORM.capabilities
     assert (can.max_length, can.unit, can.caption_length) == (4096, "utf16", 1024)
     assert can.edits
     assert not can.idempotent_sends

@@ -14,8 +14,8 @@ from fakes.telegram import FakeTelegram
 from fakes.telegram_kit import RememberingSink, adapter_for, receiving
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import PlatformFailure
+from hermes.entry.chat.kit.settings import WebhookAddress
 from hermes.entry.chat.telegram.adapter import TelegramAdapter
-from hermes.entry.chat.telegram.settings import WebhookSettings
 from hermes.testing.clock import FakeClock
 
 
@@ -31,7 +31,7 @@ async def called(
 ) -> AsyncIterator[tuple[TelegramAdapter, int]]:
     port = free_port()
     url = f"http://127.0.0.1:{port}/hook"
-    webhook = WebhookSettings(url=url, port=port, secret=secret)
+    webhook = WebhookAddress(url=url, port=port, secret=secret)
     async with adapter_for(telegram, tmp_path, clock or FakeClock(), webhook=webhook) as adapter:
         yield adapter, port
 

@@ -1,195 +1,319 @@
 """Telegram's side of the `Adapter` port.
 
-Only what is truly Telegram's: the shape of its calls, its General topic, its
-short list of reactions, its rules for command names. Pacing, splitting, markup,
-retrying and remembering are the control plane's.
+Only what is truly Telegram's: the shape of its calls, its General topic, its short list of
+reactions, its rules for command names. Pacing, splitting, markup, retrying and remembering are
+the control plane's.
 """
 
 import asyncio
 import logging
 import re
-from collections.abc import Mapping
+import shutil
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from hermes.domain.outbound import Target
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import (
+    AdapterRequest,
+    Button,
     FailureAction,
+    HttpListener,
     InboundSink,
+    MenuCommand,
     Outgoing,
     PlatformFailure,
     Sent,
 )
+from hermes.entry.chat.kit.http import Upload
+from hermes.entry.chat.kit.settings import ChatSettings, live_settings
+from hermes.entry.chat.telegram import PLATFORM
 from hermes.entry.chat.telegram.api import BotApi
-from hermes.entry.chat.telegram.failures import ApiFailure
-from hermes.entry.chat.telegram.intake import Intake
-from hermes.entry.chat.telegram.media import MediaStore
-from hermes.entry.chat.telegram.outgoing import Composer
-from hermes.entry.chat.telegram.parse import Bot, message_name, message_number
-from hermes.entry.chat.telegram.polling import Poller
+from hermes.entry.chat.telegram.inbound import GENERAL_TOPIC, Bot, message_name, message_number
+from hermes.entry.chat.telegram.receiver import Receiver
 from hermes.entry.chat.telegram.settings import TelegramSettings
-from hermes.entry.chat.telegram.webhook import WebhookListener
-from hermes.entry.chat.telegram.wire import SentWire
-
-__all__ = ["TelegramAdapter"]
+from hermes.entry.chat.telegram.wire import FileInfo, SentWire, User
 
 _LOG = logging.getLogger(__name__)
 _REACTIONS = {"✅": "👍", "❌": "👎", "⏳": "👀", "♾️": "💯"}
 """Bots may react with Telegram's own short list only; these are the nearest."""
-_TOPIC_NAME = 128
 _COMMANDS = 100
 _COMMAND_TEXT = 256
 _NOT_A_COMMAND = re.compile(r"[^a-z0-9_]+")
+_MAX_PHOTO = 10_000_000
+_MAX_FILE = 50_000_000
+_MAX_LOCAL_FILE = 2_000_000_000
+_METHODS = {
+    "image": ("sendPhoto", "photo"),
+    "voice": ("sendVoice", "voice"),
+    "audio": ("sendAudio", "audio"),
+    "video": ("sendVideo", "video"),
+    "document": ("sendDocument", "document"),
+}
+_SUFFIXES = {
+    "image": frozenset({".jpg", ".jpeg", ".png", ".webp"}),
+    "voice": frozenset({".ogg", ".oga", ".opus", ".mp3", ".m4a"}),
+    "audio": frozenset({".mp3", ".m4a"}),
+    "video": frozenset({".mp4"}),
+}
+"""What Telegram shows as such; everything else goes as a file."""
 
 
 class TelegramAdapter:
     """One bot."""
 
-    def __init__(self, settings: TelegramSettings, *, media_dir: Path, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: TelegramSettings,
+        *,
+        clock: Clock,
+        listener: HttpListener,
+        rules: Callable[[], ChatSettings] | None = None,
+    ) -> None:
         self._settings = settings
-        self._clock = clock
+        self._rules = rules or (lambda: settings)
+        """Settings that may change while connected."""
+        self._listener = listener
         self._api = BotApi(settings)
         self._bot: Bot | None = None
-        self._composer = Composer(settings)
-        media = MediaStore(self._api, settings, media_dir, clock)
-        self._intake = Intake(self._api, settings, media, self._me)
-        self._listener: WebhookListener | None = None
-        if settings.webhook is not None:
-            self._listener = WebhookListener(self._api, settings.webhook, clock)
+        self._receiver = Receiver(self._api, settings, clock, self._me, self._rules)
+
+    @classmethod
+    def configured(cls, request: AdapterRequest) -> "TelegramAdapter":
+        rules = live_settings(PLATFORM, TelegramSettings, request.places)
+        return cls(rules(), clock=request.clock, listener=request.listener, rules=rules)
 
     @property
     def account(self) -> str:
         """The bot's id, which is also the public half of its token."""
         return str(self._bot.id) if self._bot is not None else self._settings.bot_id
 
-    @property
-    def listener(self) -> WebhookListener | None:
-        """The webhook's listener, in webhook mode."""
-        return self._listener
-
     async def connect(self) -> None:
-        """Check the token and choose between polling and being called."""
-        me = await self._api.get_me()
+        await self._api.http.prepare()
+        me = await self._api.call("getMe", {}, User)
+        assert me is not None
         commands = self._bot.commands if self._bot is not None else {}
         self._bot = Bot(id=me.id, username=me.username, commands=commands)
-        if self._listener is None:
-            await self._api.delete_webhook()
-        else:
-            await self._listener.register()
+        await self._receiver.register()
 
     async def receive(self, sink: InboundSink) -> None:
-        """Receive until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as answers:
-
-                async def take(raws: list[bytes]) -> int | None:
-                    return await self._intake.take(raws, sink, answers)
-
-                if self._listener is None:
-                    await Poller(self._api, self._clock).run(sink, take)
-                else:
-                    await self._listener.run(sink, take)
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
-
-    async def send(self, outgoing: Outgoing) -> Sent:
-        """Show something new."""
-        if outgoing.attachment is None:
-            sent = await self._api.send_message(self._composer.text(outgoing))
-        else:
-            sent = await self._send_file(outgoing)
-        return _sent(sent)
-
-    async def send_album(self, pieces: list[Outgoing]) -> list[Sent]:
-        """Show two to ten pictures or videos as one album; the first one's text is the caption."""
-        fields, uploads = await self._composer.album(pieces)
-        return [_sent(sent) for sent in await self._api.send_media_group(fields, uploads)]
-
-    async def edit(self, native_id: str, outgoing: Outgoing) -> None:
-        """Replace the text and the buttons of an earlier message."""
-        method, fields = self._composer.edit(_numbered(native_id), outgoing)
-        await self._api.edit(method, fields)
-
-    async def delete(self, target: Target, native_id: str) -> None:
-        """Take a message away."""
-        await self._api.delete_message(target.chat_id, _numbered(native_id))
-
-    async def typing(self, target: Target) -> None:
-        """Show that an answer is being made."""
-        await self._api.send_chat_action(self._composer.typing(target))
-
-    async def react(self, target: Target, native_id: str, emoji: str) -> None:
-        """React to a message with the nearest emoji that Telegram allows."""
-        if self._settings.reactions:
-            emoji = _REACTIONS.get(emoji, emoji)
-            await self._api.set_reaction(target.chat_id, _numbered(native_id), emoji)
-
-    async def create_thread(self, target: Target, name: str) -> str | None:
-        """Open a forum topic; None where there are none or we may not."""
-        try:
-            topic = await self._api.create_forum_topic(target.chat_id, name[:_TOPIC_NAME])
-        except ApiFailure as failure:
-            if failure.action is FailureAction.GIVE_UP:
-                return None
-            raise
-        return str(topic.message_thread_id)
-
-    async def publish_commands(self, commands: Mapping[str, str]) -> None:
-        """Set the command menu; as much of it as Telegram takes."""
-        names = {_NOT_A_COMMAND.sub("_", name.lower())[:32]: name for name in commands}
-        menu = [
-            {"command": short, "description": commands[name][:_COMMAND_TEXT] or name}
-            for short, name in names.items()
-            if short.strip("_")
-        ][:_COMMANDS]
-        if self._bot is not None:
-            aliases = {short: name for short, name in names.items() if short != name}
-            self._bot = msgspec.structs.replace(self._bot, commands=aliases)
-        while True:
-            try:
-                await self._api.set_my_commands(menu)
-            except ApiFailure as failure:
-                if "bot_commands_too_much" not in failure.description or len(menu) < 2:
-                    raise
-                # All of the menu together may have about four kilobytes.
-                menu = menu[: len(menu) * 3 // 4]
-            else:
-                return
+        await self._receiver.run(sink, PLATFORM, self._listener)
 
     async def close(self) -> None:
-        """Close connections."""
-        await self._api.close()
+        await self._api.http.close()
 
     def _me(self) -> Bot:
         if self._bot is None:
             raise PlatformFailure(FailureAction.RETRY, "Telegram is not connected yet.")
         return self._bot
 
-    async def _send_file(self, outgoing: Outgoing) -> SentWire:
-        method, fields, upload = await self._composer.file(outgoing)
+    # -- messages ----------------------------------------------------------------------
+
+    async def send(self, outgoing: Outgoing) -> Sent:
+        if outgoing.attachment is not None:
+            return await self._send_file(outgoing)
+        fields = self._common(outgoing) | _formatted(outgoing, "text") | self._previews()
+        return _sent(await self._api.call("sendMessage", fields, SentWire))
+
+    async def edit(self, native_id: str, outgoing: Outgoing) -> None:
+        """Make a message look like `outgoing`; without buttons there is no keyboard afterwards."""
+        fields: dict[str, Any] = {"chat_id": outgoing.target.chat_id}
+        fields |= {"message_id": _numbered(native_id)} | _keyboard(outgoing.buttons)
+        method = "editMessageText"
+        if outgoing.attachment is not None:
+            method, fields = "editMessageCaption", fields | _formatted(outgoing, "caption")
+        elif not outgoing.text and not outgoing.plain:
+            method = "editMessageReplyMarkup"
+        else:
+            fields |= _formatted(outgoing, "text") | self._previews()
+        await self._api.call(method, fields, msgspec.Raw, fine="message is not modified")
+
+    async def delete(self, target: Target, native_id: str) -> None:
+        fields = {"chat_id": target.chat_id, "message_id": _numbered(native_id)}
+        await self._api.call("deleteMessage", fields, bool, fine="message to delete not found")
+
+    async def typing(self, target: Target) -> None:
+        """Show for five seconds that something is being done; not while answers wait."""
+        if self._api.http.crowded:
+            return
+        fields: dict[str, Any] = {"chat_id": target.chat_id, "action": "typing"}
+        # Unlike sends it wants the General topic named.
+        if target.thread_id is not None:
+            fields["message_thread_id"] = _thread_number(target.thread_id)
+        await self._api.call("sendChatAction", fields, bool)
+
+    async def react(self, target: Target, native_id: str, emoji: str) -> None:
+        """React to a message with the nearest emoji that Telegram allows."""
+        if not self._rules().reactions:
+            return
+        emoji = _REACTIONS.get(emoji, emoji)
+        reaction = [{"type": "emoji", "emoji": emoji}] if emoji else []
+        fields: dict[str, Any] = {"chat_id": target.chat_id, "message_id": _numbered(native_id)}
+        await self._api.call("setMessageReaction", fields | {"reaction": reaction}, bool)
+
+    async def publish_commands(self, commands: Sequence[MenuCommand]) -> None:
+        """Set the command menu; as much of it as Telegram takes."""
+        named = {_NOT_A_COMMAND.sub("_", each.name.lower())[:32]: each for each in commands}
+        menu = [
+            {"command": short, "description": each.help[:_COMMAND_TEXT] or each.name}
+            for short, each in named.items()
+            if short.strip("_")
+        ][:_COMMANDS]
+        if self._bot is not None:
+            aliases = {short: each.name for short, each in named.items() if short != each.name}
+            self._bot = msgspec.structs.replace(self._bot, commands=aliases)
+        too_much = "bot_commands_too_much"
+        while True:
+            done = await self._api.call("setMyCommands", {"commands": menu}, bool, fine=too_much)
+            if done is not None or len(menu) < 2:
+                return
+            # All of the menu together may have about four kilobytes.
+            menu = menu[: len(menu) * 3 // 4]
+
+    def _common(self, outgoing: Outgoing) -> dict[str, Any]:
+        target = outgoing.target
+        fields: dict[str, Any] = {"chat_id": target.chat_id}
+        # Naming the General topic in a send is an error; leaving it out reaches it.
+        if target.thread_id not in {None, GENERAL_TOPIC}:
+            fields["message_thread_id"] = _thread_number(target.thread_id)
+        replied = message_number(target.reply_to) if target.reply_to else None
+        if replied is not None and self._settings.reply_to_mode != "off":
+            fields["reply_parameters"] = {
+                "message_id": replied,
+                "allow_sending_without_reply": True,
+            }
+        return fields | (_keyboard(outgoing.buttons) if outgoing.buttons else {})
+
+    def _previews(self) -> dict[str, Any]:
+        off = self._settings.disable_link_previews
+        return {"link_preview_options": {"is_disabled": True}} if off else {}
+
+    # -- files ---------------------------------------------------------------------------
+
+    async def fetch(self, remote: str, target: Path) -> int:
+        info = await self._api.call("getFile", {"file_id": remote}, FileInfo)
+        assert info is not None
+        limit = self._settings.max_download_bytes
+        if (info.file_size or 0) > limit:
+            raise OSError(f"it is larger than {limit // 1_000_000} MB")
+        if self._settings.local_mode and info.file_path.startswith("/"):
+            return await asyncio.to_thread(_copy, Path(info.file_path), target, limit)
+        return await self._api.download(info.file_path, target)
+
+    async def _send_file(self, outgoing: Outgoing) -> Sent:
+        path = Path(outgoing.attachment or "")
+        content = await self._content(path)
+        method, name = _METHODS[_shown_as(outgoing.attachment_kind, path, len(content))]
+        fields = self._common(outgoing) | _formatted(outgoing, "caption")
+        upload = Upload(field=name, name=_writable(path.name), content=content)
         try:
-            return await self._api.send_file(method, fields, upload)
-        except ApiFailure as failure:
+            return _sent(await self._api.call(method, fields, SentWire, uploads=(upload,)))
+        except PlatformFailure as failure:
             # Telegram refuses pictures of odd sizes and sounds it cannot play as such.
             refused = failure.action is FailureAction.GIVE_UP and failure.status == 400
             if method == "sendDocument" or not refused or "chat" in failure.description:
                 raise
             _LOG.info("%s was refused (%s); sending it as a file", method, failure.description)
-        plain = msgspec.structs.replace(outgoing, attachment_kind="document")
-        method, fields, upload = await self._composer.file(plain)
-        return await self._api.send_file(method, fields, upload)
+        return await self._send_file(msgspec.structs.replace(outgoing, attachment_kind="document"))
+
+    async def send_album(self, pieces: list[Outgoing]) -> list[Sent]:
+        """Show two to ten pictures or videos as one album; the first one's text is the caption."""
+        uploads: list[Upload] = []
+        media: list[dict[str, Any]] = []
+        for number, piece in enumerate(pieces):
+            path = Path(piece.attachment or "")
+            content = await self._content(path)
+            kind = _shown_as(piece.attachment_kind, path, len(content))
+            name = f"file{number}"
+            uploads.append(Upload(field=name, name=_writable(path.name), content=content))
+            described = _formatted(piece, "caption") if number == 0 else {}
+            shown = "photo" if kind == "image" else kind
+            media.append({"type": shown, "media": f"attach://{name}"} | described)
+        fields = self._common(pieces[0]) | {"media": media}
+        sent = await self._api.call("sendMediaGroup", fields, list[SentWire], uploads=uploads)
+        return [_sent(each) for each in sent or ()]
+
+    async def _content(self, path: Path) -> bytes:
+        limit = _MAX_LOCAL_FILE if self._settings.local_mode else _MAX_FILE
+        try:
+            return await asyncio.to_thread(_read, path, limit)
+        except OSError as error:
+            message = f"{path.name} cannot be sent: {error.strerror or error}."
+            raise PlatformFailure(FailureAction.GIVE_UP, message) from None
 
 
-def _sent(sent: SentWire) -> Sent:
+def _read(path: Path, limit: int) -> bytes:
+    size = path.stat().st_size
+    if size > limit:
+        raise OSError(f"it is larger than {limit // 1_000_000} MB")
+    if size == 0:
+        raise OSError("it is empty")
+    return path.read_bytes()
+
+
+def _copy(source: Path, target: Path, limit: int) -> int:
+    size = source.stat().st_size
+    if size > limit:
+        raise OSError(f"it is larger than {limit // 1_000_000} MB")
+    part = target.with_name(f"{target.name}.part")
+    shutil.copyfile(source, part)
+    part.replace(target)
+    return size
+
+
+def _shown_as(kind: str, path: Path, size: int) -> str:
+    """Return the kind that Telegram will accept for this file."""
+    suffixes = _SUFFIXES.get(kind)
+    if suffixes is None or path.suffix.lower() not in suffixes:
+        return "document"
+    return "document" if kind == "image" and size > _MAX_PHOTO else kind
+
+
+def _formatted(outgoing: Outgoing, name: str) -> dict[str, Any]:
+    """Return the text with its markup, or the plain text where it has none.
+
+    Text that equals its plain form either has no markup or is what remained after
+    Telegram refused the markup; then a `<` in it is just that.
+    """
+    if outgoing.text and outgoing.text != outgoing.plain:
+        return {name: _writable(outgoing.text), "parse_mode": "HTML"}
+    return {name: _writable(outgoing.plain)} if outgoing.plain else {}
+
+
+def _writable(text: str) -> str:
+    """Replace half characters, which JSON cannot carry."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _keyboard(rows: Sequence[Sequence[Button]]) -> dict[str, Any]:
+    keyboard = [
+        [
+            {"text": _writable(b.label)} | ({"url": b.url} if b.url else {"callback_data": b.data})
+            for b in row
+        ]
+        for row in rows
+    ]
+    return {"reply_markup": {"inline_keyboard": keyboard}}
+
+
+def _thread_number(thread_id: str | None) -> int:
+    if thread_id is None or not thread_id.isascii() or not thread_id.isdigit():
+        message = f"{thread_id!r} does not name a Telegram topic."
+        raise PlatformFailure(FailureAction.DROP_THREAD, message)
+    return int(thread_id)
+
+
+def _sent(sent: SentWire | None) -> Sent:
+    assert sent is not None
     return Sent(native_id=message_name(sent.chat.id, sent.message_id))
 
 
 def _numbered(native_id: str) -> int:
     number = message_number(native_id)
     if number is None:
-        raise PlatformFailure(
-            FailureAction.SEND_NEW, f"{native_id!r} does not name a Telegram message."
-        )
+        message = f"{native_id!r} does not name a Telegram message."
+        raise PlatformFailure(FailureAction.SEND_NEW, message)
     return number

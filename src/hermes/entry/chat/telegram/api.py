@@ -1,25 +1,50 @@
-"""The calls of the Bot API that are used, and no more.
+"""Calls of the Bot API, and what a failed one means for the piece it carried.
 
-Answers are typed, every wait has a bound, and every failure is a
-`PlatformFailure` that says what to do next.
+The token is part of every address, so the real address is given to the HTTP client as a hidden
+target. The Bot API has no idempotent sends: once a request may have been received, only calls
+that can safely be repeated are. The wording of descriptions is Telegram's and is matched by
+substring, as all clients do.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from hermes.domain.ports.platform import FailureAction
-from hermes.entry.chat.telegram.failures import ApiFailure, Effect
+from hermes.domain.ports.platform import FailureAction, PlatformFailure
+from hermes.entry.chat.kit.http import (
+    Effect,
+    HttpAnswer,
+    HttpClient,
+    HttpRequest,
+    Upload,
+)
 from hermes.entry.chat.telegram.settings import TelegramSettings
-from hermes.entry.chat.telegram.transport import Transport, Upload
-from hermes.entry.chat.telegram.wire import FileInfo, SentWire, TopicWire, User, WebhookInfo
+from hermes.entry.chat.telegram.wire import Envelope, Parameters
 
-__all__ = ["ALLOWED_UPDATES", "BotApi"]
-
-ALLOWED_UPDATES = ("message", "channel_post", "callback_query")
-_UPLOAD_BYTES_PER_SECOND = 100_000
+_TOKEN_HINT = (
+    "Check TELEGRAM_BOT_TOKEN: it must be the whole token that @BotFather gave, "  # noqa: S105
+    "and the token must not have been revoked since."
+)
+_TOKEN = re.compile(r"\d+:[A-Za-z0-9_-]+")
+_POLL = "getUpdates"
+_ENVELOPE = msgspec.json.Decoder(Envelope)
+_BY_DESCRIPTION: tuple[tuple[str, FailureAction], ...] = (
+    ("can't parse entities", FailureAction.PLAIN),
+    ("can't find end of the entity", FailureAction.PLAIN),
+    ("entity_bounds_invalid", FailureAction.PLAIN),
+    ("message to edit not found", FailureAction.SEND_NEW),
+    ("message can't be edited", FailureAction.SEND_NEW),
+    ("message_id_invalid", FailureAction.SEND_NEW),
+    ("message to be replied not found", FailureAction.DROP_REPLY),
+    ("replied message not found", FailureAction.DROP_REPLY),
+    ("message thread not found", FailureAction.DROP_THREAD),
+    ("topic_closed", FailureAction.DROP_THREAD),
+    ("topic_deleted", FailureAction.DROP_THREAD),
+)
 T = TypeVar("T")
 
 
@@ -28,150 +53,113 @@ class BotApi:
 
     def __init__(self, settings: TelegramSettings) -> None:
         self._settings = settings
-        self._transport = Transport(settings)
-
-    async def get_me(self) -> User:
-        """Return who the token belongs to; the first call of a connection."""
-        await self._transport.prepare()
-        return await self._call("getMe", {}, User)
-
-    async def delete_webhook(self) -> None:
-        """Make polling possible; what waits on the server stays."""
-        await self._call("deleteWebhook", {"drop_pending_updates": False}, bool)
-
-    async def set_webhook(self, url: str, secret: str) -> None:
-        """Have updates sent to `url`, one at a time, so that they stay in order."""
-        wanted = {
-            "url": url,
-            "secret_token": secret,
-            "max_connections": 1,
-            "allowed_updates": ALLOWED_UPDATES,
-            "drop_pending_updates": False,
-        }
-        await self._call("setWebhook", wanted, bool)
-
-    async def webhook_info(self) -> WebhookInfo:
-        """Return where updates are sent."""
-        return await self._call("getWebhookInfo", {}, WebhookInfo)
-
-    async def get_updates(self, offset: int | None, limit: int = 100) -> list[msgspec.Raw]:
-        """Wait for updates; naming an offset confirms everything before it."""
-        settings = self._settings
-        wanted: dict[str, Any] = {
-            "timeout": max(1, round(settings.poll_timeout)),
-            "limit": limit,
-            "allowed_updates": ALLOWED_UPDATES,
-        }
-        if offset is not None:
-            wanted["offset"] = offset
-        patience = settings.poll_timeout + settings.poll_grace
-        return await self._call("getUpdates", wanted, list[msgspec.Raw], timeout=patience)
-
-    async def send_message(self, fields: Mapping[str, Any]) -> SentWire:
-        """Send a text."""
-        return await self._call("sendMessage", fields, SentWire, effect=Effect.ONCE)
-
-    async def send_file(self, method: str, fields: Mapping[str, Any], upload: Upload) -> SentWire:
-        """Send one file with `sendPhoto`, `sendDocument` and so on."""
-        return await self._call(
-            method,
-            fields,
-            SentWire,
-            effect=Effect.ONCE,
-            uploads=(upload,),
-            timeout=self._upload_time((upload,)),
+        self.http = HttpClient(
+            "Telegram",
+            settings.base_url,
+            proxy=settings.proxy or settings.proxy_url,
+            proxy_hint="Set TELEGRAM_PROXY to an address like http://127.0.0.1:3128.",
         )
 
-    async def send_media_group(
-        self, fields: Mapping[str, Any], uploads: Sequence[Upload]
-    ) -> list[SentWire]:
-        """Send two to ten files as one album."""
-        return await self._call(
-            "sendMediaGroup",
-            fields,
-            list[SentWire],
-            effect=Effect.ONCE,
-            uploads=uploads,
-            timeout=self._upload_time(uploads),
-        )
-
-    async def edit(self, method: str, fields: Mapping[str, Any]) -> None:
-        """Change a message with `editMessageText` and so on; no change is fine."""
-        try:
-            await self._call(method, fields, msgspec.Raw)
-        except ApiFailure as failure:
-            if "message is not modified" not in failure.description:
-                raise
-
-    async def delete_message(self, chat_id: str, message_id: int) -> None:
-        """Take a message away; one that is gone already is fine."""
-        fields = {"chat_id": chat_id, "message_id": message_id}
-        try:
-            await self._call("deleteMessage", fields, bool)
-        except ApiFailure as failure:
-            if "message to delete not found" not in failure.description:
-                raise
-
-    async def send_chat_action(self, fields: Mapping[str, Any]) -> None:
-        """Show for five seconds that something is being done; not while answers wait."""
-        if not self._transport.crowded:
-            await self._call("sendChatAction", fields, bool)
-
-    async def answer_callback_query(self, query_id: str, text: str) -> None:
-        """Let go of a pressed button; too late is fine."""
-        fields = {"callback_query_id": query_id} | ({"text": text} if text else {})
-        try:
-            await self._call("answerCallbackQuery", fields, bool)
-        except ApiFailure as failure:
-            if failure.action is not FailureAction.GIVE_UP:
-                raise
-
-    async def set_reaction(self, chat_id: str, message_id: int, emoji: str) -> None:
-        """React to a message; an empty emoji takes the reaction away."""
-        reaction = [{"type": "emoji", "emoji": emoji}] if emoji else []
-        fields = {"chat_id": chat_id, "message_id": message_id, "reaction": reaction}
-        await self._call("setMessageReaction", fields, bool)
-
-    async def set_my_commands(self, commands: Sequence[Mapping[str, str]]) -> None:
-        """Set the command menu."""
-        await self._call("setMyCommands", {"commands": list(commands)}, bool)
-
-    async def create_forum_topic(self, chat_id: str, name: str) -> TopicWire:
-        """Open a topic."""
-        fields = {"chat_id": chat_id, "name": name}
-        return await self._call("createForumTopic", fields, TopicWire, effect=Effect.ONCE)
-
-    async def get_file(self, file_id: str) -> FileInfo:
-        """Find out where a file can be fetched."""
-        return await self._call("getFile", {"file_id": file_id}, FileInfo)
-
-    async def download(self, file_path: str, target: Path, limit: int) -> int:
-        """Fetch a file to disk and return its size; `PlatformFailure` past `limit` bytes."""
-        return await self._transport.download(file_path, target, limit)
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._transport.close()
-
-    def _upload_time(self, uploads: Sequence[Upload]) -> float:
-        size = sum(len(upload.content) for upload in uploads)
-        return self._settings.request_timeout + size / _UPLOAD_BYTES_PER_SECOND
-
-    async def _call(
+    async def call(
         self,
         method: str,
         fields: Mapping[str, Any],
         result: type[T],
         *,
-        effect: Effect = Effect.REPEATABLE,
         uploads: Sequence[Upload] = (),
-        timeout: float | None = None,
-    ) -> T:
-        return await self._transport.call(
-            method,
-            fields,
-            result,
-            effect=effect,
-            uploads=uploads,
-            timeout=timeout or self._settings.request_timeout,
+        fine: str = "",
+    ) -> T | None:
+        """Make one call and return its typed result; None if it was refused as `fine`."""
+        effect = Effect.ONCE if method.startswith("send") else Effect.REPEATABLE
+        settings = self._settings
+        polling = method == _POLL
+        answer = await self.http.call(
+            HttpRequest(
+                name=method,
+                url=f"{settings.base_url}/bot/{method}",
+                target=self._hidden(settings.base_url, method),
+                headers={} if uploads else {"content-type": "application/json"},
+                content=b"" if uploads else msgspec.json.encode(fields),
+                form=_form(fields) if uploads else {},
+                uploads=uploads,
+                effect=effect,
+                timeout=settings.poll_timeout + settings.poll_grace
+                if polling
+                else settings.request_timeout,
+                queued=not polling,
+            )
         )
+        try:
+            return self._result(method, answer, result, effect)
+        except PlatformFailure as failure:
+            if fine and fine in failure.description:
+                return None
+            raise
+
+    async def download(self, file_path: str, target: Path) -> int:
+        """Fetch a file to disk and return its size."""
+        settings = self._settings
+        path = quote(file_path.lstrip("/"), safe="/")
+        request = HttpRequest(
+            name="a file",
+            url=f"{settings.base_file_url}/bot/{path}",
+            target=self._hidden(settings.base_file_url, path),
+            timeout=settings.download_timeout,
+        )
+        return await self.http.download(request, target, settings.max_download_bytes)
+
+    def _hidden(self, root: str, rest: str) -> str:
+        token = self._settings.token
+        if _TOKEN.fullmatch(token) is None:
+            message = "The Telegram token is not one."
+            raise PlatformFailure(FailureAction.FATAL, message, hint=_TOKEN_HINT)
+        return f"{urlsplit(root).path}/bot{token}/{rest}"
+
+    def _result(self, method: str, answer: HttpAnswer, result: type[T], effect: Effect) -> T:
+        try:
+            envelope = _ENVELOPE.decode(answer.content)
+            if envelope.ok:
+                return msgspec.json.decode(envelope.result or b"null", type=result)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise self.http.unreadable(method, answer, effect, _TOKEN_HINT) from None
+        raise _refused(method, answer.status, envelope)
+
+
+def _refused(method: str, status: int, answer: Envelope) -> PlatformFailure:
+    """Explain an answer that says no."""
+    status = answer.error_code or status
+    description = answer.description or f"error {status}"
+    more = answer.parameters or Parameters()
+    moved = None if more.migrate_to_chat_id is None else str(more.migrate_to_chat_id)
+    action = FailureAction.RETRY if moved is not None else _action(status, description.lower())
+    pause = 1.0 if more.retry_after is None else max(0.0, more.retry_after)
+    return PlatformFailure(
+        action,
+        f"Telegram refused {method}: {description}",
+        hint=_TOKEN_HINT if action is FailureAction.FATAL else "",
+        status=status,
+        description=description,
+        retry_after=pause if action is FailureAction.WAIT else 0.0,
+        moved_to=moved,
+    )
+
+
+def _action(status: int, description: str) -> FailureAction:
+    if status == 429:
+        return FailureAction.WAIT
+    if status in {401, 404}:
+        return FailureAction.FATAL
+    if status >= 500 or status == 409:
+        return FailureAction.RETRY
+    for words, action in _BY_DESCRIPTION:
+        if words in description:
+            return action
+    return FailureAction.GIVE_UP
+
+
+def _form(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Write fields as a form does: nested values as JSON."""
+    return {
+        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for name, value in fields.items()
+    }

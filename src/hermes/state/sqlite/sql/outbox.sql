@@ -2,10 +2,10 @@
 -- Commit an entry, unless its id exists.
 INSERT INTO outbox (id, agent_id, platform, account, chat_id, thread_id, reply_to, kind, content,
                     created_at, session_id, turn_id, part, attachment, state, native_id, attempts,
-                    error, updated_at)
+                    error, updated_at, chat_kind, context)
 VALUES (:id, :agent_id, :platform, :account, :chat_id, :thread_id, :reply_to, :kind, :content,
         :created_at, :session_id, :turn_id, :part, :attachment, :state, :native_id, :attempts,
-        :error, :updated_at)
+        :error, :updated_at, :chat_kind, :context)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: get

@@ -1,23 +1,22 @@
-"""Mention patterns that cannot be made to take long.
+"""Safe patterns: regular expressions of ours over text that anybody may have written.
 
-The expressions are the operator's, the text is anybody's, and Python's matcher
-can be neither interrupted nor moved off the event loop. So the cost of an
-expression is estimated from its repetitions when it is read: one that nests
-repetitions is refused, and each repetition shortens the stretch of text that is
-looked at, so that the worst case stays a few hundredths of a second.
+Python's matcher backtracks, and it can be neither interrupted nor moved off the event
+loop. So the cost of an expression is estimated from its repetitions when it is read: one
+that repeats what can itself match in several ways is refused, and each repetition
+shortens the stretch of text that is searched, so that every search ends soon.
 """
 
 import re
 import warnings
+from math import factorial
 
 from hermes.domain.errors import ConfigError
 
-__all__ = ["MentionPattern"]
-
-_STEPS = 4_000_000.0
-"""Matcher steps that are affordable for one message."""
-_WHOLE = 4096
-_SHORTEST = 40
+_STEPS = 5_000_000.0
+"""Matcher steps that one search may take: less than a tenth of a second."""
+_LONGEST_SOURCE = 500
+_LONGEST_WINDOW = 4096
+_SHORTEST_WINDOW = 10
 _TOKEN = re.compile(
     r"""\\. | \[\^?\]?(?:\\.|[^\]\\])*\] | \((?:\?[^)a-zA-Z]*[:=!]|\?P<\w+>|\?[a-zA-Z]+\))?
       | \) | \| | \{\d*,?\d*\} | [*+?] | .""",
@@ -26,33 +25,35 @@ _TOKEN = re.compile(
 _BRACES = re.compile(r"\{(\d*)(,?)(\d*)\}")
 
 
-class MentionPattern:
-    """One expression, compiled and bounded."""
+class SafePattern:
+    """One expression, compiled and bounded; `ConfigError` if it is wrong or could take forever."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, *, ignore_case: bool = False) -> None:
+        if len(source) > _LONGEST_SOURCE:
+            raise _unusable(f"{source[:20]}…", f"it has more than {_LONGEST_SOURCE} characters")
         try:
             with warnings.catch_warnings(action="ignore"):
-                self._expression = re.compile(source, re.IGNORECASE)
+                self._expression = re.compile(source, re.IGNORECASE if ignore_case else 0)
         except (re.error, RecursionError, OverflowError) as error:
             raise _unusable(source, f"it is not a regular expression ({error})") from None
         self.source = source
         self.window = _window(source)
 
     def found_in(self, text: str) -> bool:
-        """Say whether the beginning of `text` contains a match."""
+        """Tell whether the beginning of `text` contains a match."""
         return self._expression.search(text[: self.window]) is not None
 
     def __repr__(self) -> str:
-        return f"MentionPattern({self.source!r})"
+        return f"SafePattern({self.source!r})"
 
 
 def _window(source: str) -> int:
     """Return how much text can be searched, at worst, in the affordable time."""
     repeats, choices = _cost(source)
-    budget = _STEPS / choices
-    # An unanchored search starts at every position: one more power of the length.
-    length = min(_WHOLE, int(budget ** (1 / (repeats + 1))) if repeats else int(budget))
-    if length < _SHORTEST:
+    # An unanchored search starts at every position: one more loop inside the others.
+    loops = repeats + 1
+    length = min(_LONGEST_WINDOW, int((_STEPS / choices * factorial(loops)) ** (1 / loops)))
+    if length < _SHORTEST_WINDOW or repeats > 8:
         raise _unusable(source, "it repeats too much and could stop the gateway")
     return length
 
@@ -62,6 +63,7 @@ def _cost(source: str) -> tuple[int, float]:
     repeats = 0
     choices = 1.0
     open_groups: list[bool] = []
+    """Whether something in each open group repeats or has alternatives."""
     last_was_loaded_group = False
     for mark in _TOKEN.findall(source):
         width = _repetition(mark)
@@ -101,6 +103,6 @@ def _repetition(mark: str) -> int | None:
 
 def _unusable(source: str, why: str) -> ConfigError:
     return ConfigError(
-        f"The Telegram mention pattern {source!r} cannot be used: {why}.",
+        f"The pattern {source!r} cannot be used: {why}.",
         hint=r"Write it without nested repetition, e.g. ^hermes\b",
     )

@@ -1,0 +1,1 @@
+"""The kit for chat platforms: what an adapter would otherwise write again. See ../README.md."""

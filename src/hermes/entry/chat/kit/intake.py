@@ -1,0 +1,181 @@
+"""The way of parsed updates to the inbox: mention rules, albums, observed context, order.
+
+A platform turns its updates into `Heard` messages and button presses; `Intake.take` hands a
+batch over. Within a chat the order is kept, chats do not wait for each other. When it returns,
+everything is in the inbox or deliberately left out, and the platform may be told so.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict, deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes.domain.inbound import ChatKind, InboundMessage
+from hermes.domain.ports.platform import ButtonPress, FailureAction, InboundSink, PlatformFailure
+from hermes.entry.chat.kit.settings import ChatSettings
+
+_LOG = logging.getLogger(__name__)
+_ALBUMS = 200
+_OBSERVED_CHATS = 200
+_OBSERVED_LINES = 30
+_OBSERVED_LENGTH = 500
+
+
+class Heard(Struct, frozen=True, kw_only=True):
+    """A message, and how it speaks to us."""
+
+    message: InboundMessage
+    mentioned: bool = False
+    """Named explicitly: `@bot`, a link to it, or `/command@bot`."""
+    command: bool = False
+    """A command that is not addressed to another bot."""
+
+
+class Hearing(Struct, frozen=True, kw_only=True):
+    """What the mention rules say about a message."""
+
+    heard: bool
+    reason: str = ""
+    observed: bool = False
+    """Not for us, but from a place where we may listen."""
+
+
+def judge(item: Heard, settings: ChatSettings) -> Hearing:
+    """Decide whether a message is for the bot."""
+    chat, thread_id = item.message.chat, item.message.thread_id
+    if _listed(settings.ignored_threads, thread_id, chat.id, thread_id):
+        return Hearing(heard=False, reason="ignored thread")
+    if chat.kind is ChatKind.PRIVATE:
+        return Hearing(heard=True)
+    if settings.allowed_chats and chat.id not in settings.allowed_chats:
+        guest = settings.guest_mode and item.mentioned
+        return Hearing(heard=guest, reason="" if guest else "chat is not allowed")
+    if settings.allowed_topics and not _listed(
+        settings.allowed_topics, thread_id, chat.id, thread_id
+    ):
+        return Hearing(heard=False, reason="topic is not allowed")
+    if _addressed(item, settings):
+        return Hearing(heard=True)
+    return Hearing(heard=False, reason="not mentioned", observed=True)
+
+
+def _addressed(item: Heard, settings: ChatSettings) -> bool:
+    message = item.message
+    if not settings.require_mention or item.mentioned or item.command:
+        return True
+    if message.reply_to is not None and message.reply_to.own:
+        return True
+    if _listed(settings.free_response_chats, message.chat.id, message.chat.id, message.thread_id):
+        return True
+    return any(pattern.found_in(message.text) for pattern in settings.mention_patterns)
+
+
+def _listed(names: frozenset[str], alone: str | None, chat_id: str, thread_id: str | None) -> bool:
+    return alone in names or (thread_id is not None and f"{chat_id}:{thread_id}" in names)
+
+
+class Intake:
+    """Filters and hands over."""
+
+    def __init__(
+        self,
+        settings: Callable[[], ChatSettings],
+        answer: Callable[[ButtonPress, str], Awaitable[None]],
+    ) -> None:
+        self._settings = settings
+        self._answer = answer
+        """Shows a short text to whoever pressed a button."""
+        self._observed = _Observed()
+        self._albums: OrderedDict[str | None, None] = OrderedDict()
+
+    async def take(
+        self, items: Sequence[Heard | ButtonPress], sink: InboundSink, answers: asyncio.TaskGroup
+    ) -> None:
+        """Hand a batch over; presses are answered in `answers`, behind it."""
+        chats: dict[str, list[InboundMessage | ButtonPress]] = {}
+        for item in self._heard(items):
+            chats.setdefault(item.chat.id, []).append(item)
+        if len(chats) == 1:
+            await self._hand_over(next(iter(chats.values())), sink, answers)
+        elif chats:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for each in chats.values():
+                        group.create_task(self._hand_over(each, sink, answers))
+            except BaseExceptionGroup as failures:
+                # One reason is enough: the batch is not confirmed and will come again.
+                raise failures.exceptions[0] from None
+
+    async def _hand_over(
+        self,
+        items: Sequence[InboundMessage | ButtonPress],
+        sink: InboundSink,
+        answers: asyncio.TaskGroup,
+    ) -> None:
+        for item in items:
+            if isinstance(item, InboundMessage):
+                await sink.message(item)
+            else:
+                answers.create_task(self._answered(item, await sink.press(item)))
+
+    async def _answered(self, press: ButtonPress, text: str) -> None:
+        try:
+            await self._answer(press, text)
+        except PlatformFailure as failure:
+            if failure.action is not FailureAction.WAIT:
+                _LOG.warning("A button press could not be answered: %s", failure)
+
+    def _heard(
+        self, items: Sequence[Heard | ButtonPress]
+    ) -> Iterator[InboundMessage | ButtonPress]:
+        """Keep what is for us; of an album, every part if one of them is."""
+        settings = self._settings()
+        judged = [(item, judge(item, settings)) for item in items if isinstance(item, Heard)]
+        for item, hearing in judged:
+            if hearing.heard and item.message.group_id:
+                self._albums[item.message.group_id] = None
+        while len(self._albums) > _ALBUMS:
+            self._albums.popitem(last=False)
+        hearings = iter(judged)
+        observing = settings.observe_unmentioned_group_messages
+        for each in items:
+            if isinstance(each, ButtonPress):
+                yield each
+                continue
+            item, hearing = next(hearings)
+            if hearing.heard or (hearing.observed and item.message.group_id in self._albums):
+                said = self._observed.take(item.message) if observing else ""
+                yield replace(item.message, context=said) if said else item.message
+            else:
+                _LOG.debug("Ignored message %s: %s", item.message.native_id, hearing.reason)
+                if hearing.observed and observing:
+                    self._observed.add(item.message)
+
+
+class _Observed:
+    """What was said in groups without speaking to the bot, kept as context for when it is.
+
+    Bounded and only in memory: it is a courtesy, not a record.
+    """
+
+    def __init__(self) -> None:
+        self._places: OrderedDict[tuple[str, str | None], deque[str]] = OrderedDict()
+
+    def add(self, message: InboundMessage) -> None:
+        if not message.text:
+            return
+        place = (message.chat.id, message.thread_id)
+        lines = self._places.setdefault(place, deque(maxlen=_OBSERVED_LINES))
+        self._places.move_to_end(place)
+        if len(self._places) > _OBSERVED_CHATS:
+            self._places.popitem(last=False)
+        who = message.sender.name or message.sender.id
+        lines.append(f"{who}: {message.text[:_OBSERVED_LENGTH]}")
+
+    def take(self, message: InboundMessage) -> str:
+        """Return and forget what was said before `message` in its place."""
+        lines = self._places.pop((message.chat.id, message.thread_id), None)
+        return "\n".join(lines) if lines else ""

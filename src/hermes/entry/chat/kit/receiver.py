@@ -1,0 +1,130 @@
+"""Receiving: patience with a connection that fails, webhooks, and catching up from history."""
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Generic, TypeVar
+
+from msgspec import Struct
+
+from hermes.domain.errors import HermesError
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.platform import (
+    ChatPlatform,
+    FailureAction,
+    HttpListener,
+    ListenerCall,
+    ListenerHandler,
+    ListenerReply,
+    PlatformFailure,
+)
+from hermes.entry.chat.kit.settings import WebhookAddress
+
+_LOG = logging.getLogger(__name__)
+_FAILING_SECONDS = 90.0
+"""After so long without success the whole connection is made again by its supervisor."""
+_LONGEST_PAUSE = 30.0
+T = TypeVar("T")
+
+
+class Patience:
+    """Waits after a failure as the failure asks for, or passes it on."""
+
+    def __init__(self, label: str, clock: Clock) -> None:
+        self._label = label
+        self._clock = clock
+        self._failures = 0
+        self._since = 0.0
+        self._random = random.Random()  # noqa: S311 - spreads retries, guards nothing
+
+    def success(self) -> None:
+        self._failures = 0
+
+    async def overcome(self, failure: PlatformFailure) -> None:
+        """Return when it is time for another try; raise `failure` if that is pointless."""
+        if failure.action is FailureAction.WAIT:
+            _LOG.warning("%s asks to poll less: waiting %.0f s", self._label, failure.retry_after)
+            await self._clock.sleep(failure.retry_after)
+            return
+        if failure.action is not FailureAction.RETRY:
+            raise failure
+        now = self._clock.monotonic()
+        self._since = self._since if self._failures else now
+        self._failures += 1
+        if now - self._since >= _FAILING_SECONDS:
+            raise failure
+        pause = min(_LONGEST_PAUSE, 2.0 ** min(self._failures - 1, 10))
+        pause *= self._random.uniform(0.5, 1.0)
+        _LOG.warning("Polling failed: %s Trying again in %.1f s", failure.message, pause)
+        await self._clock.sleep(pause)
+
+
+@asynccontextmanager
+async def called_at(
+    listener: HttpListener,
+    platform: ChatPlatform,
+    at: WebhookAddress,
+    path: str,
+    handler: ListenerHandler,
+) -> AsyncIterator[int]:
+    """Have the platform's calls answered for the length of the body.
+
+    They are handled one after the other, so that the order within a chat holds. What cannot be
+    taken is answered with 500, and the platform delivers it again.
+    """
+    turn = asyncio.Lock()
+
+    async def handled(call: ListenerCall) -> ListenerReply:
+        try:
+            async with turn:
+                return await handler(call)
+        except HermesError as error:
+            _LOG.error("An update could not be taken and will be sent again: %s", error)
+            return ListenerReply(status=500)
+
+    async with AsyncExitStack() as stack:
+        serving = listener.serve(at.host, at.port, path, handled)
+        try:
+            port = await stack.enter_async_context(serving)
+        except HermesError as error:
+            raise PlatformFailure(
+                FailureAction.RETRY,
+                f"The {platform.label} webhook cannot listen on {at.host}:{at.port}. "
+                f"{error.message}",
+                hint=f"Set {platform.prefix}_WEBHOOK_PORT to a free port.",
+            ) from None
+        yield port
+
+
+class HistoryPage(Struct, Generic[T], frozen=True, kw_only=True):
+    """Some messages of a chat's history, newest first, and where the older ones begin."""
+
+    items: Sequence[T]
+    older: str | None = None
+
+
+async def missed(
+    page: Callable[[str | None], Awaitable[HistoryPage[T]]],
+    known: Callable[[T], bool],
+    *,
+    most: int = 200,
+) -> list[T]:
+    """Return what a history has before the first known message, oldest first.
+
+    For platforms that deliver nothing again after a lost connection: `page` is asked from the
+    newest backwards, at most `most` messages far.
+    """
+    found: list[T] = []
+    older: str | None = None
+    while len(found) < most:
+        answer = await page(older)
+        for item in answer.items:
+            if known(item) or len(found) >= most:
+                return found[::-1]
+            found.append(item)
+        if answer.older is None or not answer.items:
+            break
+        older = answer.older
+    return found[::-1]
