@@ -9,7 +9,6 @@ from bench.core import Core, TurnFailed, open_core
 from bench.harness import Figure, Job, alternate, median, timed
 from bench.model_server import ModelProcess, model_process, script
 from fakes.model_script import Call, Rule, Step
-from hermes.execution.pool import BACKENDS
 
 __all__ = ["run"]
 
@@ -29,7 +28,7 @@ async def run(job: Job) -> list[Figure]:
     ]
     figures = []
     async with model_process(script(done, *rules)) as model:
-        for backend in ("local", *(name for name in OTHERS if name in BACKENDS)):
+        for backend in ("local", *OTHERS):
             folder = job.folder / backend
             async with open_core(folder, model.base_url, backend=backend) as core:
                 (folder / "work" / "notes.txt").write_text("one\ntwo\nthree\n", encoding="utf-8")

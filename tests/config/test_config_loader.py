@@ -185,8 +185,8 @@ def test_all_wrong_values_are_reported_at_once_with_line_key_expectation_and_fin
     )
     assert found == [
         (
-            "config.yaml:2: terminal.backend should be one of local, sandbox, docker, ssh,"
-            " singularity, apptainer, modal, daytona, but is 'dockr'; did you mean `docker`?"
+            "config.yaml:2: terminal.backend should be one of apptainer, daytona, docker,"
+            " local, modal, sandbox, singularity, ssh, but is 'dockr'; did you mean `docker`?"
         ),
         "config.yaml:3: terminal.lifetime_seconds should be a number of at least 0, but is 'soon'",
         "config.yaml:5: agent.max_turns should be a whole number of at least 1, but is 0",

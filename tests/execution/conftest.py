@@ -20,7 +20,7 @@ def engine() -> Iterator[str]:
 
 @pytest.fixture
 def bubblewrap() -> None:
-    reason = sandbox.available()
+    reason = sandbox.unavailable()
     if reason:
         pytest.skip(reason)
 
@@ -38,15 +38,15 @@ async def boxes(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
             "docker",
             tmp_path / "hermes",
             base_env=env,
-            image=docker_engine.IMAGE,
-            network=False,
+            docker_image=docker_engine.IMAGE,
+            docker_network=False,
             max_processes=64,
-            memory_mb=256,
+            container_memory=256,
         )
     else:
         request.getfixturevalue("bubblewrap")
         made = Boxes(
-            "sandbox", tmp_path / "hermes", base_env=secrets, max_processes=64, max_memory_mb=256
+            "sandbox", tmp_path / "hermes", base_env=secrets, max_processes=64, container_memory=256
         )
     yield made
     await made.pool.close()

@@ -1,25 +1,32 @@
 import asyncio
 import gc
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fakes.toolbox import PATH
+from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.execution import Command
+from hermes.domain.settings.execution import Terminal
 from hermes.execution.backend import EnvironmentSettings
 from hermes.execution.host.child_env import child_environment
 from hermes.execution.pool import EnvironmentPool
 from hermes.testing.clock import FakeClock
 
 
-def pool_in(directory: Path, clock: FakeClock, **settings: object) -> EnvironmentPool:
+def pool_in(
+    directory: Path, clock: FakeClock, backend: str = "local", **terminal: Any
+) -> EnvironmentPool:
     made = EnvironmentSettings(
+        home=HermesHome(root=directory / "hermes"),
+        backend=backend,
         default_cwd=str(directory),
         base_env={"PATH": PATH, "OPENAI_API_KEY": "sk-1", "MY_SECRET_NAME": "s", "KEPT_TOKEN": "t"},
         secret_names=frozenset({"MY_SECRET_NAME"}),
-        env_passthrough=frozenset({"KEPT_TOKEN"}),
-        **settings,  # type: ignore[arg-type]
+        terminal=Terminal(env_passthrough=("KEPT_TOKEN",), **terminal),
     )
     return EnvironmentPool(lambda agent_id: made, clock)
 
@@ -125,6 +132,38 @@ async def test_notices_carry_the_session_they_belong_to(tmp_path: Path) -> None:
     async with asyncio.timeout(10):
         notice = await pool.next_notice()
     assert (notice.agent_id, notice.session_id, notice.process_id) == ("coder", "s9", started.id)
+    await pool.close()
+
+
+BACKEND_OF_SOMEBODY_ELSE = """
+from msgspec import Struct
+from hermes.execution.backend import Backend
+from hermes.execution.backends.local import LocalEnvironment
+
+class Options(Struct):
+    greeting: str = "hello"
+
+async def open_environment(request):
+    env = {**request.env, "GREETING": request.options(Options).greeting}
+    return LocalEnvironment(cwd=request.cwd, env=env, clock=request.clock)
+
+BACKEND = Backend(open=open_environment)
+"""
+
+
+async def test_a_backend_of_another_package_is_found_by_its_entry_point(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "somebody_else.py").write_text(BACKEND_OF_SOMEBODY_ELSE)
+    metadata = tmp_path / "somebody_else-1.0.dist-info"
+    metadata.mkdir()
+    points = "[other]\nx = y:z\n[hermes.backends]\nelsewhere = somebody_else:BACKEND\n"
+    (metadata / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "somebody_else", raising=False)
+    pool = pool_in(tmp_path, FakeClock(), backend="elsewhere", backend_options={"greeting": "moin"})
+    env = await pool.get("main", "s", None)
+    assert (await env.run(Command(script="echo $GREETING"))).output == "moin\n"
     await pool.close()
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fakes.toolbox import local_environment
 from hermes.domain.errors import HermesError, NotFound, UsageError
 from hermes.execution.backends.local import LocalEnvironment
-from hermes.execution.host import files
+from hermes.execution.host.files import HostFiles
 
 
 @pytest.fixture
@@ -123,5 +123,5 @@ def test_any_slice_of_any_bytes_is_read(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, offset: int, limit: int
 ) -> None:
     path = str(tmp_path_factory.getbasetemp() / "slice")
-    files.write_bytes(path, data)
-    assert files.read_bytes(path, offset, limit) == data[offset : offset + limit]
+    HostFiles().write(path, data)
+    assert HostFiles().read(path, offset, limit) == data[offset : offset + limit]

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.execution.host.output import HeadTail, Rolling, TextFilter
+from hermes.execution.host.output import HeadTail, OutputFilter, Rolling
 
 ESCAPES = [
     "\x1b[31m",
@@ -18,7 +18,7 @@ PIECES = st.lists(st.sampled_from(["plain", "ünïcödé", "日本", "\n", *ESCA
 @given(PIECES, st.lists(st.integers(1, 7), min_size=1, max_size=20))
 def test_text_is_the_same_however_the_reads_are_cut(pieces: list[str], sizes: list[int]) -> None:
     data = "".join(pieces).encode()
-    text = TextFilter()
+    text = OutputFilter()
     result, position, turn = "", 0, 0
     while position < len(data):
         size = sizes[turn % len(sizes)]
@@ -30,12 +30,12 @@ def test_text_is_the_same_however_the_reads_are_cut(pieces: list[str], sizes: li
 
 @given(st.binary(max_size=200))
 def test_any_bytes_become_text(data: bytes) -> None:
-    text = TextFilter()
+    text = OutputFilter()
     assert isinstance(text.feed(data) + text.finish(), str)
 
 
 def test_an_unfinished_escape_is_let_through_when_it_is_too_long() -> None:
-    text = TextFilter()
+    text = OutputFilter()
     held = text.feed(b"\x1b]" + b"x" * 10_000)
     assert len(held + text.feed(b"more") + text.finish()) > 10_000
 

@@ -4,13 +4,40 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from hermes.config.paths import HermesHome
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Command, CommandResult
+from hermes.domain.settings.execution import Terminal
 from hermes.execution.backend import EnvironmentSettings, PooledEnvironment
 from hermes.execution.clock import SystemClock
 from hermes.execution.pool import EnvironmentPool
 
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+
+
+def settings_for(
+    backend: str, home: Path, options: Mapping[str, Any], **more: Any
+) -> EnvironmentSettings:
+    """Return settings; `options` are keys of `terminal`, variables, or the backend's own."""
+    known = {field.name for field in msgspec.structs.fields(Terminal)}
+    variables = {name: value for name, value in options.items() if name.isupper()}
+    own = {k: v for k, v in options.items() if k not in known | {"project"} | variables.keys()}
+    return EnvironmentSettings(
+        home=HermesHome(root=home),
+        backend=backend,
+        terminal=Terminal(
+            **{
+                "daemon_term_grace_seconds": 0.5,
+                "backend_options": own,
+                **{name: value for name, value in options.items() if name in known},
+            }
+        ),
+        project=options.get("project", ""),
+        variable=variables.get,
+        **more,
+    )
 
 
 class Boxes:
@@ -30,16 +57,8 @@ class Boxes:
         self.sandboxes = home / "sandboxes"
         home.mkdir(mode=0o700, exist_ok=True)
         inherited = {"PATH": PATH, "HOME": str(home.parent), **(base_env or {})}
-        self.settings = EnvironmentSettings(
-            backend=backend,
-            default_cwd=str(home.parent),
-            base_env=inherited,
-            options={
-                "sandbox_dir": str(self.sandboxes),
-                "hermes_home": str(home),
-                "kill_grace": 0.5,
-                **options,
-            },
+        self.settings = settings_for(
+            backend, home, options, default_cwd=str(home.parent), base_env=inherited
         )
         self.pool = EnvironmentPool(lambda _: self.settings, clock or SystemClock())
 

@@ -12,6 +12,7 @@ from hermes.agent.scope import AgentServices
 from hermes.agent.tools.wrappers import Guarded, Journaled
 from hermes.agent.turn_runner import TurnRunner
 from hermes.app.media import read_attachment
+from hermes.config.paths import HermesHome
 from hermes.control.lanes.gateway import Gateway, GatewayParts
 from hermes.control.lanes.lane import TurnRunnerPort
 from hermes.domain.events import TurnEvent, TurnFinished, TurnJob, TurnStream
@@ -226,7 +227,9 @@ async def running_core(
     own = ledger or await SqliteLedger.open(folder / "state.db", backups=folder / "backups")
     environments = EnvironmentPool(
         lambda _: EnvironmentSettings(
-            default_cwd=str(workspace), base_env={"PATH": "/usr/bin:/bin"}
+            home=HermesHome(root=folder),
+            default_cwd=str(workspace),
+            base_env={"PATH": "/usr/bin:/bin"},
         ),
         clock,
     )

@@ -306,7 +306,11 @@ class FakeDaytona:
 
 def daytona_options(fake: FakeDaytona) -> dict[str, Any]:
     """Return options for the backend."""
-    return {"image": "debian", "api_key": KEY, "api_url": f"{fake.url}/api"}
+    return {
+        "daytona_image": "debian",
+        "DAYTONA_API_KEY": KEY,
+        "DAYTONA_API_URL": f"{fake.url}/api",
+    }
 
 
 @asynccontextmanager

@@ -7,15 +7,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from fakes.boxes import settings_for
 from fakes.toolbox import PATH
 from hermes.domain.ports.clock import Clock
-from hermes.execution.backend import (
-    EnvironmentRequest,
-    EnvironmentSettings,
-    PooledEnvironment,
-)
+from hermes.execution.backend import EnvironmentRequest, PooledEnvironment, load_backend
 from hermes.execution.clock import SystemClock
-from hermes.execution.pool import resolve_backend
 
 __all__ = ["MODAL_SDK", "apptainer", "environment", "request_for", "until"]
 
@@ -41,19 +37,24 @@ def request_for(
     *,
     cwd: str = ".",
     env: dict[str, str] | None = None,
+    base_env: dict[str, str] | None = None,
     clock: Clock | None = None,
     session_id: str = "20261115_120000_abcd1234",
     notify: Callable[[str, str], None] = lambda *_: None,
 ) -> EnvironmentRequest:
-    """Return what the pool would ask of a backend."""
-    named = frozenset(env or {})
+    """Return what the pool would ask of a backend; `home` in `options` is that of Hermes."""
+    home = Path(options.get("home", "/nonexistent/hermes"))
+    given = {name: value for name, value in options.items() if name != "home"}
     return EnvironmentRequest(
         agent_id="main",
         session_id=session_id,
         cwd=cwd,
         env={"PATH": PATH, **(env or {})},
-        settings=EnvironmentSettings(
-            backend=backend, env_passthrough=named, options={"kill_grace": 0.5, **options}
+        settings=settings_for(
+            backend,
+            home,
+            {"env_passthrough": tuple(env or ()), **given},
+            base_env=base_env or {},
         ),
         clock=clock or SystemClock(),
         notify=notify,
@@ -73,7 +74,7 @@ async def environment(
     backend: str, options: dict[str, Any], **asked: Any
 ) -> AsyncIterator[PooledEnvironment]:
     """Open a session and close it afterwards."""
-    opened = await resolve_backend(backend)(request_for(backend, options, **asked))
+    opened = await load_backend(backend).open(request_for(backend, options, **asked))
     try:
         yield opened
     finally:

@@ -42,13 +42,12 @@ class Sshd(Struct, kw_only=True):
     def options(self) -> dict[str, object]:
         """Options for the backend."""
         return {
-            "host": "127.0.0.1",
-            "port": self.port,
-            "user": pwd.getpwuid(os.getuid()).pw_name,
-            "key": str(self.directory / "key"),
+            "ssh_host": "127.0.0.1",
+            "ssh_port": self.port,
+            "ssh_user": pwd.getpwuid(os.getuid()).pw_name,
+            "ssh_key": str(self.directory / "key"),
             "known_hosts": str(self.directory / "known_hosts"),
             "connect_timeout": 10,
-            "kill_grace": 0.5,
         }
 
     def start(self) -> None:

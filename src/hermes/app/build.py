@@ -9,14 +9,13 @@ from msgspec import Struct
 from hermes.agent.scope import AgentServices
 from hermes.agent.side_calls import SecondOpinion
 from hermes.agent.turn_runner import TurnRunner
-from hermes.app.backends import has_private_workspace
+from hermes.app.backends import environment_settings, has_private_workspace
 from hermes.app.background import pass_on_notices
 from hermes.app.ledger import open_ledger
 from hermes.app.media import read_attachment
 from hermes.app.mirror import MirroredRunner
 from hermes.app.options import AppOptions
 from hermes.app.settings import (
-    environment_settings,
     in_force,
     main_profile,
     toolsets_of,

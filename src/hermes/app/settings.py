@@ -2,12 +2,11 @@
 
 from msgspec.structs import replace
 
-from hermes.app.backends import backend_name, backend_options
+from hermes.app.backends import backend_name
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.settings import Settings
-from hermes.execution.backend import EnvironmentSettings
 
 
 def main_profile(loaded: LoadedConfig, options: AppOptions) -> AgentProfile:
@@ -55,19 +54,3 @@ def in_force(config: Settings, options: AppOptions) -> Settings:
     if options.yolo:
         approvals = replace(approvals, mode="off")
     return replace(config, agent=agent, approvals=approvals)
-
-
-def environment_settings(
-    loaded: LoadedConfig, options: AppOptions, profile: AgentProfile
-) -> EnvironmentSettings:
-    """Return how the environments of an agent are made."""
-    terminal = loaded.config.terminal
-    return EnvironmentSettings(
-        backend=profile.backend,
-        default_cwd=str(profile.workspace),
-        base_env=options.environ,
-        secret_names=loaded.secrets.names(),
-        env_passthrough=frozenset(terminal.env_passthrough),
-        lifetime_seconds=terminal.lifetime_seconds,
-        options=backend_options(profile.backend, loaded, options),
-    )

@@ -17,6 +17,7 @@ from msgspec.structs import FieldInfo, fields
 from hermes.config.document import Document
 from hermes.config.keys import Path, format_key
 from hermes.config.problems import Problem
+from hermes.domain.entry_points import entry_points
 from hermes.domain.settings import Settings
 from hermes.domain.settings.section import is_secret_name
 
@@ -56,8 +57,16 @@ def struct_of(kind: Any) -> type[Struct] | None:
     return None
 
 
+def offered(kind: Any) -> Any:
+    """Return the name of an entry point as a choice of what is installed; else `kind`."""
+    metas = (arg for arg in get_args(kind) if isinstance(arg, msgspec.Meta) and arg.extra)
+    group = next((meta.extra.get("entry_points") for meta in metas if meta.extra), None)
+    return Literal[tuple(entry_points(group))] if group else kind
+
+
 def describe(kind: Any) -> str:
     """Say in words what values a type accepts."""
+    kind = offered(kind)
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
         bounds = [_bounds(arg) for arg in args[1:] if isinstance(arg, msgspec.Meta)]
@@ -181,6 +190,7 @@ class Checker:
         return tuple(item for item in built if item is not NODEFAULT)
 
     def _leaf(self, kind: Any, value: Any, path: Path) -> Any:
+        kind = offered(kind)
         for candidate, strict in self._readings(value, path):
             try:
                 return msgspec.convert(candidate, kind, strict=strict)

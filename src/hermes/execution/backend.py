@@ -1,33 +1,53 @@
-"""What the pool asks of a backend."""
+"""Backends: where the commands and files of sessions are.
+
+A backend is one module with a `Backend`, named by an entry point of the group
+`hermes.backends`; nothing else knows of it. It reads its settings where they
+are declared, in the `terminal` section it is handed; what it understands beyond
+that it declares as a struct, filled from `terminal.backend_options`.
+
+The sandboxes of sessions keep their files below `<home>/sandboxes/<backend>`.
+A session id may come from outside, so it becomes a directory name only after
+everything unusual has been replaced, with a digest so that two ids never meet.
+"""
 
 import hashlib
 import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from hermes.config.paths import HermesHome
+from hermes.domain.entry_points import entry_points, load_entry_point
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environment
+from hermes.domain.settings.execution import Terminal
+
+GROUP = "hermes.backends"
+_LONGEST_NAME = 80
+_TOP_LEVEL = 2
+
+T = TypeVar("T")
 
 
 class EnvironmentSettings(Struct, frozen=True, kw_only=True):
     """How the environments of one agent are made."""
 
+    home: HermesHome
     backend: str = "local"
+    terminal: Terminal = Terminal()
     default_cwd: str = "."
+    project: str = ""
+    """Directory that a person works on; empty where nobody watches."""
     base_env: Mapping[str, str] = {}
     """What children inherit, before secrets are taken out."""
     secret_names: frozenset[str] = frozenset()
-    env_passthrough: frozenset[str] = frozenset()
-    lifetime_seconds: float = 300.0
-    """Idle time after which an environment is closed."""
-    options: Mapping[str, Any] = {}
-    """What the chosen backend understands beyond that."""
+    variable: Callable[[str], str | None] = lambda _: None
+    """Looks up tokens of providers in `.env` and the environment."""
 
 
 class EnvironmentRequest(Struct, frozen=True, kw_only=True):
@@ -43,11 +63,55 @@ class EnvironmentRequest(Struct, frozen=True, kw_only=True):
     notify: Callable[[str, str], None]
     """Tell the session something (text) about a background process (id)."""
 
+    @property
+    def terminal(self) -> Terminal:
+        return self.settings.terminal
+
+    @property
+    def task(self) -> str:
+        """The one name of an agent's session."""
+        return f"{_safe_name(self.agent_id)}.{_safe_name(self.session_id)}"
+
+    @property
+    def sandbox_dir(self) -> Path:
+        return Path(self.terminal.sandbox_dir or self.settings.home.sandboxes_dir)
+
+    def directory(self, backend: str) -> Path:
+        """Return where a backend keeps the files of this session."""
+        return self.sandbox_dir / backend / _safe_name(self.agent_id) / _safe_name(self.session_id)
+
+    def project(self) -> Path:
+        """Return the directory to work on, without links, if it may be opened for writing."""
+        project = Path(os.path.realpath(self.settings.project))
+        home = Path(os.path.realpath(self.settings.home.root))
+        if not project.is_dir():
+            raise ConfigError(
+                f"The directory to work on does not exist: {self.settings.project}.",
+                hint="Start Hermes in another directory or set `terminal.cwd`.",
+            )
+        closed = (Path("/usr"), Path("/etc"), home)
+        if len(project.parts) <= _TOP_LEVEL or any(map(project.is_relative_to, closed)):
+            raise ConfigError(
+                f"A sandbox does not get {project} to write in.",
+                hint="Work in a project directory, or choose another `terminal.backend`.",
+            )
+        return project
+
+    def options(self, kind: type[T]) -> T:
+        """Return `terminal.backend_options` as the backend's own struct."""
+        try:
+            return msgspec.convert(self.terminal.backend_options, kind)
+        except msgspec.ValidationError as error:
+            raise ConfigError(
+                f"The {self.settings.backend} backend cannot be set up as configured: {error}.",
+                hint="Check `terminal.backend_options` in config.yaml.",
+            ) from error
+
 
 class PooledEnvironment(Environment, Protocol):
     """An environment that tells the pool when it may be closed.
 
-    `close` parks it: everything is stopped, but a later call starts it anew.
+    `close` parks it: everything is stopped, but a later call starts it again.
     """
 
     @property
@@ -61,58 +125,32 @@ class PooledEnvironment(Environment, Protocol):
         ...
 
 
-OpenEnvironment = Callable[[EnvironmentRequest], Awaitable[PooledEnvironment]]
-"""What the dotted path of a backend leads to."""
+class Backend(Struct, frozen=True, kw_only=True):
+    """What the entry point of a backend leads to."""
 
-T = TypeVar("T")
+    open: Callable[[EnvironmentRequest], Awaitable[PooledEnvironment]]
+    """Make the environment of one session."""
+    unavailable: Callable[[], str] = lambda: ""
+    """Say why it cannot run on this machine; empty if it can."""
+    private_workspace: bool = False
+    """Each session without a project starts in an empty workspace of its own."""
 
 
-def decode_options(kind: type[T], options: Mapping[str, Any], what: str) -> T:
-    """Check and convert the options of an environment; `what` begins the sentence of the error."""
-    try:
-        return msgspec.convert(dict(options), kind)
-    except msgspec.ValidationError as error:
+def load_backend(name: str) -> Backend:
+    """Import the backend called `name`."""
+    installed = entry_points(GROUP)
+    if name not in installed:
         raise ConfigError(
-            f"{what} cannot be set up as configured: {error}.",
-            hint="Check the `terminal` section of config.yaml.",
-        ) from error
+            f"There is no execution backend `{name}`.",
+            hint=f"Set `terminal.backend` to one of: {', '.join(installed)}.",
+        )
+    backend: Backend = load_entry_point(installed[name])
+    return backend
 
 
-_MAX = 80
-_TOP_LEVEL = 2
-
-
-def safe_name(text: str) -> str:
+def _safe_name(text: str) -> str:
     """Return `text` as a directory name; different texts give different names."""
-    plain = re.sub(r"[^A-Za-z0-9_-]", "_", text)[:_MAX]
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", text)[:_LONGEST_NAME]
     if plain == text and plain:
         return plain
     return f"{plain}.{hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
-
-
-def task_id(agent_id: str, session_id: str) -> str:
-    """Return the one name of an agent's session."""
-    return f"{safe_name(agent_id)}.{safe_name(session_id)}"
-
-
-def task_directory(sandbox_dir: str, backend: str, agent_id: str, session_id: str) -> Path:
-    """Return where the files of a session's sandbox are kept."""
-    return Path(sandbox_dir) / backend / safe_name(agent_id) / safe_name(session_id)
-
-
-def checked_project(path: str, hermes_home: str) -> Path:
-    """Return a directory that may be opened for writing, without links."""
-    project = Path(os.path.realpath(path))
-    home = Path(os.path.realpath(hermes_home))
-    if not project.is_dir():
-        raise ConfigError(
-            f"The directory to work on does not exist: {path}.",
-            hint="Start Hermes in another directory or set `terminal.cwd`.",
-        )
-    system = (Path("/usr"), Path("/etc"), home)
-    if len(project.parts) <= _TOP_LEVEL or any(project.is_relative_to(place) for place in system):
-        raise ConfigError(
-            f"A sandbox does not get {project} to write in.",
-            hint="Work in a project directory, or choose another `terminal.backend`.",
-        )
-    return project

@@ -7,35 +7,21 @@ sessions ever share one.
 
 import asyncio
 import functools
-import importlib
 import weakref
 from collections.abc import Callable, Mapping
-from typing import cast
 
 from msgspec import Struct
 
-from hermes.domain.errors import ConfigError
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import ProcessNotice
 from hermes.execution.backend import (
+    Backend,
     EnvironmentRequest,
     EnvironmentSettings,
-    OpenEnvironment,
     PooledEnvironment,
+    load_backend,
 )
 from hermes.execution.host.child_env import child_environment
-
-BACKENDS: Mapping[str, str] = {
-    "local": "hermes.execution.backends.local:open_environment",
-    "sandbox": "hermes.execution.backends.sandbox.backend:open_environment",
-    "docker": "hermes.execution.backends.docker.backend:open_environment",
-    "ssh": "hermes.execution.backends.ssh:open_environment",
-    "singularity": "hermes.execution.backends.singularity:open_environment",
-    "apptainer": "hermes.execution.backends.singularity:open_environment",
-    "modal": "hermes.execution.backends.modal:open_environment",
-    "daytona": "hermes.execution.backends.daytona:open_environment",
-}
-"""Built-in backends, imported on use."""
 
 _DIRECTORIES_REMEMBERED = 10_000
 
@@ -48,30 +34,13 @@ class _Slot(Struct, kw_only=True):
     lifetime: float = 0.0
 
 
-def resolve_backend(name: str, backends: Mapping[str, str] = BACKENDS) -> OpenEnvironment:
-    """Import the backend called `name`."""
-    path = backends.get(name)
-    if path is None:
-        raise ConfigError(
-            f"There is no execution backend `{name}`.",
-            hint=f"Set `terminal.backend` to one of: {', '.join(sorted(backends))}.",
-        )
-    module, _, attribute = path.partition(":")
-    return cast("OpenEnvironment", getattr(importlib.import_module(module), attribute))
-
-
 class EnvironmentPool:
     """Hands out environments and closes the idle ones."""
 
-    def __init__(
-        self,
-        settings: Callable[[str], EnvironmentSettings],
-        clock: Clock,
-        backends: Mapping[str, str] = BACKENDS,
-    ) -> None:
+    def __init__(self, settings: Callable[[str], EnvironmentSettings], clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._backends = backends
+        self._backends: dict[str, Backend] = {}
         self._slots: dict[_Key, _Slot] = {}
         self._envs: dict[str, tuple[EnvironmentSettings, Mapping[str, str]]] = {}
         self._notices: asyncio.Queue[ProcessNotice] = asyncio.Queue()
@@ -153,7 +122,7 @@ class EnvironmentPool:
         finally:
             if slot.environment is None:
                 del self._slots[key]
-        slot.lifetime = self._settings(key[0]).lifetime_seconds
+        slot.lifetime = self._settings(key[0]).terminal.lifetime_seconds
 
     async def _open(self, key: _Key, cwd: str | None) -> PooledEnvironment:
         agent_id, session_id = key
@@ -167,14 +136,18 @@ class EnvironmentPool:
             clock=self._clock,
             notify=functools.partial(self._tell, agent_id, session_id),
         )
-        return await resolve_backend(settings.backend, self._backends)(request)
+        backend = self._backends.get(settings.backend)
+        if backend is None:
+            backend = await asyncio.to_thread(load_backend, settings.backend)
+            self._backends[settings.backend] = backend
+        return await backend.open(request)
 
     def _env_of(self, agent_id: str, settings: EnvironmentSettings) -> Mapping[str, str]:
         """Return the agent's variables, worked out once for all its sessions."""
         known = self._envs.get(agent_id)
         if known is None or known[0] != settings:
             env = child_environment(
-                settings.base_env, settings.secret_names, settings.env_passthrough
+                settings.base_env, settings.secret_names, settings.terminal.env_passthrough
             )
             self._envs[agent_id] = known = (settings, {**env, "TERM": "dumb"})
         return known[1]

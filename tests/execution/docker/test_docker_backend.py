@@ -26,7 +26,12 @@ async def bounded() -> AsyncIterator[None]:
 @contextlib.asynccontextmanager
 async def boxes_in(tmp_path: Path, engine: str, **settings: object) -> AsyncIterator[Boxes]:
     env = {"DOCKER_HOST": engine, **settings.pop("env_of_hermes", {})}  # type: ignore[dict-item]
-    given = {"image": IMAGE, "network": False, "memory_mb": 256, **settings}
+    given = {
+        "docker_image": IMAGE,
+        "docker_network": False,
+        "container_memory": 256,
+        **settings,
+    }
     made = Boxes("docker", tmp_path / "hermes", base_env=env, **given)  # type: ignore[arg-type]
     try:
         yield made
@@ -40,7 +45,7 @@ def containers(engine: str, boxes: Boxes) -> list[str]:
 
 
 async def test_the_container_is_locked_down(tmp_path: Path, engine: str) -> None:
-    async with boxes_in(tmp_path, engine, cpus=0.5, max_processes=77) as boxes:
+    async with boxes_in(tmp_path, engine, container_cpu=0.5, max_processes=77) as boxes:
         await says(await boxes.open(), "true")
         (container,) = containers(engine, boxes)
         wanted = (
@@ -92,7 +97,7 @@ async def test_a_container_nobody_owns_is_removed(tmp_path: Path, engine: str) -
 
 async def test_changed_settings_make_a_new_container(tmp_path: Path, engine: str) -> None:
     await killed_hermes(tmp_path, engine, "s1")
-    async with boxes_in(tmp_path, engine, env={"MODE": "new"}) as boxes:
+    async with boxes_in(tmp_path, engine, docker_env={"MODE": "new"}) as boxes:
         assert await says(await boxes.open(), "echo $MODE; cat /tmp/mark 2>/dev/null") == "new"
         assert len(containers(engine, boxes)) == 1
 
@@ -104,8 +109,9 @@ async def killed_hermes(tmp_path: Path, engine: str, session: str) -> None:
         from pathlib import Path
         from fakes.boxes import Boxes, sh
         async def main():
-            boxes = Boxes("docker", Path({str(tmp_path / "hermes")!r}), image={IMAGE!r},
-                base_env={{"DOCKER_HOST": {engine!r}}}, network=False, memory_mb=256)
+            boxes = Boxes("docker", Path({str(tmp_path / "hermes")!r}), docker_image={IMAGE!r},
+                base_env={{"DOCKER_HOST": {engine!r}}}, docker_network=False,
+                container_memory=256)
             await sh(await boxes.open({session!r}), "echo {session} > /tmp/mark")
             print("up", flush=True)
             await asyncio.sleep(60)
@@ -121,7 +127,7 @@ async def killed_hermes(tmp_path: Path, engine: str, session: str) -> None:
 async def test_a_container_that_does_not_persist_leaves_nothing(
     tmp_path: Path, engine: str
 ) -> None:
-    async with boxes_in(tmp_path, engine, persistent=False) as boxes:
+    async with boxes_in(tmp_path, engine, container_persistent=False) as boxes:
         env = await boxes.open()
         assert await says(env, "echo x > f; echo y > ~/g; cat f ~/g") == "x\ny"
         await env.close()
@@ -136,11 +142,11 @@ async def test_variables_volumes_and_user_are_as_configured(tmp_path: Path, engi
         tmp_path,
         engine,
         env_of_hermes={"GITHUB_TOKEN": "gh-1", "OTHER_TOKEN": "no"},
-        env={"MODE": "a b"},
-        forward_env=("GITHUB_TOKEN", "NOT_SET"),
-        volumes=(f"{tmp_path}/data:/data:ro",),
-        extra_args=("--hostname", "named"),
-        run_as_host_user=True,
+        docker_env={"MODE": "a b"},
+        docker_forward_env=("GITHUB_TOKEN", "NOT_SET"),
+        docker_volumes=(f"{tmp_path}/data:/data:ro",),
+        docker_extra_args=("--hostname", "named"),
+        docker_run_as_host_user=True,
     ) as boxes:
         env = await boxes.open()
         assert await says(env, 'echo "$GITHUB_TOKEN|$MODE|${OTHER_TOKEN-none}"') == "gh-1|a b|none"
@@ -154,10 +160,12 @@ async def test_variables_volumes_and_user_are_as_configured(tmp_path: Path, engi
 
 async def test_a_project_is_mounted_as_the_workspace(tmp_path: Path, engine: str) -> None:
     (tmp_path / "project").mkdir()
-    async with boxes_in(tmp_path, engine, project=str(tmp_path / "project")) as boxes:
+    project = {"docker_mount_cwd_to_workspace": True, "project": str(tmp_path / "project")}
+    async with boxes_in(tmp_path, engine, **project) as boxes:
         assert await says(await boxes.open(), "pwd; echo made > f") == "/workspace"
         assert (tmp_path / "project/f").read_text() == "made\n"
-    async with boxes_in(tmp_path, engine, project=str(tmp_path / "hermes")) as boxes:
+    project["project"] = str(tmp_path / "hermes")
+    async with boxes_in(tmp_path, engine, **project) as boxes:
         with pytest.raises(ConfigError):
             await boxes.open()
 
@@ -186,6 +194,8 @@ async def test_an_engine_that_does_not_answer_is_explained(tmp_path: Path) -> No
 
 
 async def test_an_image_that_is_not_there_is_explained(tmp_path: Path, engine: str) -> None:
-    async with boxes_in(tmp_path, engine, extra_args=("--pull", "never"), image="no-such") as boxes:
+    async with boxes_in(
+        tmp_path, engine, docker_extra_args=("--pull", "never"), docker_image="no-such"
+    ) as boxes:
         with pytest.raises(HermesError, match="no-such"):
             await says(await boxes.open(), "true")

@@ -1,22 +1,18 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from fakes.machines import request_for
 from hermes.domain.errors import ConfigError
-from hermes.execution.backend import decode_options
-from hermes.execution.backends.docker import backend as docker
-from hermes.execution.backends.docker.command import (
-    DockerOptions,
-    container_spec,
-    guarded,
-    list_arguments,
-)
-from hermes.execution.backends.docker.engine import Engine, find_binary
+from hermes.execution.backend import load_backend
+from hermes.execution.backends.docker import DockerOptions, container, find_binary
 
 
-def options(**given: object) -> DockerOptions:
-    required = {"sandbox_dir": "/h/s", "hermes_home": "/h", "image": "i"}
-    return decode_options(DockerOptions, {**required, **given}, "Containers")
+def made(task: str = "s", **given: Any) -> Any:
+    """Return the container for a session."""
+    options = {"docker_image": "i", "home": "/h", **given}
+    return container(request_for("docker", options, session_id=task), Path("/b"), 256)
 
 
 def program(directory: Path, name: str) -> str:
@@ -35,48 +31,32 @@ def test_docker_is_preferred_to_podman_and_a_named_program_to_both(tmp_path: Pat
     assert find_binary("", str(tmp_path)) == docker_program
 
 
-def test_a_program_that_is_not_there_is_a_config_error(tmp_path: Path) -> None:
-    assert "apt install docker.io" in docker.available("no-such-engine")
+async def test_a_program_that_is_not_there_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="docker or podman"):
-        Engine(options(binary="no-such-engine"), {"PATH": str(tmp_path)})
-
-
-def test_docker_and_podman_get_the_same_command_lines(tmp_path: Path) -> None:
-    for name in ("docker", "podman"):
-        program(tmp_path, name)
-    made = [options(binary=name) for name in ("docker", "podman")]
-    specs = [container_spec(each, Path("/h/s/x"), "main.s", {}) for each in made]
-    assert specs[0] == specs[1]
-    assert list_arguments(made[0]) == list_arguments(made[1])
-    lines = [
-        guarded((name, "c"), "true", "/run/hermes/pid.1", room=9, pty=False, grace=1.0)
-        for name in ("docker", "podman")
-    ]
-    assert tuple(part.replace("docker", "podman") for part in lines[0]) == lines[1]
+        await load_backend("docker").open(request_for("docker", {"binary": "no-such-engine"}))
 
 
 def test_a_container_is_named_after_home_session_and_settings() -> None:
-    def name(task: str = "main.s", **given: object) -> str:
-        return container_spec(options(**given), Path("/h/s/x"), task, {}).name
-
-    assert name() == name()
-    assert len({name(), name("main.t"), name(image="j"), name(hermes_home="/other")}) == 4
+    assert made().name == made().name
+    names = {made().name, made("t").name, made(docker_image="j").name, made(home="/other").name}
+    assert len(names) == 4
 
 
 def test_values_of_forwarded_variables_are_not_on_the_command_line() -> None:
-    spec = container_spec(options(), Path("/b"), "t", {"TOKEN": "secret-value"})
-    assert "secret-value" not in " ".join(spec.arguments)
-    assert spec.environment == {"TOKEN": "secret-value"}
+    request = request_for("docker", {"docker_forward_env": ("TOKEN",)}, base_env={"TOKEN": "xyz-1"})
+    spec = container(request, Path("/b"), 256)
+    assert "xyz-1" not in " ".join(spec.arguments)
+    assert spec.environment == {"TOKEN": "xyz-1"}
 
 
 def test_the_network_is_on_only_if_asked() -> None:
-    def network(**given: object) -> str:
-        arguments = container_spec(options(**given), Path("/b"), "t", {}).arguments
-        return arguments[arguments.index("--network") + 1]
+    def network(*, on: bool) -> str:
+        arguments = made(docker_network=on).arguments
+        return str(arguments[arguments.index("--network") + 1])
 
-    assert (network(network=True), network(network=False)) == ("bridge", "none")
+    assert (network(on=True), network(on=False)) == ("bridge", "none")
 
 
 def test_options_nobody_knows_are_named() -> None:
     with pytest.raises(ConfigError, match="nonsense"):
-        options(nonsense=1)
+        request_for("docker", {"nonsense": 1}).options(DockerOptions)

@@ -60,7 +60,9 @@ def singularity_options(tmp_path: Path) -> dict[str, Any]:
         pytest.skip("the stand-in for apptainer enters namespaces, which takes root")
     return {
         "program": str(apptainer(tmp_path / "apptainer")),
-        "image": "docker://debian",
+        "singularity_image": "docker://debian",
+        "container_memory": 0,
+        "container_cpu": 0.0,
         "sandbox_dir": str(tmp_path / "sandboxes"),
     }
 
@@ -94,4 +96,4 @@ def options_for(backend: str, request: pytest.FixtureRequest, tmp_path: Path) ->
     if backend == "singularity":
         return {**request.getfixturevalue("singularity_options")}
     request.getfixturevalue("modal_sdk")
-    return {"image": "debian", "snapshots_file": str(tmp_path / "modal_snapshots.json")}
+    return {"modal_image": "debian", "home": str(tmp_path / "home")}

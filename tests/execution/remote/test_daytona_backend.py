@@ -11,9 +11,8 @@ from fakes.daytona import FakeDaytona, daytona_options
 from fakes.machines import environment, request_for
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.ports.execution import Command
-from hermes.execution.backend import PooledEnvironment
+from hermes.execution.backend import PooledEnvironment, load_backend
 from hermes.execution.backends.daytona import LabelFilter
-from hermes.execution.pool import resolve_backend
 
 NAME = "hermes-main.20261115_120000_abcd1234"
 
@@ -23,7 +22,7 @@ async def sh(machine: PooledEnvironment, script: str) -> str:
 
 
 async def test_a_sandbox_is_made_under_its_name_with_the_disk_capped(daytona: FakeDaytona) -> None:
-    options = {**daytona_options(daytona), "cpu": 1.5, "memory": 2500, "disk": 51200}
+    options = {**daytona_options(daytona), "container_cpu": 1.5, "container_memory": 2500}
     async with environment("daytona", options) as machine:
         assert machine.isolated
         wanted = daytona.sandboxes[NAME].wanted
@@ -45,14 +44,14 @@ async def test_the_same_sandbox_is_stopped_and_started_again(daytona: FakeDayton
 
 
 async def test_without_persistence_the_sandbox_is_deleted(daytona: FakeDaytona) -> None:
-    async with environment("daytona", {**daytona_options(daytona), "persistent": False}):
+    async with environment("daytona", {**daytona_options(daytona), "container_persistent": False}):
         assert daytona.sandboxes[NAME].wanted["autoDeleteInterval"] == 0
     assert daytona.sandboxes == {}
 
 
 async def test_a_refused_key_is_explained(daytona: FakeDaytona) -> None:
     with pytest.raises(ConfigError, match="refuses the API key") as caught:
-        async with environment("daytona", {**daytona_options(daytona), "api_key": "wrong"}):
+        async with environment("daytona", {**daytona_options(daytona), "DAYTONA_API_KEY": "wrong"}):
             pass
     assert "DAYTONA_API_KEY" in caught.value.hint
 
@@ -65,16 +64,16 @@ async def test_an_image_that_cannot_be_built_is_explained(daytona: FakeDaytona) 
 
 
 async def test_a_service_that_is_not_there_is_explained() -> None:
-    options = {"image": "debian", "api_key": "k", "api_url": "http://127.0.0.1:9/api"}
+    options = {"DAYTONA_API_KEY": "k", "DAYTONA_API_URL": "http://127.0.0.1:9/api"}
     with pytest.raises(HermesError, match="No connection to Daytona"):
         async with environment("daytona", options):
             pass
 
 
 async def test_what_must_be_configured_is_named() -> None:
-    for options, hint in (({}, "daytona_image"), ({"image": "x"}, "DAYTONA_API_KEY")):
+    for options, hint in (({"daytona_image": ""}, "daytona_image"), ({}, "DAYTONA_API_KEY")):
         with pytest.raises(ConfigError) as caught:
-            await resolve_backend("daytona")(request_for("daytona", dict(options)))
+            await load_backend("daytona").open(request_for("daytona", dict(options)))
         assert hint in caught.value.hint
 
 
@@ -121,13 +120,11 @@ async def test_process_sessions_do_not_pile_up(daytona: FakeDaytona) -> None:
 
 
 async def test_files_are_synchronised(daytona: FakeDaytona, tmp_path: Path) -> None:
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache/one").write_bytes(b"\0old" * 30_000)
-    roots = [{"local": str(tmp_path / "cache"), "remote": ".hermes/cache", "back": True}]
-    async with environment("daytona", {**daytona_options(daytona), "sync": roots}) as machine:
-        assert await machine.read("~/.hermes/cache/one") == b"\0old" * 30_000
-        await sh(machine, "printf '\\0new' >~/.hermes/cache/one")
-    assert (tmp_path / "cache/one").read_bytes() == b"\0new"
+    (tmp_path / "home/skills").mkdir(parents=True)
+    (tmp_path / "home/skills/one").write_bytes(b"\0old" * 30_000)
+    options = {**daytona_options(daytona), "home": str(tmp_path / "home")}
+    async with environment("daytona", options) as machine:
+        assert await machine.read("~/.hermes/skills/one") == b"\0old" * 30_000
 
 
 @given(

@@ -9,16 +9,15 @@ from typing import Any
 import pytest
 
 from fakes.machines import environment, request_for
-from hermes.domain.errors import ConfigError, HermesError, MissingExtra, UsageError
+from hermes.domain.errors import ConfigError, MissingExtra, UsageError
 from hermes.domain.ports.execution import Command
-from hermes.execution.backend import PooledEnvironment
+from hermes.execution.backend import PooledEnvironment, load_backend
 from hermes.execution.backends.modal import Snapshots
-from hermes.execution.pool import resolve_backend
 
 
 @pytest.fixture
 def options(modal_sdk: Any, tmp_path: Path) -> dict[str, Any]:
-    return {"image": "debian", "snapshots_file": str(tmp_path / "home/modal_snapshots.json")}
+    return {"modal_image": "debian", "home": str(tmp_path / "home")}
 
 
 async def sh(machine: PooledEnvironment, script: str) -> str:
@@ -28,14 +27,14 @@ async def sh(machine: PooledEnvironment, script: str) -> str:
 async def test_the_missing_sdk_is_named_with_the_command_that_installs_it() -> None:
     assert "modal" not in sys.modules
     with pytest.raises(MissingExtra, match="`modal`") as caught:
-        await resolve_backend("modal")(request_for("modal", {"image": "x"}))
+        await load_backend("modal").open(request_for("modal", {}))
     assert caught.value.hint == "Install it with: pip install 'hermes-gateway[modal]'"
 
 
 async def test_a_sandbox_gets_what_was_configured(modal_sdk: Any, options: dict[str, Any]) -> None:
     modal_sdk.CLOUD.tokens = {("ak-1", "as-1")}
-    given = {"cpu": 2.0, "memory": 1024, "lifetime": 600, "app": "mine"}
-    tokens = {"token_id": "ak-1", "token_secret": "as-1"}
+    given = {"container_cpu": 2.0, "container_memory": 1024, "lifetime": 600, "app": "mine"}
+    tokens = {"MODAL_TOKEN_ID": "ak-1", "MODAL_TOKEN_SECRET": "as-1"}
     async with environment("modal", {**options, **given, **tokens}) as machine:
         assert machine.isolated
         (sandbox,) = modal_sdk.CLOUD.sandboxes
@@ -47,7 +46,7 @@ async def test_a_sandbox_gets_what_was_configured(modal_sdk: Any, options: dict[
 
 async def test_a_refused_token_is_explained(modal_sdk: Any, options: dict[str, Any]) -> None:
     modal_sdk.CLOUD.tokens = set()
-    for tokens in ({}, {"token_id": "ak-bad", "token_secret": "x"}):
+    for tokens in ({}, {"MODAL_TOKEN_ID": "ak-bad", "MODAL_TOKEN_SECRET": "x"}):
         with pytest.raises(ConfigError, match="refuses the token") as caught:
             async with environment("modal", {**options, **tokens}):
                 pass
@@ -57,7 +56,9 @@ async def test_a_refused_token_is_explained(modal_sdk: Any, options: dict[str, A
 async def test_files_survive_through_a_snapshot(modal_sdk: Any, options: dict[str, Any]) -> None:
     async with environment("modal", options) as machine:
         await sh(machine, "echo kept >~/f")
-    kept = json.loads(await asyncio.to_thread(Path(options["snapshots_file"]).read_text))
+    kept = json.loads(
+        await asyncio.to_thread(Path(options["home"], "modal_snapshots.json").read_text)
+    )
     assert list(kept.values()) == ["im-2"]
     async with environment("modal", options) as machine:
         assert await sh(machine, "cat ~/f") == "kept\n"
@@ -76,7 +77,7 @@ async def test_an_expired_snapshot_means_the_image(modal_sdk: Any, options: dict
 async def test_without_persistence_there_is_no_snapshot(
     modal_sdk: Any, options: dict[str, Any]
 ) -> None:
-    async with environment("modal", {**options, "persistent": False, "snapshots_file": ""}):
+    async with environment("modal", {**options, "container_persistent": False}):
         pass
     assert modal_sdk.CLOUD.images == {}
     assert not modal_sdk.CLOUD.sandboxes[0].alive
@@ -120,15 +121,14 @@ async def test_arguments_stay_small_whatever_the_script(
 
 
 async def test_files_are_synchronised(options: dict[str, Any], tmp_path: Path) -> None:
-    (tmp_path / "skills").mkdir()
-    (tmp_path / "skills/one").write_text("skill")
-    roots = [{"local": str(tmp_path / "skills"), "remote": ".hermes/skills"}]
-    async with environment("modal", {**options, "sync": roots}) as machine:
+    (tmp_path / "home/skills").mkdir(parents=True)
+    (tmp_path / "home/skills/one").write_text("skill")
+    async with environment("modal", options) as machine:
         assert await machine.read("~/.hermes/skills/one") == b"skill"
 
 
 async def test_snapshot_ids_of_many_sessions_do_not_get_lost(tmp_path: Path) -> None:
-    file = str(tmp_path / "modal_snapshots.json")
+    file = tmp_path / "modal_snapshots.json"
     await asyncio.gather(*(Snapshots(file).put(f"t{n}", f"im-{n}") for n in range(20)))
     assert [await Snapshots(file).get(f"t{n}") for n in range(20)] == [f"im-{n}" for n in range(20)]
 
@@ -136,16 +136,13 @@ async def test_snapshot_ids_of_many_sessions_do_not_get_lost(tmp_path: Path) -> 
 async def test_a_damaged_snapshot_file_is_explained(tmp_path: Path) -> None:
     (tmp_path / "modal_snapshots.json").write_text("{")
     with pytest.raises(ConfigError, match="damaged") as caught:
-        await Snapshots(str(tmp_path / "modal_snapshots.json")).get("t")
+        await Snapshots(tmp_path / "modal_snapshots.json").get("t")
     assert "Delete the file" in caught.value.hint
 
 
-async def test_a_backend_without_image_or_place_for_snapshots_is_explained(
-    modal_sdk: Any,
-) -> None:
-    for options in ({}, {"image": "debian"}):
-        with pytest.raises(HermesError):
-            await resolve_backend("modal")(request_for("modal", options))
+async def test_a_backend_without_image_is_explained(modal_sdk: Any) -> None:
+    with pytest.raises(ConfigError, match="no image"):
+        await load_backend("modal").open(request_for("modal", {"modal_image": ""}))
 
 
 async def test_a_terminal_is_refused(options: dict[str, Any]) -> None:

@@ -167,6 +167,11 @@ async def test_long_scripts_are_run(machine: PooledEnvironment) -> None:
     assert result.output == "200000\n"
 
 
+async def test_long_scripts_leave_their_state(machine: PooledEnvironment) -> None:
+    await sh(machine, f"mkdir sub; cd sub; export A=1; : '{'x' * 200_000}'")
+    assert (await sh(machine, "echo ${PWD##*/} $A")).output == "sub 1\n"
+
+
 async def test_a_null_byte_in_a_script_is_explained(machine: PooledEnvironment) -> None:
     with pytest.raises(HermesError, match="embedded null byte"):
         await sh(machine, "echo a\0b")

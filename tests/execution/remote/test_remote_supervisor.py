@@ -73,18 +73,18 @@ def test_a_command_that_was_killed_before_it_began_never_begins(state: str) -> N
     Path(state).mkdir()
     killed = bash("bash", "-c", kill_script(state, "4", 1.0))
     assert killed.returncode == 0
-    ticket = supervised(state, "4")
-    done = bash(*ticket.argv, stdin=f"touch '{state}/ran'\0".encode())
-    assert f"{ticket.mark} 137 ".encode() in done.stdout
+    mark, argv = supervised(state, "4")
+    done = bash(*argv, stdin=f"touch '{state}/ran'\0".encode())
+    assert f"{mark} 137 ".encode() in done.stdout
     assert not Path(state, "ran").exists()
 
 
 def test_the_state_directory_is_made_private_and_left_clean(state: str) -> None:
-    ticket = supervised(state, "1")
+    mark, argv = supervised(state, "1")
     script = f"echo hi; pwd >'{state}/cwd.1'\0rest of input"
-    done = bash(*ticket.argv, stdin=script.encode())
+    done = bash(*argv, stdin=script.encode())
     assert done.stdout.startswith(b"hi\n\x1e")
-    assert f"{ticket.mark} 0 {Path.cwd()}\x1e".encode() in done.stdout
+    assert f"{mark} 0 {Path.cwd()}\x1e".encode() in done.stdout
     assert Path(state).stat().st_mode & 0o777 == 0o700
     assert list(Path(state).iterdir()) == []
 
@@ -93,5 +93,5 @@ def test_the_outdated_snapshot_is_removed(state: str) -> None:
     Path(state).mkdir()
     Path(state, "env.3").touch()
     Path(state, "env.30").touch()
-    bash(*supervised(state, "19", "3").argv, stdin=b"true\0")
+    bash(*supervised(state, "19", "3")[1], stdin=b"true\0")
     assert [path.name for path in Path(state).iterdir()] == ["env.30"]

@@ -12,9 +12,8 @@ import pytest
 from fakes.machines import environment, request_for
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.ports.execution import Command
-from hermes.execution.backend import PooledEnvironment
-from hermes.execution.backends.singularity import SingularityLink, SingularityOptions
-from hermes.execution.pool import resolve_backend
+from hermes.execution.backend import PooledEnvironment, load_backend
+from hermes.execution.backends.singularity import SingularityLink
 
 
 async def sh(machine: PooledEnvironment, script: str) -> str:
@@ -34,9 +33,9 @@ async def test_an_instance_is_contained_and_limited(
     (tmp_path / "data/f").write_text("given")
     options = {
         **singularity_options,
-        "memory": 512,
-        "cpu": 1.5,
-        "network": False,
+        "container_memory": 512,
+        "container_cpu": 1.5,
+        "docker_network": False,
         "binds": [f"{tmp_path}/data:/data:ro"],
     }
     async with environment("singularity", options) as machine:
@@ -63,7 +62,7 @@ async def test_files_survive_in_the_overlay_of_the_session(
 
 
 async def test_without_persistence_nothing_is_kept(singularity_options: dict[str, Any]) -> None:
-    options = {**singularity_options, "persistent": False}
+    options = {**singularity_options, "container_persistent": False}
     async with environment("singularity", options) as machine:
         await sh(machine, "echo gone >~/f")
         assert "--writable-tmpfs" in instances(options)[0]["flags"]
@@ -75,8 +74,7 @@ async def test_without_persistence_nothing_is_kept(singularity_options: dict[str
 async def test_an_instance_that_a_killed_hermes_left_behind_is_replaced(
     singularity_options: dict[str, Any],
 ) -> None:
-    options = SingularityOptions(**singularity_options)
-    left = SingularityLink(options, request_for("singularity", singularity_options))
+    left = SingularityLink(request_for("singularity", singularity_options))
     await left.open()
     (before,) = instances(singularity_options)
     async with environment("singularity", singularity_options) as machine:
@@ -113,18 +111,20 @@ async def test_a_terminal_is_given_on_request(singularity_options: dict[str, Any
 async def test_an_image_that_cannot_be_had_is_named(singularity_options: dict[str, Any]) -> None:
     with pytest.raises(HermesError, match=r"docker://missing.*manifest unknown") as caught:
         async with environment(
-            "singularity", {**singularity_options, "image": "docker://missing/x"}
+            "singularity", {**singularity_options, "singularity_image": "docker://missing/x"}
         ):
             pass
     assert "singularity_image" in caught.value.hint
 
 
 async def test_a_missing_program_is_explained(tmp_path: Path) -> None:
-    request = request_for("singularity", {"image": "x"}, env={"PATH": str(tmp_path)})
+    request = request_for("singularity", {}, env={"PATH": str(tmp_path)})
     with pytest.raises(ConfigError, match="needs the program `apptainer`"):
-        await resolve_backend("singularity")(request)
+        await load_backend("singularity").open(request)
 
 
 async def test_a_missing_image_is_explained() -> None:
     with pytest.raises(ConfigError, match="no image"):
-        await resolve_backend("singularity")(request_for("singularity", {}))
+        await load_backend("singularity").open(
+            request_for("singularity", {"singularity_image": ""})
+        )

@@ -72,7 +72,7 @@ async def test_a_host_must_be_configured() -> None:
 
 
 async def test_an_unknown_host_is_named(sshd: Sshd) -> None:
-    error = await open_error({**sshd.options, "host": "no-such-host.invalid"})
+    error = await open_error({**sshd.options, "ssh_host": "no-such-host.invalid"})
     assert isinstance(error, ConfigError)
     assert "`no-such-host.invalid` is not known" in error.message
 
@@ -81,7 +81,7 @@ async def test_a_refused_key_is_explained(sshd: Sshd, tmp_path: Path) -> None:
     key = tmp_path / "other key"
     argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)]
     await asyncio.to_thread(subprocess.run, argv, check=True)
-    error = await open_error({**sshd.options, "key": str(key)})
+    error = await open_error({**sshd.options, "ssh_key": str(key)})
     assert "refuses the key" in error.message
 
 

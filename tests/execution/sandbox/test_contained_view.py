@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.domain.errors import HermesError, NotFound
-from hermes.execution.host.contained import View
+from hermes.execution.backends.sandbox.view import View
 
 SECRET = b"outside"
 NAMES = ("a", "b", "c")

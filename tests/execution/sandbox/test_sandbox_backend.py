@@ -167,7 +167,7 @@ async def test_everything_inside_dies_with_hermes(tmp_path: Path) -> None:
 
 
 async def test_the_network_is_there_when_it_is_allowed(tmp_path: Path) -> None:
-    async with boxes_in(tmp_path, network=True) as boxes:
+    async with boxes_in(tmp_path, sandbox_network=True) as boxes:
         env = await boxes.open()
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
@@ -177,7 +177,7 @@ async def test_the_network_is_there_when_it_is_allowed(tmp_path: Path) -> None:
 async def test_further_places_can_be_shown_read_only(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared/f").write_text("readable")
-    async with boxes_in(tmp_path, read_only_paths=(str(tmp_path / "shared"),)) as boxes:
+    async with boxes_in(tmp_path, sandbox_read_only_paths=(str(tmp_path / "shared"),)) as boxes:
         env = await boxes.open()
         assert await says(env, f"cat {tmp_path}/shared/f") == "readable"
         assert await env.read(f"{tmp_path}/shared/f") == b"readable"
@@ -212,7 +212,7 @@ async def test_wrong_options_are_named(tmp_path: Path) -> None:
 
 def test_a_machine_without_bubblewrap_is_told_apart(tmp_path: Path) -> None:
     assert missing_tools(str(tmp_path)) == ["bwrap", "nsenter", "setpriv"]
-    assert sandbox.available() == ""
+    assert sandbox.unavailable() == ""
 
 
 async def test_a_command_costs_little_more_than_on_the_host(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ async def test_hermes_need_not_be_root(tmp_path: Path) -> None:
             from fakes.boxes import Boxes, says, sh
             async def main():
                 boxes = Boxes("sandbox", Path({directory!r}, "hermes"), max_processes=64,
-                    max_memory_mb=256)
+                    container_memory=256)
                 env = await boxes.open()
                 print("user", await says(env, "id -u; grep CapEff /proc/self/status"))
                 print("unshare", (await sh(env, "unshare -Ur true")).exit_code)

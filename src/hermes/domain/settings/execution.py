@@ -1,8 +1,8 @@
 """Where side effects happen, and what may happen without asking."""
 
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import field
+from msgspec import Meta, field
 
 from hermes.domain.settings.section import Count, Port, Seconds, Section
 
@@ -12,10 +12,10 @@ _IMAGE = "nikolaik/python-nodejs:python3.11-nodejs20"
 class Terminal(Section, frozen=True, kw_only=True):
     """Where commands run. Each key is also `TERMINAL_<KEY>` in the environment."""
 
-    backend: Literal[
-        "local", "sandbox", "docker", "ssh", "singularity", "apptainer", "modal", "daytona"
-    ] = "local"
+    backend: Annotated[str, Meta(extra={"entry_points": "hermes.backends"})] = "local"
     """Where commands run; `TERMINAL_ENV` in the environment."""
+    backend_options: dict[str, Any] = field(default_factory=dict)
+    """What the chosen backend understands beyond the keys here."""
     cwd: str = "."
     """Where commands start; `.` is where Hermes was started."""
     lifetime_seconds: Seconds = 300.0

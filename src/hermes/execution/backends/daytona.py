@@ -20,12 +20,9 @@ import msgspec
 from msgspec import Struct
 
 from hermes.domain.errors import ConfigError, HermesError, MissingExtra, NotFound
-from hermes.domain.ports.clock import Clock
-from hermes.execution.backend import EnvironmentRequest, decode_options, task_id
-from hermes.execution.host.process import KILL_GRACE
+from hermes.execution.backend import Backend, EnvironmentRequest
+from hermes.execution.remote.environment import LinkedEnvironment, open_linked
 from hermes.execution.remote.link import RemoteCall, StreamChild
-from hermes.execution.remote.place import LinkedEnvironment, open_linked
-from hermes.execution.remote.sync import FileSync, SyncRoot
 
 T = TypeVar("T")
 
@@ -63,7 +60,7 @@ class DaytonaApi:
         headers = {"Authorization": f"Bearer {api_key}", "X-Daytona-Source": "hermes"}
         if organization:
             headers["X-Daytona-Organization-ID"] = organization
-        self._api = (api_url or API_URL).rstrip("/")
+        self._api = api_url.rstrip("/")
         self._client = httpx2.AsyncClient(headers=headers, timeout=_TIMEOUT)
 
     async def close(self) -> None:
@@ -177,7 +174,7 @@ class DaytonaApi:
         return answer
 
 
-def require_websockets() -> None:
+def _require_websockets() -> None:
     """Complain unless the extra is installed."""
     try:
         from httpx2 import websockets  # noqa: F401, PLC0415
@@ -228,44 +225,13 @@ _GONE = frozenset({"destroyed", "destroying"})
 _LABELS = (b"\x01\x01\x01", b"\x02\x02\x02")
 
 
-class DaytonaOptions(Struct, frozen=True, kw_only=True):
-    """How sandboxes are made."""
+class DaytonaOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `terminal.backend_options` may hold."""
 
-    image: str = ""
-    api_key: str = ""
-    api_url: str = ""
-    """Empty for the vendor's."""
-    organization: str = ""
-    target: str = ""
-    cpu: float = 1.0
-    memory: int = 5120
-    """MB."""
-    disk: int = 10240
-    """MB; more than 10 GB is not to be had."""
-    persistent: bool = True
     auto_stop: int = 15
     """Minutes without activity after which Daytona stops a sandbox that was left behind."""
     start_timeout: float = 600.0
     """Seconds for building the image and starting; the first time takes long."""
-    sync: tuple[SyncRoot, ...] = ()
-    kill_grace: float = KILL_GRACE
-
-
-async def open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
-    """Start the sandbox of one session."""
-    options = decode_options(DaytonaOptions, request.settings.options, "The daytona backend")
-    if not options.image:
-        raise ConfigError("The daytona backend has no image.", hint="Set `terminal.daytona_image`.")
-    if not options.api_key:
-        raise ConfigError("The daytona backend has no key.", hint="Set DAYTONA_API_KEY.")
-    require_websockets()
-    task = task_id(request.agent_id, request.session_id)
-    return await open_linked(
-        DaytonaLink(options, f"hermes-{task}", request.clock),
-        request,
-        kill_grace=options.kill_grace,
-        sync=FileSync(options.sync, request.clock) if options.sync else None,
-    )
 
 
 class DaytonaLink:
@@ -275,15 +241,17 @@ class DaytonaLink:
     has_terminal = False
     text_only = True
 
-    def __init__(self, options: DaytonaOptions, sandbox_name: str, clock: Clock) -> None:
-        self._options = options
-        self._sandbox_name = sandbox_name
-        self._clock = clock
+    def __init__(self, request: EnvironmentRequest) -> None:
+        self._options = request.options(DaytonaOptions)
+        self._terminal = request.terminal
+        self._variable = request.settings.variable
+        self._clock = request.clock
+        self._sandbox_name = f"hermes-{request.task}"
         self._api: DaytonaApi | None = None
         self._sandbox: Sandbox | None = None
         self._seen_alive = 0.0
         self._starts = 0
-        self.name = f"the Daytona sandbox `{sandbox_name}`"
+        self.name = f"the Daytona sandbox `{self._sandbox_name}`"
 
     async def open(self) -> int:
         """Make or start the sandbox unless it runs."""
@@ -303,7 +271,6 @@ class DaytonaLink:
         return self._starts
 
     async def start(self, call: RemoteCall, sink: Callable[[bytes], None]) -> StreamChild:
-        """Start a program in the sandbox."""
         assert self._sandbox is not None
         stream = _Exec(self._connected(), self._sandbox)
         try:
@@ -319,7 +286,9 @@ class DaytonaLink:
         """Say why a command's end was not seen; look at the sandbox before the next."""
         self._seen_alive = float("-inf")
         if "bash: not found" in output or "command not found: bash" in output:
-            return f"There is no bash in the image `{self._options.image}`; nothing was run"
+            return (
+                f"There is no bash in the image `{self._terminal.daytona_image}`; nothing was run"
+            )
         return f"{self.name} stopped answering; whether the command took effect is unknown"
 
     async def close(self) -> None:
@@ -331,7 +300,7 @@ class DaytonaLink:
         try:
             if sandbox is not None:
                 async with asyncio.timeout(_STOP_TIMEOUT):
-                    end = api.stop if self._options.persistent else api.delete
+                    end = api.stop if self._terminal.container_persistent else api.delete
                     await end(sandbox.id)
         except TimeoutError as error:
             raise HermesError(f"{self.name} does not stop in time.") from error
@@ -340,8 +309,11 @@ class DaytonaLink:
 
     def _connected(self) -> DaytonaApi:
         if self._api is None:
-            options = self._options
-            self._api = DaytonaApi(options.api_key, options.api_url, options.organization)
+            self._api = DaytonaApi(
+                self._variable("DAYTONA_API_KEY") or "",
+                self._variable("DAYTONA_API_URL") or API_URL,
+                self._variable("DAYTONA_ORGANIZATION_ID") or "",
+            )
         return self._api
 
     async def _started(self) -> Sandbox:
@@ -370,20 +342,20 @@ class DaytonaLink:
             pause = min(pause * 1.5, 1.0)
 
     def _wanted(self) -> dict[str, object]:
-        options = self._options
+        terminal = self._terminal
         wanted: dict[str, object] = {
             "name": self._sandbox_name,
-            "buildInfo": {"dockerfileContent": f"FROM {options.image}\n"},
-            "cpu": math.ceil(options.cpu),
-            "memory": math.ceil(options.memory / 1024),
-            "disk": min(MAX_DISK, math.ceil(options.disk / 1024)),
-            "autoStopInterval": options.auto_stop,
+            "buildInfo": {"dockerfileContent": f"FROM {terminal.daytona_image}\n"},
+            "cpu": math.ceil(terminal.container_cpu),
+            "memory": math.ceil(terminal.container_memory / 1024),
+            "disk": min(MAX_DISK, math.ceil(terminal.container_disk / 1024)),
+            "autoStopInterval": self._options.auto_stop,
             "labels": {"hermes": "session"},
             "env": {},
         }
-        if options.target:
-            wanted["target"] = options.target
-        if not options.persistent:
+        if target := self._variable("DAYTONA_TARGET"):
+            wanted["target"] = target
+        if not terminal.container_persistent:
             wanted["autoDeleteInterval"] = 0
         return wanted
 
@@ -469,3 +441,15 @@ class LabelFilter:
         """Return a line, or its rest, without a label; the next piece begins a line."""
         begun, self._in_line = self._in_line, False
         return piece[3:] if not begun and piece.startswith(_LABELS) else piece
+
+
+async def _open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
+    if not request.terminal.daytona_image:
+        raise ConfigError("The daytona backend has no image.", hint="Set `terminal.daytona_image`.")
+    if not request.settings.variable("DAYTONA_API_KEY"):
+        raise ConfigError("The daytona backend has no key.", hint="Set DAYTONA_API_KEY.")
+    _require_websockets()
+    return await open_linked(DaytonaLink(request), request)
+
+
+BACKEND = Backend(open=_open_environment)

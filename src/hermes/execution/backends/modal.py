@@ -8,7 +8,6 @@ leaves a snapshot of its filesystem when it is closed; the id is kept in
 import asyncio
 import contextlib
 import importlib
-import secrets
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,10 @@ from msgspec import Struct
 
 from hermes.config.locks import locked
 from hermes.domain.errors import ConfigError, HermesError, MissingExtra
-from hermes.domain.ports.clock import Clock
-from hermes.execution.backend import EnvironmentRequest, decode_options, task_id
-from hermes.execution.host.process import KILL_GRACE
+from hermes.execution.backend import Backend, EnvironmentRequest
+from hermes.execution.host.files import draft_name
+from hermes.execution.remote.environment import LinkedEnvironment, open_linked
 from hermes.execution.remote.link import RemoteCall, StreamChild
-from hermes.execution.remote.place import LinkedEnvironment, open_linked
-from hermes.execution.remote.sync import FileSync, SyncRoot
 
 _CALL_TIMEOUT = 60.0
 _SNAPSHOT_TIMEOUT = 120
@@ -33,39 +30,14 @@ _PIECE = 1024 * 1024
 """The SDK holds two of these at most."""
 
 
-class ModalOptions(Struct, frozen=True, kw_only=True):
-    """How sandboxes are made."""
+class ModalOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `terminal.backend_options` may hold."""
 
-    image: str = ""
     app: str = "hermes"
-    cpu: float = 1.0
-    memory: int = 5120
-    """MB."""
     lifetime: int = 86_400
     """Seconds after which Modal ends a sandbox whatever it does."""
     start_timeout: float = 600.0
     """Seconds for building the image and starting; the first time takes long."""
-    persistent: bool = True
-    snapshots_file: str = ""
-    """`modal_snapshots.json` of the Hermes home."""
-    token_id: str = ""
-    token_secret: str = ""
-    """Both empty: what the SDK finds by itself."""
-    sync: tuple[SyncRoot, ...] = ()
-    kill_grace: float = KILL_GRACE
-
-
-async def open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
-    """Start the sandbox of one session."""
-    options = decode_options(ModalOptions, request.settings.options, "The modal backend")
-    if not options.image:
-        raise ConfigError("The modal backend has no image.", hint="Set `terminal.modal_image`.")
-    return await open_linked(
-        ModalLink(_sdk(), options, task_id(request.agent_id, request.session_id), request.clock),
-        request,
-        kill_grace=options.kill_grace,
-        sync=FileSync(options.sync, request.clock) if options.sync else None,
-    )
 
 
 def _sdk() -> Any:
@@ -82,12 +54,15 @@ class ModalLink:
     has_terminal = False
     text_only = False
 
-    def __init__(self, sdk: Any, options: ModalOptions, task: str, clock: Clock) -> None:
+    def __init__(self, sdk: Any, request: EnvironmentRequest) -> None:
         self._modal = sdk
-        self._options = options
-        self._task = task
-        self._clock = clock
-        self._snapshots = Snapshots(options.snapshots_file) if options.persistent else None
+        self._request = request
+        self._options = request.options(ModalOptions)
+        self._image = request.terminal.modal_image
+        self._clock = request.clock
+        kept = request.terminal.container_persistent
+        file = request.settings.home.root / "modal_snapshots.json"
+        self._snapshots = Snapshots(file) if kept else None
         self._client: Any = None
         self._sandbox: Any = None
         self._seen_alive = 0.0
@@ -106,7 +81,6 @@ class ModalLink:
         return self._starts
 
     async def start(self, call: RemoteCall, sink: Callable[[bytes], None]) -> StreamChild:
-        """Start a program in the sandbox."""
         async with self._explained(_CALL_TIMEOUT):
             process = await self._sandbox.exec.aio(*call.argv, text=False)
         self._seen_alive = self._clock.monotonic()
@@ -125,7 +99,7 @@ class ModalLink:
         """Say why a command's end was not seen; look at the sandbox before the next."""
         self._seen_alive = float("-inf")
         if exit_code in {126, 127}:
-            return f"There is no bash in the image `{self._options.image}`; nothing was run"
+            return f"There is no bash in the image `{self._image}`; nothing was run"
         return f"{self.name} stopped answering; whether the command took effect is unknown"
 
     async def close(self) -> None:
@@ -137,7 +111,7 @@ class ModalLink:
             if self._snapshots is not None:
                 async with self._explained(_SNAPSHOT_TIMEOUT + 10):
                     image = await sandbox.snapshot_filesystem.aio(timeout=_SNAPSHOT_TIMEOUT)
-                await self._snapshots.put(self._task, str(image.object_id))
+                await self._snapshots.put(self._request.task, str(image.object_id))
         finally:
             async with self._explained(_CALL_TIMEOUT):
                 await sandbox.terminate.aio()
@@ -145,33 +119,31 @@ class ModalLink:
     async def _create(self) -> None:
         modal, options = self._modal, self._options
         async with self._explained(options.start_timeout):
-            if options.token_id and self._client is None:
-                self._client = await modal.Client.from_credentials.aio(
-                    options.token_id, options.token_secret
-                )
+            variable = self._request.settings.variable
+            if self._client is None and (token := variable("MODAL_TOKEN_ID")):
+                secret = variable("MODAL_TOKEN_SECRET") or ""
+                self._client = await modal.Client.from_credentials.aio(token, secret)
             app = await modal.App.lookup.aio(
                 options.app, client=self._client, create_if_missing=True
             )
-            snapshot = await self._snapshots.get(self._task) if self._snapshots else None
+            snapshot = await self._snapshots.get(self._request.task) if self._snapshots else None
             if snapshot is not None and await self._create_from(
                 app, modal.Image.from_id(snapshot, client=self._client)
             ):
                 return
-            image = modal.Image.from_registry(options.image)
-            if not await self._create_from(app, image):
-                raise HermesError(f"Modal does not find the image `{options.image}`.")
+            if not await self._create_from(app, modal.Image.from_registry(self._image)):
+                raise HermesError(f"Modal does not find the image `{self._image}`.")
 
     async def _create_from(self, app: Any, image: Any) -> bool:
         """Start a sandbox; False if there is no such image (snapshots expire)."""
-        options = self._options
         try:
             self._sandbox = await self._modal.Sandbox.create.aio(
                 *("sleep", "infinity"),
                 app=app,
                 image=image,
-                cpu=options.cpu,
-                memory=options.memory,
-                timeout=options.lifetime,
+                cpu=self._request.terminal.container_cpu,
+                memory=self._request.terminal.container_memory,
+                timeout=self._options.lifetime,
                 client=self._client,
             )
         except self._modal.exception.NotFoundError:
@@ -228,29 +200,26 @@ class _Exec:
 
 
 class Snapshots:
-    """The snapshot ids in one file."""
+    """`modal_snapshots.json`: which filesystem snapshot belongs to which session.
 
-    def __init__(self, path: str) -> None:
-        if not path:
-            raise ConfigError(
-                "The modal backend does not know where to keep snapshot ids.",
-                hint="Set `terminal.container_persistent` to false, or report this.",
-            )
-        self._path = Path(path)
+    Read and replaced as a whole under a file lock, because sessions of several
+    processes may end at the same time.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
     async def get(self, task: str) -> str | None:
-        """Return the snapshot of a session."""
         return (await asyncio.to_thread(self._read)).get(task)
 
     async def put(self, task: str, image_id: str) -> None:
-        """Remember the snapshot of a session."""
         await asyncio.to_thread(self._put, task, image_id)
 
     def _put(self, task: str, image_id: str) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with locked(self._path.with_name(f"{self._path.name}.lock")):
             known = {**self._read(), task: image_id}
-            draft = self._path.with_name(f".{self._path.name}.{secrets.token_hex(6)}.tmp")
+            draft = self._path.with_name(draft_name(self._path.name))
             draft.write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=2) + b"\n")
             draft.replace(self._path)
 
@@ -264,3 +233,12 @@ class Snapshots:
                 f"{self._path} is damaged: {error}.",
                 hint="Delete the file; sessions then start from their image again.",
             ) from error
+
+
+async def _open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
+    if not request.terminal.modal_image:
+        raise ConfigError("The modal backend has no image.", hint="Set `terminal.modal_image`.")
+    return await open_linked(ModalLink(_sdk(), request), request)
+
+
+BACKEND = Backend(open=_open_environment)

@@ -16,48 +16,24 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.domain.errors import ConfigError, HermesError
-from hermes.execution.backend import EnvironmentRequest, decode_options, task_directory, task_id
-from hermes.execution.host.process import KILL_GRACE, Child, Launch, run
-from hermes.execution.remote.link import RemoteCall
-from hermes.execution.remote.place import LinkedEnvironment, open_linked
+from hermes.execution.backend import Backend, EnvironmentRequest
+from hermes.execution.host.process import Child, Launch, run
+from hermes.execution.remote.environment import LinkedEnvironment, open_linked
+from hermes.execution.remote.link import RemoteCall, carry
 
 _PROGRAMS = ("apptainer", "singularity")
 _STOP_TIMEOUT = 30.0
 
 
-class SingularityOptions(Struct, frozen=True, kw_only=True):
-    """How instances are made."""
+class SingularityOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `terminal.backend_options` may hold."""
 
-    image: str = ""
-    sandbox_dir: str = ""
-    """Where sessions keep their overlays: `<sandbox_dir>/singularity/<agent>/<session>`."""
-    persistent: bool = True
-    cpu: float = 0.0
-    """Cores; 0 for no limit. Limits need cgroups v2."""
-    memory: int = 0
-    """MB; 0 for no limit."""
-    network: bool = True
     binds: tuple[str, ...] = ()
     """`source:destination[:ro]`, as the command line takes them."""
     start_timeout: float = 900.0
     """Seconds for fetching the image and starting; the first time takes long."""
     program: str = ""
     """Path of the program; empty to look for apptainer, then singularity."""
-    kill_grace: float = KILL_GRACE
-
-
-async def open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
-    """Start the instance of one session."""
-    options = decode_options(
-        SingularityOptions, request.settings.options, "The singularity backend"
-    )
-    if not options.image:
-        raise ConfigError(
-            "The singularity backend has no image.", hint="Set `terminal.singularity_image`."
-        )
-    return await open_linked(
-        SingularityLink(options, request), request, kill_grace=options.kill_grace
-    )
 
 
 class SingularityLink:
@@ -67,21 +43,16 @@ class SingularityLink:
     has_terminal = True
     text_only = False
 
-    def __init__(self, options: SingularityOptions, request: EnvironmentRequest) -> None:
-        self._options = options
+    def __init__(self, request: EnvironmentRequest) -> None:
+        self._options = request.options(SingularityOptions)
+        self._terminal = request.terminal
+        self._image = request.terminal.singularity_image
         self._env = request.env
-        self._program = options.program or _installed(request.env.get("PATH", ""))
-        task = task_id(request.agent_id, request.session_id)
+        self._program = self._options.program or _installed(request.env.get("PATH", ""))
         # Instance names are short and plain, so the task goes in as a digest.
-        self._instance = f"hermes-{hashlib.sha256(task.encode()).hexdigest()[:16]}"
-        self._overlay: Path | None = None
-        if options.persistent:
-            self._overlay = (
-                task_directory(
-                    options.sandbox_dir, "singularity", request.agent_id, request.session_id
-                )
-                / "overlay"
-            )
+        self._instance = f"hermes-{hashlib.sha256(request.task.encode()).hexdigest()[:16]}"
+        kept = request.terminal.container_persistent
+        self._overlay = request.directory("singularity") / "overlay" if kept else None
         self._up = False
         self._starts = 0
         self.name = f"the {Path(self._program).name} instance `{self._instance}`"
@@ -93,25 +64,14 @@ class SingularityLink:
         return self._starts
 
     async def start(self, call: RemoteCall, sink: Callable[[bytes], None]) -> Child:
-        """Start a program in the instance."""
-        interactive = call.interactive and not call.pty
-        launch = Launch(
-            argv=(self._program, "exec", f"instance://{self._instance}", *call.argv),
-            env=self._env,
-            stdin=None if interactive or call.pty else call.stdin,
-            interactive=interactive,
-            pty=call.pty,
-        )
-        child = await Child.start(launch, sink)
-        if interactive:
-            await child.write(call.stdin)
-        return child
+        argv = (self._program, "exec", f"instance://{self._instance}", *call.argv)
+        return await carry(argv, call, sink, self._env)
 
     def explain(self, exit_code: int | None, output: str) -> str:
         """Say why a command's end was not seen, and start anew the next time."""
         self._up = False
         if exit_code in {126, 127} or '"bash": executable file not found' in output:
-            return f"There is no bash in the image `{self._options.image}`; nothing was run"
+            return f"There is no bash in the image `{self._image}`; nothing was run"
         if "no instance found" in output:
             return f"{self.name} is gone; the command was not started"
         return f"{self.name} ended; whether the command took effect is unknown"
@@ -125,32 +85,33 @@ class SingularityLink:
 
     async def _start_instance(self) -> None:
         if self._overlay is not None:
-            await asyncio.to_thread(_make_private, self._overlay)
+            overlay = self._overlay
+            await asyncio.to_thread(overlay.mkdir, parents=True, exist_ok=True, mode=0o700)
         # One that an earlier, killed Hermes left behind holds the overlay.
         await self._instance_command("stop", self._instance, timeout=_STOP_TIMEOUT)
         code, said = await self._instance_command(
             "start",
             *self._flags(),
-            self._options.image,
+            self._image,
             self._instance,
             timeout=self._options.start_timeout,
         )
         if code:
-            raise _start_error(self._options.image, said)
+            raise _start_error(self._image, said)
         self._up = True
         self._starts += 1
 
     def _flags(self) -> tuple[str, ...]:
-        options = self._options
+        terminal = self._terminal
         flags = ["--containall", "--no-home"]
         flags += ["--overlay", str(self._overlay)] if self._overlay else ["--writable-tmpfs"]
-        for bind in options.binds:
+        for bind in self._options.binds:
             flags += ["--bind", bind]
-        if options.memory:
-            flags += ["--memory", f"{options.memory}M"]
-        if options.cpu:
-            flags += ["--cpus", f"{options.cpu:g}"]
-        if not options.network:
+        if terminal.container_memory:
+            flags += ["--memory", f"{terminal.container_memory}M"]
+        if terminal.container_cpu:
+            flags += ["--cpus", f"{terminal.container_cpu:g}"]
+        if not terminal.docker_network:
             flags += ["--net", "--network", "none"]
         return tuple(flags)
 
@@ -171,10 +132,6 @@ def _installed(path: str) -> str:
     )
 
 
-def _make_private(directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-
-
 def _start_error(image: str, said: str) -> HermesError:
     last = said.rpartition("\n")[2] or "no reason given"
     if "cgroup" in said:
@@ -186,3 +143,14 @@ def _start_error(image: str, said: str) -> HermesError:
         f"No instance of `{image}` could be started: {last}",
         hint="Check `terminal.singularity_image` and that user namespaces are allowed.",
     )
+
+
+async def _open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
+    if not request.terminal.singularity_image:
+        raise ConfigError(
+            "The singularity backend has no image.", hint="Set `terminal.singularity_image`."
+        )
+    return await open_linked(SingularityLink(request), request, sync=False)
+
+
+BACKEND = Backend(open=_open_environment)

@@ -19,25 +19,19 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.domain.errors import ConfigError, HermesError
-from hermes.execution.backend import EnvironmentRequest, decode_options
-from hermes.execution.host.process import KILL_GRACE, Child, Launch, run
-from hermes.execution.remote.link import RemoteCall
-from hermes.execution.remote.place import LinkedEnvironment, open_linked
-from hermes.execution.remote.sync import FileSync, SyncRoot
+from hermes.execution.backend import Backend, EnvironmentRequest
+from hermes.execution.host.process import Child, Launch, run
+from hermes.execution.remote.environment import LinkedEnvironment, open_linked
+from hermes.execution.remote.link import RemoteCall, carry
 
 _SSH_FAILED = 255
 _MAX_SOCKET_PATH = 90
 """Unix sockets take 107 bytes, and ssh appends 17 while it makes one."""
 
 
-class SshOptions(Struct, frozen=True, kw_only=True):
-    """How to reach the host."""
+class SshOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What `terminal.backend_options` may hold."""
 
-    host: str = ""
-    user: str = ""
-    port: int = 22
-    key: str = ""
-    """Path of the private key; empty for what ssh finds by itself."""
     known_hosts: str = ""
     """File of host keys; empty for the usual one."""
     connect_timeout: int = 15
@@ -48,24 +42,6 @@ class SshOptions(Struct, frozen=True, kw_only=True):
     login: bool = True
     """Take the variables of a login shell."""
     program: str = "ssh"
-    sync: tuple[SyncRoot, ...] = ()
-    kill_grace: float = KILL_GRACE
-
-
-async def open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
-    """Connect and return the environment of one session."""
-    options = decode_options(SshOptions, request.settings.options, "The ssh backend")
-    if not options.host:
-        raise ConfigError(
-            "The ssh backend does not know which host to use.", hint="Set `terminal.ssh_host`."
-        )
-    return await open_linked(
-        SshLink(options, request),
-        request,
-        kill_grace=options.kill_grace,
-        login=options.login,
-        sync=FileSync(options.sync, request.clock) if options.sync else None,
-    )
 
 
 class SshLink:
@@ -75,13 +51,15 @@ class SshLink:
     has_terminal = True
     text_only = False
 
-    def __init__(self, options: SshOptions, request: EnvironmentRequest) -> None:
+    def __init__(self, request: EnvironmentRequest, options: SshOptions) -> None:
         self._options = options
+        self._terminal = request.terminal
+        self._host = request.terminal.ssh_host
         self._env = request.env
         self._directory: Path | None = None
         self._connections = 0
         self._channels: list[Child] = []
-        self.name = f"the ssh host `{options.host}`"
+        self.name = f"the ssh host `{self._host}`"
 
     async def open(self) -> int:
         """Connect unless the connection stands."""
@@ -90,44 +68,32 @@ class SshLink:
         return self._connections
 
     async def start(self, call: RemoteCall, sink: Callable[[bytes], None]) -> Child:
-        """Start a program on the host."""
         self._channels = [child for child in self._channels if child.running]
         through = len(self._channels) < self._options.max_sessions
         argv = (
             *self._ssh(multiplexed=through),
             *(("-tt",) if call.pty else ("-T",)),
-            self._options.host,
+            self._host,
             shlex.join(call.argv),
         )
-        interactive = call.interactive and not call.pty
-        launch = Launch(
-            argv=argv,
-            env=self._env,
-            stdin=None if interactive or call.pty else call.stdin,
-            interactive=interactive,
-            pty=call.pty,
-        )
-        child = await Child.start(launch, sink)
+        child = await carry(argv, call, sink, self._env)
         if through:
             self._channels.append(child)
-        if interactive:
-            await child.write(call.stdin)
         return child
 
     def explain(self, exit_code: int | None, output: str) -> str:
         """Say why a command's end was not seen, and connect anew the next time."""
         if exit_code == _SSH_FAILED:
             self._forget()
-        return lost_sentence(self._options.host, exit_code, output)
+        return lost_sentence(self._host, exit_code, output)
 
     async def close(self) -> None:
-        """Disconnect."""
         directory, self._directory = self._directory, None
         if directory is None:
             return
         argv = (self._options.program, "-S", str(directory / "s"), "-O", "exit", "--")
         with contextlib.suppress(HermesError):
-            launch = Launch(argv=(*argv, self._options.host), env=self._env)
+            launch = Launch(argv=(*argv, self._host), env=self._env)
             await run(launch, timeout=5, max_output=1000)
         await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
 
@@ -138,7 +104,7 @@ class SshLink:
             *self._ssh(multiplexed=False),
             *("-M", "-T", "-S", str(self._directory / "s")),
             *("-o", f"ControlPersist={self._options.persist}"),
-            *(self._options.host, "true"),
+            *(self._host, "true"),
         )
         finished = await run(
             Launch(argv=argv, env=self._env),
@@ -148,11 +114,11 @@ class SshLink:
         if finished.exit_code:
             await self.close()
             said = "timed out" if finished.timed_out else finished.output
-            raise connection_error(self._options.host, self._options.port, said)
+            raise connection_error(self._host, self._terminal.ssh_port, said)
         self._connections += 1
 
     def _ssh(self, *, multiplexed: bool) -> tuple[str, ...]:
-        options = self._options
+        options, terminal = self._options, self._terminal
         settings = [
             "BatchMode=yes",
             "StrictHostKeyChecking=accept-new",
@@ -166,8 +132,8 @@ class SshLink:
         ]
         if options.known_hosts:
             settings.append(f"UserKnownHostsFile={_quoted(options.known_hosts)}")
-        if options.key:
-            settings += [f"IdentityFile={_quoted(options.key)}", "IdentitiesOnly=yes"]
+        if terminal.ssh_key:
+            settings += [f"IdentityFile={_quoted(terminal.ssh_key)}", "IdentitiesOnly=yes"]
         if multiplexed:
             assert self._directory is not None
             # Without the master this must fail: a silent second connection would
@@ -177,8 +143,8 @@ class SshLink:
         else:
             settings.append("ControlMaster=auto")
         flags = [flag for setting in settings for flag in ("-o", setting)]
-        user = ("-l", options.user) if options.user else ()
-        return (options.program, *flags, *user, "-p", str(options.port))
+        user = ("-l", terminal.ssh_user) if terminal.ssh_user else ()
+        return (options.program, *flags, *user, "-p", str(terminal.ssh_port))
 
     def _stands(self) -> bool:
         return self._directory is not None and (self._directory / "s").exists()
@@ -265,3 +231,15 @@ def lost_sentence(host: str, exit_code: int | None, output: str) -> str:
         f"The connection to the ssh host `{host}` was lost; whether the command took effect"
         " is unknown, and it may still be running there"
     )
+
+
+async def _open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
+    if not request.terminal.ssh_host:
+        raise ConfigError(
+            "The ssh backend does not know which host to use.", hint="Set `terminal.ssh_host`."
+        )
+    options = request.options(SshOptions)
+    return await open_linked(SshLink(request, options), request, login=options.login)
+
+
+BACKEND = Backend(open=_open_environment)

@@ -15,7 +15,7 @@ from msgspec import Struct
 from hermes.domain.errors import Conflict, NotFound, UsageError
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Command, ProcessInfo
-from hermes.execution.host.output import Rolling, TextFilter
+from hermes.execution.host.output import OutputFilter, Rolling
 from hermes.execution.host.process import ChildProcess, Startable
 
 MAX_PROCESSES = 64
@@ -28,7 +28,7 @@ class _Process(Struct, kw_only=True):
     id: str
     command: str
     started_at: float
-    text: TextFilter
+    text: OutputFilter
     output: Rolling
     child: ChildProcess
     ended_at: float | None = None
@@ -66,7 +66,7 @@ class BackgroundProcesses:
         """Start a process and return at once."""
         await self._make_room()
         process_id = f"proc_{secrets.token_hex(4)}"
-        text, output = TextFilter(), Rolling(BUFFER_CHARS)
+        text, output = OutputFilter(), Rolling(BUFFER_CHARS)
         watch = OutputWatch(
             command.watch_patterns,
             self._clock,

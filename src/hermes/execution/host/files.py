@@ -1,18 +1,20 @@
-"""File operations on this machine, for regular files only.
+"""Files: what an environment does with them, and those of this machine.
 
-Symbolic links are resolved first and the result is opened without following
-another one. Opening never blocks: a pipe or device is refused after `fstat`,
-not waited for. Writing goes to a new file beside the target which then takes
-its place. All functions block and belong in `asyncio.to_thread`.
+`HostFiles` works on regular files only. Symbolic links are resolved first and
+the result is opened without following another one. Opening never blocks: a
+pipe or device is refused after `fstat`, not waited for. Writing goes to a new
+file beside the target which then takes its place.
 """
 
+import asyncio
 import contextlib
 import os
 import re
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from hermes.domain.errors import HermesError, NotFound, UsageError
 from hermes.domain.ports.execution import DirEntry, FileStat
@@ -23,80 +25,127 @@ _PROCESS_INTERNALS = re.compile(
 """Read in our own process these would show our own secrets."""
 
 
-def describe(path: str) -> FileStat | None:
-    """Describe what `path` leads to; None if that is nothing."""
-    with explained(path):
-        try:
-            status = Path(path).stat()
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return FileStat(
-            path=path,
-            is_dir=stat.S_ISDIR(status.st_mode),
-            is_file=stat.S_ISREG(status.st_mode),
-            size=status.st_size,
-            modified_at=status.st_mtime,
-        )
+class Files(Protocol):
+    """The files that an environment reaches; paths are absolute and mean what they mean there."""
+
+    async def stat(self, path: str) -> FileStat | None: ...
+    async def present(self, paths: Sequence[str]) -> frozenset[str]: ...
+    async def read(self, path: str, offset: int, limit: int | None) -> bytes: ...
+    async def write(self, path: str, data: bytes) -> None: ...
+    async def remove(self, path: str) -> None: ...
+    async def list_dir(self, path: str) -> list[DirEntry]: ...
 
 
-def present(paths: Mapping[str, str]) -> frozenset[str]:
-    """Return the names whose paths lead to something."""
-    return frozenset(name for name, path in paths.items() if os.path.exists(path))  # noqa: PTH110
+class BlockingFiles(Protocol):
+    """The same for code that runs in a thread."""
+
+    def stat(self, path: str) -> FileStat | None: ...
+    def present(self, paths: Sequence[str]) -> frozenset[str]: ...
+    def read(self, path: str, offset: int, limit: int | None) -> bytes: ...
+    def write(self, path: str, data: bytes) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def list_dir(self, path: str) -> list[DirEntry]: ...
 
 
-def read_bytes(path: str, offset: int = 0, limit: int | None = None) -> bytes:
-    """Read bytes of a regular file."""
-    with explained(path):
-        real = os.path.realpath(path)
-        if _PROCESS_INTERNALS.match(real):
-            raise UsageError(f"{path} shows the inside of a process and is not readable here.")
-        fd = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            # Before there is a file object: making one of a directory fails and leaks.
-            require_regular(path, os.fstat(fd))
-        except UsageError:
-            os.close(fd)
-            raise
-        with os.fdopen(fd, "rb") as file:
-            if offset:
-                file.seek(offset)
-            return file.read(-1 if limit is None else limit)
+class ThreadedFiles:
+    """Makes `Files` of `BlockingFiles`."""
+
+    def __init__(self, files: Callable[[], BlockingFiles]) -> None:
+        self._files = files
+
+    async def stat(self, path: str) -> FileStat | None:
+        return await asyncio.to_thread(self._files().stat, path)
+
+    async def present(self, paths: Sequence[str]) -> frozenset[str]:
+        return await asyncio.to_thread(self._files().present, paths)
+
+    async def read(self, path: str, offset: int, limit: int | None) -> bytes:
+        return await asyncio.to_thread(self._files().read, path, offset, limit)
+
+    async def write(self, path: str, data: bytes) -> None:
+        await asyncio.to_thread(self._files().write, path, data)
+
+    async def remove(self, path: str) -> None:
+        await asyncio.to_thread(self._files().remove, path)
+
+    async def list_dir(self, path: str) -> list[DirEntry]:
+        return await asyncio.to_thread(self._files().list_dir, path)
 
 
-def write_bytes(path: str, data: bytes) -> None:
-    """Replace a regular file in one step, making parent directories."""
-    with explained(path):
-        real = Path(os.path.realpath(path))
-        existing = _existing(path, real)
-        real.parent.mkdir(parents=True, exist_ok=True)
-        draft = real.with_name(f".{real.name[:64]}.{secrets.token_hex(6)}.tmp")
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(draft, flags, 0o666 if existing is None else 0o600)
-        try:
-            with os.fdopen(fd, "wb") as file:
-                if existing is not None:
-                    _copy_ownership(fd, existing)
-                file.write(data)
-            draft.replace(real)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                draft.unlink()
-            raise
+class HostFiles:
+    """The files of this machine."""
+
+    def stat(self, path: str) -> FileStat | None:
+        with explained(path):
+            try:
+                return described(path, Path(path).stat())
+            except (FileNotFoundError, NotADirectoryError):
+                return None
+
+    def present(self, paths: Sequence[str]) -> frozenset[str]:
+        return frozenset(path for path in paths if os.path.exists(path))  # noqa: PTH110
+
+    def read(self, path: str, offset: int = 0, limit: int | None = None) -> bytes:
+        with explained(path):
+            real = os.path.realpath(path)
+            if _PROCESS_INTERNALS.match(real):
+                raise UsageError(f"{path} shows the inside of a process and is not readable here.")
+            fd = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                # Before there is a file object: making one of a directory fails and leaks.
+                require_regular(path, os.fstat(fd))
+            except UsageError:
+                os.close(fd)
+                raise
+            with os.fdopen(fd, "rb") as file:
+                if offset:
+                    file.seek(offset)
+                return file.read(-1 if limit is None else limit)
+
+    def write(self, path: str, data: bytes) -> None:
+        with explained(path):
+            real = Path(os.path.realpath(path))
+            existing = _existing(path, real)
+            real.parent.mkdir(parents=True, exist_ok=True)
+            draft = real.with_name(draft_name(real.name))
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            fd = os.open(draft, flags, 0o666 if existing is None else 0o600)
+            try:
+                with os.fdopen(fd, "wb") as file:
+                    if existing is not None:
+                        _copy_ownership(fd, existing)
+                    file.write(data)
+                draft.replace(real)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    draft.unlink()
+                raise
+
+    def remove(self, path: str) -> None:
+        with explained(path):
+            status = Path(path).lstat()
+            if not stat.S_ISLNK(status.st_mode):
+                require_regular(path, status)
+            Path(path).unlink()
+
+    def list_dir(self, path: str) -> list[DirEntry]:
+        with explained(path), os.scandir(path) as entries:
+            return sorted((_entry(entry) for entry in entries), key=lambda entry: entry.name)
 
 
-def remove_file(path: str) -> None:
-    """Delete a regular file or a symbolic link."""
-    with explained(path):
-        status = Path(path).lstat()
-        if not stat.S_ISLNK(status.st_mode):
-            require_regular(path, status)
-        Path(path).unlink()
+def described(path: str, status: os.stat_result) -> FileStat:
+    return FileStat(
+        path=path,
+        is_dir=stat.S_ISDIR(status.st_mode),
+        is_file=stat.S_ISREG(status.st_mode),
+        size=status.st_size,
+        modified_at=status.st_mtime,
+    )
 
 
-def list_directory(path: str) -> list[DirEntry]:
-    """List a directory, sorted by name."""
-    with explained(path), os.scandir(path) as entries:
-        return sorted((_entry(entry) for entry in entries), key=lambda entry: entry.name)
+def draft_name(name: str) -> str:
+    """Return a hidden name for a file that is to take the place of `name`."""
+    return f".{name[:64]}.{secrets.token_hex(6)}.tmp"
 
 
 def _entry(entry: os.DirEntry[str]) -> DirEntry:

@@ -25,7 +25,7 @@ _MAX_HELD = 4096
 _HEAD_SHARE = 0.4
 
 
-class TextFilter:
+class OutputFilter:
     """Bytes in, clean text out, whatever the reads were cut into."""
 
     def __init__(self) -> None:

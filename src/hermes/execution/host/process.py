@@ -17,7 +17,7 @@ from typing import Protocol, Self
 from msgspec import Struct
 
 from hermes.domain.errors import HermesError
-from hermes.execution.host.output import HeadTail, TextFilter
+from hermes.execution.host.output import HeadTail, OutputFilter
 from hermes.execution.host.pipes import OutputPipe, close, pipes, terminal, writable
 
 TIMED_OUT = 124
@@ -75,6 +75,40 @@ class ChildProcess(Protocol):
         ...
 
 
+class ExitWatch:
+    """The end of a process: the part of a `ChildProcess` that is the same for all."""
+
+    def __init__(self) -> None:
+        self._ended = asyncio.Event()
+        self._callback: Callable[[], None] | None = None
+
+    @property
+    def running(self) -> bool:
+        return not self._ended.is_set()
+
+    def when_exited(self, callback: Callable[[], None]) -> None:
+        if self.running:
+            self._callback = callback
+        else:
+            callback()
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        if self._ended.is_set():
+            return True
+        try:
+            async with asyncio.timeout(timeout):
+                await self._ended.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _finish(self) -> None:
+        if self.running:
+            self._ended.set()
+            if self._callback is not None:
+                self._callback()
+
+
 class Startable(Protocol):
     """What `run` and `BackgroundProcesses` can start."""
 
@@ -103,7 +137,7 @@ class Launch(Struct, frozen=True, kw_only=True):
         return await Child.start(self, sink)
 
 
-class Finished(Struct, frozen=True, kw_only=True):
+class ChildResult(Struct, frozen=True, kw_only=True):
     """How a child ended."""
 
     exit_code: int
@@ -119,9 +153,9 @@ async def run(
     max_output: int,
     on_output: Callable[[str], None] | None = None,
     grace: float = KILL_GRACE,
-) -> Finished:
+) -> ChildResult:
     """Run a child to its end; on timeout or cancellation end its whole group."""
-    text = TextFilter()
+    text = OutputFilter()
     capture = HeadTail(max_output)
 
     def take(piece: str) -> None:
@@ -141,7 +175,7 @@ async def run(
         await child.close(grace)
     take(text.finish())
     output, missing = capture.result()
-    return Finished(
+    return ChildResult(
         exit_code=TIMED_OUT if timed_out else child.exit_code or 0,
         output=output,
         timed_out=timed_out,
@@ -149,21 +183,15 @@ async def run(
     )
 
 
-class Child:
+class Child(ExitWatch, asyncio.SubprocessProtocol):
     """A running child process and its group."""
 
-    def __init__(
-        self,
-        transport: asyncio.SubprocessTransport,
-        watch: "_ExitWatch",
-        output: OutputPipe,
-        stdin: int | None,
-    ) -> None:
-        self._transport = transport
-        self._watch = watch
+    _transport: asyncio.SubprocessTransport
+
+    def __init__(self, output: OutputPipe, stdin: int | None) -> None:
+        super().__init__()
         self._output = output
         self._stdin = stdin
-        self.pid = transport.get_pid()
 
     @classmethod
     async def start(cls, launch: Launch, sink: Callable[[bytes], None]) -> Self:
@@ -174,9 +202,10 @@ class Child:
             ends = await asyncio.to_thread(pipes, launch.stdin, interactive=False)
         else:
             ends = pipes(None, interactive=launch.interactive)
+        output = OutputPipe(ends.output, sink)
         try:
-            transport, watch = await asyncio.get_running_loop().subprocess_exec(
-                _ExitWatch,
+            _, child = await asyncio.get_running_loop().subprocess_exec(
+                lambda: cls(output, ends.input),
                 *launch.argv,
                 stdin=ends.child_in,
                 stdout=ends.child_out,
@@ -186,7 +215,8 @@ class Child:
                 start_new_session=True,
             )
         except BaseException as error:
-            close(ends.output, ends.input)
+            output.close()
+            close(ends.input)
             if isinstance(error, (OSError, ValueError)):
                 raise HermesError(
                     f"Cannot start `{launch.argv[0]}`: {error}.",
@@ -195,52 +225,33 @@ class Child:
             raise
         finally:
             close(ends.child_in, ends.child_out)
-        return cls(transport, watch, OutputPipe(ends.output, sink), ends.input)
+        return child
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
+        self.pid = transport.get_pid()
+
+    def process_exited(self) -> None:
+        self._finish()
 
     @property
     def exit_code(self) -> int | None:
-        """As a shell reports it; None while the process runs."""
         code = self._transport.get_returncode()
         if code is None:
             return None
         return 128 - code if code < 0 else code
 
-    @property
-    def running(self) -> bool:
-        """True until the main process has ended."""
-        return not self._watch.exited.is_set()
-
-    def when_exited(self, callback: Callable[[], None]) -> None:
-        """Call `callback` when the main process has ended."""
-        if self.running:
-            self._watch.callback = callback
-        else:
-            callback()
-
-    async def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the main process; False if `timeout` passes first."""
-        if self._watch.exited.is_set():
-            return True
-        try:
-            async with asyncio.timeout(timeout):
-                await self._watch.exited.wait()
-        except TimeoutError:
-            return False
-        return True
-
     def drain(self) -> None:
-        """Take what is in the pipe now."""
         self._output.drain()
 
     async def finish_reading(self) -> None:
-        """Take what the ended process left in the pipe; never wait for its heirs."""
         self.drain()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LINGER):
                 await self._output.ended.wait()
 
     async def stop(self, grace: float = KILL_GRACE) -> None:
-        """Ask the group to end, and make it end when `grace` has passed."""
         self._signal(signal.SIGTERM)
         try:
             async with asyncio.timeout(grace):
@@ -250,10 +261,9 @@ class Child:
         except asyncio.CancelledError:
             self._signal(signal.SIGKILL)
             raise
-        await self._watch.exited.wait()
+        await self._ended.wait()
 
     async def close(self, grace: float = KILL_GRACE) -> None:
-        """End the child if it still runs and give back the pipes."""
         try:
             if self.running:
                 await self.stop(grace)
@@ -263,7 +273,6 @@ class Child:
             self._transport.close()
 
     async def write(self, data: bytes) -> None:
-        """Send bytes to the child's standard input."""
         view = memoryview(data)
         while view:
             if self._stdin is None:
@@ -279,7 +288,6 @@ class Child:
                 self.close_stdin()
 
     def close_stdin(self) -> None:
-        """Let the child read the end of its input."""
         if self._stdin is None:
             return
         if os.isatty(self._stdin):
@@ -293,22 +301,11 @@ class Child:
             os.killpg(self.pid, number)
 
     async def _group_gone(self) -> None:
-        await self._watch.exited.wait()
+        await self._ended.wait()
         while True:
             if not await asyncio.to_thread(_group_alive, self.pid):
                 return
             await asyncio.sleep(_POLL)
-
-
-class _ExitWatch(asyncio.SubprocessProtocol):
-    def __init__(self) -> None:
-        self.exited = asyncio.Event()
-        self.callback: Callable[[], None] | None = None
-
-    def process_exited(self) -> None:
-        self.exited.set()
-        if self.callback is not None:
-            self.callback()
 
 
 def _group_alive(group: int) -> bool:

@@ -58,7 +58,7 @@ _LIST = (
 )
 
 
-class Caller(Protocol):
+class HelperCall(Protocol):
     """Runs a bash script on the machine and returns its status and output."""
 
     async def __call__(
@@ -71,11 +71,10 @@ class Caller(Protocol):
 class RemoteFiles:
     """The files that `call` can reach; paths are absolute there."""
 
-    def __init__(self, call: Caller) -> None:
+    def __init__(self, call: HelperCall) -> None:
         self._call = call
 
     async def stat(self, path: str) -> FileStat | None:
-        """Describe a path; None if there is nothing."""
         status, output = await self._call(_on(path) + _STAT + "export LC_ALL=C; st -L")
         text = output.decode("utf-8", "replace")
         if status:
@@ -93,7 +92,6 @@ class RemoteFiles:
         )
 
     async def present(self, paths: Sequence[str]) -> frozenset[str]:
-        """Return those of `paths` where there is something."""
         tests = "".join(f"[ -e {shlex.quote(path)} ]; printf $?;" for path in paths)
         status, output = await self._call(tests)
         answers = output.decode("ascii", "replace")
@@ -102,7 +100,6 @@ class RemoteFiles:
         return frozenset(path for path, answer in zip(paths, answers, strict=True) if answer == "0")
 
     async def read(self, path: str, offset: int, limit: int | None) -> bytes:
-        """Read bytes of a regular file."""
         take = "cat" if not offset else f"tail -c +{offset + 1}"
         if limit is not None:
             take = f"head -c {limit}" if not offset else f"{{ {take} | head -c {limit}; }}"
@@ -112,20 +109,17 @@ class RemoteFiles:
         return output if status in {0, 141} else _fail(path, status, output)
 
     async def write(self, path: str, data: bytes) -> None:
-        """Replace a file in one step, making parent directories."""
         script = _WRITE.format(nonce=secrets.token_hex(6), size=len(data))
         status, output = await self._call(_on(path) + script, data, timeout=600)
         if status:
             _fail(path, status, output)
 
     async def remove(self, path: str) -> None:
-        """Delete a file."""
         status, output = await self._call(_on(path) + _REMOVE)
         if status:
             _fail(path, status, output)
 
     async def list_dir(self, path: str) -> list[DirEntry]:
-        """List a directory, sorted by name."""
         status, output = await self._call(_on(path) + _LIST)
         for _ in range(4):
             if status != _CHANGED:  # something came or went while it was read

@@ -1,21 +1,25 @@
-"""What a backend on another machine has to provide: a `Link`.
+"""Links: what a backend on another machine has to provide.
 
 A link starts a program there and carries bytes to and from it. It need not
 tell reliably when or how the program ended, nor be able to kill it: both are
-done with bash on the other side (`remote_supervisor`), in the same way for
-every link. Scripts and data travel on standard input, so nothing secret is
-ever part of a command line and no length limit applies.
+done with bash on the other side (`supervisor`), in the same way for every
+link. Scripts and data travel on standard input, so nothing secret is ever part
+of a command line and no length limit applies.
+
+A link through a program of this machine (`ssh`, `docker exec`) starts that with
+`carry`; one through an API wraps its two directions as an `ApiStream` in a
+`StreamChild`.
 """
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from msgspec import Struct
 
 from hermes.domain.errors import HermesError
-from hermes.execution.host.process import KILL_GRACE, ChildProcess
+from hermes.execution.host.process import KILL_GRACE, Child, ChildProcess, ExitWatch, Launch
 
 
 class RemoteCall(Struct, frozen=True, kw_only=True):
@@ -58,39 +62,27 @@ class Link(Protocol):
         ...
 
 
-class RemoteEnd:
-    """The part of a `ChildProcess` that is about its end."""
-
-    def __init__(self) -> None:
-        self._ended = asyncio.Event()
-        self._callback: Callable[[], None] | None = None
-
-    @property
-    def running(self) -> bool:
-        """True until `_finish` was called."""
-        return not self._ended.is_set()
-
-    def when_exited(self, callback: Callable[[], None]) -> None:
-        """Call `callback` at the end."""
-        if self.running:
-            self._callback = callback
-        else:
-            callback()
-
-    async def wait(self, timeout: float | None = None) -> bool:
-        """Wait for the end; False if `timeout` passes first."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._ended.wait()
-        except TimeoutError:
-            return False
-        return True
-
-    def _finish(self) -> None:
-        if self.running:
-            self._ended.set()
-            if self._callback is not None:
-                self._callback()
+async def carry(
+    argv: tuple[str, ...],
+    call: RemoteCall,
+    sink: Callable[[bytes], None],
+    env: Mapping[str, str],
+    errors: int | None = None,
+) -> Child:
+    """Start the program of this machine that carries a call."""
+    interactive = call.interactive and not call.pty
+    launch = Launch(
+        argv=argv,
+        env=env,
+        stdin=None if interactive or call.pty else call.stdin,
+        interactive=interactive,
+        pty=call.pty,
+        errors=errors,
+    )
+    child = await Child.start(launch, sink)
+    if interactive:
+        await child.write(call.stdin)
+    return child
 
 
 class ApiStream(Protocol):
@@ -100,21 +92,21 @@ class ApiStream(Protocol):
         """Pass output on until there is no more; return the exit code if it is known."""
         ...
 
-    async def write(self, data: bytes) -> None:
-        """Send bytes to its standard input."""
-        ...
+    async def write(self, data: bytes) -> None: ...
 
-    async def end_input(self) -> None:
-        """Let it read the end of its input."""
-        ...
+    async def end_input(self) -> None: ...
 
     async def release(self) -> None:
         """Give back what it held; called once, whatever happened before."""
         ...
 
 
-class StreamChild(RemoteEnd):
-    """Runs an `ApiStream` and ends when its output does."""
+class StreamChild(ExitWatch):
+    """A child process whose bytes come through an API; ends when its output does.
+
+    One task reads the output for as long as the child lives; it belongs to the
+    child and is always waited for in `close`.
+    """
 
     def __init__(self, stream: ApiStream, sink: Callable[[bytes], None]) -> None:
         super().__init__()
@@ -122,14 +114,9 @@ class StreamChild(RemoteEnd):
         self._sink = sink
         self._input_open = True
         self._asked_to_end = asyncio.Event()
-        self._code: int | None = None
         self._released = False
+        self.exit_code: int | None = None
         self._task = asyncio.get_running_loop().create_task(self._work())
-
-    @property
-    def exit_code(self) -> int | None:
-        """What the API reported, if anything."""
-        return self._code
 
     def drain(self) -> None:
         """Do nothing: output is passed on as it comes."""
@@ -144,7 +131,6 @@ class StreamChild(RemoteEnd):
             await asyncio.shield(asyncio.wait({self._task}))
 
     async def close(self, grace: float = KILL_GRACE) -> None:
-        """Stop listening and give back what was held."""
         await self.stop(grace)
         if not self._released:
             self._released = True
@@ -152,7 +138,6 @@ class StreamChild(RemoteEnd):
                 await self._stream.release()
 
     async def write(self, data: bytes) -> None:
-        """Send bytes to its standard input."""
         if not self._input_open or not self.running:
             raise HermesError(
                 "The standard input of this process is closed.",
@@ -161,7 +146,6 @@ class StreamChild(RemoteEnd):
         await self._stream.write(data)
 
     def close_stdin(self) -> None:
-        """Let it read the end of its input."""
         self._input_open = False
         self._asked_to_end.set()
 
@@ -169,7 +153,7 @@ class StreamChild(RemoteEnd):
         try:
             async with asyncio.TaskGroup() as group:
                 ending = group.create_task(self._end_input())
-                self._code = await self._stream.follow(self._sink)
+                self.exit_code = await self._stream.follow(self._sink)
                 ending.cancel()
         except* HermesError as failed:
             said = "; ".join(str(error) for error in failed.exceptions)

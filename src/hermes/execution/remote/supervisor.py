@@ -20,11 +20,9 @@ import secrets
 import shlex
 from collections.abc import Awaitable, Callable
 
-from msgspec import Struct
-
 from hermes.domain.errors import HermesError
-from hermes.execution.host.process import KILL_GRACE, ChildProcess
-from hermes.execution.remote.link import Link, RemoteCall, RemoteEnd
+from hermes.execution.host.process import KILL_GRACE, ChildProcess, ExitWatch
+from hermes.execution.remote.link import Link, RemoteCall
 
 # Arguments: state directory, number, mark, outdated generation, INNER.
 _SUPERVISOR = (
@@ -55,29 +53,24 @@ _KILL_ALL = (
     'for f in {state}/pid.*; do [ -f "$f" ] && p=$(cat "$f") && [ "${{p:-0}}" -gt 1 ]'
     ' && [ "$f" != {own} ] && kill -KILL -- "-$p" 2>/dev/null; done; rm -rf {state}'
 )
+LOST = 255
+"""Exit code of a command of which nothing more is known."""
+_LINGER = 0.1
+"""How long the carrier may take to end by itself after the mark."""
+_SETTLE = 5.0
+"""How long the mark may take to arrive after a kill."""
+START_TIMEOUT = 60.0
 _POLL = 0.05
 _MAX_FRAME = 64 * 1024
 """A mark with the longest directory name there can be is far shorter."""
 
 
-class Supervised(Struct, frozen=True, kw_only=True):
-    """A supervised command: what to start, and how to recognise its end."""
-
-    number: str
-    mark: str
-    argv: tuple[str, ...]
-
-
-def supervised(state_dir: str, number: str, outdated: str = "") -> Supervised:
-    """Return the command line for the next script; the script itself goes to its input."""
+def supervised(state_dir: str, number: str, outdated: str = "") -> tuple[str, tuple[str, ...]]:
+    """Return mark and command line for the next script; the script itself goes to its input."""
     mark = secrets.token_hex(8)
-    return Supervised(
-        number=number,
-        mark=mark,
-        argv=(
-            *("bash", "--noprofile", "--norc", "-c", _SUPERVISOR),
-            *("bash", state_dir, number, mark, outdated, _INNER),
-        ),
+    return mark, (
+        *("bash", "--noprofile", "--norc", "-c", _SUPERVISOR),
+        *("bash", state_dir, number, mark, outdated, _INNER),
     )
 
 
@@ -145,17 +138,8 @@ def _partial(data: bytes, mark: bytes) -> int:
     return len(data) - at if at >= 0 and mark.startswith(data[at:]) else 0
 
 
-LOST = 255
-"""Exit code of a command of which nothing more is known."""
-_LINGER = 0.1
-"""How long the carrier may take to end by itself after the mark."""
-_SETTLE = 5.0
-"""How long the mark may take to arrive after a kill."""
-START_TIMEOUT = 60.0
-
-
-class RemoteChild(RemoteEnd):
-    """Ends when its mark arrives, or when what carried it ends."""
+class RemoteChild(ExitWatch):
+    """A supervised command; ends when its mark arrives, or when what carried it ends."""
 
     def __init__(self, link: Link, mark: str, sink: Callable[[bytes], None]) -> None:
         super().__init__()
@@ -183,7 +167,6 @@ class RemoteChild(RemoteEnd):
 
     @property
     def exit_code(self) -> int | None:
-        """As a shell reports it; None while the command runs."""
         if self.running:
             return None
         return LOST if self._reader.status is None else self._reader.status
@@ -194,7 +177,6 @@ class RemoteChild(RemoteEnd):
         return self._reader.cwd
 
     def drain(self) -> None:
-        """Take the output that is there now."""
         if self._carrier is not None and self.running:
             self._carrier.drain()
 
@@ -202,7 +184,6 @@ class RemoteChild(RemoteEnd):
         """Do nothing: the mark comes after all output."""
 
     async def stop(self, grace: float = KILL_GRACE) -> None:
-        """Ask the group to end, and make it end when `grace` has passed."""
         if self.running and await self._try_to_end(grace) and await self.wait(_SETTLE):
             return
         if self._carrier is not None:
@@ -210,7 +191,6 @@ class RemoteChild(RemoteEnd):
         self._finish()
 
     async def close(self, grace: float = KILL_GRACE) -> None:
-        """End the command if it still runs and let its carrier go."""
         try:
             if self.running:
                 await self.stop(grace)
@@ -222,13 +202,11 @@ class RemoteChild(RemoteEnd):
             self._finish()
 
     async def write(self, data: bytes) -> None:
-        """Send bytes to its standard input."""
         if self._carrier is None or not self.running:
             raise HermesError("The standard input of this process is closed.")
         await self._carrier.write(data)
 
     def close_stdin(self) -> None:
-        """Let it read the end of its input."""
         if self._carrier is not None:
             self._carrier.close_stdin()
 

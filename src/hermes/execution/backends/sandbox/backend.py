@@ -1,9 +1,8 @@
 """The `sandbox` backend: bubblewrap, without a daemon and without root.
 
 Each session has a sandbox of its own with a private workspace, or the project
-directory when it works on one. What a sandbox contains is in
-`sandbox_mounts`, how it is held and entered in `sandbox_holder`, how its
-files are read from outside in `remote_view`.
+directory when it works on one. What a sandbox contains is in `mounts`, how it
+is held and entered in `holder`, how its files are read from outside in `view`.
 """
 
 import asyncio
@@ -16,52 +15,106 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from hermes.domain.errors import HermesError
-from hermes.domain.ports.execution import Command
-from hermes.execution.backend import EnvironmentRequest, decode_options, task_directory
+from hermes.execution.backend import Backend, EnvironmentRequest
 from hermes.execution.backends.sandbox.holder import Holder, missing_tools
 from hermes.execution.backends.sandbox.mounts import (
     HOME,
     STATE_DIR,
-    WORKSPACE,
-    Layout,
-    SandboxOptions,
+    SandboxLayout,
+    lay_out,
     prepare,
 )
-from hermes.execution.host.contained import View, ViewFiles
+from hermes.execution.backends.sandbox.view import View
+from hermes.execution.host.files import ThreadedFiles
 from hermes.execution.host.process import Launch
-from hermes.execution.host.shell import Generation
-from hermes.execution.remote.environment import RemoteEnvironment
+from hermes.execution.host.shell import (
+    Generation,
+    RenderedCommand,
+    ShellEnvironment,
+    ShellSession,
+    collect_state,
+)
 
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _KEPT = frozenset({"LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "NO_COLOR"})
 _ROOM = 12
 """Tasks that must be free inside for a command to start and do something."""
-_MAX_CWD = 8192
 
 
-async def open_environment(request: EnvironmentRequest) -> RemoteEnvironment:
-    """Make the environment of one session."""
-    reason = available()
-    if reason:
-        raise HermesError(
-            f"The `sandbox` backend cannot run here: {reason}.",
-            hint="Or set `terminal.backend` to another backend.",
+class SandboxEnvironment(ShellEnvironment):
+    """The sandbox of one session."""
+
+    _home = HOME
+
+    def __init__(self, request: EnvironmentRequest, layout: SandboxLayout) -> None:
+        super().__init__(
+            cwd=_inside(request.cwd, layout),
+            clock=request.clock,
+            notify=request.notify,
+            kill_grace=request.terminal.daemon_term_grace_seconds,
         )
-    options = decode_options(SandboxOptions, request.settings.options, "The sandbox")
-    base = task_directory(options.sandbox_dir, "sandbox", request.agent_id, request.session_id)
-    layout = await asyncio.to_thread(prepare, options, base)
-    place = SandboxPlace(
-        options,
-        layout,
-        env=_environment(request.env, request.settings.env_passthrough),
-        start=_start(request.cwd, layout),
-    )
-    return RemoteEnvironment(
-        place, clock=request.clock, notify=request.notify, kill_grace=options.kill_grace
-    )
+        self._layout = layout
+        self._env = _environment(request.env, request.terminal.env_passthrough)
+        self._holder: Holder | None = None
+        self._files = ThreadedFiles(self._view)
+
+    async def _open(self) -> ShellSession:
+        """Bring it up, or up again if it has ended or has no room for a command."""
+        if self._holder is None or not self._holder.running or await self._crowded(self._holder):
+            await self._stop()
+            await asyncio.to_thread(prepare, self._layout)
+            self._holder = await Holder.start(self._layout)
+        return self._shell or ShellSession(STATE_DIR, self._cwd)
+
+    async def _shut(self) -> None:
+        await self._stop()
+        await asyncio.to_thread(_tidy, self._layout.base)
+
+    def _start(self, rendered: RenderedCommand) -> Launch:
+        if self._holder is None:
+            raise _not_running()
+        command = rendered.command
+        interactive = rendered.background and command.stdin is None
+        return Launch(
+            argv=self._holder.command(rendered.script, pty=command.pty),
+            env=self._env,
+            cwd="/",
+            # Never the host's /dev/null: who can open a file can also change its mode.
+            stdin=None if interactive else command.stdin or b"",
+            interactive=interactive,
+            pty=command.pty,
+        )
+
+    async def _collect(self, generation: Generation, outdated: Generation | None) -> str | None:
+        if self._holder is None:  # another command of the session filled it
+            return None
+        return await asyncio.to_thread(collect_state, self._view(), generation, outdated)
+
+    async def _settle(self) -> str:
+        """End what a command left behind if it leaves no room for the next."""
+        if self._holder is None or not await self._crowded(self._holder):
+            return ""
+        await self._stop()
+        return (
+            f"\n[The sandbox was full: {self._layout.options.max_processes} processes."
+            " Everything that ran in it has been ended.]"
+        )
+
+    async def _stop(self) -> None:
+        holder, self._holder = self._holder, None
+        if holder is not None:
+            await holder.stop()
+
+    def _view(self) -> View:
+        if self._holder is None:
+            raise _not_running()
+        return View(self._holder.root, self._layout.writable)
+
+    async def _crowded(self, holder: Holder) -> bool:
+        return await asyncio.to_thread(holder.tasks) > self._layout.options.max_processes - _ROOM
 
 
-def available() -> str:
+def unavailable() -> str:
     """Return why sandboxes cannot run on this machine; empty if they can."""
     if sys.platform != "linux":
         return "bubblewrap needs Linux"
@@ -85,93 +138,7 @@ def available() -> str:
     return ""
 
 
-class SandboxPlace:
-    """The sandbox of one session."""
-
-    isolated = True
-    home = HOME
-    state_dir = STATE_DIR
-
-    def __init__(
-        self, options: SandboxOptions, layout: Layout, *, env: Mapping[str, str], start: str
-    ) -> None:
-        self._options = options
-        self._layout = layout
-        self._env = env
-        self.start = start
-        self._holder: Holder | None = None
-        self.files = ViewFiles(self._view)
-
-    async def open(self) -> None:
-        """Bring it up, or up again if it has ended or has no room for a command."""
-        if self._holder is not None:
-            if self._holder.running and not await self._crowded(self._holder):
-                return
-            await self._stop()
-        await asyncio.to_thread(prepare, self._options, self._layout.base)
-        self._holder = await Holder.start(self._options, self._layout)
-
-    def launch(self, script: str, command: Command, *, background: bool) -> Launch:
-        """Return what runs bash text inside."""
-        if self._holder is None:
-            raise _not_running()
-        interactive = background and command.stdin is None
-        return Launch(
-            argv=self._holder.command(script, pty=command.pty),
-            env=self._env,
-            cwd="/",
-            # Never the host's /dev/null: who can open a file can also change its mode.
-            stdin=None if interactive else command.stdin or b"",
-            interactive=interactive,
-            pty=command.pty,
-        )
-
-    async def collect(self, generation: Generation, outdated: Generation | None) -> str | None:
-        """Return the directory a command ended in, and clear away what is not needed."""
-        if self._holder is None:  # another command of the session filled it
-            return None
-        return await asyncio.to_thread(_collect, self._view(), generation, outdated)
-
-    async def settle(self) -> str:
-        """End what a command left behind if it leaves no room for the next."""
-        if self._holder is None or not await self._crowded(self._holder):
-            return ""
-        await self._stop()
-        return (
-            f"\n[The sandbox was full: {self._options.max_processes} processes."
-            " Everything that ran in it has been ended.]"
-        )
-
-    async def close(self) -> None:
-        """Stop everything in it; its files stay."""
-        await self._stop()
-        await asyncio.to_thread(_tidy, self._layout.base)
-
-    async def _stop(self) -> None:
-        holder, self._holder = self._holder, None
-        if holder is not None:
-            await holder.stop()
-
-    def _view(self) -> View:
-        if self._holder is None:
-            raise _not_running()
-        return View(self._holder.root, self._layout.writable)
-
-    async def _crowded(self, holder: Holder) -> bool:
-        return await asyncio.to_thread(holder.tasks) > self._options.max_processes - _ROOM
-
-
-def _collect(view: View, generation: Generation, outdated: Generation | None) -> str | None:
-    for path in (generation.script, *((outdated.env, outdated.cwd) if outdated else ())):
-        with contextlib.suppress(HermesError):
-            view.remove(path)
-    try:
-        return os.fsdecode(view.read(generation.cwd, 0, _MAX_CWD))
-    except HermesError:
-        return None
-
-
-def _environment(env: Mapping[str, str], passthrough: frozenset[str]) -> dict[str, str]:
+def _environment(env: Mapping[str, str], passthrough: tuple[str, ...]) -> dict[str, str]:
     """Return what commands start with: nothing of the host's but the language."""
     kept = {
         name: value
@@ -182,12 +149,9 @@ def _environment(env: Mapping[str, str], passthrough: frozenset[str]) -> dict[st
     return {**kept, **own}
 
 
-def _start(cwd: str, layout: Layout) -> str:
+def _inside(cwd: str, layout: SandboxLayout) -> str:
     inside = posixpath.normpath(cwd)
-    roots = {layout.start, WORKSPACE} if layout.start == WORKSPACE else {layout.start}
-    if any(inside == root or inside.startswith(f"{root}/") for root in roots):
-        return inside
-    return layout.start
+    return inside if f"{inside}/".startswith(f"{layout.start}/") else layout.start
 
 
 def _tidy(base: Path) -> None:
@@ -208,3 +172,16 @@ def _setting(name: str) -> str:
         return Path("/proc/sys", name).read_text(encoding="ascii").strip()
     except OSError:
         return ""
+
+
+async def _open_environment(request: EnvironmentRequest) -> SandboxEnvironment:
+    reason = unavailable()
+    if reason:
+        raise HermesError(
+            f"The `sandbox` backend cannot run here: {reason}.",
+            hint="Or set `terminal.backend` to another backend.",
+        )
+    return SandboxEnvironment(request, await asyncio.to_thread(lay_out, request))
+
+
+BACKEND = Backend(open=_open_environment, unavailable=unavailable, private_workspace=True)

@@ -27,7 +27,7 @@ from typing import Self
 from msgspec import Struct
 
 from hermes.domain.errors import HermesError
-from hermes.execution.backends.sandbox.mounts import Layout, SandboxOptions, bwrap_arguments
+from hermes.execution.backends.sandbox.mounts import SandboxLayout, bwrap_arguments
 from hermes.execution.host.process import Child, Launch
 
 _ROOT = Path("/sys/fs/cgroup")
@@ -35,7 +35,13 @@ _PREFIX = "hermes-sandbox"
 
 
 class Cgroup(Struct, frozen=True, kw_only=True):
-    """Groups, one for each controller, that limit one sandbox."""
+    """Groups, one for each controller, that limit all processes of a sandbox together.
+
+    Needed above all when Hermes runs as root, whom process limits do not bind.
+    A group is called after the process that made it, so that a later one can
+    clear away what a killed one left. Where no group can be made there are
+    none, and the limits of each single process remain.
+    """
 
     directories: tuple[Path, ...]
 
@@ -152,34 +158,34 @@ class Holder:
     """One sandbox that is up."""
 
     def __init__(
-        self, child: Child, directory: int, options: SandboxOptions, cgroup: Cgroup | None
+        self, child: Child, directory: int, layout: SandboxLayout, cgroup: Cgroup | None
     ) -> None:
         self._child = child
         self._directory = directory
         self._cgroup = cgroup
-        self._limits = _limits(options)
+        self._limits = _limits(layout)
         self._outer = _outer_user_namespace(directory)
         ours = f"/proc/{os.getpid()}/fd"
         self._enter = _enter(
             f"{ours}/{directory}",
             f"{ours}/{self._outer}" if self._outer is not None else "",
-            network=options.network,
+            network=layout.terminal.sandbox_network,
         )
 
     @classmethod
-    async def start(cls, options: SandboxOptions, layout: Layout) -> Self:
+    async def start(cls, layout: SandboxLayout) -> Self:
         """Bring up a sandbox."""
         cgroup = await asyncio.to_thread(
-            make_cgroup, options.max_processes, options.max_memory_mb << 20
+            make_cgroup, layout.options.max_processes, layout.terminal.container_memory << 20
         )
         try:
-            child, pid, mount_namespace = await _held(options, layout, cgroup)
+            child, pid, mount_namespace = await _held(layout, cgroup)
         except BaseException:
             if cgroup is not None:
                 cgroup.remove()
             raise
         try:
-            return cls(child, _pinned(pid, mount_namespace), options, cgroup)
+            return cls(child, _pinned(pid, mount_namespace), layout, cgroup)
         except OSError as error:
             await child.close(0.0)
             if cgroup is not None:
@@ -226,9 +232,7 @@ class Holder:
                 await _removed(self._cgroup)
 
 
-async def _held(
-    options: SandboxOptions, layout: Layout, cgroup: Cgroup | None
-) -> tuple[Child, int, int]:
+async def _held(layout: SandboxLayout, cgroup: Cgroup | None) -> tuple[Child, int, int]:
     """Start the holder; return it, its process number and its mount namespace."""
     said = bytearray()
     changed = asyncio.Event()
@@ -237,7 +241,7 @@ async def _held(
         said.extend(data)
         changed.set()
 
-    arguments = await asyncio.to_thread(bwrap_arguments, options, layout)
+    arguments = await asyncio.to_thread(bwrap_arguments, layout)
     join = cgroup.join if cgroup else ""
     launch = Launch(
         # Arguments go through a descriptor: paths of the host are nobody's business inside.
@@ -314,11 +318,12 @@ def _enter(holder: str, outer: str, *, network: bool) -> str:
     )
 
 
-def _limits(options: SandboxOptions) -> str:
+def _limits(layout: SandboxLayout) -> str:
     """Return shell text that limits a command and its children, for good."""
+    options = layout.options
     wanted: Mapping[str, tuple[int, int, int]] = {
         "u": (resource.RLIMIT_NPROC, options.max_processes + _counted_elsewhere(), 1),
-        "d": (resource.RLIMIT_DATA, options.max_memory_mb << 20, 1024),
+        "d": (resource.RLIMIT_DATA, layout.terminal.container_memory << 20, 1024),
         "f": (resource.RLIMIT_FSIZE, options.max_file_mb << 20, 1024),
         "c": (resource.RLIMIT_CORE, 0, 1024),
     }

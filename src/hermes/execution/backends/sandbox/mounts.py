@@ -20,31 +20,17 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from hermes.execution.backend import checked_project
+from hermes.domain.settings.execution import Terminal
+from hermes.execution.backend import EnvironmentRequest
 
 
 class SandboxOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of the `sandbox` backend; keys of `EnvironmentSettings.options`."""
+    """What `terminal.backend_options` may hold."""
 
-    sandbox_dir: str
-    """Where sandboxes keep their files: `<home>/sandboxes`."""
-    hermes_home: str
-    """Hidden wherever it would show."""
-    project: str = ""
-    """Directory to work on, writable at its own path; empty for a private workspace."""
-    network: bool = False
-    """Use the host's network, loopback included. False: none at all."""
-    read_only_paths: tuple[str, ...] = ()
-    """Further places commands may read."""
-    hidden_paths: tuple[str, ...] = ()
-    """Further places to hide where a visible one contains them."""
     max_processes: int = 512
-    max_memory_mb: int = 4096
-    """Of all processes together where cgroups can be written, else of each."""
     max_file_mb: int = 8192
     """Size of one file."""
     shm_mb: int = 64
-    kill_grace: float = 2.0
 
 
 WORKSPACE = "/workspace"
@@ -88,6 +74,12 @@ _ETC = (
     "timezone",
     "vim",
 )
+_OWN_ETC = {
+    "passwd": f"hermes:x:{UID}:{UID}:Hermes:{HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
+    "group": f"hermes:x:{UID}:\nnogroup:x:65534:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+}
 _ETC_NETWORK = ("resolv.conf", "hosts", "host.conf")
 _SECRET_PLACES = (
     ".hermes",
@@ -124,14 +116,22 @@ _PROC_READ_ONLY = ("fs", "irq", "bus", "sysrq-trigger", "acpi", "asound", "scsi"
 _PROC_HIDDEN = ("kcore", "keys", "timer_list", "latency_stats", "sched_debug", "kpagecount")
 
 
-class Layout(Struct, frozen=True, kw_only=True):
-    """Where things of one sandbox are on the host, and where work happens inside."""
+class SandboxLayout(Struct, frozen=True, kw_only=True):
+    """Where things of one sandbox are on the host, and what is inside."""
 
     base: Path
     start: str
     """The workspace as commands see it."""
     workspace: Path
     """The same on the host."""
+    project: bool
+    """The workspace is a directory that a person works on."""
+    hidden: tuple[str, ...]
+    """Covered wherever they would show."""
+    devices: Path
+    """Where device nodes for sandboxes are kept."""
+    terminal: Terminal
+    options: SandboxOptions
 
     @property
     def writable(self) -> tuple[str, ...]:
@@ -139,34 +139,39 @@ class Layout(Struct, frozen=True, kw_only=True):
         return (self.start, HOME, "/tmp", STATE_DIR)  # noqa: S108 - the sandbox's own
 
 
-def prepare(options: SandboxOptions, base: Path) -> Layout:
-    """Make the directories of a sandbox and return where they are."""
-    for name in ("home", "tmp", "etc", "state"):
+def lay_out(request: EnvironmentRequest) -> SandboxLayout:
+    """Decide where the sandbox of a session is."""
+    base = request.directory("sandbox")
+    project = request.project() if request.settings.project else None
+    return SandboxLayout(
+        base=base,
+        start=str(project or WORKSPACE),
+        workspace=project or base / "workspace",
+        project=project is not None,
+        hidden=(str(request.settings.home.root), str(request.sandbox_dir)),
+        devices=request.sandbox_dir / "sandbox/.devices",
+        terminal=request.terminal,
+        options=request.options(SandboxOptions),
+    )
+
+
+def prepare(layout: SandboxLayout) -> None:
+    """Make the directories of a sandbox."""
+    base = layout.base
+    for name in ("home", "tmp", "etc", "state", *(() if layout.project else ("workspace",))):
         (base / name).mkdir(mode=0o700, parents=True, exist_ok=True)
-    (base / "etc/passwd").write_text(
-        f"hermes:x:{UID}:{UID}:Hermes:{HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
-        encoding="ascii",
-    )
-    (base / "etc/group").write_text(f"hermes:x:{UID}:\nnogroup:x:65534:\n", encoding="ascii")
-    (base / "etc/hosts").write_text(
-        "127.0.0.1 localhost sandbox\n::1 localhost\n", encoding="ascii"
-    )
-    (base / "etc/nsswitch.conf").write_text(
-        "passwd: files\ngroup: files\nhosts: files dns\n", encoding="ascii"
-    )
-    if options.project:
-        project = checked_project(options.project, options.hermes_home)
-        return Layout(base=base, start=str(project), workspace=project)
-    (base / "workspace").mkdir(mode=0o700, exist_ok=True)
-    return Layout(base=base, start=WORKSPACE, workspace=base / "workspace")
+    for name, text in _OWN_ETC.items():
+        (base / "etc" / name).write_text(text, encoding="ascii")
 
 
-def bwrap_arguments(options: SandboxOptions, layout: Layout) -> list[str]:
+def bwrap_arguments(layout: SandboxLayout) -> list[str]:
     """Return the arguments that make the sandbox, without the command."""
+    network = layout.terminal.sandbox_network
+    shown = layout.terminal.sandbox_read_only_paths
     return [
         *("--unshare-user", "--uid", str(UID), "--gid", str(UID)),
         *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
-        *(() if options.network else ("--unshare-net",)),
+        *(() if network else ("--unshare-net",)),
         *(
             "--hostname",
             "sandbox",
@@ -177,20 +182,20 @@ def bwrap_arguments(options: SandboxOptions, layout: Layout) -> list[str]:
         ),
         # Needed once, to forbid user namespaces; dropped before anything else runs.
         *("--cap-drop", "ALL", "--cap-add", "CAP_SYS_RESOURCE"),
-        *_system(options, layout.base / "etc"),
-        *_kernel(options),
+        *_system(layout.base / "etc", network=network),
+        *_kernel(layout),
         *("--bind", str(layout.base / "state"), STATE_DIR),
         *("--bind", str(layout.base / "tmp"), "/tmp"),  # noqa: S108 - the sandbox's own
         *("--bind", str(layout.base / "home"), HOME),
         *("--symlink", "/tmp", "/var/tmp"),  # noqa: S108 - the sandbox's own
-        *(part for path in options.read_only_paths for part in ("--ro-bind-try", path, path)),
+        *(part for path in shown for part in ("--ro-bind-try", path, path)),
         *("--bind", str(layout.workspace), layout.start),
-        *_hiding(options, layout),
+        *_hiding(layout),
         *("--remount-ro", "/", "--chdir", "/"),
     ]
 
 
-def _system(options: SandboxOptions, own_etc: Path) -> Iterator[str]:
+def _system(own_etc: Path, *, network: bool) -> Iterator[str]:
     yield from ("--ro-bind", "/usr", "/usr")
     for alias in _USR_ALIASES:
         path = Path(alias)
@@ -199,14 +204,14 @@ def _system(options: SandboxOptions, own_etc: Path) -> Iterator[str]:
         elif path.is_dir():
             yield from ("--ro-bind", alias, alias)
     yield from ("--ro-bind-try", "/nix/store", "/nix/store")
-    for pattern in (*_ETC, *(_ETC_NETWORK if options.network else ())):
+    for pattern in (*_ETC, *(_ETC_NETWORK if network else ())):
         for path in sorted(Path("/etc").glob(pattern)):
             yield from ("--ro-bind-try", str(path), str(path))
-    for name in ("passwd", "group", "nsswitch.conf", *(() if options.network else ("hosts",))):
+    for name in ("passwd", "group", "nsswitch.conf", *(() if network else ("hosts",))):
         yield from ("--ro-bind", str(own_etc / name), f"/etc/{name}")
 
 
-def _kernel(options: SandboxOptions) -> Iterator[str]:
+def _kernel(layout: SandboxLayout) -> Iterator[str]:
     yield from ("--proc", "/proc")
     # The kernel wants a capability for `user`, also from its owner: it can stay.
     settings = sorted(f"sys/{path.name}" for path in Path("/proc/sys").iterdir())
@@ -217,8 +222,9 @@ def _kernel(options: SandboxOptions) -> Iterator[str]:
         if Path(f"/proc/{name}").exists():
             yield from ("--ro-bind", "/dev/null", f"/proc/{name}")
     yield from ("--dev", "/dev")
-    yield from ("--size", str(options.shm_mb << 20), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108
-    for node in _own_devices(Path(options.sandbox_dir) / "sandbox/.devices"):
+    yield from ("--size", str(layout.options.shm_mb << 20), "--perms", "1777")
+    yield from ("--tmpfs", "/dev/shm")  # noqa: S108 - the sandbox's own
+    for node in _own_devices(layout.devices):
         yield from ("--dev-bind", str(node), f"/dev/{node.name}")
     yield from ("--remount-ro", "/dev")
 
@@ -250,11 +256,11 @@ def _make_device(node: Path, device: int) -> None:
     draft.replace(node)
 
 
-def _hiding(options: SandboxOptions, layout: Layout) -> Iterator[str]:
+def _hiding(layout: SandboxLayout) -> Iterator[str]:
     """Cover what would show inside a visible directory."""
-    shown = [Path("/usr"), *map(Path, options.read_only_paths)]
-    hidden = [options.hermes_home, options.sandbox_dir, *options.hidden_paths]
-    if options.project:
+    shown = [Path("/usr"), *map(Path, layout.terminal.sandbox_read_only_paths)]
+    hidden = [*layout.hidden]
+    if layout.project:
         shown.append(layout.workspace)
         hidden += [str(layout.workspace / place) for place in _SECRET_PLACES]
     covered: list[Path] = []

@@ -8,21 +8,18 @@ leads out, and no race does either.
 
 Hermes may have rights that commands lack. Therefore kernel file systems are
 out of bounds, and writing needs a writable place besides a writable mount.
-All functions block and belong in `asyncio.to_thread`.
 """
 
-import asyncio
 import contextlib
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Callable, Sequence
 from typing import Self
 
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.execution import DirEntry, FileStat
-from hermes.execution.host.files import explained, require_regular
+from hermes.execution.host.files import described, draft_name, explained, require_regular
 
 _OUT_OF_BOUNDS = frozenset({"proc", "sys", "dev"})
 _MAX_LINKS = 40
@@ -30,39 +27,29 @@ _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class View:
-    """A root directory that nothing leads out of."""
+    """A root directory that nothing leads out of, as `BlockingFiles`."""
 
     def __init__(self, root: str, writable: tuple[str, ...]) -> None:
         self._root = root
         self._writable = [_parts(path) for path in writable]
 
-    def describe(self, path: str) -> FileStat | None:
-        """Describe what `path` leads to; None if that is nothing."""
+    def stat(self, path: str) -> FileStat | None:
         with explained(path), _Walk(self._root) as walk:
             try:
                 walk.go(path)
-                status = walk.status()
+                return described(path, walk.status())
             except (FileNotFoundError, NotADirectoryError):
                 return None
-            return FileStat(
-                path=path,
-                is_dir=stat.S_ISDIR(status.st_mode),
-                is_file=stat.S_ISREG(status.st_mode),
-                size=status.st_size,
-                modified_at=status.st_mtime,
-            )
 
     def present(self, paths: Sequence[str]) -> frozenset[str]:
-        """Return those of `paths` where there is something."""
         found = set()
         for path in paths:
             with contextlib.suppress(HermesError):
-                if self.describe(path) is not None:
+                if self.stat(path) is not None:
                     found.add(path)
         return frozenset(found)
 
     def read(self, path: str, offset: int, limit: int | None) -> bytes:
-        """Read bytes of a regular file."""
         with explained(path), _Walk(self._root) as walk:
             walk.go(path)
             require_regular(path, walk.status())
@@ -74,7 +61,6 @@ class View:
                 return file.read(-1 if limit is None else limit)
 
     def write(self, path: str, data: bytes) -> None:
-        """Replace a regular file in one step, making parent directories."""
         with explained(path), _Walk(self._root, self._require_writable) as walk:
             walk.go(path)
             self._require_writable(walk.names)
@@ -86,7 +72,6 @@ class View:
             walk.replace(data, mode)
 
     def remove(self, path: str) -> None:
-        """Delete a regular file or a symbolic link."""
         with explained(path), _Walk(self._root) as walk:
             walk.go(path, follow_last=False)
             self._require_writable(walk.names)
@@ -96,7 +81,6 @@ class View:
             walk.unlink()
 
     def list_dir(self, path: str) -> list[DirEntry]:
-        """List a directory, sorted by name."""
         with explained(path), _Walk(self._root) as walk:
             walk.go(path)
             fd = walk.open(os.O_RDONLY | os.O_DIRECTORY)
@@ -116,7 +100,7 @@ class View:
         if entry.is_symlink():
             # Never ask the host where the link leads.
             with contextlib.suppress(HermesError):
-                target = self.describe(f"{directory}/{entry.name}")
+                target = self.stat(f"{directory}/{entry.name}")
                 is_dir = target is not None and target.is_dir
         return DirEntry(name=entry.name, is_dir=is_dir, size=size)
 
@@ -193,7 +177,7 @@ class _Walk:
     def replace(self, data: bytes, mode: int) -> None:
         """Put a new file where the walk ended."""
         parent, name = self._end()
-        draft = f".{name[:64]}.{secrets.token_hex(6)}.tmp"
+        draft = draft_name(name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(draft, flags, mode, dir_fd=parent)
         try:
@@ -248,37 +232,6 @@ class _Walk:
     def _permit(self, name: str) -> None:
         if not self.names and name in _OUT_OF_BOUNDS:
             raise OSError(errno.EACCES, "kernel files are not for the file tools")
-
-
-class ViewFiles:
-    """The same for asyncio."""
-
-    def __init__(self, view: Callable[[], View]) -> None:
-        self._view = view
-
-    async def stat(self, path: str) -> FileStat | None:
-        """Describe a path; None if there is nothing."""
-        return await asyncio.to_thread(self._view().describe, path)
-
-    async def present(self, paths: Sequence[str]) -> frozenset[str]:
-        """Return those of `paths` where there is something."""
-        return await asyncio.to_thread(self._view().present, paths)
-
-    async def read(self, path: str, offset: int, limit: int | None) -> bytes:
-        """Read bytes of a regular file."""
-        return await asyncio.to_thread(self._view().read, path, offset, limit)
-
-    async def write(self, path: str, data: bytes) -> None:
-        """Replace a file in one step, making parent directories."""
-        await asyncio.to_thread(self._view().write, path, data)
-
-    async def remove(self, path: str) -> None:
-        """Delete a file."""
-        await asyncio.to_thread(self._view().remove, path)
-
-    async def list_dir(self, path: str) -> list[DirEntry]:
-        """List a directory, sorted by name."""
-        return await asyncio.to_thread(self._view().list_dir, path)
 
 
 def _parts(path: str) -> list[str]:
