@@ -8,8 +8,8 @@ import pytest
 
 from fakes.core import ScriptedTools, returns, running_core, waits
 from fakes.run_desk import asked, desk_on, finished, restarted
-from hermes.control.runs.new import new_run
-from hermes.control.runs.runs import Draining, RunDesk, RunSettings, TooBusy
+from hermes.control.runs.request import Draining, TooBusy, new_run
+from hermes.control.runs.runs import Runs, RunSettings
 from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.events import (
     MessageCompleted,
@@ -190,9 +190,9 @@ async def test_every_reader_of_a_logged_run_sees_the_same_events_under_the_same_
             assert await read(desk, started.run, after) == logs[0][after:]
 
 
-async def read(desk: RunDesk, run: Run, after: int = 0) -> list[tuple[int, TurnEvent]]:
+async def read(desk: Runs, run: Run, after: int = 0) -> list[tuple[int, TurnEvent]]:
     async with asyncio.timeout(10):
-        return [(logged.seq, logged.event) async for logged in desk.follow(run, after)]
+        return [(logged.seq, logged.event) async for logged in desk.log(run, after)]
 
 
 class _PowerCut(Exception):

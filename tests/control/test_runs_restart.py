@@ -6,8 +6,8 @@ from pathlib import Path
 from fakes.core import Core, running_core
 from fakes.run_desk import asked, desk_on, finished, restarted
 from hermes.control.lanes.lane import TurnRunnerPort
-from hermes.control.runs.new import new_run
-from hermes.control.runs.runs import RunDesk
+from hermes.control.runs.request import new_run
+from hermes.control.runs.runs import Runs
 from hermes.domain.errors import StoreError
 from hermes.domain.events import MessageCompleted, TextDelta, TurnFinished, TurnJob, TurnStarted
 from hermes.domain.profile import AgentProfile
@@ -27,11 +27,11 @@ async def unwatched(core: Core) -> OpenedRun:
     return opened
 
 
-async def text_in_log(desk: RunDesk, run: Run) -> str:
+async def text_in_log(desk: Runs, run: Run) -> str:
     """Return the answer as somebody builds it who follows the log."""
     text, growing = "", ""
     async with asyncio.timeout(10):
-        async for logged in desk.follow(run):
+        async for logged in desk.log(run):
             match logged.event:
                 case TextDelta(text=piece):
                     growing += piece
@@ -69,7 +69,7 @@ async def test_a_queued_run_does_not_hold_up_the_end_and_is_kept(tmp_path: Path)
             followed = asyncio.create_task(_followed(desk, queued))
             desk.drain()
             await core.gateway.suspend()
-            desk.suspend()
+            await desk.close(5.0)
         last = (await events)[-1]
         assert isinstance(last, TurnFinished)
         assert last.outcome is TurnState.INTERRUPTED
@@ -96,12 +96,12 @@ async def test_followers_see_the_end_of_a_run_that_ends_while_draining(tmp_path:
         assert told.result() == "Said."
 
 
-async def _events(desk: RunDesk, run: Run) -> list[object]:
+async def _events(desk: Runs, run: Run) -> list[object]:
     return [event async for event in desk.events(run)]
 
 
-async def _followed(desk: RunDesk, run: Run) -> int:
-    return len([logged async for logged in desk.follow(run)])
+async def _followed(desk: Runs, run: Run) -> int:
+    return len([logged async for logged in desk.log(run)])
 
 
 class FailingOnce:

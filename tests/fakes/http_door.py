@@ -21,7 +21,7 @@ from fakes.core import Core, ScriptedTools, running_core
 from fakes.run_desk import desk_on
 from hermes.control.api_keys import ApiKeys
 from hermes.control.approvals import ApprovalDesk
-from hermes.control.runs.runs import RunDesk, RunSettings
+from hermes.control.runs.runs import Runs, RunSettings
 from hermes.domain.errors import UsageError
 from hermes.domain.inbound import Attachment
 from hermes.domain.keys import Action, ApiKey
@@ -113,7 +113,7 @@ class HttpDoor:
         return self.core.ledger
 
     @property
-    def runs(self) -> RunDesk:
+    def runs(self) -> Runs:
         return self.parts.runs
 
     @property
@@ -184,7 +184,7 @@ async def http_door(
 
 
 def _parts(
-    folder: Path, core: Core, desk: RunDesk, media: FakeMedia, side_calls: FakeSideCalls
+    folder: Path, core: Core, desk: Runs, media: FakeMedia, side_calls: FakeSideCalls
 ) -> HttpParts:
     clock = SystemClock()
     job_files: dict[str, JobFiles] = {}

@@ -11,7 +11,7 @@ import httpx2
 
 from fakes.core import ScriptedTools
 from fakes.http_door import HttpDoor, http_door
-from hermes.control.runs.runs import RunDesk
+from hermes.control.runs.runs import Runs
 from hermes.domain.keys import Action
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import Model
@@ -41,7 +41,7 @@ class Door:
         return self.behind.ledger
 
     @property
-    def desk(self) -> RunDesk:
+    def desk(self) -> Runs:
         return self.behind.runs
 
     async def key(
@@ -68,7 +68,7 @@ class Door:
         run = await self.desk.get(run_id)
         assert run is not None
         async with asyncio.timeout(10):
-            await self.desk.ended(run)
+            await self.desk.wait(run)
         value: dict[str, Any] = (await self.owner.get(f"/v1/runs/{run_id}")).json()
         return value
 

@@ -6,12 +6,27 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fakes.core import Core
-from hermes.control.runs.runs import RunDesk, RunRequest, RunSettings
+from hermes.control.door import Door
+from hermes.control.runs.request import PLATFORM, RunRequest
+from hermes.control.runs.runs import Runs, RunSettings
+from hermes.domain.events import TurnJob
 from hermes.domain.ids import new_id
 from hermes.domain.runs import Run, RunKind
 from hermes.execution.clock import SystemClock
 
 __all__ = ["asked", "desk_on", "restarted"]
+
+
+class RunsDoor(Door):
+    """A door that only has runs."""
+
+    platforms = (PLATFORM,)
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+
+    def on_turn(self, job: TurnJob) -> None:
+        self._runs.begin(job)
 
 
 @asynccontextmanager
@@ -20,17 +35,17 @@ async def desk_on(
     *,
     settings: RunSettings | None = None,
     redact: Callable[[str], str] = str,
-) -> AsyncIterator[RunDesk]:
+) -> AsyncIterator[Runs]:
     """Run a desk for the body of the `with`."""
     async with asyncio.TaskGroup() as group:
-        desk = RunDesk(
+        desk = Runs(
             core.ledger, core.gateway, SystemClock(), group, redact=redact, settings=settings
         )
-        with core.gateway.doors.watching(desk.on_turn):
+        with core.gateway.doors.attached(RunsDoor(desk)):
             yield desk
 
 
-async def restarted(core: Core, desk: RunDesk) -> None:
+async def restarted(core: Core, desk: Runs) -> None:
     """Do what a gateway does when it starts."""
     await desk.recover()
     await core.gateway.recover(platforms=["api_server"])
@@ -50,7 +65,7 @@ def asked(text: str = "", **more: Any) -> RunRequest:
     return RunRequest(**given)
 
 
-async def finished(desk: RunDesk, run: Run) -> Run:
+async def finished(desk: Runs, run: Run) -> Run:
     """Return the run once it has ended, within a bounded time."""
     async with asyncio.timeout(10):
-        return await desk.ended(run)
+        return await desk.wait(run)

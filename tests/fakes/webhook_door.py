@@ -20,9 +20,11 @@ import msgspec
 
 from fakes.core import Core, running_core
 from hermes.config.paths import HermesHome
-from hermes.control.webhooks.receiver import DeskParts, WebhookDesk
-from hermes.control.webhooks.routes import RouteBook, RouteRules, read_routes
+from hermes.control.door import Door
+from hermes.control.webhooks.receiver import PLATFORM, ReceiverParts, WebhookReceiver
+from hermes.control.webhooks.routes import HookRoutes, RouteRules, read_routes
 from hermes.domain.errors import HermesError, StoreError
+from hermes.domain.events import TurnJob
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Admission, Arrival, Ledger
@@ -126,10 +128,20 @@ class FaultyLedger(SqliteLedger):
         return await super().mark_answered(turn_id)
 
 
+class _Turns(Door):
+    platforms = (PLATFORM,)
+
+    def __init__(self, receiver: WebhookReceiver) -> None:
+        self._receiver = receiver
+
+    def on_turn(self, job: TurnJob) -> None:
+        self._receiver.begin(job)
+
+
 class WebhookDoor:
     """A running receiver and everything around it."""
 
-    def __init__(self, core: Core, desk: WebhookDesk, client: httpx2.AsyncClient) -> None:
+    def __init__(self, core: Core, desk: WebhookReceiver, client: httpx2.AsyncClient) -> None:
         self.core = core
         self.ledger = core.ledger
         self.desk = desk
@@ -159,7 +171,7 @@ class WebhookDoor:
         """Wait until no turn runs and no result is on its way."""
         async with asyncio.timeout(20):
             await self.core.gateway.drained()
-            await self.desk.settled()
+            await self.desk.idle()
 
     async def delivery(self, route: str, delivery_id: str) -> HookDelivery:
         found = await self.ledger.hook(route, delivery_id)
@@ -195,36 +207,37 @@ async def webhook_door(
         loopback=settings.loopback,
         check_script=scripts.check,
     )
-    book = RouteBook(
+    book = HookRoutes(
         read_routes(settings.routes, rules), HookRouteFile(HermesHome(root=folder)), rules
     )
     async with running_core(folder, model, ledger=ledger) as core:
         hub, places = Hub(), chats or Chats()
-        desk = WebhookDesk(
-            DeskParts(
-                ledger=core.ledger,
-                gateway=core.gateway,
-                clock=clock or SystemClock(),
-                routes=book,
-                scripts=scripts,
-                deliver=places,
-                comments=hub,
-                agent_id="main",
-                rate_limit=settings.rate_limit,
-                script_timeout=settings.script_timeout_seconds,
-                send_patience=send_patience,
-            )
-        )
-        server = HttpServer(webhook_app(desk, settings), settings.host, settings.port)
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(server.run()), group.create_task(desk.run())]
+            desk = WebhookReceiver(
+                ReceiverParts(
+                    ledger=core.ledger,
+                    gateway=core.gateway,
+                    clock=clock or SystemClock(),
+                    group=group,
+                    routes=book,
+                    scripts=scripts,
+                    deliver=places,
+                    comments=hub,
+                    agent_id="main",
+                    rate_limit=settings.rate_limit,
+                    script_timeout=settings.script_timeout_seconds,
+                    send_patience=send_patience,
+                )
+            )
+            server = HttpServer(webhook_app(desk, settings), settings.host, settings.port)
+            serving = group.create_task(server.run())
             await server.started.wait()
             base = f"http://127.0.0.1:{server.port}"
             async with httpx2.AsyncClient(base_url=base, timeout=30) as client:
-                with core.gateway.doors.watching(desk.on_turn):
+                with core.gateway.doors.attached(_Turns(desk)):
                     door = WebhookDoor(core, desk, client)
                     door.hub, door.chats = hub, places
                     yield door
                     await core.gateway.suspend()
-            for task in tasks:
-                task.cancel()
+            serving.cancel()
+            await desk.close(0.5)

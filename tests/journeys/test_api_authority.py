@@ -281,7 +281,7 @@ async def test_the_result_of_anothers_tool_call_goes_nowhere(place: World, name:
             # Its turn must not be at work any more when the next request is watched.
             if run.key_id not in own_keys:
                 async with asyncio.timeout(10):
-                    await place.at.runs.ended(run)
+                    await place.at.runs.wait(run)
     # The turn runs on beside the request; what is asked before it begins is the same.
     assert seen[0].asked[:4] == seen[1].asked[:4]
     assert await place.state() == before

@@ -15,7 +15,8 @@ from hermes.app.options import AppOptions
 from hermes.app.skills import skill_cards
 from hermes.config.loader import LoadedConfig
 from hermes.control.jobs.schedules import zone_named
-from hermes.control.runs.runs import PLATFORM, RunDesk, RunSettings
+from hermes.control.runs.request import PLATFORM
+from hermes.control.runs.runs import Runs, RunSettings
 from hermes.control.supervision.health import GatewayPhase
 from hermes.domain.messages import Message
 from hermes.domain.ports.model import ModelReply
@@ -41,7 +42,7 @@ def check(loaded: LoadedConfig, _options: AppOptions) -> None:
 def open_door(context: DoorContext) -> ApiDoor:
     app = context.app
     settings = http_settings(platform_section(app.loaded, PLATFORM))
-    runs = RunDesk(
+    runs = Runs(
         app.ledger,
         app.gateway,
         app.clock,
@@ -64,7 +65,7 @@ def open_door(context: DoorContext) -> ApiDoor:
     return ApiDoor(server, runs, app.ledger, app.clock, context.group)
 
 
-def _parts(context: DoorContext, settings: HttpSettings, runs: RunDesk) -> HttpParts:
+def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpParts:
     app, home, board = context.app, context.options.home, context.board
     profile = app.profile
     card = AgentCard(

@@ -8,8 +8,8 @@ from hermes.app.doors import DoorContext, listens
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
 from hermes.control.delivery.home_channel import home_channel
-from hermes.control.webhooks.receiver import PLATFORM, DeskParts, WebhookDesk
-from hermes.control.webhooks.routes import RouteBook, RouteRules, read_routes
+from hermes.control.webhooks.receiver import PLATFORM, ReceiverParts, WebhookReceiver
+from hermes.control.webhooks.routes import HookRoutes, RouteRules, read_routes
 from hermes.domain.errors import HermesError
 from hermes.domain.outbound import Target
 from hermes.entry.http.door import WebhookDoor
@@ -32,11 +32,11 @@ def check(loaded: LoadedConfig, options: AppOptions) -> None:
 
 def open_door(context: DoorContext) -> WebhookDoor:
     settings = webhook_settings(platform_section(context.app.loaded, PLATFORM))
-    desk = _desk(context, settings)
+    receiver = _receiver(context, settings)
     server = HttpServer(
-        webhook_app(desk, settings), settings.host, settings.port, port_key=PORT_KEY
+        webhook_app(receiver, settings), settings.host, settings.port, port_key=PORT_KEY
     )
-    return WebhookDoor(server, desk, context.app.clock, context.group)
+    return WebhookDoor(server, receiver, context.app.clock, context.group)
 
 
 class _Delivery:
@@ -72,17 +72,18 @@ class _Delivery:
         return home.target
 
 
-def _desk(context: DoorContext, settings: WebhookSettings) -> WebhookDesk:
+def _receiver(context: DoorContext, settings: WebhookSettings) -> WebhookReceiver:
     app, options = context.app, context.options
     secrets = app.profile.secret_names
     scripts = _scripts(options, secrets)
     rules = _rules(options, settings, scripts)
-    return WebhookDesk(
-        DeskParts(
+    return WebhookReceiver(
+        ReceiverParts(
             ledger=app.ledger,
             gateway=app.gateway,
             clock=app.clock,
-            routes=RouteBook(
+            group=context.group,
+            routes=HookRoutes(
                 read_routes(settings.routes, rules), HookRouteFile(options.home), rules
             ),
             scripts=scripts,

@@ -12,8 +12,6 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-__all__ = ["HookDelivery", "HookState"]
-
 
 class HookState(StrEnum):
     """Where a delivery stands."""
@@ -49,3 +47,15 @@ class HookDelivery(Struct, frozen=True, kw_only=True):
     """The rendered `deliver_extra`."""
     deliver_only: bool = False
     error: str | None = None
+
+
+class ScriptEnd(Struct, frozen=True, kw_only=True):
+    """How the script of a route ended."""
+
+    exit_code: int
+    output: str
+    errors: str
+    """The beginning of what it wrote to standard error."""
+    timed_out: bool
+    cut: bool
+    """Whether it wrote more than is kept."""

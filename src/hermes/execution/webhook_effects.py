@@ -15,9 +15,8 @@ import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from msgspec import Struct
-
 from hermes.domain.errors import ConfigError, HermesError
+from hermes.domain.webhooks import ScriptEnd
 from hermes.execution.host.child_env import child_environment
 from hermes.execution.host.pipes import OutputPipe
 from hermes.execution.host.process import Launch, run
@@ -25,16 +24,6 @@ from hermes.execution.host.process import Launch, run
 MAX_OUTPUT = 1024 * 1024
 MAX_ERRORS = 2000
 GRACE_SECONDS = 1.0
-
-
-class ScriptEnd(Struct, frozen=True, kw_only=True):
-    """How a script ended."""
-
-    exit_code: int
-    output: str
-    errors: str
-    timed_out: bool
-    cut: bool
 
 
 class HookScripts:

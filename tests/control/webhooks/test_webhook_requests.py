@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.control.webhooks.receiver import RateLimit
-from hermes.control.webhooks.requests import (
+from hermes.control.webhooks.intake import (
     HookRefused,
     HookRequest,
+    RateLimit,
     delivery_id_of,
     event_of,
     parse_body,

@@ -8,7 +8,7 @@ import pytest
 from hermes.config.hosts import is_loopback
 from hermes.config.paths import HermesHome
 from hermes.control.webhooks.effects import Address, address_of, is_silent
-from hermes.control.webhooks.routes import RouteBook, RouteRules, read_routes
+from hermes.control.webhooks.routes import HookRoutes, RouteRules, read_routes
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.execution.webhook_effects import HookScripts
 from hermes.state.webhook_routes import HookRouteFile
@@ -97,7 +97,7 @@ async def test_the_file_is_read_again_when_it_changes_and_the_configuration_wins
 ) -> None:
     file = HookRouteFile(HermesHome(root=tmp_path))
     fixed = read_routes({"a": {"secret": "fixed"}}, rules(tmp_path))
-    book = RouteBook(fixed, file, rules(tmp_path))
+    book = HookRoutes(fixed, file, rules(tmp_path))
     assert await book.find("b") is None
     file.change(lambda _: {"a": {"secret": "added"}, "b": {"secret": "added"}})
     for name, secret in (("a", "fixed"), ("b", "added")):
@@ -115,7 +115,7 @@ async def test_the_file_is_read_again_when_it_changes_and_the_configuration_wins
 
 async def test_one_broken_route_takes_only_itself_out_of_service(tmp_path: Path) -> None:
     file = HookRouteFile(HermesHome(root=tmp_path))
-    book = RouteBook({}, file, rules(tmp_path))
+    book = HookRoutes({}, file, rules(tmp_path))
     file.change(lambda _: {"bad": {}, "../x": {"secret": "s"}, "good": {"secret": "s"}})
     assert await book.find("bad") is None
     assert await book.find("../x") is None
@@ -124,7 +124,7 @@ async def test_one_broken_route_takes_only_itself_out_of_service(tmp_path: Path)
 
 async def test_a_file_that_cannot_be_read_leaves_the_routes_as_they_are(tmp_path: Path) -> None:
     file = HookRouteFile(HermesHome(root=tmp_path))
-    book = RouteBook({}, file, rules(tmp_path))
+    book = HookRoutes({}, file, rules(tmp_path))
     file.change(lambda _: {"good": {"secret": "s"}})
     assert await book.find("good") is not None
     (tmp_path / "webhook_subscriptions.json").write_text("{ broken", encoding="utf-8")

@@ -196,4 +196,4 @@ async def test_a_stream_that_is_closed_early_interrupts_its_turn(tmp_path: Path)
                 break
         await stream.close()
         [run] = await door.ledger.runs(RunQuery())
-        assert (await door.runs.ended(run)).state is RunState.INCOMPLETE
+        assert (await door.runs.wait(run)).state is RunState.INCOMPLETE

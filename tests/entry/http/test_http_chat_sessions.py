@@ -131,7 +131,7 @@ async def test_results_that_no_call_waits_for_are_refused_in_a_named_session(
 async def ended_run(door: HttpDoor) -> RunState:
     """Return how the only run ended."""
     [run] = await door.ledger.runs(RunQuery())
-    return (await door.runs.ended(run)).state
+    return (await door.runs.wait(run)).state
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -73,7 +73,7 @@ async def ended(door: HttpDoor, response_id: str) -> dict[str, Any]:
     run = await door.runs.get(response_id)
     assert run is not None
     async with asyncio.timeout(10):
-        await door.runs.ended(run)
+        await door.runs.wait(run)
     return await get(door, response_id)
 
 
@@ -82,7 +82,7 @@ async def logged(door: HttpDoor, response_id: str, kind: type[TurnEvent]) -> Non
     run = await door.runs.get(response_id)
     assert run is not None
     async with asyncio.timeout(10):
-        async for entry in door.runs.follow(run):
+        async for entry in door.runs.log(run):
             if isinstance(entry.event, kind):
                 return
 

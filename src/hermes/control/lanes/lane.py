@@ -30,45 +30,47 @@ from hermes.domain.usage import Usage
 
 
 class Ticket:
-    """A claim on the turn that will answer an admitted message."""
+    """A claim on the turn that will take an admitted message."""
 
-    def __init__(self, entry: InboxEntry, *, duplicate: bool) -> None:
+    def __init__(self, entry: InboxEntry, *, duplicate: bool = False) -> None:
         self.entry = entry
         self.duplicate = duplicate
-        self._stream: asyncio.Future[TurnStream] = asyncio.get_running_loop().create_future()
+        self._job: asyncio.Future[TurnJob] = asyncio.get_running_loop().create_future()
 
     @property
     def session_id(self) -> str:
-        """The session the message belongs to."""
         return self.entry.session_id
 
+    @property
+    def settled(self) -> bool:
+        """True once a turn has the message, or none will have it."""
+        return self._job.done()
+
+    @property
+    def begun(self) -> TurnJob | None:
+        """The turn that has the message, if there is one by now."""
+        if not self._job.done() or self._job.exception() is not None:
+            return None
+        return self._job.result()
+
+    async def job(self) -> TurnJob:
+        """Return the turn that takes this message, once it starts; raise what kept it from that."""
+        return await asyncio.shield(self._job)
+
     async def stream(self) -> TurnStream:
-        """Return the events of the turn that takes this message, once it starts.
+        """Return the events of that turn."""
+        return (await self.job()).stream
 
-        Raises what kept the turn from starting.
-        """
-        return await asyncio.shield(self._stream)
-
-    def on_failure(self, told: Callable[[HermesError], None]) -> None:
-        """Have `told` called if no turn will have this message."""
-
-        def done(stream: asyncio.Future[TurnStream]) -> None:
-            error = None if stream.cancelled() else stream.exception()
-            if isinstance(error, HermesError):
-                told(error)
-
-        self._stream.add_done_callback(done)
-
-    def resolve(self, stream: TurnStream) -> None:
-        """Tell the door which turn has its message."""
-        if not self._stream.done():
-            self._stream.set_result(stream)
+    def resolve(self, job: TurnJob) -> None:
+        """Say which turn has the message."""
+        if not self._job.done():
+            self._job.set_result(job)
 
     def fail(self, error: HermesError) -> None:
-        """Tell the door why no turn will have its message."""
-        if not self._stream.done():
-            self._stream.set_exception(error)
-            self._stream.exception()
+        """Say why no turn will have the message."""
+        if not self._job.done():
+            self._job.set_exception(error)
+            self._job.exception()
 
 
 log = logging.getLogger(__name__)
@@ -120,12 +122,13 @@ class Lane:
         self.gone = asyncio.Event()
         """Set when the lane has ended."""
         self._tickets: dict[int, Ticket] = {}
-        self._taken: dict[int, TurnStream] = {}
+        self._taken: dict[int, TurnJob] = {}
         """Entries of the last turn, for tickets that come late."""
         self._awake = True
         self._held = False
         self._control: TurnControl | None = None
         self._current: TurnStream | None = None
+        self._job: TurnJob | None = None
         self._claimed: Turn | None = None
 
     @property
@@ -173,13 +176,13 @@ class Lane:
 
     def steer(self, ticket: Ticket) -> bool:
         """Offer a message to the running turn; False if there is none, or files are missing."""
-        if self._control is None or self._current is None:
+        if self._job is None:
             return False
         entry = ticket.entry
         if any(each.remote and not each.path for each in entry.message.attachments):
             return False
-        self._control.steering.put(entry.id, user_message(entry.message, InputKind.STEER))
-        ticket.resolve(self._current)
+        self._job.control.steering.put(entry.id, user_message(entry.message, InputKind.STEER))
+        ticket.resolve(self._job)
         return True
 
     async def run(self) -> None:
@@ -249,13 +252,13 @@ class Lane:
     async def _run_turn(self, turn: Turn, batch: list[InboxEntry]) -> None:
         stream = TurnStream(turn.id, self.session_id)
         self._control, self._current = TurnControl(), stream
-        self._taken = {each.id: stream for each in batch}
-        for ticket in self._claim_tickets(batch):
-            ticket.resolve(stream)
         entry = batch_entry(batch)
         try:
-            job = await self._job(turn, stream, self._control, batch)
+            job = self._job = await self._prepared(turn, stream, self._control, batch)
             entry = job.entry
+            self._taken = {each.id: job for each in batch}
+            for ticket in self._claim_tickets(batch):
+                ticket.resolve(job)
             self._host.doors.on_turn(job)
             await self._host.runner.run(job)
         except asyncio.CancelledError:
@@ -269,10 +272,10 @@ class Lane:
                 self._trouble(entry, _explained(error))
             raise
         finally:
-            self._control = self._current = None
+            self._control = self._current = self._job = None
         self._host.ended(self.profile, self.session_id)
 
-    async def _job(
+    async def _prepared(
         self, turn: Turn, stream: TurnStream, control: TurnControl, batch: list[InboxEntry]
     ) -> TurnJob:
         """Gather what the turn is told; one that goes on after a restart asks the ledger."""

@@ -8,6 +8,7 @@ each one takes. Neighbouring deltas of one write become one event.
 import asyncio
 from collections.abc import Sequence
 
+from hermes.control.lanes.lane import Ticket
 from hermes.domain.errors import HermesError
 from hermes.domain.events import (
     ApprovalAnswered,
@@ -26,8 +27,6 @@ from hermes.domain.ports.ledger import RunStore
 from hermes.domain.runs import LoggedEvent, Run, RunOutcome, RunState
 from hermes.domain.turn import TurnState
 
-SHUTDOWN = "shutdown"
-
 
 class RunStopped(HermesError):
     """A run that was stopped before a turn had begun it."""
@@ -35,59 +34,28 @@ class RunStopped(HermesError):
     code = "stopped"
 
 
-class RunKept(HermesError):
-    """A run that no turn has begun when the process stops."""
-
-    code = SHUTDOWN
-
-
-class RunOver(HermesError):
-    """A run whose turn ended while nobody was watching."""
-
-    code = "over"
-
-
 class LiveRun:
     """One run that is under way in this process."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, ticket: Ticket) -> None:
         self.run = run
+        self.ticket = ticket
         self.left = False
         """The client has gone away, which is why it was stopped."""
         self.ended = asyncio.Event()
         """Set when the outcome is in the ledger, or the run is kept for the next start."""
         self.ended_as: Run | None = None
-        self.accompanied = False
-        """Somebody stays with it until it has ended."""
-        self._stream: asyncio.Future[TurnStream] = asyncio.get_running_loop().create_future()
         self._tail: list[LoggedEvent] = []
         self._grown = asyncio.Event()
 
     @property
     def stream(self) -> TurnStream | None:
         """The events of its turn, once that has begun."""
-        if not self._stream.done() or self._stream.exception() is not None:
-            return None
-        return self._stream.result()
-
-    def begin(self, stream: TurnStream) -> None:
-        """Say which turn has its message."""
-        if not self._stream.done():
-            self._stream.set_result(stream)
-
-    def fail(self, error: HermesError) -> None:
-        """Say why no turn will have its message."""
-        if not self._stream.done():
-            self._stream.set_exception(error)
-            self._stream.exception()
-
-    async def begun(self) -> TurnStream:
-        """Return the events of its turn, once that begins."""
-        return await asyncio.shield(self._stream)
+        job = self.ticket.begun
+        return job.stream if job else None
 
     @property
     def state(self) -> RunState:
-        """Where it stands."""
         stream = self.stream
         if stream is None:
             return RunState.QUEUED
@@ -97,7 +65,7 @@ class LiveRun:
 
     async def record(self, store: RunStore, clock: Clock) -> list[TurnEvent]:
         """Log the turn's events as they come; return what is to be logged with the outcome."""
-        stream, position = await self.begun(), 0
+        stream, position = await self.ticket.stream(), 0
         while True:
             batch = await stream.more(position)
             position += len(batch)
@@ -150,13 +118,6 @@ def outcome_of(stream: TurnStream, *, left: bool) -> RunOutcome:
         model_calls=finished.model_calls,
         error=finished.error,
     )
-
-
-def kept_for_later(stream: TurnStream) -> bool:
-    """Tell whether the turn is still open in the ledger: the process is going down."""
-    finished = stream.finished
-    error = finished.error if finished else None
-    return error is not None and error.code == SHUTDOWN
 
 
 def coalesced(events: Sequence[TurnEvent]) -> list[TurnEvent]:

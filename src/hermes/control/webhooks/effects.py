@@ -1,4 +1,4 @@
-"""Where the result of a delivery goes: the log, a GitHub comment, or a chat.
+"""What a delivery has done outside: scripts, comments on GitHub, texts in chats.
 
 Whatever leaves has an outbox entry first, under an id made of route, delivery
 and attempt: a process that comes after a crash finds it and does not send
@@ -7,38 +7,69 @@ again what may be there already.
 
 import logging
 import re
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
-from hermes.control.webhooks.ports import Deliver, GitHubComments, ScriptRunner, entry_id_of
-from hermes.control.webhooks.requests import HookRefused
+from hermes.control.webhooks.intake import HookRefused, Ignored
 from hermes.control.webhooks.routes import GITHUB_COMMENT
 from hermes.domain.errors import HermesError
 from hermes.domain.outbound import SILENT_MARKERS, OutboxEntry, OutboxKind, OutboxState, Target
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import OutboxStore
-from hermes.domain.webhooks import HookDelivery
-
-__all__ = [
-    "Address",
-    "Ignored",
-    "Results",
-    "address_of",
-    "apply_script",
-    "is_silent",
-]
-
+from hermes.domain.webhooks import HookDelivery, ScriptEnd
 
 log = logging.getLogger(__name__)
 
 LOG = "log"
 GITHUB = "github"
 MAX_COMMENT = 65_000
+SILENT = "[SILENT]"
+IGNORE = "__hermes_ignore__"
 _PLATFORM = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _REPO = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,99}/[A-Za-z0-9_.][A-Za-z0-9_.-]{0,99}")
 _NUMBER = re.compile(r"[0-9]{1,10}")
+
+
+class ScriptRunner(Protocol):
+    """Runs the scripts of routes."""
+
+    def check(self, script: str) -> None:
+        """Raise `ConfigError` if a route may not run this."""
+        ...
+
+    async def run(self, script: str, stdin: bytes, timeout: float) -> ScriptEnd:
+        """Run a script to its end; `HermesError` if it cannot be started."""
+        ...
+
+
+class GitHubComments(Protocol):
+    """Writes comments on pull requests."""
+
+    async def comment(self, repo: str, number: str, text: str) -> None:
+        """Post a comment; `HermesError` if that fails."""
+        ...
+
+
+class Deliver(Protocol):
+    """Sends results to chats."""
+
+    async def deliver(
+        self,
+        platform: str,
+        chat_id: str | None,
+        thread_id: str | None,
+        text: str,
+        *,
+        entry_id: str,
+    ) -> None:
+        """Send a text and return when it is there; `HermesError` if it cannot be sent.
+
+        Without a chat it goes to the platform's home channel. `entry_id` is the
+        id of the outbox entry: what was sent under it is not sent again.
+        """
+        ...
 
 
 class Address(Struct, frozen=True, kw_only=True):
@@ -107,7 +138,7 @@ class Results:
                 address.chat_id,
                 address.thread_id,
                 text,
-                entry_id=entry_id_of(delivery),
+                entry_id=outbox_id(delivery),
             )
 
     async def _comment(self, delivery: HookDelivery, text: str) -> None:
@@ -135,7 +166,7 @@ class Results:
     def _entry(self, delivery: HookDelivery, place: str, text: str) -> OutboxEntry:
         now = self._clock.now()
         return OutboxEntry(
-            id=entry_id_of(delivery),
+            id=outbox_id(delivery),
             agent_id=self._agent_id,
             target=Target(platform=GITHUB, account="gh", chat_id=place),
             kind=OutboxKind.DELIVERY,
@@ -147,16 +178,6 @@ class Results:
 
     async def _record(self, entry_id: str, state: OutboxState, error: str | None = None) -> None:
         await self._outbox.update_outbox(entry_id, state=state, at=self._clock.now(), error=error)
-
-
-SILENT = "[SILENT]"
-IGNORE = "__hermes_ignore__"
-
-
-class Ignored(Struct, frozen=True):
-    """The event does not matter."""
-
-    reason: str
 
 
 async def apply_script(
@@ -185,3 +206,8 @@ def _meaning(output: str, payload: Any) -> Any | Ignored:
         whole = payload if isinstance(payload, dict) else {"payload": payload}
         return {**whole, "script_output": output}
     return Ignored("script") if made.get(IGNORE) is True else made
+
+
+def outbox_id(delivery: HookDelivery) -> str:
+    """Return the id of the outbox entry with the result of this attempt."""
+    return f"webhook:{delivery.route}:{delivery.delivery_id}#{delivery.attempt}"

@@ -18,8 +18,6 @@ from hermes.control.webhooks.templates import MISSING, Missing, as_text, look_up
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.patterns import SafePattern
 
-__all__ = ["Facts", "Filter", "Lists", "read_filter", "read_lists"]
-
 MAX_DEPTH = 20
 MAX_LIST_BYTES = 4 * 1024 * 1024
 

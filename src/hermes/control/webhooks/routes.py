@@ -11,25 +11,15 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from hermes.control.webhooks.filters import Filter, read_filter
-from hermes.control.webhooks.ports import RouteSource
 from hermes.control.webhooks.signatures import NO_AUTH, check_secret
 from hermes.control.webhooks.templates import as_text
 from hermes.domain.errors import ConfigError, HermesError
-
-__all__ = [
-    "HookRoute",
-    "RouteBook",
-    "RouteRules",
-    "check_route_name",
-    "read_route",
-    "read_routes",
-]
 
 log = logging.getLogger(__name__)
 
@@ -157,7 +147,19 @@ def _check_access(secret: str, *, loopback: bool) -> None:
     check_secret(secret)
 
 
-class RouteBook:
+class RouteSource(Protocol):
+    """Routes that were added at run time."""
+
+    async def stamp(self) -> object:
+        """Return a value that differs after a change."""
+        ...
+
+    async def load(self) -> Mapping[str, Mapping[str, Any]]:
+        """Return the routes as they are written; `HermesError` if they cannot be read."""
+        ...
+
+
+class HookRoutes:
     """All routes, as they are now."""
 
     def __init__(

@@ -15,8 +15,6 @@ from enum import StrEnum
 
 from hermes.domain.errors import ConfigError
 
-__all__ = ["NO_AUTH", "WINDOW_SECONDS", "Scheme", "check_secret", "sign_v2", "verified_by"]
-
 NO_AUTH = "INSECURE_NO_AUTH"
 """Instead of a secret: everybody who reaches the port is believed."""
 WINDOW_SECONDS = 300

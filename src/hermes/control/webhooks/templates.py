@@ -11,16 +11,6 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = [
-    "MAX_TEXT",
-    "MISSING",
-    "Missing",
-    "as_json",
-    "as_text",
-    "look_up",
-    "render",
-]
-
 
 class Missing:
     """There is no such value; unlike None, which a payload may hold."""

@@ -215,6 +215,10 @@ class InboxStore(Protocol):
     async def unanswered(self, platforms: Sequence[str]) -> list[InboxEntry]:
         """Return what a turn has taken whose outcome was not delivered yet, oldest first."""
 
+    async def entry(self, inbox_id: int) -> InboxEntry | None:
+        """Return one message as it stands."""
+        ...
+
     async def entries_of_turn(self, turn_id: str) -> list[InboxEntry]:
         """Return what a turn has taken, in order of admission."""
 

@@ -7,7 +7,6 @@ that cannot connect keeps nobody else from talking.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -21,6 +20,7 @@ from hermes.control.delivery.outage_notices import Apologies
 from hermes.control.delivery.rate_limit import PacerBook
 from hermes.control.delivery.surface import Delivery, Line
 from hermes.control.door import Door
+from hermes.control.follow import Follower
 from hermes.control.lanes.batching import BatchWindow
 from hermes.control.lanes.downloads import Downloads
 from hermes.control.supervision.liveness import AdapterHealth
@@ -44,8 +44,6 @@ from hermes.entry.chat.context import ChatContext
 from hermes.entry.chat.replies import ChatReplies, ReplyParts
 from hermes.streaming.chat.settings import PresentationSettings
 from hermes.streaming.chat.slots import MaySend
-
-log = logging.getLogger(__name__)
 
 
 class ChatAccount(Protocol):
@@ -106,7 +104,6 @@ class ChatDoor(Door):
                 ledger=parts.ledger,
                 delivery=Delivery(parts.ledger, parts.clock),
                 clock=parts.clock,
-                group=parts.group,
                 line=self._line,
                 platforms=self.platforms,
                 presentation=parts.presentation,
@@ -114,6 +111,7 @@ class ChatDoor(Door):
                 manners=parts.manners,
             )
         )
+        self._follower = Follower(self._replies, parts.ledger, parts.group)
         self.say: Callable[[Target, str], Awaitable[None]] = self._replies.say
         self.apologies = Apologies(self._replies.say_unrecorded, parts.clock)
         self._way_in = parts.admission(self)
@@ -133,16 +131,14 @@ class ChatDoor(Door):
         self._way_in.authorizer.update(self._parts.access())
 
     async def recover(self) -> None:
-        shown = await self._replies.deliver_unanswered()
-        if shown:
-            log.info("%d answers are shown that an earlier process left", shown)
+        await self._follower.recover()
 
     async def open(self) -> None:
         """Return when every platform has connected or failed for the first time."""
         await self._fleet.settled()
 
     async def close(self, seconds: float) -> None:
-        await self._replies.wind_down(seconds)
+        await self._follower.close(seconds)
 
     def health(self) -> Sequence[AdapterHealth]:
         return self._fleet.health()
@@ -165,7 +161,7 @@ class ChatDoor(Door):
         return await self._parts.context.describe(turn, entry)
 
     def on_turn(self, job: TurnJob) -> None:
-        self._replies.on_turn(job)
+        self._follower.begin(job)
 
     def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:
         self._parts.group.create_task(self.apologies.say(target_of(entry.message), error))

@@ -9,25 +9,27 @@ again, slot by slot, and edits what is already there.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 
 from hermes.control.admission.approval_replies import approval_buttons, question_buttons
 from hermes.control.admission.pipeline import target_of
 from hermes.control.delivery.surface import Delivery, Line, Origin, TurnSurface
+from hermes.control.follow import Obligations, Outcome
+from hermes.control.lanes.lane import Ticket
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, ApprovalState, Decision
 from hermes.domain.errors import HermesError
 from hermes.domain.events import ApprovalAnswered, ApprovalAsked, TurnJob, TurnStream
 from hermes.domain.ids import new_id
-from hermes.domain.inbound import InboxEntry
+from hermes.domain.inbound import InboxEntry, InboxState
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.outbound import OutboxKind, OutboxState, Target
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.platform import Outgoing
-from hermes.domain.turn import Turn
 from hermes.entry.chat.companion import NOTICE_SLOT, Companion, Manners
 from hermes.streaming.chat.layout import Layout
 from hermes.streaming.chat.presenter import present, present_again
@@ -50,7 +52,6 @@ class ReplyParts(Struct, frozen=True, kw_only=True):
     ledger: Ledger
     delivery: Delivery
     clock: Clock
-    group: asyncio.TaskGroup
     line: Callable[[str, str], Line | None]
     """Returns the connection of (platform, account), if there is one now."""
     platforms: Sequence[str]
@@ -59,76 +60,87 @@ class ReplyParts(Struct, frozen=True, kw_only=True):
     manners: Manners = Manners()
 
 
-class ChatReplies:
+class ChatReplies(Obligations):
     """Shows turns in the chats they came from."""
 
     def __init__(self, parts: ReplyParts) -> None:
         self._parts = parts
-        self._shown_last: dict[str, asyncio.Task[None]] = {}
-        self._showing: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Session -> held by the turn that is being shown; the next ones wait in order."""
 
-    # -- turns ---------------------------------------------------------------
+    # -- obligations -----------------------------------------------------------
 
-    def on_turn(self, job: TurnJob) -> None:
-        """Show a turn that starts."""
-        if job.entry is None:
+    async def unfinished(self) -> Sequence[InboxEntry]:
+        turns: dict[str, InboxEntry] = {}
+        for entry in await self._parts.ledger.unanswered(self._parts.platforms):
+            if entry.turn_id is not None:
+                turns.setdefault(entry.turn_id, entry)
+        return tuple(turns.values())
+
+    async def follow(self, ticket: Ticket) -> None:
+        """Show a turn while it runs; it is watched also while an earlier one is being shown."""
+        job, entry = await ticket.job(), ticket.entry
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._show_turn(job, entry))
+            group.create_task(_unwatched(self._companion(job, entry)))
+
+    async def _show_turn(self, job: TurnJob, entry: InboxEntry) -> None:
+        async with self._turn_of(entry):
+            presented = await self._present(job, entry)
+            if presented.complete:
+                await self._parts.ledger.mark_answered(job.turn.id)
+
+    async def ended(self, entry: InboxEntry, outcome: Outcome) -> None:
+        """Show the end of a turn that ended without being shown."""
+        turn_id = outcome.turn_id
+        if turn_id is None:
             return
-        self._in_order(job.turn, self._show_turn(job.stream, job.entry, again=job.resumed))
-        companion = self._companion(job.stream, job.entry, resumed=job.resumed)
-        task = self._parts.group.create_task(_unwatched(companion))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        async with self._turn_of(entry):
+            current = await self._parts.ledger.entry(entry.id)
+            if current is None or current.state is not InboxState.TAKEN:
+                return
+            surface = await self._surface(entry, turn_id)
+            said = [
+                stored.message
+                for stored in await self._parts.ledger.transcript(entry.session_id)
+                if stored.turn_id == turn_id and isinstance(stored.message, AssistantMessage)
+            ]
+            await present_again(
+                said,
+                await self._resumed(turn_id),
+                surface,
+                self._settings(entry),
+                Ending(outcome=outcome.state, error=outcome.error),
+                may_send=self._parts.may_send,
+            )
+            await self._parts.ledger.mark_answered(turn_id)
 
-    def _in_order(self, turn: Turn, work: Awaitable[None]) -> None:
-        before = self._shown_last.get(turn.session_id)
-        task = self._parts.group.create_task(_after(before, work))
-        self._showing.add(turn.id)
-        self._shown_last[turn.session_id] = task
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._forget(turn, done))
+    def _turn_of(self, entry: InboxEntry) -> asyncio.Lock:
+        lock = self._order.get(entry.session_id)
+        if lock is None:
+            lock = self._order[entry.session_id] = asyncio.Lock()
+        return lock
 
-    def _forget(self, turn: Turn, done: asyncio.Task[None]) -> None:
-        self._tasks.discard(done)
-        self._showing.discard(turn.id)
-        if self._shown_last.get(turn.session_id) is done:
-            del self._shown_last[turn.session_id]
+    # -- a turn while it runs ---------------------------------------------------
 
-    async def wind_down(self, seconds: float) -> None:
-        """Give what is being shown a moment; the rest is shown after the next start."""
-        if self._tasks:
-            await asyncio.wait(set(self._tasks), timeout=seconds)
-        left = set(self._tasks)
-        for task in left:
-            task.cancel()
-        if left:
-            await asyncio.wait(left)
-
-    def _companion(self, stream: TurnStream, entry: InboxEntry, *, resumed: bool) -> Companion:
+    def _companion(self, job: TurnJob, entry: InboxEntry) -> Companion:
         platform, account = entry.message.platform, entry.message.account
         return Companion(
             manners=self._parts.manners,
-            stream=stream,
+            stream=job.stream,
             entry=entry,
             clock=self._parts.clock,
             settings=self._settings(entry),
             reachable=lambda: self._parts.line(platform, account) is not None,
-            surface=partial(self._surface, entry, stream.turn_id),
-            resumed=resumed,
+            surface=partial(self._surface, entry, job.turn.id),
+            resumed=job.resumed,
         )
 
-    async def _show_turn(self, stream: TurnStream, entry: InboxEntry, *, again: bool) -> None:
-        try:
-            presented = await self._present(stream, entry, again=again)
-            if presented.complete:
-                await self._parts.ledger.mark_answered(stream.turn_id)
-        except Exception:
-            log.exception("turn %s could not be shown", stream.turn_id)
-
-    async def _present(self, stream: TurnStream, entry: InboxEntry, *, again: bool) -> Presented:
+    async def _present(self, job: TurnJob, entry: InboxEntry) -> Presented:
+        stream = job.stream
         surface = await self._surface(entry, stream.turn_id)
         settings = self._settings(entry)
-        resumed = await self._resumed(stream.turn_id) if again else Resumed()
+        resumed = await self._resumed(stream.turn_id) if job.resumed else Resumed()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._show_approvals(stream, entry))
             return await present(
@@ -139,42 +151,6 @@ class ChatReplies:
                 may_send=self._parts.may_send,
                 resumed=resumed,
             )
-
-    # -- after a restart -------------------------------------------------------
-
-    async def deliver_unanswered(self) -> int:
-        """Show the end of turns that ended without being shown; return how many."""
-        turns: dict[str, InboxEntry] = {}
-        for entry in await self._parts.ledger.unanswered(self._parts.platforms):
-            if entry.turn_id is not None:
-                turns.setdefault(entry.turn_id, entry)
-        count = 0
-        for turn_id, entry in turns.items():
-            turn = await self._parts.ledger.turn(turn_id)
-            if turn is not None and not turn.state.open and turn_id not in self._showing:
-                self._in_order(turn, self._show_again(turn, entry))
-                count += 1
-        return count
-
-    async def _show_again(self, turn: Turn, entry: InboxEntry) -> None:
-        try:
-            surface = await self._surface(entry, turn.id)
-            said = [
-                stored.message
-                for stored in await self._parts.ledger.transcript(entry.session_id)
-                if stored.turn_id == turn.id and isinstance(stored.message, AssistantMessage)
-            ]
-            await present_again(
-                said,
-                await self._resumed(turn.id),
-                surface,
-                self._settings(entry),
-                Ending(outcome=turn.state, error=turn.error),
-                may_send=self._parts.may_send,
-            )
-            await self._parts.ledger.mark_answered(turn.id)
-        except Exception:
-            log.exception("turn %s could not be shown again", turn.id)
 
     # -- approvals -------------------------------------------------------------
 
@@ -280,12 +256,6 @@ async def _unwatched(companion: Companion) -> None:
         await companion.run()
     except Exception:
         log.exception("turn %s goes on unwatched", companion.stream.turn_id)
-
-
-async def _after(before: asyncio.Task[None] | None, work: Awaitable[None]) -> None:
-    if before is not None:
-        await asyncio.wait([before])
-    await work
 
 
 def _slot(approval_id: str) -> str:

@@ -5,7 +5,7 @@ What is out of reach is answered exactly like what does not exist.
 
 from typing import Any
 
-from hermes.control.runs.runs import PLATFORM, owner_tag
+from hermes.control.runs.request import PLATFORM, owner_tag
 from hermes.domain.approvals import Approval
 from hermes.domain.inbound import ChatKind
 from hermes.domain.keys import Action, Caller

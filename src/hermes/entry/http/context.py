@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from hermes.control.approvals import ApprovalDesk
 from hermes.control.lanes.gateway import Gateway
-from hermes.control.runs.runs import RunDesk
+from hermes.control.runs.runs import Runs
 from hermes.domain.inbound import Attachment
 from hermes.domain.messages import Message
 from hermes.domain.ports.clock import Clock
@@ -77,7 +77,7 @@ class HttpParts(Struct, frozen=True, kw_only=True):
     ledger: Ledger
     gateway: Gateway
     desk: ApprovalDesk
-    runs: RunDesk
+    runs: Runs
     clock: Clock
     agents: tuple[AgentCard, ...]
     """The default agent first."""

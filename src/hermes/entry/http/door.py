@@ -6,10 +6,11 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from hermes.control.door import Door
-from hermes.control.runs.runs import PLATFORM, RunDesk
+from hermes.control.runs.request import PLATFORM
+from hermes.control.runs.runs import Runs
 from hermes.control.supervision.liveness import AdapterHealth, AdapterState
 from hermes.control.webhooks.receiver import PLATFORM as WEBHOOK
-from hermes.control.webhooks.receiver import WebhookDesk
+from hermes.control.webhooks.receiver import WebhookReceiver
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob
 from hermes.domain.ports.clock import Clock
@@ -76,7 +77,7 @@ class ApiDoor(ListeningDoor):
     def __init__(
         self,
         server: HttpServer,
-        runs: RunDesk,
+        runs: Runs,
         ledger: Ledger,
         clock: Clock,
         group: asyncio.TaskGroup,
@@ -86,7 +87,7 @@ class ApiDoor(ListeningDoor):
         self._ledger = ledger
 
     def on_turn(self, job: TurnJob) -> None:
-        self._runs.on_turn(job)
+        self._runs.begin(job)
 
     async def recover(self) -> None:
         await self._runs.recover()
@@ -107,8 +108,8 @@ class ApiDoor(ListeningDoor):
         self._runs.drain()
 
     async def close(self, seconds: float) -> None:
-        """Stop listening; what has not begun is kept for the next start."""
-        self._runs.suspend()
+        """Let go of the runs, whose readers then end, and stop listening."""
+        await self._runs.close(seconds)
         await super().close(seconds)
 
 
@@ -118,20 +119,21 @@ class WebhookDoor(ListeningDoor):
     greeting = "webhooks are taken at http://%s/webhooks/<route>"
 
     def __init__(
-        self, server: HttpServer, desk: WebhookDesk, clock: Clock, group: asyncio.TaskGroup
+        self, server: HttpServer, receiver: WebhookReceiver, clock: Clock, group: asyncio.TaskGroup
     ) -> None:
         super().__init__(WEBHOOK, server, clock, group)
-        self._desk = desk
+        self._receiver = receiver
 
     def on_turn(self, job: TurnJob) -> None:
-        self._desk.on_turn(job)
+        self._receiver.begin(job)
 
     async def recover(self) -> None:
-        await self._desk.recover()
-
-    def services(self) -> Sequence[Coroutine[Any, Any, None]]:
-        return (self._desk.run(),)
+        await self._receiver.recover()
 
     def drain(self) -> None:
         """Stop listening: senders try again later."""
         self.stop_listening()
+
+    async def close(self, seconds: float) -> None:
+        await super().close(seconds)
+        await self._receiver.close(seconds)

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from hermes.control.runs.runs import RunDesk
+from hermes.control.runs.runs import Runs
 from hermes.domain.runs import Run
 from hermes.entry.http.asgi import Receive, Send
 from hermes.entry.http.endpoint import Call, StreamAnswer
@@ -123,7 +123,7 @@ T = TypeVar("T")
 Stop = Callable[[], Awaitable[None]]
 
 
-def stopper(runs: RunDesk, run: Run) -> Stop:
+def stopper(runs: Runs, run: Run) -> Stop:
     """Return what stops a run whose client has left."""
 
     async def stop() -> None:

@@ -2,7 +2,7 @@
 
     POST /webhooks/<route>   POST /p/<agent>/webhooks/<route>   GET /health
 
-It reads the request within bounds and hands it to the `WebhookDesk`; the
+It reads the request within bounds and hands it to the `WebhookReceiver`; the
 answer is JSON. Deliveries are signed, so neither the Host nor the Origin says
 anything about who sends them, and browsers are not invited.
 """
@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Meta, Struct
 
 from hermes.config.hosts import is_loopback
-from hermes.control.webhooks.receiver import WebhookDesk
-from hermes.control.webhooks.requests import HookAnswer, HookRefused, HookRequest
+from hermes.control.webhooks.intake import HookAnswer, HookRefused, HookRequest
+from hermes.control.webhooks.receiver import WebhookReceiver
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.entry.http.asgi import AsgiApp, Receive, Scope, Send
 
@@ -91,14 +91,14 @@ class _Gone(Exception):
     """The sender has left; there is nobody to answer."""
 
 
-def webhook_app(desk: WebhookDesk, settings: WebhookSettings) -> AsgiApp:
+def webhook_app(receiver: WebhookReceiver, settings: WebhookSettings) -> AsgiApp:
     """Return the application."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         try:
-            answer = await _answer(desk, settings, scope, receive)
+            answer = await _answer(receiver, settings, scope, receive)
         except _Gone:
             return
         except HookRefused as refused:
@@ -115,19 +115,19 @@ def webhook_app(desk: WebhookDesk, settings: WebhookSettings) -> AsgiApp:
 
 
 async def _answer(
-    desk: WebhookDesk, settings: WebhookSettings, scope: Scope, receive: Receive
+    receiver: WebhookReceiver, settings: WebhookSettings, scope: Scope, receive: Receive
 ) -> HookAnswer:
     method, path = scope["method"], scope["path"]
     if path == "/health":
         if method not in {"GET", "HEAD"}:
             raise HookRefused(405, "Use GET.")
         return HookAnswer(status=200, body={"status": "ok", "platform": "webhook"})
-    route = await desk.route(_route_name(path, desk.agent_id))
+    route = await receiver.route(_route_name(path, receiver.agent_id))
     if method != "POST":
         raise HookRefused(405, "Use POST.")
     headers = _headers(scope["headers"])
     body = await _body(headers, receive, settings.max_body_bytes)
-    return await desk.receive(route, HookRequest(headers=headers, body=body))
+    return await receiver.receive(route, HookRequest(headers=headers, body=body))
 
 
 def _route_name(path: str, agent_id: str) -> str:

@@ -16,7 +16,8 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from hermes.control.runs.runs import RunDesk, RunRequest
+from hermes.control.runs.request import RunRequest
+from hermes.control.runs.runs import Runs
 from hermes.domain.events import MessageCompleted, TextDelta, TurnFinished
 from hermes.domain.keys import Action
 from hermes.domain.messages import FinishReason
@@ -223,7 +224,7 @@ async def _repeated(call: ChatCall) -> bool:
     return await call.parts.ledger.run_under(call.caller.key_id, key) is not None
 
 
-async def _result(runs: RunDesk, run: Run) -> ChatResult:
+async def _result(runs: Runs, run: Run) -> ChatResult:
     collector = ChatCollector()
     async for event in runs.events(run):
         result = collector.feed(event)
@@ -232,7 +233,7 @@ async def _result(runs: RunDesk, run: Run) -> ChatResult:
     raise AssertionError("the last event of a run is always its end")
 
 
-async def _chunks(runs: RunDesk, run: Run, stream: ChatStream) -> AsyncIterator[bytes]:
+async def _chunks(runs: Runs, run: Run, stream: ChatStream) -> AsyncIterator[bytes]:
     yield stream.opening()
     async for batch in runs.batches(run):
         if chunk := b"".join([stream.feed(event) for event in batch]):

@@ -13,7 +13,8 @@ from typing import Any, Literal
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
-from hermes.control.runs.runs import RunDesk, RunRequest
+from hermes.control.runs.request import RunRequest
+from hermes.control.runs.runs import Runs
 from hermes.domain.errors import Conflict, SessionBusy
 from hermes.domain.events import TurnEvent, TurnFinished
 from hermes.domain.ids import new_id
@@ -129,7 +130,7 @@ async def answer_whole(call: Call[Any, Any], run: Run) -> Answer:
     """Answer when the response has ended; a client that leaves meanwhile interrupts it."""
     desk = call.parts.runs
     stop = None if run.idempotency_key else _stopper(call.parts, run)
-    ended = await attended(call, desk.ended(run), stop)
+    ended = await attended(call, desk.wait(run), stop)
     value = await response_of(call.parts, ended)
     if not is_stored(run) and run.idempotency_key is None and ended.outcome is not None:
         await forget_response(call.parts.ledger, run)
@@ -188,7 +189,7 @@ async def _chunks(parts: HttpParts, run: Run, after: int | None) -> AsyncIterato
         yield chunk
     async for batch in _batches(parts, run):
         if isinstance(batch[-1], TurnFinished):
-            ended = await parts.runs.ended(run)
+            ended = await parts.runs.wait(run)
         told = [each for event in batch for each in _feed(fold, event, ended)]
         if chunk := _framed(told, seen):
             yield chunk
@@ -200,7 +201,7 @@ async def _chunks(parts: HttpParts, run: Run, after: int | None) -> AsyncIterato
 async def _batches(parts: HttpParts, run: Run) -> AsyncIterator[Sequence[TurnEvent]]:
     told = False
     if run.logged:
-        async for logged in parts.runs.follow(run):
+        async for logged in parts.runs.log(run):
             told = True
             yield [logged.event]
     if not told:  # never logged, or the log is older than logs are kept
@@ -221,8 +222,8 @@ def _stopper(parts: HttpParts, run: Run) -> Stop:
     return stop
 
 
-async def _forget_ended(parts: HttpParts, desk: RunDesk, run: Run) -> None:
-    ended = await desk.ended(run)
+async def _forget_ended(parts: HttpParts, desk: Runs, run: Run) -> None:
+    ended = await desk.wait(run)
     if ended.outcome is not None:
         await forget_response(parts.ledger, run)
 
@@ -415,7 +416,7 @@ async def _stopped(call: Call[Any, Any], run: Run) -> Run:
     await call.parts.runs.stop(run)
     try:
         async with asyncio.timeout(STOPPING_SECONDS):
-            return await call.parts.runs.ended(run)
+            return await call.parts.runs.wait(run)
     except TimeoutError:
         return run
 

@@ -389,5 +389,5 @@ def _seen(call: Call[None, EventsQuery]) -> int:
 
 
 async def _frames(call: Call[Any, Any], run: Run, after: int) -> AsyncIterator[bytes]:
-    async for logged in call.parts.runs.follow(run, after):
+    async for logged in call.parts.runs.log(run, after):
         yield run_frame(run.id, logged, call.parts.redact)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from hermes.control.runs.runs import RunRequest
+from hermes.control.runs.request import RunRequest
 from hermes.domain.approvals import Approval
 from hermes.domain.ids import new_id
 from hermes.domain.runs import Run, RunKind, RunState, SessionChoice

@@ -86,7 +86,7 @@ ChatCall = Call[SessionChatBody, None]
 async def chat_in_session(call: ChatCall) -> Answer:
     """Say something in a session."""
     run = await _started(call)
-    ended = await attended(call, call.parts.runs.ended(run), _stop(call, run))
+    ended = await attended(call, call.parts.runs.wait(run), _stop(call, run))
     if ended.outcome is None and not call.parts.runs.draining:
         message = "The session was deleted before its answer was read."
         raise Problem(404, message, code="run_not_found")
