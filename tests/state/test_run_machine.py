@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from fakes.ledgers import ended_as, new_run, reply, result, session, turn
-from hermes.domain.errors import HermesError
+from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.events import TextDelta
 from hermes.domain.messages import AssistantMessage, InputKind, UserMessage
 from hermes.domain.ports.ledger import Ledger
@@ -72,7 +72,7 @@ class RunMachine(RuleBasedStateMachine):
         """Return the answer; a refusal is None, and leaves everything as it was."""
         try:
             answer = self.runner.run(call(verb, self.ledger))
-        except HermesError:
+        except (Conflict, NotFound):
             assert self.snapshot() == self.seen
             return None
         self.seen = self.snapshot()
