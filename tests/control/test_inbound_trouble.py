@@ -11,13 +11,14 @@ from fakes.ledgers import inbound
 from hermes.control.admission.authz import Authorizer, AuthzSettings
 from hermes.control.admission.pairing import Pairing
 from hermes.control.admission.pipeline import InboundPipeline, PipelineParts
-from hermes.control.admission.resets import ResetRules, Resets
+from hermes.control.admission.resets import Resets
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.commands.context import CommandHost
 from hermes.control.delivery.outage_notices import Apologies
 from hermes.control.hooks import HookBus
 from hermes.domain.errors import StoreError
 from hermes.domain.outbound import Target
+from hermes.domain.settings.live import LiveSettings
 from hermes.execution.clock import SystemClock
 from hermes.state.pairing import PairingFiles
 from hermes.state.sqlite.ledger import SqliteLedger
@@ -39,6 +40,7 @@ def pipeline(kit: ChatKit, group: asyncio.TaskGroup, agent_id: str, said: Said) 
             profile=kit.profile,
             version="1",
             saved_dir=kit.profile.home,
+            settings=LiveSettings(),
         ),
         registry=builtin_registry(),
         authorizer=Authorizer(
@@ -46,7 +48,7 @@ def pipeline(kit: ChatKit, group: asyncio.TaskGroup, agent_id: str, said: Said) 
             paired=lambda _platform, _sender: True,
         ),
         pairing=Pairing(PairingFiles(kit.profile.home / "pairing"), kit.clock),
-        resets=Resets(ResetRules(), UTC),
+        resets=Resets(LiveSettings(), UTC),
         hooks=HookBus(),
         group=group,
         agent_of=lambda _message: agent_id,

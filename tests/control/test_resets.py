@@ -8,18 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.control.admission.resets import (
-    ResetMode,
-    ResetPolicy,
     ResetReason,
     Resets,
+    check_policies,
     due,
+    is_trigger,
     model_note,
-    reset_rules,
+    policy_of,
     user_note,
 )
 from hermes.domain.errors import ConfigError
 from hermes.domain.inbound import ChatKind
 from hermes.domain.session import Session
+from hermes.domain.settings import Settings
+from hermes.domain.settings.doors import SessionReset
+from hermes.domain.settings.live import LiveSettings
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -40,17 +43,17 @@ def used(when: float, messages: int = 3) -> Session:
 
 
 def test_without_a_policy_nothing_ever_starts_over() -> None:
-    assert due(used(0.0), ResetPolicy(), 1e10, UTC) is None
+    assert due(used(0.0), SessionReset(), 1e10, UTC) is None
 
 
 def test_idle_counts_minutes_since_the_last_use() -> None:
-    policy = ResetPolicy(mode=ResetMode.IDLE, idle_minutes=30)
+    policy = SessionReset(mode="idle", idle_minutes=30)
     assert due(used(0.0), policy, 30 * 60, UTC) is None
     assert due(used(0.0), policy, 30 * 60 + 1, UTC) is ResetReason.IDLE
 
 
 def test_daily_happens_at_the_local_hour_once() -> None:
-    policy = ResetPolicy(mode=ResetMode.DAILY, at_hour=4)
+    policy = SessionReset(mode="daily", at_hour=4)
     evening = used(at("2026-11-14 23:00"))
     assert due(evening, policy, at("2026-11-15 03:59"), BERLIN) is None
     assert due(evening, policy, at("2026-11-15 04:00"), BERLIN) is ResetReason.DAILY
@@ -61,7 +64,7 @@ def test_daily_happens_at_the_local_hour_once() -> None:
 
 @pytest.mark.parametrize("day", ["2026-03-29", "2026-10-25"])
 def test_daily_holds_on_days_that_are_not_24_hours_long(day: str) -> None:
-    policy = ResetPolicy(mode=ResetMode.DAILY, at_hour=4)
+    policy = SessionReset(mode="daily", at_hour=4)
     before, after = used(at(f"{day} 03:59")), used(at(f"{day} 04:01"))
     now = at(f"{day} 12:00")
     assert due(before, policy, now, BERLIN) is ResetReason.DAILY
@@ -69,21 +72,21 @@ def test_daily_holds_on_days_that_are_not_24_hours_long(day: str) -> None:
 
 
 def test_both_means_whichever_comes_first() -> None:
-    policy = ResetPolicy(mode=ResetMode.BOTH, at_hour=4, idle_minutes=60)
+    policy = SessionReset(mode="both", at_hour=4, idle_minutes=60)
     last = used(at("2026-11-15 03:30"))
     assert due(last, policy, at("2026-11-15 04:10"), BERLIN) is ResetReason.DAILY
     assert due(last, policy, at("2026-11-15 04:31"), BERLIN) is ResetReason.IDLE
 
 
 def test_an_empty_session_is_not_replaced_by_another_empty_one() -> None:
-    policy = ResetPolicy(mode=ResetMode.IDLE, idle_minutes=1)
+    policy = SessionReset(mode="idle", idle_minutes=1)
     assert due(used(0.0, messages=0), policy, 1e6, UTC) is None
 
 
 def test_background_work_keeps_a_session_but_not_for_ever() -> None:
-    rules = reset_rules({"mode": "idle", "idle_minutes": 1, "bg_process_max_age_hours": 24})
+    section = SessionReset(mode="idle", idle_minutes=1, bg_process_max_age_hours=24)
     age = {"s1": 3600.0}
-    resets = Resets(rules, UTC, age.get)
+    resets = Resets(LiveSettings(Settings(session_reset=section)), UTC, age.get)
     args = ("telegram", ChatKind.PRIVATE, 1e6)
     assert resets.due(used(0.0), *args) is None
     age["s1"] = 24 * 3600.0
@@ -93,42 +96,41 @@ def test_background_work_keeps_a_session_but_not_for_ever() -> None:
 
 
 def test_the_platform_is_asked_first_then_the_kind_of_chat_then_the_default() -> None:
-    rules = reset_rules(
-        {
-            "mode": "idle",
-            "idle_minutes": 10,
-            "notify": False,
-            "reset_by_type": {"group": {"mode": "daily"}, "dm": {"idle_minutes": 99}},
-            "reset_by_platform": {"email": {"mode": "none"}, "irc": "both"},
-        }
+    section = SessionReset(
+        mode="idle",
+        idle_minutes=10,
+        notify=False,
+        reset_by_type={"group": {"mode": "daily"}, "dm": {"idle_minutes": 99}},
+        reset_by_platform={"email": {"mode": "none"}, "irc": "both"},
     )
-    assert rules.policy("telegram", ChatKind.CHANNEL) == rules.default
-    assert rules.policy("telegram", ChatKind.GROUP).mode is ResetMode.DAILY
-    assert rules.policy("telegram", ChatKind.GROUP).notify is False
-    assert rules.policy("telegram", ChatKind.PRIVATE).idle_minutes == 99
-    assert rules.policy("email", ChatKind.GROUP).mode is ResetMode.NONE
-    assert rules.policy("irc", ChatKind.GROUP).mode is ResetMode.BOTH
+    settings = Settings(session_reset=section)
+    assert policy_of(settings, "telegram", ChatKind.CHANNEL) == section
+    assert policy_of(settings, "telegram", ChatKind.GROUP).mode == "daily"
+    assert policy_of(settings, "telegram", ChatKind.GROUP).notify is False
+    assert policy_of(settings, "telegram", ChatKind.PRIVATE).idle_minutes == 99
+    assert policy_of(settings, "email", ChatKind.GROUP).mode == "none"
+    assert policy_of(settings, "irc", ChatKind.GROUP).mode == "both"
 
 
 def test_trigger_words_are_whole_messages_in_any_case() -> None:
-    rules = reset_rules({}, ("Start over", " "))
-    assert rules.is_trigger("  start OVER ")
-    assert not rules.is_trigger("please start over")
-    assert not rules.is_trigger("")
+    settings = Settings(reset_triggers=("Start over", " "))
+    assert is_trigger(settings, "  start OVER ")
+    assert not is_trigger(settings, "please start over")
+    assert not is_trigger(settings, "")
 
 
 def test_people_are_told_unless_they_asked_not_to_be() -> None:
-    policy = ResetPolicy(mode=ResetMode.BOTH, idle_minutes=180, at_hour=4)
+    policy = SessionReset(mode="both", idle_minutes=180, at_hour=4)
     assert "3 hours" in (user_note(ResetReason.IDLE, policy) or "")
     assert "04:00" in (user_note(ResetReason.DAILY, policy) or "")
-    assert user_note(ResetReason.IDLE, ResetPolicy(notify=False)) is None
+    assert user_note(ResetReason.IDLE, SessionReset(notify=False)) is None
     assert "idle" in model_note(ResetReason.IDLE)
 
 
 @pytest.mark.parametrize("section", [{"mode": "weekly"}, {"at_hour": 24}, {"idle_minutes": "x"}])
 def test_settings_that_mean_nothing_are_refused(section: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
-        reset_rules(section)
+        check_policies(SessionReset(reset_by_type={"group": section}))
 
 
 @given(
@@ -139,7 +141,7 @@ def test_settings_that_mean_nothing_are_refused(section: dict[str, object]) -> N
 def test_after_a_day_and_a_bit_a_daily_reset_is_always_due_and_never_twice(
     last: datetime, pause: timedelta, hour: int
 ) -> None:
-    policy = ResetPolicy(mode=ResetMode.DAILY, at_hour=hour)
+    policy = SessionReset(mode="daily", at_hour=hour)
     when = last.replace(tzinfo=BERLIN).timestamp()
     now = when + pause.total_seconds()
     reason = due(used(when), policy, now, BERLIN)

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fakes.hand_clock import HandClock, settle
-from hermes.control.delivery.progress_notices import Patience, StillWorking
+from hermes.control.delivery.progress_notices import StillWorking
 from hermes.domain.approvals import (
     ApprovalKind,
     ApprovalRequest,
@@ -21,10 +21,11 @@ from hermes.domain.events import (
     TurnFinished,
     TurnStream,
 )
+from hermes.domain.settings.agent import AgentLoop
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
 
-PATIENCE = Patience(notify=180, warning=900, limit=1800)
+PATIENCE = AgentLoop()
 TOOL = ToolStarted(
     call_id="c", name="terminal", arguments={}, emoji="💻", verb="run", label="make all"
 )
@@ -54,7 +55,7 @@ class Board:
 
 
 class Bench:
-    def __init__(self, patience: Patience = PATIENCE, *, tools_seen: bool = False) -> None:
+    def __init__(self, patience: AgentLoop = PATIENCE, *, tools_seen: bool = False) -> None:
         self.clock = HandClock()
         self.stream = TurnStream("t1", "s1")
         self.board = Board(self)
@@ -167,12 +168,16 @@ async def test_waiting_for_a_person_is_no_inactivity() -> None:
 
 
 async def test_each_part_can_be_switched_off() -> None:
-    async with watching(Bench(Patience(notify=0, warning=0, limit=600))) as bench:
+    async with watching(
+        Bench(AgentLoop(gateway_notify_interval=0, gateway_timeout_warning=0, gateway_timeout=600))
+    ) as bench:
         await bench.clock.pass_by(599)
         assert bench.board.puts == []
         await bench.clock.pass_by(2)
         assert bench.stops == 1
-    async with watching(Bench(Patience(notify=60, warning=0, limit=0))) as bench:
+    async with watching(
+        Bench(AgentLoop(gateway_notify_interval=60, gateway_timeout_warning=0, gateway_timeout=0))
+    ) as bench:
         await bench.clock.pass_by(90_000)
         assert bench.stops == 0
 

@@ -349,7 +349,7 @@ async def test_the_fleet_knows_its_adapters(clock: FakeClock) -> None:
         assert fleet.of("three", "") is None
         first.sent()
         assert fleet.health()[0].last_out == clock.now()
-        fleet.retry(["two"])
+        fleet.retry()
         await two.receiving(1)
 
 

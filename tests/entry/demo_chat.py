@@ -14,13 +14,15 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fakes.chat_kit import ChatKit
 from fakes.scripted_turns import Play, Script
-from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.approvals import ApprovalKind
 from hermes.domain.events import ReasoningDelta, TextDelta, TextReset
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.session import Session
-from hermes.entry.terminal.chat import ChatParts, ChatPaths, ChatSettings, run_chat
+from hermes.domain.settings import Settings
+from hermes.domain.settings.doors import Display
+from hermes.domain.settings.live import LiveSettings
+from hermes.entry.terminal.chat import ChatParts, ChatPaths, run_chat
 from hermes.entry.terminal.oneshot import Question, inbound
 from hermes.execution.clock import SystemClock
 from hermes.testing import temporary_ledger
@@ -153,9 +155,13 @@ async def chat(ledger: Ledger, home: Path, arguments: list[str]) -> int:
                 version="1.2.3",
                 user="tester",
                 model_label="demo",
-                settings=ChatSettings(
-                    busy_mode=BusyMode.STEER if "--steer" in arguments else BusyMode.INTERRUPT,
-                    show_cost="--cost" in arguments,
+                settings=LiveSettings(
+                    Settings(
+                        display=Display(
+                            busy_input_mode="steer" if "--steer" in arguments else "interrupt",
+                            show_cost="--cost" in arguments,
+                        )
+                    )
                 ),
                 session=await earlier(kit) if "--resume" in arguments else None,
                 notices=("This is a demonstration.",),

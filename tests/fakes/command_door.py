@@ -11,6 +11,7 @@ from hermes.control.lanes.busy_modes import BusyMode, submit_while_busy
 from hermes.domain.events import ApprovalAsked
 from hermes.domain.inbound import Attachment
 from hermes.domain.session import Session
+from hermes.domain.settings.live import LiveSettings
 from hermes.entry.terminal.oneshot import Question, inbound
 
 __all__ = ["RecordingDoor", "RecordingScreen"]
@@ -81,6 +82,7 @@ class RecordingDoor:
             profile=kit.profile,
             version="1.2.3",
             saved_dir=kit.profile.home / "saved",
+            settings=LiveSettings(),
         )
 
     async def type(self, text: str) -> str:

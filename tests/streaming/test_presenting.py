@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,18 +29,26 @@ from hermes.domain.events import (
 from hermes.domain.messages import AssistantMessage, Reasoning, ToolCall, ToolOutcome
 from hermes.domain.ports.platform import Capabilities
 from hermes.domain.ports.surface import Shown
+from hermes.domain.settings import Settings
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
 from hermes.streaming.chat.layout import Layout
 from hermes.streaming.chat.media import MediaRef
 from hermes.streaming.chat.presenter import present, present_again
 from hermes.streaming.chat.reply import Ending, final_segments
-from hermes.streaming.chat.settings import PresentationSettings, Shape, choose_shape
+from hermes.streaming.chat.settings import PresentationSettings, Shape, choose_shape, presentation
 from hermes.streaming.chat.slots import Presented, Resumed
 from hermes.testing.clock import FakeClock
 
 FRESH = Resumed()
-QUICK = PresentationSettings(edit_interval=0.0)
+
+
+def shown_as(**changed: Any) -> PresentationSettings:
+    """Return how turns are shown by default, changed a little."""
+    return msgspec.structs.replace(presentation(Settings(), "test"), **changed)
+
+
+QUICK = shown_as(edit_interval=0.0)
 NO_EDITS = replace(CHAT, edits=False, deletes=False)
 FAILURE = TurnError(code="model", message="The model is gone.", hint="Choose another one.")
 STOPPING = TurnError(code="shutdown", message="Hermes is stopping.")
@@ -420,7 +430,7 @@ async def test_what_it_thought_before_using_tools_is_shown_if_asked_for() -> Non
     ("mode", "lines"), [("off", 0), ("log", 0), ("new", 1), ("all", 3), ("verbose", 3)]
 )
 async def test_progress_modes(mode: str, lines: int) -> None:
-    how = PresentationSettings(edit_interval=0.0, tool_progress=mode)  # type: ignore[arg-type]
+    how = shown_as(edit_interval=0.0, tool_progress=mode)
     calls = [each for i in range(3) for each in (started(call=f"c{i}"), done(call=f"c{i}"))]
     surface, _ = await shown([remark(""), *calls, answer("x"), end()], how)
     bubble = texts(surface).get("progress:1.0", "")
@@ -463,7 +473,7 @@ async def test_a_slow_platform_sees_only_the_latest_text() -> None:
 
 async def test_edits_wait_for_the_interval_unless_there_is_much_to_show() -> None:
     stream, surface, clock = TurnStream("t", "s"), FakeSurface(), FakeClock()
-    how = PresentationSettings(edit_interval=0.8, buffer_threshold=24)
+    how = shown_as(edit_interval=0.8, buffer_threshold=24)
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         group.create_task(present(stream, surface, how, clock))
         stream.emit(TextDelta("one"))
@@ -561,7 +571,7 @@ def in_ledger(events: list[TurnEvent]) -> tuple[list[AssistantMessage], Ending]:
 
 
 hows = st.builds(
-    PresentationSettings,
+    shown_as,
     edit_interval=st.just(0.0),
     buffer_threshold=st.sampled_from([0, 1, 24]),
     transport=st.sampled_from(["auto", "off"]),
@@ -654,8 +664,8 @@ def test_a_preview_fits_with_its_cursor(text: str, cut: int) -> None:
 
 
 def test_the_shape_depends_on_settings_and_on_what_the_platform_can_do() -> None:
-    assert choose_shape(PresentationSettings(), CHAT) is Shape.EDITS
-    assert choose_shape(PresentationSettings(transport="draft"), CHAT) is Shape.EDITS
-    assert choose_shape(PresentationSettings(transport="off"), CHAT) is Shape.FINAL
-    assert choose_shape(PresentationSettings(enabled=False), CHAT) is Shape.FINAL
-    assert choose_shape(PresentationSettings(), NO_EDITS) is Shape.FINAL
+    assert choose_shape(shown_as(), CHAT) is Shape.EDITS
+    assert choose_shape(shown_as(transport="draft"), CHAT) is Shape.EDITS
+    assert choose_shape(shown_as(transport="off"), CHAT) is Shape.FINAL
+    assert choose_shape(shown_as(enabled=False), CHAT) is Shape.FINAL
+    assert choose_shape(shown_as(), NO_EDITS) is Shape.FINAL

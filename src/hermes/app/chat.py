@@ -7,13 +7,8 @@ from hermes.app.build import App
 from hermes.app.controls import AppControls
 from hermes.app.fetch import PageFetcher
 from hermes.app.options import AppOptions
-from hermes.control.commands.context import ToolDetail
-from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.session import Session
-from hermes.domain.settings import Settings
-from hermes.entry.terminal.chat import ChatParts, ChatPaths, ChatSettings
-
-__all__ = ["chat_parts", "user_name"]
+from hermes.entry.terminal.chat import ChatParts, ChatPaths
 
 
 def chat_parts(
@@ -38,28 +33,10 @@ def chat_parts(
         version=__version__,
         user=user_name(),
         model_label=app.profile.model or "no model",
-        settings=_settings(app.loaded.config),
+        settings=app.settings,
         session=session,
         notices=(*app.loaded.warnings, *notices),
         fetch_url=PageFetcher(),
-    )
-
-
-def _settings(config: Settings) -> ChatSettings:
-    display = config.display
-    progress = display.tool_progress
-    return ChatSettings(
-        busy_mode=BusyMode(display.busy_input_mode),
-        markdown=display.final_response_markdown != "raw",
-        show_reasoning=display.show_reasoning,
-        inline_diffs=display.inline_diffs,
-        show_cost=display.show_cost,
-        skin=display.skin,
-        tool_detail=ToolDetail(progress) if progress in set(ToolDetail) else ToolDetail.ALL,
-        tool_preview_length=display.tool_preview_length,
-        bell=display.bell_on_complete,
-        banner=not display.compact,
-        recap=display.resume_display != "minimal",
     )
 
 

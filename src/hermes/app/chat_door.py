@@ -3,31 +3,27 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-import msgspec
-
 from hermes import __version__
 from hermes.app.access import access_settings
 from hermes.app.controls import AppControls
 from hermes.app.doors import DoorContext
 from hermes.app.options import AppOptions
 from hermes.app.outgoing_files import allowed_files
-from hermes.app.platforms import PlatformAccount, enabled_accounts, enabled_platforms, presentation
+from hermes.app.platforms import PlatformAccount, enabled_accounts, enabled_platforms
 from hermes.config.loader import LoadedConfig
 from hermes.control.admission.authz import Authorizer, AuthzSettings
 from hermes.control.admission.pairing import Pairing
 from hermes.control.admission.pipeline import PipelineParts
-from hermes.control.admission.resets import Resets, reset_rules
+from hermes.control.admission.resets import Resets, check_policies
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.commands.context import CommandHost
-from hermes.control.delivery.home_channel import HomeChannel
-from hermes.control.delivery.progress_notices import Patience
-from hermes.control.lanes.busy_modes import BusyMode
 from hermes.control.supervision.supervisor import SupervisorSettings
 from hermes.entry.chat.companion import Manners
 from hermes.entry.chat.context import ChatContext
 from hermes.entry.chat.door import ChatDoor, ChatDoorParts
 from hermes.execution.clock import SystemClock
 from hermes.state.pairing import PairingFiles
+from hermes.streaming.chat.settings import presentation
 
 
 def enabled(loaded: LoadedConfig) -> bool:
@@ -36,23 +32,19 @@ def enabled(loaded: LoadedConfig) -> bool:
 
 def check(loaded: LoadedConfig, options: AppOptions) -> None:
     enabled_accounts(lambda: loaded, options, SystemClock())
+    check_policies(loaded.config.session_reset)
 
 
 def open_door(context: DoorContext) -> ChatDoor:
-    app, config = context.app, context.app.loaded.config
+    app = context.app
     accounts = enabled_accounts(lambda: app.loaded, context.options, app.clock)
     names = {each.platform.name: each.platform.prefix for each in accounts}
 
     def access() -> dict[str, AuthzSettings]:
         return access_settings(app.loaded, names.items())
 
-    agent = config.agent
     manners = Manners(
-        patience=Patience(
-            notify=agent.gateway_notify_interval,
-            warning=agent.gateway_timeout_warning,
-            limit=agent.gateway_timeout,
-        ),
+        patience=lambda: app.settings().agent,
         reactions=frozenset(each.platform.name for each in accounts if each.reactions()),
         hooks=context.hooks,
         interrupt=lambda session_id, turn_id: app.gateway.interrupt(session_id, turn_id=turn_id),
@@ -67,13 +59,14 @@ def open_door(context: DoorContext) -> ChatDoor:
             context=ChatContext(
                 ledger=app.ledger,
                 prompts={name: _prompts(accounts, name) for name in names},
-                homes=configured_homes(app.loaded),
-                redact_ids=config.privacy.redact_pii,
+                settings=app.settings,
             ),
-            presentation={name: presentation(config, name) for name in names},
-            may_send=allowed_files(config, context.options),
+            presentation=lambda name: presentation(app.settings(), name),
+            may_send=allowed_files(app.settings, context.options),
             manners=manners,
-            supervision=SupervisorSettings(connect_timeout=config.gateway.platform_connect_timeout),
+            supervision=SupervisorSettings(
+                connect_timeout=app.settings().gateway.platform_connect_timeout
+            ),
             on_change=context.board.changed,
             admission=lambda door: _admission(context, door, access()),
             access=access,
@@ -92,7 +85,7 @@ def _prompts(accounts: Sequence[PlatformAccount], name: str) -> Callable[[str, s
 def _admission(
     context: DoorContext, door: ChatDoor, access: dict[str, AuthzSettings]
 ) -> PipelineParts:
-    app, config, home = context.app, context.app.loaded.config, context.options.home
+    app, home = context.app, context.options.home
     pairing = Pairing(PairingFiles(home.platforms_dir / "pairing"), app.clock)
     zone = datetime.now().astimezone().tzinfo
     assert zone is not None
@@ -106,36 +99,15 @@ def _admission(
             profile=app.profile,
             version=__version__,
             saved_dir=home.sessions_dir / "saved",
-            busy_default=BusyMode(config.display.busy_input_mode),
+            settings=app.settings,
         ),
         registry=builtin_registry(),
         authorizer=Authorizer(access, paired=pairing.is_paired),
         pairing=pairing,
-        resets=Resets(
-            reset_rules(msgspec.to_builtins(config.session_reset), config.reset_triggers),
-            zone,
-            app.environments.background_age,
-        ),
+        resets=Resets(app.settings, zone, app.environments.background_age),
         hooks=context.hooks,
         group=context.group,
         agent_of=lambda _message: app.profile.id,
         say=door.say,
         apologies=door.apologies,
-        busy_default={
-            name: BusyMode(shown.busy_input_mode)
-            for name, shown in config.display.platforms.items()
-            if shown.busy_input_mode
-        },
     )
-
-
-def configured_homes(loaded: LoadedConfig) -> dict[str, HomeChannel]:
-    """Return the home channels that the configuration and the environment name."""
-    named = {name: platform.home_channel for name, platform in loaded.config.platforms.items()}
-    return {
-        name: HomeChannel(
-            platform=name, chat_id=home.chat_id, thread_id=home.thread_id, name=home.name
-        )
-        for name, home in named.items()
-        if home is not None and home.chat_id
-    }

@@ -13,10 +13,8 @@ from hermes.control.supervision.instance import credential_locks_dir, hold_crede
 from hermes.domain.platforms import platforms
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import Adapter, AdapterRequest, ChatPlatform, SettingPlaces
-from hermes.domain.settings import Settings
 from hermes.entry.chat.kit.settings import ChatSettings, credential, live_settings
 from hermes.entry.http.listener import SharedListener
-from hermes.streaming.chat.settings import PresentationSettings
 
 
 class PlatformAccount:
@@ -113,29 +111,3 @@ def _places(loaded: LoadedConfig, platform: ChatPlatform, account: str) -> Setti
         variables = {name: value for name, value in variables.items() if name not in hidden}
     block = block if isinstance(block, Mapping) else {}
     return SettingPlaces(section=section, block=block, variables=variables)
-
-
-def presentation(config: Settings, name: str) -> PresentationSettings:
-    """Return how turns are shown on a platform."""
-    streaming, display = config.streaming, config.display
-    own = display.platforms.get(name)
-
-    def pick(key: str, general: Any) -> Any:
-        value = getattr(own, key, None) if own is not None else None
-        return general if value is None else value
-
-    return PresentationSettings(
-        enabled=pick("streaming", streaming.enabled),
-        transport=streaming.transport,
-        edit_interval=streaming.edit_interval,
-        buffer_threshold=streaming.buffer_threshold,
-        cursor=streaming.cursor,
-        tool_progress=pick("tool_progress", display.tool_progress) or "off",
-        tool_progress_grouping=pick("tool_progress_grouping", display.tool_progress_grouping),
-        tool_preview_length=pick("tool_preview_length", display.tool_preview_length),
-        friendly_tool_labels=pick("friendly_tool_labels", display.friendly_tool_labels),
-        interim_assistant_messages=pick(
-            "interim_assistant_messages", display.interim_assistant_messages
-        ),
-        show_reasoning=bool(pick("show_reasoning", None)),
-    )

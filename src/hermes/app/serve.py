@@ -13,13 +13,15 @@ from collections.abc import Coroutine
 from typing import Any
 
 from hermes.app.build import App, open_app
-from hermes.app.config_watch import ConfigChange, ConfigWatcher
+from hermes.app.config_watch import ConfigWatcher, changed_variables
 from hermes.app.doors import DoorContext, check_doors, open_doors
 from hermes.app.hook_files import load_hooks
 from hermes.app.options import AppOptions
 from hermes.app.plugins import load_hook_plugins
+from hermes.app.settings import in_force
 from hermes.app.shutdown import StopSignals, let_turns_end, stop_signals
-from hermes.config.loader import load_config
+from hermes.config.loader import LoadedConfig, load_config
+from hermes.control.admission.authz import ACCESS_KEYS
 from hermes.control.hooks import GATEWAY_STARTUP, HookBus
 from hermes.control.supervision.health import GatewayPhase, HealthBoard
 from hermes.control.supervision.instance import (
@@ -38,6 +40,8 @@ log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 5.0
 RECOVER_EVERY_SECONDS = 60.0
+LIVE_EXTRAS = ACCESS_KEYS | {"key", "keys"}
+"""What is read again of `platforms.<name>.extra`: who may talk, and the keys of the API."""
 
 
 def check_serving(options: AppOptions) -> None:
@@ -64,6 +68,7 @@ class _Service:
         self._app = app
         self._options = options
         self._stop = stop
+        self._started = app.loaded
         self._hooks = HookBus()
         self._doors = app.gateway.doors
         self._board = HealthBoard(
@@ -174,9 +179,7 @@ class _Service:
             door.drain()
         await self._board.write()
         gateway = self._app.gateway
-        await let_turns_end(
-            gateway, self._stop, self._app.loaded.config.agent.restart_drain_timeout
-        )
+        await let_turns_end(gateway, self._stop, self._app.settings().agent.restart_drain_timeout)
         await gateway.suspend()
         for door in self._doors:
             await door.close(CLOSE_SECONDS)
@@ -192,15 +195,20 @@ class _Service:
     # -- changes while running ---------------------------------------------------
 
     async def _watch_config(self) -> None:
-        app = self._app
-        watcher = ConfigWatcher(self._options.home, self._options.environ, app.loaded, app.clock)
+        watcher = ConfigWatcher(self._options.home, self._options.environ, self._app.clock)
         await watcher.run(self._apply, lambda text: self._board.warn("config", text))
 
-    def _apply(self, change: ConfigChange) -> None:
-        self._app.loaded = change.loaded
-        if "access" in change.safe:
-            for door in self._doors:
-                door.configured()
-        waiting = ", ".join(sorted(change.needs_restart))
-        text = f"Changed, but used only after a restart: {waiting}" if waiting else None
-        self._board.warn("restart", text)
+    def _apply(self, loaded: LoadedConfig) -> None:
+        self._app.loaded = loaded
+        waiting = self._app.settings.update(in_force(loaded.config, self._options))
+        waiting |= changed_variables(self._started.variables, loaded.variables)
+        for door in self._doors:
+            door.configured()
+        named = ", ".join(
+            sorted(key for key in waiting if key.rpartition(".")[2] not in LIVE_EXTRAS)
+        )
+        if named:
+            log.warning("the configuration changed; used only after a restart: %s", named)
+        self._board.warn(
+            "restart", f"Changed, but used only after a restart: {named}" if named else None
+        )

@@ -3,7 +3,6 @@
 from collections.abc import Collection
 
 from hermes.app.access import platform_section
-from hermes.app.chat_door import configured_homes
 from hermes.app.doors import DoorContext, listens
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
@@ -12,6 +11,7 @@ from hermes.control.webhooks.receiver import PLATFORM, ReceiverParts, WebhookRec
 from hermes.control.webhooks.routes import HookRoutes, RouteRules, read_routes
 from hermes.domain.errors import HermesError
 from hermes.domain.outbound import Target
+from hermes.entry.chat.context import configured_homes
 from hermes.entry.http.door import WebhookDoor
 from hermes.entry.http.server import HttpServer
 from hermes.entry.http.webhooks import WebhookSettings, webhook_app, webhook_settings
@@ -44,7 +44,6 @@ class _Delivery:
 
     def __init__(self, context: DoorContext) -> None:
         self._context = context
-        self._homes = configured_homes(context.app.loaded)
 
     async def deliver(
         self,
@@ -63,7 +62,9 @@ class _Delivery:
     async def _target(self, platform: str, chat_id: str | None, thread_id: str | None) -> Target:
         if chat_id is not None:
             return Target(platform=platform, account="", chat_id=chat_id, thread_id=thread_id)
-        home = await home_channel(self._context.app.ledger, platform, self._homes)
+        home = await home_channel(
+            self._context.app.ledger, platform, configured_homes(self._context.app.settings())
+        )
         if home is None:
             raise HermesError(
                 f"{platform} has no home channel.",

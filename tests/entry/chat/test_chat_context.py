@@ -9,6 +9,9 @@ from msgspec.structs import replace
 from fakes.ledgers import arrival, session, turn
 from hermes.control.admission.resets import AUTO_RESET
 from hermes.domain.inbound import InboxEntry
+from hermes.domain.settings import Settings
+from hermes.domain.settings.doors import Privacy
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.turn import Turn
 from hermes.entry.chat.context import ChatContext
 from hermes.state.sqlite.ledger import SqliteLedger
@@ -24,8 +27,11 @@ async def ledger(tmp_path: Path) -> AsyncIterator[SqliteLedger]:
 
 def context(ledger: SqliteLedger) -> ChatContext:
     return ChatContext(
-        ledger=ledger, prompts={"telegram": lambda _chat, _thread: ""}, redact_ids=True
+        ledger=ledger, prompts={"telegram": lambda _chat, _thread: ""}, settings=PRIVATE
     )
+
+
+PRIVATE = LiveSettings(Settings(privacy=Privacy(redact_pii=True)))
 
 
 async def begun(ledger: SqliteLedger, number: int) -> tuple[Turn, InboxEntry]:

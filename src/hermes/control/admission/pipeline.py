@@ -11,7 +11,7 @@ the lane (`batching`), so nothing that waits there can be lost.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from hermes.control.admission.approval_replies import ANSWERED_AS, Answer, read_answer, read_press
 from hermes.control.admission.authz import Access, Authorizer, may_run
 from hermes.control.admission.pairing import Pairing, offer_text
-from hermes.control.admission.resets import AUTO_RESET, Resets, user_note
+from hermes.control.admission.resets import AUTO_RESET, Resets, is_trigger, user_note
 from hermes.control.approvals import ApprovalDesk
 from hermes.control.commands.context import CommandContext, CommandHost, Screen, busy_mode
 from hermes.control.commands.registry import CommandRegistry, Invocation, parse, run_command
@@ -130,8 +130,6 @@ class PipelineParts(Struct, frozen=True, kw_only=True):
     """Says something that is not part of a conversation."""
     apologies: Apologies
     """Says what cannot be done, even without a ledger."""
-    busy_default: Mapping[str, BusyMode] = {}
-    """Platform -> what happens to text sent while a turn runs."""
 
 
 class InboundPipeline:
@@ -224,7 +222,7 @@ class InboundPipeline:
             ticket = await self._gateway.submit(agent_id, message)
             self._post(SESSION_START, agent_id, message, ticket.session_id)
             return
-        default = self._parts.busy_default.get(message.platform, self._parts.host.busy_default)
+        default = self._parts.host.busy_default(message.platform)
         mode = await busy_mode(self._ledger, session.id, default)
         await submit_while_busy(self._gateway, agent_id, message, session_id=session.id, mode=mode)
 
@@ -234,7 +232,7 @@ class InboundPipeline:
         """Return the command a message is; unknown ones are text."""
         if message.internal:
             return None
-        if self._parts.resets.rules.is_trigger(message.text):
+        if is_trigger(self._parts.host.settings(), message.text):
             return Invocation(name="new")
         parsed = parse(message.text)
         if not isinstance(parsed, Invocation):

@@ -11,36 +11,16 @@ from enum import StrEnum
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from hermes.domain.errors import ConfigError
 from hermes.domain.inbound import ChatKind
 from hermes.domain.session import Session
-
-__all__ = [
-    "AUTO_RESET",
-    "ResetMode",
-    "ResetPolicy",
-    "ResetReason",
-    "ResetRules",
-    "Resets",
-    "due",
-    "model_note",
-    "reset_rules",
-    "user_note",
-]
+from hermes.domain.settings import Settings
+from hermes.domain.settings.doors import SessionReset
+from hermes.domain.settings.live import LiveSettings
 
 AUTO_RESET = "auto_reset"
 """Under this name a session remembers why it was opened by itself."""
-
-
-class ResetMode(StrEnum):
-    """Which clock counts."""
-
-    NONE = "none"
-    IDLE = "idle"
-    DAILY = "daily"
-    BOTH = "both"
 
 
 class ResetReason(StrEnum):
@@ -51,51 +31,38 @@ class ResetReason(StrEnum):
     TRIGGER = "trigger"
 
 
-class ResetPolicy(Struct, frozen=True, kw_only=True):
-    """When the conversations of one place start over."""
+def policy_of(settings: Settings, platform: str, kind: ChatKind) -> SessionReset:
+    """Return the policy of a place: by platform, then by kind of chat, then the general one.
 
-    mode: ResetMode = ResetMode.NONE
-    at_hour: int = 4
-    """Local hour of the daily reset."""
-    idle_minutes: float = 1440
-    notify: bool = True
-    bg_process_max_age_hours: float = 24.0
-    """Background work older than this does not keep a conversation any more."""
-
-
-class ResetRules(Struct, frozen=True, kw_only=True):
-    """The policies of all places."""
-
-    default: ResetPolicy = ResetPolicy()
-    by_type: Mapping[str, ResetPolicy] = {}
-    by_platform: Mapping[str, ResetPolicy] = {}
-    triggers: frozenset[str] = frozenset()
-    """Whole messages, in lower case, that start a new conversation."""
-
-    def policy(self, platform: str, kind: ChatKind) -> ResetPolicy:
-        """Return the policy of a place: by platform, then by kind of chat, then the default."""
-        found = self.by_platform.get(platform) or self.by_type.get(kind.value)
-        return found or self.default
-
-    def is_trigger(self, text: str) -> bool:
-        """Tell whether a message is one of the words that start over."""
-        return text.strip().lower() in self.triggers
+    What a part leaves out is as in the whole.
+    """
+    section = settings.session_reset
+    for key, parts, name in (
+        ("reset_by_platform", section.reset_by_platform, platform),
+        ("reset_by_type", section.reset_by_type, kind.value),
+    ):
+        if name in parts:
+            return _over(section, parts[name], f"session_reset.{key}.{name}")
+    return section
 
 
-def reset_rules(section: Mapping[str, Any], triggers: tuple[str, ...] = ()) -> ResetRules:
-    """Build the rules from `session_reset`; what a part leaves out is as in the whole."""
-    base = {key: value for key, value in section.items() if not key.startswith("reset_by_")}
-    return ResetRules(
-        default=_policy(base, "session_reset"),
-        by_type=_policies(base, section, "reset_by_type"),
-        by_platform=_policies(base, section, "reset_by_platform"),
-        triggers=frozenset(word.strip().lower() for word in triggers if word.strip()),
-    )
+def check_policies(section: SessionReset) -> None:
+    """Raise `ConfigError` if a part for a platform or a kind of chat makes no sense."""
+    for name, part in section.reset_by_platform.items():
+        _over(section, part, f"session_reset.reset_by_platform.{name}")
+    for name, part in section.reset_by_type.items():
+        _over(section, part, f"session_reset.reset_by_type.{name}")
+
+
+def is_trigger(settings: Settings, text: str) -> bool:
+    """Tell whether a message is one of the words that start over."""
+    word = text.strip().lower()
+    return bool(word) and word in {each.strip().lower() for each in settings.reset_triggers}
 
 
 def due(
     session: Session,
-    policy: ResetPolicy,
+    policy: SessionReset,
     now: float,
     tz: tzinfo,
     background_age: float | None = None,
@@ -105,13 +72,13 @@ def due(
     `background_age` is the age in seconds of the oldest work that still runs
     for the session; None when none does.
     """
-    if policy.mode is ResetMode.NONE or session.message_count == 0:
+    if policy.mode == "none" or session.message_count == 0:
         return None
     if background_age is not None and background_age < policy.bg_process_max_age_hours * 3600:
         return None
-    if policy.mode is not ResetMode.DAILY and now - session.updated_at > policy.idle_minutes * 60:
+    if policy.mode != "daily" and now - session.updated_at > policy.idle_minutes * 60:
         return ResetReason.IDLE
-    if policy.mode is not ResetMode.IDLE and session.updated_at < _last_hour(now, policy, tz):
+    if policy.mode != "idle" and session.updated_at < _last_hour(now, policy, tz):
         return ResetReason.DAILY
     return None
 
@@ -121,24 +88,24 @@ class Resets:
 
     def __init__(
         self,
-        rules: ResetRules,
+        settings: LiveSettings,
         tz: tzinfo,
         background_age: Callable[[str], float | None] = lambda _session_id: None,
     ) -> None:
-        self.rules = rules
+        self._settings = settings
         self._tz = tz
         self._background_age = background_age
 
     def due(
         self, session: Session, platform: str, kind: ChatKind, now: float
-    ) -> tuple[ResetReason, ResetPolicy] | None:
+    ) -> tuple[ResetReason, SessionReset] | None:
         """Say why and how the next message in this place opens a new session."""
-        policy = self.rules.policy(platform, kind)
+        policy = policy_of(self._settings(), platform, kind)
         reason = due(session, policy, now, self._tz, self._background_age(session.id))
         return (reason, policy) if reason else None
 
 
-def user_note(reason: ResetReason, policy: ResetPolicy) -> str | None:
+def user_note(reason: ResetReason, policy: SessionReset) -> str | None:
     """Return what the person is told; None when they are not."""
     if not policy.notify:
         return None
@@ -161,7 +128,7 @@ def model_note(reason: ResetReason) -> str:
     )
 
 
-def _last_hour(now: float, policy: ResetPolicy, tz: tzinfo) -> float:
+def _last_hour(now: float, policy: SessionReset, tz: tzinfo) -> float:
     """Return the latest instant at which the local clock showed `at_hour`."""
     local = datetime.fromtimestamp(now, tz)
     today = local.replace(hour=policy.at_hour, minute=0, second=0, microsecond=0, fold=0)
@@ -177,28 +144,12 @@ def _span(minutes: float) -> str:
     return f"{round(minutes)} minutes"
 
 
-def _policies(
-    base: Mapping[str, Any], section: Mapping[str, Any], key: str
-) -> dict[str, ResetPolicy]:
-    parts = section.get(key) or {}
-    return {
-        str(name): _policy({**base, **_as_mapping(part)}, f"{key}.{name}")
-        for name, part in parts.items()
-    }
-
-
-def _as_mapping(part: Any) -> Mapping[str, Any]:
-    return part if isinstance(part, Mapping) else {"mode": part}
-
-
-def _policy(values: Mapping[str, Any], where: str) -> ResetPolicy:
+def _over(section: SessionReset, part: Any, where: str) -> SessionReset:
+    values = part if isinstance(part, Mapping) else {"mode": part}
     try:
-        policy = msgspec.convert(dict(values), ResetPolicy, strict=False)
+        return msgspec.convert({**msgspec.structs.asdict(section), **values}, SessionReset)
     except msgspec.ValidationError as error:
         raise ConfigError(
             f"{where} cannot be understood: {error}.",
-            hint=f"`mode` is one of: {', '.join(ResetMode)}.",
+            hint="`mode` is one of: none, idle, daily, both.",
         ) from error
-    if not 0 <= policy.at_hour <= 23:
-        raise ConfigError(f"{where}.at_hour is {policy.at_hour}; the hours are 0 to 23.")
-    return policy

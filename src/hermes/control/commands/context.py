@@ -22,6 +22,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
+from hermes.domain.settings.live import LiveSettings
 
 __all__ = [
     "REASONING_EFFORTS",
@@ -225,8 +226,13 @@ class CommandHost(Struct, frozen=True, kw_only=True):
     version: str
     saved_dir: Path
     """Where `/save` writes."""
-    busy_default: BusyMode = BusyMode.INTERRUPT
-    show_reasoning_default: bool = True
+    settings: LiveSettings
+
+    def busy_default(self, source: str) -> BusyMode:
+        """Return what text does at a door while a turn runs, unless a session says otherwise."""
+        display = self.settings().display
+        own = display.platforms.get(source)
+        return BusyMode((own.busy_input_mode if own else None) or display.busy_input_mode)
 
 
 class CommandContext(Struct, frozen=True, kw_only=True):

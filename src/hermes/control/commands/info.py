@@ -77,7 +77,7 @@ async def status(context: CommandContext, _invocation: Invocation) -> None:
     """Show where the conversation stands."""
     host, session = context.host, context.session
     session_id = session.id if session else None
-    mode = await busy_mode(context.ledger, session_id, host.busy_default)
+    mode = await busy_mode(context.ledger, session_id, host.busy_default(context.door.source))
     if session is None:
         rows = [("session", "none yet"), ("model", host.profile.model)]
     else:

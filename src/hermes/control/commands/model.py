@@ -109,7 +109,7 @@ async def reasoning(context: CommandContext, invocation: Invocation) -> None:
     effort = await recalled_word(ledger, session_id, SessionChoice.REASONING)
     shown = await recalled_flag(ledger, session_id, SessionChoice.SHOW_REASONING)
     if shown is None:
-        shown = context.host.show_reasoning_default
+        shown = context.host.settings().display.show_reasoning
     await context.reply(
         f"Reasoning effort: {effort or 'default'} · thoughts are {'shown' if shown else 'hidden'}"
     )

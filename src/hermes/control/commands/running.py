@@ -63,7 +63,7 @@ async def busy(context: CommandContext, invocation: Invocation) -> None:
         mode = BusyMode(word)
     else:
         session_id = context.session.id if context.session else None
-        mode = await busy_mode(context.ledger, session_id, host.busy_default)
+        mode = await busy_mode(context.ledger, session_id, host.busy_default(context.door.source))
     await context.reply(f"Text typed while it works {EFFECTS[mode]} ({mode.value}).")
 
 

@@ -10,8 +10,6 @@ waiting for a person does not count.
 import asyncio
 from typing import Protocol
 
-from msgspec import Struct
-
 from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -24,21 +22,9 @@ from hermes.domain.events import (
     TurnStream,
 )
 from hermes.domain.ports.clock import Clock
-
-__all__ = ["Patience", "StillWorking", "TurnPlace"]
+from hermes.domain.settings.agent import AgentLoop
 
 NEVER = float("inf")
-
-
-class Patience(Struct, frozen=True, kw_only=True):
-    """How long nothing may happen, in seconds; 0: for ever."""
-
-    notify: float = 180.0
-    """Between two notices, while there is nothing to be seen."""
-    warning: float = 900.0
-    """Until the person is told that nothing happens."""
-    limit: float = 1800.0
-    """Until the turn is stopped."""
 
 
 class TurnPlace(Protocol):
@@ -65,7 +51,7 @@ class StillWorking:
         stream: TurnStream,
         place: TurnPlace,
         clock: Clock,
-        patience: Patience,
+        patience: AgentLoop,
         *,
         tools_seen: bool = False,
         resumed: bool = False,
@@ -73,7 +59,9 @@ class StillWorking:
         self._stream = stream
         self._place = place
         self._clock = clock
-        self._patience = patience
+        self._notify = patience.gateway_notify_interval
+        self._warning = patience.gateway_timeout_warning
+        self._limit = patience.gateway_timeout
         self._tools_seen = tools_seen
         """Tool calls are shown while they run."""
         self._began = self._active = self._noticed = clock.monotonic()
@@ -138,31 +126,34 @@ class StillWorking:
         self._active = self._noticed = self._clock.monotonic()
 
     def _due(self) -> float:
-        patience = self._patience
-        warning = NEVER if self._warned else self._active + (patience.warning or NEVER)
+        warning = NEVER if self._warned else self._active + (self._warning or NEVER)
         return min(
-            self._noticed + (patience.notify or NEVER),
+            self._noticed + (self._notify or NEVER),
             warning,
-            self._active + (patience.limit or NEVER),
+            self._active + (self._limit or NEVER),
         )
 
     def _shortest(self) -> float:
         """Return the longest time to sleep at once: events may move everything that is due."""
-        spans = (self._patience.notify, self._patience.warning, self._patience.limit)
+        spans = (
+            self._notify,
+            self._warning,
+            self._limit,
+        )
         return min((span for span in spans if span), default=NEVER)
 
     async def _say(self) -> None:
-        now, patience = self._clock.monotonic(), self._patience
+        now = self._clock.monotonic()
         quiet = now - self._active
         self._noticed = now
-        if patience.limit and quiet >= patience.limit:
+        if self._limit and quiet >= self._limit:
             self._over = True
             await self._end(quiet)
             return
         self._there = True
-        if patience.warning and quiet >= patience.warning:
+        if self._warning and quiet >= self._warning:
             self._warned = True
-            left = f"; it is stopped in {_span(patience.limit - quiet)}" if patience.limit else ""
+            left = f"; it is stopped in {_span(self._limit - quiet)}" if self._limit else ""
             await self._place.put(
                 f"⚠️ Nothing has happened for {_span(quiet)}{left}. /stop stops it now.", final=False
             )

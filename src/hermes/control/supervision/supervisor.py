@@ -129,8 +129,9 @@ class Supervisor:
         self._pulse.sent()
 
     def retry(self) -> None:
-        """Try again at once, also after a fatal failure: something was changed."""
-        self._again.set()
+        """Unless connected, try again at once, also after a fatal failure."""
+        if self.adapter is None:
+            self._again.set()
 
     async def settled(self) -> AdapterHealth:
         """Return once the first attempt has succeeded or failed."""
@@ -141,6 +142,8 @@ class Supervisor:
         """Keep the adapter connected until cancelled; nothing it does gets out of here."""
         try:
             while True:
+                # What is asked for while an attempt is made counts for the next one.
+                self._again.clear()
                 await self._attempt()
                 self._ready.set()
                 await self._pause()
@@ -251,7 +254,6 @@ class Supervisor:
 
     async def _pause(self) -> None:
         """Wait until the next attempt is due or somebody asks for it."""
-        self._again.clear()
         next_try = self._health.next_try
         if next_try is None:
             await self._again.wait()
@@ -316,11 +318,10 @@ class Fleet:
             return next(iter(own), None)
         return next((each for each in own if account in ("", each.health.account)), None)
 
-    def retry(self, names: Sequence[str] | None = None) -> None:
-        """Have these adapters, or all that are not connected, try again at once."""
+    def retry(self) -> None:
+        """Have every adapter that is not connected try again at once."""
         for each in self._supervisors.values():
-            if names is None or each.name in names:
-                each.retry()
+            each.retry()
 
 
 async def _receive_until_lost(adapter: Adapter, sink: InboundSink, name: str) -> None:

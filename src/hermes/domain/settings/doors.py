@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from msgspec import field
 
-from hermes.domain.settings.section import AtStart, Count, Positive, Seconds, Section
+from hermes.domain.settings.section import AtStart, Count, Hour, Positive, Seconds, Section
 
 ToolProgress = Literal["off", "new", "all", "verbose", "log"]
 BusyInputMode = Literal["interrupt", "queue", "steer"]
@@ -29,7 +29,7 @@ class Platform(Section, frozen=True, kw_only=True):
     allowed_users: tuple[str, ...] = ()
     """Ids that may talk to the agent here; `*` for everybody."""
     allow_all_users: bool = False
-    extra: dict[str, Any] = field(default_factory=dict)
+    extra: AtStart[dict[str, Any]] = field(default_factory=dict)
     """What only this platform knows."""
 
 
@@ -43,7 +43,7 @@ class ApiServerLimits(Section, frozen=True, kw_only=True):
 class GatewaySettings(Section, frozen=True, kw_only=True):
     """The process behind all doors but the terminal."""
 
-    platform_connect_timeout: Seconds = 30.0
+    platform_connect_timeout: AtStart[Seconds] = 30.0
     """Seconds a platform has to connect before it is tried again."""
     media_delivery_allow_dirs: tuple[str, ...] = ()
     """Further folders whose files may be sent to chats."""
@@ -69,7 +69,7 @@ class SessionReset(Section, frozen=True, kw_only=True):
     """When a chat starts over by itself."""
 
     mode: Literal["none", "idle", "daily", "both"] = "none"
-    at_hour: Count = 4
+    at_hour: Hour = 4
     """Local hour of the daily reset."""
     idle_minutes: Positive = 1440
     """Minutes of silence after which a chat starts over."""

@@ -68,13 +68,20 @@ def _section_of_entries(kind: Any) -> type[Section] | None:
 
 def _differences(before: Any, after: Any, key: str) -> list[str]:
     """Name the settings below `key` that differ."""
-    if not isinstance(before, Struct) or type(before) is not type(after):
+    old, new = _entries(before), _entries(after)
+    if old is None or new is None:
         return [key]
     return [
         found
-        for field in msgspec.structs.fields(after)
-        if getattr(before, field.name) != getattr(after, field.name)
-        for found in _differences(
-            getattr(before, field.name), getattr(after, field.name), f"{key}.{field.encode_name}"
-        )
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
+        for found in _differences(old.get(name), new.get(name), f"{key}.{name}")
     ]
+
+
+def _entries(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, Struct):
+        return {
+            field.encode_name: getattr(value, field.name) for field in msgspec.structs.fields(value)
+        }
+    return value if isinstance(value, dict) else None

@@ -19,6 +19,7 @@ Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(ge=0)]
 Fraction = Annotated[float, Meta(ge=0, le=1)]
+Hour = Annotated[int, Meta(ge=0, le=23)]
 Port = Annotated[int, Meta(ge=0, le=65535)]
 
 _SECRET_WORDS = frozenset(

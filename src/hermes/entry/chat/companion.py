@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from hermes.control.delivery.progress_notices import Patience, StillWorking
+from hermes.control.delivery.progress_notices import StillWorking
 from hermes.control.delivery.reactions import show_marks
 from hermes.control.delivery.surface import TurnSurface
 from hermes.control.hooks import HookBus, post_turn, wants_turns
@@ -18,6 +18,7 @@ from hermes.domain.events import TurnStream
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.outbound import OutboxKind
 from hermes.domain.ports.clock import Clock
+from hermes.domain.settings.agent import AgentLoop
 from hermes.streaming.chat.layout import Layout
 from hermes.streaming.chat.progress import shows_progress
 from hermes.streaming.chat.settings import PresentationSettings
@@ -32,7 +33,8 @@ NOTICE_SLOT = "working"
 class Manners(Struct, frozen=True, kw_only=True):
     """How much is made of a turn beside its reply."""
 
-    patience: Patience = Patience()
+    patience: Callable[[], AgentLoop] = AgentLoop
+    """How long nothing may happen, as configured now."""
     reactions: frozenset[str] = frozenset()
     """Platforms where progress is shown as reactions."""
     hooks: HookBus | None = None
@@ -69,7 +71,7 @@ class Companion(Struct, frozen=True, kw_only=True):
             self.stream,
             self,
             self.clock,
-            self.manners.patience,
+            self.manners.patience(),
             tools_seen=shows_progress(self.settings),
             resumed=self.resumed,
         ).watch()

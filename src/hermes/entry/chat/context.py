@@ -20,6 +20,8 @@ from hermes.control.lanes.turn_input import is_shared
 from hermes.domain.errors import HermesError
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.ports.ledger import Ledger
+from hermes.domain.settings import Settings
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.turn import Turn
 
 log = logging.getLogger(__name__)
@@ -33,8 +35,7 @@ class ChatContext(Struct, frozen=True, kw_only=True):
     ledger: Ledger
     prompts: Mapping[str, Callable[[str, str | None], str]]
     """Platform -> (chat, thread) -> what the owner wants the model to know there."""
-    homes: Mapping[str, HomeChannel] = {}
-    redact_ids: bool = False
+    settings: LiveSettings
 
     async def describe(self, turn: Turn, entry: InboxEntry) -> str:
         """Return what the model is told in this turn only."""
@@ -47,7 +48,10 @@ class ChatContext(Struct, frozen=True, kw_only=True):
 
     async def _context(self, turn: Turn, entry: InboxEntry) -> SessionContext:
         message, ledger, platforms = entry.message, self.ledger, sorted(self.prompts)
-        found = [await home_channel(ledger, name, self.homes) for name in platforms]
+        settings = self.settings()
+        named = configured_homes(settings)
+        found = [await home_channel(ledger, name, named) for name in platforms]
+        hidden = settings.privacy.redact_pii
         prompt = self.prompts[message.platform]
         return SessionContext(
             message=message,
@@ -56,8 +60,20 @@ class ChatContext(Struct, frozen=True, kw_only=True):
             connected=tuple(platforms),
             homes=tuple(home for home in found if home is not None),
             reset_note=await _reset_note(ledger, turn),
-            shown_id=partial(hashed_id, await _salt(ledger)) if self.redact_ids else str,
+            shown_id=partial(hashed_id, await _salt(ledger)) if hidden else str,
         )
+
+
+def configured_homes(settings: Settings) -> dict[str, HomeChannel]:
+    """Return the home channels that the configuration and the environment name."""
+    named = {name: platform.home_channel for name, platform in settings.platforms.items()}
+    return {
+        name: HomeChannel(
+            platform=name, chat_id=home.chat_id, thread_id=home.thread_id, name=home.name
+        )
+        for name, home in named.items()
+        if home is not None and home.chat_id
+    }
 
 
 async def _reset_note(ledger: Ledger, turn: Turn) -> str:

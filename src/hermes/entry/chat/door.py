@@ -76,7 +76,8 @@ class ChatDoorParts(Struct, frozen=True, kw_only=True):
     clock: Clock
     group: asyncio.TaskGroup
     context: ChatContext
-    presentation: Mapping[str, PresentationSettings]
+    presentation: Callable[[str], PresentationSettings]
+    """Platform -> how turns are shown there, as configured now."""
     may_send: MaySend
     manners: Manners
     supervision: SupervisorSettings
@@ -129,6 +130,7 @@ class ChatDoor(Door):
 
     def configured(self) -> None:
         self._way_in.authorizer.update(self._parts.access())
+        self._fleet.retry()
 
     async def recover(self) -> None:
         await self._follower.recover()

@@ -9,7 +9,7 @@ again, slot by slot, and edits what is already there.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -55,7 +55,7 @@ class ReplyParts(Struct, frozen=True, kw_only=True):
     line: Callable[[str, str], Line | None]
     """Returns the connection of (platform, account), if there is one now."""
     platforms: Sequence[str]
-    presentation: Mapping[str, PresentationSettings]
+    presentation: Callable[[str], PresentationSettings]
     may_send: MaySend
     manners: Manners = Manners()
 
@@ -181,7 +181,7 @@ class ChatReplies(Obligations):
         line = await self._line(target.platform, target.account)
         origin = Origin(agent_id="", session_id="", turn_id=new_id("notice"))
         surface = self._parts.delivery.surface(line, target, origin)
-        settings = self._parts.presentation.get(target.platform, PresentationSettings())
+        settings = self._parts.presentation(target.platform)
         layout = Layout(surface.capabilities, settings)
         for number, shown in enumerate(layout.final(text)):
             await surface.show(f"notice:{number}", shown, kind=OutboxKind.NOTICE)
@@ -195,7 +195,7 @@ class ChatReplies(Obligations):
             raise HermesError(f"{target.platform} cannot be reached at the moment.") from error
         origin = Origin(agent_id="", session_id="", turn_id=delivery_id)
         surface = self._parts.delivery.surface(line, target, origin)
-        settings = self._parts.presentation.get(target.platform, PresentationSettings())
+        settings = self._parts.presentation(target.platform)
         for number, shown in enumerate(Layout(surface.capabilities, settings).final(text)):
             await surface.show(f"delivery:{number}", shown, kind=OutboxKind.DELIVERY)
         for entry in await self._parts.ledger.outbox_of_turn(delivery_id):
@@ -227,7 +227,7 @@ class ChatReplies(Obligations):
         return line
 
     def _settings(self, entry: InboxEntry) -> PresentationSettings:
-        return self._parts.presentation.get(entry.message.platform, PresentationSettings())
+        return self._parts.presentation(entry.message.platform)
 
     def _layout(self, entry: InboxEntry) -> Layout:
         line = self._parts.line(entry.message.platform, entry.message.account)

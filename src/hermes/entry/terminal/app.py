@@ -66,7 +66,7 @@ class TerminalApp:
         self._group: asyncio.TaskGroup | None = None
         self._skins = SkinShelf(parts.paths.skins_dir)
         self._input = input_buffer(self._sources(), PrivateHistory(parts.paths.history_file))
-        self._status_shown = parts.settings.status_bar
+        self._status_shown = True
         self._attachments: list[Attachment] = []
         """What goes with the next message."""
 

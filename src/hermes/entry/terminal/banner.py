@@ -46,7 +46,7 @@ def banner_lines(
 
 async def opening_lines(talk: Talk) -> list[str]:
     parts = talk.parts
-    if not parts.settings.banner:
+    if parts.settings().display.compact:
         return [talk.paint(f"· {notice}", "ui_warn") for notice in parts.notices]
     tools = await parts.controls.list_tools(talk.session)
     session = talk.session

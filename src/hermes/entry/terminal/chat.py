@@ -12,40 +12,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.control.approvals import ApprovalDesk
-from hermes.control.commands.context import SessionControls, ToolDetail
+from hermes.control.commands.context import SessionControls
 from hermes.control.commands.registry import CommandRegistry
-from hermes.control.lanes.busy_modes import BusyMode
 from hermes.control.lanes.gateway import Gateway
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
+from hermes.domain.settings.live import LiveSettings
 from hermes.entry.terminal.paint import TerminalKind, terminal_kind
 from hermes.entry.terminal.references import FetchUrl
 from hermes.entry.terminal.skins import Skin, SkinShelf
-
-
-class ChatSettings(Struct, frozen=True, kw_only=True):
-    """What is shown, and how (`display` in the configuration)."""
-
-    busy_mode: BusyMode = BusyMode.INTERRUPT
-    streaming: bool = True
-    markdown: bool = True
-    """False shows the text as it was written."""
-    show_reasoning: bool = True
-    inline_diffs: bool = True
-    show_cost: bool = False
-    status_bar: bool = True
-    skin: str = "default"
-    tool_detail: ToolDetail = ToolDetail.ALL
-    tool_preview_length: int = 0
-    """How long the detail of a tool line may be; 0: to the edge."""
-    bell: bool = False
-    """Ring when a turn has ended."""
-    banner: bool = True
-    recap: bool = True
-    """Show the last exchanges when a conversation goes on."""
 
 
 class ChatPaths(Struct, frozen=True, kw_only=True):
@@ -73,7 +51,7 @@ class ChatParts(Struct, frozen=True, kw_only=True):
     """Who sits at the terminal."""
     model_label: str
     """How the model is called before a session has one."""
-    settings: ChatSettings = ChatSettings()
+    settings: LiveSettings
     session: Session | None = None
     """The conversation to go on with; None: the first message opens one."""
     notices: tuple[str, ...] = ()
@@ -117,7 +95,7 @@ async def _chat(parts: ChatParts, skin: Skin, kind: TerminalKind) -> int:
 def _skin(parts: ChatParts) -> tuple[Skin, str]:
     shelf = SkinShelf(parts.paths.skins_dir)
     try:
-        return shelf.load(parts.settings.skin), ""
+        return shelf.load(parts.settings().display.skin), ""
     except HermesError as error:
         return SkinShelf(None).load("default"), f"{error.message} {error.hint}".rstrip()
 

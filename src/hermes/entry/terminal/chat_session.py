@@ -31,6 +31,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob, TurnStream, UsageReported
 from hermes.domain.inbound import Attachment
 from hermes.domain.session import Session, StoredMessage
+from hermes.domain.settings import Settings
 from hermes.entry.terminal.chat import ChatParts
 from hermes.entry.terminal.oneshot import PLATFORM, Question, inbound
 from hermes.entry.terminal.paint import Painter, TerminalKind, harmless, wrap
@@ -99,6 +100,12 @@ class TerminalOutput(Protocol):
     def ring(self) -> None: ...
 
 
+def tool_detail(settings: Settings) -> ToolDetail:
+    """Return which tool calls the terminal shows unless a session says otherwise."""
+    progress = settings.display.tool_progress
+    return ToolDetail(progress) if progress in set(ToolDetail) else ToolDetail.ALL
+
+
 class Talk(Door):
     name = "terminal"
     platforms = (ANY,)
@@ -112,14 +119,14 @@ class Talk(Door):
         self.display = display
         self.session = parts.session
         self.registry = parts.registry or builtin_registry()
-        self.mode = parts.settings.busy_mode
+        self.mode = BusyMode(parts.settings().display.busy_input_mode)
         self.yolo = False
         self.queued = 0
         self.renderer: TurnRenderer | None = None
         self.started_at: float | None = None
         self.last_seconds = 0.0
-        self._detail = parts.settings.tool_detail
-        self._reasoning = parts.settings.show_reasoning
+        self._detail = tool_detail(parts.settings())
+        self._reasoning = parts.settings().display.show_reasoning
         self._usage: UsageReported | None = None
         self._turn_tokens = 0
         self._turn_cost = 0.0
@@ -133,8 +140,7 @@ class Talk(Door):
             profile=parts.profile,
             version=parts.version,
             saved_dir=parts.paths.saved_dir,
-            busy_default=parts.settings.busy_mode,
-            show_reasoning_default=parts.settings.show_reasoning,
+            settings=parts.settings,
         )
 
     # -- what the screen shows --------------------------------------------
@@ -163,7 +169,7 @@ class Talk(Door):
             context_tokens=usage.context_tokens if usage else 0,
             context_window=usage.context_window if usage else None,
             tokens=(session.usage.total_tokens if session else 0) + self._turn_tokens,
-            cost_usd=spent if self.parts.settings.show_cost and known else None,
+            cost_usd=spent if self.parts.settings().display.show_cost and known else None,
             elapsed=self.elapsed(),
             busy_mode=self.mode,
             working=self.working,
@@ -277,12 +283,12 @@ class Talk(Door):
 
     async def refresh(self) -> None:
         session, ledger = await self._current(), self.parts.ledger
-        session_id, settings = session.id if session else None, self.parts.settings
-        self.mode = await busy_mode(ledger, session_id, settings.busy_mode)
+        session_id, settings = session.id if session else None, self.parts.settings()
+        self.mode = await busy_mode(ledger, session_id, self._host.busy_default("cli"))
         shown = await recalled_flag(ledger, session_id, SessionChoice.SHOW_REASONING)
-        self._reasoning = settings.show_reasoning if shown is None else shown
+        self._reasoning = settings.display.show_reasoning if shown is None else shown
         detail = await recalled_word(ledger, session_id, SessionChoice.TOOL_DETAIL)
-        self._detail = ToolDetail(detail) if detail in set(ToolDetail) else settings.tool_detail
+        self._detail = ToolDetail(detail) if detail in set(ToolDetail) else tool_detail(settings)
         self.yolo = await recalled_flag(ledger, session_id, SessionChoice.YOLO) or False
         if self.renderer is not None:
             self.renderer.settings = self._render_settings()
@@ -325,7 +331,7 @@ class Talk(Door):
         self._turn_tokens, self._turn_cost = 0, 0.0
         self.display.settle("")
         await self.refresh()
-        if self.parts.settings.bell:
+        if self.parts.settings().display.bell_on_complete:
             self.display.ring()
 
     def _count(self, usage: UsageReported) -> None:
@@ -334,14 +340,13 @@ class Talk(Door):
         self._turn_cost += usage.cost_usd or 0.0
 
     def _render_settings(self) -> RenderSettings:
-        settings = self.parts.settings
+        display = self.parts.settings().display
         return RenderSettings(
-            markdown=settings.markdown,
-            streaming=settings.streaming,
+            markdown=display.final_response_markdown != "raw",
             reasoning=self._reasoning,
-            diffs=settings.inline_diffs,
+            diffs=display.inline_diffs,
             detail=self._detail,
-            label_cells=settings.tool_preview_length,
+            label_cells=display.tool_preview_length,
         )
 
     def interrupt(self) -> bool:
@@ -362,7 +367,7 @@ class Talk(Door):
 
     async def recap(self) -> None:
         session = self.session
-        if session is None or not self.parts.settings.recap:
+        if session is None or self.parts.settings().display.resume_display == "minimal":
             return
         history = await self.parts.ledger.history(session.id)
         lines: list[str] = []
