@@ -23,7 +23,7 @@ from hermes.config.paths import HermesHome
 from hermes.control.hooks import Handler, HookBus, is_event
 from hermes.domain.errors import ConfigError, NotFound
 
-__all__ = ["HookFile", "HookState", "disable_hook", "enable_hook", "hook_files", "load_hooks"]
+__all__ = ["HookFile", "HookReadiness", "disable_hook", "enable_hook", "hook_files", "load_hooks"]
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Consent(Struct, frozen=True, kw_only=True):
     enabled_at: float
 
 
-class HookState(Struct, frozen=True, kw_only=True):
+class HookReadiness(Struct, frozen=True, kw_only=True):
     """Whether a hook runs, and why not."""
 
     enabled: bool
@@ -56,7 +56,7 @@ class HookFile(Struct, frozen=True, kw_only=True):
     events: tuple[str, ...] = ()
     sha256: str = ""
     source: bytes = b""
-    state: HookState
+    state: HookReadiness
 
 
 class _Manifest(Struct, frozen=True, kw_only=True):
@@ -141,7 +141,7 @@ def _read(folder: Path, consent: Consent | None) -> HookFile:
         contents = _contents(folder)
         manifest = _manifest(contents)
     except (ConfigError, OSError) as error:
-        state = HookState(enabled=False, problem=_sentence(error))
+        state = HookReadiness(enabled=False, problem=_sentence(error))
         return HookFile(name=folder.name, folder=folder, state=state)
     digest = _digest(contents)
     return HookFile(
@@ -155,16 +155,16 @@ def _read(folder: Path, consent: Consent | None) -> HookFile:
     )
 
 
-def _state(name: str, digest: str, consent: Consent | None) -> HookState:
+def _state(name: str, digest: str, consent: Consent | None) -> HookReadiness:
     command = f"`hermes hooks enable {name}`"
     if consent is None:
-        return HookState(
+        return HookReadiness(
             enabled=False, problem=f"nobody has enabled it yet; read it, then {command}"
         )
     if consent.sha256 != digest:
         problem = f"its files have changed since it was enabled; read them, then {command}"
-        return HookState(enabled=False, problem=problem)
-    return HookState(enabled=True)
+        return HookReadiness(enabled=False, problem=problem)
+    return HookReadiness(enabled=True)
 
 
 def _contents(folder: Path) -> dict[str, bytes]:

@@ -45,7 +45,7 @@ class Needle(Struct, frozen=True):
     prefix: bool = False
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class SearchPlan(Struct, frozen=True, kw_only=True):
     """One way to look: alternatives, each a set of needles that must all occur."""
 
     words: bool
@@ -64,7 +64,7 @@ class Plan(Struct, frozen=True, kw_only=True):
         )
 
 
-def plans_for(text: str) -> list[Plan]:
+def plans_for(text: str) -> list[SearchPlan]:
     """Return the ways to look for `text`, best first; the first that finds something wins."""
     tokens = _tokens(clean_text(text))
     literal = _plan(tokens, words=False)
@@ -84,7 +84,7 @@ def fold(text: str) -> str:
     return text.lower() if text.isascii() else "".join(map(_fold_character, text))
 
 
-def score(plan: Plan, folded: str) -> float:
+def score(plan: SearchPlan, folded: str) -> float:
     """Rate a match: more different needles, more often, in shorter text."""
     found: dict[str, int] = {}
     for count, match in enumerate(plan.pattern().finditer(folded)):
@@ -95,7 +95,7 @@ def score(plan: Plan, folded: str) -> float:
     return sum(times * 2.2 / (times + 1.2 * length) for times in found.values())
 
 
-def snippet(plan: Plan, text: str, folded: str) -> str:
+def snippet(plan: SearchPlan, text: str, folded: str) -> str:
     """Return the part of `text` around the first match, matches in brackets."""
     first = plan.pattern().search(folded)
     start = 0 if first is None else max(0, first.start() - _AROUND)
@@ -121,14 +121,14 @@ def _tokens(text: str) -> list[list[str]]:
     return [tokens[:_MAX_NEEDLES] for tokens in alternatives[:_MAX_NEEDLES] if tokens]
 
 
-def _plan(alternatives: list[list[str]], *, words: bool) -> Plan | None:
+def _plan(alternatives: list[list[str]], *, words: bool) -> SearchPlan | None:
     make = _word_needle if words else _literal_needle
     needles = [
         tuple(needle for token in tokens if (needle := make(token)) is not None)
         for tokens in alternatives
     ]
     kept = tuple(group for group in needles if group)
-    return Plan(words=words, alternatives=kept) if kept else None
+    return SearchPlan(words=words, alternatives=kept) if kept else None
 
 
 def _word_needle(token: str) -> Needle | None:
@@ -141,7 +141,7 @@ def _literal_needle(token: str) -> Needle | None:
 
 
 @lru_cache(maxsize=64)
-def _compiled(plan: Plan) -> re.Pattern[str]:
+def _compiled(plan: SearchPlan) -> re.Pattern[str]:
     needles = {needle for group in plan.alternatives for needle in group}
     longest_first = sorted(needles, key=lambda needle: (-len(needle.text), needle.text))
     return re.compile("|".join(_expression(needle, words=plan.words) for needle in longest_first))

@@ -105,7 +105,7 @@ def _fold(text: str | None) -> str | None:
     return None if text is None else text.casefold()
 
 
-class Migration(Struct, frozen=True, kw_only=True):
+class SchemaStep(Struct, frozen=True, kw_only=True):
     """One step of the schema."""
 
     version: int
@@ -113,11 +113,11 @@ class Migration(Struct, frozen=True, kw_only=True):
     text: str
 
 
-def load_migrations() -> list[Migration]:
+def load_migrations() -> list[SchemaStep]:
     """Read the numbered files, in order."""
     folder = files("hermes.state.sqlite") / "sql" / "migrations"
     found = [
-        Migration(
+        SchemaStep(
             version=int(file.name.split("_", 1)[0]),
             name=file.name,
             text=file.read_text(encoding="utf-8"),
@@ -129,7 +129,7 @@ def load_migrations() -> list[Migration]:
 
 
 def migrate(
-    connection: sqlite3.Connection, path: Path, backups: Path, migrations: Sequence[Migration]
+    connection: sqlite3.Connection, path: Path, backups: Path, migrations: Sequence[SchemaStep]
 ) -> None:
     """Apply what is missing; `StoreTooNew` if the database is ahead of us."""
     newest = migrations[-1].version

@@ -10,7 +10,7 @@ from sqlite3 import Connection, Row
 from typing import Any
 
 from hermes.domain.ports.ledger import SearchHit, SearchQuery
-from hermes.state.search_text import MAX_CANDIDATES, Plan, fold, plans_for, score, snippet
+from hermes.state.search_text import MAX_CANDIDATES, SearchPlan, fold, plans_for, score, snippet
 from hermes.state.sqlite.base import LedgerPart, many, one
 from hermes.state.sqlite.maintenance import index_some, is_behind
 from hermes.state.sqlite.rows import columns
@@ -51,7 +51,7 @@ class SearchPart(LedgerPart):
             await self._write(lambda connection: index_some(connection, SEARCH_BATCH))
 
 
-def _search(connection: Connection, plan: Plan, query: SearchQuery) -> list[SearchHit]:
+def _search(connection: Connection, plan: SearchPlan, query: SearchQuery) -> list[SearchHit]:
     found = [(row, fold(row["text"])) for row in _candidates(connection, plan, query)]
     if not plan.words:
         found = [(row, folded) for row, folded in found if plan.matches(folded)]
@@ -60,7 +60,7 @@ def _search(connection: Connection, plan: Plan, query: SearchQuery) -> list[Sear
     return [_hit(plan, row, folded) for row, folded in found[: query.limit]]
 
 
-def _candidates(connection: Connection, plan: Plan, query: SearchQuery) -> list[Row]:
+def _candidates(connection: Connection, plan: SearchPlan, query: SearchQuery) -> list[Row]:
     values = _values(connection, query)
     if plan.words:
         values["match"] = _words_match(plan)
@@ -115,7 +115,7 @@ def _is_filtered(query: SearchQuery) -> bool:
     )
 
 
-def _words_match(plan: Plan) -> str:
+def _words_match(plan: SearchPlan) -> str:
     return " OR ".join(
         "("
         + " AND ".join(_quoted(needle.text) + ("*" if needle.prefix else "") for needle in group)
@@ -124,7 +124,7 @@ def _words_match(plan: Plan) -> str:
     )
 
 
-def _trigram_match(connection: Connection, plan: Plan) -> str | None:
+def _trigram_match(connection: Connection, plan: SearchPlan) -> str | None:
     """Return the match expression; empty if nothing can match, None if the index cannot say."""
     alternatives: list[str] = []
     for group in plan.alternatives:
@@ -150,7 +150,7 @@ def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
 
 
-def _hit(plan: Plan, row: Row, folded: str) -> SearchHit:
+def _hit(plan: SearchPlan, row: Row, folded: str) -> SearchHit:
     return SearchHit(
         session_id=row["session_id"],
         title=row["title"],
