@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
-from hermes.models.catalog import ROWS, UNKNOWN, ModelFacts, Price, find_model
+from hermes.models.catalog import UNKNOWN, ModelFacts, Price, catalog, find_model
 from hermes.models.local.files import EMBEDDED, PROVIDER, list_local, profile_for
 from hermes.models.providers import PROVIDERS, ProviderSpec
 from hermes.models.transport import Transport
@@ -111,7 +111,7 @@ def suggested_models(provider: str) -> tuple[str, ...]:
     if provider == "openrouter":
         return _OPENROUTER
     prefixes = _FAMILIES.get(provider, ())
-    names = [row[0] for row in ROWS if row[0].startswith(prefixes) and "gpt-oss" not in row[0]]
+    names = [name for name in catalog() if name.startswith(prefixes) and "gpt-oss" not in name]
     return tuple(names[:_MOST_SUGGESTED])
 
 

@@ -31,16 +31,10 @@ from hermes.models.providers import (
 SecretSource = Callable[[str], str | None]
 """Returns the secret of that name, if there is one."""
 
-_MODES = {
-    "chat_completions": ApiMode.CHAT_COMPLETIONS,
-    "chat": ApiMode.CHAT_COMPLETIONS,
-    "openai": ApiMode.CHAT_COMPLETIONS,
-    "responses": ApiMode.RESPONSES,
-    "codex_responses": ApiMode.RESPONSES,
-    "openai_responses": ApiMode.RESPONSES,
-    "anthropic_messages": ApiMode.ANTHROPIC_MESSAGES,
-    "anthropic": ApiMode.ANTHROPIC_MESSAGES,
-    "messages": ApiMode.ANTHROPIC_MESSAGES,
+_MODE_NAMES = {
+    ApiMode.CHAT_COMPLETIONS: ("chat_completions", "chat", "openai"),
+    ApiMode.RESPONSES: ("responses", "codex_responses", "openai_responses"),
+    ApiMode.ANTHROPIC_MESSAGES: ("anthropic_messages", "anthropic", "messages"),
 }
 _AUTO_ORDER = ("openrouter", "anthropic", "openai", "gemini", "deepseek", "xai", "groq")
 _MODEL_HOMES = (
@@ -332,13 +326,13 @@ def _missing_key(name: str, spec: ProviderSpec, own: Provider, target: ModelTarg
 
 def _mode(named: str, spec: ProviderSpec, base_url: str) -> ApiMode:
     if named and named != "auto":
-        mode = _MODES.get(named.lower())
-        if mode is None:
+        found = [mode for mode, names in _MODE_NAMES.items() if named.lower() in names]
+        if not found:
             raise ConfigError(
                 f"There is no api_mode `{named}`.",
                 hint="Use chat_completions, responses or anthropic_messages.",
             )
-        return mode
+        return found[0]
     path = urlsplit(base_url).path.rstrip("/")
     if spec.api_mode is ApiMode.ANTHROPIC_MESSAGES or path.endswith("/anthropic"):
         return ApiMode.ANTHROPIC_MESSAGES
