@@ -63,6 +63,8 @@ class Transport:
             raise WireFault(patience.complaint(), kind=FailureKind.TIMEOUT) from error
         except FrameTooLarge as error:
             raise WireFault("One event is too large.", kind=FailureKind.MALFORMED) from error
+        except msgspec.MsgspecError as error:
+            raise WireFault(str(error), kind=FailureKind.MALFORMED) from error
         except _http_errors() as error:
             if decoder.done:
                 return

@@ -106,7 +106,10 @@ class Sink:
 
 
 class Decoder(Protocol):
-    """Builds one reply out of events or out of one document."""
+    """Builds one reply out of events or out of one document.
+
+    What is not of the protocol's form raises `MsgspecError`.
+    """
 
     @property
     def done(self) -> bool:

@@ -25,7 +25,7 @@ from hermes.domain.messages import (
     ToolOutcome,
     UserMessage,
 )
-from hermes.domain.ports.model import FailureKind, ModelRequest
+from hermes.domain.ports.model import ModelRequest
 from hermes.domain.tools import ToolSpec
 from hermes.domain.usage import Usage
 from hermes.models.encode_common import (
@@ -339,10 +339,7 @@ class MessagesDecoder:
         self.done = False
 
     def feed(self, data: bytes) -> None:
-        try:
-            event = _event_decoder.decode(data)
-        except msgspec.MsgspecError as error:
-            raise _malformed(error) from error
+        event = _event_decoder.decode(data)
         match event.type:
             case "content_block_delta" if event.delta is not None:
                 self._delta(event.index, event.delta)
@@ -361,10 +358,7 @@ class MessagesDecoder:
                 raise _stream_fault(event.error)
 
     def feed_document(self, data: bytes) -> None:
-        try:
-            message = _message_decoder.decode(data)
-        except msgspec.MsgspecError as error:
-            raise _malformed(error) from error
+        message = _message_decoder.decode(data)
         self._model = message.model
         self._stop = message.stop_reason or "end_turn"
         self._count(message.usage)
@@ -465,13 +459,6 @@ def _reasoning(blocks: list[_Block]) -> Reasoning | None:
     if not details and not texts:
         return None
     return Reasoning(text="\n".join(texts), details=tuple(details), protocol=_PROTOCOL)
-
-
-def _malformed(error: Exception) -> WireFault:
-    return WireFault(
-        f"The provider sent something that is not a Messages event: {error}.",
-        kind=FailureKind.MALFORMED,
-    )
 
 
 def _stream_fault(error: Any) -> WireFault:

@@ -389,10 +389,10 @@ class ChatDecoder:
         if data.startswith(b"[DONE]"):
             self.done = True
             return
-        self._take(self._decode(data), whole=False)
+        self._take(_chunk_decoder.decode(data), whole=False)
 
     def feed_document(self, data: bytes) -> None:
-        chunk = self._decode(data)
+        chunk = _chunk_decoder.decode(data)
         if not chunk.choices and chunk.error is None:
             raise WireFault("The provider's answer holds no choices.", kind=FailureKind.MALFORMED)
         self._take(chunk, whole=True)
@@ -436,16 +436,6 @@ class ChatDecoder:
         if reason is FinishReason.TOOL_CALLS and not called:
             return FinishReason.STOP
         return reason
-
-    @staticmethod
-    def _decode(data: bytes) -> _Chunk:
-        try:
-            return _chunk_decoder.decode(data)
-        except msgspec.MsgspecError as error:
-            raise WireFault(
-                f"The provider sent something that is not a chat completion: {error}.",
-                kind=FailureKind.MALFORMED,
-            ) from error
 
     def _take(self, chunk: _Chunk, *, whole: bool) -> None:
         if chunk.error is not None:

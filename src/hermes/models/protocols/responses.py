@@ -20,7 +20,7 @@ from hermes.domain.messages import (
     ToolMessage,
     UserMessage,
 )
-from hermes.domain.ports.model import FailureKind, ModelRequest
+from hermes.domain.ports.model import ModelRequest
 from hermes.domain.tools import ToolSpec
 from hermes.domain.usage import Usage
 from hermes.models.encode_common import (
@@ -245,10 +245,7 @@ class ResponsesDecoder:
     def feed(self, data: bytes) -> None:
         if data.startswith(b"[DONE]"):
             return
-        try:
-            event = _event_decoder.decode(data)
-        except msgspec.MsgspecError as error:
-            raise _malformed(error) from error
+        event = _event_decoder.decode(data)
         kind = event.type
         if kind in _TEXT:
             self._refused = self._refused or kind == "response.refusal.delta"
@@ -266,10 +263,7 @@ class ResponsesDecoder:
             raise _stream_fault(event)
 
     def feed_document(self, data: bytes) -> None:
-        try:
-            response = _response_decoder.decode(data)
-        except msgspec.MsgspecError as error:
-            raise _malformed(error) from error
+        response = _response_decoder.decode(data)
         if response.error is not None:
             raise _fault(response.error)
         self._end(response)
@@ -363,13 +357,6 @@ def _usage(usage: _Usage | None) -> Usage:
         cache_read_tokens=given.cached_tokens or 0,
         cache_write_tokens=given.cache_write_tokens or 0,
         reasoning_tokens=made.reasoning_tokens or 0,
-    )
-
-
-def _malformed(error: Exception) -> WireFault:
-    return WireFault(
-        f"The provider sent something that is not a Responses event: {error}.",
-        kind=FailureKind.MALFORMED,
     )
 
 
