@@ -108,7 +108,9 @@ def expand_braces(parts: tuple[Part, ...]) -> tuple[list[tuple[Part, ...]], bool
     braces = sum(p.text.count("{") for p in parts if isinstance(p, Lit) and not p.quoted)
     if not braces:
         return [parts], True
-    if braces > _MAX_BRACES:
+    # Braces can lengthen the name of a variable: `$x{a,b}` is `$xa $xb`.
+    names = any(isinstance(p, Param) and p.bare and not p.quoted for p in parts)
+    if braces > _MAX_BRACES or names:
         return [(Lit(COMPUTED),)], False
     kept: list[Part] = []
     pieces: list[str] = []
@@ -136,21 +138,11 @@ def _decode(text: str, kept: list[Part]) -> tuple[Part, ...]:
                 parts.append(Lit(run))
                 run = ""
             parts.append(kept[index])
-        elif not run and _lengthens(parts, char):
-            return (Lit(COMPUTED),)
         else:
             run += char
     if run or not parts:
         parts.append(Lit(run))
     return tuple(parts)
-
-
-def _lengthens(parts: list[Part], char: str) -> bool:
-    """Return whether braces make `char` part of a variable's name: `$x{a,b}` is `$xa $xb`."""
-    last = parts[-1] if parts else None
-    if not isinstance(last, Param) or last.quoted or not last.bare:
-        return False
-    return last.name.isidentifier() and (char.isalnum() or char == "_")
 
 
 def _expand(text: str) -> list[str]:

@@ -12,7 +12,7 @@ each part may be missing:
 - `unless`: flags that make it harmless.
 
 The grant is what a person's answer allows from then on: by default the command's name
-and verb; `@` is the name alone.
+and its verb or flag; `@` is the name alone.
 
 If the verb is not known, or an unquoted argument that is not known could become one of
 the flags, the command asks as well.
@@ -72,8 +72,10 @@ class RuleTable:
                 verb = _verb(rule, operands)
                 if verb is None or any(_given(f, rest) for f in rule.unless):
                     continue
-                if not rule.flags or any(_given(f, rest) for f in rule.flags):
-                    grant = rule.grant or f"{name} {verb}".strip()
+                flag = next((f for f in rule.flags if _given(f, rest)), None)
+                if flag is not None or not rule.flags:
+                    shown = verb or (flag if flag and flag[0] not in "*~" else "")
+                    grant = rule.grant or f"{name} {shown}".strip()
                     yield Finding(rule.reason, name if grant == "@" else grant)
                 elif rule.verbs and _may_be_options(rest):
                     yield Finding(f"the options of {name} {verb} are computed")
@@ -171,7 +173,7 @@ vagrant ; destroy ; it destroys a machine
 redis-cli ; : flushall flushdb shutdown ; it empties Redis ; redis-cli flush
 mongo mongosh ; : *dropDatabase* *.drop(* *deleteMany* *remove(* ; it drops data ; mongo drop
 dropdb dropuser ; ; it drops a database or user
-mysqladmin ; : : status ping version ; it drops a database or user
+mysqladmin ; !status, ping, version ; it drops a database or user
 
 # Git
 git ; reset : --hard --merge --keep ; it throws uncommitted work away ; git reset --hard
@@ -181,6 +183,7 @@ git ; clean : -f --force ; it deletes untracked files ; git clean -f
 git ; branch : -D -f --force ; it deletes or moves a branch that is not merged ; git branch -D
 git ; checkout : -f --force -- . :/* ; it throws uncommitted work away ; git checkout --
 git ; restore : * : --staged ; it throws uncommitted work away ; git restore
+git ; restore : -W --worktree ; it throws uncommitted work away ; git restore
 git ; switch : -f --force --discard-changes -C ; it throws uncommitted work away
   ; git switch --force
 git ; stash drop, stash clear ; it deletes stashed work ; git stash drop
@@ -219,6 +222,7 @@ kill ; : 1 -[2-9][0-9]* -[0-9][0-9][0-9]* ; it signals the first process or a gr
 pkill killall ; ; it signals every process of a name ; pkill
 skill snice fuser ; : -k -KILL -9 ; it kills processes
 taskkill taskkill.exe tskill Stop-Process ; ; it kills processes ; taskkill
+crontab ; : -r ; it changes the schedule ; crontab
 crontab ; : * : -l ; it changes the schedule ; crontab
 at batch ; : : -l -c -V ; it schedules commands ; at
 atrm ; ; it changes the schedule

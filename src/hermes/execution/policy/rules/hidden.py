@@ -53,11 +53,9 @@ _HARMLESS_VALUES = {
     "ENV": re.compile(r"(?:dev|development|prod|production|test|testing|staging|local|ci)$"),
 }
 _WRITABLE = re.compile(r"(?:^|:)(?:\.|/tmp|/var/tmp|/dev/shm|\./|\.\.|$|:)")
-_GIT_SETTING = re.compile(
-    r"(?i)(?:core\.(?:pager|editor|sshcommand|hookspath|fsmonitor|askpass|gitproxy|"
-    r"alternaterefs\w+)|alias\.|sequence\.editor|diff\.|difftool|mergetool|merge\.|filter\.|"
-    r"credential\.|gpg\.|protocol\.ext|uploadpack|receive|interactive\.|pager\.|browser\.|man\.|"
-    r"remote\.\S*\.(?:uploadpack|receivepack|proxy)|web\.|include|url\.)"
+_GIT_HARMLESS = re.compile(
+    r"(?i)(?:color|user|author|committer|advice|init|pull|push|fetch|log|status|commit|branch|tag|"
+    r"i18n|column|format|safe|core\.(?:quotepath|autocrlf|eol|filemode|ignorecase|longpaths))\b"
 )
 _HARMLESS_SETTING = re.compile(r"(?:cat|less|more|true|false|vi|vim|nano|:|auto|never|always|)$")
 
@@ -176,7 +174,7 @@ def _settings(command: ShellCommand) -> Iterator[Finding]:
     if command.name == "git":
         for setting in command.values_of("-c", "--config-env"):
             key, _, value = setting.partition("=")
-            if _GIT_SETTING.match(key) and not _HARMLESS_SETTING.match(value):
+            if not _GIT_HARMLESS.match(key) and not _HARMLESS_SETTING.match(value):
                 yield Finding("it changes what git runs", "git -c")
 
 
