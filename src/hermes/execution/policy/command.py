@@ -152,10 +152,13 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
             yield from self.args[index + 1 : index + 2]
 
 
-def command_start(args: tuple[str, ...], takes_value: str = "", skip: int = 0) -> int | None:
+def command_start(
+    args: tuple[str, ...], takes_value: str = "", skip: int = 0, *, assigns: bool = True
+) -> int | None:
     """Return where a command begins after options, assignments and `skip` operands.
 
-    `takes_value` names the options whose value is the next word.
+    `takes_value` names the options whose value is the next word. Without `assigns` a word
+    like `x=1` is the beginning of a script.
     """
     valued = takes_value.split()
     index = 0
@@ -166,7 +169,7 @@ def command_start(args: tuple[str, ...], takes_value: str = "", skip: int = 0) -
         if len(arg) > 1 and arg[0] == "-":
             if arg in valued or (arg[1] != "-" and len(arg) > 2 and "-" + arg[-1] in valued):
                 index += 1
-        elif not re.match(r"[A-Za-z_]\w*=", arg):
+        elif not (assigns and re.match(r"[A-Za-z_]\w*=", arg)):
             if not skip:
                 return index
             skip -= 1

@@ -176,6 +176,12 @@ def nested(command: ShellCommand) -> Iterator[Nested]:
     yield from (NestedText(value, "environment") for key, value in pairs if key in _CODE_VARIABLES)
 
 
+def is_followed(name: str) -> bool:
+    """Return whether the code in the arguments of a command is looked for and judged."""
+    known = (_TOOLS, _WRAPPERS, _RUNNERS, _CARRIERS, SHELLS)
+    return any(name in table for table in known) or language_of(name) != ""
+
+
 def assignments(command: ShellCommand) -> list[tuple[str, str]]:
     """Return the variables that a command sets, for itself or for others."""
     pairs = list(command.assigns)
@@ -249,7 +255,8 @@ def _runner(command: ShellCommand) -> Iterator[Nested]:
 def _carried(command: ShellCommand, pattern: re.Pattern[str]) -> Iterator[Nested]:
     texts = [*command.args, command.feed.text or ""]
     if command.name in {"tmux", "watch", "cmd", "cmd.exe"}:
-        start = command_start(command.args, "-n --interval -d -t -s", command.name != "watch")
+        skip = 0 if command.name == "watch" else 1
+        start = command_start(command.args, "-n --interval -d -t -s", skip, assigns=False)
         texts.append(" ".join(command.args[start:]) if start is not None else "")
     for text in texts:
         for match in pattern.finditer(text[:4000]):
@@ -310,7 +317,7 @@ def _xargs(command: ShellCommand) -> Iterator[Nested]:
 def _parallel(command: ShellCommand) -> Iterator[Nested]:
     args = command.args
     cut = next((i for i, a in enumerate(args) if a.startswith(":::")), len(args))
-    start = command_start(args[:cut], "-j -n -N -P -a -I --jobs --colsep -d -S")
+    start = command_start(args[:cut], "-j -n -N -P -a -I --jobs --colsep -d -S", assigns=False)
     if start is not None:
         for value in (COMPUTED, *args[cut + 1 :]):
             yield NestedText(" ".join((*args[start:cut], value)), "parallel")
@@ -338,7 +345,7 @@ def _ssh(command: ShellCommand) -> Iterator[Nested]:
     if host is None:
         return
     via = "local-ssh" if _LOCALHOST.match(command.args[host]) else "ssh"
-    start = command_start(command.args[host + 1 :], _SSH_VALUES)
+    start = command_start(command.args[host + 1 :], _SSH_VALUES, assigns=False)
     if start is not None:
         yield NestedText(" ".join(command.args[host + 1 + start :]), via)
     elif command.feed.text is not None:

@@ -68,7 +68,7 @@ class RuleTable:
         if readings and is_unknown(readings[0][0][0][:1]) and any(r.verbs for r in rules):
             yield Finding(f"what {name} would do is computed")
         for rule in rules:
-            for operands, rest in readings if rule.verbs else [([], args)]:
+            for operands, rest in (rule.verbs and readings) or [([], args)]:
                 verb = _verb(rule, operands)
                 if verb is None or any(_given(f, rest) for f in rule.unless):
                     continue
@@ -124,14 +124,12 @@ def _readings(name: str, args: tuple[str, ...]) -> list[tuple[list[str], tuple[s
 
 def _verb(rule: _Rule, operands: list[str]) -> str | None:
     """Return the verb of the rule that the operands begin with."""
-    if not rule.verbs:
-        return ""
     for path in rule.verbs:
         if len(operands) >= len(path) and all(
             fnmatchcase(o.lower(), v) for o, v in zip(operands, path, strict=False)
         ):
             return None if rule.negated else " ".join(operands[: len(path)])
-    return operands[0] if rule.negated and operands else None
+    return "" if rule.negated or not rule.verbs else None
 
 
 def _given(flag: str, args: tuple[str, ...]) -> bool:
@@ -373,7 +371,7 @@ ssh ; : -R ; it opens a way in from outside ; ssh -R
 ngrok cloudflared localtunnel lt bore chisel frpc ; ; it opens a way in from outside
 history ; : -c -d -w ; it wipes the shell history ; history -c
 unset ; : HISTFILE HISTSIZE ; it turns the shell history off ; HISTFILE=
-set ; +o history ; it turns the shell history off ; HISTFILE=
+set ; : ~\+o\shistory ; it turns the shell history off ; HISTFILE=
 journalctl ; : --vacuum* ; it deletes logs ; journalctl --vacuum
 auditctl ; : -D -e ; it turns auditing off or clears logs
 wevtutil Clear-EventLog ; ; it turns auditing off or clears logs

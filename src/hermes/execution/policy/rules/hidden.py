@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from hermes.execution.policy.code import language_of
 from hermes.execution.policy.command import Finding, Ground, Input, ShellCommand, words
 from hermes.execution.policy.floor import mentions_floor
-from hermes.execution.policy.nested import SHELLS, STDIN_FILES, assignments, shell_code
+from hermes.execution.policy.nested import SHELLS, STDIN_FILES, assignments, is_followed, shell_code
 from hermes.execution.policy.reader.expansion import COMPUTED, is_unknown
 from hermes.execution.policy.rules.network import NETWORK, reads_secret
 from hermes.execution.policy.rules.places import absolute, written_paths
@@ -93,7 +93,8 @@ def _script_reader(command: ShellCommand) -> Iterator[Finding]:
             yield Finding("sed runs a command", "sed e")
     if name in _SCRIPTED and command.inner and "/dev/fd/63" in command.line:
         yield _unseen(command.inner, name)
-    if name not in _TEXT_TOOLS and any(mentions_floor(a) for a in command.args):
+    harmless = name in _TEXT_TOOLS or is_followed(name)
+    if not harmless and any(mentions_floor(a) for a in command.args):
         yield Finding("an argument is a command that is never run")
 
 
