@@ -8,8 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from fakes.ledgers import damage, inbound, new_run, reply, session, texts, turn
+from fakes.ledgers import damage, inbound, new_run, outgoing, reply, session, texts, turn
 from hermes.domain.errors import StoreError, StoreTooNew
+from hermes.domain.outbound import OutboxState
 from hermes.domain.runs import SessionChoice
 from hermes.domain.turn import TurnState
 from hermes.state.sqlite.base import queries
@@ -233,6 +234,9 @@ INSERT INTO messages (session_id, turn_id, seq, role, content, kind, timestamp)
 INSERT INTO inbox (platform, account, native_id, agent_id, session_key, session_id, message,
                    admitted_at, state, turn_id)
   VALUES ('telegram', 'bot', 'n1', 'main', 'k', 's1', :message, 1.5, 'taken', 't1');
+INSERT INTO outbox (id, agent_id, platform, account, chat_id, kind, content, created_at, part,
+                    state, attempts, updated_at)
+  VALUES ('o1', 'main', 'telegram', 'bot', '7', 'reply', 'text', 1.0, 0, 'pending', 0, 1.0);
 INSERT INTO facts VALUES ('offset', '7');
 """
 
@@ -259,6 +263,7 @@ async def test_a_ledger_of_the_first_schema_is_migrated_without_loss(tmp_path: P
     assert (found.system_prompt, found.message_count) == ("You are Hermes.", 4)
     (entry,) = await ledger.entries_of_turn("t1")
     assert entry.message == inbound("n1", "hello")
+    assert await ledger.outbox([OutboxState.PENDING]) == [outgoing("o1")]
     assert await ledger.kept("offset") == 7
     assert [turn.id for turn in await ledger.open_turns()] == ["t2"]
     assert await ledger.handed_call("c1") is None

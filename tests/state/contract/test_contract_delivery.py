@@ -6,7 +6,7 @@ import pytest
 from fakes.ledgers import arrival, outgoing, request, session, turn, usage
 from hermes.domain.approvals import ApprovalState, Choice, Decision
 from hermes.domain.errors import Conflict, NotFound
-from hermes.domain.inbound import InboxState
+from hermes.domain.inbound import ChatKind, InboxState
 from hermes.domain.outbound import OutboxState
 from hermes.domain.ports.ledger import Ledger
 
@@ -57,6 +57,33 @@ async def test_dropping_records_the_reason_and_spares_what_was_taken(ledger: Led
     assert (first.state, first.drop_reason) == (InboxState.TAKEN, None)
     assert (second.state, second.drop_reason) == (InboxState.DROPPED, "not for us")
     assert await ledger.sessions_waiting() == []
+
+
+async def test_an_admitted_message_is_found_as_it_stands(ledger: Ledger) -> None:
+    await ledger.create_session(session())
+    new = arrival("n1")
+    noted = msgspec.structs.replace(new.message, reply_context='{"token": "x"}')
+    admitted = (await ledger.admit(msgspec.structs.replace(new, message=noted))).entry
+    assert await ledger.entry(admitted.id) == admitted
+    assert admitted.message.reply_context == '{"token": "x"}'
+    await ledger.begin_turn(turn(inbox_ids=(admitted.id,)))
+    taken = await ledger.entry(admitted.id)
+    assert taken is not None
+    assert (taken.state, taken.turn_id) == (InboxState.TAKEN, "t1")
+    assert await ledger.entry(admitted.id + 1) is None
+
+
+async def test_what_a_platform_needs_to_answer_is_kept_until_it_is_sent(ledger: Ledger) -> None:
+    plain = outgoing("o1")
+    there = msgspec.structs.replace(
+        plain.target, chat_kind=ChatKind.GROUP, context='{"token": "x"}', reply_to="9"
+    )
+    entry = msgspec.structs.replace(plain, target=there)
+    assert await ledger.enqueue(entry) == entry
+    assert await ledger.outbox([OutboxState.PENDING]) == [entry]
+    claimed = await ledger.claim_send("o1", 2.0)
+    assert claimed is not None
+    assert claimed.target == there
 
 
 async def test_enqueuing_twice_is_enqueuing_once(ledger: Ledger) -> None:

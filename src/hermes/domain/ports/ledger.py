@@ -217,7 +217,6 @@ class InboxStore(Protocol):
 
     async def entry(self, inbox_id: int) -> InboxEntry | None:
         """Return one message as it stands."""
-        ...
 
     async def entries_of_turn(self, turn_id: str) -> list[InboxEntry]:
         """Return what a turn has taken, in order of admission."""

@@ -32,8 +32,7 @@ class InboxPart(LedgerPart):
         return await self._list(read_entry, "inbox.unanswered", (dump(list(platforms)),))
 
     async def entry(self, inbox_id: int) -> InboxEntry | None:
-        found = await self._few(read_entry, "inbox.get", (inbox_id,))
-        return found[0] if found else None
+        return await self._get(read_entry, "inbox.get", (inbox_id,))
 
     async def entries_of_turn(self, turn_id: str) -> list[InboxEntry]:
         return await self._few(read_entry, "inbox.of_turn", (turn_id,))
