@@ -11,8 +11,7 @@ from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.execution import Command
 from hermes.domain.settings.execution import Terminal
-from hermes.execution.backend import EnvironmentSettings
-from hermes.execution.host.child_env import child_environment
+from hermes.execution.backend import EnvironmentSettings, child_environment
 from hermes.execution.pool import EnvironmentPool
 from hermes.testing.clock import FakeClock
 

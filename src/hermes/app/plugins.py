@@ -6,9 +6,9 @@ unless `plugins.enabled` names it.
 """
 
 import logging
-from importlib.metadata import entry_points
 
 from hermes.control.hooks import HookBus
+from hermes.domain.entry_points import entry_points, load_entry_point
 from hermes.domain.settings import Settings
 
 __all__ = ["GROUP", "load_hook_plugins"]
@@ -23,15 +23,14 @@ def load_hook_plugins(config: Settings, bus: HookBus) -> list[str]:
     wanted = tuple(config.plugins.enabled or ())
     if not wanted:
         return []
-    found = {point.name: point for point in entry_points(group=GROUP)}
+    found = entry_points(GROUP)
     problems = []
     for name in wanted:
-        point = found.get(name)
-        if point is None:
+        if name not in found:
             problems.append(f"plugin `{name}` is enabled but no installed package brings it")
             continue
         try:
-            point.load()(bus)
+            load_entry_point(found[name])(bus)
         except Exception as error:
             # A plugin is somebody else's code: whatever it does wrong stays with it.
             log.exception("plugin %s could not be loaded", name)

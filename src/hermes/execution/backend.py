@@ -5,6 +5,10 @@ A backend is one module with a `Backend`, named by an entry point of the group
 are declared, in the `terminal` section it is handed; what it understands beyond
 that it declares as a struct, filled from `terminal.backend_options`.
 
+Secrets of Hermes stay with Hermes (`child_environment`): the named ones and
+everything that looks like one are left out of what children see, unless a name
+is let through.
+
 The sandboxes of sessions keep their files below `<home>/sandboxes/<backend>`.
 A session id may come from outside, so it becomes a directory name only after
 everything unusual has been replaced, with a digest so that two ids never meet.
@@ -13,7 +17,7 @@ everything unusual has been replaced, with a digest so that two ids never meet.
 import hashlib
 import os
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -30,6 +34,13 @@ from hermes.domain.settings.execution import Terminal
 GROUP = "hermes.backends"
 _LONGEST_NAME = 80
 _TOP_LEVEL = 2
+_PRIVATE_ENDINGS = """
+    _API_KEY _APIKEY _ACCESS_KEY _CREDENTIALS _KEY_ID _PASSPHRASE _PASSWORD _PRIVATE_KEY _SECRET
+    _SECRET_KEY _TOKEN
+"""
+_SECRET_NAMES = frozenset(
+    {"API_KEY", "PASSWORD", "SECRET", "TOKEN", "DATABASE_URL", "PGPASSWORD", "MYSQL_PWD"}
+)
 
 T = TypeVar("T")
 
@@ -137,7 +148,6 @@ class Backend(Struct, frozen=True, kw_only=True):
 
 
 def load_backend(name: str) -> Backend:
-    """Import the backend called `name`."""
     installed = entry_points(GROUP)
     if name not in installed:
         raise ConfigError(
@@ -154,3 +164,22 @@ def _safe_name(text: str) -> str:
     if plain == text and plain:
         return plain
     return f"{plain}.{hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
+
+
+def looks_secret(name: str) -> bool:
+    """Tell whether a variable of this name usually holds a secret."""
+    upper = name.upper()
+    return upper in _SECRET_NAMES or upper.endswith(tuple(_PRIVATE_ENDINGS.split()))
+
+
+def child_environment(
+    base_env: Mapping[str, str],
+    secret_names: Collection[str] = (),
+    env_passthrough: Collection[str] = (),
+) -> dict[str, str]:
+    """Return what of `base_env` a child may have."""
+    return {
+        name: value
+        for name, value in base_env.items()
+        if name in env_passthrough or not (name in secret_names or looks_secret(name))
+    }

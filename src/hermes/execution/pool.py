@@ -19,9 +19,9 @@ from hermes.execution.backend import (
     EnvironmentRequest,
     EnvironmentSettings,
     PooledEnvironment,
+    child_environment,
     load_backend,
 )
-from hermes.execution.host.child_env import child_environment
 
 _DIRECTORIES_REMEMBERED = 10_000
 
@@ -100,11 +100,9 @@ class EnvironmentPool:
             await self.reap()
 
     async def next_notice(self) -> ProcessNotice:
-        """Wait for the next notice about a background process."""
         return await self._notices.get()
 
     async def close(self) -> None:
-        """Close them all."""
         for key in list(self._slots):
             await self._close(key)
         for environment in list(self._parked.values()):

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.webhooks import ScriptEnd
-from hermes.execution.host.child_env import child_environment
+from hermes.execution.backend import child_environment
 from hermes.execution.host.pipes import OutputPipe
 from hermes.execution.host.process import Launch, run
 
@@ -40,7 +40,6 @@ class HookScripts:
         self._path(script)
 
     async def run(self, script: str, stdin: bytes, timeout: float) -> ScriptEnd:
-        """Run a script to its end."""
         path = await asyncio.to_thread(self._path, script)
         argv = await asyncio.to_thread(_argv, path)
         errors = bytearray()

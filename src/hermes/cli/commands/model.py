@@ -21,7 +21,7 @@ from hermes.config.environment import process_environ
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError, HermesError
-from hermes.execution.host.child_env import child_environment
+from hermes.execution.backend import child_environment
 from hermes.models.catalog import ModelFacts
 from hermes.models.local.fetch import fetch_embedded
 from hermes.models.local.files import (

@@ -64,11 +64,9 @@ class DaytonaApi:
         self._client = httpx2.AsyncClient(headers=headers, timeout=_TIMEOUT)
 
     async def close(self) -> None:
-        """Close the connections."""
         await self._client.aclose()
 
     async def find(self, name: str) -> Sandbox | None:
-        """Return the sandbox with this name or id."""
         try:
             found = await self._ask("GET", f"{self._api}/sandbox/{name}", Sandbox)
         except NotFound:
@@ -83,7 +81,6 @@ class DaytonaApi:
         await self._call("POST", f"{self._api}/sandbox", json=wanted, fine=(409,))
 
     async def start(self, sandbox_id: str) -> None:
-        """Start a stopped sandbox."""
         await self._call("POST", f"{self._api}/sandbox/{sandbox_id}/start")
 
     async def stop(self, sandbox_id: str) -> None:
@@ -91,7 +88,6 @@ class DaytonaApi:
         await self._call("POST", f"{self._api}/sandbox/{sandbox_id}/stop")
 
     async def delete(self, sandbox_id: str) -> None:
-        """Delete a sandbox and its files."""
         await self._call("DELETE", f"{self._api}/sandbox/{sandbox_id}", fine=(404,))
 
     async def begin(self, sandbox: Sandbox, session: str, command: str) -> str:
@@ -140,7 +136,6 @@ class DaytonaApi:
         return (await self._ask("POST", url, _Executed, json=body)).exit_code
 
     async def upload(self, sandbox: Sandbox, path: str, data: bytes) -> None:
-        """Write a file."""
         url = f"{self._toolbox(sandbox)}/files/bulk-upload"
         form = {"files[0].path": path}
         files = {"files[0].file": (path, data, "application/octet-stream")}
@@ -175,7 +170,6 @@ class DaytonaApi:
 
 
 def _require_websockets() -> None:
-    """Complain unless the extra is installed."""
     try:
         from httpx2 import websockets  # noqa: F401, PLC0415
     except ImportError as error:
@@ -254,7 +248,6 @@ class DaytonaLink:
         self.name = f"the Daytona sandbox `{self._sandbox_name}`"
 
     async def open(self) -> int:
-        """Make or start the sandbox unless it runs."""
         if self._sandbox is not None and self._clock.monotonic() - self._seen_alive > _LOOK_AGAIN:
             found = await self._connected().find(self._sandbox_name)
             if found is None or found.state != "started":
@@ -425,7 +418,6 @@ class LabelFilter:
         self._in_line = False
 
     def feed(self, data: bytes) -> None:
-        """Pass on more of the log."""
         *whole, rest = (self._held + data).split(b"\n")
         clean = b"".join(self._unlabelled(line) + b"\n" for line in whole)
         self._held = b""

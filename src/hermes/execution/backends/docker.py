@@ -119,7 +119,6 @@ class DockerLink:
         return (self._container.name, *bash, *argv)
 
     async def _has_room(self) -> bool:
-        """Tell whether the container runs and one more command can be started in it."""
         with contextlib.suppress(HermesError):
             status, _ = await self._ask("exec", *self._inside("true"), timeout=5.0)
             return status == 0
@@ -207,7 +206,6 @@ class Container(Struct, frozen=True, kw_only=True):
 
 
 def container(request: EnvironmentRequest, base: Path, max_processes: int) -> Container:
-    """Return the container for a session."""
     settings, terminal = request.settings, request.terminal
     home = _digest(str(settings.home.root))
     values = settings.base_env
@@ -239,7 +237,6 @@ def container(request: EnvironmentRequest, base: Path, max_processes: int) -> Co
 
 
 def find_binary(wanted: str, path: str | None) -> str:
-    """Return the container program to use; empty if there is none."""
     for name in (wanted,) if wanted else ("docker", "podman"):
         found = shutil.which(name, path=path or _SEARCH) or shutil.which(name, path=_SEARCH)
         if found:
@@ -248,7 +245,6 @@ def find_binary(wanted: str, path: str | None) -> str:
 
 
 def _confinement(terminal: Terminal, max_processes: int) -> list[str]:
-    """Return what a container may do."""
     memory = f"{terminal.container_memory}m"
     return [
         *("--init", "--hostname", "sandbox", "--workdir", WORKSPACE),
@@ -264,7 +260,6 @@ def _confinement(terminal: Terminal, max_processes: int) -> list[str]:
 
 
 def _mounts(request: EnvironmentRequest, base: Path) -> list[str]:
-    """Return what a container sees of the host."""
     terminal = request.terminal
     given = request.settings.project if terminal.docker_mount_cwd_to_workspace else ""
     kept = terminal.container_persistent
@@ -311,7 +306,6 @@ async def _open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
 
 
 def unavailable() -> str:
-    """Return why containers cannot run on this machine; empty if they may."""
     return (
         "" if find_binary("", None) else "docker or podman is not installed (apt install docker.io)"
     )

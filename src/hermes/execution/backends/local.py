@@ -27,8 +27,6 @@ _BASH = ("bash", "--noprofile", "--norc", "-c")
 
 
 class LocalEnvironment(ShellEnvironment):
-    """The hands of one session on this machine."""
-
     isolated = False
     # Opening the terminal by name makes it the controlling one.
     _terminal_prelude = "exec <>/dev/fd/0 >&0 2>&0\n"

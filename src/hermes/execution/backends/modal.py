@@ -48,8 +48,6 @@ def _sdk() -> Any:
 
 
 class ModalLink:
-    """One sandbox in Modal's cloud."""
-
     isolated = True
     has_terminal = False
     text_only = False
@@ -70,7 +68,6 @@ class ModalLink:
         self.name = "the Modal sandbox"
 
     async def open(self) -> int:
-        """Start a sandbox unless there is one."""
         if self._sandbox is not None and self._clock.monotonic() - self._seen_alive > _LOOK_AGAIN:
             async with self._explained(_CALL_TIMEOUT):
                 if await self._sandbox.poll.aio() is not None:
@@ -171,8 +168,6 @@ class ModalLink:
 
 
 class _Exec:
-    """One program in the sandbox."""
-
     def __init__(self, link: ModalLink, process: Any) -> None:
         self._explained = link._explained  # noqa: SLF001 - two halves of one link
         self._process = process

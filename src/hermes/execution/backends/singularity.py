@@ -37,8 +37,6 @@ class SingularityOptions(Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class SingularityLink:
-    """One instance."""
-
     isolated = True
     has_terminal = True
     text_only = False
@@ -58,7 +56,6 @@ class SingularityLink:
         self.name = f"the {Path(self._program).name} instance `{self._instance}`"
 
     async def open(self) -> int:
-        """Start the instance unless it runs."""
         if not self._up:
             await self._start_instance()
         return self._starts

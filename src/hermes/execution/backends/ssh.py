@@ -62,7 +62,6 @@ class SshLink:
         self.name = f"the ssh host `{self._host}`"
 
     async def open(self) -> int:
-        """Connect unless the connection stands."""
         if not await asyncio.to_thread(self._stands):
             await self._connect()
         return self._connections
@@ -209,7 +208,6 @@ _NOTHING_STARTED = re.compile(
 
 
 def connection_error(host: str, port: int, output: str) -> HermesError:
-    """Return the error for a connection that could not be made."""
     for pattern, sentence, hint in _KNOWN:
         if re.search(pattern, output):
             kind = HermesError if "answer" in sentence or "listens" in sentence else ConfigError

@@ -53,7 +53,6 @@ class BackgroundProcesses:
 
     @property
     def running(self) -> int:
-        """How many have not ended."""
         return sum(process.child.running for process in self._processes.values())
 
     @property
@@ -63,7 +62,6 @@ class BackgroundProcesses:
         return min(running, default=None)
 
     async def spawn(self, launch: Startable, command: Command) -> ProcessInfo:
-        """Start a process and return at once."""
         await self._make_room()
         process_id = f"proc_{secrets.token_hex(4)}"
         text, output = OutputFilter(), Rolling(BUFFER_CHARS)
@@ -103,40 +101,33 @@ class BackgroundProcesses:
         )
 
     async def list(self) -> list[ProcessInfo]:
-        """List them, oldest first."""
         await self._settle()
         return [process.info() for process in self._processes.values()]
 
     async def output(self, process_id: str, offset: int) -> tuple[str, int]:
-        """Return output from `offset` on, and the offset to ask for next."""
         process = self._get(process_id)
         await self._settle()
         return process.output.since(offset)
 
     async def write(self, process_id: str, data: str) -> None:
-        """Send text to its standard input."""
         await self._get(process_id).child.write(data.encode())
 
     async def close_stdin(self, process_id: str) -> None:
-        """Let it read the end of its input."""
         self._get(process_id).child.close_stdin()
 
     async def wait(self, process_id: str, timeout: float) -> ProcessInfo:
-        """Wait until it ends or `timeout` passes."""
         process = self._get(process_id)
         await process.child.wait(timeout)
         await self._settle()
         return process.info()
 
     async def kill(self, process_id: str, grace: float) -> ProcessInfo:
-        """End it and its children."""
         process = self._get(process_id)
         await process.child.stop(grace)
         await self._settle()
         return process.info()
 
     async def close(self, grace: float) -> None:
-        """End all of them."""
         processes, self._processes = list(self._processes.values()), {}
         async with asyncio.TaskGroup() as group:
             for process in processes:
@@ -194,7 +185,6 @@ class OutputWatch:
         self._strikes = 0
 
     def feed(self, text: str) -> None:
-        """Look at more output."""
         if not self._patterns:
             return
         *lines, rest = (self._rest + text).split("\n")

@@ -73,8 +73,6 @@ class ThreadedFiles:
 
 
 class HostFiles:
-    """The files of this machine."""
-
     def stat(self, path: str) -> FileStat | None:
         with explained(path):
             try:
@@ -173,7 +171,6 @@ def _copy_ownership(fd: int, existing: os.stat_result) -> None:
 
 
 def require_regular(path: str, status: os.stat_result) -> None:
-    """Refuse what is not a regular file."""
     if stat.S_ISDIR(status.st_mode):
         raise UsageError(f"{path} is a directory, not a file.")
     if not stat.S_ISREG(status.st_mode):
@@ -182,7 +179,6 @@ def require_regular(path: str, status: os.stat_result) -> None:
 
 @contextlib.contextmanager
 def explained(path: str) -> Iterator[None]:
-    """Turn the system's errors into sentences."""
     try:
         yield
     except ValueError as error:

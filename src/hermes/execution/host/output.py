@@ -33,11 +33,9 @@ class OutputFilter:
         self._held = ""
 
     def feed(self, data: bytes) -> str:
-        """Return the text that is certain by now."""
         return self._clean(self._decoder.decode(data), final=False)
 
     def finish(self) -> str:
-        """Return what was held back."""
         return self._clean(self._decoder.decode(b"", final=True), final=True)
 
     def _clean(self, text: str, *, final: bool) -> str:
@@ -66,7 +64,6 @@ class HeadTail:
         self._dropped = 0
 
     def add(self, text: str) -> None:
-        """Take more text, forgetting the middle if it gets too much."""
         data = text.encode("utf-8", "replace")
         room = self._head_limit - len(self._head)
         if room > 0:
@@ -104,11 +101,9 @@ class Rolling:
 
     @property
     def end(self) -> int:
-        """How many characters there have been in all."""
         return self._start + len(self._text) + self._pending
 
     def add(self, text: str) -> None:
-        """Take more text, forgetting the oldest."""
         self._pieces.append(text)
         self._pending += len(text)
         if self._pending > self._limit:

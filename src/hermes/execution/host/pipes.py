@@ -59,7 +59,6 @@ class OutputPipe:
                 return
 
     def close(self) -> None:
-        """Stop reading."""
         if not self.ended.is_set():
             self.ended.set()
             self._loop.remove_reader(self._fd)
@@ -82,14 +81,12 @@ class OutputPipe:
 
 
 def close(*descriptors: int | None) -> None:
-    """Close those that are there."""
     for fd in descriptors:
         if fd is not None:
             os.close(fd)
 
 
 async def writable(fd: int) -> None:
-    """Wait until `fd` takes more."""
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_writer(fd, ready.set)

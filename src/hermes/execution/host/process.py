@@ -112,9 +112,7 @@ class ExitWatch:
 class Startable(Protocol):
     """What `run` and `BackgroundProcesses` can start."""
 
-    async def start(self, sink: Callable[[bytes], None]) -> ChildProcess:
-        """Start it; its output goes to `sink`."""
-        ...
+    async def start(self, sink: Callable[[bytes], None]) -> ChildProcess: ...
 
 
 class Launch(Struct, frozen=True, kw_only=True):
@@ -133,7 +131,6 @@ class Launch(Struct, frozen=True, kw_only=True):
     """A descriptor for its standard error; None: it goes where the output goes."""
 
     async def start(self, sink: Callable[[bytes], None]) -> "Child":
-        """Start it; its output goes to `sink`."""
         return await Child.start(self, sink)
 
 
@@ -195,7 +192,6 @@ class Child(ExitWatch, asyncio.SubprocessProtocol):
 
     @classmethod
     async def start(cls, launch: Launch, sink: Callable[[bytes], None]) -> Self:
-        """Start a child whose output goes to `sink`."""
         if launch.pty:
             ends = terminal()
         elif launch.stdin is not None:

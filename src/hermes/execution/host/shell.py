@@ -70,7 +70,6 @@ class ShellSession:
         self.cwd = cwd or start
 
     def next_generation(self) -> Generation:
-        """Name the files for one more command."""
         self._issued += 1
         return self._generation(self._issued)
 

@@ -71,8 +71,6 @@ async def open_linked(
 
 
 class LinkedEnvironment(ShellEnvironment):
-    """The hands of one session on a linked machine."""
-
     _max_inline = sys.maxsize  # scripts travel on standard input
 
     def __init__(

@@ -42,8 +42,6 @@ _ROOM = 12
 
 
 class SandboxEnvironment(ShellEnvironment):
-    """The sandbox of one session."""
-
     _home = HOME
 
     def __init__(self, request: EnvironmentRequest, layout: SandboxLayout) -> None:
@@ -115,7 +113,6 @@ class SandboxEnvironment(ShellEnvironment):
 
 
 def unavailable() -> str:
-    """Return why sandboxes cannot run on this machine; empty if they can."""
     if sys.platform != "linux":
         return "bubblewrap needs Linux"
     missing = missing_tools()

@@ -60,7 +60,6 @@ class Cgroup(Struct, frozen=True, kw_only=True):
 
 
 def make_cgroup(max_processes: int, max_memory: int) -> Cgroup | None:
-    """Make a group; None where that is not possible."""
     made: list[Path] = []
     for controller, settings in (
         ("pids", {"pids.max": max_processes}),
@@ -143,15 +142,8 @@ _HOLD = (
 )
 _START_SECONDS = 15.0
 _NS_GET_PARENT = 0xB702
-_NAMESPACES = {
-    "user": "user",
-    "mount": "mnt",
-    "pid": "pid",
-    "ipc": "ipc",
-    "uts": "uts",
-    "net": "net",
-    "cgroup": "cgroup",
-}
+_NAMESPACES = {"user": "user", "mount": "mnt"}
+_NAMESPACES |= {name: name for name in ("pid", "ipc", "uts", "net", "cgroup")}
 
 
 class Holder:
@@ -174,7 +166,6 @@ class Holder:
 
     @classmethod
     async def start(cls, layout: SandboxLayout) -> Self:
-        """Bring up a sandbox."""
         cgroup = await asyncio.to_thread(
             make_cgroup, layout.options.max_processes, layout.terminal.container_memory << 20
         )
@@ -199,7 +190,6 @@ class Holder:
 
     @property
     def root(self) -> str:
-        """Path to its root directory."""
         return f"/proc/self/fd/{self._directory}/root"
 
     def tasks(self) -> int:
@@ -213,14 +203,12 @@ class Holder:
         return count
 
     def command(self, script: str, *, pty: bool) -> tuple[str, ...]:
-        """Return the argv that runs bash text inside."""
         # Opening the terminal by name makes it the controlling one.
         terminal = "exec <>/dev/fd/0 >&0 2>&0; " if pty else ""
         join = self._cgroup.join if self._cgroup else ""
         return ("sh", "-c", f"{terminal}{join}{self._enter}", "sh", f"{self._limits}{script}")
 
     async def stop(self) -> None:
-        """End it and everything inside."""
         try:
             # Nothing in it needs warning: its own processes got theirs before.
             await self._child.close(0.0)
@@ -362,5 +350,4 @@ def _did_not_start(said: str) -> HermesError:
 
 
 def missing_tools(path: str = _SYSTEM_PATH) -> list[str]:
-    """Name the programs that a sandbox needs and that are not there."""
     return [tool for tool in TOOLS if shutil.which(tool, path=path) is None]

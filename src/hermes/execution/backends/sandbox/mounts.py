@@ -39,41 +39,13 @@ STATE_DIR = "/run/hermes"
 UID = 1000
 
 _USR_ALIASES = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_ETC = (
-    "alternatives",
-    "bash.bashrc",
-    "ca-certificates",
-    "ca-certificates.conf",
-    "crypto-policies",
-    "debian_version",
-    "fonts",
-    "gai.conf",
-    "inputrc",
-    "java-*-openjdk",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "localtime",
-    "locale.alias",
-    "lsb-release",
-    "magic",
-    "magic.mime",
-    "mime.types",
-    "nanorc",
-    "os-release",
-    "perl",
-    "pki/ca-trust",
-    "pki/tls/certs",
-    "profile",
-    "protocols",
-    "python3*",
-    "services",
-    "ssl/certs",
-    "ssl/openssl.cnf",
-    "terminfo",
-    "timezone",
-    "vim",
-)
+_ETC = """
+    alternatives bash.bashrc ca-certificates ca-certificates.conf crypto-policies debian_version
+    fonts gai.conf inputrc java-*-openjdk ld.so.cache ld.so.conf ld.so.conf.d localtime
+    locale.alias lsb-release magic magic.mime mime.types nanorc os-release perl pki/ca-trust
+    pki/tls/certs profile protocols python3* services ssl/certs ssl/openssl.cnf terminfo timezone
+    vim
+"""
 _OWN_ETC = {
     "passwd": f"hermes:x:{UID}:{UID}:Hermes:{HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
     "group": f"hermes:x:{UID}:\nnogroup:x:65534:\n",
@@ -81,28 +53,11 @@ _OWN_ETC = {
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 _ETC_NETWORK = ("resolv.conf", "hosts", "host.conf")
-_SECRET_PLACES = (
-    ".hermes",
-    ".ssh",
-    ".gnupg",
-    ".aws",
-    ".azure",
-    ".kube",
-    ".docker",
-    ".netrc",
-    ".pgpass",
-    ".git-credentials",
-    ".npmrc",
-    ".pypirc",
-    ".config/gcloud",
-    ".config/gh",
-    ".config/hub",
-    ".local/share/keyrings",
-    ".password-store",
-    ".mozilla",
-    ".bash_history",
-    ".zsh_history",
-)
+_PRIVATE_PLACES = """
+    .hermes .ssh .gnupg .aws .azure .kube .docker .netrc .pgpass .git-credentials .npmrc .pypirc
+    .config/gcloud .config/gh .config/hub .local/share/keyrings .password-store .mozilla
+    .bash_history .zsh_history
+"""
 _DEVICES = {
     "null": (1, 3),
     "zero": (1, 5),
@@ -140,7 +95,6 @@ class SandboxLayout(Struct, frozen=True, kw_only=True):
 
 
 def lay_out(request: EnvironmentRequest) -> SandboxLayout:
-    """Decide where the sandbox of a session is."""
     base = request.directory("sandbox")
     project = request.project() if request.settings.project else None
     return SandboxLayout(
@@ -156,7 +110,6 @@ def lay_out(request: EnvironmentRequest) -> SandboxLayout:
 
 
 def prepare(layout: SandboxLayout) -> None:
-    """Make the directories of a sandbox."""
     base = layout.base
     for name in ("home", "tmp", "etc", "state", *(() if layout.project else ("workspace",))):
         (base / name).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -172,14 +125,8 @@ def bwrap_arguments(layout: SandboxLayout) -> list[str]:
         *("--unshare-user", "--uid", str(UID), "--gid", str(UID)),
         *("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
         *(() if network else ("--unshare-net",)),
-        *(
-            "--hostname",
-            "sandbox",
-            "--as-pid-1",
-            "--die-with-parent",
-            "--new-session",
-            "--clearenv",
-        ),
+        *("--hostname", "sandbox", "--as-pid-1", "--die-with-parent", "--new-session"),
+        "--clearenv",
         # Needed once, to forbid user namespaces; dropped before anything else runs.
         *("--cap-drop", "ALL", "--cap-add", "CAP_SYS_RESOURCE"),
         *_system(layout.base / "etc", network=network),
@@ -204,7 +151,7 @@ def _system(own_etc: Path, *, network: bool) -> Iterator[str]:
         elif path.is_dir():
             yield from ("--ro-bind", alias, alias)
     yield from ("--ro-bind-try", "/nix/store", "/nix/store")
-    for pattern in (*_ETC, *(_ETC_NETWORK if network else ())):
+    for pattern in (*_ETC.split(), *(_ETC_NETWORK if network else ())):
         for path in sorted(Path("/etc").glob(pattern)):
             yield from ("--ro-bind-try", str(path), str(path))
     for name in ("passwd", "group", "nsswitch.conf", *(() if network else ("hosts",))):
@@ -262,7 +209,7 @@ def _hiding(layout: SandboxLayout) -> Iterator[str]:
     hidden = [*layout.hidden]
     if layout.project:
         shown.append(layout.workspace)
-        hidden += [str(layout.workspace / place) for place in _SECRET_PLACES]
+        hidden += [str(layout.workspace / place) for place in _PRIVATE_PLACES.split()]
     covered: list[Path] = []
     for text in hidden:
         for path in (Path(text), Path(os.path.realpath(text))):

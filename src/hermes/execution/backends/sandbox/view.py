@@ -136,7 +136,6 @@ class _Walk:
         self._fds.clear()
 
     def go(self, path: str, *, follow_last: bool = True) -> None:
-        """Walk to `path`."""
         ahead = _parts(path)[::-1]
         links = 0
         while ahead:
@@ -160,22 +159,18 @@ class _Walk:
             ahead.extend(_parts(target)[::-1])
 
     def status(self) -> os.stat_result:
-        """Describe where the walk ended."""
         parent, name = self._end()
         return os.stat(name, dir_fd=parent, follow_symlinks=False)
 
     def open(self, flags: int) -> int:
-        """Open where the walk ended."""
         parent, name = self._end()
         return os.open(name, flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
 
     def unlink(self) -> None:
-        """Delete the name where the walk ended."""
         parent, name = self._end()
         os.unlink(name, dir_fd=parent)
 
     def replace(self, data: bytes, mode: int) -> None:
-        """Put a new file where the walk ended."""
         parent, name = self._end()
         draft = draft_name(name)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
