@@ -135,3 +135,19 @@ def test_a_long_answer_is_streamed_in_linear_time() -> None:
 
     assert len(blocks) == 1999
     assert len(stream.open.source if stream.open else "") < 100
+
+
+def test_a_long_code_block_is_streamed_in_linear_time() -> None:
+    stream = MarkdownStream()
+    stream.add("```python\n")
+    for number in range(20_000):
+        assert stream.add(f"x = {number}\n") == []
+        tail = stream.tail(5)
+        assert tail is not None
+        assert tail.source.count("\n") <= 7
+
+    assert tail.source.startswith("```python\n")
+    assert tail.source.endswith("x = 19999\n")
+    [code] = stream.add("```\nafter\n")
+    assert code.source.count("\n") == 20_001
+    assert stream.tail(5) == stream.open

@@ -26,7 +26,7 @@ from hermes.entry.terminal.paint import (
     width,
     wrap,
 )
-from hermes.entry.terminal.questions import Reply, list_picker, request_picker
+from hermes.entry.terminal.questions import PickerReply, list_picker, request_picker
 from hermes.entry.terminal.skins import BUILT_IN, SkinShelf
 from hermes.entry.terminal.statusbar import (
     Status,
@@ -159,7 +159,7 @@ def test_an_approval_offers_the_choices_and_a_reason() -> None:
     picker.enter()
     assert picker.reply is None
     picker.enter("not now")
-    assert picker.reply == Reply(value="deny", text="not now")
+    assert picker.reply == PickerReply(value="deny", text="not now")
 
 
 def test_escape_denies_an_approval_and_leaves_the_text_first() -> None:
@@ -170,7 +170,7 @@ def test_escape_denies_an_approval_and_leaves_the_text_first() -> None:
 
     picker.escape()
 
-    assert picker.reply == Reply(value="deny")
+    assert picker.reply == PickerReply(value="deny")
 
 
 def test_a_question_wants_words_if_none_of_its_choices_fits() -> None:
@@ -181,7 +181,7 @@ def test_a_question_wants_words_if_none_of_its_choices_fits() -> None:
 
     picker.enter(" green ")
 
-    assert picker.reply == Reply(value="", text="green")
+    assert picker.reply == PickerReply(value="", text="green")
 
 
 @given(st.lists(st.sampled_from(["up", "down", "enter", "escape", "3"]), max_size=12))

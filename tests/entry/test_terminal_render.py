@@ -161,6 +161,21 @@ def test_remarks_tell_what_happens() -> None:
     ]
 
 
+def test_a_resumed_turn_shows_what_had_been_said_before() -> None:
+    earlier = (AssistantMessage(text="Looking around."),)
+    resumed = TurnStarted(
+        turn_id="t", session_id="s", agent_id="main", model="m", resumes=1, earlier=earlier
+    )
+
+    assert printed([resumed, *text("Found it.")]) == [
+        "· going on where the last process stopped",
+        "",
+        "Looking around.",
+        "",
+        "Found it.",
+    ]
+
+
 def test_escape_sequences_from_the_model_reach_no_terminal() -> None:
     attack = "\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b31m\u202egood\r\n\tend"
 

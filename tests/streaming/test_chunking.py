@@ -1,6 +1,7 @@
 """Splitting text into messages."""
 
 import re
+from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 
@@ -12,15 +13,21 @@ from wcwidth import iter_graphemes
 from fakes.markdown_text import long_markdown
 from hermes.domain.entry_points import entry_points
 from hermes.domain.ports.platform import LengthUnit
-from hermes.streaming.chat.chunking import Chunker, split
+from hermes.streaming.chat.chunking import Chunker
 from hermes.streaming.markup import GROUP, load_dialect
-from hermes.streaming.units import between_graphemes, clean, length
+from hermes.streaming.units import clean, fit, length
 
 limits = st.integers(60, 400)
 
 
 def utf16(text: str) -> int:
     return length(text, LengthUnit.UTF16)
+
+
+def split(text: str, limit: int, weigh: Callable[[str], int]) -> list[str]:
+    chunker = Chunker(limit, weigh)
+    chunker.add(text)
+    return chunker.pieces
 
 
 def letters(text: str) -> str:
@@ -133,9 +140,8 @@ def test_clusters_agree_with_the_reference(text: str) -> None:
     for cluster in iter_graphemes(text):
         at += len(cluster)
         borders.add(at)
-    ours = {at for at in range(len(text) + 1) if between_graphemes(text, at)}
-    # Being careful is fine: what we join may be two characters, never the other way round.
-    assert ours <= borders
+    for at in range(1, len(text) + 1):
+        assert fit(text, at) == max([border for border in borders if 0 < border <= at], default=at)
 
 
 def test_paragraphs_are_preferred_to_lines_and_lines_to_sentences() -> None:
@@ -161,10 +167,6 @@ def test_a_closing_fence_right_behind_a_cut_leaves_no_empty_block() -> None:
         )
         for piece in split(text, 90, utf16):
             assert not re.search(r"```\n+```", piece)
-
-
-def test_marks_leave_room_for_themselves() -> None:
-    assert all(len(piece) <= 90 for piece in split("word " * 200, 100, utf16, marks=True))
 
 
 def test_ten_megabytes_are_split_in_linear_time() -> None:

@@ -32,12 +32,11 @@ from hermes.domain.ports.surface import Shown
 from hermes.domain.settings import Settings
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
-from hermes.streaming.chat.layout import Layout
 from hermes.streaming.chat.media import MediaRef
 from hermes.streaming.chat.presenter import present, present_again
 from hermes.streaming.chat.reply import Ending, final_segments
 from hermes.streaming.chat.settings import PresentationSettings, Shape, choose_shape, presentation
-from hermes.streaming.chat.slots import Presented, Resumed
+from hermes.streaming.chat.slots import ChatLayout, Presented, Resumed
 from hermes.testing.clock import FakeClock
 
 FRESH = Resumed()
@@ -123,7 +122,7 @@ def final_slots(
     return [
         (segment.slot(piece), look)
         for segment in final_segments(messages, how, ending)
-        for piece, look in enumerate(Layout(can, how).final(segment.content(how).text))
+        for piece, look in enumerate(ChatLayout(can, how).final(segment.content(how).text))
     ]
 
 
@@ -657,7 +656,7 @@ async def test_showing_it_again_from_the_ledger_gives_the_same(
 @given(text=long_markdown, cut=st.integers(0, 2000))
 @settings(max_examples=100, deadline=None)
 def test_a_preview_fits_with_its_cursor(text: str, cut: int) -> None:
-    layout, surface = Layout(CHAT, QUICK), FakeSurface()
+    layout, surface = ChatLayout(CHAT, QUICK), FakeSurface()
     for look in layout.growing().add(text[:cut]):
         assert isinstance(look, Shown)
         assert surface._dialect.visible_length(look.text, CHAT.unit) <= CHAT.max_length

@@ -19,9 +19,9 @@ from hermes.domain.inbound import InboxEntry
 from hermes.domain.outbound import OutboxKind
 from hermes.domain.ports.clock import Clock
 from hermes.domain.settings.agent import AgentLoop
-from hermes.streaming.chat.layout import Layout
-from hermes.streaming.chat.progress import shows_progress
+from hermes.streaming.chat.reply import shows_progress
 from hermes.streaming.chat.settings import PresentationSettings
+from hermes.streaming.chat.slots import ChatLayout
 
 __all__ = ["NOTICE_SLOT", "Companion", "Manners"]
 
@@ -87,7 +87,7 @@ class Companion(Struct, frozen=True, kw_only=True):
         if not final and not self.reachable():
             return
         surface = await self.surface()
-        shown = Layout(surface.capabilities, self.settings).shown(text, final=final)
+        shown = ChatLayout(surface.capabilities, self.settings).shown(text, final=final)
         await surface.show(NOTICE_SLOT, shown, kind=OutboxKind.NOTICE)
 
     async def clear(self) -> None:

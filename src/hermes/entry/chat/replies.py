@@ -31,11 +31,10 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.platform import Outgoing
 from hermes.entry.chat.companion import NOTICE_SLOT, Companion, Manners
-from hermes.streaming.chat.layout import Layout
 from hermes.streaming.chat.presenter import present, present_again
 from hermes.streaming.chat.reply import Ending
 from hermes.streaming.chat.settings import PresentationSettings
-from hermes.streaming.chat.slots import MaySend, Presented, Resumed
+from hermes.streaming.chat.slots import ChatLayout, MaySend, Presented, Resumed
 
 log = logging.getLogger(__name__)
 
@@ -182,7 +181,7 @@ class ChatReplies(Obligations):
         origin = Origin(agent_id="", session_id="", turn_id=new_id("notice"))
         surface = self._parts.delivery.surface(line, target, origin)
         settings = self._parts.presentation(target.platform)
-        layout = Layout(surface.capabilities, settings)
+        layout = ChatLayout(surface.capabilities, settings)
         for number, shown in enumerate(layout.final(text)):
             await surface.show(f"notice:{number}", shown, kind=OutboxKind.NOTICE)
 
@@ -196,7 +195,7 @@ class ChatReplies(Obligations):
         origin = Origin(agent_id="", session_id="", turn_id=delivery_id)
         surface = self._parts.delivery.surface(line, target, origin)
         settings = self._parts.presentation(target.platform)
-        for number, shown in enumerate(Layout(surface.capabilities, settings).final(text)):
+        for number, shown in enumerate(ChatLayout(surface.capabilities, settings).final(text)):
             await surface.show(f"delivery:{number}", shown, kind=OutboxKind.DELIVERY)
         for entry in await self._parts.ledger.outbox_of_turn(delivery_id):
             if entry.state is not OutboxState.SENT:
@@ -229,10 +228,10 @@ class ChatReplies(Obligations):
     def _settings(self, entry: InboxEntry) -> PresentationSettings:
         return self._parts.presentation(entry.message.platform)
 
-    def _layout(self, entry: InboxEntry) -> Layout:
+    def _layout(self, entry: InboxEntry) -> ChatLayout:
         line = self._parts.line(entry.message.platform, entry.message.account)
         assert line is not None
-        return Layout(line.capabilities, self._settings(entry))
+        return ChatLayout(line.capabilities, self._settings(entry))
 
     async def _resumed(self, turn_id: str) -> Resumed:
         """Return what is there already of a turn, for whoever goes on showing it."""

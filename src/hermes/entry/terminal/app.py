@@ -29,7 +29,7 @@ from hermes.entry.terminal.input import (
     input_buffer,
 )
 from hermes.entry.terminal.paint import TerminalKind, ascii_text, cut, wrap
-from hermes.entry.terminal.questions import Questions, Reply
+from hermes.entry.terminal.questions import PickerReply, Questions
 from hermes.entry.terminal.skins import Skin, SkinShelf
 from hermes.entry.terminal.statusbar import FRAME_SECONDS, spinner_line, status_line
 from hermes.entry.terminal.tty import (
@@ -377,7 +377,7 @@ class TerminalApp:
         self._canvas.focus("answer" if self._questions.typing else "input")
         self.changed()
 
-    def _replied(self, request: ApprovalRequest, reply: Reply) -> None:
+    def _replied(self, request: ApprovalRequest, reply: PickerReply) -> None:
         self._spawn(self.talk.answer(request, reply))
 
 

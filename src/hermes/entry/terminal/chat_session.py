@@ -35,7 +35,7 @@ from hermes.domain.settings import Settings
 from hermes.entry.terminal.chat import ChatParts
 from hermes.entry.terminal.oneshot import PLATFORM, Question, inbound
 from hermes.entry.terminal.paint import Painter, TerminalKind, harmless, wrap
-from hermes.entry.terminal.questions import Reply
+from hermes.entry.terminal.questions import PickerReply
 from hermes.entry.terminal.references import ReferenceReader
 from hermes.entry.terminal.render import RenderSettings, TurnRenderer
 from hermes.entry.terminal.skins import Skin
@@ -353,7 +353,7 @@ class Talk(Door):
         """Stop the running turn; False if none runs."""
         return self.session is not None and self.parts.gateway.interrupt(self.session.id)
 
-    async def answer(self, request: ApprovalRequest, reply: Reply) -> None:
+    async def answer(self, request: ApprovalRequest, reply: PickerReply) -> None:
         desk, user = self.parts.desk, self.parts.user
         if request.kind is ApprovalKind.APPROVAL:
             taken = await desk.answer(request.id, Choice(reply.value), by=user, text=reply.text)

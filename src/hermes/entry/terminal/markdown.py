@@ -5,6 +5,7 @@ in a quiet moment before. Links show their address, because not every terminal
 can follow a hidden one.
 """
 
+import re
 from functools import cache
 from io import StringIO
 from typing import ClassVar, Literal
@@ -23,6 +24,7 @@ from hermes.entry.terminal.paint import Colours, TerminalKind, ascii_text
 from hermes.entry.terminal.skins import Skin
 
 LISTS = ("bullet_list_open", "ordered_list_open")
+_OPENING = re.compile(r"(?:[ \t]*\n)* {0,3}(`{3,}(?=[^`\n]*\n)|~{3,})[^\n]*(?=\n)")
 
 
 class Block(Struct, frozen=True, kw_only=True):
@@ -49,10 +51,18 @@ def parse_markdown(block: Block) -> list[Token]:
 
 
 class MarkdownStream:
-    """Takes text, gives blocks; `open` is the text of the block that still grows."""
+    """Takes text, gives blocks; `open` is the text of the block that still grows.
+
+    A code block may be long. Once the pending text is known to be one, only new
+    lines are looked at, for the one that closes it.
+    """
 
     def __init__(self) -> None:
         self._pending = ""
+        self._closing: re.Pattern[str] | None = None
+        """The line that closes the code block which is open."""
+        self._looked = 0
+        """Where the search for it goes on."""
         self._number: int | None = None
         self._in_list = False
         self._marker = ""
@@ -66,15 +76,39 @@ class MarkdownStream:
     def add(self, text: str) -> list[Block]:
         """Take more text and return the blocks that are final now."""
         self._pending += text
-        if "\n" not in text:
+        if "\n" not in text or self._inside_code():
             return []
-        return self._cut()
+        blocks = self._cut()
+        if opening := _OPENING.match(self._pending):
+            mark = opening[1]
+            self._closing = re.compile(rf"\n {{0,3}}{mark[0]}{{{len(mark)},}}[ \t]*\n")
+            self._looked = opening.end()
+        return blocks
+
+    def tail(self, lines: int) -> Block | None:
+        """Return `open` for a preview of so many lines: of code, only the last of them."""
+        if self._closing is None or self._pending.count("\n") <= lines + 1:
+            return self.open
+        opening = _OPENING.match(self._pending)
+        assert opening is not None
+        last = self._pending.rsplit("\n", lines + 1)[1:]
+        return self._block("\n".join([opening[0], *last]))
+
+    def _inside_code(self) -> bool:
+        if self._closing is None:
+            return False
+        closed = self._closing.search(self._pending, self._looked)
+        self._looked = self._pending.rfind("\n")
+        if closed is not None:
+            self._closing = None
+        return closed is None
 
     def end(self) -> list[Block]:
         blocks = self._cut()
         if self._pending.strip():
             blocks.append(self._block(self._pending))
         self._pending, self._number, self._in_list, self._marker = "", None, False, ""
+        self._closing = None
         return blocks
 
     def _cut(self) -> list[Block]:

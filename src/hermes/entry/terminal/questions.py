@@ -20,7 +20,7 @@ class Option(Struct, frozen=True, kw_only=True):
     """Choosing it asks for a line of text first."""
 
 
-class Reply(Struct, frozen=True, kw_only=True):
+class PickerReply(Struct, frozen=True, kw_only=True):
     value: str
     text: str = ""
 
@@ -32,7 +32,7 @@ class Picker:
         self.title = title
         self.body = body
         self.options = tuple(options)
-        self.reply: Reply | None = None
+        self.reply: PickerReply | None = None
         self.typing: Option | None = None
         """The option for which text is being typed."""
         self.selected = 0
@@ -54,13 +54,13 @@ class Picker:
             return
         if self.typing is not None and not text.strip() and option.value == "":
             return
-        self.reply = Reply(value=option.value, text=text.strip())
+        self.reply = PickerReply(value=option.value, text=text.strip())
 
     def escape(self) -> None:
         if self.typing is not None:
             self.typing = None
         else:
-            self.reply = Reply(value=self._on_escape)
+            self.reply = PickerReply(value=self._on_escape)
 
     def lines(self, cells: int, *, pointer: str = "❯") -> list[tuple[str, str]]:
         """Return (style, text) lines: `title`, `body`, `option`, `selected` or `hint`."""
@@ -129,7 +129,7 @@ class Questions:
 
     def __init__(
         self,
-        on_reply: Callable[[ApprovalRequest, Reply], None],
+        on_reply: Callable[[ApprovalRequest, PickerReply], None],
         on_change: Callable[[], None],
     ) -> None:
         self.text = Buffer(name="answer", multiline=False)

@@ -41,7 +41,7 @@ DIFF_LINES = 40
 PREVIEW_LINES = 6
 
 
-class Kind(StrEnum):
+class _Printed(StrEnum):
     NOTHING = "nothing"
     TEXT = "text"
     THOUGHT = "thought"
@@ -49,10 +49,10 @@ class Kind(StrEnum):
     REMARK = "remark"
 
 
-def _needs_gap(last: Kind, this: Kind) -> bool:
-    if this is Kind.TEXT or this is Kind.THOUGHT:
-        return last is not Kind.NOTHING
-    return last in (Kind.TEXT, Kind.THOUGHT)
+def _needs_gap(last: _Printed, this: _Printed) -> bool:
+    if this is _Printed.TEXT or this is _Printed.THOUGHT:
+        return last is not _Printed.NOTHING
+    return last in (_Printed.TEXT, _Printed.THOUGHT)
 
 
 class RenderSettings(Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ class TurnRenderer:
         self._thought = ""
         self._progress: dict[str, str] = {}
         """The last line of what running tools have shown, by call."""
-        self._last = Kind.NOTHING
+        self._last = _Printed.NOTHING
         self._last_tool = ""
         self._kind = kind
         self._blocks_of: MarkdownRenderer | None = None
@@ -179,7 +179,7 @@ class TurnRenderer:
         lines: list[str] = []
         for block in blocks:
             if not block.follows_item:
-                lines += self._gap_before(Kind.TEXT)
+                lines += self._gap_before(_Printed.TEXT)
             lines += self._block(block, cells)
         return lines
 
@@ -192,10 +192,10 @@ class TurnRenderer:
         return self._blocks_of.render(block, cells)
 
     def _lines_of(self, text: str, cells: int) -> list[str]:
-        gap = [] if self._last is Kind.TEXT else self._gap_before(Kind.TEXT)
+        gap = [] if self._last is _Printed.TEXT else self._gap_before(_Printed.TEXT)
         return gap + [self.paint(line) for line in wrap(text, cells)]
 
-    def _gap_before(self, kind: Kind) -> list[str]:
+    def _gap_before(self, kind: _Printed) -> list[str]:
         """Return the blank line, if any, between what was printed last and this."""
         last, self._last = self._last, kind
         return [""] if _needs_gap(last, kind) else []
@@ -207,7 +207,7 @@ class TurnRenderer:
         if not text or not self.settings.reasoning:
             return []
         bar = "▏ "
-        return self._gap_before(Kind.THOUGHT) + [
+        return self._gap_before(_Printed.THOUGHT) + [
             self.paint(f"{bar}{line}", "reasoning") for line in wrap(text, cells - width(bar))
         ]
 
@@ -238,7 +238,7 @@ class TurnRenderer:
                 lines += self._preview(harmless(finished.preview), cells, most)
         if finished.diff and self.settings.diffs and detail is not ToolDetail.OFF:
             lines += diff_lines(harmless(finished.diff), self.paint, cells)
-        return [*self._gap_before(Kind.TOOL), *lines] if lines else []
+        return [*self._gap_before(_Printed.TOOL), *lines] if lines else []
 
     def _preview(self, preview: str, cells: int, most: int) -> list[str]:
         prefix = self.paint.skin.tool_prefix
@@ -250,7 +250,7 @@ class TurnRenderer:
 
     def _remark(self, text: str, cells: int, *, warning: bool = False) -> list[str]:
         colour = "ui_warn" if warning else "banner_dim"
-        self._last = Kind.REMARK
+        self._last = _Printed.REMARK
         return [self.paint(line, colour) for line in wrap(harmless(f"· {text}"), cells)]
 
     def _decision(self, decision: Decision, cells: int) -> list[str]:
@@ -278,7 +278,7 @@ class TurnRenderer:
 
     def live(self, cells: int, most: int) -> list[str]:
         """Return the last lines of what is still open, at most `most`."""
-        lines = [*self._live_thought(cells), *self._live_text(cells)]
+        lines = [*self._live_thought(cells), *self._live_text(cells, most)]
         for call_id, tool in self._view.running.items():
             text = f"{tool.emoji} {tool.verb or tool.name} {_flat(tool.label)}".rstrip()
             if progress := self._progress.get(call_id):
@@ -293,17 +293,17 @@ class TurnRenderer:
         tail = self._thought.strip()[-cells * 4 :]
         return [self.paint(f"▏ {line}", "reasoning") for line in wrap(tail, cells - 2)[-3:]]
 
-    def _live_text(self, cells: int) -> list[str]:
+    def _live_text(self, cells: int, most: int) -> list[str]:
         if not self.settings.streaming:
             return []
         if self._raw:
             return [self.paint(line) for line in wrap(self._raw, cells)]
-        block = self._markdown.open
+        block = self._markdown.tail(most)
         if block is None:
             return []
         if self._open_lines is None or self._open_lines[0] != (block, cells):
             self._open_lines = ((block, cells), self._block(block, cells))
-        gap = _needs_gap(self._last, Kind.TEXT) and not block.follows_item
+        gap = _needs_gap(self._last, _Printed.TEXT) and not block.follows_item
         return [""] * gap + self._open_lines[1]
 
 

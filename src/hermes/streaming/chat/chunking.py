@@ -16,11 +16,9 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from hermes.streaming.markup.inline import Span, parse
+from hermes.streaming.markup.inline import MarkupSpan, parse
 from hermes.streaming.markup.scan import Fence, is_delimiter, open_fence
 from hermes.streaming.units import fit, is_blank
-
-__all__ = ["CLOSING", "Chunker", "close_code", "split"]
 
 CLOSING = 7
 """Room for the line that closes a code block: a newline and at most six marks."""
@@ -57,8 +55,6 @@ class _Cut(Struct, frozen=True, kw_only=True):
 
 
 class Chunker:
-    """Splits a growing text."""
-
     def __init__(self, limit: int, weigh: Callable[[str], int]) -> None:
         if limit < _SMALLEST:
             raise ValueError(f"a message of {limit} is too short to split text into")
@@ -73,11 +69,9 @@ class Chunker:
 
     @property
     def text(self) -> str:
-        """Everything taken so far."""
         return self._text
 
     def add(self, text: str) -> None:
-        """Take more text."""
         self._text += text
         while (piece := self._next()) is not None:
             if piece:
@@ -90,7 +84,6 @@ class Chunker:
 
     @property
     def pieces(self) -> list[str]:
-        """All pieces, the growing one last."""
         growing = self.open
         return [*self.finished, growing] if growing else list(self.finished)
 
@@ -125,13 +118,6 @@ class Chunker:
             else:
                 high = middle - 1
         return max(low, len(self._carry) + 1)
-
-
-def split(text: str, limit: int, weigh: Callable[[str], int], *, marks: bool = False) -> list[str]:
-    """Return `text` in pieces of at most `limit`; `marks` leaves room for ` (12/34)`."""
-    chunker = Chunker(limit - (10 if marks else 0), weigh)
-    chunker.add(text)
-    return chunker.pieces
 
 
 def _cut(window: str, within: int, carried: int) -> _Cut:
@@ -213,11 +199,11 @@ def _inside(text: str, begin: int, half: int, *, code: bool) -> int | None:
         return _last(words, half, (), text)
     parsed = parse(text[begin:])
     spans = [
-        Span(start=span.start + begin, end=span.end + begin, firm=span.firm)
+        MarkupSpan(start=span.start + begin, end=span.end + begin, firm=span.firm)
         for span in parsed.spans
     ]
     if parsed.open_at is not None and parsed.open_at + begin >= half:
-        spans.append(Span(start=parsed.open_at + begin, end=len(text) + 1, firm=True))
+        spans.append(MarkupSpan(start=parsed.open_at + begin, end=len(text) + 1, firm=True))
     sentences = [found.end() for found in _SENTENCE.finditer(text, begin)]
     firm = tuple(span for span in spans if span.firm)
     for places, kept in ((sentences, tuple(spans)), (words, tuple(spans)), (words, firm)):
@@ -230,7 +216,7 @@ def _inside(text: str, begin: int, half: int, *, code: bool) -> int | None:
     return _last(words, 1, firm, text)
 
 
-def _last(places: list[int], least: int, kept: tuple[Span, ...], text: str) -> int | None:
+def _last(places: list[int], least: int, kept: tuple[MarkupSpan, ...], text: str) -> int | None:
     for place in reversed(places):
         if place < least:
             return None

@@ -13,8 +13,6 @@ from msgspec import Struct
 
 from hermes.streaming.markup.scan import Fence, open_fence
 
-__all__ = ["Extracted", "MediaRef", "extract", "kind_of"]
-
 _AS_VOICE, _AS_DOCUMENT = "[[audio_as_voice]]", "[[as_document]]"
 _WHOLE_LINE = re.compile(
     r"""[ \t]*(?:[-*+][ \t]+)?`?MEDIA:[ \t]*"""
@@ -41,22 +39,17 @@ _KINDS = {
 
 
 class MediaRef(Struct, frozen=True, kw_only=True):
-    """A file to send."""
-
     path: str
     kind: str
     """image, voice, audio, video or document."""
 
 
 class Extracted(Struct, frozen=True, kw_only=True):
-    """A reply without its files."""
-
     text: str
     media: tuple[MediaRef, ...] = ()
 
 
 def kind_of(path: str, *, voice: bool = False, document: bool = False) -> str:
-    """Return how a file is sent, by its name and the tags beside it."""
     suffix = PurePosixPath(path).suffix.lower().lstrip(".")
     if document:
         return "document"

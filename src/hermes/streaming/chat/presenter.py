@@ -13,16 +13,12 @@ from hermes.domain.events import ReasoningDelta, TextDelta, ToolProgress, TurnSt
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.surface import Shown, Surface
-from hermes.streaming.chat.layout import Preview
-from hermes.streaming.chat.progress import Bubble
-from hermes.streaming.chat.reply import Ending, Segment, TurnReply, final_segments
+from hermes.streaming.chat.reply import Bubble, Ending, Segment, TurnReply, final_segments
 from hermes.streaming.chat.settings import PresentationSettings, Shape, choose_shape
-from hermes.streaming.chat.slots import MaySend, Presented, Resumed, Slots, refuse_files
+from hermes.streaming.chat.slots import MaySend, Presented, Preview, Resumed, Slots, refuse_files
 
 
 class _Presenter:
-    """One turn on one surface."""
-
     def __init__(
         self,
         stream: TurnStream,
@@ -150,7 +146,6 @@ class _Presenter:
         return [(segment.slot(piece), look) for piece, look in enumerate(looks)]
 
     async def _rest(self) -> None:
-        """Wait until there is something to do."""
         waiting = self._reply.revision != self._seen
         typing_in = await self._type()
         if waiting:
@@ -174,7 +169,6 @@ class _Presenter:
 
 
 async def _wait(event: asyncio.Event, clock: Clock, seconds: float) -> None:
-    """Wait for `event`, at most `seconds`."""
 
     async def ring() -> None:
         await clock.sleep(seconds)

@@ -6,7 +6,7 @@ messages in the ledger, so after a restart the same text belongs to the same
 slots. Between segments lie the bubbles that show what the tools do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
@@ -15,19 +15,107 @@ from hermes.domain.events import (
     ApprovalAsked,
     Notice,
     NoticeLevel,
+    ToolFinished,
     ToolStarted,
     TurnEvent,
     TurnFinished,
 )
-from hermes.domain.messages import AssistantMessage
+from hermes.domain.messages import AssistantMessage, ToolOutcome
 from hermes.domain.outbound import SILENT_MARKERS
 from hermes.domain.turn import TurnError, TurnState
 from hermes.streaming.chat.chunking import close_code
 from hermes.streaming.chat.media import Extracted, extract
-from hermes.streaming.chat.progress import Bubble, ProgressPiece, shows_progress
 from hermes.streaming.chat.settings import PresentationSettings
 from hermes.streaming.units import clean, is_blank
 from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
+
+ProgressPiece = ToolStarted | ToolDone | Notice
+
+_LABEL = 120
+_PREVIEW = 160
+_FAILED = {
+    ToolOutcome.ERROR: "✗",
+    ToolOutcome.REFUSED: "⛔",
+    ToolOutcome.SKIPPED: "skipped",
+    ToolOutcome.UNKNOWN: "?",
+}
+
+
+class _Line(Struct):
+    text: str
+    tool: str = ""
+    ending: str = ""
+
+
+def shows_progress(settings: PresentationSettings) -> bool:
+    return settings.tool_progress not in ("off", "log")
+
+
+class Bubble:
+    def __init__(self, slot: str, settings: PresentationSettings) -> None:
+        self.slot = slot
+        self.closed = False
+        self.settled = False
+        """It has been shown for the last time."""
+        self._settings = settings
+        self._lines: list[_Line] = []
+        self._by_call: dict[str, _Line] = {}
+
+    def take(self, piece: ProgressPiece) -> bool:
+        """Take a piece; return whether the bubble looks different now."""
+        match piece:
+            case ToolStarted():
+                return self._started(piece)
+            case ToolDone(finished=finished):
+                line = self._by_call.pop(finished.call_id, None)
+                ending = self._ending(finished)
+                if line is None or line.ending == ending:
+                    return False
+                line.ending = ending
+                return True
+            case Notice(level=NoticeLevel.WARNING, text=text):
+                self._lines.append(_Line(f"⚠️ {_short(text, _PREVIEW)}"))
+                return True
+            case _:
+                return False
+
+    def markdown(self, room: int, weigh: Callable[[str], int]) -> str:
+        """Return the newest lines that weigh no more than `room` together."""
+        lines: list[str] = []
+        room -= weigh("\n…")
+        for line in reversed(self._lines):
+            text = f"{line.text}{line.ending}"
+            room -= weigh(text) + 1
+            if lines and room < 0:
+                lines.append("…")
+                break
+            lines.append(text)
+        return "\n".join(reversed(lines))
+
+    def _started(self, event: ToolStarted) -> bool:
+        same = bool(self._lines) and self._lines[-1].tool == event.name
+        if self._settings.tool_progress == "new" and same:
+            return False
+        name = (event.verb if self._settings.friendly_tool_labels else "") or event.name
+        label = _short(event.label, self._settings.tool_preview_length or _LABEL)
+        about = f" `{label}`" if label else ""
+        line = _Line(f"{event.emoji} {name}{about}".strip(), event.name)
+        self._lines.append(line)
+        self._by_call[event.call_id] = line
+        return True
+
+    def _ending(self, event: ToolFinished) -> str:
+        failed = _FAILED.get(event.outcome, "")
+        if self._settings.tool_progress != "verbose":
+            return f" {failed}" if failed else ""
+        preview = _short(event.preview, self._settings.tool_preview_length or _PREVIEW)
+        ending = f" {failed or '✓'} {event.seconds:.1f}s"
+        return f"{ending} `{preview}`" if preview else ending
+
+
+def _short(text: str, limit: int) -> str:
+    flat = " ".join(text.replace("`", "'").split())
+    return flat if len(flat) <= limit else flat[: max(limit - 1, 1)].rstrip() + "…"
 
 
 def is_silent(text: str) -> bool:
@@ -54,8 +142,6 @@ def quoted(reasoning: str, limit: int) -> str:
 
 
 class Ending(Struct, frozen=True, kw_only=True):
-    """How a turn ended."""
-
     outcome: TurnState = TurnState.DONE
     error: TurnError | None = None
 
@@ -77,15 +163,12 @@ class Segment:
         self._new_thoughts: list[str] = []
 
     def slot(self, piece: int) -> str:
-        """Return the name of the slot that its piece number `piece` is shown in."""
         return f"reply:{self.index}.{piece}"
 
     def media_slot(self, number: int) -> str:
-        """Return the name of the slot that its file number `number` is sent in."""
         return f"media:{self.index}.{number}"
 
     def grow(self, piece: Said | Thought) -> None:
-        """Take text that is not certain yet."""
         new = self._new if isinstance(piece, Said) else self._new_thoughts
         if piece.again:
             new.clear()
@@ -100,7 +183,6 @@ class Segment:
         self.remark = self.closed = bool(message.tool_calls)
 
     def end(self, ending: Ending) -> None:
-        """Say how the turn ended; nothing comes any more."""
         self._said += "".join(self._new)
         self._new, self._new_thoughts = [], []
         self.ending, self.closed = ending, True
@@ -129,8 +211,6 @@ class Segment:
 
 
 class TurnReply:
-    """Follows the events of one turn."""
-
     def __init__(self, settings: PresentationSettings) -> None:
         self._settings = settings
         self._view = TurnView()
@@ -169,7 +249,6 @@ class TurnReply:
                 pass
 
     def end(self, ending: Ending) -> None:
-        """Close everything."""
         self.current.end(ending)
         content = self.current.content(self._settings)
         if content.text or content.media:

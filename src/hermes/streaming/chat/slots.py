@@ -6,18 +6,97 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
+from hermes.domain.ports.platform import Capabilities
 from hermes.domain.ports.surface import Shown, Surface
-from hermes.streaming.chat.layout import Layout
+from hermes.streaming.chat.chunking import Chunker
 from hermes.streaming.chat.media import MediaRef
 from hermes.streaming.chat.reply import Segment
-from hermes.streaming.chat.settings import PresentationSettings
+from hermes.streaming.chat.settings import PresentationSettings, Shape, choose_shape
+from hermes.streaming.markup import load_dialect
+from hermes.streaming.units import length
+
+_MARK_ROOM = 10
+
+
+class ChatLayout:
+    """Splits and formats for one platform, always in the same way."""
+
+    def __init__(self, capabilities: Capabilities, settings: PresentationSettings) -> None:
+        self._dialect = load_dialect(capabilities.dialect)
+        self._unit = capabilities.unit
+        self._placeholder = settings.placeholder
+        # What is appended to a message cannot be taken away again.
+        self._cursor = "" if capabilities.streams else settings.cursor
+        final = choose_shape(settings, capabilities) is Shape.FINAL
+        self._marks = settings.chunk_marks and final
+        reserve = _MARK_ROOM if self._marks else length(settings.cursor, capabilities.unit)
+        longest = capabilities.max_length
+        if not final and capabilities.edit_length:
+            longest = min(longest, capabilities.edit_length)
+        self.room = longest - reserve
+
+    def chunker(self) -> Chunker:
+        return Chunker(self.room, self.weigh)
+
+    def weigh(self, markdown: str) -> int:
+        """Return the most that `markdown` can take up in a message."""
+        return self._dialect.weight(markdown, self._unit)
+
+    def final(self, markdown: str) -> list[Shown]:
+        chunker = self.chunker()
+        chunker.add(markdown)
+        pieces = chunker.pieces
+        many = self._marks and len(pieces) > 1
+        return [
+            self.shown(piece, final=True, tail=f" ({number}/{len(pieces)})" if many else "")
+            for number, piece in enumerate(pieces, 1)
+        ]
+
+    def growing(self) -> "Preview":
+        return Preview(self, self._cursor)
+
+    def shown(self, markdown: str, *, final: bool, tail: str = "") -> Shown:
+        """Return one message; `tail` stands behind it whatever it ends with."""
+        gap = tail[: len(tail) - len(tail.lstrip())]
+        return Shown(
+            text=self._dialect.render(markdown) + gap + self._dialect.render(tail.strip()),
+            plain=self._dialect.plain(markdown) + tail,
+            final=final,
+        )
+
+    def placeholder(self) -> Shown:
+        return self.shown(self._placeholder, final=False)
+
+
+class Preview:
+    """A text that still grows, as messages; what is finished is formatted only once."""
+
+    def __init__(self, layout: ChatLayout, cursor: str) -> None:
+        self._layout = layout
+        self._cursor = cursor
+        self._chunker = layout.chunker()
+        self._finished: list[Shown] = []
+
+    @property
+    def text(self) -> str:
+        return self._chunker.text
+
+    def add(self, markdown: str) -> list[Shown]:
+        """Take more text and return all messages, with the cursor at the end of the last."""
+        self._chunker.add(markdown)
+        for piece in self._chunker.finished[len(self._finished) :]:
+            self._finished.append(self._layout.shown(piece, final=False))
+        if open_piece := self._chunker.open:
+            last = self._layout.shown(open_piece, final=False, tail=self._cursor)
+            return [*self._finished, last]
+        return self._finished
+
 
 MaySend = Callable[[str], bool]
 """Says whether the file at a path may be sent out."""
 
 
 def refuse_files(path: str) -> bool:  # noqa: ARG001 (it refuses all of them)
-    """Let no file out."""
     return False
 
 
@@ -49,7 +128,7 @@ class Slots:
         may_send: MaySend,
         resumed: Resumed,
     ) -> None:
-        self.layout = Layout(surface.capabilities, settings)
+        self.layout = ChatLayout(surface.capabilities, settings)
         self._surface = surface
         self._may_send = may_send
         can = surface.capabilities
@@ -61,11 +140,9 @@ class Slots:
 
     @property
     def visible(self) -> tuple[str, ...]:
-        """Everything that is visible, in order."""
         return tuple(self._looks)
 
     def look(self, slot: str) -> Shown | None:
-        """Return what `slot` looks like, if it is there."""
         return self._looks.get(slot)
 
     def needs_placeholder(self, slot: str) -> bool:
@@ -76,7 +153,6 @@ class Slots:
         return self._placeholders and slot not in self._looks and slot not in self._left
 
     async def show(self, slot: str, shown: Shown) -> None:
-        """Make `slot` look like this, unless it does."""
         if slot in self._finals or self._looks.get(slot) == shown:
             return
         self._left.discard(slot)
@@ -84,7 +160,6 @@ class Slots:
         await self._surface.show(slot, shown)
 
     async def settle(self, slot: str, shown: Shown) -> None:
-        """Show the final text of `slot`."""
         if slot not in self._finals and self.needs_placeholder(slot):
             await self.show(slot, self.layout.placeholder())
         await self.show(slot, shown)
@@ -116,7 +191,6 @@ class Slots:
         await self.settle(slot, self.layout.shown(note, final=True))
 
     async def settle_segment(self, segment: Segment, settings: PresentationSettings) -> None:
-        """Give all slots of a complete segment their final look."""
         content = segment.content(settings)
         keep = segment.is_shown(settings)
         final = self.layout.final(content.text) if keep else []

@@ -19,17 +19,11 @@ GROUP = "hermes.dialects"
 class Dialect(Protocol):
     """What a dialect module offers."""
 
-    def render(self, markdown: str) -> str:
-        """Return `markdown` in this dialect."""
-        ...
+    def render(self, markdown: str) -> str: ...
 
-    def plain(self, markdown: str) -> str:
-        """Return `markdown` without any markup."""
-        ...
+    def plain(self, markdown: str) -> str: ...
 
-    def visible_length(self, rendered: str, unit: LengthUnit) -> int:
-        """Return how long the platform takes `rendered` to be."""
-        ...
+    def visible_length(self, rendered: str, unit: LengthUnit) -> int: ...
 
     def weight(self, markdown: str, unit: LengthUnit) -> int:
         """Return the most that `markdown` can take when it is rendered."""
@@ -38,7 +32,6 @@ class Dialect(Protocol):
 
 @cache
 def load_dialect(name: str) -> Dialect:
-    """Return the dialect called `name`."""
     dialects = entry_points(GROUP)
     if name not in dialects:
         raise ConfigError(

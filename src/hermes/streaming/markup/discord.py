@@ -11,7 +11,7 @@ from hermes.streaming.markup.scan import (
     Code,
     Heading,
     Item,
-    Quote,
+    QuoteBlock,
     Rule,
     Table,
     Text,
@@ -26,19 +26,16 @@ _MAX_LANGUAGE = 40
 
 
 def render(markdown: str) -> str:
-    """Return `markdown` as Discord shows it best."""
     markdown = clean(markdown)
     text = "\n".join(_block(block) for block in read(markdown)).strip("\n").rstrip()
     return markdown.strip() if is_blank(text) else text
 
 
 def visible_length(rendered: str, unit: LengthUnit) -> int:
-    """Return the length of `rendered`: Discord counts the marks too."""
     return length(rendered, unit)
 
 
 def weight(markdown: str, unit: LengthUnit) -> int:
-    """Return the most that `markdown` can take when it is rendered."""
     # A row of a table has a `|`, a fence that is left open needs closing, a heading grows.
     marks = (ROOM + 2) * markdown.count("|") + 3 * markdown.count("#") + 5 * markdown.count(">")
     fences = markdown.count("```") + markdown.count("~~~")
@@ -54,7 +51,7 @@ def _block(block: Block) -> str:
         case Item():
             box = "" if block.done is None else ("☑ " if block.done else "☐ ")
             return f"{block.indent}{block.marker} {box}{block.text}"
-        case Quote(blocks):
+        case QuoteBlock(blocks):
             lines = "\n".join(_block(inner) for inner in blocks)
             return "\n".join(f"> {line}".rstrip() for line in lines.split("\n"))
         case Code(language=language, text=text):

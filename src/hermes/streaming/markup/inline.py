@@ -11,8 +11,6 @@ from bisect import bisect_left
 
 from msgspec import Struct
 
-__all__ = ["Node", "Parsed", "Span", "parse", "text_of"]
-
 _TOKEN = re.compile(
     r"""\\(?P<escape>[!-/:-@\[-`{-~])
     |(?P<ticks>`+)
@@ -31,8 +29,6 @@ _STYLES = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "strike",
 
 
 class Node(Struct, frozen=True, kw_only=True):
-    """A piece of inline text."""
-
     kind: str
     """text, code, link, image, em, strong, strike or spoiler."""
     text: str = ""
@@ -40,7 +36,7 @@ class Node(Struct, frozen=True, kw_only=True):
     children: "tuple[Node, ...]" = ()
 
 
-class Span(Struct, frozen=True, kw_only=True):
+class MarkupSpan(Struct, frozen=True, kw_only=True):
     """Where something that should stay together lies in the source."""
 
     start: int
@@ -50,10 +46,8 @@ class Span(Struct, frozen=True, kw_only=True):
 
 
 class Parsed(Struct, frozen=True, kw_only=True):
-    """Inline text, understood."""
-
     nodes: tuple[Node, ...]
-    spans: tuple[Span, ...] = ()
+    spans: tuple[MarkupSpan, ...] = ()
     open_at: int | None = None
     """Where the first thing begins that is not closed by the end of the text."""
 
@@ -67,24 +61,20 @@ class _Open(Struct):
 
 
 def parse(text: str, *, links: bool = True) -> Parsed:
-    """Understand the inline markup of `text`."""
     return _Reader(text, links=links).read()
 
 
 def text_of(nodes: tuple[Node, ...]) -> str:
-    """Return the bare text of `nodes`."""
     return "".join(node.text or text_of(node.children) or node.url for node in nodes)
 
 
 class _Reader:
-    """Reads one run of inline text."""
-
     def __init__(self, text: str, *, links: bool) -> None:
         self._text = text
         self._links = links
         self._nodes: list[Node] = []
         self._stack: list[_Open] = []
-        self._spans: list[Span] = []
+        self._spans: list[MarkupSpan] = []
         self._open: int | None = None
         self._ticks: dict[int, list[int]] | None = None
         self._brackets: dict[int, int] | None = None
@@ -115,7 +105,7 @@ class _Reader:
                 end = start + len(found["url"].rstrip("*_~.,;:!?)'\""))
                 end = max(end, start + len("http://"))
                 self._add_text(self._text[start:end])
-                self._spans.append(Span(start=start, end=end, firm=True))
+                self._spans.append(MarkupSpan(start=start, end=end, firm=True))
             case "bracket":
                 return self._bracket(start, end)
             case _:
@@ -133,7 +123,7 @@ class _Reader:
             self._here().append(Node(kind="link", url=url, children=(Node(kind="text", text=url),)))
         else:
             self._add_text(url)
-        self._spans.append(Span(start=start, end=end, firm=True))
+        self._spans.append(MarkupSpan(start=start, end=end, firm=True))
 
     def _unclosed(self, at: int) -> None:
         self._open = at if self._open is None else min(self._open, at)
@@ -155,7 +145,7 @@ class _Reader:
         if len(body) > 2 and body[0] == body[-1] == " " and body.strip():
             body = body[1:-1]
         self._here().append(Node(kind="code", text=body))
-        self._spans.append(Span(start=start, end=close + size, firm=True))
+        self._spans.append(MarkupSpan(start=start, end=close + size, firm=True))
         return close + size
 
     def _bracket(self, start: int, end: int) -> int:
@@ -174,7 +164,7 @@ class _Reader:
 
     def _link(self, start: int, end: int, closing: int, found: re.Match[str]) -> None:
         label, url = self._text[end:closing], found["url"]
-        self._spans.append(Span(start=start, end=found.end(), firm=True))
+        self._spans.append(MarkupSpan(start=start, end=found.end(), firm=True))
         if self._text[start] == "!":
             self._here().append(Node(kind="image", text=label, url=url))
             return
@@ -223,7 +213,7 @@ class _Reader:
             self._add_text(mark * 2)
             return True
         self._here().append(_styled(mark, tuple(_merged(opened.nodes))))
-        self._spans.append(Span(start=opened.start, end=end, firm=False))
+        self._spans.append(MarkupSpan(start=opened.start, end=end, firm=False))
         return True
 
     def _give_up(self, opened: _Open) -> None:
@@ -240,7 +230,6 @@ def _styled(mark: str, children: tuple[Node, ...]) -> Node:
 
 
 def _merged(nodes: list[Node]) -> list[Node]:
-    """Join neighbouring runs of text."""
     merged: list[Node] = []
     for node in nodes:
         if node.kind == "text" and merged and merged[-1].kind == "text":

@@ -8,7 +8,7 @@ from hermes.streaming.markup.scan import (
     Code,
     Heading,
     Item,
-    Quote,
+    QuoteBlock,
     Rule,
     Table,
     Text,
@@ -16,8 +16,6 @@ from hermes.streaming.markup.scan import (
     read,
 )
 from hermes.streaming.units import clean, is_blank, length
-
-__all__ = ["plain", "render", "visible_length", "weight"]
 
 
 def plain(markdown: str) -> str:
@@ -28,17 +26,14 @@ def plain(markdown: str) -> str:
 
 
 def render(markdown: str) -> str:
-    """Return `markdown` without markup."""
     return plain(markdown)
 
 
 def visible_length(rendered: str, unit: LengthUnit) -> int:
-    """Return the length of `rendered`."""
     return length(rendered, unit)
 
 
 def weight(markdown: str, unit: LengthUnit) -> int:
-    """Return the most that `markdown` can take when it is rendered."""
     return length(markdown, unit) + ROOM * markdown.count("|")
 
 
@@ -49,7 +44,7 @@ def _block(block: Block) -> str:
         case Item():
             box = "" if block.done is None else ("[x] " if block.done else "[ ] ")
             return f"{block.indent}{block.marker} {box}{_inline(block.text)}"
-        case Quote(blocks):
+        case QuoteBlock(blocks):
             lines = "\n".join(_block(inner) for inner in blocks)
             return "\n".join(f">{line}" for line in lines.split("\n"))
         case Code(text=text) | Rule(text):

@@ -14,24 +14,6 @@ from msgspec import Struct
 from hermes.streaming.markup.inline import parse, text_of
 from hermes.streaming.units import width
 
-__all__ = [
-    "ROOM",
-    "Block",
-    "Code",
-    "Fence",
-    "Heading",
-    "Item",
-    "Quote",
-    "Rule",
-    "Table",
-    "Text",
-    "is_delimiter",
-    "lay_out",
-    "open_fence",
-    "read",
-]
-
-
 _FENCE = re.compile(r"([ \t]*)(`{3,6}(?!`)|~{3,6}(?!~))[ \t]*([^`\n]*)$")
 _HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
 _RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*$")
@@ -43,14 +25,11 @@ _MAX_QUOTES = 8
 
 
 class Fence(Struct, frozen=True, kw_only=True):
-    """The line that opens a code block."""
-
     marker: str
     language: str
     indent: int
 
     def closed_by(self, line: str) -> bool:
-        """Return whether `line` ends the block."""
         stripped = line.strip()
         return (
             len(stripped) >= len(self.marker)
@@ -64,20 +43,14 @@ class Fence(Struct, frozen=True, kw_only=True):
 
 
 class Text(Struct, frozen=True):
-    """Lines of running text."""
-
     text: str
 
 
 class Heading(Struct, frozen=True):
-    """A heading."""
-
     text: str
 
 
 class Item(Struct, frozen=True, kw_only=True):
-    """One line of a list."""
-
     indent: str
     marker: str
     done: bool | None
@@ -85,15 +58,13 @@ class Item(Struct, frozen=True, kw_only=True):
     text: str
 
 
-class Quote(Struct, frozen=True):
+class QuoteBlock(Struct, frozen=True):
     """Quoted lines, without their marks."""
 
     blocks: "tuple[Block, ...]"
 
 
 class Code(Struct, frozen=True, kw_only=True):
-    """A code block."""
-
     language: str
     text: str
 
@@ -107,16 +78,13 @@ class Table(Struct, frozen=True, kw_only=True):
 
 
 class Rule(Struct, frozen=True):
-    """A line across."""
-
     text: str
 
 
-Block = Text | Heading | Item | Quote | Code | Table | Rule
+Block = Text | Heading | Item | QuoteBlock | Code | Table | Rule
 
 
 def open_fence(line: str) -> Fence | None:
-    """Return the fence that `line` opens, if it does."""
     found = _FENCE.match(line)
     if found is None:
         return None
@@ -194,7 +162,7 @@ def _quote(lines: list[str], at: int, quotes: int) -> tuple[Block, int]:
     while at < len(lines) and (found := _QUOTE.match(lines[at])):
         inner.append(found[1])
         at += 1
-    return Quote(tuple(_blocks(inner, quotes=quotes + 1))), at
+    return QuoteBlock(tuple(_blocks(inner, quotes=quotes + 1))), at
 
 
 def _table(lines: list[str], at: int) -> tuple[Table | None, int]:
@@ -226,7 +194,6 @@ _NARROW = 48
 
 
 def lay_out(table: Table) -> str:
-    """Return `table` as lines of text for a fixed-width font."""
     rows = [[_bare(cell) for cell in row] for row in (table.header, *table.rows)]
     room = len(table.source) + ROOM * table.source.count("|")
     aligned, records = _aligned(rows), _records(rows)

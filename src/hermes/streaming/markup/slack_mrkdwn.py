@@ -13,7 +13,7 @@ from hermes.streaming.markup.scan import (
     Code,
     Heading,
     Item,
-    Quote,
+    QuoteBlock,
     Rule,
     Table,
     Text,
@@ -29,19 +29,16 @@ _STYLES = {"strong": "*", "em": "_", "strike": "~"}
 
 
 def render(markdown: str) -> str:
-    """Return `markdown` as mrkdwn."""
     markdown = clean(markdown)
     text = "\n".join(_block(block) for block in read(markdown)).strip("\n").rstrip()
     return escape(markdown.strip(), quote=False) if is_blank(text) else text
 
 
 def visible_length(rendered: str, unit: LengthUnit) -> int:
-    """Return the length of `rendered`: Slack counts marks and escapes too."""
     return length(rendered, unit)
 
 
 def weight(markdown: str, unit: LengthUnit) -> int:
-    """Return the most that `markdown` can take when it is rendered."""
     escapes = 4 * markdown.count("&") + 3 * markdown.count("<") + 5 * markdown.count(">")
     # A row of a table has a `|`, a fence that is left open needs closing, a heading gets stars.
     marks = (ROOM + 2) * markdown.count("|") + markdown.count("#")
@@ -60,7 +57,7 @@ def _block(block: Block) -> str:
             mark = "•" if block.marker in "-*+" else block.marker
             box = "" if block.done is None else ("☑ " if block.done else "☐ ")
             return f"{block.indent}{mark} {box}{_inline(block.text)}"
-        case Quote(blocks):
+        case QuoteBlock(blocks):
             lines = "\n".join(_block(inner) for inner in blocks)
             return "\n".join(f"> {line}".rstrip() for line in lines.split("\n"))
         case Code(text=text):

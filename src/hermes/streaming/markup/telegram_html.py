@@ -18,7 +18,7 @@ from hermes.streaming.markup.scan import (
     Code,
     Heading,
     Item,
-    Quote,
+    QuoteBlock,
     Rule,
     Table,
     Text,
@@ -43,7 +43,6 @@ def render(markdown: str) -> str:
 
 
 def visible_length(rendered: str, unit: LengthUnit) -> int:
-    """Return the length that is left after Telegram has taken the tags out."""
     return length(_visible(rendered), unit)
 
 
@@ -53,7 +52,7 @@ def _visible(html: str) -> str:
 
 def _block(block: Block) -> str:
     match block:
-        case Quote(blocks):
+        case QuoteBlock(blocks):
             return "\n".join(_quote(blocks))
         case Code(language=language, text=text):
             return _pre(text, language)
@@ -104,7 +103,7 @@ def _quoted(lines: list[str]) -> Iterator[str]:
 
 def _flat(blocks: tuple[Block, ...]) -> Iterator[Block]:
     for block in blocks:
-        if isinstance(block, Quote):
+        if isinstance(block, QuoteBlock):
             yield from _flat(block.blocks)
         else:
             yield block

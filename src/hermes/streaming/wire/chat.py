@@ -105,7 +105,6 @@ def chat_usage(usage: Usage) -> ChatUsage:
 
 
 def failure_text(finished: TurnFinished) -> str:
-    """Return what went wrong, in a sentence or two."""
     error = finished.error
     if error is not None:
         return f"{error.message} {error.hint}".strip()
@@ -254,7 +253,6 @@ class ChatStream:
                 return self._aside(piece)
 
     def _aside(self, piece: Piece) -> bytes:
-        """Return an event with a name of its own."""
         match piece:
             case ToolStarted():
                 return self._tool(piece, piece.call_id, piece.name, "running")

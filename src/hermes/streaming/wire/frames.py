@@ -49,7 +49,6 @@ def aside_fields(
 
 
 def approval_fields(request: ApprovalRequest, redact: Callable[[str], str]) -> Fields:
-    """Return what a person has to know to answer an approval or a question."""
     return {
         "id": request.id,
         "kind": request.kind.value,
@@ -65,7 +64,6 @@ def approval_fields(request: ApprovalRequest, redact: Callable[[str], str]) -> F
 
 
 def decision_fields(decision: Decision) -> Fields:
-    """Return how an approval or a question was answered."""
     return {
         "state": decision.state.value,
         "choice": None if decision.choice is None else decision.choice.value,
@@ -75,7 +73,6 @@ def decision_fields(decision: Decision) -> Fields:
 
 
 def usage_fields(usage: Usage, cost_usd: float | None) -> Fields:
-    """Return tokens and money."""
     return {
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
@@ -88,7 +85,6 @@ def usage_fields(usage: Usage, cost_usd: float | None) -> Fields:
 
 
 def error_fields(error: TurnError | None) -> Fields:
-    """Return why a run failed."""
     if error is None:
         return {"code": "failed", "message": "The run failed."}
     return {"code": error.code, "message": f"{error.message} {error.hint}".strip()}

@@ -190,7 +190,6 @@ class ResponseResource(Struct, frozen=True, kw_only=True):
 
 
 def usage_of(usage: Usage) -> ResponseUsage:
-    """Return token counts in the form of the Responses API."""
     return ResponseUsage(
         input_tokens=usage.input_tokens,
         input_tokens_details=InputTokensDetails(cached_tokens=usage.cache_read_tokens),
@@ -201,7 +200,6 @@ def usage_of(usage: Usage) -> ResponseUsage:
 
 
 def error_of(error: TurnError | None) -> ResponseError:
-    """Return why a turn failed."""
     if error is None:
         return ResponseError(code="server_error", message="The response failed.")
     return ResponseError(code=error.code, message=f"{error.message} {error.hint}".strip())

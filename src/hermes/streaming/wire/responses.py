@@ -67,7 +67,6 @@ class ResponseEvent(Struct, frozen=True, kw_only=True, gc=False):
     fields: dict[str, Any]
 
     def body(self) -> dict[str, Any]:
-        """Return the event as clients read it."""
         return {"type": self.name, "sequence_number": self.sequence_number, **self.fields}
 
     def frame(self) -> bytes:
@@ -75,8 +74,6 @@ class ResponseEvent(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class _Emitter:
-    """Collects events until they are taken."""
-
     def __init__(self) -> None:
         self._next = 0
         self._waiting: list[ResponseEvent] = []
@@ -215,11 +212,9 @@ class ResponseStream:
 
     @property
     def resource(self) -> ResponseResource:
-        """The response as it stands."""
         return msgspec.structs.replace(self._base, output=tuple(self._output()))
 
     def begin(self) -> list[ResponseEvent]:
-        """Return what is sent before the turn begins."""
         self._emitter.emit("response.created", response=self._base)
         waiting = self._base.status == "queued"
         name = "response.queued" if waiting else "response.in_progress"
@@ -227,7 +222,6 @@ class ResponseStream:
         return self._emitter.take()
 
     def feed(self, event: TurnEvent) -> list[ResponseEvent]:
-        """Take an event and return what is sent for it."""
         if isinstance(event, TurnFinished):
             return self.finish(event)
         for piece in self._view.feed(event):

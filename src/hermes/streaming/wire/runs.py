@@ -47,7 +47,6 @@ _encode = msgspec.json.Encoder().encode
 
 
 def run_frame(run_id: str, logged: LoggedEvent, redact: Callable[[str], str]) -> bytes:
-    """Return the frame of one logged event."""
     name, fields = _told(logged.event, redact)
     head = {"event": name, "run_id": run_id, "timestamp": logged.at}
     return frame(_encode(head | fields), id=str(logged.seq))

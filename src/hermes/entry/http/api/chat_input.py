@@ -46,7 +46,7 @@ from hermes.entry.http.media import MAX_PICTURES, picture
 __all__ = [
     "Conversation",
     "Picture",
-    "Said",
+    "SaidBefore",
     "client_tools",
     "history_of",
     "read_conversation",
@@ -66,7 +66,7 @@ class Picture(Struct, frozen=True):
     param: str
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class SaidBefore(Struct, frozen=True, kw_only=True):
     """One message, checked: text, pictures, and calls or the call it answers."""
 
     role: str
@@ -87,7 +87,7 @@ class Conversation(Struct, frozen=True, kw_only=True):
     """A request's messages, taken apart."""
 
     instructions: str
-    earlier: tuple[Said, ...]
+    earlier: tuple[SaidBefore, ...]
     """Everything before the input, including `results`."""
     results: tuple[ClientResult, ...]
     """Tool results directly before the input."""
@@ -121,7 +121,7 @@ def read_conversation(messages: Sequence[ChatMessage]) -> Conversation:
     )
 
 
-async def history_of(said: Sequence[Said], media: MediaShelf) -> tuple[Message, ...]:
+async def history_of(said: Sequence[SaidBefore], media: MediaShelf) -> tuple[Message, ...]:
     """Return the history that a new session begins with."""
     history: list[Message] = []
     seen: set[str] = set()
@@ -141,7 +141,7 @@ async def history_of(said: Sequence[Said], media: MediaShelf) -> tuple[Message, 
     return tuple(history)
 
 
-def _last(said: Sequence[Said], role: str) -> int:
+def _last(said: Sequence[SaidBefore], role: str) -> int:
     """Return where the run of messages of one role begins that ends it."""
     at = len(said)
     while at and said[at - 1].role == role:
@@ -153,10 +153,10 @@ def _joined(texts: Iterator[str]) -> str:
     return "\n\n".join(text for text in texts if text.strip())
 
 
-def _checked(said: Sequence[Said]) -> tuple[Said, ...]:
+def _checked(said: Sequence[SaidBefore]) -> tuple[SaidBefore, ...]:
     """Check that calls and results belong together; put results in the order of the calls."""
-    checked: list[Said] = []
-    waiting: dict[str, Said | None] = {}
+    checked: list[SaidBefore] = []
+    waiting: dict[str, SaidBefore | None] = {}
     for one in said:
         if one.role == "tool":
             if one.call_id not in waiting or waiting[one.call_id] is not None:
@@ -173,25 +173,25 @@ def _checked(said: Sequence[Said]) -> tuple[Said, ...]:
     return (*checked, *_results(waiting))
 
 
-def _results(waiting: dict[str, Said | None]) -> Iterator[Said]:
+def _results(waiting: dict[str, SaidBefore | None]) -> Iterator[SaidBefore]:
     for call_id, result in waiting.items():
         if result is None:
             raise _bad(f"The call `{call_id}` has no tool result after it.", "messages")
         yield result
 
 
-def _said(message: ChatMessage, where: str) -> Said:
+def _said(message: ChatMessage, where: str) -> SaidBefore:
     text, pictures = _read_content(message, where)
     match message.role:
         case "system" | "developer" | "user":
-            return Said(role=message.role, where=where, text=text, pictures=pictures)
+            return SaidBefore(role=message.role, where=where, text=text, pictures=pictures)
         case "assistant":
             calls = tuple(_call(call, where) for call in message.tool_calls or ())
-            return Said(role="assistant", where=where, text=text, calls=calls)
+            return SaidBefore(role="assistant", where=where, text=text, calls=calls)
         case "tool":
             if not message.tool_call_id:
                 raise _bad("A tool result needs the id of its call.", f"{where}.tool_call_id")
-            return Said(role="tool", where=where, text=text, call_id=message.tool_call_id)
+            return SaidBefore(role="tool", where=where, text=text, call_id=message.tool_call_id)
         case _:
             roles = "system, developer, user, assistant or tool"
             raise _bad(f"The role `{message.role}` is not one of {roles}.", f"{where}.role")
@@ -232,7 +232,7 @@ def _picture(part: ContentPart, param: str) -> Picture:
     return Picture(url, param)
 
 
-async def _content(said: Said, media: MediaShelf) -> Content:
+async def _content(said: SaidBefore, media: MediaShelf) -> Content:
     if not said.pictures:
         return said.text
     parts: list[Part] = [TextPart(said.text)] if said.text else []
