@@ -75,7 +75,7 @@ def test_the_configuration_users_have_today_loads_without_warnings(home: HermesH
     assert config.approvals.timeout == 60
     assert config.platforms["webhook"].extra["routes"]["gh"]["secret"] == "X"
     assert config.platforms["api_server"].extra["key"] == "LONGKEY"
-    assert config.telegram["channel_prompts"] == {"-100123": "be brief"}
+    assert config.platforms["telegram"].extra["channel_prompts"] == {"-100123": "be brief"}
     assert config.platform_toolsets["telegram"][0] == "web"
     assert loaded.origin("model.model") == "config.yaml:1"
     assert loaded.origin("platforms.api_server.extra.port") == "config.yaml:13"

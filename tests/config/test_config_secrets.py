@@ -164,7 +164,6 @@ def test_no_representation_shows_a_value() -> None:
         platforms={
             "x": Platform(token=secret, extra={"key": secret, "deep": [{"secret": secret}]})
         },
-        telegram={"a": {"password": secret}},
     )
     secrets = Secrets({"K": secret})
     for shown in (repr(config), repr(secrets), repr(secrets.redactor()), f"{config.model}"):

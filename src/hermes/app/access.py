@@ -1,14 +1,10 @@
 """Who may talk on which platform, from the configuration."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
-
-import msgspec
 
 from hermes.config.loader import LoadedConfig
 from hermes.control.admission.authz import AuthzSettings, authz_settings
-
-__all__ = ["access_settings", "platform_section"]
 
 
 def access_settings(
@@ -36,17 +32,14 @@ def access_settings(
 def platform_section(loaded: LoadedConfig, name: str) -> dict[str, Any]:
     """Return everything written about a platform as one mapping.
 
-    `platforms.<name>.extra` wins over the older block `<name>:`, and the fields
-    of `platforms.<name>` itself win over both where they say something.
+    What `platforms.<name>` itself says wins over its `extra`.
     """
-    block = getattr(loaded.config, name, None)
-    section: dict[str, Any] = dict(block) if isinstance(block, Mapping) else {}
     platform = loaded.config.platforms.get(name)
     if platform is None:
-        return section
-    section.update(platform.extra)
-    for field in msgspec.structs.fields(platform):
-        value = getattr(platform, field.name)
-        if field.name != "extra" and (value or field.name not in section):
-            section[field.name] = value
-    return section
+        return {}
+    own = {
+        "token": platform.token,
+        "allowed_users": platform.allowed_users,
+        "allow_all_users": platform.allow_all_users,
+    }
+    return {**platform.extra, **{key: value for key, value in own.items() if value}}

@@ -85,7 +85,7 @@ class ConfigWatcher:
 
 def changed_variables(old: Mapping[str, str], new: Mapping[str, str]) -> frozenset[str]:
     """Name the variables that count only after a restart: those that stand for no setting."""
-    settings = {name for name, _key in variables_for()}
+    settings = {name for name, _key in variables_for({*old, *new})}
     return frozenset(
         name
         for name in {*old, *new} - settings

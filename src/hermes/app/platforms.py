@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +40,11 @@ class PlatformAccount:
     def make(self) -> Adapter:
         return self.platform.make(self._request)
 
-    def hold(self) -> Callable[[], AbstractContextManager[object]]:
+    def hold(self) -> AbstractContextManager[object]:
         secret = credential(self.platform, self._places())
         locks = credential_locks_dir(self._options.environ)
         home = self._options.home.root
-        return partial(hold_credential, locks, self.platform.name, secret, home)
+        return hold_credential(locks, self.platform.name, secret, home)
 
     def channel_prompt(self, chat_id: str, thread_id: str | None) -> str:
         """Return what the owner wants the model to know in a chat."""
@@ -101,7 +100,6 @@ def _accounts(loaded: LoadedConfig, platform: ChatPlatform) -> Mapping[str, Any]
 def _places(loaded: LoadedConfig, platform: ChatPlatform, account: str) -> SettingPlaces:
     """Return the places where settings stand; an account's own win over everything."""
     section = platform_section(loaded, platform.name)
-    block = getattr(loaded.config, platform.name, {})
     variables = loaded.variables
     own = _accounts(loaded, platform).get(account)
     if isinstance(own, Mapping):
@@ -109,5 +107,4 @@ def _places(loaded: LoadedConfig, platform: ChatPlatform, account: str) -> Setti
         named = {each.key: each.variable for each in platform.credentials}
         hidden = {named.get(key, f"{platform.prefix}_{key.upper()}") for key in own}
         variables = {name: value for name, value in variables.items() if name not in hidden}
-    block = block if isinstance(block, Mapping) else {}
-    return SettingPlaces(section=section, block=block, variables=variables)
+    return SettingPlaces(section=section, block={}, variables=variables)

@@ -202,13 +202,18 @@ class _Service:
         self._app.loaded = loaded
         waiting = self._app.settings.update(in_force(loaded.config, self._options))
         waiting |= changed_variables(self._started.variables, loaded.variables)
+        named = ", ".join(sorted(key for key in waiting if not self._read_again(key)))
         for door in self._doors:
             door.configured()
-        named = ", ".join(
-            sorted(key for key in waiting if key.rpartition(".")[2] not in LIVE_EXTRAS)
-        )
         if named:
             log.warning("the configuration changed; used only after a restart: %s", named)
         self._board.warn(
             "restart", f"Changed, but used only after a restart: {named}" if named else None
         )
+
+    def _read_again(self, key: str) -> bool:
+        """Tell whether a setting of a platform counts at once: it is live, or not in use."""
+        idle = [h.name for h in self._doors.health() if h.state is not AdapterState.CONNECTED]
+        unused = tuple(f"platforms.{name}." for name in idle)
+        unused += tuple(f"{name.upper()}_" for name in idle)
+        return key.rpartition(".")[2] in LIVE_EXTRAS or key.startswith(unused)

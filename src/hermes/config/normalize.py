@@ -8,9 +8,14 @@ from typing import Any
 
 from hermes.config.document import Document, Mark
 from hermes.config.keys import Path
+from hermes.domain.entry_points import entry_points
+from hermes.domain.settings import Settings
 from hermes.domain.settings.doors import Platform
 
 __all__ = ["assign", "lookup", "merge_over", "normalize"]
+
+PLATFORMS = "hermes.platforms"
+"""The group of entry points that chat platforms declare themselves in."""
 
 _ALSO_UNDER_GATEWAY = (
     "always_log_local",
@@ -51,12 +56,25 @@ def normalize(document: Document) -> None:
 
 
 def _platform_extras(document: Document) -> None:
-    """Move what only one platform knows from its mapping into `extra` below it."""
+    """Move what only one platform knows to `platforms.<name>.extra`.
+
+    That is its other keys there, and the older block `<name>:` at the root.
+    """
     platforms = document.data.get("platforms")
     for name, platform in platforms.items() if isinstance(platforms, dict) else ():
         own = set(platform) - set(Platform.__struct_fields__) if isinstance(platform, dict) else ()
         for key in own:
             _move(document, ("platforms", name, key), ("platforms", name, "extra", key))
+    blocks = [key for key, value in document.data.items() if _may_be_block(key, value)]
+    if blocks:
+        named = {*entry_points(PLATFORMS), *(platforms if isinstance(platforms, dict) else ())}
+        for name in named.intersection(blocks):
+            document.data[name] = document.data[name] or {}
+            _move(document, (name,), ("platforms", name, "extra"))
+
+
+def _may_be_block(key: str, value: Any) -> bool:
+    return key not in Settings.__struct_fields__ and (value is None or isinstance(value, dict))
 
 
 def _streaming_mode(document: Document) -> None:

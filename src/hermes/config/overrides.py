@@ -5,7 +5,7 @@ are written with commas; anything that begins with `[` or `{` is JSON.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hermes.config.check import fields_by_name
@@ -30,23 +30,9 @@ _VARIABLES: dict[str, str] = {
     "WEBHOOK_ENABLED": "platforms.webhook.enabled",
     "WEBHOOK_PORT": "platforms.webhook.extra.port",
     "WEBHOOK_SECRET": "platforms.webhook.extra.secret",
-    "TELEGRAM_BOT_TOKEN": "platforms.telegram.token",
-    "DISCORD_BOT_TOKEN": "platforms.discord.token",
-    "SLACK_BOT_TOKEN": "platforms.slack.token",
-    "MATTERMOST_TOKEN": "platforms.mattermost.token",
-    "MATRIX_ACCESS_TOKEN": "platforms.matrix.token",
-    "HASS_TOKEN": "platforms.homeassistant.token",
-    "WEIXIN_TOKEN": "platforms.weixin.token",
-    "WHATSAPP_ENABLED": "platforms.whatsapp.enabled",
 }
 """Where two variables stand for one key, the later one wins."""
 
-_PLATFORMS = (
-    *("telegram", "discord", "slack", "whatsapp", "whatsapp_cloud", "signal", "matrix"),
-    *("mattermost", "feishu", "dingtalk", "wecom", "wecom_callback", "weixin", "qqbot"),
-    *("yuanbao", "email", "sms", "bluebubbles", "homeassistant", "teams", "google_chat"),
-    *("line", "irc", "ntfy", "simplex", "photon", "raft"),
-)
 _PLATFORM_SUFFIXES = {
     "_ALLOWED_USERS": "allowed_users",
     "_ALLOW_ALL_USERS": "allow_all_users",
@@ -60,7 +46,7 @@ _WHOLE_NUMBERS = ("port",)
 
 def overrides_in(variables: Mapping[str, str]) -> Iterator[tuple[str, Path, Any]]:
     """Yield (variable, key, value) for each variable that stands for a key."""
-    for name, path in variables_for():
+    for name, path in variables_for(variables):
         text = variables.get(name, "").strip()
         if text:
             yield name, path, _value(path, text)
@@ -68,17 +54,19 @@ def overrides_in(variables: Mapping[str, str]) -> Iterator[tuple[str, Path, Any]
         yield "HERMES_YOLO_MODE", ("approvals", "mode"), "off"
 
 
-def variables_for() -> Iterator[tuple[str, Path]]:
-    """Yield each variable with the key it stands for."""
+def variables_for(variables: Iterable[str] = ()) -> Iterator[tuple[str, Path]]:
+    """Yield each variable with the key it stands for; those of platforms if they are named."""
     for name, key in _VARIABLES.items():
         yield name, parse_key(key)
     yield "TERMINAL_ENV", ("terminal", "backend")
     for name in fields_by_name(Terminal):
         if name != "backend":
             yield f"TERMINAL_{name.upper()}", ("terminal", name)
-    for platform in _PLATFORMS:
+    for name in variables:
         for suffix, key in _PLATFORM_SUFFIXES.items():
-            yield platform.upper() + suffix, ("platforms", platform, *parse_key(key))
+            platform = name.removesuffix(suffix).lower()
+            if name.endswith(suffix) and platform and name not in _VARIABLES:
+                yield name, ("platforms", platform, *parse_key(key))
 
 
 def _value(path: Path, text: str) -> Any:

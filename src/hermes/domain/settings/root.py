@@ -59,13 +59,6 @@ class Settings(Section, frozen=True, kw_only=True):
     """Words that start a new session, besides `/new`."""
     unauthorized_dm_behavior: str = ""
     """Strangers get a pairing code (`pair`) or nothing (`ignore`)."""
-    telegram: dict[str, Any] = field(default_factory=dict)
-    discord: dict[str, Any] = field(default_factory=dict)
-    slack: dict[str, Any] = field(default_factory=dict)
-    matrix: dict[str, Any] = field(default_factory=dict)
-    mattermost: dict[str, Any] = field(default_factory=dict)
-    whatsapp: dict[str, Any] = field(default_factory=dict)
-    signal: dict[str, Any] = field(default_factory=dict)
 
     display: doors.Display = doors.Display()
     privacy: doors.Privacy = doors.Privacy()

@@ -61,7 +61,7 @@ class ChatAccount(Protocol):
         """Return an adapter that is not connected yet."""
         ...
 
-    def hold(self) -> Callable[[], AbstractContextManager[object]]:
+    def hold(self) -> AbstractContextManager[object]:
         """Return what keeps other gateways from using the same credential."""
         ...
 
@@ -191,7 +191,7 @@ class ChatDoor(Door):
             platform=platform,
             make=account.make,
             sink=sink,
-            hold=account.hold(),
+            hold=account.hold,
         )
 
     def _line(self, platform: str, account: str) -> Line | None:
