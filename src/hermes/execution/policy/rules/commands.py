@@ -299,6 +299,14 @@ gpg gpg2 ; : --export-secret* --delete-secret* --delete-key* ; it exports or del
 ssh-keygen ; : -R ; it removes known hosts ; ssh-keygen
 ssh-copy-id ; ; it gives a key access
 xhost ; : +* ; it opens the display to everybody ; xhost
+chmod ; : ~(?:^|\s)[0-7]?[0-7][0-7][2367](?:\s|$)
+  ~(?:^|[\s,])(?:[ug]*[oa][ugoa]*[+=][rx]*w|[+=][rx]*w\S*o)
+  ; everybody could write there ; chmod 777
+chmod ; : ~(?:^|\s)(?:[2467][0-7]{3}|[ug]*[+=][rwxX]*s\S*)(?:\s|$)
+  ; it sets the user or group id bit ; chmod +s
+chmod ; : -R --recursive ; it changes the mode of a whole tree
+chown chgrp ; : -R --recursive ; it changes the owner of a whole tree
+chown ; : root root:* 0 0:* ; it gives files to root ; chown root
 setcap ; ; it gives a program privileges
 icacls ; : /grant* ; it opens access to others ; icacls /grant
 setfacl ; : -R ~(?:^|\s|,)(?:o|other)::?[rx]*w ; it opens access to others ; setfacl

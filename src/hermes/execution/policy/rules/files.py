@@ -1,4 +1,4 @@
-"""Dangers to files: what is written, deleted, opened to others or wiped as a trace."""
+"""Dangers to files: what is written, deleted or wiped as a trace."""
 
 import re
 from collections.abc import Iterator
@@ -13,11 +13,6 @@ _LOGS = re.compile(
     r"(?:^|/)(?:\.\w*_history|\.lesshst|\.viminfo|fish_history)$|^/var/log/|^/var/(?:run/utmp|log)"
 )
 _ALL_HERE = re.compile(r"(?:\.\.?/)*(?:\*|\.\*|\*\*)/?")
-_WORLD = re.compile(
-    r"[0-7]?[0-7][0-7][2367]|(?:[ugoa]*[+=][rwxXst]*,)*(?:[ug]*[oa][ugoa]*[+=][rx]*w|"
-    r"[+=][rx]*w.*o).*"
-)
-_SETUID = re.compile(r"[2467][0-7]{3}|[ug]*[+=][rwxX]*s.*")
 
 
 def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -27,8 +22,6 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         yield from _rm(command)
     elif name in {"unlink", "rmdir"} and _MANY & set(command.via):
         yield Finding("it deletes whatever a list names", f"xargs {name}")
-    elif name in {"chmod", "chown", "chgrp"}:
-        yield from _permissions(command)
 
 
 def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -62,18 +55,3 @@ def _rm(command: ShellCommand) -> Iterator[Finding]:
         yield Finding("what it deletes is computed")
     if any(_ALL_HERE.fullmatch(a) for a in command.operands()):
         yield Finding("it deletes everything in a directory", "rm *")
-
-
-def _permissions(command: ShellCommand) -> Iterator[Finding]:
-    name = command.name
-    recursive = "R" in command.letters() or command.has_long("recursive")
-    modes = [a for a in command.args if not a.startswith("--")][:2] if name == "chmod" else []
-    if any(_WORLD.fullmatch(m) for m in modes):
-        yield Finding("everybody could write there", "chmod 777")
-    elif any(_SETUID.fullmatch(m) for m in modes):
-        yield Finding("it sets the user or group id bit", "chmod +s")
-    if recursive:
-        what = "mode" if name == "chmod" else "owner"
-        yield Finding(f"it changes the {what} of a whole tree", f"{name} -R")
-    elif name == "chown" and re.match(r"(?:-\S+\s+)*(?:root|0)\b", command.line):
-        yield Finding("it gives files to root", "chown root")
