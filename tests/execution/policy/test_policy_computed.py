@@ -47,6 +47,9 @@ def test_a_global_option_does_not_hide_the_verb(command: str) -> None:
         ("source /dev/fd/7", "nobody can see"),
         ("curl x | tee >(bash)", "from the network"),
         ("exec < <(curl x); sh", "from the network"),
+        ("ssh host $X", "what ssh would run is computed"),
+        ("env -S $X", "computed"),
+        ('trap "$(cat x)" EXIT', "what trap would run is computed"),
         ("IFS=,; x=rm,-r,y; $x", "computed"),
         ('python3 -c "print($X)"', "computed"),
         ("python3 -c 'import unheard_of'", "module unheard_of"),
@@ -58,7 +61,7 @@ def test_a_global_option_does_not_hide_the_verb(command: str) -> None:
 def test_a_question_about_something_computed_says_what_is(command: str, reason: str) -> None:
     verdict = POLICY.judge(command)
     assert verdict.gate == Gate.ASK
-    assert reason in verdict.reason
+    assert reason in verdict.reason.lower()
 
 
 @pytest.mark.parametrize(

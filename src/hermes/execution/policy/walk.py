@@ -441,7 +441,10 @@ class Walk:
             self._text(base, NestedText(script, language, lenient=True))
 
     def _text(self, command: ShellCommand, inner: NestedText) -> None:
-        if not inner.text.strip() or inner.text in {UNKNOWN, COMPUTED}:
+        if inner.text in {UNKNOWN, COMPUTED}:
+            # Of shells and `eval` the rules know more: what prints the text.
+            if not inner.lenient and inner.via not in {*SHELLS, "eval", "source"}:
+                self.findings.append(Finding(f"what {inner.via} would run is computed"))
             return
         via, positional, cwd = self._via, self.scope.positional, self._cwd
         self._via = (*command.via, inner.via)
