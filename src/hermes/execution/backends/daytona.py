@@ -22,7 +22,7 @@ from msgspec import Struct
 from hermes.domain.errors import ConfigError, HermesError, MissingExtra, NotFound
 from hermes.execution.backend import Backend, EnvironmentRequest
 from hermes.execution.remote.environment import LinkedEnvironment, open_linked
-from hermes.execution.remote.link import RemoteCall, StreamChild
+from hermes.execution.remote.link import CloudLink, RemoteCall, StreamChild
 
 T = TypeVar("T")
 
@@ -211,7 +211,6 @@ MAX_DISK = 10
 """GB that Daytona gives a sandbox."""
 _INLINE = 48 * 1024
 """Input up to this size travels inside the command."""
-_LOOK_AGAIN = 30.0
 _HELPER_TIMEOUT = 20
 _STOP_TIMEOUT = 60.0
 _BROKEN = frozenset({"error", "build_failed"})
@@ -228,40 +227,18 @@ class DaytonaOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Seconds for building the image and starting; the first time takes long."""
 
 
-class DaytonaLink:
-    """One sandbox in Daytona's cloud."""
-
-    isolated = True
-    has_terminal = False
+class DaytonaLink(CloudLink):
     text_only = True
 
     def __init__(self, request: EnvironmentRequest) -> None:
+        self._sandbox_name = f"hermes-{request.task}"
+        name = f"the Daytona sandbox `{self._sandbox_name}`"
+        super().__init__(name, request.terminal.daytona_image, request.clock)
         self._options = request.options(DaytonaOptions)
         self._terminal = request.terminal
         self._variable = request.settings.variable
-        self._clock = request.clock
-        self._sandbox_name = f"hermes-{request.task}"
         self._api: DaytonaApi | None = None
         self._sandbox: Sandbox | None = None
-        self._seen_alive = 0.0
-        self._starts = 0
-        self.name = f"the Daytona sandbox `{self._sandbox_name}`"
-
-    async def open(self) -> int:
-        if self._sandbox is not None and self._clock.monotonic() - self._seen_alive > _LOOK_AGAIN:
-            found = await self._connected().find(self._sandbox_name)
-            if found is None or found.state != "started":
-                self._sandbox = None
-            self._seen_alive = self._clock.monotonic()
-        if self._sandbox is None:
-            try:
-                async with asyncio.timeout(self._options.start_timeout):
-                    self._sandbox = await self._started()
-            except TimeoutError as error:
-                raise HermesError(f"{self.name} does not start in time.") from error
-            self._starts += 1
-            self._seen_alive = self._clock.monotonic()
-        return self._starts
 
     async def start(self, call: RemoteCall, sink: Callable[[bytes], None]) -> StreamChild:
         assert self._sandbox is not None
@@ -272,21 +249,12 @@ class DaytonaLink:
             with contextlib.suppress(HermesError):
                 await stream.release()
             raise
-        self._seen_alive = self._clock.monotonic()
+        self._seen = self._clock.monotonic()
         return StreamChild(stream, sink)
-
-    def explain(self, exit_code: int | None, output: str) -> str:  # noqa: ARG002 - a Link has it
-        """Say why a command's end was not seen; look at the sandbox before the next."""
-        self._seen_alive = float("-inf")
-        if "bash: not found" in output or "command not found: bash" in output:
-            return (
-                f"There is no bash in the image `{self._terminal.daytona_image}`; nothing was run"
-            )
-        return f"{self.name} stopped answering; whether the command took effect is unknown"
 
     async def close(self) -> None:
         """Stop the sandbox, or delete it when nothing is to be kept."""
-        sandbox, self._sandbox = self._sandbox, None
+        sandbox, self._sandbox, self._up = self._sandbox, None, False
         api, self._api = self._api, None
         if api is None:
             return
@@ -308,6 +276,17 @@ class DaytonaLink:
                 self._variable("DAYTONA_ORGANIZATION_ID") or "",
             )
         return self._api
+
+    async def _alive(self) -> bool:
+        found = await self._connected().find(self._sandbox_name)
+        return found is not None and found.state == "started"
+
+    async def _create(self) -> None:
+        try:
+            async with asyncio.timeout(self._options.start_timeout):
+                self._sandbox = await self._started()
+        except TimeoutError as error:
+            raise HermesError(f"{self.name} does not start in time.") from error
 
     async def _started(self) -> Sandbox:
         """Bring the sandbox up, whatever state it is in."""
@@ -338,7 +317,7 @@ class DaytonaLink:
         terminal = self._terminal
         wanted: dict[str, object] = {
             "name": self._sandbox_name,
-            "buildInfo": {"dockerfileContent": f"FROM {terminal.daytona_image}\n"},
+            "buildInfo": {"dockerfileContent": f"FROM {self._image}\n"},
             "cpu": math.ceil(terminal.container_cpu),
             "memory": math.ceil(terminal.container_memory / 1024),
             "disk": min(MAX_DISK, math.ceil(terminal.container_disk / 1024)),

@@ -20,12 +20,10 @@ from hermes.domain.errors import ConfigError, HermesError, MissingExtra
 from hermes.execution.backend import Backend, EnvironmentRequest
 from hermes.execution.host.files import draft_name
 from hermes.execution.remote.environment import LinkedEnvironment, open_linked
-from hermes.execution.remote.link import RemoteCall, StreamChild
+from hermes.execution.remote.link import CloudLink, RemoteCall, StreamChild
 
 _CALL_TIMEOUT = 60.0
 _SNAPSHOT_TIMEOUT = 120
-_LOOK_AGAIN = 30.0
-"""Seconds after which an unused sandbox is asked whether it still lives."""
 _PIECE = 1024 * 1024
 """The SDK holds two of these at most."""
 
@@ -47,40 +45,22 @@ def _sdk() -> Any:
         raise MissingExtra("modal", "The modal backend") from error
 
 
-class ModalLink:
-    isolated = True
-    has_terminal = False
-    text_only = False
-
+class ModalLink(CloudLink):
     def __init__(self, sdk: Any, request: EnvironmentRequest) -> None:
+        super().__init__("the Modal sandbox", request.terminal.modal_image, request.clock)
         self._modal = sdk
         self._request = request
         self._options = request.options(ModalOptions)
-        self._image = request.terminal.modal_image
-        self._clock = request.clock
         kept = request.terminal.container_persistent
         file = request.settings.home.root / "modal_snapshots.json"
         self._snapshots = Snapshots(file) if kept else None
         self._client: Any = None
         self._sandbox: Any = None
-        self._seen_alive = 0.0
-        self._starts = 0
-        self.name = "the Modal sandbox"
-
-    async def open(self) -> int:
-        if self._sandbox is not None and self._clock.monotonic() - self._seen_alive > _LOOK_AGAIN:
-            async with self._explained(_CALL_TIMEOUT):
-                if await self._sandbox.poll.aio() is not None:
-                    self._sandbox = None
-            self._seen_alive = self._clock.monotonic()
-        if self._sandbox is None:
-            await self._create()
-        return self._starts
 
     async def start(self, call: RemoteCall, sink: Callable[[bytes], None]) -> StreamChild:
         async with self._explained(_CALL_TIMEOUT):
             process = await self._sandbox.exec.aio(*call.argv, text=False)
-        self._seen_alive = self._clock.monotonic()
+        self._seen = self._clock.monotonic()
         stream = _Exec(self, process)
         child = StreamChild(stream, sink)
         try:
@@ -92,16 +72,9 @@ class ModalLink:
             raise
         return child
 
-    def explain(self, exit_code: int | None, output: str) -> str:  # noqa: ARG002 - a Link has it
-        """Say why a command's end was not seen; look at the sandbox before the next."""
-        self._seen_alive = float("-inf")
-        if exit_code in {126, 127}:
-            return f"There is no bash in the image `{self._image}`; nothing was run"
-        return f"{self.name} stopped answering; whether the command took effect is unknown"
-
     async def close(self) -> None:
         """Keep the files of a persistent session, and end the sandbox."""
-        sandbox, self._sandbox = self._sandbox, None
+        sandbox, self._sandbox, self._up = self._sandbox, None, False
         if sandbox is None:
             return
         try:
@@ -112,6 +85,10 @@ class ModalLink:
         finally:
             async with self._explained(_CALL_TIMEOUT):
                 await sandbox.terminate.aio()
+
+    async def _alive(self) -> bool:
+        async with self._explained(_CALL_TIMEOUT):
+            return await self._sandbox.poll.aio() is None
 
     async def _create(self) -> None:
         modal, options = self._modal, self._options
@@ -145,8 +122,6 @@ class ModalLink:
             )
         except self._modal.exception.NotFoundError:
             return False
-        self._starts += 1
-        self._seen_alive = self._clock.monotonic()
         return True
 
     @contextlib.asynccontextmanager

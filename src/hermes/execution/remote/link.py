@@ -7,19 +7,25 @@ link. Scripts and data travel on standard input, so nothing secret is ever part
 of a command line and no length limit applies.
 
 A link through a program of this machine (`ssh`, `docker exec`) starts that with
-`carry`; one through an API wraps its two directions as an `ApiStream` in a
-`StreamChild`.
+`carry`; one through an API is a `CloudLink` and wraps the two directions of a
+program as an `ApiStream` in a `StreamChild`.
 """
 
 import asyncio
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from msgspec import Struct
 
 from hermes.domain.errors import HermesError
+from hermes.domain.ports.clock import Clock
 from hermes.execution.host.process import KILL_GRACE, Child, ChildProcess, ExitWatch, Launch
+
+_LOOK_AGAIN = 30.0
+"""Seconds after which an unused sandbox is asked whether it still lives."""
+_NO_BASH = ("bash: not found", "command not found: bash")
 
 
 class RemoteCall(Struct, frozen=True, kw_only=True):
@@ -83,6 +89,50 @@ async def carry(
     if interactive:
         await child.write(call.stdin)
     return child
+
+
+class CloudLink(ABC):
+    """The part of a `Link` that is the same for sandboxes of a provider.
+
+    A sandbox is made with the first use, and asked whether it still lives when it
+    was unused for a while or a command's end was not seen.
+    """
+
+    isolated = True
+    has_terminal = False
+    text_only = False
+
+    def __init__(self, name: str, image: str, clock: Clock) -> None:
+        self.name = name
+        self._image = image
+        self._clock = clock
+        self._up = False
+        self._seen = 0.0
+        self._starts = 0
+
+    async def open(self) -> int:
+        if self._up and self._clock.monotonic() - self._seen > _LOOK_AGAIN:
+            self._up = await self._alive()
+            self._seen = self._clock.monotonic()
+        if not self._up:
+            await self._create()
+            self._up = True
+            self._starts += 1
+            self._seen = self._clock.monotonic()
+        return self._starts
+
+    def explain(self, exit_code: int | None, output: str) -> str:
+        self._seen = float("-inf")
+        said = exit_code is None and any(text in output for text in _NO_BASH)
+        if said or exit_code in {126, 127}:
+            return f"There is no bash in the image `{self._image}`; nothing was run"
+        return f"{self.name} stopped answering; whether the command took effect is unknown"
+
+    @abstractmethod
+    async def _alive(self) -> bool: ...
+
+    @abstractmethod
+    async def _create(self) -> None: ...
 
 
 class ApiStream(Protocol):
