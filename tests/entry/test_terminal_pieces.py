@@ -381,7 +381,7 @@ def test_completion_replaces_only_what_was_typed(before: str) -> None:
         CompletionSources(specs=builtin_registry().specs(terminal=True), cwd=Path("/nonexistent")),
     )
 
-    assert all(0 <= each.replaces <= len(before) for each in found)
+    assert all(0 <= -each.start_position <= len(before) for each in found)
 
 
 def test_pictures_are_known_by_their_first_bytes() -> None:

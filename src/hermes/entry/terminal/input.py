@@ -1,4 +1,8 @@
-"""The input line: its history on disk, and its completion menu."""
+"""The input line: completion, history on disk, long pastes, Ctrl+C.
+
+Completion offers commands with their descriptions, their choices, and `@`
+references; it reads nothing but one directory.
+"""
 
 import os
 import re
@@ -28,14 +32,6 @@ REFERENCES = (
 _AT_END = re.compile(r"(?:^|(?<=\s))@\S*$")
 
 
-class Suggestion(Struct, frozen=True, kw_only=True):
-    text: str
-    replaces: int
-    """How many characters before the cursor it replaces."""
-    shown: str
-    about: str = ""
-
-
 class CompletionSources(Struct, frozen=True, kw_only=True):
     specs: Sequence[CommandSpec]
     cwd: Path
@@ -43,7 +39,7 @@ class CompletionSources(Struct, frozen=True, kw_only=True):
     """First arguments of a command that are not known beforehand, e.g. skins."""
 
 
-def suggest(before: str, sources: CompletionSources) -> list[Suggestion]:
+def suggest(before: str, sources: CompletionSources) -> list[Completion]:
     """Return what could be meant, given the text before the cursor."""
     if before.startswith("/") and "\n" not in before and not before.startswith("//"):
         name, blank, argument = before[1:].partition(" ")
@@ -54,56 +50,46 @@ def suggest(before: str, sources: CompletionSources) -> list[Suggestion]:
     return _references(at[0], sources.cwd) if at else []
 
 
-def _commands(typed: str, specs: Sequence[CommandSpec]) -> list[Suggestion]:
-    found: list[Suggestion] = []
+def _commands(typed: str, specs: Sequence[CommandSpec]) -> list[Completion]:
+    found: list[Completion] = []
     for spec in specs:
         fitting = [name for name in spec.names if name.startswith(typed.lower())]
         if not fitting:
             continue
         name = spec.name if spec.name in fitting else fitting[0]
         text = f"/{name}" + (" " if spec.args else "")
-        found.append(
-            Suggestion(
-                text=text,
-                replaces=len(typed) + 1,
-                shown=f"/{name} {spec.args}".rstrip(),
-                about=spec.help,
-            )
-        )
+        shown = f"/{name} {spec.args}".rstrip()
+        found.append(Completion(text, -len(typed) - 1, display=shown, display_meta=spec.help))
     return sorted(found, key=lambda each: each.text)
 
 
-def _arguments(name: str, typed: str, sources: CompletionSources) -> list[Suggestion]:
+def _arguments(name: str, typed: str, sources: CompletionSources) -> list[Completion]:
     if " " in typed:
         return []
     spec = next((each for each in sources.specs if name in each.names), None)
     if spec is None:
         return []
     words = sources.arguments.get(spec.name, lambda: spec.choices)()
-    return [
-        Suggestion(text=word, replaces=len(typed), shown=word)
-        for word in words
-        if word.startswith(typed)
-    ]
+    return [Completion(word, -len(typed)) for word in words if word.startswith(typed)]
 
 
-def _references(typed: str, cwd: Path) -> list[Suggestion]:
+def _references(typed: str, cwd: Path) -> list[Completion]:
     kind, colon, value = typed.partition(":")
     if colon and kind in ("@file", "@folder"):
         return _paths(value, cwd, folders_only=kind == "@folder")
     return [
-        Suggestion(text=text, replaces=len(typed), shown=text, about=about)
+        Completion(text, -len(typed), display_meta=about)
         for text, about in REFERENCES
         if text.startswith(typed) and text != typed
     ]
 
 
-def _paths(typed: str, cwd: Path, *, folders_only: bool) -> list[Suggestion]:
+def _paths(typed: str, cwd: Path, *, folders_only: bool) -> list[Completion]:
     quoted = typed.startswith('"')
     bare = typed.lstrip('"')
     parent, slash, start = bare.rpartition("/")
     folder = cwd / Path(parent + slash).expanduser()
-    found: list[Suggestion] = []
+    found: list[Completion] = []
     for name, is_folder in _listing(folder):
         if not name.startswith(start) or (name.startswith(".") and not start.startswith(".")):
             continue
@@ -111,9 +97,8 @@ def _paths(typed: str, cwd: Path, *, folders_only: bool) -> list[Suggestion]:
             continue
         full = f"{parent}{slash}{name}{'/' if is_folder else ''}"
         text = f'"{full}"' if (quoted or " " in full) and not is_folder else full
-        found.append(
-            Suggestion(text=text, replaces=len(typed), shown=name + ("/" if is_folder else ""))
-        )
+        shown = name + ("/" if is_folder else "")
+        found.append(Completion(text, -len(typed), display=shown))
     return found[:MAX_PATHS]
 
 
@@ -163,24 +148,17 @@ class PrivateHistory(FileHistory):
             self._path.write_bytes(data[entry:])
 
 
-class SuggestionCompleter(Completer):
+class _ChatCompleter(Completer):
     def __init__(self, sources: CompletionSources) -> None:
         self._sources = sources
 
     def get_completions(
         self, document: Document, _complete_event: CompleteEvent
     ) -> Iterable[Completion]:
-        for suggestion in suggest(document.text_before_cursor, self._sources):
-            yield Completion(
-                suggestion.text,
-                start_position=-suggestion.replaces,
-                display=suggestion.shown,
-                display_meta=suggestion.about,
-            )
+        return suggest(document.text_before_cursor, self._sources)
 
 
 def input_buffer(sources: CompletionSources, history: PrivateHistory) -> Buffer:
-
     def worth_completing() -> bool:
         before = buffer.document.text_before_cursor
         return before.startswith("/") or "@" in before.rpartition(" ")[2]
@@ -189,7 +167,7 @@ def input_buffer(sources: CompletionSources, history: PrivateHistory) -> Buffer:
         name="input",
         multiline=True,
         history=history,
-        completer=ThreadedCompleter(SuggestionCompleter(sources)),
+        completer=ThreadedCompleter(_ChatCompleter(sources)),
         complete_while_typing=Condition(worth_completing),
     )
     return buffer

@@ -1,27 +1,15 @@
 """Text without markup: what is left is still pleasant to read."""
 
 from hermes.domain.ports.platform import LengthUnit
+from hermes.streaming.markup import scan
 from hermes.streaming.markup.inline import Node, parse
-from hermes.streaming.markup.scan import (
-    ROOM,
-    Block,
-    Code,
-    Heading,
-    Item,
-    QuoteBlock,
-    Rule,
-    Table,
-    Text,
-    lay_out,
-    read,
-)
 from hermes.streaming.units import clean, is_blank, length
 
 
 def plain(markdown: str) -> str:
     """Return `markdown` without markup; its own text if nothing else would be left."""
     markdown = clean(markdown)
-    text = "\n".join(_block(block) for block in read(markdown)).strip("\n").rstrip()
+    text = "\n".join(_block(block) for block in scan.read(markdown)).strip("\n").rstrip()
     return markdown.strip() if is_blank(text) else text
 
 
@@ -34,23 +22,23 @@ def visible_length(rendered: str, unit: LengthUnit) -> int:
 
 
 def weight(markdown: str, unit: LengthUnit) -> int:
-    return length(markdown, unit) + ROOM * markdown.count("|")
+    return length(markdown, unit) + scan.ROOM * markdown.count("|")
 
 
-def _block(block: Block) -> str:
+def _block(block: scan.Block) -> str:
     match block:
-        case Text(text) | Heading(text):
+        case scan.Text(text) | scan.Heading(text):
             return _inline(text)
-        case Item():
+        case scan.Item():
             box = "" if block.done is None else ("[x] " if block.done else "[ ] ")
             return f"{block.indent}{block.marker} {box}{_inline(block.text)}"
-        case QuoteBlock(blocks):
+        case scan.QuoteBlock(blocks):
             lines = "\n".join(_block(inner) for inner in blocks)
             return "\n".join(f">{line}" for line in lines.split("\n"))
-        case Code(text=text) | Rule(text):
+        case scan.Code(text=text) | scan.Rule(text):
             return text
-        case Table():
-            return lay_out(block)
+        case scan.Table():
+            return scan.lay_out(block)
 
 
 def _inline(text: str) -> str:

@@ -5,21 +5,9 @@ from collections.abc import Iterator
 from html import escape
 
 from hermes.domain.ports.platform import LengthUnit
+from hermes.streaming.markup import scan
 from hermes.streaming.markup.inline import Node, parse, text_of
 from hermes.streaming.markup.plain import plain
-from hermes.streaming.markup.scan import (
-    ROOM,
-    Block,
-    Code,
-    Heading,
-    Item,
-    QuoteBlock,
-    Rule,
-    Table,
-    Text,
-    lay_out,
-    read,
-)
 from hermes.streaming.units import clean, is_blank, length
 
 __all__ = ["plain", "render", "visible_length", "weight"]
@@ -30,7 +18,7 @@ _STYLES = {"strong": "*", "em": "_", "strike": "~"}
 
 def render(markdown: str) -> str:
     markdown = clean(markdown)
-    text = "\n".join(_block(block) for block in read(markdown)).strip("\n").rstrip()
+    text = "\n".join(_block(block) for block in scan.read(markdown)).strip("\n").rstrip()
     return escape(markdown.strip(), quote=False) if is_blank(text) else text
 
 
@@ -41,30 +29,30 @@ def visible_length(rendered: str, unit: LengthUnit) -> int:
 def weight(markdown: str, unit: LengthUnit) -> int:
     escapes = 4 * markdown.count("&") + 3 * markdown.count("<") + 5 * markdown.count(">")
     # A row of a table has a `|`, a fence that is left open needs closing, a heading gets stars.
-    marks = (ROOM + 2) * markdown.count("|") + markdown.count("#")
+    marks = (scan.ROOM + 2) * markdown.count("|") + markdown.count("#")
     fences = markdown.count("```") + markdown.count("~~~")
     return length(markdown, unit) + escapes + marks + 9 * fences
 
 
-def _block(block: Block) -> str:
+def _block(block: scan.Block) -> str:
     match block:
-        case Text(text):
+        case scan.Text(text):
             return _inline(text)
-        case Heading(text):
+        case scan.Heading(text):
             bare = escape(text_of(parse(text).nodes), quote=False).strip()
             return f"*{bare}*" if bare else ""
-        case Item():
+        case scan.Item():
             mark = "•" if block.marker in "-*+" else block.marker
             box = "" if block.done is None else ("☑ " if block.done else "☐ ")
             return f"{block.indent}{mark} {box}{_inline(block.text)}"
-        case QuoteBlock(blocks):
+        case scan.QuoteBlock(blocks):
             lines = "\n".join(_block(inner) for inner in blocks)
             return "\n".join(f"> {line}".rstrip() for line in lines.split("\n"))
-        case Code(text=text):
+        case scan.Code(text=text):
             return _fenced(text)
-        case Table():
-            return _fenced(lay_out(block))
-        case Rule():
+        case scan.Table():
+            return _fenced(scan.lay_out(block))
+        case scan.Rule():
             return "———"
 
 

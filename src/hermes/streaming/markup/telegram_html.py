@@ -11,20 +11,9 @@ from collections.abc import Iterator
 from html import escape, unescape
 
 from hermes.domain.ports.platform import LengthUnit
+from hermes.streaming.markup import scan
 from hermes.streaming.markup.inline import Node, parse, text_of
 from hermes.streaming.markup.plain import plain, weight
-from hermes.streaming.markup.scan import (
-    Block,
-    Code,
-    Heading,
-    Item,
-    QuoteBlock,
-    Rule,
-    Table,
-    Text,
-    lay_out,
-    read,
-)
 from hermes.streaming.units import clean, is_blank, length
 
 __all__ = ["plain", "render", "visible_length", "weight"]
@@ -38,7 +27,7 @@ _STYLES = {"strong": "b", "em": "i", "strike": "s", "spoiler": "tg-spoiler"}
 def render(markdown: str) -> str:
     """Return `markdown` as Telegram HTML; never empty unless nothing can be seen."""
     markdown = clean(markdown)
-    html = "\n".join(_block(block) for block in read(markdown)).strip("\n").rstrip()
+    html = "\n".join(_block(block) for block in scan.read(markdown)).strip("\n").rstrip()
     return escape(markdown.strip(), quote=False) if is_blank(_visible(html)) else html
 
 
@@ -50,40 +39,40 @@ def _visible(html: str) -> str:
     return unescape(_TAG.sub("", html))
 
 
-def _block(block: Block) -> str:
+def _block(block: scan.Block) -> str:
     match block:
-        case QuoteBlock(blocks):
+        case scan.QuoteBlock(blocks):
             return "\n".join(_quote(blocks))
-        case Code(language=language, text=text):
+        case scan.Code(language=language, text=text):
             return _pre(text, language)
-        case Table():
-            return _pre(lay_out(block), "")
+        case scan.Table():
+            return _pre(scan.lay_out(block), "")
         case _:
             return _line(block)
 
 
-def _line(block: Block) -> str:
+def _line(block: scan.Block) -> str:
     match block:
-        case Text(text):
+        case scan.Text(text):
             return _inline(text)
-        case Heading(text):
+        case scan.Heading(text):
             return _inline(text, ("b",))
-        case Item():
+        case scan.Item():
             mark = "•" if block.marker in "-*+" else block.marker
             if block.done is not None:
                 mark = "☑" if block.done else "☐"
             return f"{block.indent}{mark} {_inline(block.text)}"
-        case Rule():
+        case scan.Rule():
             return "———"
         case _:
             return ""
 
 
-def _quote(blocks: tuple[Block, ...]) -> Iterator[str]:
+def _quote(blocks: tuple[scan.Block, ...]) -> Iterator[str]:
     """Yield one quote per run of lines; code blocks and tables stand between them."""
     lines: list[str] = []
     for block in _flat(blocks):
-        if not isinstance(block, Code | Table):
+        if not isinstance(block, scan.Code | scan.Table):
             lines.append(_line(block))
             continue
         yield from _quoted(lines)
@@ -101,9 +90,9 @@ def _quoted(lines: list[str]) -> Iterator[str]:
     yield f"<blockquote>{inner}</blockquote>"
 
 
-def _flat(blocks: tuple[Block, ...]) -> Iterator[Block]:
+def _flat(blocks: tuple[scan.Block, ...]) -> Iterator[scan.Block]:
     for block in blocks:
-        if isinstance(block, QuoteBlock):
+        if isinstance(block, scan.QuoteBlock):
             yield from _flat(block.blocks)
         else:
             yield block

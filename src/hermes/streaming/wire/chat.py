@@ -149,7 +149,7 @@ class _Joined:
         if self._gap or said.again:
             self._gap = False
             text = self._break() + text
-        self._end = (self._end + text[-2:])[-2:]
+        self._end = text if len(text) > 1 else self._end[-1:] + text
         return text
 
     def complete(self, message: AssistantMessage) -> None:
@@ -157,7 +157,7 @@ class _Joined:
         self._gap = bool(message.tool_calls) or message.finish is not FinishReason.LENGTH
 
     def _break(self) -> str:
-        if not self._end or self._end == "\n\n":
+        if not self._end or self._end.endswith("\n\n"):
             return ""
         return "\n" if self._end.endswith("\n") else "\n\n"
 
@@ -235,7 +235,10 @@ class ChatStream:
 
     def feed(self, event: TurnEvent) -> bytes:
         """Return what an event gives on the wire: any number of events, or nothing."""
-        return b"".join([self._chunk(piece) for piece in self._view.feed(event)])
+        pieces = self._view.feed(event)
+        if len(pieces) == 1:
+            return self._chunk(pieces[0])
+        return b"".join([self._chunk(piece) for piece in pieces])
 
     def _chunk(self, piece: Piece) -> bytes:
         match piece:

@@ -79,6 +79,9 @@ class _Emitter:
         self._waiting: list[ResponseEvent] = []
 
     def emit(self, name: str, /, **fields: Any) -> None:
+        self.add(name, fields)
+
+    def add(self, name: str, fields: dict[str, Any]) -> None:
         event = ResponseEvent(name=name, sequence_number=self._next, fields=fields)
         self._next += 1
         self._waiting.append(event)
@@ -102,11 +105,17 @@ class _OpenItem:
         self.id = item_id
         self.text = ""
         """What the client has of the current part, up to the last commit."""
+        self._emitter = emitter
         self._emit = emitter.emit
         self._new: list[str] = []
         self._kept = ""
         """What is certain."""
-        self._part = 0
+        self._delta_event = f"{self.text_event}.delta"
+        self._place: dict[str, Any] = {
+            "item_id": item_id,
+            "output_index": index,
+            self.number_field: 0,
+        }
         self._emit("response.output_item.added", output_index=index, item=self.empty())
         self._open_part()
 
@@ -119,12 +128,12 @@ class _OpenItem:
     def say(self, text: str) -> None:
         if text:
             self._new.append(text)
-            self._emit(f"{self.text_event}.delta", **self._place(), delta=text, **self.extra)
+            self._emitter.add(self._delta_event, {**self._place, "delta": text, **self.extra})
 
     def start_over(self, text: str) -> None:
         """Go on in another part: what is not certain is void."""
         self._close_part()
-        self._part += 1
+        self._place = self._place | {self.number_field: self._place[self.number_field] + 1}
         self._open_part()
         self.text, self._new = "", []
         self.say(self._kept + text)
@@ -147,15 +156,12 @@ class _OpenItem:
         return item
 
     def _open_part(self) -> None:
-        self._emit(f"{self.part_event}.added", **self._place(), part=self.part(text=""))
+        self._emit(f"{self.part_event}.added", **self._place, part=self.part(text=""))
 
     def _close_part(self) -> None:
         text = self.said
-        self._emit(f"{self.text_event}.done", **self._place(), text=text, **self.extra)
-        self._emit(f"{self.part_event}.done", **self._place(), part=self.part(text=text))
-
-    def _place(self) -> dict[str, Any]:
-        return {"item_id": self.id, "output_index": self.index, self.number_field: self._part}
+        self._emit(f"{self.text_event}.done", **self._place, text=text, **self.extra)
+        self._emit(f"{self.part_event}.done", **self._place, part=self.part(text=text))
 
 
 class _OpenMessage(_OpenItem):
