@@ -1,8 +1,8 @@
-"""Programs in other languages: allowed only if nothing but harmless words is in them.
+"""Programs in other languages: allowed in a known harmless shape, asked about otherwise.
 
-A program is *proven* harmless or it asks. Python is read with its own grammar: every module,
-every function of `os` and its like, and every method has to be known. Of the other languages
-only the one-liners that people really type are known.
+Python is read with its own grammar: every module and every function of `os` and its like
+has to be listed, and no method may be one that deletes or runs something. Of the other
+languages only the one-liners that people really type are known.
 
 For the floor, what a program that is not harmless would hand to a shell, delete or overwrite
 is written down as shell text and judged like any other.
