@@ -9,7 +9,7 @@ from hermes.domain.messages import UserMessage
 from hermes.domain.ports.model import ModelRequest
 from hermes.domain.settings.models import ModelTimeouts
 from hermes.models.client import ModelClient, RetryPolicy
-from hermes.models.credentials import ApiKey
+from hermes.models.credentials import ProviderKey
 from hermes.models.providers import ApiMode
 from hermes.models.routes import Route
 
@@ -94,7 +94,7 @@ def route_to(
         base_url=server.origin if anthropic else server.base_url,
         api_mode=mode,
         auth="x-api-key" if anthropic else "bearer",
-        keys=(ApiKey(secret="key-one", label="FAKE_API_KEY"),),
+        keys=(ProviderKey(secret="key-one", label="FAKE_API_KEY"),),
         key_names=("FAKE_API_KEY",),
         timeouts=QUICK,
         notice=60.0,

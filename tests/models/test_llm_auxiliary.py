@@ -10,7 +10,7 @@ from hermes.domain.errors import ConfigError
 from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.domain.settings import Settings
 from hermes.domain.settings.models import Auxiliary, AuxiliaryTask
-from hermes.models.auxiliary import AuxiliaryModels
+from hermes.models.registry import AuxiliaryModels
 from hermes.models.routes import ModelSources, Route
 from hermes.models.transport import Transport
 from hermes.testing.model import Reply, ScriptedModel, say

@@ -18,7 +18,7 @@ from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.domain.usage import Usage
 from hermes.models.catalog import ModelFacts, Price
 from hermes.models.client import RetryPolicy
-from hermes.models.credentials import ApiKey
+from hermes.models.credentials import ProviderKey
 from hermes.models.providers import ApiMode, Quirks
 
 MODES = list(ApiMode)
@@ -278,7 +278,10 @@ async def test_an_unreachable_server_is_a_connection_failure_with_its_address() 
 async def test_anthropic_tokens_and_keys_travel_in_their_own_headers(key: str) -> None:
     async with FakeModelServer() as server:
         route = route_to(
-            server, ApiMode.ANTHROPIC_MESSAGES, provider="anthropic", keys=(ApiKey(secret=key),)
+            server,
+            ApiMode.ANTHROPIC_MESSAGES,
+            provider="anthropic",
+            keys=(ProviderKey(secret=key),),
         )
         client = client_of(route)
         await client.complete(ask())

@@ -6,7 +6,7 @@ from fakes.model import FakeModelServer, Script, Step
 from fakes.model_client import Heard, InstantClock, ask, client_of, route_to
 from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.models.client import RetryPolicy
-from hermes.models.credentials import ApiKey, PoolStrategy
+from hermes.models.credentials import PoolStrategy, ProviderKey
 
 
 async def test_a_wrong_key_never_shows_in_the_failure() -> None:
@@ -22,7 +22,7 @@ async def test_a_wrong_key_never_shows_in_the_failure() -> None:
 
 @pytest.mark.parametrize("strategy", list(PoolStrategy))
 async def test_the_next_key_is_used_when_one_is_refused(strategy: PoolStrategy) -> None:
-    keys = tuple(ApiKey(secret=f"key-{n}", label=f"K{n}") for n in range(3))
+    keys = tuple(ProviderKey(secret=f"key-{n}", label=f"K{n}") for n in range(3))
     async with FakeModelServer(Script(keys=["key-2"])) as server:
         clock, heard = InstantClock(), Heard()
         client = client_of(route_to(server, keys=keys, strategy=strategy), clock=clock)
@@ -37,7 +37,7 @@ async def test_the_next_key_is_used_when_one_is_refused(strategy: PoolStrategy) 
 
 
 async def test_a_rate_limit_uses_another_key_before_it_waits() -> None:
-    keys = (ApiKey(secret="one"), ApiKey(secret="two"))
+    keys = (ProviderKey(secret="one"), ProviderKey(secret="two"))
     steps = [Step(status=429, headers={"retry-after": "30"}), Step(text="fine")]
     async with FakeModelServer(steps) as server:
         clock = InstantClock()
@@ -50,7 +50,7 @@ async def test_a_rate_limit_uses_another_key_before_it_waits() -> None:
 
 
 async def test_keys_that_are_limited_for_a_moment_are_not_tried_in_circles() -> None:
-    keys = (ApiKey(secret="one"), ApiKey(secret="two"))
+    keys = (ProviderKey(secret="one"), ProviderKey(secret="two"))
     step = Step(status=429, headers={"retry-after-ms": "1"})
     async with FakeModelServer(Script(default=step)) as server:
         clock = InstantClock()

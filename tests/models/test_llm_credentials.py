@@ -1,9 +1,9 @@
 """Which key is used next."""
 
 from fakes.model_client import InstantClock
-from hermes.models.credentials import ApiKey, CredentialPool, PoolStrategy
+from hermes.models.credentials import CredentialPool, PoolStrategy, ProviderKey
 
-KEYS = [ApiKey(secret=name, label=name) for name in "abc"]
+KEYS = [ProviderKey(secret=name, label=name) for name in "abc"]
 
 
 def taken(pool: CredentialPool, times: int) -> str:

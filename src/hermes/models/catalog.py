@@ -1,4 +1,4 @@
-"""What is known about a model by its name: the longest prefix wins.
+"""The catalogue of models by name: the longest prefix wins.
 
 The table is `catalog.csv`, read on first use. Vendor prefixes (`anthropic/`), variants
 (`:free`) and dots in version numbers are ignored in the comparison. A newer

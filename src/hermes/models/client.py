@@ -31,7 +31,7 @@ from hermes.domain.ports.model import (
     ModelRequest,
 )
 from hermes.models.catalog import cost
-from hermes.models.credentials import ApiKey, CredentialPool
+from hermes.models.credentials import CredentialPool, ProviderKey
 from hermes.models.encode_common import LoweredCache
 from hermes.models.failures import PLANS, classify, explain
 from hermes.models.providers import ApiMode
@@ -279,7 +279,7 @@ class _RouteCall:
     def _asked_wait(self, fault: WireFault) -> float | None:
         return retry_after(fault.headers, self._shared.clock.now())
 
-    def _first_key(self) -> ApiKey | None:
+    def _first_key(self) -> ProviderKey | None:
         key = self._pool.acquire()
         if key is None and len(self._pool):
             # Every key failed lately; one request tells whether that is still so.
@@ -321,7 +321,7 @@ class _RouteCall:
         )
 
 
-def _auth_headers(route: Route, key: ApiKey | None) -> dict[str, str]:
+def _auth_headers(route: Route, key: ProviderKey | None) -> dict[str, str]:
     if key is None or route.auth == "none":
         return {}
     if route.auth == "x-api-key":

@@ -23,7 +23,7 @@ class PoolStrategy(StrEnum):
     LEAST_USED = "least_used"
 
 
-class ApiKey(Struct, frozen=True, kw_only=True):
+class ProviderKey(Struct, frozen=True, kw_only=True):
     """A secret that does not show itself by accident."""
 
     secret: str
@@ -31,11 +31,11 @@ class ApiKey(Struct, frozen=True, kw_only=True):
     """Where it came from, e.g. the name of a variable."""
 
     def __repr__(self) -> str:
-        return f"ApiKey({self.label or 'key'})"
+        return f"ProviderKey({self.label or 'key'})"
 
 
 class _Slot:
-    def __init__(self, key: ApiKey) -> None:
+    def __init__(self, key: ProviderKey) -> None:
         self.key = key
         self.uses = 0
         self.dead = False
@@ -46,7 +46,11 @@ class CredentialPool:
     """Hands out keys and remembers what became of them."""
 
     def __init__(
-        self, keys: Sequence[ApiKey], strategy: PoolStrategy, clock: Clock, seed: int | None = None
+        self,
+        keys: Sequence[ProviderKey],
+        strategy: PoolStrategy,
+        clock: Clock,
+        seed: int | None = None,
     ) -> None:
         self._slots = [_Slot(key) for key in keys]
         self._strategy = strategy
@@ -57,7 +61,7 @@ class CredentialPool:
     def __len__(self) -> int:
         return len(self._slots)
 
-    def acquire(self) -> ApiKey | None:
+    def acquire(self) -> ProviderKey | None:
         """Return a usable key and count the use; None if all are spent."""
         usable = self._usable()
         if not usable:
@@ -66,15 +70,15 @@ class CredentialPool:
         slot.uses += 1
         return slot.key
 
-    def exhaust(self, key: ApiKey, seconds: float) -> None:
+    def exhaust(self, key: ProviderKey, seconds: float) -> None:
         slot = self._slot(key)
         slot.exhausted_until = max(slot.exhausted_until, self._clock.monotonic() + seconds)
 
-    def bury(self, key: ApiKey) -> None:
+    def bury(self, key: ProviderKey) -> None:
         """Never use a key again: the provider refuses it."""
         self._slot(key).dead = True
 
-    def revive(self, key: ApiKey) -> None:
+    def revive(self, key: ProviderKey) -> None:
         slot = self._slot(key)
         slot.dead = False
         slot.exhausted_until = 0.0
@@ -84,7 +88,7 @@ class CredentialPool:
         for slot in self._slots:
             self.revive(slot.key)
 
-    def _slot(self, key: ApiKey) -> _Slot:
+    def _slot(self, key: ProviderKey) -> _Slot:
         return next(slot for slot in self._slots if slot.key is key)
 
     def _usable(self) -> list[_Slot]:

@@ -1,4 +1,4 @@
-"""What a fault means and what is done about it.
+"""Faults: their meaning, and what is done about each kind.
 
 Providers say the same thing in many ways; the classifier looks at the status
 first, then at error codes, then at words. The plan for each kind is a table:

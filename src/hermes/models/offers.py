@@ -1,4 +1,4 @@
-"""What models could answer here: files, local servers, providers with a key.
+"""Models that could answer here: files, local servers, providers with a key.
 
 Local servers are asked on their usual ports, all at once and with a short
 patience; nothing is ever asked of a machine other than this one. A provider
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
+from hermes.config.hosts import is_loopback
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
 from hermes.models.catalog import UNKNOWN, ModelFacts, Price, catalog, find_model
@@ -23,7 +24,6 @@ from hermes.models.wire import WireFault
 
 _PATIENCE: Final = 0.5
 """Seconds a local server has for its answer."""
-_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 _FREE: Final = Price(input=0.0, output=0.0)
 _FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
     "anthropic": ("claude-",),
@@ -170,7 +170,7 @@ async def _ask(
 ) -> LocalServer | None:
     base_url = (variables.get(spec.base_url_env, "").strip() or spec.base_url).rstrip("/")
     parts = urlsplit(base_url)
-    if parts.scheme != "http" or parts.hostname not in _LOOPBACK:
+    if parts.scheme != "http" or not is_loopback(parts.hostname or ""):
         return None
     key = next((variables[name] for name in spec.key_env if variables.get(name)), "")
     try:

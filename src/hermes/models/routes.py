@@ -12,12 +12,13 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from hermes.config.hosts import is_loopback
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.model import ModelInfo
 from hermes.domain.settings import Settings
 from hermes.domain.settings.models import FallbackProvider, ModelTimeouts, Provider
 from hermes.models.catalog import UNKNOWN, ModelFacts, find_model
-from hermes.models.credentials import ApiKey, PoolStrategy
+from hermes.models.credentials import PoolStrategy, ProviderKey
 from hermes.models.providers import (
     GENERIC,
     PROVIDERS,
@@ -73,7 +74,7 @@ class Route(Struct, frozen=True, kw_only=True):
     model: str
     base_url: str
     api_mode: ApiMode
-    keys: tuple[ApiKey, ...] = ()
+    keys: tuple[ProviderKey, ...] = ()
     """Empty for servers that ask for none."""
     strategy: PoolStrategy = PoolStrategy.FILL_FIRST
     auth: Auth = "bearer"
@@ -126,7 +127,8 @@ def resolve_route(target: ModelTarget, sources: ModelSources) -> Route:
             f"Provider `{name}` has no address.",
             hint=f"Set `base_url` for it in config.yaml, or {spec.base_url_env or 'a base URL'}.",
         )
-    local = spec.local or _is_loopback(base_url)
+    host = urlsplit(base_url).hostname or ""
+    local = spec.local or is_loopback(host) or host == "0.0.0.0"  # noqa: S104 - compared only
     keys = _keys(target, own, spec, base_url, sources)
     if not keys and not local and _needs_key(name, own, target):
         raise _missing_key(name, spec, own, target)
@@ -258,11 +260,6 @@ def _default_url(spec: ProviderSpec, sources: ModelSources) -> str:
     return from_env or spec.base_url
 
 
-def _is_loopback(base_url: str) -> bool:
-    host = urlsplit(base_url).hostname or ""
-    return host in {"localhost", "::1", "0.0.0.0"} or host.startswith("127.")  # noqa: S104 - compared only
-
-
 def _key_names(target: ModelTarget, own: Provider, spec: ProviderSpec) -> tuple[str, ...]:
     if target.key_env:
         return (target.key_env,)
@@ -275,10 +272,10 @@ def _keys(
     spec: ProviderSpec,
     base_url: str,
     sources: ModelSources,
-) -> tuple[ApiKey, ...]:
+) -> tuple[ProviderKey, ...]:
     if target.api_key:
-        return (ApiKey(secret=target.api_key, label="api_key"),)
-    keys = [ApiKey(secret=own.api_key, label="api_key")] if own.api_key else []
+        return (ProviderKey(secret=target.api_key, label="api_key"),)
+    keys = [ProviderKey(secret=own.api_key, label="api_key")] if own.api_key else []
     foreign = bool(target.base_url or own.base_url) and not _same_host(base_url, spec)
     own_names = bool(target.key_env or own.key_env)
     if foreign and not own_names and spec.name != "custom":
@@ -297,15 +294,15 @@ def _same_host(base_url: str, spec: ProviderSpec) -> bool:
     return own is None or own == urlsplit(base_url).hostname
 
 
-def _numbered(name: str, sources: ModelSources) -> list[ApiKey]:
+def _numbered(name: str, sources: ModelSources) -> list[ProviderKey]:
     """Return `NAME`, then `NAME_2`, `NAME_3` and so on while they exist."""
     names = [name, *(f"{name}_{number}" for number in range(2, _MAX_NUMBERED_KEYS))]
-    keys: list[ApiKey] = []
+    keys: list[ProviderKey] = []
     for each in names:
         secret = (sources.secret(each) or "").strip()
         if not secret:
             break
-        keys.append(ApiKey(secret=secret, label=each))
+        keys.append(ProviderKey(secret=secret, label=each))
     return keys
 
 
