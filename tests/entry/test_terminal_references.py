@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from hermes.domain.errors import HermesError, NotFound
 from hermes.domain.inbound import Attachment
 from hermes.entry.terminal.references import ReferenceReader, find_references, is_secret
-from hermes.entry.terminal.tty import clipboard_image, edit, image_file, run_program
+from hermes.entry.terminal.tty import clipboard_image, edit, image_file
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
 
 @pytest.fixture
 def reader(tmp_path: Path) -> ReferenceReader:
-    return ReferenceReader(cwd=tmp_path, environ=dict(os.environ), run=run_program)
+    return ReferenceReader(cwd=tmp_path, environ=dict(os.environ))
 
 
 async def test_a_file_is_put_below_the_message(reader: ReferenceReader, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ async def test_pages_come_through_the_port(tmp_path: Path) -> None:
     async def fetch(url: str) -> str:
         return f"text of {url}"
 
-    reader = ReferenceReader(cwd=tmp_path, environ={}, run=run_program, fetch_url=fetch)
+    reader = ReferenceReader(cwd=tmp_path, environ={}, fetch_url=fetch)
 
     expanded = await reader.expand("@url:https://example.invalid/x and @url:ftp://example.invalid")
 
@@ -147,7 +147,7 @@ async def test_the_clipboard_is_read_with_the_program_that_is_there(tmp_path: Pa
         "CLIP": str(tmp_path / "clip"),
     }
 
-    picture = await clipboard_image(environ, tmp_path / "cache", run_program)
+    picture = await clipboard_image(environ, tmp_path / "cache")
 
     [kept] = (tmp_path / "cache" / "images").iterdir()
     assert picture.path == str(kept)
@@ -158,7 +158,7 @@ async def test_the_clipboard_is_read_with_the_program_that_is_there(tmp_path: Pa
 
 async def test_no_clipboard_is_explained(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="cannot be read here"):
-        await clipboard_image({"PATH": str(tmp_path)}, tmp_path, run_program)
+        await clipboard_image({"PATH": str(tmp_path)}, tmp_path)
 
 
 async def test_a_picture_is_attached_by_its_file(tmp_path: Path) -> None:

@@ -39,7 +39,6 @@ from hermes.entry.terminal.tty import (
     edit,
     image_file,
     on_signals,
-    run_program,
 )
 
 LAST_WORDS_SECONDS = 2.0
@@ -227,7 +226,7 @@ class TerminalApp:
         picture = (
             await image_file(path, parts.profile.workspace)
             if path
-            else await clipboard_image(parts.environ, parts.paths.cache_dir, run_program)
+            else await clipboard_image(parts.environ, parts.paths.cache_dir)
         )
         self._attachments.append(picture)
         self._canvas.repaint()

@@ -40,7 +40,6 @@ from hermes.entry.terminal.references import ReferenceReader
 from hermes.entry.terminal.render import RenderSettings, TurnRenderer
 from hermes.entry.terminal.skins import Skin
 from hermes.entry.terminal.statusbar import Status
-from hermes.entry.terminal.tty import run_program
 
 RECAP_EXCHANGES = 10
 ASKED_CHARS = 300
@@ -212,7 +211,6 @@ class Talk(Door):
         reader = ReferenceReader(
             cwd=self.parts.profile.workspace,
             environ=self.parts.environ,
-            run=run_program,
             fetch_url=self.parts.fetch_url,
         )
         expanded = await reader.expand(text)

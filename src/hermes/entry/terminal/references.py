@@ -19,7 +19,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.domain.errors import HermesError, NotFound, UsageError
-from hermes.entry.terminal.tty import RunProgram
+from hermes.entry.terminal.tty import run_program
 
 FILE_CHARS = 100_000
 TOTAL_CHARS = 300_000
@@ -87,7 +87,6 @@ def is_secret(path: Path) -> bool:
 class ReferenceReader(Struct, frozen=True, kw_only=True):
     cwd: Path
     environ: Mapping[str, str]
-    run: RunProgram
     fetch_url: FetchUrl | None = None
 
     async def expand(self, text: str) -> Expanded:
@@ -172,7 +171,7 @@ class ReferenceReader(Struct, frozen=True, kw_only=True):
 
     async def _git(self, *arguments: str) -> str:
         argv = ("git", "--no-pager", *arguments, "--no-color", "--no-ext-diff")
-        result = await self.run(argv, environ=self.environ, cwd=self.cwd)
+        result = await run_program(argv, environ=self.environ, cwd=self.cwd)
         if result is None:
             raise NotFound("git is not here or did not answer.")
         if result.code != 0:

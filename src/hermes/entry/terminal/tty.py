@@ -1,8 +1,9 @@
-"""Leaving the terminal as it was found, however the chat ends.
+"""The world around the chat: the terminal's state, signals, programs, editor, clipboard.
 
-The terminal's settings are taken before and put back after; modes that the
-screen switches on (bracketed paste, hidden cursor) are switched off again.
-SIGTERM and SIGHUP end the chat in the ordinary way, so that this runs.
+However the chat ends, the terminal is left as it was found: its settings are
+taken before and put back after, and modes that the screen switches on
+(bracketed paste, hidden cursor) are switched off again. SIGTERM and SIGHUP end
+the chat in the ordinary way, so that this runs.
 """
 
 import asyncio
@@ -15,7 +16,6 @@ import termios
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
 
 import click
 from msgspec import Struct
@@ -66,18 +66,10 @@ class ProgramResult(Struct, frozen=True, kw_only=True):
     errors: str = ""
 
 
-class RunProgram(Protocol):
-    async def __call__(
-        self, argv: Sequence[str], *, environ: Mapping[str, str], cwd: Path | None = None
-    ) -> ProgramResult | None:
-        """Return how it ended; None if there is no such program or it took too long."""
-        ...
-
-
 async def run_program(
     argv: Sequence[str], *, environ: Mapping[str, str], cwd: Path | None = None
 ) -> ProgramResult | None:
-    """Run a program without a terminal and return its output, bounded in size and time."""
+    """Run a program without a terminal, bounded in size and time; None if it cannot be run."""
     try:
         process = await asyncio.create_subprocess_exec(
             *argv,
@@ -139,9 +131,7 @@ def image_type(data: bytes) -> tuple[str, str] | None:
     return None
 
 
-async def clipboard_image(
-    environ: Mapping[str, str], cache_dir: Path, run: RunProgram
-) -> Attachment:
+async def clipboard_image(environ: Mapping[str, str], cache_dir: Path) -> Attachment:
     readers = _readers(environ)
     if not readers:
         raise NotFound(
@@ -149,7 +139,7 @@ async def clipboard_image(
             hint="Install wl-paste, xclip or pngpaste, or attach a file: /image PATH",
         )
     for argv in readers:
-        result = await run(argv, environ=environ)
+        result = await run_program(argv, environ=environ)
         if result is not None and result.code == 0 and result.output:
             return await asyncio.to_thread(_keep, result.output, cache_dir)
     raise NotFound(
