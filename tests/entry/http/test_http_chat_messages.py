@@ -19,8 +19,13 @@ from hermes.domain.messages import (
     UserMessage,
 )
 from hermes.domain.turn import ClientResult
-from hermes.entry.http.api.chat_input import Conversation, history_of, read_conversation
-from hermes.entry.http.api.chat_wire import ChatMessage
+from hermes.entry.http.api.conversation import (
+    ChatMessage,
+    Conversation,
+    history_of,
+    read_conversation,
+    stored,
+)
 from hermes.entry.http.errors import Problem
 from hermes.entry.http.media import picture
 
@@ -162,11 +167,12 @@ async def test_calls_and_their_results_are_history_in_the_order_of_the_calls() -
     assert second == ToolMessage(call_id="b", name="tool_b", content="B")
 
 
-def test_results_at_the_end_are_results_with_or_without_further_words() -> None:
+async def test_results_at_the_end_are_results_with_or_without_further_words() -> None:
     result = ClientResult(call_id="a", content="42")
-    assert read(user("Go"), assistant(None, "a"), tool("a")).results == (result,)
+    alone = read(user("Go"), assistant(None, "a"), tool("a"))
+    assert (await stored(alone, Shelf())).results == (result,)
     more = read(user("Go"), assistant(None, "a"), tool("a"), user("And now?"))
-    assert more.results == (result,)
+    assert (await stored(more, Shelf())).results == (result,)
     assert more.text == "And now?"
     over = read(user("Go"), assistant(None, "a"), tool("a"), assistant("42."), user("Thanks"))
     assert over.results == ()

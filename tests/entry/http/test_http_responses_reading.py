@@ -10,6 +10,7 @@ from hermes.domain.inbound import Attachment
 from hermes.domain.messages import (
     AssistantMessage,
     FilePart,
+    FinishReason,
     TextPart,
     ToolCall,
     ToolMessage,
@@ -18,10 +19,16 @@ from hermes.domain.messages import (
 )
 from hermes.domain.runs import Run, RunKind
 from hermes.domain.turn import ClientResult, ClientTool
+from hermes.entry.http.api.conversation import (
+    Conversation,
+    InputItem,
+    StoredInput,
+    read_items,
+    stored,
+)
 from hermes.entry.http.api.responses import input_page, listed_input
-from hermes.entry.http.api.responses_input import InputReader, ReadInput
 from hermes.entry.http.api.responses_options import Origin, base_resource, turn_options
-from hermes.entry.http.api.responses_wire import CreateResponse, InputItem, InputItemsQuery
+from hermes.entry.http.api.responses_wire import CreateResponse, InputItemsQuery
 from hermes.entry.http.errors import Problem
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 8
@@ -63,10 +70,12 @@ def output(call_id: str, said: Any = "result") -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": call_id, "output": said}
 
 
-async def read(*items: dict[str, Any], shelf: Shelf | None = None) -> ReadInput:
-    reader = InputReader(shelf or Shelf())
-    await reader.read(msgspec.convert(items, tuple[InputItem, ...]), "input")
-    return reader.done()
+def talk(*items: dict[str, Any]) -> Conversation:
+    return read_items(("input", msgspec.convert(items, tuple[InputItem, ...])))
+
+
+async def read(*items: dict[str, Any], shelf: Shelf | None = None) -> StoredInput:
+    return await stored(talk(*items), shelf or Shelf())
 
 
 async def refused(*items: dict[str, Any]) -> Problem:
@@ -86,13 +95,13 @@ async def test_the_last_words_of_the_user_are_the_input_and_the_rest_is_history(
 
 
 async def test_system_and_developer_messages_are_instructions() -> None:
-    said = await read(
+    said = talk(
         {"role": "system", "content": "Be brief."},
         {"role": "developer", "content": [{"type": "input_text", "text": "Be kind."}]},
         user("Hi"),
     )
-    assert said.instructions == ("Be brief.", "Be kind.")
-    assert said.history == ()
+    assert said.instructions == "Be brief.\n\nBe kind."
+    assert said.earlier == ()
 
 
 async def test_several_last_messages_of_the_user_are_one_input() -> None:
@@ -138,6 +147,7 @@ async def test_calls_side_by_side_are_one_message_of_the_agent() -> None:
                 ToolCall(id="a", name="look", arguments="{}"),
                 ToolCall(id="b", name="look", arguments="{}"),
             ),
+            finish=FinishReason.TOOL_CALLS,
         ),
         ToolMessage(call_id="a", name="look", content="result"),
         ToolMessage(call_id="b", name="look", content="result"),
@@ -158,9 +168,9 @@ async def test_a_call_without_output_gets_one_that_says_so() -> None:
 
 
 async def test_in_a_session_that_goes_on_nothing_the_user_says_is_lost() -> None:
-    said = (await read(user("First."), output("a"), user("Second."))).continuing()
+    said = talk(user("First."), output("a"), user("Second.")).continuing()
     assert said.text == "First.\n\nSecond."
-    assert said.history == ()
+    assert said.earlier == ()
     assert [one.call_id for one in said.results] == ["a"]
 
 

@@ -3,6 +3,7 @@
 What is out of reach is answered exactly like what does not exist.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from hermes.control.runs.request import PLATFORM, owner_tag
@@ -15,26 +16,6 @@ from hermes.domain.session import Session, SessionKey
 from hermes.entry.http.context import AgentCard, HttpParts
 from hermes.entry.http.endpoint import Call, CallHeaders
 from hermes.entry.http.errors import Problem
-
-__all__ = [
-    "OPEN_STATES",
-    "agent_named",
-    "agents_filter",
-    "instructions_for",
-    "keep_instructions",
-    "kept_instructions",
-    "owns_session",
-    "pending_within_reach",
-    "reachable_agents",
-    "reached_approval",
-    "reached_run",
-    "reached_session",
-    "require_agent",
-    "sees_everything",
-    "session_choice",
-    "session_key_of",
-    "session_of",
-]
 
 
 def owns_session(caller: Caller, session: Session) -> bool:
@@ -206,3 +187,15 @@ async def instructions_for(ledger: SessionStore, session_id: str, given: str) ->
     """Return what a turn is told: what was kept, then what came with the request."""
     kept = await kept_instructions(ledger, session_id)
     return "\n\n".join(text for text in (kept, given) if text)
+
+
+async def waiting_session(
+    call: Call[Any, Any], agent_id: str, call_ids: Iterable[str]
+) -> Session | None:
+    """Return the one session of the caller in which calls with these ids wait."""
+    ledger = call.parts.ledger
+    waiting = {await ledger.handed_call(call_id) for call_id in call_ids}
+    session = await ledger.session(waiting.pop() or "") if len(waiting) == 1 else None
+    if session is None or session.agent_id != agent_id or not owns_session(call.caller, session):
+        return None
+    return session

@@ -23,14 +23,8 @@ from hermes.domain.keys import Action
 from hermes.domain.messages import FinishReason
 from hermes.domain.ports.model import ModelFailure, ModelReply
 from hermes.domain.runs import Run, RunKind, SessionChoice
-from hermes.domain.turn import ClientResult, TurnState
-from hermes.entry.http.access import instructions_for, owns_session, require_agent, session_choice
-from hermes.entry.http.api.chat_input import (
-    Conversation,
-    history_of,
-    read_conversation,
-    turn_options,
-)
+from hermes.domain.turn import TurnOptions, TurnState
+from hermes.entry.http.access import require_agent, session_choice
 from hermes.entry.http.api.chat_wire import (
     AnswerCall,
     AnswerChoice,
@@ -38,6 +32,16 @@ from hermes.entry.http.api.chat_wire import (
     AnswerMessage,
     ChatCompletion,
     ChatRequest,
+)
+from hermes.entry.http.api.conversation import (
+    Conversation,
+    bad_value,
+    client_tools,
+    named_function,
+    read_conversation,
+    response_schema,
+    run_request,
+    tool_choice,
 )
 from hermes.entry.http.api.helper_calls import HelperCall, helper_call
 from hermes.entry.http.endpoint import (
@@ -49,7 +53,6 @@ from hermes.entry.http.endpoint import (
     operation,
 )
 from hermes.entry.http.errors import Problem
-from hermes.entry.http.media import picture
 from hermes.entry.http.sse import attended, stopper
 from hermes.streaming.wire.chat import (
     ChatCollector,
@@ -165,55 +168,68 @@ async def _run_request(call: ChatCall, agent_id: str) -> RunRequest:
     body = call.body
     talk = read_conversation(body.messages)
     options = turn_options(body, talk.instructions)
-    choice, results = await _session(call, agent_id, talk)
-    media = call.parts.media
-    own = choice == SessionChoice()
+    choice = await _session(call, agent_id, talk)
     named = call.headers.session_id is not None or call.headers.session_key is not None
-    if choice.session_id is not None:
-        kept = await instructions_for(call.parts.ledger, choice.session_id, options.instructions)
-        options = replace(options, instructions=kept)
-    return RunRequest(
+    if choice != SessionChoice():
+        talk = replace(talk, earlier=())
+    return await run_request(
+        call,
+        agent_id,
+        choice,
+        talk,
+        options,
+        title=named,
         id=_completion_id(),
         kind=RunKind.CHAT,
-        key_id=call.caller.key_id,
-        agent_id=agent_id,
-        choice=choice,
-        text=talk.text,
-        attachments=tuple([await picture(one.url, media, one.param) for one in talk.pictures]),
-        results=results,
-        options=replace(options, title=named),
-        history=await history_of(talk.earlier, media) if own else (),
         user=body.user,
         request={"metadata": body.metadata} if body.metadata else {},
-        idempotency_key=call.headers.idempotency_key,
-        fingerprint=call.fingerprint,
     )
 
 
-async def _session(
-    call: ChatCall, agent_id: str, talk: Conversation
-) -> tuple[SessionChoice, tuple[ClientResult, ...]]:
-    """Return the session that the request continues and the results for calls in it."""
+async def _session(call: ChatCall, agent_id: str, talk: Conversation) -> SessionChoice:
+    """Return the session that the request continues."""
     ledger = call.parts.ledger
     choice = await session_choice(call.caller, call.headers, agent_id, ledger)
+    if choice == SessionChoice():
+        return choice
     waiting = {await ledger.handed_call(result.call_id) for result in talk.results}
-    if choice != SessionChoice():
-        expected = choice.session_id
-        known = waiting - {None} if expected is None else waiting & {expected}
-        if not known and not talk.text and not talk.pictures and not await _repeated(call):
-            raise Problem(
-                400,
-                "No call with one of these ids waits for its result in this session.",
-                code="tool_call_not_found",
-                param="messages",
-            )
-        return choice, talk.results
-    if len(waiting) != 1:
-        return choice, ()
-    session = await ledger.session(waiting.pop() or "")
-    if session is None or session.agent_id != agent_id or not owns_session(call.caller, session):
-        return choice, ()
-    return SessionChoice(session_id=session.id), talk.results
+    expected = choice.session_id
+    known = waiting - {None} if expected is None else waiting & {expected}
+    if not known and not talk.text and not talk.pictures and not await _repeated(call):
+        raise Problem(
+            400,
+            "No call with one of these ids waits for its result in this session.",
+            code="tool_call_not_found",
+            param="messages",
+        )
+    return choice
+
+
+def turn_options(request: ChatRequest, instructions: str) -> TurnOptions:
+    """Check the wishes of a request and put them into our words."""
+    if request.n not in (None, 1):
+        raise bad_value("Only one answer at a time is given: `n` has to be 1.", "n")
+    if request.functions:
+        raise bad_value("`functions` is not supported. Use `tools`.", "functions")
+    tools = client_tools(
+        (tool.type, "function.name", tool.function) for tool in request.tools or ()
+    )
+    choice, wanted = request.tool_choice, request.response_format
+    return TurnOptions(
+        instructions=instructions,
+        client_tools=tools,
+        tool_choice=tool_choice(choice)
+        if choice is None or isinstance(choice, str)
+        else named_function(choice.function.name, tools, "tool_choice.function.name"),
+        max_tokens=request.max_completion_tokens or request.max_tokens,
+        temperature=request.temperature,
+        reasoning_effort=request.reasoning_effort,
+        response_schema=response_schema(
+            wanted.type if wanted else None,
+            wanted.json_schema.schema if wanted and wanted.json_schema else None,
+            "response_format.json_schema",
+        ),
+    )
 
 
 async def _repeated(call: ChatCall) -> bool:

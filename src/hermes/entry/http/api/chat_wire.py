@@ -9,74 +9,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from hermes.entry.http.api.conversation import ChatMessage, ToolFunction
 from hermes.streaming.wire.chat import ChatUsage, Incomplete
-
-__all__ = [
-    "AnswerCall",
-    "AnswerChoice",
-    "AnswerFunction",
-    "AnswerMessage",
-    "CallIn",
-    "ChatCompletion",
-    "ChatMessage",
-    "ChatRequest",
-    "ContentPart",
-    "ImageUrl",
-    "NamedChoice",
-    "NamedFunction",
-    "ResponseFormat",
-    "ToolIn",
-]
-
-
-class ImageUrl(Struct, frozen=True, kw_only=True):
-    """Where a picture is."""
-
-    url: str
-    detail: str | None = None
-
-
-class ContentPart(Struct, frozen=True, kw_only=True):
-    """One part of a message: `text` or `image_url`."""
-
-    type: str
-    text: str | None = None
-    image_url: ImageUrl | str | None = None
-    refusal: str | None = None
-
-
-class FunctionIn(Struct, frozen=True, kw_only=True):
-    """What a call asks for."""
-
-    name: str
-    arguments: str = ""
-
-
-class CallIn(Struct, frozen=True, kw_only=True):
-    """A call that an assistant message made."""
-
-    id: Annotated[str, Meta(min_length=1, max_length=256)]
-    type: str = "function"
-    function: FunctionIn
-
-
-class ChatMessage(Struct, frozen=True, kw_only=True):
-    """One message: `system`, `developer`, `user`, `assistant` or `tool`."""
-
-    role: str
-    content: str | list[ContentPart] | None = None
-    name: str | None = None
-    tool_calls: list[CallIn] | None = None
-    tool_call_id: str | None = None
-
-
-class ToolFunction(Struct, frozen=True, kw_only=True):
-    """A function that the client carries out itself."""
-
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    """JSON Schema of the arguments."""
 
 
 class ToolIn(Struct, frozen=True, kw_only=True):

@@ -31,7 +31,8 @@ from enum import StrEnum
 from msgspec import Struct
 
 from hermes.domain.messages import AssistantMessage, Message, UserMessage
-from hermes.entry.http.api.chat_wire import ChatMessage, ChatRequest
+from hermes.entry.http.api.chat_wire import ChatRequest
+from hermes.entry.http.api.conversation import ChatMessage
 from hermes.entry.http.endpoint import CallHeaders
 from hermes.entry.http.errors import Problem
 
@@ -218,7 +219,7 @@ def _matches(pattern: str, *texts: str) -> bool:
 def _only_text(message: ChatMessage) -> bool:
     if message.tool_calls:
         return False
-    parts = message.content if isinstance(message.content, list) else []
+    parts = () if message.content is None or isinstance(message.content, str) else message.content
     return all(part.type in ("text", "input_text") for part in parts)
 
 

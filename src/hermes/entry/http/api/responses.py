@@ -23,20 +23,19 @@ from hermes.domain.messages import Message, ToolMessage
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import Run, RunKind, RunQuery, RunState
 from hermes.entry.http.access import require_agent
-from hermes.entry.http.api.responses_input import (
-    InputReader,
-    ReadInput,
-    find_place,
-    reached_response,
+from hermes.entry.http.api.conversation import (
+    ContentPart,
+    ImageUrl,
+    InputItem,
+    read_items,
+    run_request,
 )
 from hermes.entry.http.api.responses_options import Origin, base_resource, turn_options
+from hermes.entry.http.api.responses_session import find_session, reached_response
 from hermes.entry.http.api.responses_wire import (
-    ContentPart,
     CreateResponse,
     DeletedResponse,
     GetQuery,
-    ImageUrl,
-    InputItem,
     InputItemList,
     InputItemsQuery,
 )
@@ -439,41 +438,29 @@ async def _run_request(call: CreateCall, agent: AgentCard) -> RunRequest:
         message = "A response in the background has to be stored."
         raise Problem(400, message, code="background_needs_store", param="background")
     options = turn_options(body)
-    said = await _read(call)
-    given = "\n\n".join(text for text in (options.instructions, *said.instructions) if text)
-    place = await find_place(call, agent.agent_id, said, given)
+    said = read_items(
+        ("conversation_history", body.conversation_history or ()), ("input", body.input or ())
+    )
+    given = "\n\n".join(text for text in (options.instructions, said.instructions) if text)
+    place = await find_session(call, agent.agent_id, said)
     response_id = new_id("resp")
-    return RunRequest(
+    request = await run_request(
+        call,
+        agent.agent_id,
+        place.choice,
+        place.said,
+        replace(options, instructions=given),
+        session_id=place.session_id,
+        title=place.named,
         id=response_id,
         kind=RunKind.RESPONSE,
-        key_id=call.caller.key_id,
-        agent_id=agent.agent_id,
-        choice=place.choice,
-        text=place.said.text,
-        attachments=place.said.attachments,
-        results=place.said.results,
-        history=_truncated(place.said.history) if body.truncation == "auto" else place.said.history,
-        options=replace(options, instructions=place.instructions, title=place.named),
         user=body.user or body.safety_identifier,
         request=_kept(call, response_id, agent, own=place.own),
-        idempotency_key=call.headers.idempotency_key,
-        fingerprint=call.fingerprint,
         logged=bool(body.background),
     )
-
-
-async def _read(call: CreateCall) -> ReadInput:
-    body, reader = call.body, InputReader(call.parts.media)
-    await reader.read(body.conversation_history or (), "conversation_history")
-    if isinstance(body.input, str):
-        await reader.read((InputItem(role="user", content=body.input),), "input")
-    else:
-        await reader.read(body.input or (), "input")
-    said = reader.done()
-    if not said.text.strip() and not said.attachments and not said.results:
-        message = "There is nothing to answer: `input` has no message of the user."
-        raise Problem(400, message, code="missing_required_parameter", param="input")
-    return said
+    if body.truncation == "auto":
+        request = replace(request, history=_truncated(request.history))
+    return request
 
 
 def _kept(call: CreateCall, response_id: str, agent: AgentCard, *, own: bool) -> dict[str, Any]:

@@ -6,8 +6,15 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from hermes.domain.turn import ClientTool, TurnOptions
-from hermes.entry.http.api.responses_wire import CreateResponse, TextFormat, Tool, ToolChoice
-from hermes.entry.http.errors import Problem
+from hermes.entry.http.api.conversation import (
+    ToolFunction,
+    bad_value,
+    client_tools,
+    named_function,
+    response_schema,
+    tool_choice,
+)
+from hermes.entry.http.api.responses_wire import CreateResponse, ResponseTool, ToolChoice
 from hermes.streaming.wire.response_types import (
     ConversationRef,
     FunctionTool,
@@ -18,9 +25,7 @@ from hermes.streaming.wire.response_types import (
 
 __all__ = ["Origin", "base_resource", "conversation_name", "turn_options"]
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
-_CHOICES = ("auto", "none", "required")
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra")
 
 
@@ -38,24 +43,27 @@ def conversation_name(body: CreateResponse) -> str | None:
     given = body.conversation
     name = given if given is None or isinstance(given, str) else given.id
     if name is not None and _CONTROL.search(name):
-        raise _bad("The name of a conversation has no control characters.", "conversation")
+        raise bad_value("The name of a conversation has no control characters.", "conversation")
     return name
 
 
 def turn_options(body: CreateResponse) -> TurnOptions:
     """Check the wishes of a request and put them into our words."""
     if body.prompt is not None:
-        raise _bad("Stored prompts are not supported. Use `instructions`.", "prompt")
-    tools = _client_tools(body.tools or ())
+        raise bad_value("Stored prompts are not supported. Use `instructions`.", "prompt")
+    tools = client_tools((tool.type, "name", _function(tool)) for tool in body.tools or ())
     allowed = _allowed(body.tool_choice)
+    wanted = body.text.format if body.text else None
     return TurnOptions(
         instructions=body.instructions or "",
         client_tools=tuple(tool for tool in tools if allowed is None or tool.name in allowed),
-        tool_choice=_tool_choice(body.tool_choice, {tool.name for tool in tools}),
+        tool_choice=_tool_choice(body.tool_choice, tools),
         max_tokens=body.max_output_tokens,
         temperature=body.temperature,
         reasoning_effort=_effort(body),
-        response_schema=_schema(body.text.format if body.text else None),
+        response_schema=response_schema(
+            wanted.type if wanted else None, wanted.schema if wanted else None, "text.format"
+        ),
     )
 
 
@@ -96,48 +104,22 @@ def base_resource(body: CreateResponse, origin: Origin) -> ResponseResource:
     )
 
 
-def _client_tools(tools: tuple[Tool, ...]) -> tuple[ClientTool, ...]:
-    checked: dict[str, ClientTool] = {}
-    for number, tool in enumerate(tools):
-        where = f"tools[{number}]"
-        if tool.type != "function":
-            text = f"Tools of type `{tool.type}` are not supported: only functions of the client."
-            raise _bad(f"{text} The agent brings its own tools.", f"{where}.type")
-        name = tool.name or ""
-        if not _NAME.match(name) or name in _CHOICES:
-            text = "A function name is 1 to 64 letters, digits, underscores or hyphens"
-            raise _bad(f"{text}, and not one of {', '.join(_CHOICES)}.", f"{where}.name")
-        if name in checked:
-            raise _bad(f"There are two functions `{name}`.", f"{where}.name")
-        checked[name] = ClientTool(
-            name=name,
-            description=tool.description or "",
-            parameters=tool.parameters or {"type": "object", "properties": {}},
-        )
-    return tuple(checked.values())
+def _tool_choice(choice: str | ToolChoice | None, tools: tuple[ClientTool, ...]) -> str | None:
+    return _named_choice(choice, tools) if isinstance(choice, ToolChoice) else tool_choice(choice)
 
 
-def _tool_choice(choice: str | ToolChoice | None, names: set[str]) -> str | None:
-    if isinstance(choice, ToolChoice):
-        return _named_choice(choice, names)
-    if choice not in (None, *_CHOICES):
-        raise _bad("`tool_choice` is auto, none, required or a function.", "tool_choice")
-    return None if choice == "auto" else choice
-
-
-def _named_choice(choice: ToolChoice, names: set[str]) -> str | None:
+def _named_choice(choice: ToolChoice, tools: tuple[ClientTool, ...]) -> str | None:
     if choice.type == "allowed_tools":
         if choice.mode not in (None, "auto", "required"):
-            raise _bad("`mode` is auto or required.", "tool_choice.mode")
-        unknown = sorted((_allowed(choice) or frozenset()) - names)
-        if unknown:
-            raise _bad(f"There is no function `{unknown[0]}` in `tools`.", "tool_choice.tools")
+            raise bad_value("`mode` is auto or required.", "tool_choice.mode")
+        for name in sorted(_allowed(choice) or ()):
+            named_function(name, tools, "tool_choice.tools")
         return "required" if choice.mode == "required" else None
     if choice.type != "function":
-        raise _bad(f"A tool choice of type `{choice.type}` is not supported.", "tool_choice.type")
-    if choice.name not in names:
-        raise _bad(f"There is no function `{choice.name}` in `tools`.", "tool_choice.name")
-    return choice.name
+        raise bad_value(
+            f"A tool choice of type `{choice.type}` is not supported.", "tool_choice.type"
+        )
+    return named_function(choice.name, tools, "tool_choice.name")
 
 
 def _allowed(choice: str | ToolChoice | None) -> frozenset[str] | None:
@@ -150,23 +132,17 @@ def _allowed(choice: str | ToolChoice | None) -> frozenset[str] | None:
 def _effort(body: CreateResponse) -> str | None:
     effort = body.reasoning.effort if body.reasoning else None
     if effort not in (None, *_EFFORTS):
-        raise _bad(f"`effort` is one of {', '.join(_EFFORTS)}.", "reasoning.effort")
+        raise bad_value(f"`effort` is one of {', '.join(_EFFORTS)}.", "reasoning.effort")
     return effort
 
 
-def _schema(wanted: TextFormat | None) -> dict[str, Any] | None:
-    if wanted is None or wanted.type == "text":
-        return None
-    if wanted.type == "json_object":
-        return {"type": "object"}
-    if wanted.type != "json_schema":
-        raise _bad("`type` is text, json_object or json_schema.", "text.format.type")
-    if wanted.schema is None:
-        raise _bad("The schema is missing.", "text.format.schema")
-    return wanted.schema
+def _function(tool: ResponseTool) -> ToolFunction:
+    return ToolFunction(
+        name=tool.name or "", description=tool.description, parameters=tool.parameters
+    )
 
 
-def _tool_echo(tool: Tool) -> FunctionTool:
+def _tool_echo(tool: ResponseTool) -> FunctionTool:
     return FunctionTool(
         name=tool.name or "",
         description=tool.description,
@@ -201,7 +177,3 @@ def _text_echo(body: CreateResponse) -> TextEcho:
 
 def _number(value: float | None, default: float) -> float:
     return default if value is None else value
-
-
-def _bad(message: str, param: str) -> Problem:
-    return Problem(400, message, code="invalid_value", param=param)

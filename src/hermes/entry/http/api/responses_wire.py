@@ -1,30 +1,12 @@
-"""What clients send to `/v1/responses`, and the small answers.
-
-Items and parts are one struct each with everything optional: clients leave out
-`type` where it can be guessed, and a wrong kind deserves a better explanation
-than that it does not fit a union.
-"""
+"""Requests to `/v1/responses`, and the small answers."""
 
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from hermes.entry.http.api.conversation import InputItem, Short
 from hermes.streaming.wire.response_types import Item
 
-__all__ = [
-    "ContentPart",
-    "CreateResponse",
-    "DeletedResponse",
-    "GetQuery",
-    "ImageUrl",
-    "InputItem",
-    "InputItemList",
-    "InputItemsQuery",
-    "Tool",
-    "ToolChoice",
-]
-
-Short = Annotated[str, Meta(max_length=256)]
 Name = Annotated[str, Meta(max_length=64)]
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Metadata = Annotated[
@@ -33,40 +15,7 @@ Metadata = Annotated[
 ]
 
 
-class ImageUrl(Struct, frozen=True, kw_only=True):
-    """A picture in the form of chat completions."""
-
-    url: str
-    detail: Short | None = None
-
-
-class ContentPart(Struct, frozen=True, kw_only=True):
-    """A piece of a message."""
-
-    type: Short
-    text: str | None = None
-    image_url: str | ImageUrl | None = None
-    detail: Short | None = None
-    file_id: Short | None = None
-    refusal: str | None = None
-
-
-class InputItem(Struct, frozen=True, kw_only=True):
-    """A message, a tool call, its output, or a thought."""
-
-    type: Short | None = None
-    """`message` if there is a `role`."""
-    id: Short | None = None
-    role: Short | None = None
-    content: str | tuple[ContentPart, ...] | None = None
-    call_id: Short | None = None
-    name: Short | None = None
-    arguments: str | None = None
-    output: str | tuple[ContentPart, ...] | None = None
-    status: Short | None = None
-
-
-class Tool(Struct, frozen=True, kw_only=True):
+class ResponseTool(Struct, frozen=True, kw_only=True):
     """A tool; only functions of the client are supported."""
 
     type: Short
@@ -116,7 +65,7 @@ class ReasoningOptions(Struct, frozen=True, kw_only=True):
     summary: Literal["auto", "concise", "detailed"] | None = None
 
 
-class Conversation(Struct, frozen=True, kw_only=True):
+class ConversationName(Struct, frozen=True, kw_only=True):
     """A conversation by its name."""
 
     id: Annotated[str, Meta(min_length=1, max_length=256)]
@@ -129,7 +78,9 @@ class CreateResponse(Struct, frozen=True, kw_only=True):
     model: Short | None = None
     instructions: str | None = None
     previous_response_id: Short | None = None
-    conversation: Annotated[str, Meta(min_length=1, max_length=256)] | Conversation | None = None
+    conversation: Annotated[str, Meta(min_length=1, max_length=256)] | ConversationName | None = (
+        None
+    )
     """A name of the client's choice; requests under one name are one conversation."""
     conversation_history: tuple[InputItem, ...] | None = None
     """What was said before, for clients that keep it themselves."""
@@ -138,7 +89,7 @@ class CreateResponse(Struct, frozen=True, kw_only=True):
     stream_options: dict[str, Any] | None = None
     background: bool | None = None
     truncation: Literal["auto", "disabled"] | None = None
-    tools: Annotated[tuple[Tool, ...], Meta(max_length=128)] | None = None
+    tools: Annotated[tuple[ResponseTool, ...], Meta(max_length=128)] | None = None
     tool_choice: Short | ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     max_output_tokens: Count | None = None

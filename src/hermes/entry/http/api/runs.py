@@ -7,7 +7,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from hermes.domain.approvals import Approval, ApprovalKind
-from hermes.domain.ids import new_id
 from hermes.domain.keys import Action
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import Run, RunKind, RunQuery, RunState, SessionChoice
@@ -22,14 +21,13 @@ from hermes.entry.http.access import (
     session_of,
 )
 from hermes.entry.http.api.approvals import MAX_ANSWER, check_answer, hand_in
+from hermes.entry.http.api.conversation import InputItem, run_request
 from hermes.entry.http.api.runs_wire import (
     STATUS,
-    InputItem,
     RunList,
     RunTool,
     RunView,
     conversation,
-    request_for,
     run_view,
     tools_of,
 )
@@ -97,17 +95,18 @@ async def start_run(call: Call[RunBody, None]) -> Answer:
         instructions=_joined(body.instructions, talk.instructions),
         client_tools=tools_of(body.tools),
     )
-    request = await request_for(call, agent_id, choice, talk, options)
-    started = await call.parts.runs.start(
-        replace(
-            request,
-            id=new_id("run"),
-            kind=RunKind.RUN,
-            user=body.user,
-            request={"metadata": body.metadata} if body.metadata else {},
-            logged=True,
-        )
+    request = await run_request(
+        call,
+        agent_id,
+        choice,
+        talk,
+        options,
+        kind=RunKind.RUN,
+        user=body.user,
+        request={"metadata": body.metadata} if body.metadata else {},
+        logged=True,
     )
+    started = await call.parts.runs.start(request)
     run = started.run
     return JsonAnswer(
         value=StartedBody(run_id=run.id, session_id=run.session_id),

@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import replace
 
 from hermes.domain.keys import Action
-from hermes.domain.runs import Run, RunOutcome, RunState, SessionChoice
+from hermes.domain.runs import Run, RunKind, RunOutcome, RunState, SessionChoice
 from hermes.domain.turn import TurnOptions
 from hermes.entry.http.access import reached_session, require_agent
-from hermes.entry.http.api.runs_wire import InputItem, RunTool, conversation, request_for, tools_of
+from hermes.entry.http.api.conversation import InputItem, run_request
+from hermes.entry.http.api.runs_wire import RunTool, conversation, tools_of
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     Answer,
@@ -125,10 +125,17 @@ async def _started(call: ChatCall) -> Run:
         client_tools=tools_of(body.tools),
     )
     choice = SessionChoice(session_id=session.id)
-    request = await request_for(call, session.agent_id, choice, talk, options)
-    metadata: dict[str, object] = {"metadata": body.metadata} if body.metadata else {}
-    started = await call.parts.runs.start(replace(request, user=body.user, request=metadata))
-    return started.run
+    request = await run_request(
+        call,
+        session.agent_id,
+        choice,
+        talk,
+        options,
+        kind=RunKind.SESSION,
+        user=body.user,
+        request={"metadata": body.metadata} if body.metadata else {},
+    )
+    return (await call.parts.runs.start(request)).run
 
 
 def _said(body: SessionChatBody) -> str | list[InputItem]:

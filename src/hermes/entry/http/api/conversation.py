@@ -1,0 +1,591 @@
+"""Input in the shapes of OpenAI, read once for chat, responses, runs and sessions.
+
+    system, developer      -> instructions for this turn
+    everything before      -> history, for a session that is opened for the request
+    tool results and user  -> what is new: results for calls that wait in a session,
+    messages at the end       or the end of the history; then the input
+
+Chat messages and items become one list of `Said`, which `Conversation` takes
+apart. Chat is strict, as OpenAI is: every call has its result right after it,
+and every result its call. Items are lenient: a call without a result gets one
+that says so. Pictures are only named here; `stored` fetches those that the
+turn really needs. Clients reuse call ids: within one history a second call
+under the same id gets a new one, together with its result.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+from msgspec.structs import replace
+
+from hermes.control.runs.request import RunRequest
+from hermes.domain.ids import new_call_id, new_id
+from hermes.domain.inbound import Attachment
+from hermes.domain.messages import (
+    AssistantMessage,
+    Content,
+    FilePart,
+    FinishReason,
+    Message,
+    Part,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    ToolOutcome,
+    UserMessage,
+)
+from hermes.domain.runs import SessionChoice
+from hermes.domain.turn import ClientResult, ClientTool, TurnOptions
+from hermes.entry.http.access import instructions_for, waiting_session
+from hermes.entry.http.context import MediaShelf
+from hermes.entry.http.endpoint import Call
+from hermes.entry.http.errors import Problem
+from hermes.entry.http.media import MAX_PICTURES, picture
+
+SYSTEM = ("system", "developer")
+TEXTS = ("text", "input_text", "output_text", "summary_text", "reasoning_text")
+PICTURES = ("image_url", "input_image")
+NO_RESULT = "No result was given for this call."
+CallId = Annotated[str, Meta(min_length=1, max_length=256)]
+Short = Annotated[str, Meta(max_length=256)]
+
+
+class ImageUrl(Struct, frozen=True, kw_only=True):
+    """Where a picture is."""
+
+    url: str
+    detail: Short | None = None
+
+
+class ContentPart(Struct, frozen=True, kw_only=True):
+    """One part of a message: text, a picture or a refusal."""
+
+    type: Short
+    text: str | None = None
+    image_url: str | ImageUrl | None = None
+    detail: Short | None = None
+    file_id: Short | None = None
+    refusal: str | None = None
+
+
+class FunctionIn(Struct, frozen=True, kw_only=True):
+    """What a call asks for."""
+
+    name: str
+    arguments: str = ""
+
+
+class CallIn(Struct, frozen=True, kw_only=True):
+    """A call that an assistant message made."""
+
+    id: CallId
+    type: str = "function"
+    function: FunctionIn
+
+
+class ChatMessage(Struct, frozen=True, kw_only=True):
+    """One message: `system`, `developer`, `user`, `assistant` or `tool`."""
+
+    role: str
+    content: str | tuple[ContentPart, ...] | None = None
+    name: str | None = None
+    tool_calls: tuple[CallIn, ...] | None = None
+    tool_call_id: str | None = None
+
+
+class InputItem(Struct, frozen=True, kw_only=True):
+    """A message, a `function_call`, a `function_call_output`, or a part of a user message."""
+
+    type: Short | None = None
+    """`message` if there is a `role`."""
+    id: Short | None = None
+    role: Short | None = None
+    content: str | tuple[ContentPart, ...] | None = None
+    tool_calls: tuple[CallIn, ...] | None = None
+    tool_call_id: CallId | None = None
+    call_id: Short | None = None
+    name: Short | None = None
+    arguments: str | None = None
+    output: str | tuple[ContentPart, ...] | None = None
+    status: Short | None = None
+    text: str | None = None
+    image_url: str | ImageUrl | None = None
+
+
+class ToolFunction(Struct, frozen=True, kw_only=True):
+    """A function that the client carries out itself."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    """JSON Schema of the arguments."""
+
+
+class Picture(Struct, frozen=True):
+    """A picture that a message shows, and its place in the request."""
+
+    url: str
+    param: str
+
+
+class Said(Struct, frozen=True, kw_only=True):
+    """One message, checked: text, pictures, and calls or the call it answers."""
+
+    role: str
+    where: str
+    """Its place in the request, for errors."""
+    text: str = ""
+    pictures: tuple[Picture, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    missing: bool = False
+    """Stands for the result of a call that has none."""
+
+    @property
+    def empty(self) -> bool:
+        return not (self.text.strip() or self.pictures or self.calls or self.call_id)
+
+
+class Conversation(Struct, frozen=True, kw_only=True):
+    """What a request says, taken apart."""
+
+    instructions: str = ""
+    earlier: tuple[Said, ...] = ()
+    """Everything before the input, including `results`."""
+    results: tuple[Said, ...] = ()
+    """Tool results directly before the input."""
+    text: str = ""
+    pictures: tuple[Picture, ...] = ()
+
+    @property
+    def quotes_agent(self) -> bool:
+        """True if it contains words of the agent, which a stored session has already."""
+        return any(said.role == "assistant" and said.text for said in self.earlier)
+
+    def continuing(self) -> "Conversation":
+        """Return it for a session that goes on: all that the user says is new there."""
+        said = [one for one in self.earlier if one.role == "user"]
+        return replace(
+            self,
+            earlier=(),
+            text=_joined([*(one.text for one in said), self.text]),
+            pictures=(*(shown for one in said for shown in one.pictures), *self.pictures),
+        )
+
+
+class StoredInput(Struct, frozen=True, kw_only=True):
+    """A conversation whose pictures are files."""
+
+    text: str
+    attachments: tuple[Attachment, ...]
+    results: tuple[ClientResult, ...]
+    history: tuple[Message, ...]
+
+
+async def stored(talk: Conversation, media: MediaShelf) -> StoredInput:
+    """Store the pictures of a conversation and return it in our words."""
+    return StoredInput(
+        text=talk.text,
+        attachments=tuple([await picture(one.url, media, one.param) for one in talk.pictures]),
+        results=tuple(
+            [
+                ClientResult(call_id=one.call_id, content=await _content(one, media))
+                for one in talk.results
+            ]
+        ),
+        history=await history_of(talk.earlier, media),
+    )
+
+
+async def run_request(
+    call: Call[Any, Any],
+    agent_id: str,
+    choice: SessionChoice,
+    talk: Conversation,
+    options: TurnOptions,
+    **fields: Any,
+) -> RunRequest:
+    """Return the request for one turn; results of client tools find their session."""
+    if talk.results and choice == SessionChoice():
+        ids = (result.call_id for result in talk.results)
+        session = await waiting_session(call, agent_id, ids)
+        if session is None:
+            talk = replace(talk, results=())
+        else:
+            choice = SessionChoice(session_id=session.id)
+    if choice.session_id is not None or choice.after_run is not None:
+        talk = replace(talk, earlier=())
+    known = fields.pop("session_id", None) or choice.session_id
+    if known is not None:
+        told = await instructions_for(call.parts.ledger, known, options.instructions)
+        options = replace(options, instructions=told)
+    said = await stored(talk, call.parts.media)
+    given = {
+        "id": new_id("run"),
+        "history": said.history,
+        "options": replace(options, title=fields.pop("title", choice != SessionChoice())),
+        **fields,
+    }
+    return RunRequest(
+        key_id=call.caller.key_id,
+        agent_id=agent_id,
+        choice=choice,
+        text=said.text,
+        attachments=said.attachments,
+        results=said.results,
+        idempotency_key=call.headers.idempotency_key,
+        fingerprint=call.fingerprint,
+        **given,
+    )
+
+
+async def history_of(said: Sequence[Said], media: MediaShelf) -> tuple[Message, ...]:
+    """Return the history that a new session begins with."""
+    history: list[Message] = []
+    seen: set[str] = set()
+    names: dict[str, ToolCall] = {}
+    for one in said:
+        match one.role:
+            case "user":
+                history.append(UserMessage(content=await _content(one, media)))
+            case "assistant":
+                names = {call.id: _unique(call, seen) for call in one.calls}
+                calls = tuple(names.values())
+                finish = FinishReason.TOOL_CALLS if calls else FinishReason.STOP
+                history.append(AssistantMessage(text=one.text, tool_calls=calls, finish=finish))
+            case _:
+                call = names[one.call_id]
+                history.append(
+                    ToolMessage(
+                        call_id=call.id,
+                        name=call.name,
+                        content=await _content(one, media),
+                        outcome=ToolOutcome.UNKNOWN if one.missing else ToolOutcome.OK,
+                    )
+                )
+    return tuple(history)
+
+
+async def _content(said: Said, media: MediaShelf) -> Content:
+    if not said.pictures:
+        return said.text
+    parts: list[Part] = [TextPart(said.text)] if said.text else []
+    for shown in said.pictures:
+        kept = await picture(shown.url, media, shown.param)
+        parts.append(FilePart(path=kept.path, name=kept.name, media_type=kept.media_type))
+    return tuple(parts)
+
+
+def _unique(call: ToolCall, seen: set[str]) -> ToolCall:
+    kept = replace(call, id=new_call_id()) if call.id in seen else call
+    seen.add(kept.id)
+    return kept
+
+
+# -- chat messages ---------------------------------------------------------------
+
+
+def read_conversation(messages: Sequence[ChatMessage]) -> Conversation:
+    """Take the messages of a chat apart; 400 if they make no valid conversation."""
+    read = [_said(message, f"messages[{at}]") for at, message in enumerate(messages)]
+    talk = [said for said in read if said.role not in SYSTEM]
+    if not talk:
+        raise bad_value("There is no message from the user.", "messages")
+    if talk[-1].role == "assistant":
+        raise bad_value("The last message has to be from the user or a tool.", "messages")
+    found = _taken_apart(read, strict=True)
+    new = talk[_last(talk, "user") :]
+    if new and not found.text and not found.pictures:
+        raise bad_value("The last message is empty.", f"{new[-1].where}.content")
+    if _count(talk) > MAX_PICTURES:
+        raise bad_value(f"There are more than {MAX_PICTURES} pictures.", "messages")
+    return found
+
+
+def _said(message: ChatMessage, where: str) -> Said:
+    reader = _Parts(where=where, items=False, pictures=message.role == "user")
+    text, pictures = reader.read(message.content or "", "content")
+    match message.role:
+        case "system" | "developer" | "user":
+            return Said(role=message.role, where=where, text=text, pictures=pictures)
+        case "assistant":
+            calls = tuple(_call(call, where) for call in message.tool_calls or ())
+            return Said(role="assistant", where=where, text=text, calls=calls)
+        case "tool":
+            if not message.tool_call_id:
+                raise bad_value("A tool result needs the id of its call.", f"{where}.tool_call_id")
+            return Said(role="tool", where=where, text=text, call_id=message.tool_call_id)
+        case _:
+            roles = "system, developer, user, assistant or tool"
+            raise bad_value(f"The role `{message.role}` is not one of {roles}.", f"{where}.role")
+
+
+def _call(call: CallIn, where: str) -> ToolCall:
+    if call.type != "function":
+        raise bad_value("Only calls of functions are supported.", f"{where}.tool_calls")
+    return ToolCall(
+        id=call.id, name=call.function.name, arguments=call.function.arguments.strip() or "{}"
+    )
+
+
+# -- items -------------------------------------------------------------------------
+
+
+def read_items(*named: tuple[str, str | Sequence[InputItem]]) -> Conversation:
+    """Take items apart; each list comes with the name it has in the request."""
+    read: list[Said] = []
+    for param, given in named:
+        items = (InputItem(role="user", content=given),) if isinstance(given, str) else given
+        for number, item in enumerate(items):
+            _take(item, f"{param}[{number}]", read)
+    if _count(read) > MAX_PICTURES:
+        text = f"A request may carry at most {MAX_PICTURES} pictures."
+        raise Problem(400, text, code="too_many_images", param=named[-1][0])
+    talk = _taken_apart(read, strict=False)
+    if not (talk.text or talk.pictures or talk.results):
+        message = "There is nothing to answer: `input` has no message of the user."
+        raise Problem(400, message, code="missing_required_parameter", param="input")
+    return talk
+
+
+def _take(item: InputItem, where: str, read: list[Said]) -> None:
+    kind = item.type or ("message" if item.role else "")
+    match kind:
+        case "message":
+            read.append(_message(item, where))
+        case "function_call":
+            call = ToolCall(
+                id=_given(item.call_id, f"{where}.call_id"),
+                name=_given(item.name, f"{where}.name"),
+                arguments=item.arguments or "{}",
+            )
+            if read and read[-1].role == "assistant":
+                read[-1] = replace(read[-1], calls=(*read[-1].calls, call))
+            else:
+                read.append(Said(role="assistant", where=where, calls=(call,)))
+        case "function_call_output":
+            call_id = _given(item.call_id, f"{where}.call_id")
+            text, shown = _item_content(item.output, where, "output", pictures=True)
+            read.append(Said(role="tool", where=where, text=text, pictures=shown, call_id=call_id))
+        case "reasoning":
+            pass  # the model's own thoughts come back only from the session
+        case "item_reference":
+            text = "Items cannot be referred to by id; use previous_response_id."
+            raise unsupported(text, f"{where}.type")
+        case _ if kind in TEXTS or kind in PICTURES:
+            part = ContentPart(type=kind, text=item.text, image_url=item.image_url)
+            text, shown = _Parts(where=where, items=True, pictures=True).part(part, where)
+            read.append(Said(role="user", where=where, text=text, pictures=shown))
+        case _:
+            raise unsupported(f"Items of type `{kind}` are not supported.", f"{where}.type")
+
+
+def _message(item: InputItem, where: str) -> Said:
+    role = item.role or ""
+    if role == "tool" and item.tool_call_id:
+        text, shown = _item_content(item.content, where, "content", pictures=True)
+        return Said(role="tool", where=where, text=text, pictures=shown, call_id=item.tool_call_id)
+    if role not in (*SYSTEM, "user", "assistant"):
+        message = "`role` is one of user, assistant, system and developer."
+        raise bad_value(message, f"{where}.role")
+    calls = tuple(_call(call, where) for call in item.tool_calls or ())
+    given = "" if calls and item.content is None else item.content
+    text, shown = _item_content(given, where, "content", pictures=role == "user")
+    return Said(role=role, where=where, text=text, pictures=shown, calls=calls)
+
+
+def _item_content(
+    content: str | Sequence[ContentPart] | None, where: str, field: str, *, pictures: bool
+) -> tuple[str, tuple[Picture, ...]]:
+    if content is None:
+        raise missing(f"{where}.{field}")
+    return _Parts(where=where, items=True, pictures=pictures).read(content, field)
+
+
+def _given(value: str | None, param: str) -> str:
+    if not value:
+        raise missing(param)
+    return value
+
+
+# -- shared ------------------------------------------------------------------------
+
+
+class _Parts(Struct, frozen=True, kw_only=True):
+    """Reads the content of one message."""
+
+    where: str
+    items: bool
+    """Items name what is unsupported or missing; chat says `invalid_value` and forgives."""
+    pictures: bool
+    """Whether the message may show pictures."""
+
+    def read(
+        self, content: str | Sequence[ContentPart], field: str
+    ) -> tuple[str, tuple[Picture, ...]]:
+        if isinstance(content, str):
+            return content, ()
+        read = [self.part(part, f"{self.where}.{field}[{at}]") for at, part in enumerate(content)]
+        texts = [text for text, shown in read if not shown]
+        return "\n".join(texts), tuple(each for _, shown in read for each in shown)
+
+    def part(self, part: ContentPart, param: str) -> tuple[str, tuple[Picture, ...]]:
+        if part.type in PICTURES and self.pictures:
+            url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url
+            if not url:
+                message = "A picture needs an `image_url`; uploaded files are not supported."
+                raise self._refusal(message, f"{param}.image_url")
+            return "", (Picture(url, f"{param}.image_url"),)
+        text = part.refusal if part.type == "refusal" else part.text
+        if part.type not in (*TEXTS, "refusal"):
+            message = f"`{part.type}` is not supported here; text is, and pictures from the user."
+            raise self._refusal(message, f"{param}.type")
+        if text is None and self.items:
+            raise missing(f"{param}.text")
+        return text or "", ()
+
+    def _refusal(self, message: str, param: str) -> Problem:
+        return unsupported(message, param) if self.items else bad_value(message, param)
+
+
+def _taken_apart(read: Sequence[Said], *, strict: bool) -> Conversation:
+    talk = [said for said in read if said.role not in SYSTEM]
+    earlier = talk[: _last(talk, "user")]
+    new = talk[len(earlier) :]
+    return Conversation(
+        instructions=_joined(said.text for said in read if said.role in SYSTEM),
+        earlier=_matched(earlier) if strict else _completed(earlier),
+        results=tuple(earlier[_last(earlier, "tool") :]),
+        text=_joined(said.text for said in new),
+        pictures=tuple(shown for said in new for shown in said.pictures),
+    )
+
+
+def _last(said: Sequence[Said], role: str) -> int:
+    """Return where the run of messages of one role begins that ends it."""
+    at = len(said)
+    while at and said[at - 1].role == role:
+        at -= 1
+    return at
+
+
+def _matched(said: Sequence[Said]) -> tuple[Said, ...]:
+    """Check that calls and results belong together; put results in the order of the calls."""
+    checked: list[Said] = []
+    waiting: dict[str, Said | None] = {}
+    for one in said:
+        if one.role == "tool":
+            if one.call_id not in waiting or waiting[one.call_id] is not None:
+                text = f"The tool result for `{one.call_id}` follows no call of that id."
+                raise bad_value(text, f"{one.where}.tool_call_id")
+            waiting[one.call_id] = one
+            continue
+        checked += _results(waiting)
+        waiting = {call.id: None for call in one.calls}
+        if len(waiting) < len(one.calls):
+            raise bad_value("Two calls of one message have the same id.", f"{one.where}.tool_calls")
+        if not one.empty:
+            checked.append(one)
+    return (*checked, *_results(waiting))
+
+
+def _results(waiting: dict[str, Said | None]) -> Iterator[Said]:
+    for call_id, result in waiting.items():
+        if result is None:
+            raise bad_value(f"The call `{call_id}` has no tool result after it.", "messages")
+        yield result
+
+
+def _completed(said: Sequence[Said]) -> tuple[Said, ...]:
+    """Put every result behind its call, and say so where there is none."""
+    results = {one.call_id: one for one in said if one.role == "tool"}
+    history: list[Said] = []
+    for one in said:
+        if one.role == "tool" or one.empty:
+            continue
+        history.append(one)
+        for call in one.calls:
+            none = Said(role="tool", where=one.where, text=NO_RESULT, call_id=call.id, missing=True)
+            history.append(results.get(call.id, none))
+    return tuple(history)
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "\n\n".join(text for text in texts if text.strip())
+
+
+def _count(said: Iterable[Said]) -> int:
+    return sum(len(one.pictures) for one in said)
+
+
+def bad_value(message: str, param: str) -> Problem:
+    return Problem(400, message, code="invalid_value", param=param)
+
+
+def missing(param: str) -> Problem:
+    return Problem(400, f"`{param}` is missing.", code="missing_required_parameter", param=param)
+
+
+def unsupported(message: str, param: str) -> Problem:
+    return Problem(400, message, code="unsupported_value", param=param)
+
+
+# -- tools of the client -------------------------------------------------------------
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
+CHOICES = ("auto", "none", "required")
+
+
+def client_tools(
+    functions: Iterable[tuple[str, str, ToolFunction | None]],
+) -> tuple[ClientTool, ...]:
+    """Check the tools that the client brings: (type, place of the name, function)."""
+    checked: dict[str, ClientTool] = {}
+    for number, (kind, field, function) in enumerate(functions):
+        where = f"tools[{number}]"
+        if kind != "function" or function is None:
+            text = f"Tools of type `{kind}` are not supported: only functions of the client."
+            raise bad_value(f"{text} The agent brings its own tools.", f"{where}.type")
+        name, param = function.name, f"{where}.{field}"
+        if not _NAME.match(name) or name in CHOICES:
+            text = "A function name is 1 to 64 letters, digits, underscores or hyphens"
+            raise bad_value(f"{text}, and not one of {', '.join(CHOICES)}.", param)
+        if name in checked:
+            raise bad_value(f"There are two functions `{name}`.", param)
+        checked[name] = ClientTool(
+            name=name,
+            description=function.description or "",
+            parameters=function.parameters or {"type": "object", "properties": {}},
+        )
+    return tuple(checked.values())
+
+
+def tool_choice(choice: str | None) -> str | None:
+    """Check a choice that names no function."""
+    if choice not in (None, *CHOICES):
+        raise bad_value("`tool_choice` is auto, none, required or a function.", "tool_choice")
+    return None if choice == "auto" else choice
+
+
+def named_function(name: str | None, tools: Iterable[ClientTool], param: str) -> str:
+    """Check that a function the client chose is among its tools."""
+    if name is None or all(tool.name != name for tool in tools):
+        raise bad_value(f"There is no function `{name}` in `tools`.", param)
+    return name
+
+
+def response_schema(
+    kind: str | None, schema: dict[str, Any] | None, param: str
+) -> dict[str, Any] | None:
+    """Return the schema that an answer has to follow; None for plain text."""
+    if kind in (None, "text"):
+        return None
+    if kind == "json_object":
+        return {"type": "object"}
+    if kind != "json_schema":
+        raise bad_value("`type` is text, json_object or json_schema.", f"{param}.type")
+    if schema is None:
+        raise bad_value("The schema is missing.", f"{param}.schema")
+    return schema
