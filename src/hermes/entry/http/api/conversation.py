@@ -5,7 +5,7 @@
     tool results and user  -> what is new: results for calls that wait in a session,
     messages at the end       or the end of the history; then the input
 
-Chat messages and items become one list of `Said`, which `Conversation` takes
+Chat messages and items become one list of `Utterance`, which `Conversation` takes
 apart. Chat is strict, as OpenAI is: every call has its result right after it,
 and every result its call. Items are lenient: a call without a result gets one
 that says so. Pictures are only named here; `stored` fetches those that the
@@ -130,7 +130,7 @@ class Picture(Struct, frozen=True):
     param: str
 
 
-class Said(Struct, frozen=True, kw_only=True):
+class Utterance(Struct, frozen=True, kw_only=True):
     """One message, checked: text, pictures, and calls or the call it answers."""
 
     role: str
@@ -152,9 +152,9 @@ class Conversation(Struct, frozen=True, kw_only=True):
     """What a request says, taken apart."""
 
     instructions: str = ""
-    earlier: tuple[Said, ...] = ()
+    earlier: tuple[Utterance, ...] = ()
     """Everything before the input, including `results`."""
-    results: tuple[Said, ...] = ()
+    results: tuple[Utterance, ...] = ()
     """Tool results directly before the input."""
     text: str = ""
     pictures: tuple[Picture, ...] = ()
@@ -241,7 +241,7 @@ async def run_request(
     )
 
 
-async def history_of(said: Sequence[Said], media: MediaShelf) -> tuple[Message, ...]:
+async def history_of(said: Sequence[Utterance], media: MediaShelf) -> tuple[Message, ...]:
     """Return the history that a new session begins with."""
     history: list[Message] = []
     seen: set[str] = set()
@@ -268,7 +268,7 @@ async def history_of(said: Sequence[Said], media: MediaShelf) -> tuple[Message, 
     return tuple(history)
 
 
-async def _content(said: Said, media: MediaShelf) -> Content:
+async def _content(said: Utterance, media: MediaShelf) -> Content:
     if not said.pictures:
         return said.text
     parts: list[Part] = [TextPart(said.text)] if said.text else []
@@ -304,19 +304,19 @@ def read_conversation(messages: Sequence[ChatMessage]) -> Conversation:
     return found
 
 
-def _said(message: ChatMessage, where: str) -> Said:
+def _said(message: ChatMessage, where: str) -> Utterance:
     reader = _Parts(where=where, items=False, pictures=message.role == "user")
     text, pictures = reader.read(message.content or "", "content")
     match message.role:
         case "system" | "developer" | "user":
-            return Said(role=message.role, where=where, text=text, pictures=pictures)
+            return Utterance(role=message.role, where=where, text=text, pictures=pictures)
         case "assistant":
             calls = tuple(_call(call, where) for call in message.tool_calls or ())
-            return Said(role="assistant", where=where, text=text, calls=calls)
+            return Utterance(role="assistant", where=where, text=text, calls=calls)
         case "tool":
             if not message.tool_call_id:
                 raise bad_value("A tool result needs the id of its call.", f"{where}.tool_call_id")
-            return Said(role="tool", where=where, text=text, call_id=message.tool_call_id)
+            return Utterance(role="tool", where=where, text=text, call_id=message.tool_call_id)
         case _:
             roles = "system, developer, user, assistant or tool"
             raise bad_value(f"The role `{message.role}` is not one of {roles}.", f"{where}.role")
@@ -335,7 +335,7 @@ def _call(call: CallIn, where: str) -> ToolCall:
 
 def read_items(*named: tuple[str, str | Sequence[InputItem]]) -> Conversation:
     """Take items apart; each list comes with the name it has in the request."""
-    read: list[Said] = []
+    read: list[Utterance] = []
     for param, given in named:
         items = (InputItem(role="user", content=given),) if isinstance(given, str) else given
         for number, item in enumerate(items):
@@ -350,7 +350,7 @@ def read_items(*named: tuple[str, str | Sequence[InputItem]]) -> Conversation:
     return talk
 
 
-def _take(item: InputItem, where: str, read: list[Said]) -> None:
+def _take(item: InputItem, where: str, read: list[Utterance]) -> None:
     kind = item.type or ("message" if item.role else "")
     match kind:
         case "message":
@@ -364,11 +364,13 @@ def _take(item: InputItem, where: str, read: list[Said]) -> None:
             if read and read[-1].role == "assistant":
                 read[-1] = replace(read[-1], calls=(*read[-1].calls, call))
             else:
-                read.append(Said(role="assistant", where=where, calls=(call,)))
+                read.append(Utterance(role="assistant", where=where, calls=(call,)))
         case "function_call_output":
             call_id = _given(item.call_id, f"{where}.call_id")
             text, shown = _item_content(item.output, where, "output", pictures=True)
-            read.append(Said(role="tool", where=where, text=text, pictures=shown, call_id=call_id))
+            read.append(
+                Utterance(role="tool", where=where, text=text, pictures=shown, call_id=call_id)
+            )
         case "reasoning":
             pass  # the model's own thoughts come back only from the session
         case "item_reference":
@@ -377,23 +379,25 @@ def _take(item: InputItem, where: str, read: list[Said]) -> None:
         case _ if kind in TEXTS or kind in PICTURES:
             part = ContentPart(type=kind, text=item.text, image_url=item.image_url)
             text, shown = _Parts(where=where, items=True, pictures=True).part(part, where)
-            read.append(Said(role="user", where=where, text=text, pictures=shown))
+            read.append(Utterance(role="user", where=where, text=text, pictures=shown))
         case _:
             raise unsupported(f"Items of type `{kind}` are not supported.", f"{where}.type")
 
 
-def _message(item: InputItem, where: str) -> Said:
+def _message(item: InputItem, where: str) -> Utterance:
     role = item.role or ""
     if role == "tool" and item.tool_call_id:
         text, shown = _item_content(item.content, where, "content", pictures=True)
-        return Said(role="tool", where=where, text=text, pictures=shown, call_id=item.tool_call_id)
+        return Utterance(
+            role="tool", where=where, text=text, pictures=shown, call_id=item.tool_call_id
+        )
     if role not in (*SYSTEM, "user", "assistant"):
         message = "`role` is one of user, assistant, system and developer."
         raise bad_value(message, f"{where}.role")
     calls = tuple(_call(call, where) for call in item.tool_calls or ())
     given = "" if calls and item.content is None else item.content
     text, shown = _item_content(given, where, "content", pictures=role == "user")
-    return Said(role=role, where=where, text=text, pictures=shown, calls=calls)
+    return Utterance(role=role, where=where, text=text, pictures=shown, calls=calls)
 
 
 def _item_content(
@@ -450,7 +454,7 @@ class _Parts(Struct, frozen=True, kw_only=True):
         return unsupported(message, param) if self.items else bad_value(message, param)
 
 
-def _taken_apart(read: Sequence[Said], *, strict: bool) -> Conversation:
+def _taken_apart(read: Sequence[Utterance], *, strict: bool) -> Conversation:
     talk = [said for said in read if said.role not in SYSTEM]
     earlier = talk[: _last(talk, "user")]
     new = talk[len(earlier) :]
@@ -463,7 +467,7 @@ def _taken_apart(read: Sequence[Said], *, strict: bool) -> Conversation:
     )
 
 
-def _last(said: Sequence[Said], role: str) -> int:
+def _last(said: Sequence[Utterance], role: str) -> int:
     """Return where the run of messages of one role begins that ends it."""
     at = len(said)
     while at and said[at - 1].role == role:
@@ -471,10 +475,10 @@ def _last(said: Sequence[Said], role: str) -> int:
     return at
 
 
-def _matched(said: Sequence[Said]) -> tuple[Said, ...]:
+def _matched(said: Sequence[Utterance]) -> tuple[Utterance, ...]:
     """Check that calls and results belong together; put results in the order of the calls."""
-    checked: list[Said] = []
-    waiting: dict[str, Said | None] = {}
+    checked: list[Utterance] = []
+    waiting: dict[str, Utterance | None] = {}
     for one in said:
         if one.role == "tool":
             if one.call_id not in waiting or waiting[one.call_id] is not None:
@@ -491,23 +495,25 @@ def _matched(said: Sequence[Said]) -> tuple[Said, ...]:
     return (*checked, *_results(waiting))
 
 
-def _results(waiting: dict[str, Said | None]) -> Iterator[Said]:
+def _results(waiting: dict[str, Utterance | None]) -> Iterator[Utterance]:
     for call_id, result in waiting.items():
         if result is None:
             raise bad_value(f"The call `{call_id}` has no tool result after it.", "messages")
         yield result
 
 
-def _completed(said: Sequence[Said]) -> tuple[Said, ...]:
+def _completed(said: Sequence[Utterance]) -> tuple[Utterance, ...]:
     """Put every result behind its call, and say so where there is none."""
     results = {one.call_id: one for one in said if one.role == "tool"}
-    history: list[Said] = []
+    history: list[Utterance] = []
     for one in said:
         if one.role == "tool" or one.empty:
             continue
         history.append(one)
         for call in one.calls:
-            none = Said(role="tool", where=one.where, text=NO_RESULT, call_id=call.id, missing=True)
+            none = Utterance(
+                role="tool", where=one.where, text=NO_RESULT, call_id=call.id, missing=True
+            )
             history.append(results.get(call.id, none))
     return tuple(history)
 
@@ -516,7 +522,7 @@ def _joined(texts: Iterable[str]) -> str:
     return "\n\n".join(text for text in texts if text.strip())
 
 
-def _count(said: Iterable[Said]) -> int:
+def _count(said: Iterable[Utterance]) -> int:
     return sum(len(one.pictures) for one in said)
 
 
