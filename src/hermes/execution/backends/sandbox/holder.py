@@ -32,6 +32,21 @@ from hermes.execution.host.process import Child, Launch
 
 _ROOT = Path("/sys/fs/cgroup")
 _PREFIX = "hermes-sandbox"
+TOOLS = ("bwrap", "nsenter", "setpriv")
+_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+# What the holder was started from and with must not stay reachable through its
+# entries in /proc: it becomes a program of the sandbox with files of the sandbox.
+# As process 1 that ignores its children it makes the kernel clear them away.
+_HOLD = (
+    'trap "" CHLD; echo 0 >/proc/sys/user/max_user_namespaces && echo ready'
+    " && exec </dev/null >/dev/null 2>&1"
+    " && exec setpriv --inh-caps=-all --ambient-caps=-all --no-new-privs sleep infinity"
+)
+_START_SECONDS = 15.0
+_NS_GET_PARENT = 0xB702
+_NAMESPACES = {"user": "user", "mount": "mnt"}
+_NAMESPACES |= {name: name for name in ("pid", "ipc", "uts", "net", "cgroup")}
 
 
 class Cgroup(Struct, frozen=True, kw_only=True):
@@ -59,7 +74,7 @@ class Cgroup(Struct, frozen=True, kw_only=True):
                 directory.rmdir()
 
 
-def make_cgroup(max_processes: int, max_memory: int) -> Cgroup | None:
+def make_cgroup(max_processes: int, max_memory: int) -> Cgroup:
     made: list[Path] = []
     for controller, settings in (
         ("pids", {"pids.max": max_processes}),
@@ -73,7 +88,7 @@ def make_cgroup(max_processes: int, max_memory: int) -> Cgroup | None:
             if directory is not None:
                 made.append(directory)
                 break
-    return Cgroup(directories=tuple(made)) if made else None
+    return Cgroup(directories=tuple(made))
 
 
 def _make(parent: Path, settings: dict[str, int]) -> Path | None:
@@ -129,29 +144,10 @@ def _sweep(parent: Path) -> None:
                     directory.rmdir()
 
 
-TOOLS = ("bwrap", "nsenter", "setpriv")
-_SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-# What the holder was started from and with must not stay reachable through its
-# entries in /proc: it becomes a program of the sandbox with files of the sandbox.
-# As process 1 that ignores its children it makes the kernel clear them away.
-_HOLD = (
-    'trap "" CHLD; echo 0 >/proc/sys/user/max_user_namespaces && echo ready'
-    " && exec </dev/null >/dev/null 2>&1"
-    " && exec setpriv --inh-caps=-all --ambient-caps=-all --no-new-privs sleep infinity"
-)
-_START_SECONDS = 15.0
-_NS_GET_PARENT = 0xB702
-_NAMESPACES = {"user": "user", "mount": "mnt"}
-_NAMESPACES |= {name: name for name in ("pid", "ipc", "uts", "net", "cgroup")}
-
-
 class Holder:
     """One sandbox that is up."""
 
-    def __init__(
-        self, child: Child, directory: int, layout: SandboxLayout, cgroup: Cgroup | None
-    ) -> None:
+    def __init__(self, child: Child, directory: int, layout: SandboxLayout, cgroup: Cgroup) -> None:
         self._child = child
         self._directory = directory
         self._cgroup = cgroup
@@ -172,15 +168,13 @@ class Holder:
         try:
             child, pid, mount_namespace = await _held(layout, cgroup)
         except BaseException:
-            if cgroup is not None:
-                cgroup.remove()
+            cgroup.remove()
             raise
         try:
             return cls(child, _pinned(pid, mount_namespace), layout, cgroup)
         except OSError as error:
             await child.close(0.0)
-            if cgroup is not None:
-                await _removed(cgroup)
+            await _removed(cgroup)
             raise _did_not_start(str(error)) from error
 
     @property
@@ -205,8 +199,8 @@ class Holder:
     def command(self, script: str, *, pty: bool) -> tuple[str, ...]:
         # Opening the terminal by name makes it the controlling one.
         terminal = "exec <>/dev/fd/0 >&0 2>&0; " if pty else ""
-        join = self._cgroup.join if self._cgroup else ""
-        return ("sh", "-c", f"{terminal}{join}{self._enter}", "sh", f"{self._limits}{script}")
+        enter = f"{terminal}{self._cgroup.join}{self._enter}"
+        return ("sh", "-c", enter, "sh", f"{self._limits}{script}")
 
     async def stop(self) -> None:
         try:
@@ -216,11 +210,10 @@ class Holder:
             os.close(self._directory)
             if self._outer is not None:
                 os.close(self._outer)
-            if self._cgroup is not None:
-                await _removed(self._cgroup)
+            await _removed(self._cgroup)
 
 
-async def _held(layout: SandboxLayout, cgroup: Cgroup | None) -> tuple[Child, int, int]:
+async def _held(layout: SandboxLayout, cgroup: Cgroup) -> tuple[Child, int, int]:
     """Start the holder; return it, its process number and its mount namespace."""
     said = bytearray()
     changed = asyncio.Event()
@@ -230,14 +223,10 @@ async def _held(layout: SandboxLayout, cgroup: Cgroup | None) -> tuple[Child, in
         changed.set()
 
     arguments = await asyncio.to_thread(bwrap_arguments, layout)
-    join = cgroup.join if cgroup else ""
+    # Arguments go through a descriptor: paths of the host are nobody's business inside.
+    bwrap = f"exec bwrap --args 4 --info-fd 3 -- sh -c '{_HOLD}' 3>&1 4<&0 0</dev/null"
     launch = Launch(
-        # Arguments go through a descriptor: paths of the host are nobody's business inside.
-        argv=(
-            "sh",
-            "-c",
-            f"{join}exec bwrap --args 4 --info-fd 3 -- sh -c '{_HOLD}' 3>&1 4<&0 0</dev/null",
-        ),
+        argv=("sh", "-c", f"{cgroup.join}{bwrap}"),
         env={"PATH": _SYSTEM_PATH},
         stdin=b"".join(argument.encode() + b"\0" for argument in arguments),
     )
