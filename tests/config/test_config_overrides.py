@@ -82,7 +82,7 @@ def test_platforms_can_be_set_up_by_variables_alone(home: HermesHome) -> None:
         GATEWAY_ALLOWED_USERS="1, 2",
         TELEGRAM_ALLOWED_USERS="77",
         TELEGRAM_HOME_CHANNEL="-100",
-        SLACK_ALLOW_ALL_USERS="1",
+        TELEGRAM_ALLOW_ALL_USERS="1",
         HERMES_YOLO_MODE="1",
     )
     config = loaded.config
@@ -92,7 +92,7 @@ def test_platforms_can_be_set_up_by_variables_alone(home: HermesHome) -> None:
     assert config.platforms["webhook"].extra == {"secret": "whsec"}
     assert config.gateway.allowed_users == ("1", "2")
     assert config.platforms["telegram"].allowed_users == ("77",)
-    assert config.platforms["slack"].allow_all_users is True
+    assert config.platforms["telegram"].allow_all_users is True
     assert config.approvals.mode == "off"
     assert loaded.origin("approvals.mode") == "env HERMES_YOLO_MODE"
 

@@ -11,7 +11,8 @@ from fakes.ledgers import session
 from hermes.control.delivery.rate_limit import PacerBook
 from hermes.control.delivery.surface import Delivery, Line, Origin, TurnSurface
 from hermes.domain.outbound import OutboxState, Target
-from hermes.domain.ports.platform import Capabilities, FailureAction, Outgoing, Sent
+from hermes.domain.platforms import Capabilities
+from hermes.domain.ports.platform import FailureAction, Outgoing, Sent
 from hermes.domain.ports.surface import Shown
 from hermes.execution.clock import SystemClock
 from hermes.state.sqlite.ledger import SqliteLedger

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from hermes.domain.outbound import Target
+from hermes.domain.platforms import Capabilities
 from hermes.domain.ports.platform import (
-    Capabilities,
     FailureAction,
     InboundSink,
     MenuCommand,

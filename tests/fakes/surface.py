@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from hermes.domain.ports.platform import Capabilities, LengthUnit
+from hermes.domain.platforms import Capabilities, LengthUnit
 from hermes.domain.ports.surface import Shown
 from hermes.streaming.markup import load_dialect
 from hermes.streaming.units import is_blank

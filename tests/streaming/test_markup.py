@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fakes.markdown_text import markdown
 from hermes.domain.entry_points import entry_points
 from hermes.domain.errors import ConfigError
-from hermes.domain.ports.platform import LengthUnit
+from hermes.domain.platforms import LengthUnit
 from hermes.streaming.markup import GROUP, load_dialect, telegram_html
 from hermes.streaming.markup.plain import plain
 

@@ -27,7 +27,7 @@ from hermes.domain.events import (
     TurnStream,
 )
 from hermes.domain.messages import AssistantMessage, Reasoning, ToolCall, ToolOutcome
-from hermes.domain.ports.platform import Capabilities
+from hermes.domain.platforms import Capabilities
 from hermes.domain.ports.surface import Shown
 from hermes.domain.settings import Settings
 from hermes.domain.turn import TurnError, TurnState

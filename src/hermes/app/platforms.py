@@ -9,9 +9,9 @@ from hermes.app.access import platform_section
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
 from hermes.control.supervision.instance import credential_locks_dir, hold_credential
-from hermes.domain.platforms import platforms
+from hermes.domain.platforms import ChatPlatform, platforms
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.platform import Adapter, AdapterRequest, ChatPlatform, SettingPlaces
+from hermes.domain.ports.platform import Adapter, AdapterRequest, SettingPlaces
 from hermes.entry.chat.kit.settings import ChatSettings, credential, live_settings
 from hermes.entry.http.listener import SharedListener
 
@@ -103,8 +103,8 @@ def _places(loaded: LoadedConfig, platform: ChatPlatform, account: str) -> Setti
     variables = loaded.variables
     own = _accounts(loaded, platform).get(account)
     if isinstance(own, Mapping):
-        section = {**section, "extra": own}
+        section = {**section, **own}
         named = {each.key: each.variable for each in platform.credentials}
         hidden = {named.get(key, f"{platform.prefix}_{key.upper()}") for key in own}
         variables = {name: value for name, value in variables.items() if name not in hidden}
-    return SettingPlaces(section=section, block={}, variables=variables)
+    return SettingPlaces(section=section, variables=variables)

@@ -8,10 +8,12 @@ kind of credential.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
 from hermes.config.redaction_forms import forms_of, pattern_of
+from hermes.domain.platforms import credentials
 from hermes.domain.settings.section import is_secret_name
 
 __all__ = [
@@ -43,8 +45,7 @@ _SWITCHES = frozenset({"", "true", "false", "yes", "no", "on", "off", "auto", "n
 _FILES = (".json", ".pem", ".key", ".sock")
 _SCHEME = re.compile(r"(?i)^(?:bearer|basic|token|bot)\s+")
 
-_SHAPES = re.compile(
-    r"""
+_SHAPES = r"""
     (?P<BEARER>\b[Bb]earer\s+)(?=[A-Za-z._~+/=-]*[0-9])[A-Za-z0-9._~+/=-]{12,} |
     (?P<PRIVATE_KEY>-----BEGIN\ [A-Z ]*PRIVATE\ KEY-----.*?-----END\ [A-Z ]*PRIVATE\ KEY-----) |
     (?<![A-Za-z0-9_-])(?:
@@ -55,19 +56,33 @@ _SHAPES = re.compile(
       (?P<GITLAB_TOKEN>glpat-[A-Za-z0-9_-]{16,}) |
       (?P<SLACK_TOKEN>xox[a-z]-[A-Za-z0-9-]{10,} | xapp-[A-Za-z0-9-]{10,}) |
       (?P<AWS_KEY>(?:AKIA|ASIA)[A-Z0-9]{16}) |
-      (?P<TELEGRAM_TOKEN>[0-9]{8,10}:AA[A-Za-z0-9_-]{33}) |
       (?P<JWT>eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,})
+      %s
     )(?![A-Za-z0-9_-])
-    """,
-    re.VERBOSE | re.DOTALL,
-)
+    """
+"""Credentials of services; those of platforms are put in place of `%s`."""
 _HINTS = (
     *("sk-", "pk-", "rk-", "gsk_", "xai-", "AIza", "hf_", "tvly-", "sk_", "rk_"),
     *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "xapp-"),
-    *("AKIA", "ASIA", ":AA", "eyJ", "earer", "PRIVATE KEY"),
+    *("AKIA", "ASIA", "eyJ", "earer", "PRIVATE KEY"),
 )
 """Text without any of these has no credential of a known shape."""
-_HINT = re.compile("|".join(map(re.escape, _HINTS)))
+
+
+@cache
+def _shapes() -> re.Pattern[str]:
+    own = [
+        f"| (?P<{platform.prefix}_{each.key.upper()}>{each.shape})"
+        for platform, each in credentials()
+        if each.shape
+    ]
+    return re.compile(_SHAPES % "\n      ".join(own), re.VERBOSE | re.DOTALL)
+
+
+@cache
+def _hint() -> re.Pattern[str]:
+    own = (each.mark for _, each in credentials() if each.mark)
+    return re.compile("|".join(map(re.escape, (*_HINTS, *own))))
 
 
 class Secrets:
@@ -137,7 +152,7 @@ class Redactor:
         if self._marks:
             text = self._compiled().sub(self._mark, text)
         if self.hints_at_one(text):
-            text = _SHAPES.sub(_shape_mark, text)
+            text = _shapes().sub(_shape_mark, text)
         return text
 
     def forms(self) -> tuple[str, ...]:
@@ -151,13 +166,13 @@ class Redactor:
             pattern = self._compiled()
             found = [(m.start(), m.end(), self._mark(m)) for m in pattern.finditer(text)]
         if self.hints_at_one(text):
-            shapes = [(m.start(), m.end(), _shape_mark(m)) for m in _SHAPES.finditer(text)]
+            shapes = [(m.start(), m.end(), _shape_mark(m)) for m in _shapes().finditer(text)]
             found = sorted([*found, *shapes])
         return found
 
     def hints_at_one(self, text: str) -> bool:
         """Tell whether `text` may hold a credential of a known shape."""
-        return _HINT.search(text) is not None
+        return _hint().search(text) is not None
 
     def redact_value(self, value: Any) -> Any:
         """Redact all text inside JSON-like data."""

@@ -1,25 +1,119 @@
-"""The chat platforms that installed packages bring, ours included.
+"""Chat platforms as data, and where they are found.
 
-A distribution declares one by
+A distribution brings a platform, ours included, by
 
     [project.entry-points."hermes.platforms"]
     telegram = "hermes.entry.chat.telegram:PLATFORM"
 
-Listing them imports only what says what they are, never an adapter.
+Listing the platforms imports only what says what they are, never an adapter or a library.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from functools import cache
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from hermes.domain.entry_points import entry_points, load_entry_point
-from hermes.domain.ports.platform import ChatPlatform, Credential
+
+if TYPE_CHECKING:
+    from hermes.domain.ports.platform import Adapter, AdapterRequest
 
 GROUP = "hermes.platforms"
 
 
+class LengthUnit(StrEnum):
+    """What a platform counts when it limits the length of a message."""
+
+    UTF16 = "utf16"
+    CODEPOINTS = "codepoints"
+    BYTES = "bytes"
+
+
+class Capabilities(Struct, frozen=True, kw_only=True):
+    """What a platform can do, and how much of it."""
+
+    max_length: int
+    """Of a message that is sent."""
+    edit_length: int = 0
+    """Of a message that is edited; 0: the same."""
+    caption_length: int = 0
+    unit: LengthUnit = LengthUnit.CODEPOINTS
+    dialect: str = "plain"
+    """Which of `streaming.markup` formats text for it."""
+    edits: bool = False
+    streams: bool = False
+    """A message stays open and grows: the first send opens it without text, each `edit` carries
+    all of the text so far, and the one with `Outgoing.final` closes it."""
+    deletes: bool = False
+    threads: bool = False
+    buttons: bool = False
+    typing: bool = False
+    reactions: bool = False
+    idempotent_sends: bool = False
+    """A send may be repeated with the same key without a second message."""
+    media: frozenset[str] = frozenset()
+    """Kinds of files it can send natively: image, voice, audio, video, document."""
+    max_file_bytes: int = 50_000_000
+    album_size: int = 0
+    """How many pictures can be sent together (`AlbumSender`); 0: none."""
+    private_interval: float = 1.0
+    """Seconds between two calls to one private chat that the platform tolerates."""
+    group_interval: float = 3.0
+    account_interval: float = 0.0
+    """Seconds between two calls of the account to whatever chats; 0: no limit."""
+    typing_seconds: float = 4.0
+    """How often a typing signal has to be repeated."""
+
+    @property
+    def live(self) -> bool:
+        """Whether a message can still change after it was sent."""
+        return self.edits or self.streams
+
+
+class Credential(Struct, frozen=True, kw_only=True):
+    """A setting without which the platform cannot work."""
+
+    key: str
+    """Its name in `platforms.<platform>`."""
+    variable: str
+    """The environment variable that may hold it."""
+    label: str
+    shape: str = ""
+    """What such a secret looks like, as a regular expression without groups; for redaction."""
+    mark: str = ""
+    """A text that every secret of this shape contains."""
+
+
+class ChatPlatform(Struct, frozen=True, kw_only=True):
+    """A platform, as it can be listed without importing its adapter."""
+
+    name: str
+    label: str
+    capabilities: Capabilities
+    make: "Callable[[AdapterRequest], Adapter]"
+    """Returns an adapter that is not connected yet; `ConfigError` says what is missing."""
+    credentials: tuple[Credential, ...] = ()
+    """All of them must be set; the platform is on if they are and nothing else is said."""
+    setup: str = ""
+    """The next step for somebody who has no credentials."""
+    env_prefix: str = ""
+    """`TELEGRAM` for `TELEGRAM_ALLOWED_USERS` and so on; empty: the name in capitals."""
+    batch_seconds: float = 0.3
+    """How long to wait for the rest of a message a client has split."""
+    long_batch_seconds: float = 1.0
+    """The same after a part that is nearly as long as the limit."""
+    album_seconds: float = 0.8
+
+    @property
+    def prefix(self) -> str:
+        return self.env_prefix or self.name.upper()
+
+
 @cache
 def platforms() -> Mapping[str, ChatPlatform]:
-    """Return the platforms by name."""
+    """Return the installed platforms by name."""
     loaded = [load_entry_point(target) for target in entry_points(GROUP).values()]
     return {each.name: each for each in loaded}
 

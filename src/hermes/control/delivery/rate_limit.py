@@ -16,8 +16,9 @@ from msgspec import Struct
 
 from hermes.domain.inbound import ChatKind
 from hermes.domain.outbound import Target
+from hermes.domain.platforms import Capabilities
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.platform import Capabilities, LimitScope
+from hermes.domain.ports.platform import LimitScope
 
 __all__ = [
     "PATIENCE",

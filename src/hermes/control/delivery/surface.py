@@ -18,13 +18,13 @@ from msgspec.structs import replace
 from hermes.control.delivery.rate_limit import PATIENCE, Pacer, PacerBook, Urgency
 from hermes.domain.errors import HermesError
 from hermes.domain.outbound import OutboxEntry, OutboxKind, OutboxState, Target
+from hermes.domain.platforms import Capabilities
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import OutboxStore
 from hermes.domain.ports.platform import (
     Adapter,
     AlbumSender,
     Button,
-    Capabilities,
     FailureAction,
     Outgoing,
     PlatformFailure,

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from hermes.domain.ports.platform import Capabilities
+from hermes.domain.platforms import Capabilities
 
 __all__ = ["Shown", "Surface"]
 

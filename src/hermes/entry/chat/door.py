@@ -29,15 +29,10 @@ from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.outbound import Target
+from hermes.domain.platforms import ChatPlatform
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
-from hermes.domain.ports.platform import (
-    Adapter,
-    ChatPlatform,
-    FileSource,
-    InboundSink,
-    MenuCommand,
-)
+from hermes.domain.ports.platform import Adapter, FileSource, InboundSink, MenuCommand
 from hermes.domain.turn import Turn
 from hermes.entry.chat.companion import Manners
 from hermes.entry.chat.context import ChatContext

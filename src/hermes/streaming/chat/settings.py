@@ -5,7 +5,7 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
-from hermes.domain.ports.platform import Capabilities
+from hermes.domain.platforms import Capabilities
 from hermes.domain.settings import Settings
 from hermes.domain.settings.doors import PlatformDisplay, ToolProgress
 

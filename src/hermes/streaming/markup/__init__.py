@@ -11,7 +11,7 @@ from typing import Protocol, cast
 
 from hermes.domain.entry_points import entry_points, load_entry_point
 from hermes.domain.errors import ConfigError
-from hermes.domain.ports.platform import LengthUnit
+from hermes.domain.platforms import LengthUnit
 
 GROUP = "hermes.dialects"
 

@@ -17,7 +17,8 @@ TOKEN = {"TELEGRAM_BOT_TOKEN": "12:abc"}
 def telegram_settings(
     section: Mapping[str, Any], block: Mapping[str, Any], variables: Mapping[str, str]
 ) -> TelegramSettings:
-    places = SettingPlaces(section=section, block=block, variables=variables)
+    merged = {**block, **section, **section.get("extra", {})}
+    places = SettingPlaces(section=merged, variables=variables)
     return read_settings(PLATFORM, TelegramSettings, places)
 
 

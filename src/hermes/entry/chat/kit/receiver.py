@@ -10,9 +10,9 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from hermes.domain.errors import HermesError
+from hermes.domain.platforms import ChatPlatform
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import (
-    ChatPlatform,
     FailureAction,
     HttpListener,
     ListenerCall,

@@ -19,7 +19,8 @@ from msgspec.structs import FieldInfo, fields
 
 from hermes.domain.errors import ConfigError
 from hermes.domain.patterns import SafePattern
-from hermes.domain.ports.platform import ChatPlatform, SettingPlaces
+from hermes.domain.platforms import ChatPlatform
+from hermes.domain.ports.platform import SettingPlaces
 
 Seconds = Annotated[float, Meta(gt=0, lt=1e6)]
 
@@ -107,8 +108,7 @@ def credential(platform: ChatPlatform, places: SettingPlaces) -> str:
 
 class _Lookup:
     def __init__(self, platform: ChatPlatform, places: SettingPlaces) -> None:
-        extra = places.section.get("extra")
-        self._blocks = (extra if isinstance(extra, Mapping) else {}, places.section, places.block)
+        self._section = places.section
         self._variables = places.variables
         self._platform = platform
         self._named = {each.key: each.variable for each in platform.credentials}
@@ -141,11 +141,8 @@ class _Lookup:
         name = variable or f"{self._platform.prefix}_{key.upper().replace('.', '_')}"
         if self._variables.get(name, "").strip():
             return self._variables[name].strip()
-        for block in self._blocks:
-            value = _inside(block, key)
-            if value is not None and value != "":
-                return value
-        return None
+        value = _inside(self._section, key)
+        return None if value == "" else value
 
 
 def _inside(block: Mapping[str, Any], key: str) -> object:

@@ -1,16 +1,14 @@
 """Telegram as data: readable without importing the adapter or an HTTP library."""
 
-from hermes.domain.ports.platform import (
-    Adapter,
-    AdapterRequest,
-    Capabilities,
-    ChatPlatform,
-    Credential,
-    LengthUnit,
-)
+from typing import TYPE_CHECKING
+
+from hermes.domain.platforms import Capabilities, ChatPlatform, Credential, LengthUnit
+
+if TYPE_CHECKING:
+    from hermes.domain.ports.platform import Adapter, AdapterRequest
 
 
-def _make(request: AdapterRequest) -> Adapter:
+def _make(request: "AdapterRequest") -> "Adapter":
     from hermes.entry.chat.telegram.adapter import TelegramAdapter  # noqa: PLC0415 - with use
 
     return TelegramAdapter.configured(request)

@@ -16,10 +16,10 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from hermes.domain.platforms import ChatPlatform
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import (
     ButtonPress,
-    ChatPlatform,
     FailureAction,
     HttpListener,
     InboundSink,
