@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 from msgspec import Struct
 
 from hermes.domain.ports.platform import FailureAction, PlatformFailure
@@ -242,6 +243,14 @@ class HttpClient:
             )
         message = f"{self._label} cannot be reached for {name} ({reason})."
         return PlatformFailure(FailureAction.RETRY, message)
+
+
+def form_fields(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Write fields as a form does: nested values as JSON."""
+    return {
+        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for name, value in fields.items()
+    }
 
 
 async def _content(response: "httpx2.Response") -> bytes:

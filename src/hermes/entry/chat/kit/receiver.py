@@ -26,6 +26,12 @@ _LOG = logging.getLogger(__name__)
 _FAILING_SECONDS = 90.0
 """After so long without success the whole connection is made again by its supervisor."""
 _LONGEST_PAUSE = 30.0
+_CONFLICT_STEP = 10.0
+_CONFLICTS = 4
+_CONFLICT_WINDOW = 300.0
+_CHECK_SECONDS = 60.0
+_CHECKS = 5
+Check = Callable[[], Awaitable[None]]
 T = TypeVar("T")
 
 
@@ -37,6 +43,7 @@ class Patience:
         self._clock = clock
         self._failures = 0
         self._since = 0.0
+        self._conflicts: list[float] = []
         self._random = random.Random()  # noqa: S311 - spreads retries, guards nothing
 
     def success(self) -> None:
@@ -59,6 +66,42 @@ class Patience:
         pause *= self._random.uniform(0.5, 1.0)
         _LOG.warning("Polling failed: %s Trying again in %.1f s", failure.message, pause)
         await self._clock.sleep(pause)
+
+    async def conflict(self) -> None:
+        """Give another receiver time to go away, but do not take turns with it forever.
+
+        Success in between does not reset the count: two receivers that displace each other
+        both succeed now and then.
+        """
+        now = self._clock.now()
+        self._conflicts = [at for at in self._conflicts if now - at < _CONFLICT_WINDOW] + [now]
+        if len(self._conflicts) > _CONFLICTS:
+            self._conflicts = []
+            raise PlatformFailure(
+                FailureAction.RETRY,
+                f"Another process receives the messages of this {self._label} bot.",
+                hint="Stop the other gateway that uses this token, or give each its own bot.",
+            )
+        pause = _CONFLICT_STEP * len(self._conflicts)
+        _LOG.warning("Somebody else receives with this token; trying again in %.0f s", pause)
+        await self._clock.sleep(pause)
+
+
+async def keep_checking(clock: Clock, alive: Callable[[], None], check: Check) -> None:
+    """Ask a platform that calls us now and then whether it still does; raise when it does not."""
+    failures = 0
+    while True:
+        await clock.sleep(_CHECK_SECONDS)
+        try:
+            await check()
+        except PlatformFailure as failure:
+            failures += 1
+            lost = failure.action not in {FailureAction.RETRY, FailureAction.WAIT}
+            if lost or failures >= _CHECKS:
+                raise
+        else:
+            failures = 0
+            alive()
 
 
 @asynccontextmanager

@@ -5,10 +5,8 @@ reactions, its rules for command names. Pacing, splitting, markup, retrying and 
 the control plane's.
 """
 
-import asyncio
 import logging
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +26,7 @@ from hermes.domain.ports.platform import (
     PlatformFailure,
     Sent,
 )
+from hermes.entry.chat.kit.files import check_size, copy_file, read_file
 from hermes.entry.chat.kit.http import Upload
 from hermes.entry.chat.kit.settings import ChatSettings, live_settings
 from hermes.entry.chat.telegram import PLATFORM
@@ -44,8 +43,6 @@ _COMMANDS = 100
 _COMMAND_TEXT = 256
 _NOT_A_COMMAND = re.compile(r"[^a-z0-9_]+")
 _MAX_PHOTO = 10_000_000
-_MAX_FILE = 50_000_000
-_MAX_LOCAL_FILE = 2_000_000_000
 _METHODS = {
     "image": ("sendPhoto", "photo"),
     "voice": ("sendVoice", "voice"),
@@ -94,7 +91,6 @@ class TelegramAdapter:
     async def connect(self) -> None:
         await self._api.http.prepare()
         me = await self._api.call("getMe", {}, User)
-        assert me is not None
         commands = self._bot.commands if self._bot is not None else {}
         self._bot = Bot(id=me.id, username=me.username, commands=commands)
         await self._receiver.register()
@@ -129,11 +125,11 @@ class TelegramAdapter:
             method = "editMessageReplyMarkup"
         else:
             fields |= _formatted(outgoing, "text") | self._previews()
-        await self._api.call(method, fields, msgspec.Raw, fine="message is not modified")
+        await self._api.attempt(method, fields, "message is not modified")
 
     async def delete(self, target: Target, native_id: str) -> None:
         fields = {"chat_id": target.chat_id, "message_id": _numbered(native_id)}
-        await self._api.call("deleteMessage", fields, bool, fine="message to delete not found")
+        await self._api.attempt("deleteMessage", fields, "message to delete not found")
 
     async def typing(self, target: Target) -> None:
         """Show for five seconds that something is being done; not while answers wait."""
@@ -165,12 +161,9 @@ class TelegramAdapter:
         if self._bot is not None:
             aliases = {short: each.name for short, each in named.items() if short != each.name}
             self._bot = msgspec.structs.replace(self._bot, commands=aliases)
+        # All of the menu together may have about four kilobytes.
         too_much = "bot_commands_too_much"
-        while True:
-            done = await self._api.call("setMyCommands", {"commands": menu}, bool, fine=too_much)
-            if done is not None or len(menu) < 2:
-                return
-            # All of the menu together may have about four kilobytes.
+        while menu and not await self._api.attempt("setMyCommands", {"commands": menu}, too_much):
             menu = menu[: len(menu) * 3 // 4]
 
     def _common(self, outgoing: Outgoing) -> dict[str, Any]:
@@ -195,17 +188,15 @@ class TelegramAdapter:
 
     async def fetch(self, remote: str, target: Path) -> int:
         info = await self._api.call("getFile", {"file_id": remote}, FileInfo)
-        assert info is not None
         limit = self._settings.max_download_bytes
-        if (info.file_size or 0) > limit:
-            raise OSError(f"it is larger than {limit // 1_000_000} MB")
+        check_size(info.file_size or 0, limit)
         if self._settings.local_mode and info.file_path.startswith("/"):
-            return await asyncio.to_thread(_copy, Path(info.file_path), target, limit)
+            return await copy_file(Path(info.file_path), target, limit)
         return await self._api.download(info.file_path, target)
 
     async def _send_file(self, outgoing: Outgoing) -> Sent:
         path = Path(outgoing.attachment or "")
-        content = await self._content(path)
+        content = await read_file(path, self._settings.max_file_bytes)
         method, name = _METHODS[_shown_as(outgoing.attachment_kind, path, len(content))]
         fields = self._common(outgoing) | _formatted(outgoing, "caption")
         upload = Upload(field=name, name=_writable(path.name), content=content)
@@ -225,7 +216,7 @@ class TelegramAdapter:
         media: list[dict[str, Any]] = []
         for number, piece in enumerate(pieces):
             path = Path(piece.attachment or "")
-            content = await self._content(path)
+            content = await read_file(path, self._settings.max_file_bytes)
             kind = _shown_as(piece.attachment_kind, path, len(content))
             name = f"file{number}"
             uploads.append(Upload(field=name, name=_writable(path.name), content=content))
@@ -234,34 +225,7 @@ class TelegramAdapter:
             media.append({"type": shown, "media": f"attach://{name}"} | described)
         fields = self._common(pieces[0]) | {"media": media}
         sent = await self._api.call("sendMediaGroup", fields, list[SentWire], uploads=uploads)
-        return [_sent(each) for each in sent or ()]
-
-    async def _content(self, path: Path) -> bytes:
-        limit = _MAX_LOCAL_FILE if self._settings.local_mode else _MAX_FILE
-        try:
-            return await asyncio.to_thread(_read, path, limit)
-        except OSError as error:
-            message = f"{path.name} cannot be sent: {error.strerror or error}."
-            raise PlatformFailure(FailureAction.GIVE_UP, message) from None
-
-
-def _read(path: Path, limit: int) -> bytes:
-    size = path.stat().st_size
-    if size > limit:
-        raise OSError(f"it is larger than {limit // 1_000_000} MB")
-    if size == 0:
-        raise OSError("it is empty")
-    return path.read_bytes()
-
-
-def _copy(source: Path, target: Path, limit: int) -> int:
-    size = source.stat().st_size
-    if size > limit:
-        raise OSError(f"it is larger than {limit // 1_000_000} MB")
-    part = target.with_name(f"{target.name}.part")
-    shutil.copyfile(source, part)
-    part.replace(target)
-    return size
+        return [_sent(each) for each in sent]
 
 
 def _shown_as(kind: str, path: Path, size: int) -> str:
@@ -306,8 +270,7 @@ def _thread_number(thread_id: str | None) -> int:
     return int(thread_id)
 
 
-def _sent(sent: SentWire | None) -> Sent:
-    assert sent is not None
+def _sent(sent: SentWire) -> Sent:
     return Sent(native_id=message_name(sent.chat.id, sent.message_id))
 
 

@@ -21,6 +21,7 @@ from hermes.entry.chat.kit.http import (
     HttpClient,
     HttpRequest,
     Upload,
+    form_fields,
 )
 from hermes.entry.chat.telegram.settings import TelegramSettings
 from hermes.entry.chat.telegram.wire import Envelope, Parameters
@@ -67,9 +68,8 @@ class BotApi:
         result: type[T],
         *,
         uploads: Sequence[Upload] = (),
-        fine: str = "",
-    ) -> T | None:
-        """Make one call and return its typed result; None if it was refused as `fine`."""
+    ) -> T:
+        """Make one call and return its typed result."""
         effect = Effect.ONCE if method.startswith("send") else Effect.REPEATABLE
         settings = self._settings
         polling = method == _POLL
@@ -80,7 +80,7 @@ class BotApi:
                 target=self._hidden(settings.base_url, method),
                 headers={} if uploads else {"content-type": "application/json"},
                 content=b"" if uploads else msgspec.json.encode(fields),
-                form=_form(fields) if uploads else {},
+                form=form_fields(fields) if uploads else {},
                 uploads=uploads,
                 effect=effect,
                 timeout=settings.poll_timeout + settings.poll_grace
@@ -89,12 +89,17 @@ class BotApi:
                 queued=not polling,
             )
         )
+        return self._result(method, answer, result, effect)
+
+    async def attempt(self, method: str, fields: Mapping[str, Any], fine: str) -> bool:
+        """Make one call; False if it was refused with the words that are `fine`."""
         try:
-            return self._result(method, answer, result, effect)
+            await self.call(method, fields, msgspec.Raw)
         except PlatformFailure as failure:
-            if fine and fine in failure.description:
-                return None
+            if fine in failure.description:
+                return False
             raise
+        return True
 
     async def download(self, file_path: str, target: Path) -> int:
         """Fetch a file to disk and return its size."""
@@ -155,11 +160,3 @@ def _action(status: int, description: str) -> FailureAction:
         if words in description:
             return action
     return FailureAction.GIVE_UP
-
-
-def _form(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Write fields as a form does: nested values as JSON."""
-    return {
-        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        for name, value in fields.items()
-    }

@@ -11,6 +11,7 @@ from msgspec import Struct, field
 
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, ReplyRef, Sender
 from hermes.domain.ports.platform import ButtonPress
+from hermes.entry.chat.kit.addressing import Span, split_command, without_names
 from hermes.entry.chat.kit.intake import Heard
 from hermes.entry.chat.telegram.wire import (
     CallbackQuery,
@@ -173,59 +174,34 @@ def _address(message: MessageWire, bot: Bot) -> Address:
     if not text:
         text, entities = message.caption, message.caption_entities
     units = text.encode("utf-16-le", "replace")
-    mentions = [e for e in entities if _names_us(e, units, bot)]
-    body = _without(units, mentions).strip() or text.strip()
-    head, rest = _command(body)
-    if not head:
+    mentions = [_span(e, units) for e in entities if _names_us(e, units, bot)]
+    body = without_names(units.decode("utf-16-le", "replace"), mentions)
+    name, addressee, rest = split_command(body)
+    if not name:
         return Address(text=body, mentioned=bool(mentions))
-    name, _, addressee = head.partition("@")
     ours = bool(addressee) and addressee.lower() == bot.username.lower()
-    name = f"/{bot.commands.get(name[1:].lower(), name[1:])}"
     return Address(
-        text=f"{name}{rest}",
+        text=f"/{bot.commands.get(name.lower(), name)}{rest}",
         mentioned=bool(mentions) or ours,
         command=True,
         for_another_bot=bool(addressee) and not ours,
     )
 
 
-def _command(body: str) -> tuple[str, str]:
-    """Split `/name@bot rest`; the rest keeps its leading space."""
-    if not body.startswith("/"):
-        return "", ""
-    head = body.split(maxsplit=1)[0]
-    name, _, addressee = head[1:].partition("@")
-    # A path such as /etc/hosts is not a command.
-    if not name or not name.replace("_", "a").replace("-", "a").isalnum() or "@" in addressee:
-        return "", ""
-    return head, body[len(head) :]
-
-
 def _names_us(entity: Entity, units: bytes, bot: Bot) -> bool:
     if entity.type == "text_mention":
         return entity.user is not None and entity.user.id == bot.id
-    if entity.type != "mention" or not bot.username:
-        return False
-    start, end = _bounds(units, entity)
-    return units[start:end].decode("utf-16-le", "replace").lower() == f"@{bot.username}".lower()
+    start, end = max(entity.offset, 0) * 2, max(entity.offset + entity.length, 0) * 2
+    named = units[start:end].decode("utf-16-le", "replace").lower()
+    return entity.type == "mention" and bool(bot.username) and named == f"@{bot.username}".lower()
 
 
-def _bounds(units: bytes, entity: Entity) -> tuple[int, int]:
-    start = min(max(entity.offset, 0) * 2, len(units))
-    return start, min(max(start, start + entity.length * 2), len(units))
-
-
-def _without(units: bytes, mentions: list[Entity]) -> str:
-    """Take our name away where the text begins or ends with it."""
-    for entity in sorted(mentions, key=lambda e: e.offset, reverse=True):
-        start, end = _bounds(units, entity)
-        before = units[:start].decode("utf-16-le", "replace")
-        after = units[end:].decode("utf-16-le", "replace")
-        if not before.strip():
-            units = after.lstrip(" \t\n,:").encode("utf-16-le", "replace")
-        elif not after.strip(" \t\n.!?"):
-            units = f"{before.rstrip()}{after}".encode("utf-16-le", "replace")
-    return units.decode("utf-16-le", "replace")
+def _span(entity: Entity, units: bytes) -> Span:
+    """Return where an entity, which counts UTF-16 units, stands in the text."""
+    start = max(entity.offset, 0) * 2
+    before, inside = units[:start], units[start : start + max(entity.length, 0) * 2]
+    at = len(before.decode("utf-16-le", "replace"))
+    return at, at + len(inside.decode("utf-16-le", "replace"))
 
 
 # -- what comes beside text ------------------------------------------------------------------
@@ -277,9 +253,7 @@ def _described(message: MessageWire) -> str:
     if message.location is not None:
         return f"[Location: {message.location.latitude:.6f}, {message.location.longitude:.6f}]"
     if message.contact is not None:
-        contact = message.contact
-        name = f"{contact.first_name} {contact.last_name}".strip()
-        return f"[Contact: {name} {contact.phone_number}]"
+        return f"[Contact: {message.contact.name} {message.contact.phone_number}]"
     if message.poll is not None:
         options = " / ".join(option.text for option in message.poll.options)
         return f"[Poll: {message.poll.question} ({options})]"

@@ -29,7 +29,7 @@ from hermes.domain.ports.platform import (
 )
 from hermes.entry.chat.kit.decode import decode_leniently, loose_document
 from hermes.entry.chat.kit.intake import Intake
-from hermes.entry.chat.kit.receiver import Patience, called_at
+from hermes.entry.chat.kit.receiver import Patience, called_at, keep_checking
 from hermes.entry.chat.kit.settings import ChatSettings, WebhookAddress
 from hermes.entry.chat.telegram.api import BotApi
 from hermes.entry.chat.telegram.inbound import Bot, parse
@@ -40,15 +40,10 @@ _LOG = logging.getLogger(__name__)
 _UPDATES = ("message", "channel_post", "callback_query")
 _OFFSET_LIFE = 6 * 86400.0
 """After a week of silence Telegram picks new numbers at random, perhaps lower ones."""
-_CONFLICT_STEP = 10.0
-_CONFLICTS = 4
-_CONFLICT_WINDOW = 300.0
 _TOO_QUICK = 0.2
 """A server that answers empty polls at once does not hold them; it is not hammered."""
 _TOAST_LENGTH = 200
 _SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - a header's name
-_CHECK_SECONDS = 60.0
-_CHECKS = 5
 
 
 class Receiver:
@@ -68,7 +63,6 @@ class Receiver:
         self._bot = bot
         self._intake = Intake(rules, self._answer)
         self._patience = Patience("Telegram", clock)
-        self._conflicts: list[float] = []
         self._secret = ""
 
     async def register(self) -> None:
@@ -136,34 +130,18 @@ class Receiver:
         }
         if offset is not None:
             wanted["offset"] = offset
-        return await self._api.call("getUpdates", wanted, list[msgspec.Raw]) or []
+        return await self._api.call("getUpdates", wanted, list[msgspec.Raw])
 
     async def _overcome(self, failure: PlatformFailure) -> None:
-        """Wait as the failure asks for; do not take turns with another poller forever.
-
-        Polls that succeed in between do not reset the count of conflicts: two pollers
-        that displace each other both succeed now and then.
-        """
         if failure.status != 409:
             await self._patience.overcome(failure)
             return
-        now = self._clock.now()
-        self._conflicts = [at for at in self._conflicts if now - at < _CONFLICT_WINDOW] + [now]
-        if len(self._conflicts) > _CONFLICTS:
-            self._conflicts = []
-            raise PlatformFailure(
-                FailureAction.RETRY,
-                "Another process receives the messages of this Telegram bot.",
-                hint="Stop the other gateway that uses this token, or give each its own bot.",
-            ) from None
         if "webhook is active" in failure.description:
             try:
                 await self.register()
             except PlatformFailure as refused:
                 _LOG.warning("A webhook is in the way and cannot be removed: %s", refused.message)
-        pause = _CONFLICT_STEP * len(self._conflicts)
-        _LOG.warning("Somebody else polls with this token; trying again in %.0f s", pause)
-        await self._clock.sleep(pause)
+        await self._patience.conflict()
 
     # -- being called ----------------------------------------------------------------
 
@@ -186,30 +164,19 @@ class Receiver:
         path = urlsplit(webhook.url).path or "/"
         async with called_at(listener, platform, webhook, path, handle):
             sink.alive()
-            await self._watch(sink, webhook.url)
+            await keep_checking(self._clock, sink.alive, self._still_called)
 
-    async def _watch(self, sink: InboundSink, url: str) -> None:
-        """Ask Telegram now and then whether it still sends its updates here."""
-        failures = 0
-        while True:
-            await self._clock.sleep(_CHECK_SECONDS)
-            try:
-                info = await self._api.call("getWebhookInfo", {}, WebhookInfo)
-            except PlatformFailure as failure:
-                failures += 1
-                if failure.action is FailureAction.FATAL or failures >= _CHECKS:
-                    raise
-                continue
-            failures = 0
-            if info is None or info.url != url:
-                raise PlatformFailure(
-                    FailureAction.RETRY,
-                    "Telegram sends this bot's updates to another place.",
-                    hint="Stop the other gateway that uses this token.",
-                )
-            if info.last_error_message:
-                _LOG.warning("Telegram had trouble calling us: %s", info.last_error_message)
-            sink.alive()
+    async def _still_called(self) -> None:
+        info = await self._api.call("getWebhookInfo", {}, WebhookInfo)
+        assert self._settings.webhook is not None
+        if info.url != self._settings.webhook.url:
+            raise PlatformFailure(
+                FailureAction.GIVE_UP,
+                "Telegram sends this bot's updates to another place.",
+                hint="Stop the other gateway that uses this token.",
+            )
+        if info.last_error_message:
+            _LOG.warning("Telegram had trouble calling us: %s", info.last_error_message)
 
     # -- both ----------------------------------------------------------------------
 

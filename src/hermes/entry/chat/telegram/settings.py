@@ -8,8 +8,6 @@ from hermes.domain.errors import ConfigError
 from hermes.entry.chat.kit.settings import ChatSettings, Seconds, WebhookAddress
 
 _PUBLIC_ROOT = "https://api.telegram.org"
-_CLOUD_DOWNLOAD = 20_000_000
-_LOCAL_DOWNLOAD = 134_217_728
 
 
 class TelegramSettings(ChatSettings, frozen=True, kw_only=True):
@@ -47,7 +45,11 @@ class TelegramSettings(ChatSettings, frozen=True, kw_only=True):
 
     @property
     def max_download_bytes(self) -> int:
-        return _LOCAL_DOWNLOAD if self.local_mode else _CLOUD_DOWNLOAD
+        return 134_217_728 if self.local_mode else 20_000_000
+
+    @property
+    def max_file_bytes(self) -> int:
+        return 2_000_000_000 if self.local_mode else 50_000_000
 
 
 def _root(url: str) -> str:

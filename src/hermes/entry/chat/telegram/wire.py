@@ -82,28 +82,23 @@ class Venue(Struct, frozen=True, kw_only=True):
     address: str = ""
 
 
-class Contact(Struct, frozen=True, kw_only=True):
+class Contact(User, frozen=True, kw_only=True):
+    id: int = 0
     phone_number: str = ""
-    first_name: str = ""
-    last_name: str = ""
 
 
-class PollOption(Struct, frozen=True, kw_only=True):
+class Quote(Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
 class Poll(Struct, frozen=True, kw_only=True):
     question: str = ""
-    options: tuple[PollOption, ...] = ()
+    options: tuple[Quote, ...] = ()
 
 
 class Dice(Struct, frozen=True, kw_only=True):
     emoji: str = ""
     value: int = 0
-
-
-class Quote(Struct, frozen=True, kw_only=True):
-    text: str = ""
 
 
 class MessageWire(Struct, frozen=True, kw_only=True):
