@@ -12,7 +12,7 @@ from wcwidth import iter_graphemes
 
 from fakes.markdown_text import long_markdown
 from hermes.domain.entry_points import entry_points
-from hermes.domain.ports.platform import LengthUnit
+from hermes.domain.platforms import LengthUnit
 from hermes.streaming.chat.chunking import Chunker
 from hermes.streaming.markup import GROUP, load_dialect
 from hermes.streaming.units import clean, fit, length

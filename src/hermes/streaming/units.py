@@ -9,7 +9,7 @@ import unicodedata
 
 import wcwidth
 
-from hermes.domain.ports.platform import LengthUnit
+from hermes.domain.platforms import LengthUnit
 
 _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
 _LONE = re.compile("[\ud800-\udfff]")

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from msgspec import Struct
 
-from hermes.domain.ports.platform import Capabilities
+from hermes.domain.platforms import Capabilities
 from hermes.domain.ports.surface import Shown, Surface
 from hermes.streaming.chat.chunking import Chunker
 from hermes.streaming.chat.media import MediaRef
