@@ -3,7 +3,7 @@
 Discord counts the source characters, so what is added is paid for by weight.
 """
 
-from hermes.domain.ports.platform import LengthUnit
+from hermes.domain.platforms import LengthUnit
 from hermes.streaming.markup import scan
 from hermes.streaming.markup.plain import plain
 from hermes.streaming.units import clean, is_blank, length

@@ -1,6 +1,6 @@
 """Text without markup: what is left is still pleasant to read."""
 
-from hermes.domain.ports.platform import LengthUnit
+from hermes.domain.platforms import LengthUnit
 from hermes.streaming.markup import scan
 from hermes.streaming.markup.inline import Node, parse
 from hermes.streaming.units import clean, is_blank, length

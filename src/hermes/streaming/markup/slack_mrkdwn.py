@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from html import escape
 
-from hermes.domain.ports.platform import LengthUnit
+from hermes.domain.platforms import LengthUnit
 from hermes.streaming.markup import scan
 from hermes.streaming.markup.inline import Node, parse, text_of
 from hermes.streaming.markup.plain import plain
