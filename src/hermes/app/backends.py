@@ -1,4 +1,4 @@
-"""Which backend an agent's commands run on, and what it is told."""
+"""The backend of an agent: its name, and what it is told."""
 
 import logging
 

@@ -1,1 +1,1 @@
-"""Where side effects happen: one environment per agent and session."""
+"""Side effects: one environment per agent and session."""

@@ -1,4 +1,4 @@
-"""Where side effects happen, as tools see it.
+"""The hands of a session, as tools see them.
 
 One `Environment` per agent and session: commands, background processes and
 files of one session are invisible to every other. Backends differ in where

@@ -1,4 +1,4 @@
-"""What happens to output between the pipe and the model.
+"""Output between the pipe and the model.
 
 Bytes are decoded piece by piece (a character may be split over two reads),
 terminal escape sequences are taken out (they may be split as well), and what

@@ -58,7 +58,7 @@ _LIST = (
 )
 
 
-class HelperCall(Protocol):
+class HelperRun(Protocol):
     """Runs a bash script on the machine and returns its status and output."""
 
     async def __call__(
@@ -71,7 +71,7 @@ class HelperCall(Protocol):
 class RemoteFiles:
     """The files that `call` can reach; paths are absolute there."""
 
-    def __init__(self, call: HelperCall) -> None:
+    def __init__(self, call: HelperRun) -> None:
         self._call = call
 
     async def stat(self, path: str) -> FileStat | None:

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.clock import Clock
-from hermes.execution.remote.files import HelperCall
+from hermes.execution.remote.files import HelperRun
 
 EVERY = 5.0
 MAX_FILES = 20_000
@@ -47,7 +47,7 @@ class FileSync:
         self._home: str | None = None
         self._sent: dict[str, _Local] = {}
 
-    async def push(self, call: HelperCall, home: str) -> None:
+    async def push(self, call: HelperRun, home: str) -> None:
         """Send what changed since the last time, unless that was just now."""
         now = self._clock.monotonic()
         if self._checked is not None and now - self._checked < EVERY and home == self._home:
@@ -119,7 +119,7 @@ def _pack(names: list[str], files: Mapping[str, _Local]) -> bytes:
     return buffer.getvalue()
 
 
-async def _checked(call: HelperCall, script: str, stdin: bytes) -> None:
+async def _checked(call: HelperRun, script: str, stdin: bytes) -> None:
     status, output = await call(script, stdin, timeout=600)
     if status:
         said = output.decode("utf-8", "replace").strip()[-300:]

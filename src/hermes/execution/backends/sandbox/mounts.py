@@ -1,4 +1,4 @@
-"""What a sandbox is made of: the arguments for bubblewrap.
+"""The inside of a sandbox: the arguments for bubblewrap.
 
 Only what programs need is there, read-only: `/usr` and its aliases and a few
 files of `/etc`. Homes, `/root`, `/var`, `/run` and the rest of the host do
