@@ -1,6 +1,7 @@
 """Tools that ask a person, and a model that calls them."""
 
 import asyncio
+from contextvars import ContextVar
 from typing import Any
 
 from fakes.core import Handler, ScriptedTools
@@ -10,7 +11,10 @@ from hermes.domain.approvals import ApprovalKind, ApprovalRequest
 from hermes.domain.tools import ToolContext, ToolResult
 from hermes.testing.model import ScriptedModel, call, calls, say
 
-__all__ = ["Asking", "asks"]
+__all__ = ["WAITING", "Asking", "asks"]
+
+WAITING: ContextVar[bool] = ContextVar("waiting", default=False)
+"""Set in a call that waits for a person: it looks at the ledger now and then."""
 
 
 class Asking:
@@ -45,6 +49,7 @@ class Asking:
                 )
             )
             self.asked.put_nowait(approval.request.id)
+            WAITING.set(True)
             decision = await desk.wait(approval)
             return ToolResult(content=f"{decision.state.value} {decision.text} by {decision.by}")
 
