@@ -23,7 +23,6 @@ from hermes.entry.terminal.paint import (
     cut,
     pad,
     terminal_kind,
-    width,
     wrap,
 )
 from hermes.entry.terminal.questions import PickerReply, list_picker, request_picker
@@ -36,6 +35,7 @@ from hermes.entry.terminal.statusbar import (
     status_line,
 )
 from hermes.entry.terminal.tty import copy_sequence, image_type
+from hermes.streaming.units import width
 
 WIDE = st.text(alphabet="ab 漢字🙂é", max_size=80)
 

@@ -20,9 +20,10 @@ from hermes.domain.events import (
 from hermes.domain.messages import AssistantMessage, ToolOutcome
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
-from hermes.entry.terminal.paint import Colours, Painter, TerminalKind, harmless, width
+from hermes.entry.terminal.paint import Colours, Painter, TerminalKind, harmless
 from hermes.entry.terminal.render import RenderSettings, TurnRenderer, diff_lines
 from hermes.entry.terminal.skins import SkinShelf
+from hermes.streaming.units import width
 
 SKIN = SkinShelf(None).load("default")
 PLAIN = TerminalKind(colours=Colours.NONE, unicode=True, cursor=True)

@@ -42,7 +42,9 @@ _INVISIBLE = frozenset({"Cf", "Cc", "Mn", "Me", "Zs", "Cn", "Co"})
 
 def width(text: str) -> int:
     """Return how many columns `text` takes in a fixed-width font."""
-    return len(text) if text.isascii() else wcwidth.width(text, control_codes="ignore")
+    if text.isascii() and text.isprintable():
+        return len(text)
+    return wcwidth.width(text, control_codes="ignore")
 
 
 def fit(text: str, at: int) -> int:

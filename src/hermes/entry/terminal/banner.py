@@ -3,8 +3,9 @@
 from msgspec import Struct
 
 from hermes.entry.terminal.chat_session import Talk
-from hermes.entry.terminal.paint import cut, width, wrap
+from hermes.entry.terminal.paint import cut, wrap
 from hermes.entry.terminal.skins import Skin
+from hermes.streaming.units import width
 
 
 class BannerFacts(Struct, frozen=True, kw_only=True):

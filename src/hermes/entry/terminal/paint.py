@@ -11,9 +11,10 @@ from enum import StrEnum
 from functools import cache
 
 from msgspec import Struct
-from wcwidth import wcswidth, wcwidth
+from wcwidth import iter_graphemes
 
 from hermes.entry.terminal.skins import Skin
+from hermes.streaming.units import width
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -135,11 +136,6 @@ def _codes(value: str, colours: Colours) -> str:
     return ";".join(Color.parse(value).downgrade(system).get_ansi_codes())
 
 
-def width(text: str) -> int:
-    cells = wcswidth(text)
-    return cells if cells >= 0 else sum(max(0, wcwidth(char)) for char in text)
-
-
 def cut(text: str, cells: int, *, ellipsis: str = "…") -> str:
     """Return `text`, shortened to at most `cells`."""
     if width(text) <= cells:
@@ -176,9 +172,10 @@ def _wrap_line(line: str, cells: int) -> list[str]:
 
 
 def _fitting(text: str, cells: int) -> str:
-    used = 0
-    for position, char in enumerate(text):
-        used += max(0, wcwidth(char))
-        if used > cells:
-            return text[:position]
-    return text
+    end = 0
+    for character in iter_graphemes(text):
+        cells -= width(character)
+        if cells < 0:
+            break
+        end += len(character)
+    return text[:end]

@@ -30,8 +30,9 @@ from hermes.domain.events import (
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.turn import TurnState
 from hermes.entry.terminal.markdown import Block, MarkdownStream
-from hermes.entry.terminal.paint import Painter, TerminalKind, cut, harmless, width, wrap
+from hermes.entry.terminal.paint import Painter, TerminalKind, cut, harmless, wrap
 from hermes.entry.terminal.skins import Skin
+from hermes.streaming.units import width
 from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
 
 if TYPE_CHECKING:

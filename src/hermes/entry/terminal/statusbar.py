@@ -3,8 +3,9 @@
 from msgspec import Struct
 
 from hermes.control.lanes.busy_modes import BusyMode
-from hermes.entry.terminal.paint import cut, pad, width
+from hermes.entry.terminal.paint import cut, pad
 from hermes.entry.terminal.skins import Spinner
+from hermes.streaming.units import width
 
 FRAME_SECONDS = 0.2
 VERB_SECONDS = 6.0
