@@ -10,7 +10,8 @@ from fakes.chat_platform import EDITING, MemoryPlatform, failure
 from fakes.ledgers import session
 from hermes.control.delivery.rate_limit import PacerBook
 from hermes.control.delivery.surface import Delivery, Line, Origin, TurnSurface
-from hermes.domain.outbound import OutboxState, Target
+from hermes.domain.inbound import ChatKind
+from hermes.domain.outbound import OutboxKind, OutboxState, Target
 from hermes.domain.platforms import Capabilities
 from hermes.domain.ports.platform import FailureAction, Outgoing, Sent
 from hermes.domain.ports.surface import Shown
@@ -240,3 +241,43 @@ async def test_without_albums_the_files_go_one_by_one(bench: Bench) -> None:
     await bench.surface().attach_album(PICTURES, "image")
     assert bench.platform.calls == ["send", "send"]
     assert bench.platform.files == ["/tmp/a.png", "/tmp/b.png"]
+
+
+async def test_where_sends_are_idempotent_nobody_sees_a_placeholder(bench: Bench) -> None:
+    surface = bench.surface(replace(EDITING, idempotent_sends=True))
+    bench.platform.fail(failure(FailureAction.UNKNOWN))
+    await surface.show("reply:0", Shown(text="do", plain="do"))
+    await surface.show("reply:0", FINAL)
+    assert [each.text for each in bench.platform.shown] == ["do", "do", "<b>done</b>"]
+    assert len({each.key for each in bench.platform.shown}) == 1
+    assert await bench.state() is OutboxState.SENT
+
+
+async def test_a_message_that_grows_is_opened_empty_and_closed_with_its_last_text(
+    bench: Bench,
+) -> None:
+    surface = bench.surface(replace(EDITING, edits=False, streams=True))
+    await surface.show("reply:0", Shown(text="do", plain="do"))
+    await surface.show("reply:0", FINAL)
+    shown = [(each.text, each.final) for each in bench.platform.shown]
+    assert shown == [("", False), ("do", False), ("<b>done</b>", True)]
+
+
+async def test_the_reply_context_goes_along_until_the_platform_refuses_it(bench: Bench) -> None:
+    target = replace(TARGET, context="token-1", chat_kind=ChatKind.PRIVATE)
+    line = Line(adapter=bench.platform, capabilities=EDITING, book=PacerBook())
+    surface = Delivery(bench.ledger, Hurried()).surface(line, target, ORIGIN)
+    bench.platform.fail(None, failure(FailureAction.DROP_REPLY))
+    await surface.show("reply:0", FINAL)
+    contexts = [each.target.context for each in bench.platform.shown]
+    assert contexts == ["token-1", "token-1", ""]
+    entry = await bench.ledger.outbox_entry("t1/reply:0")
+    assert entry is not None
+    assert entry.target == target
+
+
+async def test_an_adapter_can_tell_a_notice_from_a_reply(bench: Bench) -> None:
+    surface = bench.surface(replace(EDITING, edits=False))
+    await surface.show("reply:0", FINAL)
+    await surface.show("notice:0", FINAL, kind=OutboxKind.NOTICE)
+    assert [each.kind for each in bench.platform.shown] == [OutboxKind.REPLY, OutboxKind.NOTICE]

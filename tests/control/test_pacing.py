@@ -1,15 +1,24 @@
 """One budget per chat for sends, edits, typing and deletes."""
 
+import asyncio
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.control.delivery.rate_limit import (
     ChatPacer,
+    Pacer,
     PacerBook,
     PacingLimits,
     TokenBucket,
     Urgency,
 )
+from hermes.domain.inbound import ChatKind
+from hermes.domain.outbound import Target
+from hermes.domain.platforms import Capabilities
+from hermes.domain.ports.platform import LimitScope
+from hermes.testing.clock import FakeClock
 
 LIMITS = PacingLimits(interval=1.0, burst=3, spared=1)
 
@@ -128,3 +137,49 @@ def test_chats_that_rest_are_not_forgotten_when_there_are_many() -> None:
         pacer.penalty(100.0, 0.0)
     again = [book.of(("p", "a", str(chat)), LIMITS, 1.0) for chat in range(40)]
     assert all(old is new for old, new in zip(pacers, again, strict=True))
+
+
+CAN = Capabilities(max_length=100, private_interval=1.0, group_interval=9.0, account_interval=0.5)
+
+
+def pacer(chat_id: str, kind: ChatKind | None, book: PacerBook, clock: FakeClock) -> Pacer:
+    target = Target(platform="p", account="a", chat_id=chat_id, chat_kind=kind)
+    return Pacer(book, CAN, target, clock)
+
+
+@pytest.mark.parametrize(
+    ("kind", "interval"),
+    [(ChatKind.PRIVATE, 1.0), (ChatKind.GROUP, 9.0), (ChatKind.CHANNEL, 9.0), (None, 9.0)],
+)
+async def test_the_kind_of_a_chat_decides_how_much_it_takes(
+    kind: ChatKind | None, interval: float
+) -> None:
+    clock = FakeClock()
+    chat = pacer("-5", kind, PacerBook(), clock)
+    for _ in range(3):
+        await chat.wait(Urgency.FINAL)
+    waiting = asyncio.ensure_future(chat.wait(Urgency.FINAL))
+    await clock.until_sleeping()
+    clock.advance(interval - 0.1)
+    assert not waiting.done()
+    clock.advance(0.2)
+    assert await waiting
+
+
+async def test_all_chats_of_an_account_share_its_budget() -> None:
+    clock, book = FakeClock(), PacerBook()
+    for number in range(3):
+        await pacer(str(number), ChatKind.PRIVATE, book, clock).wait(Urgency.FINAL)
+    assert not await pacer("9", ChatKind.PRIVATE, book, clock).wait(Urgency.TYPING)
+    waiting = asyncio.ensure_future(pacer("9", ChatKind.PRIVATE, book, clock).wait(Urgency.FINAL))
+    await clock.until_sleeping()
+    clock.advance(0.6)
+    assert await waiting
+
+
+@pytest.mark.parametrize("scope", LimitScope)
+async def test_a_penalty_of_the_account_silences_its_other_chats(scope: LimitScope) -> None:
+    clock, book = FakeClock(), PacerBook()
+    pacer("1", ChatKind.PRIVATE, book, clock).penalise(60.0, scope)
+    other = pacer("2", ChatKind.PRIVATE, book, clock)
+    assert await other.wait(Urgency.PREVIEW) is (scope is LimitScope.CHAT)

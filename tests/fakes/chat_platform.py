@@ -43,7 +43,8 @@ class MemoryPlatform:
         self.files: list[str] = []
         self.calls: list[str] = []
         self.faults: list[Fault | None] = []
-        self.said: list[str] = []
+        self.shown: list[Outgoing] = []
+        """Everything that was to be sent or edited, in order."""
         self._next = 0
 
     def fail(self, *faults: Fault | None) -> None:
@@ -61,6 +62,7 @@ class MemoryPlatform:
     async def send(self, outgoing: Outgoing) -> Sent:
         self._next += 1
         native_id = str(self._next)
+        self.shown.append(outgoing)
 
         def effect() -> None:
             if outgoing.attachment:
@@ -73,6 +75,8 @@ class MemoryPlatform:
         return Sent(native_id=native_id)
 
     async def edit(self, native_id: str, outgoing: Outgoing) -> None:
+        self.shown.append(outgoing)
+
         def effect() -> None:
             self.visible[native_id] = outgoing.text
             self.buttons[native_id] = sum(len(row) for row in outgoing.buttons)
@@ -92,9 +96,6 @@ class MemoryPlatform:
         return None
 
     async def receive(self, sink: InboundSink) -> None:
-        return None
-
-    async def create_thread(self, target: Target, name: str) -> str | None:
         return None
 
     async def publish_commands(self, commands: Sequence[MenuCommand]) -> None:

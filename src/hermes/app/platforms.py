@@ -85,7 +85,7 @@ def enabled_platforms(loaded: LoadedConfig) -> list[ChatPlatform]:
 def _enabled(loaded: LoadedConfig, platform: ChatPlatform) -> bool:
     """A platform is on if the configuration says so, or if it could work and nothing is said."""
     settings = loaded.config.platforms.get(platform.name)
-    if settings is not None and loaded.origin(f"platforms.{platform.name}.enabled") != "default":
+    if settings is not None and f"platforms.{platform.name}.enabled" in loaded.origins:
         return settings.enabled
     if _accounts(loaded, platform):
         return True

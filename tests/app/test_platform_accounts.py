@@ -1,0 +1,122 @@
+"""Platforms are found by entry points, and each may have several accounts."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hermes.app.options import AppOptions
+from hermes.app.platforms import enabled_accounts
+from hermes.config.loader import LoadedConfig, load_config
+from hermes.config.paths import HermesHome
+from hermes.entry.chat.telegram.adapter import TelegramAdapter
+from hermes.testing.clock import FakeClock
+
+NTFY = """
+from hermes.domain.platforms import Capabilities, ChatPlatform, Credential
+
+def make(request):
+    import ntfy_adapter
+
+PLATFORM = ChatPlatform(
+    name="ntfy",
+    label="ntfy",
+    capabilities=Capabilities(max_length=4000),
+    make=make,
+    credentials=(
+        Credential(key="topic", variable="NTFY_TOPIC", label="topic"),
+        Credential(
+            key="token", variable="NTFY_TOKEN", label="token", shape="tk_[a-z0-9]{8}", mark="tk_"
+        ),
+    ),
+    setup="hermes config set NTFY_TOPIC <topic>",
+)
+"""
+PROBE = """
+import json, sys
+from pathlib import Path
+from hermes.app.platforms import enabled_platforms
+from hermes.config.loader import load_config
+from hermes.config.paths import HermesHome
+from hermes.config.secrets import Secrets
+
+loaded = load_config(HermesHome(root=Path(sys.argv[1])), {"NTFY_TOPIC": "t", "NTFY_TOKEN": "x"})
+print(json.dumps({
+    "on": [each.name for each in enabled_platforms(loaded)],
+    "block": loaded.config.platforms["ntfy"].extra,
+    "redacted": Secrets({}).redactor().redact("see tk_12345678 there"),
+    "adapters": [m for m in sys.modules if m.startswith(("httpx", "hermes.entry.chat.telegram."))],
+}))
+"""
+
+
+def test_an_installed_package_brings_a_platform_without_a_line_in_the_core(tmp_path: Path) -> None:
+    package, home = tmp_path / "site", tmp_path / "home"
+    (package / "ntfy-1.dist-info").mkdir(parents=True)
+    (package / "ntfy-1.dist-info/entry_points.txt").write_text(
+        "[hermes.platforms]\nntfy = ntfy_hermes:PLATFORM\n"
+    )
+    (package / "ntfy_hermes.py").write_text(NTFY)
+    home.mkdir()
+    (home / "config.yaml").write_text("ntfy: {require_mention: false}\n")
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, str(home)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(package)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {
+        "on": ["ntfy"],
+        "block": {"require_mention": False},
+        "redacted": "see ***NTFY_TOKEN*** there",
+        "adapters": [],
+    }
+
+
+class Home:
+    """A home whose configuration changes."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = HermesHome(root=root)
+        self.environ = {"TELEGRAM_BOT_TOKEN": "1:env"}
+        self.loaded: LoadedConfig
+
+    def write(self, text: str) -> None:
+        self.home.config_file.write_text(text)
+        self.loaded = load_config(self.home, self.environ)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_each_account_has_its_own_settings_over_those_of_the_platform(home: Home) -> None:
+    home.write(
+        "platforms: {telegram: {channel_prompts: {'5': all},"
+        " accounts: {work: {token: '2:work'}, play: {channel_prompts: {'5': play}}}}}\n"
+    )
+    options = AppOptions(home=home.home, environ=home.environ, cwd=home.home.root)
+    work, play = enabled_accounts(lambda: home.loaded, options, FakeClock())
+    assert (work.name, play.name) == ("telegram:work", "telegram:play")
+    assert [each.make().account for each in (work, play)] == ["2", "1"]
+    assert [each.channel_prompt("5", None) for each in (work, play)] == ["all", "play"]
+
+
+def test_mention_rules_and_prompts_follow_a_changed_file(home: Home) -> None:
+    home.write("telegram: {channel_prompts: {'5': before}}\n")
+    options = AppOptions(home=home.home, environ=home.environ, cwd=home.home.root)
+    (account,) = enabled_accounts(lambda: home.loaded, options, FakeClock())
+    adapter = account.make()
+    assert isinstance(adapter, TelegramAdapter)
+    assert account.channel_prompt("5", None) == "before"
+    home.write("telegram: {channel_prompts: {'5': after}, require_mention: false}\n")
+    assert account.channel_prompt("5", None) == "after"
+    assert adapter._rules().require_mention is False
+    home.write("telegram: {require_mention: perhaps, channel_prompts: {'5': broken}}\n")
+    assert account.channel_prompt("5", None) == "after", "what cannot be used changes nothing"
