@@ -2,11 +2,11 @@
 
 import asyncio
 import importlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from prompt_toolkit.filters import Condition, Filter
+from prompt_toolkit.filters import Condition, Filter, FilterOrBool
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
@@ -102,7 +102,7 @@ class TerminalApp:
                     self._spawn(work)
                 self._spawn(self.talk.follow_turns())
                 try:
-                    await self._canvas.run(layout, _chat_keys(self))
+                    await self._canvas.run(layout, self._keys())
                 finally:
                     await self._wind_up()
         return self._exit_code
@@ -158,7 +158,7 @@ class TerminalApp:
             if not self.talk.working:
                 self._moving.clear()
 
-    # -- TerminalOutput -----------------------------------------------------------
+    # -- TerminalOutput ----------------------------------------------------
 
     @property
     def cells(self) -> int:
@@ -293,9 +293,40 @@ class TerminalApp:
             return ""
         return self._glyphs(status_line(self.talk.status(), self.cells))
 
-    # -- KeyActions --------------------------------------------------------
+    # -- keys --------------------------------------------------------------
 
-    def submit(self) -> None:
+    def _keys(self) -> KeyBindings:
+        keys, questions = KeyBindings(), self._questions
+        picking = Condition(lambda: questions.picker is not None)
+        idle, choosing = ~picking, picking & ~Condition(lambda: questions.typing)
+
+        def bind(when: FilterOrBool, action: Callable[[KeyPressEvent], None], *typed: str) -> None:
+            for sequence in typed:
+                keys.add(*sequence.split(), filter=when)(action)
+
+        def bind_picker(when: Filter, names: Mapping[str, str]) -> None:
+            for key, name in names.items():
+                keys.add(key, filter=when, eager=True)(lambda _, name=name: questions.key(name))
+
+        bind(idle, lambda _: self._submit(), "enter")
+        bind(idle, lambda event: event.current_buffer.insert_text("\n"), "escape enter", "c-j")
+        bind(idle, lambda event: self._paste(event.data), Keys.BracketedPaste.value)
+        bind(idle, _complete, "tab")
+        bind(idle, lambda _: self._open_editor(), "c-g", "escape g", "c-x c-e")
+        bind(idle, lambda _: self._paste_image(), "c-v", "escape v")
+        bind(idle, self._delete_or_leave, "c-d")
+        # The input is not reachable while something is asked: other keys do nothing.
+        bind(choosing, lambda _: None, Keys.Any.value)
+        bind_picker(choosing, {"up": "up", "down": "down", "c-p": "up", "c-n": "down"})
+        bind_picker(choosing, {digit: digit for digit in "123456789"})
+        bind_picker(picking, {"enter": "enter", "escape": "escape"})
+        bind(True, lambda _: self._press_ctrl_c(), "c-c", "<sigint>")  # noqa: FBT003 (a filter)
+        bind(True, lambda _: self.leave(), "c-q")  # noqa: FBT003
+        bind(True, lambda _: self.redraw(), "c-l")  # noqa: FBT003
+        bind(True, lambda event: event.app.suspend_to_background(), "c-z")  # noqa: FBT003
+        return keys
+
+    def _submit(self) -> None:
         text = self._input.text
         if not text.strip() and not self._attachments:
             return
@@ -312,10 +343,16 @@ class TerminalApp:
         self.show(["", *(self.talk.paint(line, "prompt") for line in marked)])
         self._typed.put_nowait((self._pastes.expand(text), attachments))
 
-    def pasted(self, text: str) -> None:
+    def _paste(self, text: str) -> None:
         self._input.insert_text(self._pastes.collapse(text))
 
-    def ctrl_c(self) -> None:
+    def _delete_or_leave(self, event: KeyPressEvent) -> None:
+        if event.current_buffer.text:
+            event.current_buffer.delete()
+        else:
+            self.leave()
+
+    def _press_ctrl_c(self) -> None:
         if self._questions.choosing_from_list:
             self._questions.key("escape")
             return
@@ -354,23 +391,14 @@ class TerminalApp:
     def redraw(self) -> None:
         self._canvas.clear()
 
-    def open_editor(self) -> None:
+    def _open_editor(self) -> None:
         self._spawn(self.compose(self._input.text))
 
-    def paste_image(self) -> None:
-        self._spawn(self._paste_image())
+    def _paste_image(self) -> None:
+        async def attach() -> None:
+            self._notice(await self.attach_image(None))
 
-    async def _paste_image(self) -> None:
-        self._notice(await self.attach_image(None))
-
-    def picker_open(self) -> bool:
-        return self._questions.picker is not None
-
-    def picker_typing(self) -> bool:
-        return self._questions.typing
-
-    def picker_key(self, key: str) -> None:
-        self._questions.key(key)
+        self._spawn(attach())
 
     def _asked_changed(self) -> None:
         self._canvas.focus("answer" if self._questions.typing else "input")
@@ -385,96 +413,9 @@ async def _warm_up() -> None:
     await asyncio.to_thread(importlib.import_module, "hermes.entry.terminal.markdown")
 
 
-def _chat_keys(app: TerminalApp) -> KeyBindings:
-    keys = KeyBindings()
-    picking = Condition(app.picker_open)
-    typing = Condition(app.picker_typing)
-    _bind_input(keys, app, ~picking)
-    _bind_picker(keys, app, picking, typing)
-    _bind_always(keys, app)
-    return keys
-
-
-def _bind_input(keys: KeyBindings, app: TerminalApp, idle: Filter) -> None:
-    @keys.add("enter", filter=idle)
-    def _(_event: KeyPressEvent) -> None:
-        app.submit()
-
-    @keys.add("escape", "enter", filter=idle)
-    @keys.add("c-j", filter=idle)
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
-
-    @keys.add(Keys.BracketedPaste, filter=idle)
-    def _(event: KeyPressEvent) -> None:
-        app.pasted(event.data)
-
-    @keys.add("tab", filter=idle)
-    def _(event: KeyPressEvent) -> None:
-        buffer = event.current_buffer
-        if buffer.complete_state:
-            buffer.complete_next()
-        else:
-            buffer.start_completion(insert_common_part=True)
-
-    _each(keys, (("c-g",), ("escape", "g"), ("c-x", "c-e")), idle, app.open_editor)
-    _each(keys, (("c-v",), ("escape", "v")), idle, app.paste_image)
-
-    @keys.add("c-d", filter=idle)
-    def _(event: KeyPressEvent) -> None:
-        if event.current_buffer.text:
-            event.current_buffer.delete()
-        else:
-            app.leave()
-
-
-def _bind_picker(keys: KeyBindings, app: TerminalApp, picking: Filter, typing: Filter) -> None:
-    choosing = picking & ~typing
-
-    def bind(key: str, name: str, when: Filter) -> None:
-        @keys.add(key, filter=when, eager=True)
-        def _(_event: KeyPressEvent) -> None:
-            app.picker_key(name)
-
-    for key, name in (("up", "up"), ("down", "down"), ("c-p", "up"), ("c-n", "down")):
-        bind(key, name, choosing)
-    for digit in "123456789":
-        bind(digit, digit, choosing)
-    bind("enter", "enter", picking)
-    bind("escape", "escape", picking)
-
-    @keys.add(Keys.Any, filter=choosing)
-    def _(_event: KeyPressEvent) -> None:
-        """Ignore other keys: the input is not reachable while something is asked."""
-
-
-def _bind_always(keys: KeyBindings, app: TerminalApp) -> None:
-    @keys.add("c-c")
-    @keys.add("<sigint>")
-    def _(_event: KeyPressEvent) -> None:
-        app.ctrl_c()
-
-    @keys.add("c-q")
-    def _(_event: KeyPressEvent) -> None:
-        app.leave()
-
-    @keys.add("c-l")
-    def _(_event: KeyPressEvent) -> None:
-        app.redraw()
-
-    @keys.add("c-z")
-    def _(event: KeyPressEvent) -> None:
-        event.app.suspend_to_background()
-
-
-def _each(
-    keys: KeyBindings,
-    sequences: tuple[tuple[str, ...], ...],
-    when: Filter,
-    action: Callable[[], None],
-) -> None:
-    for sequence in sequences:
-
-        @keys.add(*sequence, filter=when)
-        def _(_event: KeyPressEvent) -> None:
-            action()
+def _complete(event: KeyPressEvent) -> None:
+    buffer = event.current_buffer
+    if buffer.complete_state:
+        buffer.complete_next()
+    else:
+        buffer.start_completion(insert_common_part=True)
