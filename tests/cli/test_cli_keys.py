@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from fakes.hermes_cli import hermes
-from hermes.entry.http.auth import KeyRing
+from hermes.entry.http.guards import KeyRing
 from hermes.execution.clock import SystemClock
 from hermes.state.sqlite.ledger import SqliteLedger
 

@@ -19,7 +19,7 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import ModelRequest
 from hermes.domain.runs import RunQuery
 from hermes.entry.http.api import all_endpoints
-from hermes.entry.http.context import AgentCard, HttpParts
+from hermes.entry.http.context import HttpContext, ServedAgent
 from hermes.entry.http.endpoint import Endpoint
 from hermes.entry.http.openapi import describing_endpoints
 from hermes.state.sqlite.ledger import SqliteLedger
@@ -214,8 +214,8 @@ async def world(folder: Path) -> AsyncIterator[World]:
     noting = NotingLedger(inner)
     asking = Asking()
 
-    def two_agents(parts: HttpParts) -> HttpParts:
-        return with_agents(parts, AgentCard(agent_id="other", name="other"))
+    def two_agents(parts: HttpContext) -> HttpContext:
+        return with_agents(parts, ServedAgent(agent_id="other", name="other"))
 
     try:
         async with http_door(

@@ -32,9 +32,9 @@ from hermes.domain.ports.model import Model, ModelReply
 from hermes.domain.settings import Settings
 from hermes.domain.usage import Usage
 from hermes.entry.http.app import build_app
-from hermes.entry.http.auth import KeyRing
-from hermes.entry.http.context import AgentCard, HttpParts, ToolsetCard
+from hermes.entry.http.context import HttpContext, ServedAgent, ServedToolset
 from hermes.entry.http.endpoint import Endpoint
+from hermes.entry.http.guards import KeyRing
 from hermes.entry.http.server import HttpServer
 from hermes.entry.http.settings import HttpSettings
 from hermes.execution.clock import SystemClock
@@ -94,7 +94,7 @@ class FakeMedia:
 class HttpDoor:
     """A running server, and everything behind it in reach of the test."""
 
-    def __init__(self, core: Core, parts: HttpParts, server: HttpServer, port: int) -> None:
+    def __init__(self, core: Core, parts: HttpContext, server: HttpServer, port: int) -> None:
         self.core = core
         self.parts = parts
         self.server = server
@@ -155,7 +155,7 @@ async def http_door(
     side: Model | None = None,
     ledger: Ledger | None = None,
     run_settings: RunSettings | None = None,
-    more: Callable[[HttpParts], HttpParts] = lambda parts: parts,
+    more: Callable[[HttpContext], HttpContext] = lambda parts: parts,
 ) -> AsyncIterator[HttpDoor]:
     """Serve `endpoints` for the body of the `with`; `more` may change the parts."""
     wanted = settings or HttpSettings(port=0, max_auth_failures=1_000_000)
@@ -185,7 +185,7 @@ async def http_door(
 
 def _parts(
     folder: Path, core: Core, desk: Runs, media: FakeMedia, side_calls: FakeSideCalls
-) -> HttpParts:
+) -> HttpContext:
     clock = SystemClock()
     job_files: dict[str, JobFiles] = {}
 
@@ -195,14 +195,14 @@ def _parts(
     async def skills(agent_id: str) -> list[dict[str, Any]]:
         return [{"name": "greet", "description": "How to greet.", "path": "skills/greet/SKILL.md"}]
 
-    return HttpParts(
+    return HttpContext(
         ledger=core.ledger,
         gateway=core.gateway,
         desk=ApprovalDesk(core.ledger, clock),
         runs=desk,
         clock=clock,
         agents=(
-            AgentCard(
+            ServedAgent(
                 agent_id="main",
                 name="hermes",
                 aliases=("main", "hermes-agent"),
@@ -213,7 +213,7 @@ def _parts(
         side_calls=side_calls,
         media=media,
         jobs=jobs,
-        toolsets=lambda agent_id: (ToolsetCard(name="test", enabled=True, tools=("read_file",)),),
+        toolsets=lambda agent_id: (ServedToolset(name="test", enabled=True, tools=("read_file",)),),
         skills=skills,
         metrics=Registry(),
         gateway_state=lambda: {"gateway_state": "running", "platforms": {}},
@@ -227,6 +227,6 @@ def without_secret(text: str) -> str:
     return re.sub(re.escape(SECRET), "***", text)
 
 
-def with_agents(parts: HttpParts, *cards: AgentCard) -> HttpParts:
+def with_agents(parts: HttpContext, *cards: ServedAgent) -> HttpContext:
     """Return parts with further agents; for `more`."""
     return replace(parts, agents=(*parts.agents, *cards))

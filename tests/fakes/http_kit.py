@@ -9,9 +9,9 @@ from fakes.http_door import KEY, SECRET, HttpDoor
 from hermes.control.runs.request import Draining, TooBusy
 from hermes.domain.errors import Conflict, HermesError, NotFound, StoreError, UsageError
 from hermes.domain.keys import Action
-from hermes.entry.http.decoding import check_text
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer, TextAnswer
 from hermes.entry.http.errors import Problem
+from hermes.entry.http.request import check_text
 
 __all__ = ["ENDPOINTS", "LIMIT", "error_of", "head", "raw"]
 

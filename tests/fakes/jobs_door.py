@@ -13,7 +13,7 @@ from fakes.http_door import KEY, SECRET, HttpDoor, bearer, http_door, with_agent
 from hermes.control.supervision.metrics import TurnMetrics
 from hermes.domain.keys import Action
 from hermes.entry.http.api import catalog, health, jobs
-from hermes.entry.http.context import AgentCard, HttpParts, ToolsetCard
+from hermes.entry.http.context import HttpContext, ServedAgent, ServedToolset
 from hermes.entry.http.endpoint import operations
 from hermes.state.jobs import JobFiles
 from hermes.testing.clock import FakeClock
@@ -77,17 +77,17 @@ class JobsDoor:
         assert answer.status_code == status, answer.text
         return str(answer.json()["error"]["message"])
 
-    def parts(self, parts: HttpParts) -> HttpParts:
+    def parts(self, parts: HttpContext) -> HttpContext:
         """Return the parts as these tests want them."""
 
         async def skills(agent_id: str) -> list[dict[str, Any]]:
             return [{"name": f"{agent_id}-skill", "description": SECRET, "path": "skills/a"}]
 
         return replace(
-            with_agents(parts, AgentCard(agent_id="coder", name="coder")),
+            with_agents(parts, ServedAgent(agent_id="coder", name="coder")),
             clock=self.clock,
             jobs=self.files,
-            toolsets=lambda agent: (ToolsetCard(name=agent, enabled=True, tools=("read_file",)),),
+            toolsets=lambda agent: (ServedToolset(name=agent, enabled=True, tools=("read_file",)),),
             skills=skills,
             gateway_state=lambda: self.state,
             ready=lambda: self.checks,

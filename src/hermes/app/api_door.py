@@ -23,8 +23,8 @@ from hermes.domain.ports.model import ModelReply
 from hermes.domain.profile import DEFAULT_AGENT_NAMES
 from hermes.entry.http.api import all_endpoints
 from hermes.entry.http.app import build_app
-from hermes.entry.http.auth import KeyRing
-from hermes.entry.http.context import AgentCard, HttpParts, ToolsetCard
+from hermes.entry.http.guards import KeyRing
+from hermes.entry.http.context import ServedAgent, HttpContext, ServedToolset
 from hermes.entry.http.door import ApiDoor
 from hermes.entry.http.server import HttpServer
 from hermes.entry.http.settings import HttpSettings, acceptable_keys, http_settings
@@ -65,10 +65,10 @@ def open_door(context: DoorContext) -> ApiDoor:
     return ApiDoor(server, runs, app.ledger, app.clock, context.group)
 
 
-def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpParts:
+def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpContext:
     app, home, board = context.app, context.options.home, context.board
     profile = app.profile
-    card = AgentCard(
+    card = ServedAgent(
         agent_id=profile.id,
         name=settings.model_name or DEFAULT_AGENT_NAMES[0],
         aliases=DEFAULT_AGENT_NAMES,
@@ -81,7 +81,7 @@ def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpPart
         running = board.state.gateway_state == GatewayPhase.RUNNING.value
         return {"gateway": running, "accepting": not runs.draining}
 
-    return HttpParts(
+    return HttpContext(
         ledger=app.ledger,
         gateway=app.gateway,
         desk=app.desk,
@@ -116,10 +116,10 @@ class _SideCalls:
         return await self._calls[agent_id].answer(task, messages, max_tokens)
 
 
-def _toolsets(app: App) -> tuple[ToolsetCard, ...]:
+def _toolsets(app: App) -> tuple[ServedToolset, ...]:
     specs = app.tools.registry(app.profile, PLATFORM).specs()
     sets = tools_by_toolset({spec.name: spec.toolset for spec in specs})
     return tuple(
-        ToolsetCard(name=name, enabled=bool(tools), tools=tuple(sorted(tools)))
+        ServedToolset(name=name, enabled=bool(tools), tools=tuple(sorted(tools)))
         for name, tools in sorted(sets.items())
     )

@@ -36,7 +36,7 @@ from hermes.domain.messages import (
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply
 from hermes.domain.runs import RunQuery
-from hermes.entry.http.context import HttpParts
+from hermes.entry.http.context import HttpContext
 from hermes.testing.model import Reply, call, calls, say, thinks
 
 
@@ -286,7 +286,7 @@ async def test_a_helper_call_runs_no_agent_and_leaves_no_session(
 async def test_a_client_can_name_its_helper_call_and_the_owner_can_teach_more(
     tmp_path: Path,
 ) -> None:
-    def taught(parts: HttpParts) -> HttpParts:
+    def taught(parts: HttpContext) -> HttpContext:
         return replace(parts, helper_patterns=("^Name this",))
 
     async with door_with(tmp_path, more=taught) as (door, _):
@@ -303,7 +303,7 @@ class BrokenSideCalls:
 
 
 async def test_a_helper_call_that_fails_is_a_bad_gateway_and_no_stream(tmp_path: Path) -> None:
-    def broken(parts: HttpParts) -> HttpParts:
+    def broken(parts: HttpContext) -> HttpContext:
         return replace(parts, side_calls=BrokenSideCalls())
 
     async with door_with(tmp_path, more=broken) as (door, _):

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from hermes.domain.messages import AssistantMessage, UserMessage
-from hermes.entry.http.api.chat_wire import ChatRequest
-from hermes.entry.http.api.helper_calls import HelperCall, helper_call
+from hermes.entry.http.api.chat import ChatRequest, HelperCall, helper_call
 from hermes.entry.http.endpoint import CallHeaders
 from hermes.entry.http.errors import Problem
 

@@ -23,11 +23,11 @@ from hermes.entry.http.api.conversation import (
     ChatMessage,
     Conversation,
     history_of,
+    picture,
     read_conversation,
     stored,
 )
 from hermes.entry.http.errors import Problem
-from hermes.entry.http.media import picture
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(8)
 

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from hermes.domain.turn import ClientTool, TurnOptions
-from hermes.entry.http.api.chat import turn_options
-from hermes.entry.http.api.chat_wire import ChatRequest
+from hermes.entry.http.api.chat import ChatRequest, turn_options
 from hermes.entry.http.errors import Problem
 
 WEATHER = {

@@ -14,9 +14,9 @@ from hermes.domain.errors import Conflict, NotFound, StoreError, UsageError
 from hermes.domain.keys import OWNER, Action, ApiKey
 from hermes.domain.ports.ledger import Ledger
 from hermes.entry.http.access import require_agent
-from hermes.entry.http.auth import FailureLimit, KeyRing
-from hermes.entry.http.context import AgentCard, HttpParts
+from hermes.entry.http.context import HttpContext, ServedAgent
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer
+from hermes.entry.http.guards import FailureLimit, KeyRing
 from hermes.entry.http.settings import HttpSettings
 from hermes.testing import FakeClock, ScriptedModel
 
@@ -50,8 +50,8 @@ ENDPOINTS = (
 )
 
 
-def two_agents(parts: HttpParts) -> HttpParts:
-    card = AgentCard(agent_id="research", name="research")
+def two_agents(parts: HttpContext) -> HttpContext:
+    card = ServedAgent(agent_id="research", name="research")
     return msgspec.structs.replace(parts, agents=(*parts.agents, card))
 
 

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, closing
 import pytest
 
 from hermes.domain.errors import ConfigError, HermesError
-from hermes.entry.http.asgi import AsgiApp, Receive, Scope, Send
+from hermes.entry.http.request import AsgiApp, Receive, Scope, Send
 from hermes.entry.http.server import HttpServer
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"

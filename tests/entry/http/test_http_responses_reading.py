@@ -27,8 +27,13 @@ from hermes.entry.http.api.conversation import (
     stored,
 )
 from hermes.entry.http.api.responses import input_page, listed_input
-from hermes.entry.http.api.responses_options import Origin, base_resource, turn_options
-from hermes.entry.http.api.responses_wire import CreateResponse, InputItemsQuery
+from hermes.entry.http.api.responses_request import (
+    CreateResponse,
+    InputItemsQuery,
+    Origin,
+    base_resource,
+    turn_options,
+)
 from hermes.entry.http.errors import Problem
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 8

@@ -13,7 +13,7 @@ from hermes.domain.keys import Action, Caller
 from hermes.domain.ports.ledger import Ledger, SessionStore
 from hermes.domain.runs import Run, RunQuery, RunState, SessionChoice
 from hermes.domain.session import Session, SessionKey
-from hermes.entry.http.context import AgentCard, HttpParts
+from hermes.entry.http.context import HttpContext, ServedAgent
 from hermes.entry.http.endpoint import Call, CallHeaders
 from hermes.entry.http.errors import Problem
 
@@ -141,12 +141,12 @@ async def reached_approval(call: Call[Any, Any], approval_id: str) -> Approval:
     raise Problem(404, "There is no such approval.", code="approval_not_found")
 
 
-def reachable_agents(parts: HttpParts, caller: Caller) -> tuple[AgentCard, ...]:
+def reachable_agents(parts: HttpContext, caller: Caller) -> tuple[ServedAgent, ...]:
     """Return the agents that a key may talk to, the default agent first."""
     return tuple(card for card in parts.agents if caller.may_reach(card.agent_id))
 
 
-def agent_named(parts: HttpParts, caller: Caller, name: str | None) -> AgentCard:
+def agent_named(parts: HttpContext, caller: Caller, name: str | None) -> ServedAgent:
     """Return the agent with this name, without one the default agent; 404 if out of reach."""
     if not name:
         card = parts.agents[0] if parts.agents else None
@@ -164,7 +164,7 @@ def agent_named(parts: HttpParts, caller: Caller, name: str | None) -> AgentCard
     return card
 
 
-def require_agent(call: Call[Any, Any], model: str | None) -> AgentCard:
+def require_agent(call: Call[Any, Any], model: str | None) -> ServedAgent:
     """Return the agent a call is for; 404 `model_not_found` if its key reaches no such agent."""
     return agent_named(call.parts, call.caller, model)
 

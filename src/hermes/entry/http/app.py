@@ -21,10 +21,7 @@ from msgspec import Struct
 from hermes.control.runs.request import Draining
 from hermes.domain.errors import HermesError
 from hermes.domain.keys import Caller
-from hermes.entry.http.asgi import AsgiApp, Headers, Receive, Scope, Send
-from hermes.entry.http.auth import ANYBODY, FailureLimit, KeyRing, presented_key
-from hermes.entry.http.context import HttpParts
-from hermes.entry.http.decoding import ClientGone, call_headers, read_body, read_headers
+from hermes.entry.http.context import HttpContext
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     Call,
@@ -34,22 +31,24 @@ from hermes.entry.http.endpoint import (
     TextAnswer,
 )
 from hermes.entry.http.errors import ErrorBody, Problem, problem_of
-from hermes.entry.http.guards import Guards
+from hermes.entry.http.guards import ANYBODY, FailureLimit, Guards, KeyRing, presented_key
 from hermes.entry.http.openapi import describing_endpoints
-from hermes.entry.http.routing import Found, Route, RouteTable
+from hermes.entry.http.request import (
+    AsgiApp,
+    ClientGone,
+    Found,
+    Headers,
+    Receive,
+    Route,
+    RouteTable,
+    Scope,
+    Send,
+    call_headers,
+    read_body,
+    read_headers,
+)
 from hermes.entry.http.settings import HttpSettings
 from hermes.entry.http.sse import send_stream
-
-__all__ = [
-    "JSON",
-    "ON_EVERY_ANSWER",
-    "ON_STREAMS",
-    "Rendered",
-    "build_app",
-    "encoded",
-    "rendered",
-]
-
 
 JSON = b"application/json"
 ON_EVERY_ANSWER: dict[bytes, bytes] = {
@@ -98,7 +97,7 @@ log = logging.getLogger(__name__)
 
 
 def build_app(
-    endpoints: Sequence[Endpoint], parts: HttpParts, settings: HttpSettings, keys: KeyRing
+    endpoints: Sequence[Endpoint], parts: HttpContext, settings: HttpSettings, keys: KeyRing
 ) -> AsgiApp:
     """Return the application that serves these endpoints and describes them."""
     return _App(endpoints, parts, settings, keys)
@@ -136,7 +135,7 @@ class _App:
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
-        parts: HttpParts,
+        parts: HttpContext,
         settings: HttpSettings,
         keys: KeyRing,
     ) -> None:

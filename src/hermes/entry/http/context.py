@@ -18,17 +18,8 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import ModelReply
 from hermes.observability.metrics import Registry
 
-__all__ = [
-    "AgentCard",
-    "HttpParts",
-    "MediaShelf",
-    "SideCalls",
-    "ToolsetCard",
-    "redacted",
-]
 
-
-class AgentCard(Struct, frozen=True, kw_only=True):
+class ServedAgent(Struct, frozen=True, kw_only=True):
     """One agent that can be reached."""
 
     agent_id: str
@@ -41,7 +32,7 @@ class AgentCard(Struct, frozen=True, kw_only=True):
     provider: str = ""
 
 
-class ToolsetCard(Struct, frozen=True, kw_only=True):
+class ServedToolset(Struct, frozen=True, kw_only=True):
     """One toolset at this door."""
 
     name: str
@@ -59,7 +50,7 @@ class SideCalls(Protocol):
         ...
 
 
-class MediaShelf(Protocol):
+class PictureStore(Protocol):
     """Keeps pictures that come with requests."""
 
     async def keep(self, data: bytes, media_type: str) -> Attachment:
@@ -71,7 +62,7 @@ class MediaShelf(Protocol):
         ...
 
 
-class HttpParts(Struct, frozen=True, kw_only=True):
+class HttpContext(Struct, frozen=True, kw_only=True):
     """Everything a handler may use."""
 
     ledger: Ledger
@@ -79,13 +70,13 @@ class HttpParts(Struct, frozen=True, kw_only=True):
     desk: ApprovalDesk
     runs: Runs
     clock: Clock
-    agents: tuple[AgentCard, ...]
+    agents: tuple[ServedAgent, ...]
     """The default agent first."""
     side_calls: SideCalls
-    media: MediaShelf
+    media: PictureStore
     jobs: Callable[[str], JobStore]
     """Agent id -> its jobs."""
-    toolsets: Callable[[str], tuple[ToolsetCard, ...]]
+    toolsets: Callable[[str], tuple[ServedToolset, ...]]
     """Agent id -> its toolsets at this door."""
     skills: Callable[[str], Awaitable[list[dict[str, Any]]]]
     """Agent id -> its skills: name, description, path below its home."""

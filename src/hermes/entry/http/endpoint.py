@@ -12,18 +12,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from hermes.domain.keys import Action, Caller
-from hermes.entry.http.context import HttpParts
-
-__all__ = [
-    "EVENT_STREAM",
-    "Answer",
-    "Call",
-    "CallHeaders",
-    "Endpoint",
-    "JsonAnswer",
-    "StreamAnswer",
-    "TextAnswer",
-]
+from hermes.entry.http.context import HttpContext
 
 EVENT_STREAM = "text/event-stream"
 
@@ -45,7 +34,7 @@ class CallHeaders(Struct, frozen=True, kw_only=True):
 class Call(Struct, Generic[Body, Query], frozen=True, kw_only=True):
     """A request that was let in and understood."""
 
-    parts: HttpParts
+    parts: HttpContext
     caller: Caller
     path: Mapping[str, str]
     """The parameters in the path."""

@@ -17,8 +17,6 @@ from hermes.domain.errors import (
     UsageError,
 )
 
-__all__ = ["ErrorBody", "ErrorDetail", "Problem", "problem_of"]
-
 
 class ErrorDetail(Struct, frozen=True, kw_only=True):
     """What went wrong."""

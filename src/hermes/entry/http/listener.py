@@ -12,9 +12,8 @@ from urllib.parse import parse_qsl
 
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.platform import ListenerCall, ListenerHandler, ListenerReply
-from hermes.entry.http.asgi import Receive, Scope, Send
-from hermes.entry.http.decoding import ClientGone, read_body, read_headers
 from hermes.entry.http.errors import Problem
+from hermes.entry.http.request import ClientGone, Receive, Scope, Send, read_body, read_headers
 
 log = logging.getLogger(__name__)
 _MAX_BODY = 16 * 1024 * 1024

@@ -18,11 +18,9 @@ import msgspec
 from msgspec import inspect
 
 from hermes.domain.keys import Action
-from hermes.entry.http.decoding import BodyPlan
 from hermes.entry.http.endpoint import EVENT_STREAM, Call, Endpoint, TextAnswer
 from hermes.entry.http.errors import ErrorBody
-
-__all__ = ["describing_endpoints", "openapi_document"]
+from hermes.entry.http.request import BodyPlan
 
 _PAGE = Path(__file__).with_name("docs.html")
 _JSON = "application/json"

@@ -19,9 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import Server
 
 from hermes.domain.errors import ConfigError, HermesError
-from hermes.entry.http.asgi import AsgiApp
-
-__all__ = ["HttpServer"]
+from hermes.entry.http.request import AsgiApp
 
 _UPGRADE = re.compile(rb"\A((?:[^\r\n]+\r\n)+?)upgrade:", re.IGNORECASE)
 """Within the head only: no line before it is empty."""

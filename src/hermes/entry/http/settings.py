@@ -13,8 +13,6 @@ from msgspec import Struct
 from hermes.config.hosts import is_loopback
 from hermes.domain.errors import ConfigError
 
-__all__ = ["HttpSettings", "acceptable_keys", "configured_keys", "http_settings"]
-
 MIN_KEY_LENGTH = 16
 _SECTION = "platforms.api_server.extra"
 _MAKE_A_KEY = "hermes config set API_SERVER_KEY $(openssl rand -hex 32)"

@@ -13,16 +13,8 @@ from typing import Any, TypeVar
 
 from hermes.control.runs.runs import Runs
 from hermes.domain.runs import Run
-from hermes.entry.http.asgi import Receive, Send
 from hermes.entry.http.endpoint import Call, StreamAnswer
-
-__all__ = [
-    "Stop",
-    "attended",
-    "send_stream",
-    "stopper",
-]
-
+from hermes.entry.http.request import Receive, Send
 
 _KEEPALIVE = b": keepalive\n\n"
 _IN_ONE_GO = 32

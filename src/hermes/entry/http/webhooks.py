@@ -19,13 +19,7 @@ from hermes.config.hosts import is_loopback
 from hermes.control.webhooks.intake import HookAnswer, HookRefused, HookRequest
 from hermes.control.webhooks.receiver import WebhookReceiver
 from hermes.domain.errors import ConfigError, HermesError
-from hermes.entry.http.asgi import AsgiApp, Receive, Scope, Send
-
-__all__ = [
-    "WebhookSettings",
-    "webhook_app",
-    "webhook_settings",
-]
+from hermes.entry.http.request import AsgiApp, Receive, Scope, Send
 
 
 class WebhookSettings(Struct, frozen=True, kw_only=True):

@@ -15,16 +15,6 @@ from hermes.entry.http.endpoint import Answer, Call, JsonAnswer, operation
 from hermes.entry.http.errors import Problem
 from hermes.streaming.wire.frames import approval_fields, decision_fields
 
-__all__ = [
-    "MAX_ANSWER",
-    "AnswerBody",
-    "ApprovalList",
-    "ApprovalView",
-    "approval_view",
-    "check_answer",
-    "hand_in",
-]
-
 MAX_ANSWER = 65_536
 
 

@@ -10,10 +10,8 @@ from msgspec import Struct
 
 from hermes.entry.http.access import agent_named, reachable_agents
 from hermes.entry.http.api.health import PLATFORM_NAME
-from hermes.entry.http.context import AgentCard, redacted
+from hermes.entry.http.context import ServedAgent, redacted
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer, operation
-
-__all__ = ["capabilities_endpoint"]
 
 TAG = "Catalog"
 CREATED = 1_767_225_600
@@ -187,9 +185,9 @@ def _features(paths: set[str]) -> dict[str, bool]:
     return found | implied
 
 
-def _chosen(call: Call[None, CatalogQuery]) -> AgentCard:
+def _chosen(call: Call[None, CatalogQuery]) -> ServedAgent:
     return agent_named(call.parts, call.caller, call.query.agent or call.query.model)
 
 
-def _model(card: AgentCard) -> Model:
+def _model(card: ServedAgent) -> Model:
     return Model(id=card.name, root=card.name)

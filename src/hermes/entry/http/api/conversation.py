@@ -13,14 +13,18 @@ turn really needs. Clients reuse call ids: within one history a second call
 under the same id gets a new one, together with its result.
 """
 
+import base64
+import binascii
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
+from urllib.parse import unquote_to_bytes
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from hermes.control.runs.request import RunRequest
+from hermes.domain.errors import UsageError
 from hermes.domain.ids import new_call_id, new_id
 from hermes.domain.inbound import Attachment
 from hermes.domain.messages import (
@@ -39,10 +43,59 @@ from hermes.domain.messages import (
 from hermes.domain.runs import SessionChoice
 from hermes.domain.turn import ClientResult, ClientTool, TurnOptions
 from hermes.entry.http.access import instructions_for, waiting_session
-from hermes.entry.http.context import MediaShelf
+from hermes.entry.http.context import PictureStore
 from hermes.entry.http.endpoint import Call
 from hermes.entry.http.errors import Problem
-from hermes.entry.http.media import MAX_PICTURES, picture
+
+MAX_PICTURES = 50
+"""How many one request may carry."""
+_HEADS = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+)
+
+
+async def picture(url: str, media: PictureStore, param: str = "image_url") -> Attachment:
+    """Store the picture behind a URL of a request; `param` names it in errors."""
+    scheme = url[:8].lower()
+    try:
+        if scheme.startswith("data:"):
+            data = _data(url, param)
+            return await media.keep(data, _media_type(data, param))
+        if scheme.startswith(("http://", "https://")):
+            return await media.fetch(url)
+    except UsageError as error:
+        message = f"{error.message} {error.hint}".strip()
+        raise Problem(400, message, code="invalid_image_url", param=param) from error
+    message = "A picture needs a data URL or an http or https address."
+    raise Problem(400, message, code="invalid_image_url", param=param)
+
+
+def _data(url: str, param: str) -> bytes:
+    head, comma, body = url[5:].partition(",")
+    options = [option.strip().lower() for option in head.split(";")]
+    if not comma:
+        raise Problem(400, "The data URL has no data.", code="invalid_image_url", param=param)
+    if "base64" not in options[1:]:
+        return unquote_to_bytes(body)
+    try:
+        return base64.b64decode(body, validate=True)
+    except (binascii.Error, ValueError) as error:
+        message = "The data URL is not valid base64."
+        raise Problem(400, message, code="invalid_image_url", param=param) from error
+
+
+def _media_type(data: bytes, param: str) -> str:
+    for head, media_type in _HEADS:
+        if data.startswith(head):
+            return media_type
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return "image/webp"
+    message = "Only PNG, JPEG, GIF and WebP pictures are understood."
+    raise Problem(400, message, code="invalid_image", param=param)
+
 
 SYSTEM = ("system", "developer")
 TEXTS = ("text", "input_text", "output_text", "summary_text", "reasoning_text")
@@ -184,7 +237,7 @@ class StoredInput(Struct, frozen=True, kw_only=True):
     history: tuple[Message, ...]
 
 
-async def stored(talk: Conversation, media: MediaShelf) -> StoredInput:
+async def stored(talk: Conversation, media: PictureStore) -> StoredInput:
     """Store the pictures of a conversation and return it in our words."""
     return StoredInput(
         text=talk.text,
@@ -241,7 +294,7 @@ async def run_request(
     )
 
 
-async def history_of(said: Sequence[Utterance], media: MediaShelf) -> tuple[Message, ...]:
+async def history_of(said: Sequence[Utterance], media: PictureStore) -> tuple[Message, ...]:
     """Return the history that a new session begins with."""
     history: list[Message] = []
     seen: set[str] = set()
@@ -268,7 +321,7 @@ async def history_of(said: Sequence[Utterance], media: MediaShelf) -> tuple[Mess
     return tuple(history)
 
 
-async def _content(said: Utterance, media: MediaShelf) -> Content:
+async def _content(said: Utterance, media: PictureStore) -> Content:
     if not said.pictures:
         return said.text
     parts: list[Part] = [TextPart(said.text)] if said.text else []

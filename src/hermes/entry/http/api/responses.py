@@ -30,16 +30,19 @@ from hermes.entry.http.api.conversation import (
     read_items,
     run_request,
 )
-from hermes.entry.http.api.responses_options import Origin, base_resource, turn_options
-from hermes.entry.http.api.responses_session import find_session, reached_response
-from hermes.entry.http.api.responses_wire import (
+from hermes.entry.http.api.responses_request import (
     CreateResponse,
     DeletedResponse,
     GetQuery,
     InputItemList,
     InputItemsQuery,
+    Origin,
+    base_resource,
+    find_session,
+    reached_response,
+    turn_options,
 )
-from hermes.entry.http.context import AgentCard, HttpParts
+from hermes.entry.http.context import HttpContext, ServedAgent
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     Answer,
@@ -62,20 +65,6 @@ from hermes.streaming.wire.response_types import (
     ResponseResource,
 )
 from hermes.streaming.wire.responses import ResponseEvent, ResponseStream
-
-__all__ = [
-    "answer_at_once",
-    "answer_whole",
-    "forget_response",
-    "forget_unstored",
-    "input_page",
-    "is_stored",
-    "listed_input",
-    "response_of",
-    "run_headers",
-    "streamed",
-]
-
 
 KEEP_FOR_REPEATS = 86400.0
 _PAGE = 200
@@ -143,13 +132,13 @@ async def answer_at_once(call: Call[Any, Any], run: Run) -> Answer:
     return JsonAnswer(value=value, headers=run_headers(run))
 
 
-def streamed(parts: HttpParts, run: Run, after: int | None = None) -> StreamAnswer:
+def streamed(parts: HttpContext, run: Run, after: int | None = None) -> StreamAnswer:
     """Answer with the events of a response whose numbers are greater than `after`."""
     stop = None if run.logged or run.idempotency_key else _stopper(parts, run)
     return StreamAnswer(chunks=_chunks(parts, run, after), headers=run_headers(run), left=stop)
 
 
-async def response_of(parts: HttpParts, run: Run) -> ResponseResource:
+async def response_of(parts: HttpContext, run: Run) -> ResponseResource:
     """Return a response as it stands."""
     fold = _fold(parts, run)
     if run.outcome is None:
@@ -160,7 +149,7 @@ async def response_of(parts: HttpParts, run: Run) -> ResponseResource:
     return fold.resource
 
 
-def _fold(parts: HttpParts, run: Run) -> ResponseStream:
+def _fold(parts: HttpContext, run: Run) -> ResponseStream:
     base = convert(run.request["response"], ResponseResource)
     return ResponseStream(base, parts.redact)
 
@@ -172,7 +161,7 @@ def _feed(fold: ResponseStream, event: TurnEvent, ended: Run) -> list[ResponseEv
     return fold.finish(event, state, ended.updated_at)
 
 
-async def _catch_up(parts: HttpParts, run: Run, fold: ResponseStream) -> None:
+async def _catch_up(parts: HttpContext, run: Run, fold: ResponseStream) -> None:
     """Fold what the log has so far."""
     after = 0
     while run.logged and (page := await parts.ledger.run_log(run.id, after=after, limit=_LOG_PAGE)):
@@ -181,7 +170,7 @@ async def _catch_up(parts: HttpParts, run: Run, fold: ResponseStream) -> None:
         after = page[-1].seq
 
 
-async def _chunks(parts: HttpParts, run: Run, after: int | None) -> AsyncIterator[bytes]:
+async def _chunks(parts: HttpContext, run: Run, after: int | None) -> AsyncIterator[bytes]:
     fold, ended = _fold(parts, run), run
     seen = -1 if after is None else after
     if chunk := _framed(fold.begin(), seen):
@@ -197,7 +186,7 @@ async def _chunks(parts: HttpParts, run: Run, after: int | None) -> AsyncIterato
         await forget_response(parts.ledger, run)
 
 
-async def _batches(parts: HttpParts, run: Run) -> AsyncIterator[Sequence[TurnEvent]]:
+async def _batches(parts: HttpContext, run: Run) -> AsyncIterator[Sequence[TurnEvent]]:
     told = False
     if run.logged:
         async for logged in parts.runs.log(run):
@@ -212,7 +201,7 @@ def _framed(events: list[ResponseEvent], after: int) -> bytes:
     return b"".join(event.frame() for event in events if event.sequence_number > after)
 
 
-def _stopper(parts: HttpParts, run: Run) -> Stop:
+def _stopper(parts: HttpContext, run: Run) -> Stop:
     async def stop() -> None:
         await parts.runs.stop(run, left=True)
         if not is_stored(run):
@@ -221,7 +210,7 @@ def _stopper(parts: HttpParts, run: Run) -> Stop:
     return stop
 
 
-async def _forget_ended(parts: HttpParts, desk: Runs, run: Run) -> None:
+async def _forget_ended(parts: HttpContext, desk: Runs, run: Run) -> None:
     ended = await desk.wait(run)
     if ended.outcome is not None:
         await forget_response(parts.ledger, run)
@@ -432,7 +421,7 @@ async def _earlier_run(call: CreateCall) -> Run | None:
     return run
 
 
-async def _run_request(call: CreateCall, agent: AgentCard) -> RunRequest:
+async def _run_request(call: CreateCall, agent: ServedAgent) -> RunRequest:
     body = call.body
     if body.background and body.store is False:
         message = "A response in the background has to be stored."
@@ -463,7 +452,7 @@ async def _run_request(call: CreateCall, agent: AgentCard) -> RunRequest:
     return request
 
 
-def _kept(call: CreateCall, response_id: str, agent: AgentCard, *, own: bool) -> dict[str, Any]:
+def _kept(call: CreateCall, response_id: str, agent: ServedAgent, *, own: bool) -> dict[str, Any]:
     """Return what later looks at the response are made from."""
     origin = Origin(id=response_id, model=agent.name, at=call.parts.clock.now())
     return {

@@ -14,7 +14,7 @@ from hermes.domain.runs import Run, RunKind, RunOutcome, RunState, SessionChoice
 from hermes.domain.turn import TurnOptions
 from hermes.entry.http.access import reached_session, require_agent
 from hermes.entry.http.api.conversation import InputItem, run_request
-from hermes.entry.http.api.runs_wire import RunTool, conversation, tools_of
+from hermes.entry.http.api.runs import RunTool, conversation, tools_of
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     Answer,
