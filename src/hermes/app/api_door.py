@@ -23,9 +23,9 @@ from hermes.domain.ports.model import ModelReply
 from hermes.domain.profile import DEFAULT_AGENT_NAMES
 from hermes.entry.http.api import all_endpoints
 from hermes.entry.http.app import build_app
-from hermes.entry.http.guards import KeyRing
-from hermes.entry.http.context import ServedAgent, HttpContext, ServedToolset
+from hermes.entry.http.context import HttpContext, ServedAgent, ServedToolset
 from hermes.entry.http.door import ApiDoor
+from hermes.entry.http.guards import KeyRing
 from hermes.entry.http.server import HttpServer
 from hermes.entry.http.settings import HttpSettings, acceptable_keys, http_settings
 from hermes.state.jobs import JobFiles
