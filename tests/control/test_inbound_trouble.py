@@ -55,7 +55,7 @@ def pipeline(kit: ChatKit, group: asyncio.TaskGroup, agent_id: str, said: Said) 
         say=say,
         apologies=Apologies(say, kit.clock),
     )
-    return InboundPipeline(parts, "telegram", "bot", alive=lambda: None)
+    return InboundPipeline(parts, "telegram", "bot")
 
 
 async def test_an_agent_that_is_not_served_is_said_once_and_the_message_refused(

@@ -290,7 +290,7 @@ def may_answer(access: Access, *, user_id: str, asked_by: str | None) -> bool:
     return access.admin or (asked_by is not None and user_id == asked_by)
 
 
-PROVE_THEMSELVES = frozenset({"homeassistant", "webhook"})
+PROVE_THEMSELVES = frozenset({"webhook"})
 """Platforms whose messages carry a secret of their own."""
 
 ACCESS_KEYS = frozenset(

@@ -135,14 +135,11 @@ class PipelineParts(Struct, frozen=True, kw_only=True):
 class InboundPipeline:
     """The way in for one account on one platform; an `InboundSink`."""
 
-    def __init__(
-        self, parts: PipelineParts, platform: str, account: str, alive: Callable[[], None]
-    ) -> None:
+    def __init__(self, parts: PipelineParts, platform: str, account: str) -> None:
         self._parts = parts
         self._gateway = parts.host.gateway
         self._ledger = parts.host.ledger
         self._cursor_name = f"cursor:{platform}:{account}"
-        self._alive = alive
 
     # -- messages ------------------------------------------------------------
 
@@ -338,8 +335,7 @@ class InboundPipeline:
     # -- the rest of the sink --------------------------------------------------
 
     def alive(self) -> None:
-        """Say that the connection just proved to work."""
-        self._alive()
+        """Nothing to do: liveness is noted around this sink."""
 
     async def cursor(self) -> Any:
         """Return where reading left off."""

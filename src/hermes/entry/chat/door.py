@@ -179,7 +179,7 @@ class ChatDoor(Door):
                     for s in specs
                 ]
             )
-            return InboundPipeline(self._way_in, platform, adapter.account, alive=lambda: None)
+            return InboundPipeline(self._way_in, platform, adapter.account)
 
         return AdapterPlan(
             name=account.name,

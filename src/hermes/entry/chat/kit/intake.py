@@ -1,6 +1,6 @@
 """The way of parsed updates to the inbox: mention rules, albums, observed context, order.
 
-A platform turns its updates into `Heard` messages and button presses; `Intake.take` hands a
+A platform turns its updates into `Heard` messages and button presses; `MessageIntake.take` hands a
 batch over. Within a chat the order is kept, chats do not wait for each other. When it returns,
 everything is in the inbox or deliberately left out, and the platform may be told so.
 """
@@ -77,7 +77,7 @@ def _listed(names: frozenset[str], alone: str | None, chat_id: str, thread_id: s
     return alone in names or (thread_id is not None and f"{chat_id}:{thread_id}" in names)
 
 
-class Intake:
+class MessageIntake:
     """Filters and hands over."""
 
     def __init__(

@@ -158,7 +158,7 @@ def _reply(message: MessageWire, bot: Bot) -> ReplyRef | None:
 # -- mentions and commands ---------------------------------------------------------------
 
 
-class Address(Struct, frozen=True, kw_only=True):
+class Addressing(Struct, frozen=True, kw_only=True):
     """How a text speaks to us."""
 
     text: str
@@ -168,7 +168,7 @@ class Address(Struct, frozen=True, kw_only=True):
     for_another_bot: bool = False
 
 
-def _address(message: MessageWire, bot: Bot) -> Address:
+def _address(message: MessageWire, bot: Bot) -> Addressing:
     """Find mentions and commands in a text or a caption."""
     text, entities = message.text, message.entities
     if not text:
@@ -178,9 +178,9 @@ def _address(message: MessageWire, bot: Bot) -> Address:
     body = without_names(units.decode("utf-16-le", "replace"), mentions)
     name, addressee, rest = split_command(body)
     if not name:
-        return Address(text=body, mentioned=bool(mentions))
+        return Addressing(text=body, mentioned=bool(mentions))
     ours = bool(addressee) and addressee.lower() == bot.username.lower()
-    return Address(
+    return Addressing(
         text=f"/{bot.commands.get(name.lower(), name)}{rest}",
         mentioned=bool(mentions) or ours,
         command=True,

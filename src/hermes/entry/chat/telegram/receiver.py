@@ -28,7 +28,7 @@ from hermes.domain.ports.platform import (
     PlatformFailure,
 )
 from hermes.entry.chat.kit.decode import decode_leniently, loose_document
-from hermes.entry.chat.kit.intake import Intake
+from hermes.entry.chat.kit.intake import MessageIntake
 from hermes.entry.chat.kit.receiver import Patience, called_at, keep_checking
 from hermes.entry.chat.kit.settings import ChatSettings, WebhookAddress
 from hermes.entry.chat.telegram.api import BotApi
@@ -61,7 +61,7 @@ class Receiver:
         self._settings = settings
         self._clock = clock
         self._bot = bot
-        self._intake = Intake(rules, self._answer)
+        self._intake = MessageIntake(rules, self._answer)
         self._patience = Patience("Telegram", clock)
         self._secret = ""
 
