@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.app.fetch import PageFetcher, is_public, readable
+from hermes.agent.fetch import PageFetcher, is_public, readable
 from hermes.domain.errors import HermesError, UsageError
 
 PAGES = {

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from hermes.app.plugins import GROUP, load_hook_plugins
-from hermes.control.hooks import AGENT_START, HookBus
+from hermes.control.hooks import AGENT_START, GROUP, HookBus, load_hook_plugins
 from hermes.domain.settings import Settings
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.control.approvals import ApprovalDesk, LedgerGate
+from hermes.control.approvals import ApprovalAnswers, LedgerGate
 from hermes.domain.approvals import ApprovalState, Choice, Gate, Verdict
 from hermes.domain.errors import ToolRefused
 from hermes.domain.events import ApprovalAnswered, ApprovalAsked, TurnStream
@@ -49,7 +49,7 @@ class Bench:
     def __init__(self, ledger: SqliteLedger, approvals: Approvals, **door: bool) -> None:
         self.ledger = ledger
         self.clock = SystemClock()
-        self.desk = ApprovalDesk(ledger, self.clock)
+        self.desk = ApprovalAnswers(ledger, self.clock)
         self.stream = TurnStream("t1", "s1")
         self.settings = LiveSettings(Settings(approvals=approvals))
         self.door = {"can_ask": True, **door}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hermes.app.hook_files import disable_hook, enable_hook, hook_files, load_hooks
 from hermes.config.paths import HermesHome
+from hermes.control.hook_files import disable_hook, enable_hook, hook_files, load_hooks
 from hermes.control.hooks import Action, HookBus
 from hermes.domain.errors import ConfigError, NotFound
 

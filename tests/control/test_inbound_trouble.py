@@ -37,7 +37,7 @@ def pipeline(kit: ChatKit, group: asyncio.TaskGroup, agent_id: str, said: Said) 
             desk=kit.desk,
             controls=kit.controls,
             clock=kit.clock,
-            profile=kit.profile,
+            profiles={"main": kit.profile},
             version="1",
             saved_dir=kit.profile.home,
             settings=LiveSettings(),

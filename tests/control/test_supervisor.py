@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fakes.adapter import FakeAdapter, ListSink
-from hermes.control.supervision.health import GatewayPhase, HealthBoard, read_gateway_state
+from hermes.control.supervision.health import GatewayPhase, StateFile, read_gateway_state
 from hermes.control.supervision.supervisor import (
     AdapterHealth,
     AdapterPlan,
@@ -374,7 +374,7 @@ async def test_the_state_file_shows_phase_adapters_and_warnings(
     harness = Harness(clock)
     harness.outcomes = [WRONG_TOKEN]
     path = tmp_path / "gateway_state.json"
-    board = HealthBoard(
+    board = StateFile(
         path,
         clock,
         argv=("hermes", "gateway", "run"),
@@ -405,7 +405,7 @@ async def test_the_state_file_is_written_on_change_but_not_more_often_than_every
     clock: FakeClock, tmp_path: Path
 ) -> None:
     path = tmp_path / "gateway_state.json"
-    board = HealthBoard(path, clock)
+    board = StateFile(path, clock)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(board.run())
         async with asyncio.timeout(10):

@@ -6,7 +6,7 @@ from typing import Any
 
 from fakes.core import Handler, ScriptedTools
 from fakes.http_runs import Door
-from hermes.control.approvals import ApprovalDesk
+from hermes.control.approvals import ApprovalAnswers
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest
 from hermes.domain.tools import ToolContext, ToolResult
 from hermes.testing.model import ScriptedModel, call, calls, say
@@ -29,7 +29,7 @@ class Asking:
 
     def _handler(self, kind: ApprovalKind, choices: tuple[str, ...]) -> Handler:
         async def handler(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-            desk: ApprovalDesk = self.at.behind.parts.desk
+            desk: ApprovalAnswers = self.at.behind.parts.desk
             approval = await self.at.ledger.ask(
                 ApprovalRequest(
                     id=f"appr_{context.call_id}",

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from fakes.scripted_turns import Script, ScriptedRunner
-from hermes.control.approvals import ApprovalDesk
+from hermes.control.approvals import ApprovalAnswers
 from hermes.control.commands.context import (
     Compacted,
     ContextUse,
@@ -51,17 +51,17 @@ class RecordedControls:
     async def set_yolo(self, session: Session, *, on: bool) -> None:
         self.calls.append(("set_yolo", on))
 
-    async def list_tools(self, session: Session | None) -> list[ToolInfo]:
+    async def list_tools(self, agent_id: str, session: Session | None) -> list[ToolInfo]:
         return [
             ToolInfo(name="read_file", toolset="file", description="Read a file.\nMore."),
             ToolInfo(name="terminal", toolset="terminal", description="Run a command."),
         ]
 
-    async def prompt_size(self, session: Session | None) -> ContextUse:
+    async def prompt_size(self, agent_id: str, session: Session | None) -> ContextUse:
         parts = (PromptShare(name="tools", tokens=300), PromptShare(name="system", tokens=200))
         return ContextUse(tokens=500, window=1000, parts=parts)
 
-    async def config_lines(self) -> list[tuple[str, str]]:
+    async def config_lines(self, agent_id: str) -> list[tuple[str, str]]:
         return [("model.default", "demo"), ("display.skin", "default")]
 
 
@@ -73,7 +73,7 @@ class ChatKit:
     ) -> None:
         self.ledger = ledger
         self.clock = clock
-        self.desk = ApprovalDesk(ledger, clock)
+        self.desk = ApprovalAnswers(ledger, clock)
         self.controls = RecordedControls(ledger)
         self.runner = ScriptedRunner(ledger, self.desk, clock, scripts)
         self.profile = AgentProfile(

@@ -79,7 +79,7 @@ class RecordingDoor:
             desk=kit.desk,
             controls=kit.controls,
             clock=kit.clock,
-            profile=kit.profile,
+            profiles={"main": kit.profile},
             version="1.2.3",
             saved_dir=kit.profile.home / "saved",
             settings=LiveSettings(),
@@ -93,7 +93,7 @@ class RecordingDoor:
         if self.session is not None:
             self.session = await self.kit.ledger.session(self.session.id)
         context = CommandContext(
-            host=self._host, door=self, session=self.session, admin=self._admin
+            host=self._host, caller=self, agent_id="main", session=self.session, admin=self._admin
         )
         await run_command(builtin_registry(), context, invocation)
         return "\n".join(self.replies[before:])

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from hermes.agent.images import read_attachment
 from hermes.agent.scope import AgentServices
 from hermes.agent.tools.wrappers import Guarded, Journaled
 from hermes.agent.turn_runner import TurnRunner
-from hermes.app.media import read_attachment
 from hermes.config.paths import HermesHome
 from hermes.control.lanes.gateway import Gateway, GatewayParts
 from hermes.control.lanes.lane import TurnRunnerPort

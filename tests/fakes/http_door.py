@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from fakes.core import Core, ScriptedTools, running_core
 from fakes.run_desk import desk_on
 from hermes.control.api_keys import ApiKeys
-from hermes.control.approvals import ApprovalDesk
+from hermes.control.approvals import ApprovalAnswers
 from hermes.control.runs.runs import Runs, RunSettings
 from hermes.domain.errors import UsageError
 from hermes.domain.inbound import Attachment
@@ -198,7 +198,7 @@ def _parts(
     return HttpContext(
         ledger=core.ledger,
         gateway=core.gateway,
-        desk=ApprovalDesk(core.ledger, clock),
+        desk=ApprovalAnswers(core.ledger, clock),
         runs=desk,
         clock=clock,
         agents=(

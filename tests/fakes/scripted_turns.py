@@ -4,7 +4,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 
-from hermes.control.approvals import ApprovalDesk
+from hermes.control.approvals import ApprovalAnswers
 from hermes.domain.approvals import (
     ApprovalKind,
     ApprovalRequest,
@@ -153,7 +153,7 @@ class ScriptedRunner:
     """Plays the script whose name is the first word of what was said; else echoes."""
 
     def __init__(
-        self, ledger: Ledger, desk: ApprovalDesk, clock: Clock, scripts: dict[str, Script]
+        self, ledger: Ledger, desk: ApprovalAnswers, clock: Clock, scripts: dict[str, Script]
     ) -> None:
         self.ledger = ledger
         self.desk = desk
@@ -165,6 +165,9 @@ class ScriptedRunner:
         turn, stream, control = job.turn, job.stream, job.control
         play = Play(self, turn, stream, control)
         outcome, error = TurnState.DONE, None
+        # Before it can be interrupted: a turn that began is on record.
+        play.asked = await self._asked(turn)
+        self.turns.append(play.asked)
         try:
             control.attach()
             play.emit(
@@ -175,8 +178,6 @@ class ScriptedRunner:
                     model="demo",
                 )
             )
-            play.asked = await self._asked(turn)
-            self.turns.append(play.asked)
             first = play.asked.split(maxsplit=1)[0] if play.asked.split() else ""
             await self._scripts.get(first, echo)(play)
         except asyncio.CancelledError:

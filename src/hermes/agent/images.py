@@ -4,15 +4,19 @@ The history keeps where a picture lies; what is sent is made for each call and
 the same bytes every time, so a provider's cache still fits.
 """
 
+import asyncio
 import base64
+import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 from msgspec.structs import replace
 
+from hermes.config.atomic import write_atomic
+from hermes.domain.errors import HermesError, UsageError
+from hermes.domain.inbound import Attachment
 from hermes.domain.messages import FilePart, ImagePart, Message, Part, TextPart, UserMessage
-
-__all__ = ["MAX_IMAGE_BYTES", "ImageShelf", "ReadAttachment"]
 
 ReadAttachment = Callable[[str], Awaitable[bytes | None]]
 """Returns the bytes of a file that came with a message; None if it is gone."""
@@ -65,3 +69,58 @@ class ImageShelf:
 
 def _is_picture(part: Part) -> bool:
     return isinstance(part, FilePart) and part.media_type in KINDS
+
+
+_ENDINGS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
+
+
+class PictureFiles:
+    """Stores pictures below one directory."""
+
+    def __init__(
+        self, directory: Path, fetch: Callable[[str, int], Awaitable[tuple[str, bytes]]]
+    ) -> None:
+        self._directory = directory
+        self._fetch = fetch
+        """(address, limit) -> media type and bytes of what is there."""
+
+    async def keep(self, data: bytes, media_type: str) -> Attachment:
+        """Store a picture and return where it is."""
+        kind = media_type.split(";", maxsplit=1)[0].strip().lower()
+        if kind not in _ENDINGS:
+            raise UsageError(f"Pictures of type {kind or 'unknown'} are not supported.")
+        if not data or len(data) > MAX_IMAGE_BYTES:
+            limit = MAX_IMAGE_BYTES // (1024 * 1024)
+            raise UsageError(f"A picture must have between 1 byte and {limit} MB.")
+        name = f"{hashlib.sha256(data).hexdigest()[:32]}.{_ENDINGS[kind]}"
+        path = self._directory / name
+        await asyncio.to_thread(_store, path, data)
+        return Attachment(kind="image", path=str(path), name=name, media_type=kind, size=len(data))
+
+    async def fetch(self, url: str) -> Attachment:
+        """Fetch a picture from the public network and store it; `UsageError` if that fails."""
+        try:
+            media_type, data = await self._fetch(url, MAX_IMAGE_BYTES)
+        except HermesError as error:
+            raise UsageError(f"The picture could not be fetched: {error.message}") from error
+        return await self.keep(data, media_type)
+
+
+def _store(path: Path, data: bytes) -> None:
+    if not path.exists():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_atomic(path, data)
+
+
+async def read_attachment(path: str) -> bytes | None:
+    """Return the bytes of a stored attachment; None if it is gone or too big."""
+    return await asyncio.to_thread(_read, Path(path))
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        if not path.is_file() or path.stat().st_size > MAX_IMAGE_BYTES:
+            return None
+        return path.read_bytes()
+    except OSError:
+        return None

@@ -6,11 +6,14 @@ but its price.
 """
 
 import asyncio
+from collections.abc import Callable
 
-from hermes.agent.scope import AgentServices
+from hermes.agent.scope import AgentServices, Models
 from hermes.domain.approvals import Gate
 from hermes.domain.errors import HermesError
 from hermes.domain.messages import Message, UserMessage
+from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply, ModelRequest
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
@@ -106,8 +109,19 @@ MAX_SUBJECT = 8_000
 class SecondOpinion:
     """Asks the `approval` model about one action."""
 
-    def __init__(self, services: AgentServices, profile: AgentProfile, session: Session) -> None:
-        self._services = services
+    def __init__(
+        self,
+        ledger: Ledger,
+        models: Models,
+        clock: Clock,
+        redact: Callable[[str], str],
+        profile: AgentProfile,
+        session: Session,
+    ) -> None:
+        self._ledger = ledger
+        self._models = models
+        self._clock = clock
+        self._redact = redact
         self._profile = profile
         self._session = session
 
@@ -115,9 +129,8 @@ class SecondOpinion:
         """Return allow or block if the model is sure, else ask."""
         if len(subject) > MAX_SUBJECT:
             return Gate.ASK
-        services = self._services
-        model = services.models.auxiliary("approval", self._profile, self._session)
-        text = services.redact(f"Stopped because: {reason}\n\nCommand:\n{subject}")
+        model = self._models.auxiliary("approval", self._profile, self._session)
+        text = self._redact(f"Stopped because: {reason}\n\nCommand:\n{subject}")
         request = ModelRequest(
             system=REVIEW_INSTRUCTIONS,
             messages=(UserMessage(content=text),),
@@ -130,14 +143,14 @@ class SecondOpinion:
             reply = await model.complete(request)
         except HermesError:
             return Gate.ASK
-        await services.ledger.record_usage(
+        await self._ledger.record_usage(
             usage_record(
                 reply,
                 "approval",
                 agent_id=self._profile.id,
                 session_id=self._session.id,
                 turn_id=None,
-                at=services.clock.now(),
+                at=self._clock.now(),
             )
         )
         return opinion_of(reply.message.text)

@@ -5,14 +5,14 @@ from collections.abc import Mapping
 import msgspec
 
 from hermes import __version__
+from hermes.agent.fetch import PageFetcher
+from hermes.agent.images import PictureFiles
 from hermes.agent.side_calls import PlainCalls
 from hermes.agent.tools.toolsets import tools_by_toolset
 from hermes.app.access import platform_section
 from hermes.app.build import App
 from hermes.app.doors import DoorContext, listens
-from hermes.app.media import PictureShelf
 from hermes.app.options import AppOptions
-from hermes.app.skills import skill_cards
 from hermes.config.loader import LoadedConfig
 from hermes.control.jobs.schedules import zone_named
 from hermes.control.runs.request import PLATFORM
@@ -20,7 +20,7 @@ from hermes.control.runs.runs import Runs, RunSettings
 from hermes.control.supervision.health import GatewayPhase
 from hermes.domain.messages import Message
 from hermes.domain.ports.model import ModelReply
-from hermes.domain.profile import DEFAULT_AGENT_NAMES
+from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES, AgentProfile
 from hermes.entry.http.api import all_endpoints
 from hermes.entry.http.app import build_app
 from hermes.entry.http.context import HttpContext, ServedAgent, ServedToolset
@@ -29,6 +29,7 @@ from hermes.entry.http.guards import KeyRing
 from hermes.entry.http.server import HttpServer
 from hermes.entry.http.settings import HttpSettings, acceptable_keys, http_settings
 from hermes.state.jobs import JobFiles
+from hermes.state.skills import skill_cards
 
 
 def enabled(loaded: LoadedConfig) -> bool:
@@ -67,14 +68,6 @@ def open_door(context: DoorContext) -> ApiDoor:
 
 def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpContext:
     app, home, board = context.app, context.options.home, context.board
-    profile = app.profile
-    card = ServedAgent(
-        agent_id=profile.id,
-        name=settings.model_name or DEFAULT_AGENT_NAMES[0],
-        aliases=DEFAULT_AGENT_NAMES,
-        model=profile.model,
-        provider=profile.provider,
-    )
     jobs = JobFiles(home.root / "cron")
 
     def ready() -> Mapping[str, bool]:
@@ -87,11 +80,11 @@ def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpCont
         desk=app.desk,
         runs=runs,
         clock=app.clock,
-        agents=(card,),
+        agents=tuple(_card(profile, settings) for profile in app.profiles.values()),
         side_calls=_SideCalls(app),
-        media=PictureShelf(home.cache_dir / "media" / PLATFORM),
+        media=PictureFiles(home.cache_dir / "media" / PLATFORM, PageFetcher().data),
         jobs=lambda _agent: jobs,
-        toolsets=lambda _agent: _toolsets(app),
+        toolsets=lambda agent: _toolsets(app, agent),
         skills=lambda _agent: skill_cards(home.skills_dir),
         metrics=context.metrics,
         gateway_state=lambda: msgspec.to_builtins(board.current()),
@@ -107,7 +100,10 @@ class _SideCalls:
     """Hands side calls to the agent they are for."""
 
     def __init__(self, app: App) -> None:
-        self._calls = {app.profile.id: PlainCalls(app.services, app.profile)}
+        self._calls = {
+            agent_id: PlainCalls(app.services, profile)
+            for agent_id, profile in app.profiles.items()
+        }
 
     async def answer(
         self, agent_id: str, task: str, messages: tuple[Message, ...], max_tokens: int | None
@@ -116,8 +112,20 @@ class _SideCalls:
         return await self._calls[agent_id].answer(task, messages, max_tokens)
 
 
-def _toolsets(app: App) -> tuple[ServedToolset, ...]:
-    specs = app.tools.registry(app.profile, PLATFORM).specs()
+def _card(profile: AgentProfile, settings: HttpSettings) -> ServedAgent:
+    default = profile.id == DEFAULT_AGENT
+    own_name = settings.model_name or DEFAULT_AGENT_NAMES[0]
+    return ServedAgent(
+        agent_id=profile.id,
+        name=own_name if default else profile.id,
+        aliases=DEFAULT_AGENT_NAMES if default else (),
+        model=profile.model,
+        provider=profile.provider,
+    )
+
+
+def _toolsets(app: App, agent_id: str) -> tuple[ServedToolset, ...]:
+    specs = app.tools.registry(app.agent(agent_id), PLATFORM).specs()
     sets = tools_by_toolset({spec.name: spec.toolset for spec in specs})
     return tuple(
         ServedToolset(name=name, enabled=bool(tools), tools=tuple(sorted(tools)))

@@ -1,30 +1,30 @@
 """Putting a Hermes together: from options to a running gateway."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from msgspec import Struct
 
+from hermes.agent.images import read_attachment
 from hermes.agent.scope import AgentServices
 from hermes.agent.side_calls import SecondOpinion
 from hermes.agent.turn_runner import TurnRunner
 from hermes.app.backends import environment_settings, has_private_workspace
-from hermes.app.background import pass_on_notices
-from hermes.app.ledger import open_ledger
-from hermes.app.media import read_attachment
-from hermes.app.mirror import MirroredRunner
 from hermes.app.options import AppOptions
 from hermes.app.settings import (
+    agent_profiles,
     in_force,
-    main_profile,
     toolsets_of,
 )
-from hermes.app.tools import ToolShelf
+from hermes.app.tools import AgentTools
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.redaction_stream import RedactedStream
-from hermes.control.approvals import ApprovalDesk
+from hermes.control.approvals import ApprovalAnswers
+from hermes.control.commands.controls import CoreControls
 from hermes.control.lanes.gateway import Gateway, GatewayParts
+from hermes.control.lanes.process_notices import pass_on_notices
+from hermes.domain.events import TurnJob
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
@@ -38,23 +38,62 @@ from hermes.models.routes import ModelSources
 from hermes.observability.logs import configure_logging
 from hermes.state.identity import FileIdentity
 from hermes.state.ownership import Owner, owner_alive
+from hermes.state.sqlite.ledger import open_ledger
 from hermes.state.transcripts import TranscriptMirror
+
+MIRRORED = "mirrored_message_id"
+"""Where a session remembers how far its mirror goes."""
+
+
+class MirroredRunner:
+    """A turn runner that keeps the mirror up to date."""
+
+    def __init__(self, inner: TurnRunner, ledger: Ledger, mirror: TranscriptMirror) -> None:
+        self._inner = inner
+        self._ledger = ledger
+        self._mirror = mirror
+
+    async def run(self, job: TurnJob) -> None:
+        """Bring a turn to its end."""
+        await self._inner.run(job)
+
+    async def after_turn(self, profile: AgentProfile, session_id: str) -> None:
+        """Write what the mirror does not have yet, then do the rest."""
+        done = await self._ledger.recall(session_id, MIRRORED) or 0
+        new = [s for s in await self._ledger.transcript(session_id) if s.id > done]
+        if new:
+            await self._mirror.append(session_id, new)
+            await self._ledger.remember(session_id, MIRRORED, max(stored.id for stored in new))
+        await self._inner.after_turn(profile, session_id)
 
 
 class App(Struct, kw_only=True):
     """A Hermes, ready to take messages."""
 
     loaded: LoadedConfig
-    profile: AgentProfile
+    profiles: Mapping[str, AgentProfile]
+    """The agents that are served, by id."""
     ledger: Ledger
     gateway: Gateway
-    desk: ApprovalDesk
+    desk: ApprovalAnswers
     models: ModelRegistry
-    tools: ToolShelf
+    tools: AgentTools
     environments: EnvironmentPool
     services: AgentServices
     clock: Clock
     settings: LiveSettings
+
+    def agent(self, agent_id: str) -> AgentProfile:
+        """Return a served agent; `NotFound` names those there are."""
+        return self.gateway.profile(agent_id)
+
+    def controls(self) -> CoreControls:
+        """Return the switches for slash commands."""
+        return CoreControls(
+            self.services,
+            self.profiles,
+            lambda agent, source: self.tools.registry(agent, source).specs(),
+        )
 
 
 @asynccontextmanager
@@ -65,7 +104,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
     logs = configure_logging(options.home.logs_dir, loaded.config.logging, loaded.redactor())
     redactor = loaded.redactor()
     clock = SystemClock()
-    profile = main_profile(loaded, options)
+    profiles = agent_profiles(loaded, options)
     live = LiveSettings(in_force(loaded.config, options))
     async with AsyncExitStack() as stack:
         stack.enter_context(logs)
@@ -74,11 +113,14 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
         sources = ModelSources(settings=loaded.config, secret=loaded.variable)
         models = ModelRegistry(sources, options.home, options.environ, clock)
         stack.push_async_callback(models.close)
-        settings = environment_settings(loaded, options, profile)
-        environments = EnvironmentPool(lambda _agent: settings, clock)
+        places = {
+            agent_id: environment_settings(loaded, options, profile)
+            for agent_id, profile in profiles.items()
+        }
+        environments = EnvironmentPool(places.__getitem__, clock)
         stack.push_async_callback(environments.close)
-        desk = ApprovalDesk(ledger, clock)
-        tools = ToolShelf(
+        desk = ApprovalAnswers(ledger, clock)
+        tools = AgentTools(
             ledger=ledger,
             clock=clock,
             policy=HostPolicy(live, options.environ, options.home.root),
@@ -86,6 +128,9 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             settings=live,
             can_ask=options.can_ask,
             toolsets=lambda agent, source: toolsets_of(live(), options, agent, source),
+            judge=lambda agent, session: SecondOpinion(
+                ledger, models, clock, redactor.redact, agent, session
+            ),
         )
         services = AgentServices(
             ledger=ledger,
@@ -101,12 +146,11 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             load_context_files=not options.ignore_rules,
             private_workspace=has_private_workspace(loaded, options),
         )
-        tools.judge = lambda agent, session: SecondOpinion(services, agent, session)
-        gateway = _gateway(services, loaded, options, profile, owner)
+        gateway = _gateway(services, loaded, options, profiles, owner)
         async with gateway.running(), _beside(environments, gateway, clock):
             yield App(
                 loaded=loaded,
-                profile=profile,
+                profiles=profiles,
                 ledger=ledger,
                 gateway=gateway,
                 desk=desk,
@@ -138,7 +182,7 @@ def _gateway(
     services: AgentServices,
     loaded: LoadedConfig,
     options: AppOptions,
-    profile: AgentProfile,
+    profiles: Mapping[str, AgentProfile],
     owner: Owner,
 ) -> Gateway:
     return Gateway(
@@ -146,7 +190,7 @@ def _gateway(
             ledger=services.ledger,
             runner=_runner(services, loaded, options),
             clock=services.clock,
-            profiles={profile.id: profile},
+            profiles=profiles,
             owner=owner.id,
             redact=services.redact,
             owner_alive=lambda other: owner_alive(other, options.home.run_dir),

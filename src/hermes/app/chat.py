@@ -3,16 +3,20 @@
 import getpass
 
 from hermes import __version__
+from hermes.agent.fetch import PageFetcher
 from hermes.app.build import App
-from hermes.app.controls import AppControls
-from hermes.app.fetch import PageFetcher
 from hermes.app.options import AppOptions
+from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.entry.terminal.chat import ChatParts, ChatPaths
 
 
 def chat_parts(
-    app: App, options: AppOptions, session: Session | None, notices: tuple[str, ...] = ()
+    app: App,
+    options: AppOptions,
+    profile: AgentProfile,
+    session: Session | None,
+    notices: tuple[str, ...] = (),
 ) -> ChatParts:
     """Return what `run_chat` needs."""
     home = options.home
@@ -20,9 +24,9 @@ def chat_parts(
         gateway=app.gateway,
         ledger=app.ledger,
         desk=app.desk,
-        controls=AppControls(app),
+        controls=app.controls(),
         clock=app.clock,
-        profile=app.profile,
+        profile=profile,
         paths=ChatPaths(
             history_file=home.root / "history",
             cache_dir=home.cache_dir,
@@ -32,7 +36,7 @@ def chat_parts(
         environ=options.environ,
         version=__version__,
         user=user_name(),
-        model_label=app.profile.model or "no model",
+        model_label=profile.model or "no model",
         settings=app.settings,
         session=session,
         notices=(*app.loaded.warnings, *notices),

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from pathlib import Path
 
 from hermes import __version__
 from hermes.app.access import access_settings
-from hermes.app.controls import AppControls
 from hermes.app.doors import DoorContext
 from hermes.app.options import AppOptions
-from hermes.app.outgoing_files import allowed_files
 from hermes.app.platforms import PlatformAccount, enabled_accounts, enabled_platforms
 from hermes.config.loader import LoadedConfig
 from hermes.control.admission.authz import Authorizer, AuthzSettings
@@ -18,12 +17,38 @@ from hermes.control.admission.resets import Resets, check_policies
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.commands.context import CommandHost
 from hermes.control.supervision.supervisor import SupervisorSettings
+from hermes.domain.profile import DEFAULT_AGENT
+from hermes.domain.settings.live import LiveSettings
 from hermes.entry.chat.companion import Manners
 from hermes.entry.chat.context import ChatContext
 from hermes.entry.chat.door import ChatDoor, ChatDoorParts
 from hermes.execution.clock import SystemClock
 from hermes.state.pairing import PairingFiles
 from hermes.streaming.chat.settings import presentation
+
+
+def allowed_files(settings: LiveSettings, options: AppOptions) -> Callable[[str], bool]:
+    """Return what says whether the file at a path may be sent.
+
+    Allowed are the agent's workspace, the caches and the sandboxes' workspaces,
+    and what `gateway.media_delivery_allow_dirs` names. Links are followed first.
+    """
+    home = options.home
+    roots = [home.workspace, home.cache_dir, home.sandboxes_dir, options.cwd]
+    always = [root.resolve() for root in roots if root != home.root]
+
+    def may_send(path: str) -> bool:
+        try:
+            real = Path(path).resolve(strict=True)
+        except (OSError, RuntimeError):
+            return False
+        if not real.is_file() or real.name.startswith(".env"):
+            return False
+        named = settings().gateway.media_delivery_allow_dirs
+        allowed = [*always, *(Path(folder).expanduser().resolve() for folder in named)]
+        return any(real.is_relative_to(root) for root in allowed if root != home.root)
+
+    return may_send
 
 
 def enabled(loaded: LoadedConfig) -> bool:
@@ -94,9 +119,9 @@ def _admission(
             ledger=app.ledger,
             gateway=app.gateway,
             desk=app.desk,
-            controls=AppControls(app),
+            controls=app.controls(),
             clock=app.clock,
-            profile=app.profile,
+            profiles=app.profiles,
             version=__version__,
             saved_dir=home.sessions_dir / "saved",
             settings=app.settings,
@@ -107,7 +132,7 @@ def _admission(
         resets=Resets(app.settings, zone, app.environments.background_age),
         hooks=context.hooks,
         group=context.group,
-        agent_of=lambda _message: app.profile.id,
+        agent_of=lambda _message: DEFAULT_AGENT,
         say=door.say,
         apologies=door.apologies,
     )

@@ -19,7 +19,7 @@ from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
 from hermes.control.door import Door
 from hermes.control.hooks import HookBus
-from hermes.control.supervision.health import HealthBoard
+from hermes.control.supervision.health import StateFile
 from hermes.domain.errors import ConfigError
 from hermes.domain.platforms import platforms
 from hermes.observability.metrics import Registry
@@ -40,7 +40,7 @@ class DoorContext(Struct, frozen=True, kw_only=True):
     group: asyncio.TaskGroup
     """Where it runs what goes on beside its services."""
     hooks: HookBus
-    board: HealthBoard
+    board: StateFile
     metrics: Registry
 
 

@@ -1,13 +1,15 @@
 """What a command line may change about one run."""
 
-from collections.abc import Mapping
+import asyncio
+import os
+import sys
+from collections.abc import Coroutine, Mapping
 from pathlib import Path
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
 from hermes.config.paths import HermesHome
-
-__all__ = ["AppOptions"]
 
 
 class AppOptions(Struct, frozen=True, kw_only=True):
@@ -26,3 +28,14 @@ class AppOptions(Struct, frozen=True, kw_only=True):
     ignore_rules: bool = False
     """Leave out SOUL.md, memory, skills and project files."""
     platform: str = "cli"
+
+
+T = TypeVar("T")
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run `main` to its end in an event loop of its own."""
+    if sys.version_info < (3, 12) and hasattr(os, "pidfd_open"):
+        # The default of 3.11 starts a thread for every child process; later ones do not.
+        asyncio.get_event_loop_policy().set_child_watcher(asyncio.PidfdChildWatcher())
+    return asyncio.run(main)

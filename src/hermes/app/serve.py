@@ -15,15 +15,14 @@ from typing import Any
 from hermes.app.build import App, open_app
 from hermes.app.config_watch import ConfigWatcher, changed_variables
 from hermes.app.doors import DoorContext, check_doors, open_doors
-from hermes.app.hook_files import load_hooks
 from hermes.app.options import AppOptions
-from hermes.app.plugins import load_hook_plugins
 from hermes.app.settings import in_force
 from hermes.app.shutdown import StopSignals, let_turns_end, stop_signals
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.control.admission.authz import ACCESS_KEYS
-from hermes.control.hooks import GATEWAY_STARTUP, HookBus
-from hermes.control.supervision.health import GatewayPhase, HealthBoard
+from hermes.control.hook_files import load_hooks
+from hermes.control.hooks import GATEWAY_STARTUP, HookBus, load_hook_plugins
+from hermes.control.supervision.health import GatewayPhase, StateFile
 from hermes.control.supervision.instance import (
     Instance,
     end_gateway,
@@ -71,11 +70,11 @@ class _Service:
         self._started = app.loaded
         self._hooks = HookBus()
         self._doors = app.gateway.doors
-        self._board = HealthBoard(
+        self._board = StateFile(
             options.home.root / "gateway_state.json",
             app.clock,
             argv=tuple(sys.argv),
-            profiles=(app.profile.id,),
+            profiles=tuple(app.profiles),
             active=lambda: app.gateway.live_sessions,
             adapters=self._doors.health,
         )
@@ -116,9 +115,10 @@ class _Service:
         """Load what the first message would otherwise wait for."""
         app = self._app
         try:
-            for platform in self._doors.platforms:
-                app.tools.registry(app.profile, platform)
-            await app.models.warm(app.profile)
+            for profile in app.profiles.values():
+                for platform in self._doors.platforms:
+                    app.tools.registry(profile, platform)
+                await app.models.warm(profile)
         except HermesError as error:
             # Whoever talks to the agent is told; until then it is nobody's trouble.
             log.info("nothing is loaded beforehand: %s", error.message)

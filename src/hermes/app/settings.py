@@ -9,7 +9,13 @@ from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.settings import Settings
 
 
-def main_profile(loaded: LoadedConfig, options: AppOptions) -> AgentProfile:
+def agent_profiles(loaded: LoadedConfig, options: AppOptions) -> dict[str, AgentProfile]:
+    """Return the agents that are configured, by id; for now there is one."""
+    profile = _main_profile(loaded, options)
+    return {profile.id: profile}
+
+
+def _main_profile(loaded: LoadedConfig, options: AppOptions) -> AgentProfile:
     """Return the default agent as configuration and command line describe it."""
     config = loaded.config
     toolsets = options.toolsets or _toolsets(config, options.platform)

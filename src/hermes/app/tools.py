@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from hermes.agent.fetch import PageFetcher
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.agent.tools.wrappers import Approved, Budgeted, Guarded, Journaled
-from hermes.app.fetch import PageFetcher
-from hermes.control.approvals import ApprovalDesk, Judge, LedgerGate
+from hermes.control.approvals import ApprovalAnswers, Judge, LedgerGate
 from hermes.domain.events import TurnStream
 from hermes.domain.ports.approval import ActionPolicy
 from hermes.domain.ports.clock import Clock
@@ -20,7 +20,7 @@ from hermes.domain.session import Session
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Fetched, Found, Need, ToolCapabilities, ToolContext, ToolRunner
 
-__all__ = ["YOLO", "ToolShelf"]
+__all__ = ["YOLO", "AgentTools"]
 
 YOLO = "yolo"
 """Where a session remembers that nothing is to be asked in it."""
@@ -30,13 +30,13 @@ NOBODY_THERE = frozenset({"cron", "webhook"})
 """Doors without a person who could be asked."""
 
 
-class ToolShelf(Struct, kw_only=True):
+class AgentTools(Struct, kw_only=True):
     """Hands out tools; registries are shared by the sessions of an agent."""
 
     ledger: Ledger
     clock: Clock
     policy: ActionPolicy
-    desk: ApprovalDesk
+    desk: ApprovalAnswers
     settings: LiveSettings
     can_ask: bool = False
     """Whether a person at the door can answer."""
@@ -48,7 +48,7 @@ class ToolShelf(Struct, kw_only=True):
     fetcher: PageFetcher = PageFetcher()
     registries: dict[tuple[tuple[str, ...], tuple[str, ...], frozenset[Need]], ToolRegistry] = {}
 
-    def registry(self, profile: AgentProfile, source: str = "cli") -> ToolRegistry:
+    def registry(self, profile: AgentProfile, source: str) -> ToolRegistry:
         """Return the plain tools of an agent at a door."""
         toolsets, granted = self.toolsets(profile, source), self._granted(source)
         key = (toolsets, profile.disabled_toolsets, granted)

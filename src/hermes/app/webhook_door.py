@@ -11,6 +11,7 @@ from hermes.control.webhooks.receiver import PLATFORM, ReceiverParts, WebhookRec
 from hermes.control.webhooks.routes import HookRoutes, RouteRules, read_routes
 from hermes.domain.errors import HermesError
 from hermes.domain.outbound import Target
+from hermes.domain.profile import DEFAULT_AGENT
 from hermes.entry.chat.context import configured_homes
 from hermes.entry.http.door import WebhookDoor
 from hermes.entry.http.server import HttpServer
@@ -75,7 +76,7 @@ class _Delivery:
 
 def _receiver(context: DoorContext, settings: WebhookSettings) -> WebhookReceiver:
     app, options = context.app, context.options
-    secrets = app.profile.secret_names
+    secrets = app.agent(DEFAULT_AGENT).secret_names
     scripts = _scripts(options, secrets)
     rules = _rules(options, settings, scripts)
     return WebhookReceiver(
@@ -90,7 +91,7 @@ def _receiver(context: DoorContext, settings: WebhookSettings) -> WebhookReceive
             scripts=scripts,
             deliver=_Delivery(context),
             comments=GhComments(options.environ, secrets),
-            agent_id=app.profile.id,
+            agent_id=DEFAULT_AGENT,
             rate_limit=settings.rate_limit,
             script_timeout=settings.script_timeout_seconds,
         )

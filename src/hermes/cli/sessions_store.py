@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from hermes.app.ledger import existing_ledger
 from hermes.config.environment import process_environ
 from hermes.config.loader import inspect_config, read_env
 from hermes.config.paths import HermesHome
@@ -22,6 +21,7 @@ from hermes.domain.errors import NotFound, SessionBusy
 from hermes.domain.ports.ledger import Ledger, SessionQuery
 from hermes.domain.session import Session, StoredMessage
 from hermes.state.ownership import owner_alive
+from hermes.state.sqlite.ledger import existing_ledger
 
 __all__ = ["Desk", "at_desk"]
 

@@ -4,7 +4,7 @@
 
 The request is a ledger row bound to the tool call, so a call that is resumed
 after a restart finds its earlier request, and the answer given meanwhile. A
-door answers through the `ApprovalDesk`; answers given by another process are
+door answers through the `ApprovalAnswers`; answers given by another process are
 noticed by looking at the row. Where no door can ask, the answer is no.
 """
 
@@ -48,7 +48,7 @@ Judge = Callable[[str, str], Awaitable[Gate]]
 """`smart` mode: (subject, reason) -> a second opinion; uncertain means ask."""
 
 
-class ApprovalDesk:
+class ApprovalAnswers:
     """Where doors hand in answers, and where waiting calls hear of them."""
 
     def __init__(self, ledger: Ledger, clock: Clock) -> None:
@@ -118,7 +118,7 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
 
     ledger: Ledger
     policy: ActionPolicy
-    desk: ApprovalDesk
+    desk: ApprovalAnswers
     settings: LiveSettings
     stream: TurnStream
     clock: Clock

@@ -20,31 +20,10 @@ import msgspec
 from msgspec import Struct
 
 from hermes.control.commands.registry import Invocation
+from hermes.domain.entry_points import entry_points, load_entry_point
 from hermes.domain.events import MessageCompleted, TurnFinished, TurnStream
 from hermes.domain.inbound import InboundMessage
-
-__all__ = [
-    "AGENT_END",
-    "AGENT_START",
-    "AGENT_STEP",
-    "COMMAND",
-    "EVENTS",
-    "GATEWAY_STARTUP",
-    "SESSION_END",
-    "SESSION_RESET",
-    "SESSION_START",
-    "Action",
-    "Handler",
-    "HookBus",
-    "HookDecision",
-    "command_context",
-    "is_event",
-    "post_turn",
-    "session_context",
-    "shortened",
-    "wants_turns",
-]
-
+from hermes.domain.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -316,3 +295,26 @@ def _step(
 
 def _goes_on(finished: TurnFinished) -> bool:
     return finished.error is not None and finished.error.code == "shutdown"
+
+
+GROUP = "hermes.hooks"
+
+
+def load_hook_plugins(config: Settings, bus: HookBus) -> list[str]:
+    """Register the hooks of enabled packages; return what is wrong with the others."""
+    wanted = tuple(config.plugins.enabled or ())
+    if not wanted:
+        return []
+    found = entry_points(GROUP)
+    problems = []
+    for name in wanted:
+        if name not in found:
+            problems.append(f"plugin `{name}` is enabled but no installed package brings it")
+            continue
+        try:
+            load_entry_point(found[name])(bus)
+        except Exception as error:
+            # A plugin is somebody else's code: whatever it does wrong stays with it.
+            log.exception("plugin %s could not be loaded", name)
+            problems.append(f"plugin `{name}` could not be loaded: {error}")
+    return problems

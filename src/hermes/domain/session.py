@@ -24,6 +24,9 @@ __all__ = [
     "session_key",
 ]
 
+MODEL_OVERRIDE = "model_override"
+"""Where a session remembers a model chosen for it alone: `{provider, model}`."""
+
 
 class SessionKey(Struct, frozen=True, kw_only=True):
     """The name of a place where one conversation goes on."""

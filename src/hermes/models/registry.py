@@ -27,7 +27,7 @@ from hermes.domain.ports.model import (
     ModelRequest,
 )
 from hermes.domain.profile import AgentProfile
-from hermes.domain.session import Session
+from hermes.domain.session import MODEL_OVERRIDE, Session
 from hermes.domain.settings.models import AuxiliaryTask
 from hermes.domain.tools import ToolSpec
 from hermes.models.client import ModelClient, RetryPolicy
@@ -141,9 +141,6 @@ class _TaskModel:
 
 
 log = logging.getLogger(__name__)
-
-MODEL_OVERRIDE = "model_override"
-"""Where a session remembers a model chosen for it alone: `{provider, model}`."""
 
 
 class _Opened(msgspec.Struct, frozen=True):

@@ -10,14 +10,14 @@ from msgspec import Struct
 
 from hermes.app.build import App, open_app
 from hermes.app.chat import chat_parts, user_name
-from hermes.app.options import AppOptions
-from hermes.app.runtime import run
+from hermes.app.options import AppOptions, run
 from hermes.cli.progress import ProgressLine
 from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.events import TurnFinished
 from hermes.domain.ports.ledger import SessionQuery
+from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.session import Session
 from hermes.entry.terminal.chat import run_chat
 from hermes.entry.terminal.oneshot import EXIT_CODES, PLATFORM, Question, answer_once
@@ -127,7 +127,7 @@ async def _ask_once(options: AppOptions, ask: Ask) -> int:
             hold=0.0 if sys.stdout.isatty() else HOLD_SECONDS,
         )
         question = Question(
-            agent_id=app.profile.id,
+            agent_id=session.agent_id,
             session=session,
             text=ask.text,
             asked_by=user_name(),
@@ -145,30 +145,32 @@ async def _chat(options: AppOptions, ask: Ask) -> int:
         session = await _earlier_session(app, options, ask)
         if session is not None:
             await app.gateway.recover(session.id)
-        notices = await _ready(app)
-        code = await run_chat(chat_parts(app, options, session, notices))
+        profile = app.agent(session.agent_id if session else DEFAULT_AGENT)
+        notices = await _ready(app, profile)
+        code = await run_chat(chat_parts(app, options, profile, session, notices))
         if code > KILLED:
             # Leaving by an exception keeps a running turn open for the next start.
             raise SystemExit(code)
         return code
 
 
-async def _ready(app: App) -> tuple[str, ...]:
+async def _ready(app: App, profile: AgentProfile) -> tuple[str, ...]:
     """Have an embedded model loaded, with a progress bar; return what to say about it."""
-    if app.profile.provider != PROVIDER:
+    if profile.provider != PROVIDER:
         return ()
     progress = ProgressLine()
     try:
-        await app.models.start(app.profile, app.tools.registry(app.profile).specs(), progress)
+        tools = app.tools.registry(profile, PLATFORM).specs()
+        await app.models.start(profile, tools, progress)
     finally:
         progress.finish()
-    return (TOY_NOTICE,) if app.profile.model == EMBEDDED else ()
+    return (TOY_NOTICE,) if profile.model == EMBEDDED else ()
 
 
 async def _session(app: App, options: AppOptions, ask: Ask) -> Session:
     """Find the session to go on with, or open a new one."""
     session = await _earlier_session(app, options, ask)
-    return session or await app.gateway.open_session(app.profile.id, ask.source, user_name())
+    return session or await app.gateway.open_session(DEFAULT_AGENT, ask.source, user_name())
 
 
 async def _earlier_session(app: App, options: AppOptions, ask: Ask) -> Session | None:
@@ -179,7 +181,7 @@ async def _earlier_session(app: App, options: AppOptions, ask: Ask) -> Session |
     if reference:
         session = await app.ledger.find_session(reference)
     else:
-        query = SessionQuery(agent_id=app.profile.id, source=PLATFORM, limit=1)
+        query = SessionQuery(agent_id=DEFAULT_AGENT, source=PLATFORM, limit=1)
         session = next(iter(await app.ledger.sessions(query)), None)
     if session is None:
         what = f"no session `{reference}`" if reference else "no session to continue yet"
@@ -190,11 +192,11 @@ async def _earlier_session(app: App, options: AppOptions, ask: Ask) -> Session |
 
 
 def _write_usage(path: Path, session: Session, app: App, finished: TurnFinished) -> None:
-    usage = finished.usage
+    usage, profile = finished.usage, app.agent(session.agent_id)
     document = {
         "session_id": session.id,
-        "provider": app.profile.provider,
-        "model": app.profile.model,
+        "provider": profile.provider,
+        "model": profile.model,
         "outcome": finished.outcome.value,
         "model_calls": finished.model_calls,
         "input_tokens": usage.input_tokens,

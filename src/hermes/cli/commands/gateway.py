@@ -7,8 +7,7 @@ import time
 import click
 import msgspec
 
-from hermes.app.options import AppOptions
-from hermes.app.runtime import run
+from hermes.app.options import AppOptions, run
 from hermes.cli.gateway import (
     Started,
     ask_to_restart,

@@ -2,9 +2,9 @@
 
 import click
 
-from hermes.app.hook_files import disable_hook, enable_hook, hook_files
 from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
+from hermes.control.hook_files import disable_hook, enable_hook, hook_files
 
 __all__ = ["command"]
 

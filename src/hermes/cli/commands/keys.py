@@ -13,7 +13,6 @@ from datetime import datetime
 
 import click
 
-from hermes.app.ledger import existing_ledger, open_ledger
 from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
 from hermes.control.api_keys import USUAL_ACTIONS, ApiKeys
@@ -21,6 +20,7 @@ from hermes.domain.errors import UsageError
 from hermes.domain.keys import Action, ApiKey
 from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES
 from hermes.execution.clock import SystemClock
+from hermes.state.sqlite.ledger import existing_ledger, open_ledger
 
 __all__ = ["command"]
 

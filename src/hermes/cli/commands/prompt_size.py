@@ -19,6 +19,7 @@ from hermes.app.build import App, open_app
 from hermes.app.options import AppOptions
 from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
+from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import ToolSpec
 
@@ -77,25 +78,23 @@ def command(as_json: bool, toolsets: str | None, ignore_rules: bool) -> None:
 
 async def _measure(options: AppOptions) -> PromptSize:
     async with open_app(options) as app:
-        return await measure_prompt(app)
+        return await measure_prompt(app, app.agent(DEFAULT_AGENT))
 
 
-async def measure_prompt(app: App) -> PromptSize:
+async def measure_prompt(app: App, profile: AgentProfile) -> PromptSize:
     """Return the size of the prompt that a session starting now would have."""
     now = app.clock.now()
     session = Session(
         id="prompt-size",
-        agent_id=app.profile.id,
+        agent_id=profile.id,
         source="cli",
         started_at=now,
         updated_at=now,
-        cwd=str(app.profile.workspace),
+        cwd=str(profile.workspace),
     )
-    tools = app.tools.registry(app.profile)
-    model = app.profile.model or "unknown"
-    sections = prompt_sections(
-        await gather_inputs(app.services, app.profile, session, model, tools)
-    )
+    tools = app.tools.registry(profile, "cli")
+    model = profile.model or "unknown"
+    sections = prompt_sections(await gather_inputs(app.services, profile, session, model, tools))
     await app.environments.release(session.id)
     return PromptSize(
         sections=tuple(

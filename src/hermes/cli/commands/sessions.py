@@ -13,8 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from hermes.app.build import App, open_app
-from hermes.app.options import AppOptions
-from hermes.app.runtime import run
+from hermes.app.options import AppOptions, run
 from hermes.cli.sessions_store import Desk, at_desk
 from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome

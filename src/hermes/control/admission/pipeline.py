@@ -21,7 +21,7 @@ from hermes.control.admission.approval_replies import ANSWERED_AS, Answer, read_
 from hermes.control.admission.authz import Access, Authorizer, may_run
 from hermes.control.admission.pairing import Pairing, offer_text
 from hermes.control.admission.resets import AUTO_RESET, Resets, is_trigger, user_note
-from hermes.control.approvals import ApprovalDesk
+from hermes.control.approvals import ApprovalAnswers
 from hermes.control.commands.context import CommandContext, CommandHost, Screen, busy_mode
 from hermes.control.commands.registry import CommandRegistry, Invocation, parse, run_command
 from hermes.control.delivery.outage_notices import Apologies
@@ -45,14 +45,14 @@ from hermes.domain.ports.platform import ButtonPress
 from hermes.domain.session import Session
 
 __all__ = [
-    "ChatCommandDoor",
+    "ChatCaller",
     "InboundPipeline",
     "PipelineParts",
     "target_of",
 ]
 
 
-class ChatCommandDoor(Struct, kw_only=True):
+class ChatCaller(Struct, kw_only=True):
     """Where one command was sent."""
 
     gateway: Gateway
@@ -277,7 +277,7 @@ class InboundPipeline:
             return
         if decision.decision is Action.REWRITE and decision.command_name:
             invocation = Invocation(name=decision.command_name, rest=decision.raw_args or "")
-        door = ChatCommandDoor(
+        caller = ChatCaller(
             gateway=self._gateway,
             agent_id=agent_id,
             message=message,
@@ -286,17 +286,18 @@ class InboundPipeline:
         )
         context = CommandContext(
             host=parts.host,
-            door=door,
+            caller=caller,
+            agent_id=agent_id,
             session=session,
             admin=access.admin,
             chat=target,
             chat_name=message.chat.topic or message.chat.name or "",
         )
         await run_command(parts.registry, context, invocation)
-        if door.session.id != session.id:
+        if caller.session.id != session.id:
             before = await self._ledger.session(session.id)
             if before is not None and before.ended_at is not None:
-                self._started_over(agent_id, message, session.id, door.session.id)
+                self._started_over(agent_id, message, session.id, caller.session.id)
 
     # -- approvals and questions ---------------------------------------------
 
@@ -315,7 +316,7 @@ class InboundPipeline:
         await self._decide(answer, message.sender)
 
     async def _decide(self, answer: Answer, sender: Sender) -> Approval | None:
-        desk: ApprovalDesk = self._parts.host.desk
+        desk: ApprovalAnswers = self._parts.host.desk
         by = sender.name or sender.id
         if answer.choice is None:
             return await desk.reply(answer.approval_id, answer.text, by=by)

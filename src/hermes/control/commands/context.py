@@ -5,14 +5,14 @@ do where they were typed; what only some doors can do is a `Screen`, which is
 None elsewhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec import Struct
 
-from hermes.control.approvals import ApprovalDesk
+from hermes.control.approvals import ApprovalAnswers
 from hermes.control.lanes.busy_modes import BusyMode
 from hermes.control.lanes.gateway import Gateway
 from hermes.domain.errors import UsageError
@@ -23,26 +23,6 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.settings.live import LiveSettings
-
-__all__ = [
-    "REASONING_EFFORTS",
-    "CommandContext",
-    "CommandHost",
-    "Compacted",
-    "ContextUse",
-    "Door",
-    "ModelOption",
-    "PromptShare",
-    "Screen",
-    "SessionChoice",
-    "SessionControls",
-    "ToolDetail",
-    "ToolInfo",
-    "busy_mode",
-    "recalled_flag",
-    "recalled_word",
-]
-
 
 REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
@@ -112,15 +92,15 @@ class SessionControls(Protocol):
         """Run what would be asked about without asking."""
         ...
 
-    async def list_tools(self, session: Session | None) -> list[ToolInfo]:
+    async def list_tools(self, agent_id: str, session: Session | None) -> list[ToolInfo]:
         """Return the tools the model has here, by name."""
         ...
 
-    async def prompt_size(self, session: Session | None) -> ContextUse:
+    async def prompt_size(self, agent_id: str, session: Session | None) -> ContextUse:
         """Return how full the context is and with what."""
         ...
 
-    async def config_lines(self) -> list[tuple[str, str]]:
+    async def config_lines(self, agent_id: str) -> list[tuple[str, str]]:
         """Return the settings worth knowing as (name, value), secrets left out."""
         ...
 
@@ -173,7 +153,7 @@ class Screen(Protocol):
         ...
 
 
-class Door(Protocol):
+class Caller(Protocol):
     """Where a command was typed."""
 
     @property
@@ -219,10 +199,10 @@ class CommandHost(Struct, frozen=True, kw_only=True):
 
     ledger: Ledger
     gateway: Gateway
-    desk: ApprovalDesk
+    desk: ApprovalAnswers
     controls: SessionControls
     clock: Clock
-    profile: AgentProfile
+    profiles: Mapping[str, AgentProfile]
     version: str
     saved_dir: Path
     """Where `/save` writes."""
@@ -239,7 +219,9 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     """One command at one door."""
 
     host: CommandHost
-    door: Door
+    caller: Caller
+    agent_id: str
+    """Whom it is for."""
     session: Session | None
     """The current conversation; None before the first message."""
     admin: bool = True
@@ -249,8 +231,11 @@ class CommandContext(Struct, frozen=True, kw_only=True):
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger."""
         return self.host.ledger
+
+    @property
+    def profile(self) -> AgentProfile:
+        return self.host.profiles[self.agent_id]
 
     @property
     def busy(self) -> bool:
@@ -262,13 +247,13 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     @property
     def screen(self) -> Screen:
         """The door's screen; a command for terminals only may rely on it."""
-        if self.door.screen is None:
+        if self.caller.screen is None:
             raise UsageError("This door has no screen for that.")
-        return self.door.screen
+        return self.caller.screen
 
     async def reply(self, text: str) -> None:
         """Say something that is not part of the conversation."""
-        await self.door.reply(text)
+        await self.caller.reply(text)
 
     def need_session(self) -> Session:
         """Return the current session; explain if nothing was said yet."""

@@ -46,9 +46,9 @@ async def new(context: CommandContext, invocation: Invocation) -> None:
     await _leave(context, "new")
     await context.reply("A new conversation. The last one is kept: /resume finds it.")
     if invocation.rest:
-        session = await context.door.ensure_session()
+        session = await context.caller.ensure_session()
         await context.ledger.rename_session(session.id, invocation.rest)
-        await context.door.refresh()
+        await context.caller.refresh()
 
 
 async def clear(context: CommandContext, _invocation: Invocation) -> None:
@@ -60,7 +60,7 @@ async def clear(context: CommandContext, _invocation: Invocation) -> None:
 async def _leave(context: CommandContext, reason: str) -> None:
     if context.session is not None:
         await context.ledger.end_session(context.session.id, reason, context.host.clock.now())
-    await context.door.switch(None)
+    await context.caller.switch(None)
 
 
 async def retry(context: CommandContext, _invocation: Invocation) -> None:
@@ -69,7 +69,7 @@ async def retry(context: CommandContext, _invocation: Invocation) -> None:
     last = (await _exchanges(context, session))[-1]
     text, attachments = asked_again(last.asked)
     await context.ledger.rewind(session.id, last.seq)
-    await context.door.submit(text, mode=BusyMode.QUEUE, attachments=attachments)
+    await context.caller.submit(text, mode=BusyMode.QUEUE, attachments=attachments)
 
 
 async def undo(context: CommandContext, invocation: Invocation) -> None:
@@ -84,9 +84,9 @@ async def undo(context: CommandContext, invocation: Invocation) -> None:
         f"Took back {count(taken, 'exchange')} ({count(removed, 'message')}), "
         f"from: {one_line(first.asked_text, 60)}"
     )
-    await context.door.refresh()
-    if context.door.screen is not None:
-        context.door.screen.prefill(asked_again(first.asked)[0])
+    await context.caller.refresh()
+    if context.caller.screen is not None:
+        context.caller.screen.prefill(asked_again(first.asked)[0])
 
 
 def _number(text: str) -> int:
@@ -110,9 +110,9 @@ async def title(context: CommandContext, invocation: Invocation) -> None:
             f"Title: {session.title}" if session.title else "No title yet. /title NAME sets one."
         )
         return
-    session = await context.door.ensure_session()
+    session = await context.caller.ensure_session()
     renamed = await context.ledger.rename_session(session.id, invocation.rest)
-    await context.door.refresh()
+    await context.caller.refresh()
     await context.reply(f"Title: {renamed.title}")
 
 
@@ -135,7 +135,7 @@ async def resume(context: CommandContext, invocation: Invocation) -> None:
     if context.session is not None and session.id == context.session.id:
         await context.reply("That is this conversation.")
         return
-    await context.door.switch(session)
+    await context.caller.switch(session)
 
 
 async def _wanted(context: CommandContext, reference: str) -> Session | None:
@@ -150,17 +150,17 @@ async def _wanted(context: CommandContext, reference: str) -> Session | None:
         return None
     now = context.host.clock.now()
     lines = [session_line(each, now, current=False).strip() for each in found]
-    if context.door.screen is None:
+    if context.caller.screen is None:
         await context.reply("\n".join([*lines, "/resume ID or TITLE goes on with one."]))
         return None
-    chosen = await context.door.screen.pick("Go on with which conversation?", lines)
+    chosen = await context.caller.screen.pick("Go on with which conversation?", lines)
     return None if chosen is None else found[chosen]
 
 
 async def _recent(context: CommandContext, title_part: str | None) -> list[Session]:
     query = SessionQuery(
-        agent_id=context.host.profile.id,
-        user_id=None if context.admin else context.door.user_id,
+        agent_id=context.agent_id,
+        user_id=None if context.admin else context.caller.user_id,
         exclude_sources=("tool", "cron"),
         title=title_part,
         min_messages=1,
@@ -177,18 +177,18 @@ async def branch(context: CommandContext, invocation: Invocation) -> None:
         NewSession(
             id=new_session_id(now),
             agent_id=parent.agent_id,
-            source=context.door.source,
+            source=context.caller.source,
             started_at=now,
             model=parent.model,
             provider=parent.provider,
             cwd=parent.cwd,
-            user_id=context.door.user_id,
+            user_id=context.caller.user_id,
             parent_id=parent.id,
             lineage=Lineage.BRANCH,
             title=invocation.rest or None,
         ),
     )
-    await context.door.switch(copy)
+    await context.caller.switch(copy)
     await context.reply(f"This is a branch of {parent.title or parent.id}: {copy.id}")
 
 
@@ -211,7 +211,7 @@ async def save(context: CommandContext, invocation: Invocation) -> None:
     stored = await context.ledger.history(session.id)
     path = context.host.saved_dir / f"{session.id}.json"
     if invocation.rest:
-        path = context.host.profile.workspace / await asyncio.to_thread(_expanded, invocation.rest)
+        path = context.profile.workspace / await asyncio.to_thread(_expanded, invocation.rest)
     markdown = path.suffix.lower() in (".md", ".markdown")
     data = _as_markdown(session, stored).encode() if markdown else _as_json(session, stored)
     await asyncio.to_thread(_write, path, data)
@@ -256,7 +256,7 @@ async def compress(context: CommandContext, invocation: Invocation) -> None:
     session = context.need_session()
     await context.reply("Summarising the older part of the conversation…")
     done = await context.host.controls.compact(session, invocation.rest)
-    await context.door.refresh()
+    await context.caller.refresh()
     if not done.messages:
         await context.reply("There is nothing old enough to summarise.")
         return

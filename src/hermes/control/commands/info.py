@@ -30,7 +30,7 @@ def listing(registry: Callable[[], CommandRegistry]) -> Handler:
     """Make `/help`, which knows the registry it is part of."""
 
     async def help_command(context: CommandContext, invocation: Invocation) -> None:
-        terminal = context.door.screen is not None
+        terminal = context.caller.screen is not None
         if invocation.rest:
             name = invocation.words[0].lstrip("/").lower()
             await context.reply(_about(registry().resolve(name, terminal=terminal).spec))
@@ -50,7 +50,7 @@ def paged(registry: Callable[[], CommandRegistry]) -> Handler:
     """Make `/commands`, the list in pages for chats."""
 
     async def commands(context: CommandContext, invocation: Invocation) -> None:
-        specs = registry().specs(terminal=context.door.screen is not None)
+        specs = registry().specs(terminal=context.caller.screen is not None)
         pages = -(-len(specs) // PAGE)
         word = invocation.rest or "1"
         if not word.isdecimal() or not 1 <= int(word) <= pages:
@@ -77,9 +77,9 @@ async def status(context: CommandContext, _invocation: Invocation) -> None:
     """Show where the conversation stands."""
     host, session = context.host, context.session
     session_id = session.id if session else None
-    mode = await busy_mode(context.ledger, session_id, host.busy_default(context.door.source))
+    mode = await busy_mode(context.ledger, session_id, host.busy_default(context.caller.source))
     if session is None:
-        rows = [("session", "none yet"), ("model", host.profile.model)]
+        rows = [("session", "none yet"), ("model", context.profile.model)]
     else:
         waiting = await context.ledger.waiting(session.id)
         pending = await context.ledger.pending_approvals(session.id)
@@ -94,17 +94,17 @@ async def status(context: CommandContext, _invocation: Invocation) -> None:
             ("queued", count(len(waiting), "message")),
             ("to approve", str(len(pending))),
         ]
-    rows += [("agent", host.profile.id), ("busy mode", mode.value)]
+    rows += [("agent", context.agent_id), ("busy mode", mode.value)]
     await context.reply(table(rows))
 
 
 async def whoami(context: CommandContext, _invocation: Invocation) -> None:
     """Show who talks to which agent, and where."""
-    profile = context.host.profile
+    profile = context.profile
     await context.reply(
         table(
             [
-                ("you", f"{context.door.user_id} ({context.door.source})"),
+                ("you", f"{context.caller.user_id} ({context.caller.source})"),
                 ("agent", profile.id),
                 ("home", str(profile.home)),
                 ("workspace", str(profile.workspace)),
@@ -123,7 +123,11 @@ async def version(context: CommandContext, _invocation: Invocation) -> None:
 async def config(context: CommandContext, invocation: Invocation) -> None:
     """Show the settings in use."""
     wanted = invocation.rest.lower()
-    rows = [row for row in await context.host.controls.config_lines() if wanted in row[0].lower()]
+    rows = [
+        row
+        for row in await context.host.controls.config_lines(context.agent_id)
+        if wanted in row[0].lower()
+    ]
     await context.reply(table(rows) if rows else f"There is no setting `{wanted}` to show.")
 
 

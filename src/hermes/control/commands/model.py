@@ -32,9 +32,9 @@ async def model(context: CommandContext, invocation: Invocation) -> None:
         if picked is None:
             return
         name, provider = picked.model, picked.provider
-    session = await context.door.ensure_session()
+    session = await context.caller.ensure_session()
     changed = await context.host.controls.set_model(session, name, provider)
-    await context.door.refresh()
+    await context.caller.refresh()
     await context.reply(f"The next turn is answered by {_model_label(changed)}.")
 
 
@@ -65,17 +65,17 @@ def _model_words(words: tuple[str, ...]) -> tuple[str | None, str | None]:
 
 async def _pick_model(context: CommandContext) -> ModelOption | None:
     session = context.session
-    current = _model_label(session) if session else context.host.profile.model
+    current = _model_label(session) if session else context.profile.model
     options = (
-        await context.host.controls.models(session or await context.door.ensure_session())
-        if context.door.screen is not None
+        await context.host.controls.models(session or await context.caller.ensure_session())
+        if context.caller.screen is not None
         else []
     )
-    if not options or context.door.screen is None:
+    if not options or context.caller.screen is None:
         await context.reply(f"Model: {current}\n/model NAME [--provider P] changes it.")
         return None
     lines = [f"{each.model}  {each.provider}  {each.note}".rstrip() for each in options]
-    chosen = await context.door.screen.pick(f"Model (now {current})", lines)
+    chosen = await context.caller.screen.pick(f"Model (now {current})", lines)
     return None if chosen is None else options[chosen]
 
 
@@ -87,9 +87,9 @@ async def reasoning(context: CommandContext, invocation: Invocation) -> None:
     """Show or set how hard the model thinks, and whether its thoughts are shown."""
     word, ledger = invocation.rest.lower(), context.ledger
     if word in ("show", "hide"):
-        session = await context.door.ensure_session()
+        session = await context.caller.ensure_session()
         await ledger.remember(session.id, SessionChoice.SHOW_REASONING.value, word == "show")
-        await context.door.refresh()
+        await context.caller.refresh()
         await context.reply("Thoughts are shown." if word == "show" else "Thoughts are hidden.")
         return
     if word and word not in (*REASONING_EFFORTS, "default"):
@@ -98,11 +98,11 @@ async def reasoning(context: CommandContext, invocation: Invocation) -> None:
             hint=f"One of: {', '.join(REASONING_EFFORTS)}, default, show, hide.",
         )
     if word:
-        session = await context.door.ensure_session()
+        session = await context.caller.ensure_session()
         effort = None if word == "default" else word
         await context.host.controls.set_reasoning(session, effort)
         await ledger.remember(session.id, SessionChoice.REASONING.value, effort)
-        await context.door.refresh()
+        await context.caller.refresh()
         await context.reply(f"Reasoning effort: {word}")
         return
     session_id = context.session.id if context.session else None
@@ -117,12 +117,12 @@ async def reasoning(context: CommandContext, invocation: Invocation) -> None:
 
 async def yolo(context: CommandContext, invocation: Invocation) -> None:
     """Turn asking for approvals off, and on again."""
-    session = await context.door.ensure_session()
+    session = await context.caller.ensure_session()
     now = await recalled_flag(context.ledger, session.id, SessionChoice.YOLO) or False
     on = _switch(invocation.rest, now=now)
     await context.host.controls.set_yolo(session, on=on)
     await context.ledger.remember(session.id, SessionChoice.YOLO.value, on)
-    await context.door.refresh()
+    await context.caller.refresh()
     await context.reply(
         "YOLO: dangerous actions run without asking in this conversation. /yolo turns it off."
         if on
@@ -146,19 +146,19 @@ async def verbose(context: CommandContext, invocation: Invocation) -> None:
     word = invocation.rest.lower()
     if word and word not in set(ToolDetail):
         raise UsageError(f"`{word}` is not a level.", hint=f"One of: {', '.join(ToolDetail)}.")
-    session = await context.door.ensure_session()
+    session = await context.caller.ensure_session()
     now = await recalled_word(context.ledger, session.id, SessionChoice.TOOL_DETAIL)
     levels = list(ToolDetail)
     before = levels.index(ToolDetail(now)) if now in set(ToolDetail) else 2
     level = ToolDetail(word) if word else levels[(before + 1) % len(levels)]
     await context.ledger.remember(session.id, SessionChoice.TOOL_DETAIL.value, level.value)
-    await context.door.refresh()
+    await context.caller.refresh()
     await context.reply(f"{DETAIL_WORDS[level]} ({level.value})")
 
 
 async def tools(context: CommandContext, _invocation: Invocation) -> None:
     """List the tools the model has."""
-    found = await context.host.controls.list_tools(context.session)
+    found = await context.host.controls.list_tools(context.agent_id, context.session)
     if not found:
         await context.reply("The model has no tools here.")
         return
@@ -174,7 +174,7 @@ async def usage(context: CommandContext, _invocation: Invocation) -> None:
     """Show what the conversation has used so far."""
     session = context.need_session()
     spent = await context.ledger.spent(session_id=session.id)
-    use, size = session.usage, await context.host.controls.prompt_size(session)
+    use, size = session.usage, await context.host.controls.prompt_size(context.agent_id, session)
     window = f" of {size.window:,} ({size.tokens / size.window:.0%})" if size.window else ""
     rows = [
         ("model calls", f"{spent.calls:,}"),
@@ -201,7 +201,7 @@ def _cost(usd: float, unpriced: int, calls: int) -> str:
 
 async def context_use(context: CommandContext, _invocation: Invocation) -> None:
     """Show what fills the model's context."""
-    size = await context.host.controls.prompt_size(context.session)
+    size = await context.host.controls.prompt_size(context.agent_id, context.session)
     rows = [(part.name, f"{part.tokens:>8,}") for part in size.parts]
     window = f" of {size.window:,} ({size.tokens / size.window:.0%})" if size.window else ""
     await context.reply("\n".join([table(rows), f"{size.tokens:,} tokens{window}"]).lstrip("\n"))

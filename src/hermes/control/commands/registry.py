@@ -198,7 +198,7 @@ async def run_command(
 ) -> None:
     """Run one command; whatever it has to say, also a failure, is a reply."""
     try:
-        command = registry.resolve(invocation.name, terminal=context.door.screen is not None)
+        command = registry.resolve(invocation.name, terminal=context.caller.screen is not None)
         _check(command.spec, context)
         await command.run(context, invocation)
     except HermesError as error:

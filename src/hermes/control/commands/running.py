@@ -35,12 +35,12 @@ async def stop(context: CommandContext, _invocation: Invocation) -> None:
 
 async def queue(context: CommandContext, invocation: Invocation) -> None:
     """Say something that waits for the end of the running turn."""
-    await context.door.submit(_text(invocation), mode=BusyMode.QUEUE)
+    await context.caller.submit(_text(invocation), mode=BusyMode.QUEUE)
 
 
 async def steer(context: CommandContext, invocation: Invocation) -> None:
     """Say something to the turn that is running."""
-    await context.door.submit(_text(invocation), mode=BusyMode.STEER)
+    await context.caller.submit(_text(invocation), mode=BusyMode.STEER)
 
 
 def _text(invocation: Invocation) -> str:
@@ -57,13 +57,13 @@ async def busy(context: CommandContext, invocation: Invocation) -> None:
     if word and word not in set(BusyMode):
         raise UsageError(f"`{word}` is not a mode.", hint=f"One of: {', '.join(BusyMode)}.")
     if word:
-        session = await context.door.ensure_session()
+        session = await context.caller.ensure_session()
         await context.ledger.remember(session.id, SessionChoice.BUSY.value, word)
-        await context.door.refresh()
+        await context.caller.refresh()
         mode = BusyMode(word)
     else:
         session_id = context.session.id if context.session else None
-        mode = await busy_mode(context.ledger, session_id, host.busy_default(context.door.source))
+        mode = await busy_mode(context.ledger, session_id, host.busy_default(context.caller.source))
     await context.reply(f"Text typed while it works {EFFECTS[mode]} ({mode.value}).")
 
 
@@ -97,7 +97,7 @@ async def answer(context: CommandContext, invocation: Invocation) -> None:
         raise UsageError("What is the answer?", hint="For example: /answer the second one")
     request = pending[0].request
     text = _choice_text(request.choices, invocation.rest)
-    taken = await context.host.desk.reply(request.id, text, by=context.door.user_id)
+    taken = await context.host.desk.reply(request.id, text, by=context.caller.user_id)
     await context.reply(f"Answered: {text}" if taken else "It had been answered already.")
 
 
@@ -130,7 +130,7 @@ async def _answer(
     for approval in approvals:
         request = approval.request
         taken = await context.host.desk.answer(
-            request.id, choice, by=context.door.user_id, text=reason
+            request.id, choice, by=context.caller.user_id, text=reason
         )
         subject = one_line(request.subject, 70)
         await context.reply(

@@ -139,7 +139,7 @@ class Gateway:
         self, agent_id: str, message: InboundMessage, *, session_id: str | None = None
     ) -> Ticket:
         """Commit `message` to the inbox and wake the lane that will answer it."""
-        profile = self._profile(agent_id)
+        profile = self.profile(agent_id)
         admission = await self._admit(profile, message, session_id, None)
         ticket = Ticket(admission.entry, duplicate=admission.duplicate)
         if not admission.duplicate:
@@ -149,14 +149,14 @@ class Gateway:
     def take(self, entry: InboxEntry) -> Ticket:
         """Have a message answered that a door has admitted itself."""
         ticket = Ticket(entry, duplicate=False)
-        self._lane(entry.session_id, self._profile(entry.agent_id)).wake(ticket)
+        self._lane(entry.session_id, self.profile(entry.agent_id)).wake(ticket)
         return ticket
 
     async def take_note(
         self, agent_id: str, message: InboundMessage, session_id: str, handled_as: str
     ) -> bool:
         """Commit a message that no turn answers, e.g. a command; False if it came before."""
-        profile = self._profile(agent_id)
+        profile = self.profile(agent_id)
         admission = await self._admit(profile, message, session_id, handled_as)
         return not admission.duplicate
 
@@ -208,7 +208,7 @@ class Gateway:
 
     def new_session(self, agent_id: str, source: str, user_id: str | None) -> NewSession:
         """Return what a new conversation with an agent begins with."""
-        profile, now = self._profile(agent_id), self.clock.now()
+        profile, now = self.profile(agent_id), self.clock.now()
         return NewSession(
             id=new_session_id(now),
             agent_id=agent_id,
@@ -300,7 +300,7 @@ class Gateway:
                     raise
                 continue
             if claimed is not None:
-                self._lane(turn.session_id, self._profile(turn.agent_id)).resume(claimed)
+                self._lane(turn.session_id, self.profile(turn.agent_id)).resume(claimed)
                 resumed.append(claimed)
         for waiting in await self.ledger.sessions_waiting():
             if session_id in {None, waiting} and await self._came_from(waiting, platforms):
@@ -351,7 +351,8 @@ class Gateway:
 
     # -- lanes -------------------------------------------------------------
 
-    def _profile(self, agent_id: str) -> AgentProfile:
+    def profile(self, agent_id: str) -> AgentProfile:
+        """Return a served agent; `NotFound` names those there are."""
         profile = self._profiles.get(agent_id)
         if profile is None:
             raise NotFound(

@@ -28,8 +28,8 @@ __all__ = [
     "KIND",
     "GatewayPhase",
     "GatewayState",
-    "HealthBoard",
     "PlatformState",
+    "StateFile",
     "read_gateway_state",
 ]
 
@@ -86,7 +86,7 @@ class GatewayState(Struct, frozen=True, kw_only=True):
     """What a person should look at, e.g. a configuration that does not load."""
 
 
-class HealthBoard:
+class StateFile:
     """Collects what is known and writes it down."""
 
     def __init__(

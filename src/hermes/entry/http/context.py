@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from hermes.control.approvals import ApprovalDesk
+from hermes.control.approvals import ApprovalAnswers
 from hermes.control.lanes.gateway import Gateway
 from hermes.control.runs.runs import Runs
 from hermes.domain.inbound import Attachment
@@ -67,7 +67,7 @@ class HttpContext(Struct, frozen=True, kw_only=True):
 
     ledger: Ledger
     gateway: Gateway
-    desk: ApprovalDesk
+    desk: ApprovalAnswers
     runs: Runs
     clock: Clock
     agents: tuple[ServedAgent, ...]

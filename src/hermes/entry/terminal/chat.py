@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.control.approvals import ApprovalDesk
+from hermes.control.approvals import ApprovalAnswers
 from hermes.control.commands.context import SessionControls
 from hermes.control.commands.registry import CommandRegistry
 from hermes.control.lanes.gateway import Gateway
@@ -40,7 +40,7 @@ class ChatParts(Struct, frozen=True, kw_only=True):
 
     gateway: Gateway
     ledger: Ledger
-    desk: ApprovalDesk
+    desk: ApprovalAnswers
     controls: SessionControls
     clock: Clock
     profile: AgentProfile

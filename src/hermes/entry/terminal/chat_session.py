@@ -136,7 +136,7 @@ class Talk(Door):
             desk=parts.desk,
             controls=parts.controls,
             clock=parts.clock,
-            profile=parts.profile,
+            profiles={parts.profile.id: parts.profile},
             version=parts.version,
             saved_dir=parts.paths.saved_dir,
             settings=parts.settings,
@@ -199,7 +199,12 @@ class Talk(Door):
             self.say(f"{error.message} {error.hint}".rstrip(), "ui_error")
 
     async def _command(self, invocation: Invocation) -> None:
-        context = CommandContext(host=self._host, door=self, session=await self._current())
+        context = CommandContext(
+            host=self._host,
+            caller=self,
+            agent_id=self.parts.profile.id,
+            session=await self._current(),
+        )
         await run_command(self.registry, context, invocation)
 
     async def _current(self) -> Session | None:

@@ -2,13 +2,17 @@
 
 import asyncio
 import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
 import msgspec
 
+from hermes.config.paths import HermesHome
 from hermes.domain.errors import StoreError
-from hermes.domain.ports.ledger import LedgerStats
+from hermes.domain.ports.ledger import Ledger, LedgerStats
 from hermes.state.sqlite.approvals import ApprovalPart
 from hermes.state.sqlite.base import change, many, one
 from hermes.state.sqlite.database import (
@@ -112,3 +116,34 @@ def _prepare(
             raise store_error(error, path) from error
         raise
     return opened[0], opened[1]
+
+
+@asynccontextmanager
+async def open_ledger(home: HermesHome) -> AsyncIterator[Ledger]:
+    """Open the ledger for the body of the `with`."""
+    async with _opened(home.database, home.backups_dir) as ledger:
+        yield ledger
+
+
+@asynccontextmanager
+async def existing_ledger(home: HermesHome) -> AsyncIterator[Ledger]:
+    """Open the ledger of a home, or an empty one elsewhere if it has none.
+
+    For commands that only look: they leave no database behind.
+    """
+    if home.database.exists():
+        async with open_ledger(home) as ledger:
+            yield ledger
+        return
+    with TemporaryDirectory(prefix="hermes-") as folder:
+        async with _opened(Path(folder) / "state.db", Path(folder)) as ledger:
+            yield ledger
+
+
+@asynccontextmanager
+async def _opened(path: Path, backups: Path) -> AsyncIterator[Ledger]:
+    ledger = await SqliteLedger.open(path, backups=backups)
+    try:
+        yield ledger
+    finally:
+        await ledger.close()

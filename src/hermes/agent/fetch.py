@@ -15,8 +15,6 @@ from urllib.parse import urljoin, urlsplit
 
 from hermes.domain.errors import HermesError, UsageError
 
-__all__ = ["PageFetcher", "is_public", "readable"]
-
 TIMEOUT = 20.0
 MAX_BYTES = 2_000_000
 MAX_REDIRECTS = 5

@@ -1,40 +1,51 @@
-"""The core's switches for slash commands, one session at a time."""
+"""The core's switches for slash commands, one agent and one session at a time."""
+
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from hermes.agent.compaction import CompactionImpossible, Compactor
 from hermes.agent.loop import REASONING_EFFORT
+from hermes.agent.scope import AgentServices
 from hermes.agent.tokens import estimate_message, estimate_tokens
-from hermes.app.build import App
-from hermes.app.tools import YOLO
 from hermes.control.commands.context import (
     Compacted,
     ContextUse,
     ModelOption,
     PromptShare,
+    SessionChoice,
     ToolInfo,
 )
-from hermes.domain.session import Session, StoredMessage
+from hermes.domain.profile import AgentProfile
+from hermes.domain.session import MODEL_OVERRIDE, Session, StoredMessage
 from hermes.domain.tools import ToolSpec
-from hermes.models.registry import MODEL_OVERRIDE
 
-__all__ = ["AppControls"]
+DEFAULT_SOURCE = "cli"
 
 
-class AppControls:
-    """Implements `SessionControls` on a running app."""
+class CoreControls:
+    """Implements `SessionControls` on the agent core."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(
+        self,
+        services: AgentServices,
+        profiles: Mapping[str, AgentProfile],
+        specs: Callable[[AgentProfile, str], tuple[ToolSpec, ...]],
+    ) -> None:
+        self._services = services
+        self._ledger = services.ledger
+        self._profiles = profiles
+        self._specs = specs
+        """(agent, door) -> the tools it has there."""
 
-    async def models(self, session: Session) -> list[ModelOption]:  # noqa: ARG002 - same everywhere
+    async def models(self, session: Session) -> list[ModelOption]:
         """Return the models the configuration names."""
-        config = self._app.loaded.config
-        found = [(self._app.profile.provider, self._app.profile.model, "configured")]
-        for name, provider in config.providers.items():
+        settings, profile = self._services.settings(), self._profiles[session.agent_id]
+        found = [(profile.provider, profile.model, "configured")]
+        for name, provider in settings.providers.items():
             models = provider.models if isinstance(provider.models, list | tuple | dict) else ()
             found += [(name, str(model), "") for model in (provider.model, *models) if model]
-        found += [(f.provider, f.model, "fallback") for f in config.fallback_providers if f.model]
+        found += [(f.provider, f.model, "fallback") for f in settings.fallback_providers if f.model]
         unique = {(provider, model): note for provider, model, note in reversed(found)}
         return [
             ModelOption(provider=provider, model=model, note=note)
@@ -45,20 +56,20 @@ class AppControls:
         """Use another model from the next turn on; an unknown one raises with a reason."""
         chosen = {"model": model, "provider": provider or ""}
         changed = msgspec.structs.replace(session, state={**session.state, MODEL_OVERRIDE: chosen})
-        info = self._app.models.main(self._app.profile, changed).info
+        info = self._services.models.main(self._profiles[session.agent_id], changed).info
         chosen["provider"] = info.provider
-        await self._app.ledger.remember(session.id, MODEL_OVERRIDE, chosen)
-        return await self._app.ledger.update_session(
+        await self._ledger.remember(session.id, MODEL_OVERRIDE, chosen)
+        return await self._ledger.update_session(
             session.id, model=info.model, provider=info.provider
         )
 
     async def compact(self, session: Session, focus: str) -> Compacted:
         """Summarise the older part of the history now, minding `focus`."""
-        app = self._app
-        history = await app.ledger.history(session.id)
+        profile = self._profiles[session.agent_id]
+        history = await self._ledger.history(session.id)
         before = _tokens(history)
-        model = app.models.main(app.profile, session)
-        compactor = Compactor(app.services, app.profile, session, model)
+        model = self._services.models.main(profile, session)
+        compactor = Compactor(self._services, profile, session, model)
         try:
             after = await compactor.compact(history, focus=focus)
         except CompactionImpossible:
@@ -67,14 +78,12 @@ class AppControls:
         return Compacted(messages=replaced, tokens_before=before, tokens_after=_tokens(after))
 
     async def set_reasoning(self, session: Session, effort: str | None) -> None:
-        """Set how hard the model thinks; None is its default."""
-        await self._app.ledger.remember(session.id, REASONING_EFFORT, effort)
+        await self._ledger.remember(session.id, REASONING_EFFORT, effort)
 
     async def set_yolo(self, session: Session, *, on: bool) -> None:
-        """Run what would be asked about without asking."""
-        await self._app.ledger.remember(session.id, YOLO, on or None)
+        await self._ledger.remember(session.id, SessionChoice.YOLO, on or None)
 
-    async def list_tools(self, session: Session | None) -> list[ToolInfo]:  # noqa: ARG002 - one agent
+    async def list_tools(self, agent_id: str, session: Session | None) -> list[ToolInfo]:
         """Return the tools the model has here, by name."""
         return [
             ToolInfo(
@@ -83,20 +92,19 @@ class AppControls:
                 description=spec.description,
                 emoji=spec.emoji,
             )
-            for spec in self._app.tools.registry(self._app.profile).specs()
+            for spec in self._here(agent_id, session)
         ]
 
-    async def prompt_size(self, session: Session | None) -> ContextUse:
+    async def prompt_size(self, agent_id: str, session: Session | None) -> ContextUse:
         """Return how full the context is and with what."""
-        app = self._app
-        specs = app.tools.registry(app.profile).specs()
-        tools = sum(_schema_tokens(spec) for spec in specs)
+        tools = sum(_schema_tokens(spec) for spec in self._here(agent_id, session))
         parts = [PromptShare(name="tools", tokens=tools)]
         window = None
         if session is not None:
-            window = app.models.main(app.profile, session).info.context_window
+            model = self._services.models.main(self._profiles[agent_id], session)
+            window = model.info.context_window
             prompt = estimate_tokens(session.system_prompt or "")
-            history = _tokens(await app.ledger.history(session.id))
+            history = _tokens(await self._ledger.history(session.id))
             parts = [
                 PromptShare(name="system prompt", tokens=prompt),
                 *parts,
@@ -106,20 +114,23 @@ class AppControls:
             tokens=sum(part.tokens for part in parts), window=window, parts=tuple(parts)
         )
 
-    async def config_lines(self) -> list[tuple[str, str]]:
+    async def config_lines(self, agent_id: str) -> list[tuple[str, str]]:
         """Return the settings worth knowing as (name, value), secrets left out."""
-        app = self._app
-        config = app.loaded.config
+        settings, profile = self._services.settings(), self._profiles[agent_id]
         return [
-            ("home", str(app.profile.home)),
-            ("model", app.profile.model),
-            ("provider", app.profile.provider or "auto"),
-            ("toolsets", ", ".join(app.profile.toolsets)),
-            ("backend", app.profile.backend),
-            ("workspace", str(app.profile.workspace)),
-            ("approvals", config.approvals.mode),
-            ("busy input", config.display.busy_input_mode),
+            ("home", str(profile.home)),
+            ("model", profile.model),
+            ("provider", profile.provider or "auto"),
+            ("toolsets", ", ".join(profile.toolsets)),
+            ("backend", profile.backend),
+            ("workspace", str(profile.workspace)),
+            ("approvals", settings.approvals.mode),
+            ("busy input", settings.display.busy_input_mode),
         ]
+
+    def _here(self, agent_id: str, session: Session | None) -> tuple[ToolSpec, ...]:
+        source = session.source if session is not None else DEFAULT_SOURCE
+        return self._specs(self._profiles[agent_id], source)
 
 
 def _tokens(history: list[StoredMessage]) -> int:

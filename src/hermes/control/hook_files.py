@@ -23,8 +23,6 @@ from hermes.config.paths import HermesHome
 from hermes.control.hooks import Handler, HookBus, is_event
 from hermes.domain.errors import ConfigError, NotFound
 
-__all__ = ["HookFile", "HookReadiness", "disable_hook", "enable_hook", "hook_files", "load_hooks"]
-
 log = logging.getLogger(__name__)
 
 ALLOWLIST = "hooks-allowlist.json"

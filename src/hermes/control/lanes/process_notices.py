@@ -9,8 +9,6 @@ from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import ProcessNotice, ProcessNotices
 
-__all__ = ["pass_on_notices"]
-
 log = logging.getLogger(__name__)
 
 PLATFORM = "process"

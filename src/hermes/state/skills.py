@@ -6,8 +6,6 @@ from typing import Any
 
 import yaml
 
-__all__ = ["skill_cards"]
-
 MAX_HEAD = 4000
 
 
