@@ -13,6 +13,7 @@ from hermes.config.paths import HermesHome
 from hermes.domain.events import TextDelta, TurnFinished
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
+from hermes.domain.profile import DEFAULT_AGENT
 from hermes.domain.turn import TurnState
 
 __all__ = ["Core", "TurnFailed", "clean_environ", "make_home", "open_core"]
@@ -74,7 +75,7 @@ class Core:
         first = 0.0
         tokens = 0
         finished: TurnFinished | None = None
-        ticket = await gateway.submit(self.app.profile.id, message)
+        ticket = await gateway.submit(DEFAULT_AGENT, message)
         async for event in (await ticket.stream()).follow():
             if isinstance(event, TextDelta):
                 first = first or time.perf_counter() - start

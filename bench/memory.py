@@ -6,6 +6,7 @@ from bench.core import Core, open_core
 from bench.harness import Figure, Job, clean_rss_kb
 from bench.model_server import ANSWER, model_process, script
 from fakes.model_script import Step
+from hermes.domain.profile import DEFAULT_AGENT
 
 __all__ = ["run"]
 
@@ -43,7 +44,7 @@ async def _growth(core: Core, count: int, *, used: bool) -> int:
         await _use(core, "used", count)
     else:
         for _ in range(count):
-            await core.app.gateway.open_session(core.app.profile.id, "bench", None)
+            await core.app.gateway.open_session(DEFAULT_AGENT, "bench", None)
     return max(0, clean_rss_kb() - before)
 
 

@@ -5,6 +5,7 @@ from bench.harness import Figure, Job
 from bench.model_server import ANSWER, model_process, script
 from fakes.model_script import Step
 from hermes.cli.commands.prompt_size import measure_prompt
+from hermes.domain.profile import DEFAULT_AGENT
 
 __all__ = ["run"]
 
@@ -15,7 +16,7 @@ async def run(job: Job) -> list[Figure]:
     turns = job.pick(TURNS, 10)
     async with model_process(script(Step(text=ANSWER))) as model:
         async with open_core(job.folder, model.base_url) as core:
-            size = await measure_prompt(core.app)
+            size = await measure_prompt(core.app, core.app.agent(DEFAULT_AGENT))
             for _ in range(turns):
                 await core.ask("main")
             await core.app.gateway.settled()
