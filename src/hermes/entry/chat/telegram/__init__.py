@@ -28,13 +28,9 @@ PLATFORM = ChatPlatform(
         typing=True,
         reactions=True,
         media=frozenset({"image", "voice", "audio", "video", "document"}),
-        max_file_bytes=50_000_000,
         album_size=10,
         caption_length=1024,
-        private_interval=1.0,
-        group_interval=3.0,
         account_interval=1 / 30,
-        typing_seconds=4.0,
     ),
     make=_make,
     credentials=(

@@ -195,11 +195,10 @@ class TelegramAdapter:
         return await self._api.download(info.file_path, target)
 
     async def _send_file(self, outgoing: Outgoing) -> Sent:
-        path = Path(outgoing.attachment or "")
-        content = await read_file(path, self._settings.max_file_bytes)
-        method, name = _METHODS[_shown_as(outgoing.attachment_kind, path, len(content))]
+        kind, upload = await self._upload(outgoing)
+        method, field = _METHODS[kind]
         fields = self._common(outgoing) | _formatted(outgoing, "caption")
-        upload = Upload(field=name, name=_writable(path.name), content=content)
+        upload = msgspec.structs.replace(upload, field=field)
         try:
             return _sent(await self._api.call(method, fields, SentWire, uploads=(upload,)))
         except PlatformFailure as failure:
@@ -215,17 +214,21 @@ class TelegramAdapter:
         uploads: list[Upload] = []
         media: list[dict[str, Any]] = []
         for number, piece in enumerate(pieces):
-            path = Path(piece.attachment or "")
-            content = await read_file(path, self._settings.max_file_bytes)
-            kind = _shown_as(piece.attachment_kind, path, len(content))
-            name = f"file{number}"
-            uploads.append(Upload(field=name, name=_writable(path.name), content=content))
+            kind, upload = await self._upload(piece, f"file{number}")
+            uploads.append(upload)
             described = _formatted(piece, "caption") if number == 0 else {}
             shown = "photo" if kind == "image" else kind
-            media.append({"type": shown, "media": f"attach://{name}"} | described)
+            media.append({"type": shown, "media": f"attach://{upload.field}"} | described)
         fields = self._common(pieces[0]) | {"media": media}
         sent = await self._api.call("sendMediaGroup", fields, list[SentWire], uploads=uploads)
         return [_sent(each) for each in sent]
+
+    async def _upload(self, outgoing: Outgoing, field: str = "") -> tuple[str, Upload]:
+        """Return as what Telegram will show a file, and the file."""
+        path = Path(outgoing.attachment or "")
+        content = await read_file(path, self._settings.max_file_bytes)
+        kind = _shown_as(outgoing.attachment_kind, path, len(content))
+        return kind, Upload(field=field, name=_writable(path.name), content=content)
 
 
 def _shown_as(kind: str, path: Path, size: int) -> str:

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, ReplyRef, Sender
 from hermes.domain.ports.platform import ButtonPress
-from hermes.entry.chat.kit.addressing import Span, split_command, without_names
+from hermes.entry.chat.kit.addressing import Addressing, Span, read_addressing
 from hermes.entry.chat.kit.intake import Heard
 from hermes.entry.chat.telegram.wire import (
     CallbackQuery,
@@ -158,16 +158,6 @@ def _reply(message: MessageWire, bot: Bot) -> ReplyRef | None:
 # -- mentions and commands ---------------------------------------------------------------
 
 
-class Addressing(Struct, frozen=True, kw_only=True):
-    """How a text speaks to us."""
-
-    text: str
-    """Without the mention at its beginning or end and without `@bot` after a command."""
-    mentioned: bool = False
-    command: bool = False
-    for_another_bot: bool = False
-
-
 def _address(message: MessageWire, bot: Bot) -> Addressing:
     """Find mentions and commands in a text or a caption."""
     text, entities = message.text, message.entities
@@ -175,17 +165,8 @@ def _address(message: MessageWire, bot: Bot) -> Addressing:
         text, entities = message.caption, message.caption_entities
     units = text.encode("utf-16-le", "replace")
     mentions = [_span(e, units) for e in entities if _names_us(e, units, bot)]
-    body = without_names(units.decode("utf-16-le", "replace"), mentions)
-    name, addressee, rest = split_command(body)
-    if not name:
-        return Addressing(text=body, mentioned=bool(mentions))
-    ours = bool(addressee) and addressee.lower() == bot.username.lower()
-    return Addressing(
-        text=f"/{bot.commands.get(name.lower(), name)}{rest}",
-        mentioned=bool(mentions) or ours,
-        command=True,
-        for_another_bot=bool(addressee) and not ours,
-    )
+    whole = units.decode("utf-16-le", "replace")
+    return read_addressing(whole, mentions, username=bot.username, commands=bot.commands)
 
 
 def _names_us(entity: Entity, units: bytes, bot: Bot) -> bool:
