@@ -9,14 +9,8 @@ import pytest
 
 from fakes.adapter import FakeAdapter, ListSink
 from hermes.control.supervision.health import GatewayPhase, StateFile, read_gateway_state
-from hermes.control.supervision.supervisor import (
-    AdapterHealth,
-    AdapterPlan,
-    AdapterState,
-    Fleet,
-    Supervisor,
-    SupervisorSettings,
-)
+from hermes.control.supervision.liveness import AdapterHealth, AdapterState
+from hermes.control.supervision.supervisor import AdapterPlan, Fleet, Supervisor, SupervisorSettings
 from hermes.domain.errors import Conflict, MissingExtra
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.ports.platform import Adapter, FailureAction, InboundSink, PlatformFailure

@@ -7,8 +7,6 @@ from hermes.config.loader import LoadedConfig
 from hermes.domain.profile import AgentProfile
 from hermes.execution.backend import EnvironmentSettings, load_backend
 
-__all__ = ["backend_name", "environment_settings", "has_private_workspace"]
-
 log = logging.getLogger(__name__)
 
 UNATTENDED = frozenset({"gateway", "webhook", "cron"})

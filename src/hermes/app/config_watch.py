@@ -23,8 +23,6 @@ LOOK_EVERY_SECONDS = 2.0
 
 
 class ConfigWatcher:
-    """Watches the configuration of a home."""
-
     def __init__(
         self,
         home: HermesHome,

@@ -8,15 +8,6 @@ from contextlib import contextmanager
 
 from hermes.control.lanes.gateway import Gateway
 
-__all__ = [
-    "EXIT_CONFIG",
-    "EXIT_RESTART",
-    "StopSignals",
-    "let_turns_end",
-    "stop_signals",
-]
-
-
 EXIT_RESTART = 75
 """The gateway ended in order to be started again."""
 EXIT_CONFIG = 78

@@ -20,8 +20,6 @@ from hermes.domain.session import Session
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Fetched, Found, Need, ToolCapabilities, ToolContext, ToolRunner
 
-__all__ = ["YOLO", "AgentTools"]
-
 YOLO = "yolo"
 """Where a session remembers that nothing is to be asked in it."""
 
@@ -63,7 +61,6 @@ class AgentTools(Struct, kw_only=True):
         return found
 
     def for_turn(self, profile: AgentProfile, session: Session, stream: TurnStream) -> ToolRunner:
-        """Return the tools for one turn."""
         journaled = Journaled(
             self.registry(profile, session.source), self.ledger, self.clock, self.seconds
         )

@@ -17,8 +17,6 @@ from hermes.domain.keys import OWNER, Action, ApiKey
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import KeyStore
 
-__all__ = ["USUAL_ACTIONS", "ApiKeys", "key_hash"]
-
 USUAL_ACTIONS = (Action.RUN, Action.SESSIONS, Action.APPROVE)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}\Z")
 _MAX_SECONDS = 100 * 365 * 86400.0
@@ -30,8 +28,6 @@ def key_hash(secret: str) -> str:
 
 
 class ApiKeys:
-    """The keys of a home."""
-
     def __init__(self, store: KeyStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock

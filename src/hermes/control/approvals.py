@@ -114,8 +114,6 @@ class ApprovalAnswers:
 
 
 class LedgerGate(Struct, frozen=True, kw_only=True):
-    """The gate of one turn."""
-
     ledger: Ledger
     policy: ActionPolicy
     desk: ApprovalAnswers

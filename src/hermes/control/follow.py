@@ -63,8 +63,6 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
 
 class Obligations:
-    """One kind of obligation."""
-
     async def unfinished(self) -> Sequence[InboxEntry]:
         """Return the messages with something left to do, one for each obligation."""
         raise NotImplementedError

@@ -87,7 +87,6 @@ def enable_hook(home: HermesHome, name: str) -> HookFile:
 
 
 def disable_hook(home: HermesHome, name: str) -> None:
-    """Take the consent back."""
     with editing(home):
         consents = _consents(home)
         if name not in consents:

@@ -7,8 +7,6 @@ from msgspec import Struct
 from hermes.domain.approvals import Approval, ApprovalKind, Choice
 from hermes.domain.ports.platform import Button
 
-__all__ = ["ANSWERED_AS", "Answer", "approval_buttons", "read_answer", "read_press"]
-
 ANSWERED_AS = "answer"
 MAX_WORDS = 3
 
@@ -76,7 +74,6 @@ def approval_buttons(approval_id: str, choices: Sequence[str]) -> tuple[tuple[Bu
 
 
 def question_buttons(approval_id: str, choices: Sequence[str]) -> tuple[tuple[Button, ...], ...]:
-    """Return one button per choice of a question."""
     return tuple(
         (Button(label=choice[:60], data=f"cl:{number}:{approval_id}"),)
         for number, choice in enumerate(choices)

@@ -15,23 +15,6 @@ from msgspec import Struct
 from hermes.domain.errors import ConfigError
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 
-__all__ = [
-    "ACCESS_KEYS",
-    "ACCESS_SUFFIXES",
-    "EVERYBODY",
-    "Access",
-    "Authorizer",
-    "AuthzSettings",
-    "BotPolicy",
-    "ChatPolicy",
-    "CommandNames",
-    "Strangers",
-    "authz_settings",
-    "may_answer",
-    "may_run",
-]
-
-
 EVERYBODY = "*"
 ALWAYS_ALLOWED = frozenset({"help", "start", "whoami"})
 """Commands that nobody who may talk is refused."""
@@ -109,9 +92,7 @@ class CommandNames(Protocol):
     """What `may_run` wants to know about a command; `CommandSpec` is one."""
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The name and its aliases."""
-        ...
+    def names(self) -> tuple[str, ...]: ...
 
     @property
     def admin(self) -> bool:
@@ -269,7 +250,6 @@ def _granted(settings: AuthzSettings, sender: Sender, reason: str, *, private: b
 
 
 def may_run(command: CommandNames, access: Access) -> bool:
-    """Tell whether somebody with this access may run a slash command."""
     if not access.allowed:
         return False
     names = frozenset(command.names)

@@ -21,17 +21,6 @@ from hermes.domain.pairing import PairedUser, PairingRecords, PendingPairing
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.files import PairingStore
 
-__all__ = [
-    "ALPHABET",
-    "Newcomer",
-    "NoOffer",
-    "Offer",
-    "Pairing",
-    "Waiting",
-    "offer_text",
-    "welcome_text",
-]
-
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 CODE_LENGTH = 8
 CODE_SECONDS = 3600.0

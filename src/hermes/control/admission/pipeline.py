@@ -44,13 +44,6 @@ from hermes.domain.outbound import Target
 from hermes.domain.ports.platform import ButtonPress
 from hermes.domain.session import Session
 
-__all__ = [
-    "ChatCaller",
-    "InboundPipeline",
-    "PipelineParts",
-    "target_of",
-]
-
 
 class ChatCaller(Struct, kw_only=True):
     """Where one command was sent."""
@@ -63,17 +56,14 @@ class ChatCaller(Struct, kw_only=True):
 
     @property
     def source(self) -> str:
-        """The platform."""
         return self.message.platform
 
     @property
     def user_id(self) -> str:
-        """Who sent it."""
         return self.message.sender.id
 
     @property
     def screen(self) -> Screen | None:
-        """Chats have no screen."""
         return None
 
     async def reply(self, text: str) -> None:
@@ -89,7 +79,6 @@ class ChatCaller(Struct, kw_only=True):
         self.session = session
 
     async def ensure_session(self) -> Session:
-        """Return the current conversation."""
         return self.session
 
     async def submit(

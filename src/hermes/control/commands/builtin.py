@@ -17,11 +17,6 @@ from hermes.control.delivery.home_channel import HomeChannel, set_home_channel
 from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.errors import UsageError
 
-__all__ = [
-    "builtin_registry",
-    "sethome",
-]
-
 
 async def sethome(context: CommandContext, _invocation: Invocation) -> None:
     """Make this chat, or this topic of it, the platform's home channel."""

@@ -46,8 +46,6 @@ class ToolInfo(Struct, frozen=True, kw_only=True):
 
 
 class Compacted(Struct, frozen=True, kw_only=True):
-    """What a compaction came to."""
-
     messages: int
     """How many messages the summary stands for; 0: there was nothing to compact."""
     tokens_before: int
@@ -108,17 +106,11 @@ class SessionControls(Protocol):
 class Screen(Protocol):
     """What a door with a screen of its own can do."""
 
-    def clear(self) -> None:
-        """Empty the screen."""
-        ...
+    def clear(self) -> None: ...
 
-    def redraw(self) -> None:
-        """Paint everything anew."""
-        ...
+    def redraw(self) -> None: ...
 
-    def leave(self) -> None:
-        """End the door."""
-        ...
+    def leave(self) -> None: ...
 
     def prefill(self, text: str) -> None:
         """Put text into the input, to be changed and sent."""
@@ -162,9 +154,7 @@ class Caller(Protocol):
         ...
 
     @property
-    def user_id(self) -> str:
-        """Who typed it."""
-        ...
+    def user_id(self) -> str: ...
 
     @property
     def screen(self) -> Screen | None:
@@ -216,8 +206,6 @@ class CommandHost(Struct, frozen=True, kw_only=True):
 
 
 class CommandContext(Struct, frozen=True, kw_only=True):
-    """One command at one door."""
-
     host: CommandHost
     caller: Caller
     agent_id: str
@@ -284,7 +272,6 @@ class ToolDetail(StrEnum):
 
 
 async def busy_mode(ledger: Ledger, session_id: str | None, default: BusyMode) -> BusyMode:
-    """Return the session's busy mode."""
     word = await recalled_word(ledger, session_id, SessionChoice.BUSY)
     return BusyMode(word) if word in set(BusyMode) else default
 

@@ -23,20 +23,6 @@ from hermes.domain.messages import AssistantMessage, UserMessage, content_text
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
 
-__all__ = [
-    "branch",
-    "clear",
-    "compress",
-    "history",
-    "new",
-    "resume",
-    "retry",
-    "save",
-    "sessions",
-    "title",
-    "undo",
-]
-
 LISTED = 20
 HISTORY_LINES = 20
 

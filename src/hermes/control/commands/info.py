@@ -7,22 +7,6 @@ from hermes.control.commands.registry import CommandRegistry, CommandSpec, Handl
 from hermes.control.commands.wording import clock_time, count, exchanges, table
 from hermes.domain.errors import UsageError
 
-__all__ = [
-    "compose",
-    "config",
-    "copy",
-    "image",
-    "listing",
-    "paged",
-    "quit_door",
-    "redraw",
-    "skin",
-    "status",
-    "statusbar",
-    "version",
-    "whoami",
-]
-
 PAGE = 12
 
 
@@ -116,7 +100,6 @@ async def whoami(context: CommandContext, _invocation: Invocation) -> None:
 
 
 async def version(context: CommandContext, _invocation: Invocation) -> None:
-    """Show the version."""
     await context.reply(f"Hermes {context.host.version}")
 
 
@@ -154,7 +137,6 @@ async def compose(context: CommandContext, invocation: Invocation) -> None:
 
 
 async def redraw(context: CommandContext, _invocation: Invocation) -> None:
-    """Paint the screen anew."""
     context.screen.redraw()
 
 
@@ -181,5 +163,4 @@ async def skin(context: CommandContext, invocation: Invocation) -> None:
 
 
 async def quit_door(context: CommandContext, _invocation: Invocation) -> None:
-    """Leave."""
     context.screen.leave()

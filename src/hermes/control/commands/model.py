@@ -14,8 +14,6 @@ from hermes.control.commands.wording import count, money, one_line, table
 from hermes.domain.errors import UsageError
 from hermes.domain.session import Session
 
-__all__ = ["context_use", "model", "reasoning", "tools", "usage", "verbose", "yolo"]
-
 DETAIL_WORDS = {
     ToolDetail.OFF: "Tool calls are not shown.",
     ToolDetail.NEW: "A tool call is shown when another tool begins.",

@@ -14,21 +14,6 @@ from msgspec import Struct
 from hermes.control.commands.context import CommandContext
 from hermes.domain.errors import Conflict, HermesError, NotFound, UsageError
 
-__all__ = [
-    "Category",
-    "Command",
-    "CommandRegistry",
-    "CommandSpec",
-    "Handler",
-    "Invocation",
-    "Prose",
-    "Where",
-    "parse",
-    "run_command",
-    "split_words",
-]
-
-
 _COMMAND = re.compile(
     r"/(?P<name>[A-Za-z][A-Za-z0-9_-]*)(?:@[A-Za-z0-9_]+)?(?P<rest>\s.*)?", re.DOTALL
 )
@@ -54,7 +39,6 @@ class Invocation(Struct, frozen=True, kw_only=True):
 
 
 def parse(text: str) -> Invocation | Prose:
-    """Tell a command from text."""
     stripped = text.strip()
     if stripped.startswith("//"):
         return Prose(stripped[1:])
@@ -110,12 +94,10 @@ class CommandSpec(Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The name and its aliases."""
         return (self.name, *self.aliases)
 
     @property
     def usage(self) -> str:
-        """How it is typed."""
         return f"/{self.name} {self.args}".rstrip()
 
     def available(self, *, terminal: bool) -> bool:
@@ -134,8 +116,6 @@ class Command(Struct, frozen=True, kw_only=True):
 
 
 class CommandRegistry:
-    """All commands of the program."""
-
     def __init__(self, commands: Sequence[Command]) -> None:
         self._commands = tuple(commands)
         self._by_name: dict[str, Command] = {}

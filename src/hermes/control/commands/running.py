@@ -7,8 +7,6 @@ from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.approvals import Approval, ApprovalKind, Choice
 from hermes.domain.errors import UsageError
 
-__all__ = ["EFFECTS", "answer", "approve", "busy", "deny", "queue", "steer", "stop"]
-
 EFFECTS = {
     BusyMode.INTERRUPT: "stops the running turn and is answered next",
     BusyMode.QUEUE: "waits until the running turn has ended",

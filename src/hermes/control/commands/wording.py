@@ -18,19 +18,6 @@ from hermes.domain.messages import (
 )
 from hermes.domain.session import Session, StoredMessage
 
-__all__ = [
-    "Exchange",
-    "ago",
-    "asked_again",
-    "clock_time",
-    "count",
-    "exchanges",
-    "money",
-    "one_line",
-    "session_line",
-    "table",
-]
-
 
 def count(number: int, noun: str) -> str:
     """Return `1 message`, `2 messages`."""
@@ -65,7 +52,6 @@ def session_line(session: Session, now: float, *, current: bool) -> str:
 
 
 def table(rows: Sequence[tuple[str, str]]) -> str:
-    """Align (name, value) pairs."""
     width = max((len(name) for name, _ in rows), default=0)
     return "\n".join(f"{name.ljust(width)}  {value}".rstrip() for name, value in rows)
 

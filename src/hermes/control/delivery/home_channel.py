@@ -14,15 +14,6 @@ from hermes.domain.inbound import ChatKind, InboundMessage, Sender
 from hermes.domain.outbound import Target
 from hermes.domain.ports.ledger import Ledger
 
-__all__ = [
-    "HomeChannel",
-    "SessionContext",
-    "describe",
-    "hashed_id",
-    "home_channel",
-    "set_home_channel",
-]
-
 
 class HomeChannel(Struct, frozen=True, kw_only=True):
     """A chat, or a topic in it."""

@@ -10,8 +10,6 @@ from hermes.domain.errors import HermesError, NotFound, StoreError
 from hermes.domain.outbound import Target
 from hermes.domain.ports.clock import Clock
 
-__all__ = ["Apologies", "explanation"]
-
 AGAIN_AFTER = 600.0
 MOST_CHATS = 5_000
 

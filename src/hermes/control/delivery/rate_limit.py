@@ -20,16 +20,6 @@ from hermes.domain.platforms import Capabilities
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import LimitScope
 
-__all__ = [
-    "PATIENCE",
-    "ChatPacer",
-    "Pacer",
-    "PacerBook",
-    "PacingLimits",
-    "TokenBucket",
-    "Urgency",
-]
-
 
 class Urgency(IntEnum):
     """How much a call matters; the higher goes first."""
@@ -81,7 +71,6 @@ class TokenBucket:
         self._tokens -= 1
 
     def empty(self, now: float) -> None:
-        """Take all tokens."""
         self._refill(now)
         self._tokens = min(self._tokens, 0.0)
 
@@ -96,8 +85,6 @@ class TokenBucket:
 
 
 class ChatPacer:
-    """The budget of one chat."""
-
     def __init__(self, limits: PacingLimits, now: float) -> None:
         self._limits = limits
         self._bucket = TokenBucket(limits.interval, limits.burst, now)

@@ -8,8 +8,6 @@ from collections.abc import Awaitable, Callable
 from hermes.domain.events import TurnFinished, TurnStream
 from hermes.domain.turn import TurnState
 
-__all__ = ["DONE", "FAILED", "SEEN", "show_marks"]
-
 SEEN, DONE, FAILED, NONE = "👀", "✅", "❌", ""
 SOON, IN_THE_END = 1.0, 60.0
 """Seconds that a mark may wait: later on the first one means nothing."""

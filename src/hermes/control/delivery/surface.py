@@ -31,8 +31,6 @@ from hermes.domain.ports.platform import (
 )
 from hermes.domain.ports.surface import Shown
 
-__all__ = ["Delivery", "Line", "Origin", "TurnSurface"]
-
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE = 1.0

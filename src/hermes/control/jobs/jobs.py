@@ -30,26 +30,6 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.files import JobStore
 from hermes.domain.ports.ledger import InstantStore
 
-__all__ = [
-    "MAX_DELIVER",
-    "MAX_NAME",
-    "MAX_PROMPT",
-    "MAX_REASON",
-    "MAX_SKILLS",
-    "MAX_TIMES",
-    "JobBook",
-    "JobChange",
-    "JobDraft",
-    "changed_repeat",
-    "check_exhausted",
-    "checked_deliver",
-    "checked_name",
-    "checked_prompt",
-    "checked_skills",
-    "checked_times",
-]
-
-
 MAX_NAME = 200
 MAX_PROMPT = 5000
 MAX_SKILLS = 50

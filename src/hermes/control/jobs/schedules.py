@@ -19,8 +19,6 @@ from cronsim import CronSim, CronSimError
 from hermes.domain.errors import ConfigError, UsageError
 from hermes.domain.jobs import Schedule, ScheduleKind
 
-__all__ = ["instant_of", "next_instant", "parse_schedule", "stamp", "zone_named"]
-
 LATE_SECONDS = 120.0
 """A time this little in the past still counts: people type slowly."""
 MAX_MINUTES = 10 * 366 * 24 * 60

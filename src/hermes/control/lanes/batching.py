@@ -12,8 +12,6 @@ from msgspec import Struct
 
 from hermes.domain.inbound import InboxEntry
 
-__all__ = ["NO_BATCHING", "BatchWindow", "first_batch"]
-
 
 class BatchWindow(Struct, frozen=True, kw_only=True):
     """How long to wait for more, in seconds."""

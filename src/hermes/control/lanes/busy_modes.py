@@ -17,8 +17,6 @@ from hermes.control.lanes.gateway import Gateway
 from hermes.control.lanes.lane import Ticket
 from hermes.domain.inbound import InboundMessage
 
-__all__ = ["BusyMode", "Submission", "submit_while_busy"]
-
 
 class BusyMode(StrEnum):
     """The three verbs for input while a turn runs."""

@@ -203,7 +203,6 @@ class Gateway:
         return session
 
     async def open_session(self, agent_id: str, source: str, user_id: str | None) -> Session:
-        """Start a new conversation."""
         return await self.ledger.create_session(self.new_session(agent_id, source, user_id))
 
     def new_session(self, agent_id: str, source: str, user_id: str | None) -> NewSession:

@@ -8,8 +8,6 @@ from hermes.domain.inbound import Attachment, ChatKind, InboundMessage, InboxEnt
 from hermes.domain.messages import Content, FilePart, InputKind, Part, TextPart, UserMessage
 from hermes.domain.turn import TurnOptions
 
-__all__ = ["batch_entry", "batch_inputs", "batch_options", "is_shared", "user_message"]
-
 QUOTE_CHARS = 300
 
 

@@ -31,8 +31,6 @@ from hermes.domain.session import StoredMessage
 from hermes.domain.turn import Turn, TurnError, TurnState
 from hermes.domain.usage import TurnUsage
 
-__all__ = ["ended_turn_outcome", "finished_event", "missed_events", "retold"]
-
 PREVIEW_CHARS = 200
 
 _TURN_STATES: Mapping[RunState, TurnState] = {

@@ -18,16 +18,6 @@ from hermes.domain.runs import NewRun, Run, RunKind, SessionChoice
 from hermes.domain.session import NewSession
 from hermes.domain.turn import ClientResult, TurnOptions
 
-__all__ = [
-    "PLATFORM",
-    "Draining",
-    "RunRequest",
-    "TooBusy",
-    "new_run",
-    "owner_tag",
-    "steer_message",
-]
-
 PLATFORM = "api_server"
 
 

@@ -62,8 +62,6 @@ OPEN_STATES = tuple(state for state in RunState if state.open)
 
 
 class StartedRun(Struct, frozen=True, kw_only=True):
-    """A run that was accepted."""
-
     run: Run
     duplicate: bool = False
     """It was accepted before, under the same idempotency key."""

@@ -20,18 +20,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.config.atomic import write_atomic
-from hermes.control.supervision.supervisor import AdapterHealth
+from hermes.control.supervision.liveness import AdapterHealth
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.clock import Clock
-
-__all__ = [
-    "KIND",
-    "GatewayPhase",
-    "GatewayState",
-    "PlatformState",
-    "StateFile",
-    "read_gateway_state",
-]
 
 log = logging.getLogger(__name__)
 

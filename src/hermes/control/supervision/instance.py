@@ -24,19 +24,6 @@ from hermes.control.supervision.health import KIND
 from hermes.domain.errors import Conflict
 from hermes.domain.ports.clock import Clock
 
-__all__ = [
-    "Instance",
-    "RunningGateway",
-    "credential_locks_dir",
-    "end_gateway",
-    "hold_credential",
-    "is_supervised",
-    "running_gateway",
-    "starts_too_often",
-    "wait_until_gone",
-]
-
-
 LOCK_FILE = "gateway.lock"
 PID_FILE = "gateway.pid"
 LOOK_EVERY_SECONDS = 0.05

@@ -13,8 +13,6 @@ from hermes.domain.inbound import InboundMessage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import ButtonPress, InboundSink
 
-__all__ = ["AdapterHealth", "AdapterState", "Pulse", "WatchedSink"]
-
 
 class AdapterState(StrEnum):
     """Where an adapter stands."""
@@ -59,7 +57,6 @@ class Pulse:
         self.last_out: float | None = None
 
     def alive(self) -> None:
-        """The platform answered."""
         self.heard = self._clock.monotonic()
         self.last_alive = self._clock.now()
 
@@ -81,14 +78,12 @@ class WatchedSink:
         self._pulse = pulse
 
     async def message(self, message: InboundMessage) -> None:
-        """Take a message."""
         self._pulse.received()
         await self._inner.message(message)
         # Admission may have waited for the disk; the platform is not to blame for that.
         self._pulse.alive()
 
     async def press(self, press: ButtonPress) -> str:
-        """Take a button press."""
         self._pulse.received()
         return await self._inner.press(press)
 

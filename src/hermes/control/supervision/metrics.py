@@ -35,8 +35,6 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import RunQuery, RunState
 from hermes.observability.metrics import Registry
 
-__all__ = ["Sources", "TurnMetrics", "sample"]
-
 OTHER = "other"
 MAX_NAMES = 200
 """So many tools and models are told apart."""

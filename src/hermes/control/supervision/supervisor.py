@@ -23,15 +23,6 @@ from hermes.domain.errors import ConfigError, HermesError, MissingExtra
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import Adapter, FailureAction, InboundSink, PlatformFailure
 
-__all__ = [
-    "AdapterHealth",
-    "AdapterPlan",
-    "AdapterState",
-    "Fleet",
-    "Supervisor",
-    "SupervisorSettings",
-]
-
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 5.0

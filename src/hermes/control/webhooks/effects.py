@@ -109,8 +109,6 @@ def address_of(target: str, extra: dict[str, str]) -> Address:
 
 
 class Results:
-    """Delivers results."""
-
     def __init__(
         self,
         outbox: OutboxStore,

@@ -61,8 +61,6 @@ Key = tuple[str, str]
 
 
 class ReceiverParts(Struct, frozen=True, kw_only=True):
-    """What a receiver works with."""
-
     ledger: Ledger
     gateway: Gateway
     clock: Clock
@@ -98,7 +96,6 @@ class WebhookReceiver(Obligations):
 
     @property
     def agent_id(self) -> str:
-        """The agent that is asked."""
         return self._parts.agent_id
 
     async def route(self, name: str) -> HookRoute:

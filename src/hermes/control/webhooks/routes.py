@@ -46,8 +46,6 @@ class HookRoute(Struct, frozen=True, kw_only=True):
 
 
 class RouteRules(Struct, frozen=True, kw_only=True):
-    """What holds for all routes."""
-
     home: Path
     """The Hermes home: files of filters are below it."""
     secret: str = ""
@@ -172,7 +170,6 @@ class HookRoutes:
         self._stamp: object = None
 
     async def find(self, name: str) -> HookRoute | None:
-        """Return a route by its name."""
         if name in self._fixed:
             return self._fixed[name]
         await self.refresh()
