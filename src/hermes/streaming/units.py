@@ -7,8 +7,6 @@ that a person sees (a grapheme cluster) lies.
 import re
 import unicodedata
 
-import wcwidth
-
 from hermes.domain.platforms import LengthUnit
 
 _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
@@ -44,6 +42,9 @@ def width(text: str) -> int:
     """Return how many columns `text` takes in a fixed-width font."""
     if text.isascii() and text.isprintable():
         return len(text)
+    # Its tables are large: loaded with the first text that needs them.
+    import wcwidth  # noqa: PLC0415
+
     return wcwidth.width(text, control_codes="ignore")
 
 
@@ -51,4 +52,9 @@ def fit(text: str, at: int) -> int:
     """Return the last position up to `at` at which `text` may be cut; at least 1."""
     if not 0 < at < len(text):
         return at
+    before, after = text[at - 1], text[at]
+    if before < "\u0300" and after < "\u0300" and before != "\r":
+        return at
+    import wcwidth  # noqa: PLC0415
+
     return wcwidth.grapheme_boundary_before(text, at + 1) or at

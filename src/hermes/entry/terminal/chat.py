@@ -5,7 +5,7 @@ by line. prompt_toolkit and rich are loaded from here on and nowhere else.
 """
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -21,9 +21,6 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.settings.live import LiveSettings
-from hermes.entry.terminal.paint import TerminalKind, terminal_kind
-from hermes.entry.terminal.references import FetchUrl
-from hermes.entry.terminal.skins import Skin, SkinShelf
 
 
 class ChatPaths(Struct, frozen=True, kw_only=True):
@@ -58,7 +55,7 @@ class ChatParts(Struct, frozen=True, kw_only=True):
     """Said below the banner."""
     registry: CommandRegistry | None = None
     """None: the built-in commands."""
-    fetch_url: FetchUrl | None = None
+    fetch_url: Callable[[str], Awaitable[str]] | None = None
     """Follows `@url:`; None: pages cannot be fetched."""
     first_message: str = ""
     """Sent as if it had been typed, once the chat is open."""
@@ -70,19 +67,21 @@ async def run_chat(parts: ChatParts) -> int:
     When it returns more than 128 a turn may still run: leave `Gateway.running()`
     by an exception or a cancellation, and the turn goes on at the next start.
     """
+    # Loaded here: a one-shot answer needs none of it, and a chat only one of the two screens.
+    from hermes.entry.terminal.paint import terminal_kind  # noqa: PLC0415
+    from hermes.entry.terminal.skins import SkinShelf  # noqa: PLC0415
+
     kind = terminal_kind(
         parts.environ,
         is_tty=sys.stdin.isatty() and sys.stdout.isatty(),
         encoding=sys.stdout.encoding,
     )
-    skin, problem = _skin(parts)
-    if problem:
-        parts = _with_notice(parts, problem)
-    return await _chat(parts, skin, kind)
-
-
-async def _chat(parts: ChatParts, skin: Skin, kind: TerminalKind) -> int:
-    # Heavy imports, and only one of the two is needed.
+    try:
+        skin = SkinShelf(parts.paths.skins_dir).load(parts.settings().display.skin)
+    except HermesError as error:
+        skin = SkinShelf(None).load("default")
+        problem = f"{error.message} {error.hint}".rstrip()
+        parts = replace(parts, notices=(*parts.notices, problem))
     if not kind.cursor:
         from hermes.entry.terminal.line_mode import LineChat  # noqa: PLC0415
 
@@ -90,15 +89,3 @@ async def _chat(parts: ChatParts, skin: Skin, kind: TerminalKind) -> int:
     from hermes.entry.terminal.app import TerminalApp  # noqa: PLC0415
 
     return await TerminalApp(parts, skin, kind).run()
-
-
-def _skin(parts: ChatParts) -> tuple[Skin, str]:
-    shelf = SkinShelf(parts.paths.skins_dir)
-    try:
-        return shelf.load(parts.settings().display.skin), ""
-    except HermesError as error:
-        return SkinShelf(None).load("default"), f"{error.message} {error.hint}".rstrip()
-
-
-def _with_notice(parts: ChatParts, notice: str) -> ChatParts:
-    return replace(parts, notices=(*parts.notices, notice))
