@@ -26,8 +26,6 @@ TOTAL_CHARS = 300_000
 FOLDER_ENTRIES = 200
 MAX_COMMITS = 10
 
-FetchUrl = Callable[[str], Awaitable[str]]
-
 _REFERENCE = re.compile(
     r"(?<![\w@])@(?:(?P<kind>file|folder|git|url):(?P<value>\"[^\"\n]+\"|\S+)|(?P<word>diff|staged)\b)"
 )
@@ -87,7 +85,7 @@ def is_secret(path: Path) -> bool:
 class ReferenceReader(Struct, frozen=True, kw_only=True):
     cwd: Path
     environ: Mapping[str, str]
-    fetch_url: FetchUrl | None = None
+    fetch_url: Callable[[str], Awaitable[str]] | None = None
 
     async def expand(self, text: str) -> Expanded:
         blocks: list[str] = []
