@@ -9,8 +9,14 @@ import pytest
 
 from fakes.adapter import FakeAdapter, ListSink
 from hermes.control.supervision.health import GatewayPhase, StateFile, read_gateway_state
-from hermes.control.supervision.liveness import AdapterHealth, AdapterState
-from hermes.control.supervision.supervisor import AdapterPlan, Fleet, Supervisor, SupervisorSettings
+from hermes.control.supervision.supervisor import (
+    AdapterHealth,
+    AdapterPlan,
+    AdapterState,
+    Fleet,
+    Supervisor,
+    SupervisorSettings,
+)
 from hermes.domain.errors import Conflict, MissingExtra
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.ports.platform import Adapter, FailureAction, InboundSink, PlatformFailure
@@ -313,7 +319,7 @@ async def test_what_must_be_held_is_held_only_while_connected(clock: FakeClock) 
         return made[-1]
 
     plan = AdapterPlan(name="telegram", make=make, sink=sink, hold=hold)
-    supervisor = Supervisor(plan, clock, STEADY)
+    supervisor = Supervisor(plan, clock, STEADY, lambda _health: None)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(supervisor.run())
         health = await supervisor.settled()

@@ -29,8 +29,8 @@ from hermes.control.supervision.instance import (
     is_supervised,
     starts_too_often,
 )
-from hermes.control.supervision.liveness import AdapterState
 from hermes.control.supervision.metrics import TurnMetrics
+from hermes.control.supervision.supervisor import AdapterState
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.execution.clock import SystemClock
 from hermes.observability.metrics import Registry

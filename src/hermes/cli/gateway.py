@@ -29,21 +29,6 @@ from hermes.control.supervision.instance import (
 from hermes.domain.errors import Conflict
 from hermes.execution.clock import SystemClock
 
-__all__ = [
-    "GatewayReport",
-    "Started",
-    "ago",
-    "ask_to_restart",
-    "gateway_facts",
-    "gateway_lines",
-    "gateway_report",
-    "start_detached",
-    "state_file",
-    "stop",
-    "wait_for_successor",
-]
-
-
 START_SECONDS = 30.0
 SUCCESSOR_SECONDS = 30.0
 LOOK_EVERY_SECONDS = 0.05
@@ -52,8 +37,6 @@ TAIL_LINES = 10
 
 
 class Started(Struct, frozen=True, kw_only=True):
-    """What became of a start."""
-
     pid: int
     exit_code: int | None = None
     """None: it runs."""
@@ -64,7 +47,6 @@ class Started(Struct, frozen=True, kw_only=True):
 
 
 def state_file(home: HermesHome) -> Path:
-    """Return where a gateway says how it does."""
     return home.root / "gateway_state.json"
 
 
@@ -172,7 +154,6 @@ class GatewayReport(Struct, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        """One or two words."""
         if self.running is None:
             return "not running"
         if self.silent_for is not None:
@@ -247,7 +228,6 @@ def _platform_lines(name: str, platform: PlatformState, now: float) -> Iterator[
 
 
 def ago(seconds: float) -> str:
-    """Return a length of time as people say it."""
     for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit} ago"

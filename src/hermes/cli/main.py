@@ -9,11 +9,8 @@ import sys
 
 from hermes import __version__
 
-__all__ = ["main"]
-
 
 def main() -> None:
-    """Run the command line."""
     if sys.argv[1:] in (["--version"], ["-V"]):
         sys.stdout.write(f"hermes {__version__}\n")
         return

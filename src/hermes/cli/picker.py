@@ -15,7 +15,6 @@ _ROWS: Final = 15
 
 
 def is_interactive() -> bool:
-    """Tell whether a person can answer."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -33,8 +32,6 @@ def pick(title: str, lines: Sequence[str], *, chosen: int = 0) -> int | None:
 
 
 class _Arrows:
-    """Which line is marked, and what of the list is in view."""
-
     def __init__(self, title: str, lines: Sequence[str], at: int) -> None:
         self._title = title
         self._lines = lines
@@ -60,7 +57,6 @@ class _Arrows:
         return result if isinstance(result, int) else None
 
     def _move(self, step: int) -> None:
-        """Move the mark, around the ends."""
         self._at = (self._at + step) % len(self._lines)
 
     def _shown(self) -> "StyleAndTextTuples":

@@ -23,7 +23,6 @@ class ProgressLine:
         self._shown = 0.0
 
     def __call__(self, step: str, done: int, total: int) -> None:
-        """Show how far a step is."""
         now = time.monotonic()
         new = step != self._step
         if new:
@@ -40,7 +39,6 @@ class ProgressLine:
             self._stream.flush()
 
     def finish(self) -> None:
-        """End the current line."""
         if self._step and self._bar:
             self._stream.write("\n")
             self._stream.flush()

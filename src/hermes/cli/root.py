@@ -10,8 +10,6 @@ from hermes import __version__
 from hermes.config.environment import process_environ
 from hermes.domain.errors import HermesError
 
-__all__ = ["run"]
-
 COMMANDS: dict[str, str] = {
     "approvals": "What needs a person's approval, and what was granted.",
     "chat": "Talk to the agent: interactively, or one question with -q.",
@@ -37,11 +35,9 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return the command names in alphabetical order."""
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import and return one command."""
         if cmd_name not in COMMANDS:
             return None
         command = import_module(f"hermes.cli.commands.{cmd_name.replace('-', '_')}").command
@@ -49,7 +45,6 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """List the commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name]) for name in sorted(COMMANDS)])
 

@@ -23,8 +23,6 @@ from hermes.domain.session import Session, StoredMessage
 from hermes.state.ownership import owner_alive
 from hermes.state.sqlite.ledger import existing_ledger
 
-__all__ = ["Desk", "at_desk"]
-
 T = TypeVar("T")
 
 PAGE = 200
@@ -40,7 +38,6 @@ class Desk:
         self._redactor = redactor
 
     def say(self, text: str) -> None:
-        """Print one or more lines."""
         shown = "".join(c for c in self._redactor.redact(text) if c.isprintable() or c in "\n\t")
         encoding = sys.stdout.encoding or "utf-8"
         click.echo(shown.encode(encoding, "backslashreplace").decode(encoding))
@@ -55,7 +52,6 @@ class Desk:
         sys.stdout.buffer.write(self.json_text(value).encode() + b"\n")
 
     async def find(self, reference: str) -> Session:
-        """Return the session a person means; `NotFound` says how to find it."""
         found = await self.ledger.find_session(reference)
         if found is None:
             raise NotFound(

@@ -23,7 +23,6 @@ _MAX_SECONDS = 100 * 365 * 86400.0
 
 
 def key_hash(secret: str) -> str:
-    """Return what the ledger keeps of a key."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 

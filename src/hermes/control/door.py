@@ -35,7 +35,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from hermes.control.lanes.batching import NO_BATCHING, BatchWindow
-from hermes.control.supervision.liveness import AdapterHealth
+from hermes.control.supervision.supervisor import AdapterHealth
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob
 from hermes.domain.inbound import InboundMessage, InboxEntry

@@ -39,8 +39,6 @@ class Consent(Struct, frozen=True, kw_only=True):
 
 
 class HookReadiness(Struct, frozen=True, kw_only=True):
-    """Whether a hook runs, and why not."""
-
     enabled: bool
     problem: str = ""
 

@@ -59,8 +59,6 @@ class Action(StrEnum):
 
 
 class HookDecision(Struct, frozen=True, kw_only=True):
-    """What becomes of a command."""
-
     decision: Action = Action.ALLOW
     message: str = ""
     """Said to the person for `deny` and `handled`."""
@@ -70,8 +68,6 @@ class HookDecision(Struct, frozen=True, kw_only=True):
 
 
 class _Registered:
-    """One handler of one event."""
-
     def __init__(self, name: str, event: str, handler: Handler) -> None:
         self.name = name
         self.event = event
@@ -108,7 +104,6 @@ class HookBus:
         return off
 
     def hears(self, event: str) -> bool:
-        """Tell whether anybody wants to know of `event`."""
         return any(each.hears(event) for each in self._registered)
 
     async def emit(self, event: str, context: Mapping[str, Any]) -> None:
@@ -175,7 +170,6 @@ class HookBus:
 
 
 def is_event(name: str) -> bool:
-    """Tell whether a hook may ask for `name`."""
     if name in EVENTS or name == ANY:
         return True
     group, _, what = name.partition(":")
@@ -185,7 +179,6 @@ def is_event(name: str) -> bool:
 
 
 def shortened(text: str) -> str:
-    """Return the part of a message or answer that hooks are shown."""
     return text[:SHOWN_CHARACTERS]
 
 
@@ -232,7 +225,6 @@ def _name_of(handler: Handler) -> str:
 
 
 def session_context(message: InboundMessage, session_id: str, key: str) -> dict[str, Any]:
-    """Return what hooks of `session:*` are told."""
     return {
         "platform": message.platform,
         "user_id": message.sender.id,
@@ -242,7 +234,6 @@ def session_context(message: InboundMessage, session_id: str, key: str) -> dict[
 
 
 def command_context(message: InboundMessage, invocation: Invocation) -> dict[str, Any]:
-    """Return what hooks of `command:*` are told."""
     return {
         "platform": message.platform,
         "user_id": message.sender.id,
@@ -254,7 +245,6 @@ def command_context(message: InboundMessage, invocation: Invocation) -> dict[str
 
 
 def wants_turns(hooks: HookBus) -> bool:
-    """Tell whether anybody wants to know of turns."""
     return any(hooks.hears(event) for event in (AGENT_START, AGENT_STEP, AGENT_END))
 
 

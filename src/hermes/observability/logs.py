@@ -21,8 +21,6 @@ from typing import Any, Protocol, Self, TextIO
 
 from hermes.domain.settings.doors import Logging
 
-__all__ = ["LogSetup", "Redacts", "configure_logging", "tag_session"]
-
 _FORMAT = "%(asctime)s %(levelname)-7s %(tag)s%(name)s: %(message)s"
 _session: ContextVar[str] = ContextVar("hermes_log_session", default="")
 
@@ -32,7 +30,6 @@ class Redacts(Protocol):
 
     def redact(self, text: str) -> str:
         """Return `text` without secrets."""
-        ...
 
 
 @contextmanager
@@ -53,7 +50,6 @@ class RedactingFormatter(logging.Formatter):
         self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line for the file."""
         session = _session.get()
         record.tag = f"[{session}] " if session else ""
         return self._redactor.redact(super().format(record))
@@ -89,7 +85,6 @@ class QuietFileHandler(RotatingFileHandler):
         )
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line unless this file has been given up."""
         if not self._given_up:
             super().emit(record)
 
@@ -111,7 +106,6 @@ class LogSetup:
         self._handlers = handlers
 
     def close(self) -> None:
-        """Remove and close the handlers."""
         root = logging.getLogger()
         for handler in self._handlers:
             root.removeHandler(handler)

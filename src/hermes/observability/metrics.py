@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from threading import Lock
 from typing import TypeVar
 
-__all__ = ["Counter", "Gauge", "Histogram", "Registry", "render"]
-
 Labels = tuple[tuple[str, str], ...]
 Sample = tuple[str, Labels, float]
 
@@ -29,11 +27,9 @@ class _Metric:
         self._values: dict[Labels, float] = {}
 
     def value(self, **labels: str) -> float:
-        """Return the present value."""
         return self._values.get(_labels(labels), 0.0)
 
     def samples(self) -> Iterator[Sample]:
-        """Yield what is written out."""
         with self._lock:
             values = sorted(self._values.items())
         for labels, value in values:
@@ -44,12 +40,9 @@ _M = TypeVar("_M", bound=_Metric)
 
 
 class Counter(_Metric):
-    """Something that only grows."""
-
     kind = "counter"
 
     def add(self, amount: float = 1.0, **labels: str) -> None:
-        """Count `amount` more."""
         if amount < 0:
             raise ValueError(f"{self.name} is a counter and cannot shrink")
         key = _labels(labels)
@@ -58,25 +51,19 @@ class Counter(_Metric):
 
 
 class Gauge(_Metric):
-    """Something that goes up and down."""
-
     kind = "gauge"
 
     def set(self, value: float, **labels: str) -> None:
-        """Note the present value."""
         with self._lock:
             self._values[_labels(labels)] = value
 
     def add(self, amount: float = 1.0, **labels: str) -> None:
-        """Change the value by `amount`."""
         key = _labels(labels)
         with self._lock:
             self._values[key] = self._values.get(key, 0.0) + amount
 
 
 class Histogram(_Metric):
-    """How values are distributed."""
-
     kind = "histogram"
 
     def __init__(self, name: str, help_text: str, lock: Lock, bounds: Sequence[float]) -> None:
@@ -85,7 +72,6 @@ class Histogram(_Metric):
         self._counts: dict[Labels, list[int]] = {}
 
     def observe(self, value: float, **labels: str) -> None:
-        """Note one value."""
         key = _labels(labels)
         at = next(i for i, bound in enumerate(self._bounds) if value <= bound)
         with self._lock:
@@ -94,11 +80,9 @@ class Histogram(_Metric):
             self._values[key] = self._values.get(key, 0.0) + value
 
     def count(self, **labels: str) -> int:
-        """Return how many values were noted."""
         return sum(self._counts.get(_labels(labels), ()))
 
     def samples(self) -> Iterator[Sample]:
-        """Yield cumulative buckets, sum and count."""
         with self._lock:
             series = sorted((labels, list(counts)) for labels, counts in self._counts.items())
             sums = dict(self._values)
@@ -119,19 +103,15 @@ class Registry:
         self._metrics: dict[str, _Metric] = {}
 
     def counter(self, name: str, help_text: str) -> Counter:
-        """Return the counter called `name`."""
         return self._keep(Counter(name, help_text, self._lock))
 
     def gauge(self, name: str, help_text: str) -> Gauge:
-        """Return the gauge called `name`."""
         return self._keep(Gauge(name, help_text, self._lock))
 
     def histogram(self, name: str, help_text: str, bounds: Sequence[float] = SECONDS) -> Histogram:
-        """Return the histogram called `name`."""
         return self._keep(Histogram(name, help_text, self._lock, bounds))
 
     def metrics(self) -> tuple[_Metric, ...]:
-        """Return all metrics in the order of their names."""
         with self._lock:
             return tuple(self._metrics[name] for name in sorted(self._metrics))
 

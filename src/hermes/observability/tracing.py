@@ -11,8 +11,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Protocol
 
-__all__ = ["Span", "span"]
-
 Attribute = str | int | float | bool
 
 
@@ -21,7 +19,6 @@ class Span(Protocol):
 
     def set(self, name: str, value: Attribute) -> None:
         """Note something about it."""
-        ...
 
 
 class _NoSpan:

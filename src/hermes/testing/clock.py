@@ -2,8 +2,6 @@
 
 import asyncio
 
-__all__ = ["FakeClock"]
-
 
 class FakeClock:
     """A clock whose hands the test holds."""
@@ -15,11 +13,9 @@ class FakeClock:
         self._slept = asyncio.Event()
 
     def now(self) -> float:
-        """Seconds since the epoch."""
         return self._now + self._elapsed
 
     def monotonic(self) -> float:
-        """Seconds that never go backwards."""
         return self._elapsed
 
     async def sleep(self, seconds: float) -> None:
@@ -39,7 +35,6 @@ class FakeClock:
 
     @property
     def sleeping(self) -> int:
-        """How many tasks wait for time to pass."""
         return len(self._sleepers)
 
     def advance(self, seconds: float) -> None:

@@ -17,8 +17,6 @@ from hermes.domain.ports.execution import (
     ProcessInfo,
 )
 
-__all__ = ["FakeEnvironment", "FakeEnvironments"]
-
 Answer = str | CommandResult
 
 
@@ -49,12 +47,10 @@ class FakeEnvironment:
 
     @property
     def isolated(self) -> bool:
-        """As the test wants it."""
         return self._isolated
 
     @property
     def cwd(self) -> str:
-        """Where relative paths start."""
         return self._cwd
 
     async def run(
@@ -71,7 +67,6 @@ class FakeEnvironment:
         return answer
 
     async def spawn(self, command: Command) -> ProcessInfo:
-        """Record the command and list it as running."""
         self.commands.append(command)
         info = ProcessInfo(
             id=f"proc_{len(self._processes) + 1}",
@@ -95,22 +90,18 @@ class FakeEnvironment:
         )
 
     async def processes(self) -> list[ProcessInfo]:
-        """List background processes."""
         return list(self._processes.values())
 
     async def process_output(self, process_id: str, offset: int = 0) -> tuple[str, int]:
-        """Return output from `offset` on, and its end."""
         self._process(process_id)
         output = self._outputs.get(process_id, "")
         return output[offset:], len(output)
 
     async def write_stdin(self, process_id: str, data: str) -> None:
-        """Record what is typed."""
         self._process(process_id)
         self.typed[process_id] = self.typed.get(process_id, "") + data
 
     async def close_stdin(self, process_id: str) -> None:
-        """Accept the end of input."""
         self._process(process_id)
 
     async def wait(self, process_id: str, timeout: float) -> ProcessInfo:  # noqa: ARG002 - a port
@@ -118,7 +109,6 @@ class FakeEnvironment:
         return self._process(process_id)
 
     async def kill(self, process_id: str) -> ProcessInfo:
-        """End a background process."""
         if self._process(process_id).running:
             self.end(process_id, exit_code=143)
         return self._process(process_id)
@@ -130,7 +120,6 @@ class FakeEnvironment:
         return posixpath.normpath(posixpath.join(self._cwd, path))
 
     async def present(self, paths: Sequence[str]) -> frozenset[str]:
-        """Return those of `paths` where there is something."""
         return frozenset([path for path in paths if await self.stat(path) is not None])
 
     async def stat(self, path: str) -> FileStat | None:
@@ -148,7 +137,6 @@ class FakeEnvironment:
         )
 
     async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
-        """Read bytes of a file."""
         full = self.resolve(path)
         if full not in self.files:
             if self._is_dir(full):
@@ -158,16 +146,13 @@ class FakeEnvironment:
         return self.files[full][offset:end]
 
     async def write(self, path: str, data: bytes) -> None:
-        """Replace a file."""
         self.files[self.resolve(path)] = data
 
     async def remove(self, path: str) -> None:
-        """Delete a file."""
         if self.files.pop(self.resolve(path), None) is None:
             raise NotFound(f"There is no file at {path}.")
 
     async def list_dir(self, path: str) -> list[DirEntry]:
-        """List a directory, sorted by name."""
         base = self.resolve(path).rstrip("/") + "/"
         entries: dict[str, DirEntry] = {}
         for name, data in self.files.items():
@@ -180,7 +165,6 @@ class FakeEnvironment:
         return [entries[name] for name in sorted(entries)]
 
     async def close(self) -> None:
-        """Record that it was closed."""
         self.closed = True
 
     def _answer(self, command: Command) -> Answer:
@@ -213,18 +197,15 @@ class FakeEnvironments:
         session_id: str,
         cwd: str | None,  # noqa: ARG002 - a port
     ) -> Environment:
-        """Return the session's environment."""
         key = (agent_id, session_id)
         if key not in self.made:
             self.made[key] = self._make()
         return self.made[key]
 
     async def release(self, session_id: str) -> None:
-        """Close the session's environment if it has one."""
         for key in [key for key in self.made if key[1] == session_id]:
             await self.made.pop(key).close()
 
     async def close(self) -> None:
-        """Close them all."""
         for environment in self.made.values():
             await environment.close()

@@ -23,12 +23,8 @@ from hermes.domain.ports.model import (
 )
 from hermes.domain.usage import Usage
 
-__all__ = ["Reply", "ScriptedModel", "Step", "call", "calls", "say", "thinks"]
-
 
 class Reply(Struct, frozen=True, kw_only=True):
-    """One scripted answer."""
-
     pieces: tuple[str, ...] = ()
     reasoning: tuple[str, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
@@ -57,13 +53,11 @@ def thinks(reasoning: str, *pieces: str) -> Reply:
 
 
 def call(name: str, /, call_id: str = "", **arguments: Any) -> ToolCall:
-    """Ask for a tool."""
     encoded = msgspec.json.encode(arguments).decode()
     return ToolCall(id=call_id or new_call_id(), name=name, arguments=encoded)
 
 
 def calls(*tool_calls: ToolCall, text: str = "") -> Reply:
-    """Answer with tool calls."""
     return Reply(pieces=(text,) if text else (), tool_calls=tool_calls)
 
 
@@ -93,11 +87,9 @@ class ScriptedModel:
 
     @property
     def info(self) -> ModelInfo:
-        """What is known about the primary model."""
         return self._info
 
     def add(self, *steps: Step) -> None:
-        """Append to the script."""
         self._script.extend(steps)
 
     async def called(self, times: int) -> None:
@@ -111,7 +103,6 @@ class ScriptedModel:
     async def complete(
         self, request: ModelRequest, listener: CallListener | None = None
     ) -> ModelReply:
-        """Take the next step of the script."""
         self._begin(request)
         try:
             return await self._play(self._next(request), listener)
@@ -122,7 +113,6 @@ class ScriptedModel:
             self.active -= 1
 
     async def close(self) -> None:
-        """Note that it was closed."""
         self.closed = True
 
     def _begin(self, request: ModelRequest) -> None:

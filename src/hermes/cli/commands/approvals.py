@@ -17,14 +17,6 @@ from hermes.domain.errors import NotFound
 from hermes.domain.settings.live import LiveSettings
 from hermes.execution.policy.judge import HostPolicy
 
-__all__ = [
-    "command",
-    "list_approvals",
-    "revoke_approval",
-    "show_approval",
-]
-
-
 STANDING = (Choice.SESSION, Choice.ALWAYS)
 
 

@@ -24,16 +24,12 @@ from hermes.entry.terminal.oneshot import EXIT_CODES, PLATFORM, Question, answer
 from hermes.models.local.files import EMBEDDED, PROVIDER, TOY_NOTICE
 from hermes.streaming.stdout import PlainOutput
 
-__all__ = ["command"]
-
 KILLED = 128
 HOLD_SECONDS = 0.3
 """How long text is held back in a pipe to tell remarks from answers."""
 
 
 class Ask(Struct, frozen=True, kw_only=True):
-    """One question from the command line."""
-
     text: str
     resume: str | None
     latest: str | None
@@ -168,7 +164,6 @@ async def _ready(app: App, profile: AgentProfile) -> tuple[str, ...]:
 
 
 async def _session(app: App, options: AppOptions, ask: Ask) -> Session:
-    """Find the session to go on with, or open a new one."""
     session = await _earlier_session(app, options, ask)
     return session or await app.gateway.open_session(DEFAULT_AGENT, ask.source, user_name())
 

@@ -30,17 +30,8 @@ from hermes.domain.errors import ConfigError, NotFound, UsageError
 from hermes.domain.settings import CONFIG_VERSION
 from hermes.domain.settings.section import is_secret_name, masked
 
-__all__ = [
-    "command",
-    "effective",
-    "leaves",
-    "plain",
-    "shown",
-]
-
 
 def effective(loaded: LoadedConfig, path: Path) -> Any:
-    """Return the value of a key; raise `NotFound` if there is no such key."""
     value: Any = loaded.config
     for depth, name in enumerate(path):
         found, value = _step(value, name)
@@ -67,7 +58,6 @@ def plain(loaded: LoadedConfig, path: Path, value: Any) -> Any:
 
 
 def shown(data: Any) -> str:
-    """Write a value on one line for people."""
     return data if isinstance(data, str) and data else json.dumps(data, ensure_ascii=False)
 
 

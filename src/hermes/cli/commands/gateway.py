@@ -23,8 +23,6 @@ from hermes.config.loader import inspect_config, read_env
 from hermes.config.paths import HermesHome
 from hermes.config.secrets import Redactor, secrets_in_variables
 
-__all__ = ["command"]
-
 NOT_RUNNING = 3
 """What `status` ends with when nothing runs, as service managers expect."""
 
@@ -144,7 +142,6 @@ class _ConsoleFormatter(logging.Formatter):
         self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line."""
         return self._redactor.redact(super().format(record))
 
 

@@ -6,8 +6,6 @@ from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
 from hermes.control.hook_files import disable_hook, enable_hook, hook_files
 
-__all__ = ["command"]
-
 
 @click.group("hooks")
 def command() -> None:

@@ -22,8 +22,6 @@ from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES
 from hermes.execution.clock import SystemClock
 from hermes.state.sqlite.ledger import existing_ledger, open_ledger
 
-__all__ = ["command"]
-
 _SPAN = re.compile(r"(?P<count>[0-9]{1,6})(?P<unit>[mhdwy])\Z")
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 _ACTIONS = click.Choice([action.value for action in Action])

@@ -14,8 +14,6 @@ from hermes.domain.errors import NotFound
 from hermes.execution.clock import SystemClock
 from hermes.state.pairing import PairingFiles
 
-__all__ = ["command"]
-
 
 @click.group("pairing")
 def command() -> None:

@@ -23,38 +23,29 @@ from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import ToolSpec
 
-__all__ = ["PromptSize", "command", "measure_prompt"]
-
 BUDGET_TOKENS = 5_000
 BYTES_PER_TOKEN = 4
 
 
 class PromptPart(Struct, frozen=True, kw_only=True):
-    """One section or tool and what it takes."""
-
     name: str
     bytes: int
 
     @property
     def tokens(self) -> int:
-        """An estimate."""
         return round(self.bytes / BYTES_PER_TOKEN)
 
 
 class PromptSize(Struct, frozen=True, kw_only=True):
-    """The fixed prompt in parts."""
-
     sections: tuple[PromptPart, ...]
     tools: tuple[PromptPart, ...]
 
     @property
     def bytes(self) -> int:
-        """The whole of it."""
         return sum(part.bytes for part in (*self.sections, *self.tools))
 
     @property
     def tokens(self) -> int:
-        """An estimate for the whole of it."""
         return round(self.bytes / BYTES_PER_TOKEN)
 
 

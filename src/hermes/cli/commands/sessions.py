@@ -32,20 +32,6 @@ from hermes.domain.session import Session, StoredMessage
 from hermes.entry.terminal.oneshot import PLATFORM
 from hermes.state.transcripts import openai_message
 
-__all__ = [
-    "clock",
-    "command",
-    "filter_options",
-    "hit_line",
-    "query_from",
-    "recover",
-    "session_facts",
-    "session_header",
-    "session_line",
-    "stats_lines",
-    "transcript_text",
-]
-
 
 @click.command()
 @click.argument("reference", metavar="[ID|TITLE]", required=False)
@@ -117,12 +103,10 @@ _KINDS = {
 
 
 def clock(at: float) -> str:
-    """Return a time as people here write it."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
 def session_line(session: Session) -> str:
-    """Return one line of the list."""
     name = session.title or session.preview or "(nothing said)"
     messages = f"{session.message_count:>5}"
     return f"{session.id:<26}  {clock(session.updated_at)}  {session.source:<10} {messages}  {name}"
@@ -154,7 +138,6 @@ def session_facts(session: Session) -> dict[str, Any]:
 
 
 def session_header(session: Session) -> Iterator[str]:
-    """Yield the lines above a transcript."""
     yield f"Session {session.id}" + (f": {session.title}" if session.title else "")
     model = f", {session.model}" if session.model else ""
     yield f"{session.source}, agent {session.agent_id}{model}, started {clock(session.started_at)}"
@@ -167,7 +150,6 @@ def session_header(session: Session) -> Iterator[str]:
 
 
 def transcript_text(messages: list[StoredMessage]) -> Iterator[str]:
-    """Yield each message as a block of text."""
     for stored in messages:
         mark = "" if stored.active else "  (no longer in the context)"
         head, body = _block(stored)
@@ -177,13 +159,11 @@ def transcript_text(messages: list[StoredMessage]) -> Iterator[str]:
 
 
 def hit_line(hit: SearchHit) -> str:
-    """Return one search hit as two lines."""
     name = f"  {hit.title}" if hit.title else ""
     return f"{hit.session_id}  {clock(hit.at)}  {hit.role}{name}\n    {hit.snippet}"
 
 
 def stats_lines(stats: LedgerStats) -> Iterator[str]:
-    """Yield what there is, one thing a line."""
     yield f"Sessions   {stats.sessions}"
     for source, count in stats.by_source.items():
         yield f"  {source:<9}{count}"
@@ -225,7 +205,6 @@ class Age(click.ParamType[float]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Read a number and a unit; days if there is none."""
         found = _AGE.fullmatch(str(value).strip().lower())
         if found is None:
             self.fail(f"{value!r} is not an age such as 30d, 12h, 2w or 45m.", param, ctx)
@@ -240,7 +219,6 @@ class Moment(click.ParamType[float]):
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Read ISO 8601; local time if there is no zone."""
         try:
             return datetime.fromisoformat(str(value).strip()).astimezone().timestamp()
         except (ValueError, OverflowError, OSError):
@@ -265,14 +243,12 @@ _OPTIONS = (
 
 
 def filter_options(command: Command) -> Command:
-    """Add the options that choose sessions."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def query_from(filters: dict[str, Any], *, limit: int | None) -> SessionQuery:
-    """Return the query that the options ask for."""
     now = time.time()
     older, newer = filters["older_than"], filters["newer_than"]
     starts = [filters["after"], None if newer is None else now - newer]

@@ -69,7 +69,6 @@ def _embedded(home: HermesHome) -> None:
 
 
 def _chosen(home: HermesHome, provider: str, model: str, key_env: str, base_url: str) -> None:
-    """Do what the options say."""
     loaded = _loaded(home)
     name = canonical_name(provider) if provider not in loaded.config.providers else provider
     if not model:
@@ -93,7 +92,6 @@ def _chosen(home: HermesHome, provider: str, model: str, key_env: str, base_url:
 
 
 def _ask(home: HermesHome) -> None:
-    """Let a person pick."""
     click.echo("Looking for models on this machine ...")
     picked = pick_offer("Which model should answer?", "Another provider: enter a key")
     if picked is None:

@@ -15,8 +15,6 @@ from hermes.config.paths import HermesHome
 from hermes.domain.ports.ledger import LedgerStats
 from hermes.domain.settings import Settings
 
-__all__ = ["command"]
-
 
 @click.command("status")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")

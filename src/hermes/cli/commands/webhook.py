@@ -22,8 +22,6 @@ from hermes.entry.http.webhooks import WebhookSettings, webhook_settings
 from hermes.execution.webhook_effects import HookScripts
 from hermes.state.webhook_routes import HookRouteFile
 
-__all__ = ["command"]
-
 TEST_TIMEOUT = 40.0
 TEST_PAYLOAD = '{"event_type": "test", "message": "Hello from hermes webhook test"}'
 
@@ -133,8 +131,6 @@ def test_command(name: str, payload: str) -> None:
 
 
 class _Place:
-    """The configuration and the file of this home."""
-
     def __init__(self) -> None:
         environ = process_environ()
         self.home = HermesHome.from_environ(environ)
@@ -150,11 +146,9 @@ class _Place:
         )
 
     def fixed(self, name: str) -> bool:
-        """Tell whether a route is in the configuration."""
         return name in self.settings.routes
 
     def route(self, name: str) -> HookRoute:
-        """Return the route that is served under a name."""
         raw = self.settings.routes.get(name) or self.file.read().get(name)
         if raw is None:
             raise NotFound(

@@ -19,7 +19,6 @@ from hermes.domain.errors import UsageError
 
 
 async def sethome(context: CommandContext, _invocation: Invocation) -> None:
-    """Make this chat, or this topic of it, the platform's home channel."""
     chat = context.chat
     if chat is None:
         raise UsageError("Only a chat can be a home channel.", hint="Send /sethome there.")

@@ -28,8 +28,6 @@ REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
 class ModelOption(Struct, frozen=True, kw_only=True):
-    """A model that can be chosen."""
-
     provider: str
     model: str
     note: str = ""
@@ -37,8 +35,6 @@ class ModelOption(Struct, frozen=True, kw_only=True):
 
 
 class ToolInfo(Struct, frozen=True, kw_only=True):
-    """A tool as a person sees it."""
-
     name: str
     toolset: str
     description: str
@@ -72,35 +68,27 @@ class SessionControls(Protocol):
 
     async def models(self, session: Session) -> list[ModelOption]:
         """Return the models a person can choose from here; may be empty."""
-        ...
 
     async def set_model(self, session: Session, model: str, provider: str | None) -> Session:
         """Use another model from the next turn on; refuse an unknown one with a reason."""
-        ...
 
     async def compact(self, session: Session, focus: str) -> Compacted:
         """Summarise the older part of the history now, minding `focus`."""
-        ...
 
     async def set_reasoning(self, session: Session, effort: str | None) -> None:
         """Set how hard the model thinks; None is its default."""
-        ...
 
     async def set_yolo(self, session: Session, *, on: bool) -> None:
         """Run what would be asked about without asking."""
-        ...
 
     async def list_tools(self, agent_id: str, session: Session | None) -> list[ToolInfo]:
         """Return the tools the model has here, by name."""
-        ...
 
     async def prompt_size(self, agent_id: str, session: Session | None) -> ContextUse:
         """Return how full the context is and with what."""
-        ...
 
     async def config_lines(self, agent_id: str) -> list[tuple[str, str]]:
         """Return the settings worth knowing as (name, value), secrets left out."""
-        ...
 
 
 class Screen(Protocol):
@@ -114,35 +102,27 @@ class Screen(Protocol):
 
     def prefill(self, text: str) -> None:
         """Put text into the input, to be changed and sent."""
-        ...
 
     async def compose(self, text: str) -> None:
         """Open the external editor on the input."""
-        ...
 
     def set_status_bar(self, *, shown: bool | None) -> bool:
         """Show or hide the status bar (None toggles); return whether it shows."""
-        ...
 
     def skins(self) -> Sequence[str]:
         """Return the names of the skins there are."""
-        ...
 
     def set_skin(self, name: str) -> None:
         """Change the look; `NotFound` for an unknown name."""
-        ...
 
     def copy(self, text: str) -> None:
         """Put text onto the clipboard of the terminal."""
-        ...
 
     async def attach_image(self, path: str | None) -> str:
         """Attach a picture from a file or the clipboard; return what to say."""
-        ...
 
     async def pick(self, title: str, options: Sequence[str]) -> int | None:
         """Let the person choose one; None if they chose nothing."""
-        ...
 
 
 class Caller(Protocol):
@@ -151,7 +131,6 @@ class Caller(Protocol):
     @property
     def source(self) -> str:
         """The door's name as sessions carry it: `cli`, `telegram`, ..."""
-        ...
 
     @property
     def user_id(self) -> str: ...
@@ -159,29 +138,23 @@ class Caller(Protocol):
     @property
     def screen(self) -> Screen | None:
         """What it can do beyond talking; None in chats."""
-        ...
 
     async def reply(self, text: str) -> None:
         """Say something that is not part of the conversation."""
-        ...
 
     async def switch(self, session: Session | None) -> None:
         """Make `session` the current one; None: the next message opens a new one."""
-        ...
 
     async def ensure_session(self) -> Session:
         """Return the current session, opening one if there is none yet."""
-        ...
 
     async def submit(
         self, text: str, *, mode: BusyMode, attachments: tuple[Attachment, ...] = ()
     ) -> None:
         """Send text to the agent as if it had been typed."""
-        ...
 
     async def refresh(self) -> None:
         """A choice of the session changed: show it."""
-        ...
 
 
 class CommandHost(Struct, frozen=True, kw_only=True):
@@ -240,7 +213,6 @@ class CommandContext(Struct, frozen=True, kw_only=True):
         return self.caller.screen
 
     async def reply(self, text: str) -> None:
-        """Say something that is not part of the conversation."""
         await self.caller.reply(text)
 
     def need_session(self) -> Session:

@@ -28,7 +28,6 @@ HISTORY_LINES = 20
 
 
 async def new(context: CommandContext, invocation: Invocation) -> None:
-    """Leave the conversation and begin another."""
     await _leave(context, "new")
     await context.reply("A new conversation. The last one is kept: /resume finds it.")
     if invocation.rest:
@@ -38,7 +37,6 @@ async def new(context: CommandContext, invocation: Invocation) -> None:
 
 
 async def clear(context: CommandContext, _invocation: Invocation) -> None:
-    """Empty the screen and begin another conversation."""
     await _leave(context, "clear")
     context.screen.clear()
 
@@ -50,7 +48,6 @@ async def _leave(context: CommandContext, reason: str) -> None:
 
 
 async def retry(context: CommandContext, _invocation: Invocation) -> None:
-    """Take back the last exchange and ask the same again."""
     session = context.need_session()
     last = (await _exchanges(context, session))[-1]
     text, attachments = asked_again(last.asked)
@@ -59,7 +56,6 @@ async def retry(context: CommandContext, _invocation: Invocation) -> None:
 
 
 async def undo(context: CommandContext, invocation: Invocation) -> None:
-    """Take back the last N exchanges."""
     session = context.need_session()
     number = _number(invocation.rest or "1")
     found = await _exchanges(context, session)
@@ -89,7 +85,6 @@ async def _exchanges(context: CommandContext, session: Session) -> list[Exchange
 
 
 async def title(context: CommandContext, invocation: Invocation) -> None:
-    """Show the conversation's title, or give it one."""
     if not invocation.rest:
         session = context.need_session()
         await context.reply(
@@ -103,7 +98,6 @@ async def title(context: CommandContext, invocation: Invocation) -> None:
 
 
 async def sessions(context: CommandContext, invocation: Invocation) -> None:
-    """List conversations, most recently used first."""
     found = await _recent(context, invocation.rest or None)
     if not found:
         await context.reply("There are no conversations yet.")
@@ -114,7 +108,6 @@ async def sessions(context: CommandContext, invocation: Invocation) -> None:
 
 
 async def resume(context: CommandContext, invocation: Invocation) -> None:
-    """Go on with an earlier conversation."""
     session = await _wanted(context, invocation.rest)
     if session is None:
         return
@@ -156,7 +149,6 @@ async def _recent(context: CommandContext, title_part: str | None) -> list[Sessi
 
 
 async def branch(context: CommandContext, invocation: Invocation) -> None:
-    """Go on in a copy; the original stays as it is."""
     parent, now = context.need_session(), context.host.clock.now()
     copy = await context.ledger.branch_session(
         parent.id,
@@ -179,7 +171,6 @@ async def branch(context: CommandContext, invocation: Invocation) -> None:
 
 
 async def history(context: CommandContext, invocation: Invocation) -> None:
-    """Show what was said so far."""
     session = context.need_session()
     limit = _number(invocation.rest) if invocation.rest else HISTORY_LINES
     found = exchanges(await context.ledger.history(session.id))
@@ -192,7 +183,6 @@ async def history(context: CommandContext, invocation: Invocation) -> None:
 
 
 async def save(context: CommandContext, invocation: Invocation) -> None:
-    """Write the conversation to a file."""
     session = context.need_session()
     stored = await context.ledger.history(session.id)
     path = context.host.saved_dir / f"{session.id}.json"
@@ -238,7 +228,6 @@ def _as_markdown(session: Session, stored: list[StoredMessage]) -> str:
 
 
 async def compress(context: CommandContext, invocation: Invocation) -> None:
-    """Summarise the older part of the conversation."""
     session = context.need_session()
     await context.reply("Summarising the older part of the conversation…")
     done = await context.host.controls.compact(session, invocation.rest)

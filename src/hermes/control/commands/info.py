@@ -58,7 +58,6 @@ def _about(spec: CommandSpec) -> str:
 
 
 async def status(context: CommandContext, _invocation: Invocation) -> None:
-    """Show where the conversation stands."""
     host, session = context.host, context.session
     session_id = session.id if session else None
     mode = await busy_mode(context.ledger, session_id, host.busy_default(context.caller.source))
@@ -83,7 +82,6 @@ async def status(context: CommandContext, _invocation: Invocation) -> None:
 
 
 async def whoami(context: CommandContext, _invocation: Invocation) -> None:
-    """Show who talks to which agent, and where."""
     profile = context.profile
     await context.reply(
         table(
@@ -104,7 +102,6 @@ async def version(context: CommandContext, _invocation: Invocation) -> None:
 
 
 async def config(context: CommandContext, invocation: Invocation) -> None:
-    """Show the settings in use."""
     wanted = invocation.rest.lower()
     rows = [
         row
@@ -115,7 +112,6 @@ async def config(context: CommandContext, invocation: Invocation) -> None:
 
 
 async def copy(context: CommandContext, _invocation: Invocation) -> None:
-    """Put the last answer onto the clipboard."""
     session = context.need_session()
     answers = [
         each.answer for each in exchanges(await context.ledger.history(session.id)) if each.answer
@@ -127,12 +123,10 @@ async def copy(context: CommandContext, _invocation: Invocation) -> None:
 
 
 async def image(context: CommandContext, invocation: Invocation) -> None:
-    """Attach a picture from a file or from the clipboard."""
     await context.reply(await context.screen.attach_image(invocation.rest or None))
 
 
 async def compose(context: CommandContext, invocation: Invocation) -> None:
-    """Write the next message in the external editor."""
     await context.screen.compose(invocation.rest)
 
 
@@ -141,7 +135,6 @@ async def redraw(context: CommandContext, _invocation: Invocation) -> None:
 
 
 async def statusbar(context: CommandContext, invocation: Invocation) -> None:
-    """Show or hide the status bar."""
     word = invocation.rest.lower()
     if word not in ("", "on", "off"):
         raise UsageError(f"`{word}` is neither on nor off.")
@@ -150,7 +143,6 @@ async def statusbar(context: CommandContext, invocation: Invocation) -> None:
 
 
 async def skin(context: CommandContext, invocation: Invocation) -> None:
-    """Show the skins or put one on."""
     screen, name = context.screen, invocation.rest
     if not name:
         names = list(screen.skins())

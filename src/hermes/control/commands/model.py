@@ -23,7 +23,6 @@ DETAIL_WORDS = {
 
 
 async def model(context: CommandContext, invocation: Invocation) -> None:
-    """Show or change the model of this conversation."""
     name, provider = _model_words(invocation.words)
     if name is None:
         picked = await _pick_model(context)
@@ -82,7 +81,6 @@ def _model_label(session: Session) -> str:
 
 
 async def reasoning(context: CommandContext, invocation: Invocation) -> None:
-    """Show or set how hard the model thinks, and whether its thoughts are shown."""
     word, ledger = invocation.rest.lower(), context.ledger
     if word in ("show", "hide"):
         session = await context.caller.ensure_session()
@@ -114,7 +112,6 @@ async def reasoning(context: CommandContext, invocation: Invocation) -> None:
 
 
 async def yolo(context: CommandContext, invocation: Invocation) -> None:
-    """Turn asking for approvals off, and on again."""
     session = await context.caller.ensure_session()
     now = await recalled_flag(context.ledger, session.id, SessionChoice.YOLO) or False
     on = _switch(invocation.rest, now=now)
@@ -140,7 +137,6 @@ def _switch(word: str, *, now: bool) -> bool:
 
 
 async def verbose(context: CommandContext, invocation: Invocation) -> None:
-    """Step through how much is shown of tool calls."""
     word = invocation.rest.lower()
     if word and word not in set(ToolDetail):
         raise UsageError(f"`{word}` is not a level.", hint=f"One of: {', '.join(ToolDetail)}.")
@@ -155,7 +151,6 @@ async def verbose(context: CommandContext, invocation: Invocation) -> None:
 
 
 async def tools(context: CommandContext, _invocation: Invocation) -> None:
-    """List the tools the model has."""
     found = await context.host.controls.list_tools(context.agent_id, context.session)
     if not found:
         await context.reply("The model has no tools here.")
@@ -169,7 +164,6 @@ async def tools(context: CommandContext, _invocation: Invocation) -> None:
 
 
 async def usage(context: CommandContext, _invocation: Invocation) -> None:
-    """Show what the conversation has used so far."""
     session = context.need_session()
     spent = await context.ledger.spent(session_id=session.id)
     use, size = session.usage, await context.host.controls.prompt_size(context.agent_id, session)
@@ -198,7 +192,6 @@ def _cost(usd: float, unpriced: int, calls: int) -> str:
 
 
 async def context_use(context: CommandContext, _invocation: Invocation) -> None:
-    """Show what fills the model's context."""
     size = await context.host.controls.prompt_size(context.agent_id, context.session)
     rows = [(part.name, f"{part.tokens:>8,}") for part in size.parts]
     window = f" of {size.window:,} ({size.tokens / size.window:.0%})" if size.window else ""

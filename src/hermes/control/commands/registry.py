@@ -20,8 +20,6 @@ _COMMAND = re.compile(
 
 
 class Prose(Struct, frozen=True):
-    """Text for the model."""
-
     text: str
 
 
@@ -109,8 +107,6 @@ Handler = Callable[[CommandContext, Invocation], Awaitable[None]]
 
 
 class Command(Struct, frozen=True, kw_only=True):
-    """A spec together with what it does."""
-
     spec: CommandSpec
     run: Handler
 

@@ -15,7 +15,6 @@ EFFECTS = {
 
 
 async def stop(context: CommandContext, _invocation: Invocation) -> None:
-    """Stop the running turn and forget what is queued."""
     if context.session is None:
         await context.reply("Nothing is running.")
         return
@@ -32,12 +31,10 @@ async def stop(context: CommandContext, _invocation: Invocation) -> None:
 
 
 async def queue(context: CommandContext, invocation: Invocation) -> None:
-    """Say something that waits for the end of the running turn."""
     await context.caller.submit(_text(invocation), mode=BusyMode.QUEUE)
 
 
 async def steer(context: CommandContext, invocation: Invocation) -> None:
-    """Say something to the turn that is running."""
     await context.caller.submit(_text(invocation), mode=BusyMode.STEER)
 
 
@@ -50,7 +47,6 @@ def _text(invocation: Invocation) -> str:
 
 
 async def busy(context: CommandContext, invocation: Invocation) -> None:
-    """Show or set what text does that is typed while a turn runs."""
     host, word = context.host, invocation.rest.lower()
     if word and word not in set(BusyMode):
         raise UsageError(f"`{word}` is not a mode.", hint=f"One of: {', '.join(BusyMode)}.")
@@ -66,7 +62,6 @@ async def busy(context: CommandContext, invocation: Invocation) -> None:
 
 
 async def approve(context: CommandContext, invocation: Invocation) -> None:
-    """Allow what is being asked for."""
     words = [word.lower() for word in invocation.words]
     everything = "all" in words
     scopes = [word for word in words if word != "all"] or [Choice.ONCE.value]
@@ -80,7 +75,6 @@ async def approve(context: CommandContext, invocation: Invocation) -> None:
 
 
 async def deny(context: CommandContext, invocation: Invocation) -> None:
-    """Refuse what is being asked for, with an optional reason."""
     first, _, after = invocation.rest.partition(" ")
     everything = first.lower() == "all"
     pending = await _pending(context, ApprovalKind.APPROVAL)
@@ -89,7 +83,6 @@ async def deny(context: CommandContext, invocation: Invocation) -> None:
 
 
 async def answer(context: CommandContext, invocation: Invocation) -> None:
-    """Answer the question the model asks."""
     pending = await _pending(context, ApprovalKind.QUESTION)
     if not invocation.rest:
         raise UsageError("What is the answer?", hint="For example: /answer the second one")

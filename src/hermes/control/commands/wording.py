@@ -25,18 +25,15 @@ def count(number: int, noun: str) -> str:
 
 
 def one_line(text: str, limit: int) -> str:
-    """Return `text` on one line, cut at `limit` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= limit else flat[: limit - 1].rstrip() + "…"
 
 
 def money(usd: float) -> str:
-    """Return an amount with as many digits as it needs."""
     return f"${usd:.4f}" if 0 < usd < 0.01 else f"${usd:.2f}"
 
 
 def ago(seconds: float) -> str:
-    """Say how long ago something was."""
     for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{int(seconds // size)} {unit} ago"
@@ -57,7 +54,6 @@ def table(rows: Sequence[tuple[str, str]]) -> str:
 
 
 def clock_time(at: float) -> str:
-    """Return a local date and time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 

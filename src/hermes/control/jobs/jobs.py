@@ -41,7 +41,6 @@ _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
 def checked_name(text: str) -> str:
-    """Return the name of a job on one line."""
     name = " ".join(_UNPRINTABLE.sub("", text).split())
     if not name:
         raise UsageError("The name of a job cannot be empty.")
@@ -51,7 +50,6 @@ def checked_name(text: str) -> str:
 
 
 def checked_prompt(text: str) -> str:
-    """Return what a job is to do."""
     prompt = text.strip()
     if len(prompt) > MAX_PROMPT:
         raise UsageError(
@@ -64,7 +62,6 @@ def checked_prompt(text: str) -> str:
 
 
 def checked_skills(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the skills of a job, each once."""
     skills = tuple(dict.fromkeys(name.strip() for name in names))
     if len(skills) > MAX_SKILLS:
         raise UsageError(f"A job can have {MAX_SKILLS} skills at most.")
@@ -74,7 +71,6 @@ def checked_skills(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def checked_times(times: int | None) -> int | None:
-    """Return how often a job runs; None for without end."""
     if times is not None and not 1 <= times <= MAX_TIMES:
         raise UsageError(
             f"A job cannot run {times} times.", hint="Give a number from 1, or null for ever."
@@ -83,7 +79,6 @@ def checked_times(times: int | None) -> int | None:
 
 
 def changed_repeat(job: Job, times: int | None) -> JobRepeat:
-    """Return the count of a job with another end."""
     completed = job.repeat.completed
     if checked_times(times) is not None and times is not None and times <= completed:
         raise UsageError(
@@ -93,7 +88,6 @@ def changed_repeat(job: Job, times: int | None) -> JobRepeat:
 
 
 def check_exhausted(job: Job) -> None:
-    """Raise `Conflict` if a job has run as often as it was to."""
     if job.repeat.times is not None and job.repeat.completed >= job.repeat.times:
         raise Conflict(
             f"Job {job.id} has run as often as it was to.", hint="Raise its `repeat` first."
@@ -126,8 +120,6 @@ MAX_REASON = 500
 
 
 class JobDraft(Struct, frozen=True, kw_only=True):
-    """A job that is to be made."""
-
     schedule: str
     name: str = ""
     """Empty: made from the prompt."""
@@ -163,18 +155,15 @@ class JobBook:
         self._zone = zone
 
     async def jobs(self) -> list[Job]:
-        """Return all jobs in the order they were made."""
         return await self._store.jobs()
 
     async def job(self, job_id: str) -> Job:
-        """Return one job, or `NotFound`."""
         job = await self._store.job(job_id)
         if job is None:
             raise NotFound(f"There is no job {job_id}.")
         return job
 
     async def create(self, draft: JobDraft) -> Job:
-        """Make a job and schedule it."""
         now = self._clock.now()
         prompt, script = checked_prompt(draft.prompt), (draft.script or "").strip() or None
         if not prompt and script is None:

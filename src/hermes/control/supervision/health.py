@@ -1,4 +1,4 @@
-"""What the gateway says about itself: `gateway_state.json`, for people and programs.
+"""Health of the gateway: `gateway_state.json`, for people and programs.
 
 The file is replaced as a whole when something changed, at most every few
 seconds, and touched now and then while nothing does, so that a stale file shows
@@ -10,6 +10,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
@@ -20,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.config.atomic import write_atomic
-from hermes.control.supervision.liveness import AdapterHealth
+from hermes.control.supervision.supervisor import AdapterHealth
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.clock import Clock
 
@@ -32,8 +33,6 @@ TOUCH_EVERY_SECONDS = 30.0
 
 
 class GatewayPhase(StrEnum):
-    """Where the gateway stands."""
-
     STARTING = "starting"
     RUNNING = "running"
     DRAINING = "draining"
@@ -42,8 +41,6 @@ class GatewayPhase(StrEnum):
 
 
 class PlatformState(Struct, frozen=True, kw_only=True):
-    """One adapter, as the file shows it."""
-
     state: str
     error_code: str | None = None
     error_message: str | None = None
@@ -58,8 +55,6 @@ class PlatformState(Struct, frozen=True, kw_only=True):
 
 
 class GatewayState(Struct, frozen=True, kw_only=True):
-    """The whole file."""
-
     kind: str = KIND
     pid: int = 0
     argv: tuple[str, ...] = ()
@@ -105,7 +100,6 @@ class StateFile:
     def phase(
         self, phase: GatewayPhase, *, exit_reason: str | None = None, restart: bool = False
     ) -> None:
-        """Say where the gateway stands."""
         self._set(gateway_state=phase.value, exit_reason=exit_reason, restart_requested=restart)
 
     def changed(self, _health: AdapterHealth | None = None) -> None:
@@ -123,7 +117,6 @@ class StateFile:
         self._set(warnings=tuple(self._warnings.values()))
 
     def current(self) -> GatewayState:
-        """Return what the file would say now."""
         return replace(
             self.state,
             active_agents=self._active(),
@@ -136,11 +129,9 @@ class StateFile:
         while True:
             await self.write()
             await self._clock.sleep(WRITE_EVERY_SECONDS)
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(TOUCH_EVERY_SECONDS):
                     await self._changed.wait()
-            except TimeoutError:
-                pass
 
     async def write(self) -> None:
         """Write the file now; a disk that refuses is logged, not fatal."""

@@ -1,4 +1,4 @@
-"""One gateway per home, and one gateway per bot.
+"""Locks: one gateway per home, and one gateway per bot.
 
 Both are kernel locks (`flock`), which end with the process however it ends; the
 files beside them only say who holds them. `gateway.lock` guards the home,
@@ -154,7 +154,6 @@ async def _known(root: Path, clock: Clock) -> RunningGateway | None:
 
 
 def credential_locks_dir(environ: Mapping[str, str]) -> Path:
-    """Return where the machine's locks on credentials are."""
     state = environ.get("XDG_STATE_HOME", "").strip()
     base = Path(state) if state else Path(environ.get("HOME") or Path.home()) / ".local" / "state"
     return base / "hermes" / "gateway-locks"

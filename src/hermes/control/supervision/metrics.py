@@ -1,4 +1,4 @@
-"""What the gateway counts, and where each number comes from.
+"""Metrics of the gateway, and where each number comes from.
 
     turns      a tap on each turn's stream: a function call an event, no task
     requests   counted by the HTTP door itself: `hermes_http_requests_total`
@@ -67,11 +67,9 @@ class TurnMetrics:
         self._names: set[str] = set()
 
     def on_turn(self, job: TurnJob) -> None:
-        """Count what happens in a turn that starts."""
         job.stream.tap(_TurnTap(self, job).seen)
 
     def bounded(self, name: str) -> str:
-        """Return a name that may be a label."""
         if name not in self._names:
             if len(self._names) >= MAX_NAMES:
                 return OTHER
@@ -80,13 +78,11 @@ class TurnMetrics:
 
 
 class _TurnTap:
-    """Sees the events of one turn."""
+    __slots__ = ("_agent", "_begun", "_metrics", "_model", "_platform", "_spoke")
 
-    __slots__ = ("_agent", "_begun", "_book", "_model", "_platform", "_spoke")
-
-    def __init__(self, book: TurnMetrics, job: TurnJob) -> None:
-        self._book = book
-        self._begun = book.clock.monotonic()
+    def __init__(self, metrics: TurnMetrics, job: TurnJob) -> None:
+        self._metrics = metrics
+        self._begun = metrics.clock.monotonic()
         self._agent = job.profile.id
         first = job.entry is not None and not job.resumed
         self._platform = job.entry.message.platform if job.entry and first else "resumed"
@@ -98,16 +94,16 @@ class _TurnTap:
             case TextDelta():
                 self._said()
             case TurnStarted():
-                self._agent, self._model = event.agent_id, self._book.bounded(event.model)
+                self._agent, self._model = event.agent_id, self._metrics.bounded(event.model)
             case UsageReported():
                 self._used(event)
             case ToolFinished():
-                tool = self._book.bounded(event.name)
-                self._book.calls.add(tool=tool, outcome=event.outcome.value)
+                tool = self._metrics.bounded(event.name)
+                self._metrics.calls.add(tool=tool, outcome=event.outcome.value)
             case ApprovalAsked():
-                self._book.approvals.add(state="asked")
+                self._metrics.approvals.add(state="asked")
             case ApprovalAnswered():
-                self._book.approvals.add(state=event.decision.state.value)
+                self._metrics.approvals.add(state=event.decision.state.value)
             case TurnFinished():
                 self._ended(event)
             case _:
@@ -116,10 +112,10 @@ class _TurnTap:
     def _said(self) -> None:
         if not self._spoke:
             self._spoke = True
-            self._book.first_token.observe(self._elapsed(), agent=self._agent)
+            self._metrics.first_token.observe(self._elapsed(), agent=self._agent)
 
     def _elapsed(self) -> float:
-        return max(self._book.clock.monotonic() - self._begun, 0.0)
+        return max(self._metrics.clock.monotonic() - self._begun, 0.0)
 
     def _used(self, event: UsageReported) -> None:
         usage = event.usage
@@ -132,20 +128,18 @@ class _TurnTap:
         }
         for kind, count in kinds.items():
             if count > 0:
-                self._book.tokens.add(count, kind=kind, model=self._model)
+                self._metrics.tokens.add(count, kind=kind, model=self._model)
         if event.cost_usd is not None and event.cost_usd > 0:
-            self._book.cost.add(event.cost_usd, model=self._model)
+            self._metrics.cost.add(event.cost_usd, model=self._model)
 
     def _ended(self, event: TurnFinished) -> None:
-        self._book.seconds.observe(self._elapsed(), agent=self._agent)
-        self._book.turns.add(
+        self._metrics.seconds.observe(self._elapsed(), agent=self._agent)
+        self._metrics.turns.add(
             agent=self._agent, platform=self._platform, outcome=event.outcome.value
         )
 
 
 class Sources(Struct, frozen=True, kw_only=True):
-    """Where a sample is taken."""
-
     ledger: Ledger
     gateway: Gateway
     clock: Clock

@@ -14,18 +14,57 @@ import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.control.supervision.liveness import AdapterHealth, AdapterState, Pulse, WatchedSink
 from hermes.domain.errors import ConfigError, HermesError, MissingExtra
+from hermes.domain.inbound import InboundMessage
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.platform import Adapter, FailureAction, InboundSink, PlatformFailure
+from hermes.domain.ports.platform import (
+    Adapter,
+    ButtonPress,
+    FailureAction,
+    InboundSink,
+    PlatformFailure,
+)
 
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 5.0
+
+
+class AdapterState(StrEnum):
+    """Where an adapter stands."""
+
+    CONNECTING = "connecting"
+    CONNECTED = "connected"
+    RETRYING = "retrying"
+    FATAL = "fatal"
+    """It cannot work as configured and is not tried again by itself."""
+    STOPPED = "stopped"
+
+
+class AdapterHealth(Struct, frozen=True, kw_only=True):
+    """How one adapter does. Times are seconds since the epoch."""
+
+    name: str
+    state: AdapterState = AdapterState.STOPPED
+    since: float = 0.0
+    account: str = ""
+    error: str = ""
+    error_code: str = ""
+    hint: str = ""
+    last_alive: float | None = None
+    last_in: float | None = None
+    last_out: float | None = None
+    next_try: float | None = None
+    attempts: int = 0
+    """Failures in a row."""
+    restarts: int = 0
+    """How often it lost its connection or went deaf since the gateway started."""
 
 
 class SupervisorSettings(Struct, frozen=True, kw_only=True):
@@ -45,10 +84,6 @@ class SupervisorSettings(Struct, frozen=True, kw_only=True):
     """Silence of the platform after which the connection counts as dead."""
     fatal_limit: int = 3
     """How often in a row an account that once worked may be refused."""
-
-
-def _ignore(_health: AdapterHealth) -> None:
-    pass
 
 
 class AdapterPlan(Struct, frozen=True, kw_only=True):
@@ -73,22 +108,40 @@ class Deaf(PlatformFailure):
 
     code = "deaf"
 
-    def __init__(self, seconds: float) -> None:
-        super().__init__(
-            FailureAction.RETRY,
-            f"Nothing was heard for {seconds:.0f} seconds; the connection is made anew.",
-        )
+
+class _WatchedSink:
+    """A sink that notes when something comes in."""
+
+    def __init__(self, inner: InboundSink, heard: Callable[..., None]) -> None:
+        self._inner = inner
+        self._heard = heard
+        self.cursor = inner.cursor
+        self.save_cursor = inner.save_cursor
+
+    async def message(self, message: InboundMessage) -> None:
+        self._heard(received=True)
+        await self._inner.message(message)
+        # Admission may have waited for the disk; the platform is not to blame for that.
+        self._heard()
+
+    async def press(self, press: ButtonPress) -> str:
+        self._heard(received=True)
+        return await self._inner.press(press)
+
+    def alive(self) -> None:
+        self._heard()
+        self._inner.alive()
 
 
 class Supervisor:
-    """Looks after one adapter."""
+    """Keeps one adapter connected, and knows when it last heard, received and sent."""
 
     def __init__(
         self,
         plan: AdapterPlan,
         clock: Clock,
         settings: SupervisorSettings,
-        on_change: Callable[[AdapterHealth], None] = _ignore,
+        on_change: Callable[[AdapterHealth], None],
     ) -> None:
         self.name = plan.name
         self.platform = plan.platform or plan.name
@@ -96,28 +149,24 @@ class Supervisor:
         self._clock = clock
         self._settings = settings
         self._on_change = on_change
-        self._pulse = Pulse(clock)
-        self._health = AdapterHealth(name=plan.name, since=clock.now())
+        self.health = AdapterHealth(name=plan.name, since=clock.now())
+        self._heard_at = clock.monotonic()
+        """Since when there has been silence, on the clock that never goes back."""
         self._again = asyncio.Event()
         self._ready = asyncio.Event()
         self._ever_connected = False
         self.adapter: Adapter | None = None
         """The connected adapter; None while there is none."""
 
-    @property
-    def health(self) -> AdapterHealth:
-        """How the adapter does right now."""
-        pulse = self._pulse
-        return replace(
-            self._health,
-            last_alive=pulse.last_alive,
-            last_in=pulse.last_in,
-            last_out=pulse.last_out,
-        )
-
     def sent(self) -> None:
-        """Note that something became visible on the platform."""
-        self._pulse.sent()
+        """Note that something became visible; that proves nothing about hearing."""
+        self.health = replace(self.health, last_out=self._clock.now())
+
+    def _heard(self, *, received: bool = False) -> None:
+        """Note that the platform answered: a poll that returned, a heartbeat, a message."""
+        self._heard_at, now = self._clock.monotonic(), self._clock.now()
+        last_in = now if received else self.health.last_in
+        self.health = replace(self.health, last_alive=now, last_in=last_in)
 
     def retry(self) -> None:
         """Unless connected, try again at once, also after a fatal failure."""
@@ -146,9 +195,9 @@ class Supervisor:
         connected_at: float | None = None
         try:
             self._enter(AdapterState.CONNECTING, keep_error=True)
-            async with self._connection() as sink:
+            async with self._connection() as (adapter, sink):
                 connected_at = self._clock.monotonic()
-                await self._receive(sink)
+                await self._receive(adapter, sink)
         except HermesError as error:
             self._failed(error, connected_at)
         except Exception as bug:
@@ -156,8 +205,7 @@ class Supervisor:
             self._failed(_unexpected(bug), connected_at)
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[InboundSink]:
-        """Connect for the body of the `with`."""
+    async def _connection(self) -> AsyncIterator[tuple[Adapter, InboundSink]]:
         with self._plan.hold():
             adapter = self._plan.make()
             try:
@@ -174,15 +222,13 @@ class Supervisor:
                 self.adapter, self._ever_connected = adapter, True
                 self._enter(AdapterState.CONNECTED, account=adapter.account)
                 self._ready.set()
-                yield WatchedSink(inner, self._pulse)
+                yield adapter, _WatchedSink(inner, self._heard)
             finally:
                 self.adapter = None
                 await self._close(adapter)
 
-    async def _receive(self, sink: InboundSink) -> None:
-        adapter = self.adapter
-        assert adapter is not None
-        self._pulse.alive()
+    async def _receive(self, adapter: Adapter, sink: InboundSink) -> None:
+        self._heard()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(_receive_until_lost(adapter, sink, self.name))
@@ -195,9 +241,11 @@ class Supervisor:
         """Raise when the platform has been silent for too long."""
         limit = self._plan.deaf_after or self._settings.deaf_after
         while True:
-            left = self._pulse.heard + limit - self._clock.monotonic()
+            left = self._heard_at + limit - self._clock.monotonic()
             if left <= 0:
-                raise Deaf(limit)
+                raise Deaf(
+                    FailureAction.RETRY, f"Nothing was heard for {limit:.0f} seconds; reconnecting."
+                )
             await self._clock.sleep(left)
 
     async def _close(self, adapter: Adapter) -> None:
@@ -211,14 +259,14 @@ class Supervisor:
 
     def _failed(self, error: HermesError, connected_at: float | None) -> None:
         held = 0.0 if connected_at is None else self._clock.monotonic() - connected_at
-        attempts = 1 if held >= self._settings.settled_after else self._health.attempts + 1
-        restarts = self._health.restarts + (connected_at is not None)
+        attempts = 1 if held >= self._settings.settled_after else self.health.attempts + 1
+        restarts = self.health.restarts + (connected_at is not None)
         fatal = _is_fatal(error) and (
             not self._ever_connected or attempts >= self._settings.fatal_limit
         )
         pause = self._pause_before(attempts, error)
-        self._health = replace(
-            self._health,
+        self.health = replace(
+            self.health,
             attempts=attempts,
             restarts=restarts,
             next_try=None if fatal else self._clock.now() + pause,
@@ -244,20 +292,19 @@ class Supervisor:
         return max(pause, asked)
 
     async def _pause(self) -> None:
-        """Wait until the next attempt is due or somebody asks for it."""
-        next_try = self._health.next_try
+        next_try = self.health.next_try
         if next_try is None:
             await self._again.wait()
         else:
             await self._sleep_unless_asked(next_try - self._clock.now())
         if self._again.is_set():
-            self._health = replace(self._health, attempts=0)
+            self.health = replace(self.health, attempts=0)
 
     async def _sleep_unless_asked(self, seconds: float) -> None:
         async with asyncio.TaskGroup() as group:
-            tasks = {
+            tasks: set[asyncio.Task[Any]] = {
                 group.create_task(self._clock.sleep(seconds)),
-                group.create_task(_wait(self._again)),
+                group.create_task(self._again.wait()),
             }
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
@@ -266,10 +313,10 @@ class Supervisor:
     def _enter(
         self, state: AdapterState, *, account: str | None = None, keep_error: bool = False
     ) -> None:
-        health = self._health
+        health = self.health
         if not keep_error:
             health = replace(health, error="", error_code="", hint="")
-        self._health = replace(
+        self.health = replace(
             health,
             state=state,
             since=self._clock.now(),
@@ -280,8 +327,6 @@ class Supervisor:
 
 
 class Fleet:
-    """All adapters of the gateway."""
-
     def __init__(self, supervisors: Sequence[Supervisor]) -> None:
         self._supervisors = {each.name: each for each in supervisors}
         self._by_platform: dict[str, list[Supervisor]] = {}
@@ -299,7 +344,6 @@ class Fleet:
         return [await each.settled() for each in self._supervisors.values()]
 
     def health(self) -> list[AdapterHealth]:
-        """Return how all adapters do."""
         return [each.health for each in self._supervisors.values()]
 
     def of(self, platform: str, account: str) -> Supervisor | None:
@@ -318,10 +362,6 @@ class Fleet:
 async def _receive_until_lost(adapter: Adapter, sink: InboundSink, name: str) -> None:
     await adapter.receive(sink)
     raise PlatformFailure(FailureAction.RETRY, f"{name} stopped receiving.")
-
-
-async def _wait(event: asyncio.Event) -> None:
-    await event.wait()
 
 
 def _is_fatal(error: HermesError) -> bool:

@@ -23,8 +23,13 @@ from hermes.control.door import Door
 from hermes.control.follow import Follower
 from hermes.control.lanes.batching import BatchWindow
 from hermes.control.lanes.downloads import Downloads
-from hermes.control.supervision.liveness import AdapterHealth
-from hermes.control.supervision.supervisor import AdapterPlan, Fleet, Supervisor, SupervisorSettings
+from hermes.control.supervision.supervisor import (
+    AdapterHealth,
+    AdapterPlan,
+    Fleet,
+    Supervisor,
+    SupervisorSettings,
+)
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob
 from hermes.domain.inbound import InboundMessage, InboxEntry

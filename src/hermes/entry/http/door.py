@@ -8,7 +8,7 @@ from typing import Any
 from hermes.control.door import Door
 from hermes.control.runs.request import PLATFORM
 from hermes.control.runs.runs import Runs
-from hermes.control.supervision.liveness import AdapterHealth, AdapterState
+from hermes.control.supervision.supervisor import AdapterHealth, AdapterState
 from hermes.control.webhooks.receiver import PLATFORM as WEBHOOK
 from hermes.control.webhooks.receiver import WebhookReceiver
 from hermes.domain.errors import HermesError
