@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from fakes.core import message, running_core
-from hermes.agent.images import MAX_IMAGE_BYTES, ImageShelf
+from hermes.agent.images import MAX_IMAGE_BYTES, ImageCache
 from hermes.domain.inbound import Attachment
 from hermes.domain.messages import FilePart, ImagePart, TextPart, UserMessage
 from hermes.domain.ports.model import ModelInfo
@@ -24,7 +24,7 @@ async def test_a_picture_file_becomes_a_picture_and_keeps_its_name() -> None:
     async def read(path: str) -> bytes | None:
         return b"png"
 
-    (shown,) = await ImageShelf(read).shown([ASKED])
+    (shown,) = await ImageCache(read).shown([ASKED])
     assert isinstance(shown, UserMessage)
     assert shown.content[1] == ImagePart(url="data:image/png;base64,cG5n", media_type="image/png")
     assert "cat.png" in str(shown.content[2])
@@ -35,13 +35,13 @@ async def test_a_picture_that_cannot_be_shown_stays_a_file(data: bytes | None) -
     async def read(path: str) -> bytes | None:
         return data
 
-    assert await ImageShelf(read).shown([ASKED]) == (ASKED,)
+    assert await ImageCache(read).shown([ASKED]) == (ASKED,)
 
 
 async def test_other_messages_are_the_very_same_objects() -> None:
     plain = UserMessage(content="hi")
     document = UserMessage(content=(FilePart(path="/p/a.pdf", name="a.pdf"),))
-    shown = await ImageShelf(nothing).shown([plain, document])
+    shown = await ImageCache(nothing).shown([plain, document])
     assert shown[0] is plain
     assert shown[1] is document
 

@@ -6,16 +6,16 @@ summary cannot be had, nothing is dropped: the turn goes on if it can, and
 otherwise ends with an explanation.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from hermes.agent.durable import durable
-from hermes.agent.scope import AgentServices
-from hermes.agent.side_calls import usage_record
-from hermes.agent.tokens import estimate_message
+from hermes.agent.scope import AgentServices, durable, usage_record
 from hermes.domain.errors import HermesError
 from hermes.domain.messages import (
     AssistantMessage,
+    Content,
+    ImagePart,
     InputKind,
+    Message,
     ToolMessage,
     UserMessage,
     content_text,
@@ -24,7 +24,34 @@ from hermes.domain.ports.model import Model, ModelRequest
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session, StoredMessage
 
-__all__ = ["CompactionImpossible", "Compactor", "split_point"]
+BYTES_PER_TOKEN = 4
+IMAGE_TOKENS = 1_000
+MESSAGE_OVERHEAD = 4
+
+
+def estimate_tokens(text: str) -> int:
+    """Estimate the tokens of `text`; wide scripts count closer to one a character."""
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    return size // BYTES_PER_TOKEN + 1
+
+
+def estimate_message(message: Message) -> int:
+    """Estimate the tokens of one message."""
+    match message:
+        case UserMessage() | ToolMessage():
+            return MESSAGE_OVERHEAD + _content(message.content)
+        case AssistantMessage():
+            calls = sum(
+                estimate_tokens(call.arguments) + MESSAGE_OVERHEAD for call in message.tool_calls
+            )
+            return MESSAGE_OVERHEAD + estimate_tokens(message.text) + calls
+
+
+def _content(content: Content) -> int:
+    images: Iterable[object] = () if isinstance(content, str) else content
+    count = sum(1 for part in images if isinstance(part, ImagePart))
+    return estimate_tokens(content_text(content)) + count * IMAGE_TOKENS
+
 
 SMALL_WINDOW = 512_000
 SMALL_WINDOW_THRESHOLD = 0.75
@@ -75,9 +102,10 @@ class Compactor:
 
     def due(self, tokens: int) -> bool:
         """Return whether a prompt of `tokens` should be compacted before it is sent."""
-        if not self._services.settings().compression.enabled or self._window is None:
+        settings = self._services.settings().compression
+        if not settings.enabled or self._window is None:
             return False
-        threshold = self._services.settings().compression.threshold
+        threshold = settings.threshold
         if self._window < SMALL_WINDOW:
             threshold = max(threshold, SMALL_WINDOW_THRESHOLD)
         return tokens >= threshold * self._window
@@ -121,9 +149,9 @@ class Compactor:
             usage_record(
                 reply,
                 "compression",
-                agent_id=self._profile.id,
-                session_id=self._session.id,
-                turn_id=self._turn_id,
+                self._profile.id,
+                self._session.id,
+                self._turn_id,
                 at=services.clock.now(),
             )
         )

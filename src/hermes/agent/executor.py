@@ -11,15 +11,14 @@ import posixpath
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
-from hermes.agent.durable import durable
-from hermes.agent.scope import AgentServices, TurnScope
+from hermes.agent.scope import AgentServices, TurnScope, durable
 from hermes.agent.tools.define import parse_object
 from hermes.domain.errors import HermesError
 from hermes.domain.events import ToolFinished, ToolProgress, ToolStarted
 from hermes.domain.messages import (
+    AssistantMessage,
     Content,
     TextPart,
     ToolCall,
@@ -29,13 +28,7 @@ from hermes.domain.messages import (
 )
 from hermes.domain.ports.execution import Environment
 from hermes.domain.session import StoredMessage
-from hermes.domain.tools import Parallel, ToolContext, ToolResult, ToolRunner, ToolSpec
-
-__all__ = [
-    "ToolExecutor",
-    "segments",
-]
-
+from hermes.domain.tools import Parallel, ToolContext, ToolResult, ToolSpec
 
 _ELSEWHERE = frozenset({"..", "~", "~/"})
 
@@ -112,10 +105,11 @@ LABEL_CHARS = 120
 class ToolExecutor:
     """Carries out tool calls for one turn."""
 
-    def __init__(self, services: AgentServices, scope: TurnScope, tools: ToolRunner) -> None:
+    def __init__(self, services: AgentServices, scope: TurnScope) -> None:
         self._services = services
         self._scope = scope
-        self._tools = tools
+        self._job = scope.job
+        self._tools = scope.tools
         self._slots = asyncio.Semaphore(MAX_PARALLEL_TOOLS)
 
     async def run(self, calls: Sequence[ToolCall]) -> list[StoredMessage]:
@@ -130,31 +124,27 @@ class ToolExecutor:
                     group.create_task(self._run_one(call, results))
         return [results[call.id] for call in calls]
 
-    async def record(self, call: ToolCall, result: ToolResult) -> StoredMessage:
-        """Commit a result that was not obtained by running the call."""
-        return await self._commit(call, result)
-
     async def _run_one(self, call: ToolCall, results: dict[str, StoredMessage]) -> None:
         async with self._slots:
             clock = self._services.clock
             spec = self._tools.spec(call.name)
             started = clock.monotonic()
-            self._scope.stream.emit(
+            self._job.stream.emit(
                 ToolStarted(
                     call_id=call.id,
                     name=call.name,
-                    arguments=_arguments(call),
+                    arguments=parse_object(call.arguments) or {},
                     emoji=spec.emoji if spec else "❔",
                     verb=spec.verb if spec else "",
                     label=self._services.redact(_label(call, spec)),
                 )
             )
             result = await self._attempt(call)
-            results[call.id] = stored = await self._commit(call, result)
+            results[call.id] = stored = await self.record(call, result)
             message = stored.message
             assert isinstance(message, ToolMessage)
             output = content_text(message.content)
-            self._scope.stream.emit(
+            self._job.stream.emit(
                 ToolFinished(
                     call_id=call.id,
                     name=call.name,
@@ -170,14 +160,14 @@ class ToolExecutor:
         try:
             return await self._tools.run(call, await self._context(call))
         except HermesError as error:
-            return _failure(f"{error.message} {error.hint}".strip())
+            text = f"{error.message} {error.hint}".strip()
         except Exception as error:
             log.exception("tool %s failed unexpectedly", call.name)
-            return _failure(f"{call.name} failed unexpectedly: {type(error).__name__}: {error}")
+            text = f"{call.name} failed unexpectedly: {type(error).__name__}: {error}"
+        return ToolResult(content=text, outcome=ToolOutcome.ERROR)
 
     async def _context(self, call: ToolCall) -> ToolContext:
-        scope, services = self._scope, self._services
-        session_id = scope.session.id
+        job, services, session_id = self._job, self._services, self._scope.session.id
 
         async def recall(name: str) -> Any:
             return await services.ledger.recall(session_id, name)
@@ -186,28 +176,26 @@ class ToolExecutor:
             await services.ledger.remember(session_id, name, value)
 
         def progress(text: str) -> None:
-            scope.stream.emit(ToolProgress(call_id=call.id, text=services.redact(text)))
+            job.stream.emit(ToolProgress(call_id=call.id, text=services.redact(text)))
 
         return ToolContext(
-            agent_id=scope.profile.id,
+            agent_id=job.profile.id,
             session_id=session_id,
-            turn_id=scope.turn.id,
+            turn_id=job.turn.id,
             call_id=call.id,
             environment=await self._environment(),
             clock=services.clock,
             progress=progress,
             recall=recall,
             remember=remember,
-            capabilities=scope.capabilities,
+            capabilities=self._scope.capabilities,
         )
 
     async def _environment(self) -> Environment:
-        scope = self._scope
-        return await self._services.environments.get(
-            scope.profile.id, scope.session.id, scope.session.cwd
-        )
+        session = self._scope.session
+        return await self._services.environments.get(self._job.profile.id, session.id, session.cwd)
 
-    async def _commit(self, call: ToolCall, result: ToolResult) -> StoredMessage:
+    async def record(self, call: ToolCall, result: ToolResult) -> StoredMessage:
         message = ToolMessage(
             call_id=call.id,
             name=call.name,
@@ -215,11 +203,7 @@ class ToolExecutor:
             outcome=result.outcome,
         )
         ledger, now = self._services.ledger, self._services.clock.now()
-        return await durable(ledger.record_result(self._scope.turn.id, message, now))
-
-
-def _failure(text: str) -> ToolResult:
-    return ToolResult(content=text, outcome=ToolOutcome.ERROR)
+        return await durable(ledger.record_result(self._job.turn.id, message, now))
 
 
 def _redacted(content: Content, services: AgentServices) -> Content:
@@ -231,17 +215,59 @@ def _redacted(content: Content, services: AgentServices) -> Content:
     )
 
 
-def _arguments(call: ToolCall) -> dict[str, Any]:
-    try:
-        value = msgspec.json.decode(call.arguments or "{}")
-    except msgspec.DecodeError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 def _label(call: ToolCall, spec: ToolSpec | None) -> str:
-    arguments = _arguments(call)
+    arguments = parse_object(call.arguments) or {}
     field = spec.label_field if spec else ""
     value = str(arguments.get(field) or next(iter(arguments.values()), ""))
     line = " ".join(value.split())
     return line if len(line) <= LABEL_CHARS else line[: LABEL_CHARS - 1] + "…"
+
+
+CUT_OFF = ToolResult(
+    outcome=ToolOutcome.UNKNOWN,
+    content=(
+        "This call was cut off before its result was known. It may or may not have had its "
+        "effect. Check before you repeat it."
+    ),
+)
+NOT_STARTED = ToolResult(
+    outcome=ToolOutcome.SKIPPED,
+    content="This call was not carried out: the turn was interrupted first.",
+)
+
+
+class OpenCalls(Struct, frozen=True, kw_only=True):
+    """The calls of the last reply that lack a result."""
+
+    repeatable: tuple[ToolCall, ...]
+    cut_off: tuple[ToolCall, ...]
+
+    def __bool__(self) -> bool:
+        return bool(self.repeatable or self.cut_off)
+
+
+def open_calls(
+    history: Sequence[StoredMessage],
+    started: frozenset[str],
+    spec: Callable[[str], ToolSpec | None],
+) -> OpenCalls:
+    """Find calls without a result in the last reply of `history`."""
+    answered: set[str] = set()
+    for stored in reversed(history):
+        if isinstance(stored.message, ToolMessage):
+            answered.add(stored.message.call_id)
+        elif isinstance(stored.message, AssistantMessage):
+            missing = [call for call in stored.message.tool_calls if call.id not in answered]
+            cut_off = [
+                call for call in missing if call.id in started and not _repeatable(spec, call)
+            ]
+            return OpenCalls(
+                repeatable=tuple(call for call in missing if call not in cut_off),
+                cut_off=tuple(cut_off),
+            )
+    return OpenCalls(repeatable=(), cut_off=())
+
+
+def _repeatable(spec: Callable[[str], ToolSpec | None], call: ToolCall) -> bool:
+    known = spec(call.name)
+    return known is not None and known.replay_safe

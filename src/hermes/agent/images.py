@@ -26,7 +26,7 @@ KINDS = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 KEPT = 16
 
 
-class ImageShelf:
+class ImageCache:
     """Turns picture files into what a model can see; keeps the last few."""
 
     def __init__(self, read: ReadAttachment) -> None:

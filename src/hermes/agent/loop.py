@@ -7,20 +7,22 @@ interrupted; what is committed by then is a valid history, and `run` can be
 entered again with it.
 """
 
+import logging
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from msgspec.structs import replace
 
-from hermes.agent.budget import IterationBudget, SpendGuard
-from hermes.agent.compaction import CompactionImpossible, Compactor
-from hermes.agent.durable import durable
-from hermes.agent.executor import ToolExecutor
-from hermes.agent.images import ImageShelf
-from hermes.agent.open_calls import CUT_OFF, open_calls
-from hermes.agent.scope import AgentServices, TextFilter, TurnScope
-from hermes.agent.side_calls import usage_record
-from hermes.agent.tokens import estimate_message, estimate_tokens
-from hermes.domain.errors import HermesError
+from hermes.agent.compaction import (
+    CompactionImpossible,
+    Compactor,
+    estimate_message,
+    estimate_tokens,
+)
+from hermes.agent.executor import CUT_OFF, NOT_STARTED, ToolExecutor, open_calls
+from hermes.agent.images import ImageCache
+from hermes.agent.scope import AgentServices, TextFilter, TurnScope, durable, usage_record
+from hermes.domain.errors import BudgetExhausted, Conflict, HermesError
 from hermes.domain.events import (
     MessageCompleted,
     Notice,
@@ -43,15 +45,74 @@ from hermes.domain.messages import (
     UserMessage,
     content_text,
 )
-from hermes.domain.ports.model import FailureKind, Model, ModelFailure, ModelReply, ModelRequest
+from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply, ModelRequest
 from hermes.domain.session import StoredMessage
-from hermes.domain.tools import ToolRunner
 
-__all__ = [
-    "REASONING_EFFORT",
-    "StreamListener",
-    "TurnLoop",
-]
+log = logging.getLogger(__name__)
+
+WRAP_UP_SHARE = 0.9
+
+
+class IterationBudget:
+    """Counts model calls of one turn and grants exactly one beyond the limit.
+
+    The extra call is made without tools, so that a turn that runs out of calls
+    ends with an answer instead of silence.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+    def spend(self) -> bool:
+        """Count a call; return False once only the grace call is left."""
+        self.used += 1
+        return self.used <= self.limit
+
+    @property
+    def exhausted(self) -> bool:
+        """True when the grace call has been made too."""
+        return self.used > self.limit
+
+    @property
+    def note(self) -> str:
+        """What to tell the model about its remaining calls, if anything."""
+        if self.used > self.limit:
+            return (
+                "The call limit of this turn is reached and tools are switched off now. "
+                "Answer with what you have: what is done, what is not, what comes next."
+            )
+        if self.used >= int(self.limit * WRAP_UP_SHARE) and self.limit > 5:
+            left = self.limit - self.used
+            return f"Only {left} more model calls are allowed in this turn. Start wrapping up."
+        return ""
+
+
+async def check_spend(services: AgentServices, agent_id: str, session_id: str) -> None:
+    """Raise `BudgetExhausted` once a hard limit on tokens or money is reached."""
+    limits, spent_by = services.settings().budget, services.ledger.spent
+    if limits.session_tokens is not None or limits.session_usd is not None:
+        spent = await spent_by(session_id=session_id)
+        _compare("session", spent.tokens, limits.session_tokens, "tokens")
+        _compare("session", spent.cost_usd, limits.session_usd, "usd")
+    if limits.day_tokens is not None or limits.day_usd is not None:
+        now = datetime.fromtimestamp(services.clock.now()).astimezone()
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+        spent = await spent_by(agent_id=agent_id, since=midnight)
+        _compare("day", spent.tokens, limits.day_tokens, "tokens")
+        _compare("day", spent.cost_usd, limits.day_usd, "usd")
+
+
+def _compare(period: str, spent: float, limit: float | None, unit: str) -> None:
+    if limit is None or spent < limit:
+        return
+    amount = f"${spent:.4f} of ${limit:.2f}" if unit == "usd" else f"{spent:,} of {limit:,} tokens"
+    whose = "This session has" if period == "session" else "Today this agent has"
+    raise BudgetExhausted(
+        f"{whose} used {amount}, its hard limit.",
+        hint=f"Raise it with: hermes config set budget.{period}_{unit} VALUE"
+        + (" (or start a new session)" if period == "session" else ""),
+    )
 
 
 class StreamListener:
@@ -72,7 +133,6 @@ class StreamListener:
 
     @property
     def text(self) -> str:
-        """The text of the reply so far."""
         return "".join(self._pieces)
 
     def clear(self) -> None:
@@ -84,22 +144,18 @@ class StreamListener:
             self._stream.emit(TextDelta(text))
 
     def on_text(self, text: str) -> None:
-        """Pass a piece of the answer on."""
         self._pieces.append(text)
         if shown := self._text_filter.feed(text):
             self._stream.emit(TextDelta(shown))
 
     def on_reasoning(self, text: str) -> None:
-        """Pass a piece of reasoning on."""
         if shown := self._reasoning_filter.feed(text):
             self._stream.emit(ReasoningDelta(shown))
 
     def on_notice(self, code: str, text: str) -> None:
-        """Pass a notice on."""
         self._stream.emit(Notice(code=code, text=self._redact(text), level=NoticeLevel.WARNING))
 
     def on_restart(self) -> None:
-        """Declare the text so far void."""
         self._text_filter.clear()
         self._reasoning_filter.clear()
         if self._pieces:
@@ -123,45 +179,38 @@ class TurnLoop:
         self,
         services: AgentServices,
         scope: TurnScope,
-        model: Model,
-        tools: ToolRunner,
         history: list[StoredMessage],
     ) -> None:
+        job = scope.job
+        self.scope = scope
         self._services = services
-        self._scope = scope
-        self._model = model
-        self._tools = tools
+        self._job = job
+        self._model = scope.model
+        self._tools = scope.tools
         self._history = history
-        self._specs = tools.specs()
-        self._executor = ToolExecutor(services, scope, tools)
+        self._specs = scope.tools.specs()
+        self._executor = ToolExecutor(services, scope)
         self._compactor = Compactor(
             services,
-            scope.profile,
+            job.profile,
             scope.session,
-            model,
-            turn_id=scope.turn.id,
-            notify=lambda code, text: scope.stream.emit(Notice(code=code, text=text)),
+            scope.model,
+            turn_id=job.turn.id,
+            notify=lambda code, text: job.stream.emit(Notice(code=code, text=text)),
         )
-        self._guard = SpendGuard(services.settings, services.ledger, services.clock)
         self._iterations = IterationBudget(services.settings().agent.max_turns)
-        self._images = ImageShelf(services.read_attachment)
+        self._images = ImageCache(services.read_attachment)
         self._context_tokens = 0
         self._compaction_failed = False
         self._call_ids = {call.id for call in _calls(history)}
         self._listener = StreamListener(
-            scope.stream, services.redact, services.redacting(), services.redacting()
+            job.stream, services.redact, services.redacting(), services.redacting()
         )
-        used = scope.used
-        self.usage = used.usage
-        self.cost_usd: float | None = used.cost_usd
-        self.model_calls = used.calls
+        self.usage = scope.used.usage
+        self.cost_usd: float | None = scope.used.cost_usd
+        self.model_calls = scope.used.calls
         self.handed: tuple[ToolCall, ...] = ()
         """Calls that the client has to carry out, once the turn has come to them."""
-
-    @property
-    def partial_text(self) -> str:
-        """What has arrived of a reply that is not complete yet."""
-        return self._listener.text
 
     async def run(self) -> str:
         """Bring the turn to its final answer and return it."""
@@ -187,9 +236,25 @@ class TurnLoop:
                 await self._add_notice(CONTINUE)
             message = None
 
+    async def close_history(self) -> None:
+        """Keep the text of a cut-off reply and give every open call a result."""
+        ledger, turn, partial = self._services.ledger, self._job.turn, self._listener.text
+        if partial.strip():
+            text = self._services.redact(partial)
+            cut = AssistantMessage(text=text, finish=FinishReason.INTERRUPTED)
+            await durable(ledger.record_reply(turn.id, cut, None, self._services.clock.now()))
+        started = await ledger.started_calls(turn.id)
+        calls = open_calls(await ledger.history(turn.session_id), started, lambda _: None)
+        for group, result in ((calls.cut_off, CUT_OFF), (calls.repeatable, NOT_STARTED)):
+            for call in group:
+                try:
+                    await self._executor.record(call, result)
+                except Conflict:
+                    log.debug("call %s got its own result meanwhile", call.id)
+
     def _allowed_continuations(self) -> int:
         """Return how often an answer that was cut off by its length is continued."""
-        asked_for = self._scope.brief.options.max_tokens is not None
+        asked_for = self._job.brief.options.max_tokens is not None
         if asked_for or self._model.info.own_prompt is not None:
             return 0  # a very small model does not find back to where it stopped
         return MAX_CONTINUATIONS
@@ -205,16 +270,16 @@ class TurnLoop:
         """Give every call of an earlier attempt at this turn its result."""
         if not open_calls(self._history, frozenset(), self._tools.spec):
             return
-        started = await self._services.ledger.started_calls(self._scope.turn.id)
+        started = await self._services.ledger.started_calls(self._job.turn.id)
         calls = open_calls(self._history, started, self._tools.spec)
         for call in calls.cut_off:
             await self._executor.record(call, CUT_OFF)
         await self._executor.run(self._ours(calls.repeatable))
-        self._history = await self._services.ledger.history(self._scope.session.id)
+        self._history = await self._services.ledger.history(self.scope.session.id)
 
     def _resumed_reply(self) -> AssistantMessage | None:
         """Return the answer if an earlier attempt at this turn had already got it."""
-        said = [stored for stored in self._history if stored.turn_id == self._scope.turn.id]
+        said = [stored for stored in self._history if stored.turn_id == self._job.turn.id]
         replies = [stored.message for stored in said if not isinstance(stored.message, ToolMessage)]
         last = replies[-1] if replies else None
         if not isinstance(last, AssistantMessage):
@@ -227,7 +292,7 @@ class TurnLoop:
     async def _next_reply(self) -> AssistantMessage:
         await self._take_steering()
         await self._compact_if_due()
-        await self._guard.check(self._scope.profile.id, self._scope.session.id)
+        await check_spend(self._services, self._job.profile.id, self.scope.session.id)
         tools_allowed = self._iterations.spend()
         reply = await self._call(tools_allowed=tools_allowed)
         message = self._accepted(reply.message, tools_allowed=tools_allowed)
@@ -250,7 +315,7 @@ class TurnLoop:
         if self._model.info.vision:
             messages = await self._images.shown(messages)
         settings = self._services.settings()
-        brief, options = self._scope.brief, self._scope.brief.options
+        brief, options = self._job.brief, self._job.brief.options
         volatile = (
             settings.agent.ephemeral_system_prompt,
             brief.ephemeral,
@@ -259,7 +324,7 @@ class TurnLoop:
         )
         notes = [note for note in volatile if note]
         return ModelRequest(
-            system=self._scope.session.system_prompt or "",
+            system=self.scope.session.system_prompt or "",
             messages=messages,
             tools=self._specs,
             tool_choice=self._tool_choice() if tools_allowed else "none",
@@ -267,16 +332,16 @@ class TurnLoop:
             max_tokens=options.max_tokens or settings.model.max_tokens,
             temperature=options.temperature,
             reasoning_effort=options.reasoning_effort
-            or self._scope.session.state.get(
+            or self.scope.session.state.get(
                 REASONING_EFFORT, settings.agent.reasoning_effort or None
             ),
             response_schema=options.response_schema,
-            session_id=self._scope.session.id,
+            session_id=self.scope.session.id,
         )
 
     def _tool_choice(self) -> str | None:
         """Return the client's choice for the first call of the turn."""
-        choice = self._scope.brief.options.tool_choice
+        choice = self._job.brief.options.tool_choice
         if choice is None or choice == "none":
             return choice
         return choice if self.model_calls == 0 else None
@@ -303,23 +368,23 @@ class TurnLoop:
         )
 
     async def _commit(self, message: AssistantMessage, reply: ModelReply) -> None:
-        scope, now = self._scope, self._services.clock.now()
+        turn_id, stream = self._job.turn.id, self._job.stream
         record = usage_record(
             reply,
             "turn",
-            agent_id=scope.profile.id,
-            session_id=scope.session.id,
-            turn_id=scope.turn.id,
-            at=now,
+            self._job.profile.id,
+            self.scope.session.id,
+            turn_id,
+            at=self._services.clock.now(),
         )
         stored = await durable(
-            self._services.ledger.record_reply(scope.turn.id, message, record, now)
+            self._services.ledger.record_reply(turn_id, message, record, record.at)
         )
         self._listener.clear()
         self._history.append(stored)
         self._account(reply)
-        scope.stream.emit(MessageCompleted(message_id=stored.id, message=message))
-        scope.stream.emit(
+        stream.emit(MessageCompleted(message_id=stored.id, message=message))
+        stream.emit(
             UsageReported(
                 usage=reply.usage,
                 cost_usd=reply.cost_usd,
@@ -338,20 +403,20 @@ class TurnLoop:
         self._context_tokens = reply.usage.total_tokens
 
     async def _take_steering(self) -> None:
-        for inbox_id, message in self._scope.control.steering.take():
+        for inbox_id, message in self._job.control.steering.take():
             added = await durable(
                 self._services.ledger.add_inputs(
-                    self._scope.turn.id, [message], [inbox_id], self._services.clock.now()
+                    self._job.turn.id, [message], [inbox_id], self._services.clock.now()
                 )
             )
             self._history += added
-            self._scope.stream.emit(SteerTaken(text=content_text(message.content)))
+            self._job.stream.emit(SteerTaken(text=content_text(message.content)))
 
     async def _add_notice(self, text: str) -> None:
         notice = UserMessage(kind=InputKind.NOTICE, content=text)
         self._history += await durable(
             self._services.ledger.add_inputs(
-                self._scope.turn.id, [notice], [], self._services.clock.now()
+                self._job.turn.id, [notice], [], self._services.clock.now()
             )
         )
 
@@ -367,13 +432,13 @@ class TurnLoop:
         except HermesError as error:
             self._compaction_failed = True
             text = f"The older messages could not be summarised ({error.message}) and are kept."
-            self._scope.stream.emit(
+            self._job.stream.emit(
                 Notice(code="compaction_failed", text=text, level=NoticeLevel.WARNING)
             )
         self._context_tokens = self._estimate()
 
     def _estimate(self) -> int:
-        prompt = estimate_tokens(self._scope.session.system_prompt or "")
+        prompt = estimate_tokens(self.scope.session.system_prompt or "")
         return prompt + sum(estimate_message(stored.message) for stored in self._history)
 
 

@@ -19,17 +19,6 @@ from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import ToolRunner, ToolSpec
 
-__all__ = [
-    "ContextFile",
-    "PromptInputs",
-    "PromptSection",
-    "build_prompt",
-    "find_context_file",
-    "gather_inputs",
-    "prompt_sections",
-]
-
-
 DEFAULT_IDENTITY = """\
 You are Hermes, a capable and careful assistant that works on the user's own machine. \
 Answer directly and in the user's language. Use the tools to find things out and to get \

@@ -1,29 +1,75 @@
-"""What belongs to one turn while it runs, and what the core works with."""
+"""The services of the core, and the scope of one turn while it runs."""
 
-from collections.abc import Callable
-from typing import Protocol
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
 from hermes.agent.images import ReadAttachment
-from hermes.domain.events import TurnStream
+from hermes.domain.events import TurnJob, TurnStream
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environments
 from hermes.domain.ports.files import Identity
 from hermes.domain.ports.ledger import Ledger
-from hermes.domain.ports.model import Model
+from hermes.domain.ports.model import Model, ModelReply
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import ToolCapabilities, ToolRunner
-from hermes.domain.turn import Turn, TurnBrief, TurnControl
-from hermes.domain.usage import TurnUsage
+from hermes.domain.usage import TurnUsage, UsageRecord
 
-__all__ = ["AgentServices", "Models", "TextFilter", "ToolProvider", "TurnScope", "Unfiltered"]
+T = TypeVar("T")
+
+
+async def durable(commit: Coroutine[Any, Any, T]) -> T:
+    """Await `commit` to its end even if this task is cancelled meanwhile.
+
+    Cancelling a task while it awaits a commit would leave it not knowing
+    whether the commit happened. The cancellation is let through only after the
+    answer, so an interrupted turn knows exactly what is in the ledger.
+    """
+    task = asyncio.ensure_future(commit)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            if task.cancelled():
+                raise
+            cancelled = error
+        except BaseException:  # noqa: BLE001, S110 - raised again by task.result() below
+            pass
+    if cancelled is not None:
+        task.exception()
+        raise cancelled
+    return task.result()
+
+
+def usage_record(
+    reply: ModelReply,
+    task: str,
+    agent_id: str,
+    session_id: str | None,
+    turn_id: str | None = None,
+    *,
+    at: float,
+) -> UsageRecord:
+    """Return the record of one call made for `task`."""
+    return UsageRecord(
+        session_id=session_id,
+        turn_id=turn_id,
+        agent_id=agent_id,
+        provider=reply.provider,
+        model=reply.model,
+        task=task,
+        usage=reply.usage,
+        cost_usd=reply.cost_usd,
+        at=at,
+    )
 
 
 async def no_attachment(_path: str) -> bytes | None:
-    """Find no attachment."""
     return None
 
 
@@ -73,15 +119,12 @@ class Unfiltered:
     """Takes nothing out."""
 
     def feed(self, piece: str) -> str:
-        """Return the piece."""
         return piece
 
     def flush(self) -> str:
-        """Return nothing: nothing waits."""
         return ""
 
-    def clear(self) -> None:
-        """Do nothing."""
+    def clear(self) -> None: ...
 
 
 class AgentServices(Struct, frozen=True, kw_only=True):
@@ -106,14 +149,13 @@ class AgentServices(Struct, frozen=True, kw_only=True):
 
 
 class TurnScope(Struct, frozen=True, kw_only=True):
-    """One turn while it runs."""
+    """One turn while it runs: what was asked for, and what it works with."""
 
-    profile: AgentProfile
+    job: TurnJob
     session: Session
-    turn: Turn
-    stream: TurnStream
-    control: TurnControl
-    brief: TurnBrief = TurnBrief()
+    """With its system prompt, which is frozen by now."""
+    model: Model
+    tools: ToolRunner
     capabilities: ToolCapabilities = ToolCapabilities()
     used: TurnUsage = TurnUsage()
     """What an earlier attempt at the turn has used."""

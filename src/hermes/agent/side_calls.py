@@ -1,54 +1,23 @@
-"""Plain model calls beside the turns: no agent, no tools, no session.
+"""Model calls beside the turns: for web interfaces, for a second opinion, for titles.
 
-Web interfaces ask the same endpoint for titles, tags and follow-up questions.
-Such a call goes to the cheap model for side tasks and leaves nothing behind
-but its price.
+Such a call has no tools and goes to the model for side tasks. Web interfaces ask
+the same endpoint for titles, tags and follow-up questions; that leaves nothing
+behind but its price. A session gets its title by one cheap call after the first
+exchange, and never by another.
 """
 
 import asyncio
 from collections.abc import Callable
 
-from hermes.agent.scope import AgentServices, Models
+from hermes.agent.scope import AgentServices, Models, usage_record
 from hermes.domain.approvals import Gate
 from hermes.domain.errors import HermesError
-from hermes.domain.messages import Message, UserMessage
+from hermes.domain.messages import AssistantMessage, InputKind, Message, UserMessage, content_text
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply, ModelRequest
 from hermes.domain.profile import AgentProfile
-from hermes.domain.session import Session
-from hermes.domain.usage import UsageRecord
-
-__all__ = [
-    "PlainCalls",
-    "SecondOpinion",
-    "opinion_of",
-    "usage_record",
-]
-
-
-def usage_record(
-    reply: ModelReply,
-    task: str,
-    *,
-    agent_id: str,
-    session_id: str | None,
-    turn_id: str | None,
-    at: float,
-) -> UsageRecord:
-    """Return the record of one call made for `task`."""
-    return UsageRecord(
-        session_id=session_id,
-        turn_id=turn_id,
-        agent_id=agent_id,
-        provider=reply.provider,
-        model=reply.model,
-        task=task,
-        usage=reply.usage,
-        cost_usd=reply.cost_usd,
-        at=at,
-    )
-
+from hermes.domain.session import Session, StoredMessage
 
 SECONDS = 60.0
 INSTRUCTIONS = "Do exactly what the message asks for, in the form it asks for, and nothing else."
@@ -84,14 +53,7 @@ class PlainCalls:
             text = f"The model did not answer within {SECONDS:.0f} seconds."
             raise ModelFailure(FailureKind.TIMEOUT, text) from error
         await services.ledger.record_usage(
-            usage_record(
-                reply,
-                task,
-                agent_id=profile.id,
-                session_id=None,
-                turn_id=None,
-                at=services.clock.now(),
-            )
+            usage_record(reply, task, profile.id, None, at=services.clock.now())
         )
         return reply
 
@@ -143,15 +105,9 @@ class SecondOpinion:
             reply = await model.complete(request)
         except HermesError:
             return Gate.ASK
+        now = self._clock.now()
         await self._ledger.record_usage(
-            usage_record(
-                reply,
-                "approval",
-                agent_id=self._profile.id,
-                session_id=self._session.id,
-                turn_id=None,
-                at=self._clock.now(),
-            )
+            usage_record(reply, "approval", self._profile.id, self._session.id, at=now)
         )
         return opinion_of(reply.message.text)
 
@@ -159,3 +115,86 @@ class SecondOpinion:
 def opinion_of(answer: str) -> Gate:
     """Read the one word of the answer; anything else is uncertain."""
     return WORDS.get(answer.strip().strip(".!\"'`*").upper(), Gate.ASK)
+
+
+TITLE_INSTRUCTIONS = (
+    "Give this conversation a title of three to six words in the language of the user. "
+    "Answer with the title only: no quotes, no full stop."
+)
+EXCERPT_CHARS = 600
+MAX_WORDS = 10
+FALLBACK_CHARS = 60
+
+
+class TitleMaker:
+    """Names a session once it has had its first exchange."""
+
+    def __init__(self, services: AgentServices) -> None:
+        self._services = services
+
+    async def name(self, profile: AgentProfile, session_id: str) -> None:
+        """Title the session if this was its first exchange and it has no title."""
+        session = await self._services.ledger.session(session_id)
+        if (
+            not self._services.settings().auxiliary.title_generation.enabled
+            or session is None
+            or session.title
+        ):
+            return
+        exchange = first_exchange(await self._services.ledger.history(session_id))
+        if exchange is None:
+            return
+        title = await self._ask(profile, session, *exchange) or _fallback(exchange[0])
+        await self._services.ledger.name_session(session_id, self._services.redact(title))
+
+    async def _ask(
+        self, profile: AgentProfile, session: Session, question: str, answer: str
+    ) -> str:
+        model = self._services.models.auxiliary("title_generation", profile, session)
+        if not model.info.can_title:
+            return ""
+        text = f"User: {question[:EXCERPT_CHARS]}\n\nAssistant: {answer[:EXCERPT_CHARS]}"
+        request = ModelRequest(
+            system=TITLE_INSTRUCTIONS,
+            messages=(UserMessage(content=text),),
+            max_tokens=40,
+            reasoning_effort="none",
+            task="title_generation",
+        )
+        try:
+            async with asyncio.timeout(
+                self._services.settings().auxiliary.title_generation.timeout
+            ):
+                reply = await model.complete(request)
+        except (HermesError, TimeoutError):
+            return ""
+        await self._services.ledger.record_usage(
+            usage_record(
+                reply, "title_generation", profile.id, session.id, at=self._services.clock.now()
+            )
+        )
+        return _clean(reply.message.text)
+
+
+def first_exchange(history: list[StoredMessage]) -> tuple[str, str] | None:
+    """Return the first question and its answer if there is just one of each."""
+    asked = [
+        stored.message
+        for stored in history
+        if isinstance(stored.message, UserMessage) and stored.message.kind is InputKind.USER
+    ]
+    last = history[-1].message if history else None
+    if len(asked) != 1 or not isinstance(last, AssistantMessage) or not last.text.strip():
+        return None
+    return content_text(asked[0].content), last.text
+
+
+def _clean(title: str) -> str:
+    line = next((line for line in title.strip().splitlines() if line.strip()), "")
+    words = line.strip().strip("\"'`“”*#").rstrip(".").split()
+    return " ".join(words[:MAX_WORDS])
+
+
+def _fallback(question: str) -> str:
+    words = " ".join(question.split())
+    return words[:FALLBACK_CHARS].strip() or "Untitled"

@@ -16,8 +16,6 @@ from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ports.execution import Environment
 from hermes.domain.tools import Parallel, ToolContext, ToolResult
 
-__all__ = ["TOOL", "ReadFileArgs", "not_found"]
-
 MAX_LINES = 2000
 MAX_CHARS = 99_000
 """Just under the cap on results, so that a page is never spilled."""

@@ -10,8 +10,6 @@ from hermes.agent.tools.text_file import TextFile, load_if_there, syntax_problem
 from hermes.domain.errors import UsageError
 from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult
 
-__all__ = ["TOOL", "WriteFileArgs"]
-
 
 class WriteFileArgs(Struct, frozen=True, kw_only=True):
     """Arguments of `write_file`."""

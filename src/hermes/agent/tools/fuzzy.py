@@ -12,8 +12,6 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-__all__ = ["Found", "find", "find_lines", "nearest_line", "reindent", "unescape"]
-
 _SIMILAR_ENOUGH = 0.85
 
 _PLAIN = str.maketrans(

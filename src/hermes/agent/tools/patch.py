@@ -27,13 +27,6 @@ from hermes.domain.errors import HermesError, NotFound, UsageError
 from hermes.domain.ports.execution import Environment
 from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult
 
-__all__ = [
-    "TOOL",
-    "PatchArgs",
-    "added_text",
-    "apply_hunks",
-]
-
 
 def added_text(change: FileChange) -> str:
     """Return the content of an added file."""

@@ -18,8 +18,6 @@ from msgspec import Struct
 
 from hermes.domain.errors import UsageError
 
-__all__ = ["FileChange", "Hunk", "Kind", "parse_patch"]
-
 _SECTION = re.compile(r"\*\*\* (Update|Add|Delete) File: *(.+?)\s*\Z")
 _MOVE = re.compile(r"\*\*\* Move to: *(.+?)\s*\Z")
 _LINE_NUMBERS = re.compile(r"@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?")

@@ -9,8 +9,6 @@ from hermes.domain.errors import UsageError
 from hermes.domain.ports.execution import Environment, ProcessInfo
 from hermes.domain.tools import Intent, ToolContext, ToolResult
 
-__all__ = ["TOOL", "ProcessArgs"]
-
 _POLL_CHARS = 4000
 _LOG_LINES = 200
 _MAX_WAIT = 600.0

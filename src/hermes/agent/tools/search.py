@@ -12,20 +12,6 @@ from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ports.execution import Command, CommandResult
 from hermes.domain.tools import Parallel, ToolContext, ToolResult
 
-__all__ = [
-    "TOOL",
-    "Hit",
-    "Search",
-    "SearchFilesArgs",
-    "content_script",
-    "files_script",
-    "parse_counts",
-    "parse_lines",
-    "parse_names",
-    "render",
-]
-
-
 _MAX_LINE = 400
 
 _LINE = re.compile(r"([^\0]+)\0(\d+)([:-])([^\n]*)(?:\n|\Z)")

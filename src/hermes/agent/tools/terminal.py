@@ -11,8 +11,6 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Command, CommandResult
 from hermes.domain.tools import Intent, ToolContext, ToolResult
 
-__all__ = ["TOOL", "TerminalArgs"]
-
 MAX_FOREGROUND = 600.0
 _PROGRESS_EVERY = 1.0
 _PROGRESS_CHARS = 200

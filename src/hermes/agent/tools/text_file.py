@@ -15,16 +15,6 @@ from msgspec import Struct
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ports.execution import Environment
 
-__all__ = [
-    "TextFile",
-    "count_changes",
-    "load",
-    "load_if_there",
-    "syntax_problem",
-    "unified_diff",
-]
-
-
 MAX_EDITABLE = 10 * 1024 * 1024
 _BOM = b"\xef\xbb\xbf"
 

@@ -8,8 +8,6 @@ from hermes.agent.tools.define import tool
 from hermes.domain.errors import UsageError
 from hermes.domain.tools import ToolContext, ToolResult
 
-__all__ = ["TODO_FACT", "TOOL", "Todo", "TodoArgs"]
-
 TODO_FACT = "todo"
 """The durable fact of the session under which the list is kept."""
 

@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 
-from hermes.agent.durable import durable
+from hermes.agent.scope import durable
 from hermes.agent.tools.define import PREVIEW_CHARS, parse_object, spill
 from hermes.domain.errors import ToolRefused
 from hermes.domain.messages import ToolCall, ToolOutcome

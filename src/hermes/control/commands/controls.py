@@ -4,10 +4,14 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from hermes.agent.compaction import CompactionImpossible, Compactor
+from hermes.agent.compaction import (
+    CompactionImpossible,
+    Compactor,
+    estimate_message,
+    estimate_tokens,
+)
 from hermes.agent.loop import REASONING_EFFORT
 from hermes.agent.scope import AgentServices
-from hermes.agent.tokens import estimate_message, estimate_tokens
 from hermes.control.commands.context import (
     Compacted,
     ContextUse,
