@@ -115,7 +115,11 @@ def test_mention_rules_and_prompts_follow_a_changed_file(home: Home) -> None:
     adapter = account.make()
     assert isinstance(adapter, TelegramAdapter)
     assert account.channel_prompt("5", None) == "before"
-    home.write("telegram: {channel_prompts: {'5': after}, require_mention: false}\n")
+    assert not account.reactions()
+    home.write(
+        "telegram: {channel_prompts: {'5': after}, require_mention: false, reactions: true}\n"
+    )
+    assert account.reactions()
     assert account.channel_prompt("5", None) == "after"
     assert adapter._rules().require_mention is False
     home.write("telegram: {require_mention: perhaps, channel_prompts: {'5': broken}}\n")

@@ -70,7 +70,9 @@ def open_door(context: DoorContext) -> ChatDoor:
 
     manners = Manners(
         patience=lambda: app.settings().agent,
-        reactions=frozenset(each.platform.name for each in accounts if each.reactions()),
+        reactions=lambda name: any(
+            each.reactions() for each in accounts if each.platform.name == name
+        ),
         hooks=context.hooks,
         interrupt=lambda session_id, turn_id: app.gateway.interrupt(session_id, turn_id=turn_id),
     )

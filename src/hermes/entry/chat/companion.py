@@ -35,8 +35,8 @@ class Manners(Struct, frozen=True, kw_only=True):
 
     patience: Callable[[], AgentLoop] = AgentLoop
     """How long nothing may happen, as configured now."""
-    reactions: frozenset[str] = frozenset()
-    """Platforms where progress is shown as reactions."""
+    reactions: Callable[[str], bool] = lambda _platform: False
+    """Tells whether progress is shown as reactions on a platform, as configured now."""
     hooks: HookBus | None = None
     interrupt: Callable[[str, str], bool] = lambda _session_id, _turn_id: False
     """Stops a turn of a session; False if it does not run any more."""
@@ -61,7 +61,7 @@ class Companion(Struct, frozen=True, kw_only=True):
         manners, message = self.manners, self.entry.message
         async with asyncio.TaskGroup() as group:
             group.create_task(_safely(self._watch()))
-            if message.platform in manners.reactions and not message.internal:
+            if manners.reactions(message.platform) and not message.internal:
                 group.create_task(_safely(show_marks(self.stream, self._react)))
             if manners.hooks is not None and wants_turns(manners.hooks):
                 group.create_task(_safely(post_turn(manners.hooks, self.stream, message)))
