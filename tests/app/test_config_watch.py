@@ -32,7 +32,7 @@ class Watched:
         return load_config(self.home, self.environ, managed=self.managed)
 
     def watcher(self) -> ConfigWatcher:
-        return ConfigWatcher(self.home, self.environ, self.clock, managed=self.managed)
+        return ConfigWatcher(self.home, self.environ, self.load(), self.clock, managed=self.managed)
 
 
 @pytest.fixture
@@ -124,3 +124,17 @@ async def test_it_looks_every_two_seconds(watched: Watched) -> None:
         async with asyncio.timeout(10):
             await applied.wait()
         task.cancel()
+
+
+async def test_a_change_before_the_first_look_is_not_missed(watched: Watched) -> None:
+    watched.write("display: {}\n")
+    loaded = watched.load()
+    watched.write("streaming: {enabled: false}\n")
+    watcher = ConfigWatcher(
+        watched.home, watched.environ, loaded, watched.clock, managed=watched.managed
+    )
+    assert await watcher.look(watched.reports.append) is not None
+
+
+async def test_a_file_that_only_looks_different_is_no_change(watched: Watched) -> None:
+    assert await changed(watched, "display: {}\n", "# a remark\ndisplay: {}\n") is None

@@ -127,7 +127,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             desk=desk,
             settings=live,
             can_ask=options.can_ask,
-            toolsets=lambda agent, source: toolsets_of(live(), options, agent, source),
+            toolsets=lambda _agent, source: toolsets_of(live(), options, source),
             judge=lambda agent, session: SecondOpinion(
                 ledger, models, clock, redactor.redact, agent, session
             ),

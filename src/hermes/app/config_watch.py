@@ -27,6 +27,7 @@ class ConfigWatcher:
         self,
         home: HermesHome,
         environ: Mapping[str, str],
+        loaded: LoadedConfig,
         clock: Clock,
         *,
         managed: Path = MANAGED_CONFIG,
@@ -37,7 +38,9 @@ class ConfigWatcher:
         self._environ = environ
         self._clock = clock
         self._managed = managed
-        self._stamp: object = self._stamps()
+        self._loaded = loaded
+        self._stamp: object = None
+        """None: the files may have changed since they were loaded, so they are read once more."""
 
     async def run(
         self, apply: Callable[[LoadedConfig], None], report: Callable[[str | None], None]
@@ -64,7 +67,9 @@ class ConfigWatcher:
             self._say(error.message, report)
             return None
         self._say(None, report)
-        return loaded
+        before, self._loaded = self._loaded, loaded
+        same = loaded.config == before.config and loaded.variables == before.variables
+        return None if same else loaded
 
     def _load(self) -> LoadedConfig:
         return load_config(self._home, self._environ, managed=self._managed)

@@ -56,11 +56,11 @@ async def serve(options: AppOptions, *, replace: bool = False) -> int:
     supervised = is_supervised(options.environ)
     with Instance.claim(options.home.root, sys.argv, supervised=supervised), stop_signals() as stop:
         async with open_app(options) as app:
-            await _Service(app, options, stop).run()
+            await Service(app, options, stop).run()
     return stop.exit_code
 
 
-class _Service:
+class Service:
     """One run of the gateway."""
 
     def __init__(self, app: App, options: AppOptions, stop: StopSignals) -> None:
@@ -195,7 +195,8 @@ class _Service:
     # -- changes while running ---------------------------------------------------
 
     async def _watch_config(self) -> None:
-        watcher = ConfigWatcher(self._options.home, self._options.environ, self._app.clock)
+        app, options = self._app, self._options
+        watcher = ConfigWatcher(options.home, options.environ, self._started, app.clock)
         await watcher.run(self._apply, lambda text: self._board.warn("config", text))
 
     def _apply(self, loaded: LoadedConfig) -> None:

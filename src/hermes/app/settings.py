@@ -34,14 +34,10 @@ def _main_profile(loaded: LoadedConfig, options: AppOptions) -> AgentProfile:
     )
 
 
-def toolsets_of(
-    settings: Settings, options: AppOptions, profile: AgentProfile, source: str
-) -> tuple[str, ...]:
+def toolsets_of(settings: Settings, options: AppOptions, source: str) -> tuple[str, ...]:
     """Return the toolsets an agent has at a door."""
     if options.toolsets is not None:
         return options.toolsets
-    if source == options.platform:
-        return profile.toolsets
     return _toolsets(settings, source)
 
 

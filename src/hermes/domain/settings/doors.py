@@ -36,7 +36,7 @@ class Platform(Section, frozen=True, kw_only=True):
 class ApiServerLimits(Section, frozen=True, kw_only=True):
     """Limits of the HTTP door."""
 
-    max_concurrent_runs: Positive = 2000
+    max_concurrent_runs: AtStart[Positive] = 2000
     """Runs under way at once; more are told to come back."""
 
 
