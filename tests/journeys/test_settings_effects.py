@@ -19,6 +19,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import pytest
 import yaml
+from hermes.app.chat_door import allowed_files
 
 from fakes.command import Hermes
 from fakes.gateway import gateway_config
@@ -30,7 +31,6 @@ from hermes.app.access import access_settings
 from hermes.app.build import App, open_app
 from hermes.app.chat import chat_parts
 from hermes.app.options import AppOptions
-from hermes.app.outgoing_files import allowed_files
 from hermes.app.serve import Service
 from hermes.app.settings import toolsets_of
 from hermes.app.shutdown import StopSignals
@@ -200,7 +200,7 @@ async def compaction(bench: Bench) -> object:
     model.info = info
     app = bench.app
     session = Session(id="s", agent_id="main", source="cli", started_at=0, updated_at=0)
-    compactor = Compactor(app.services, app.profile, session, model)
+    compactor = Compactor(app.services, app.agent("main"), session, model)
     due = [compactor.due(tokens) for tokens in range(0, 100_000, 10_000)]
     return compactor.enabled, due, app.services.settings().compression
 
@@ -219,14 +219,14 @@ async def cli_tools(bench: Bench) -> object:
 
 async def busy(bench: Bench) -> object:
     options = AppOptions(home=HermesHome(root=bench.file.parent), environ={}, cwd=bench.work)
-    parts = chat_parts(bench.app, options, None)
+    parts = chat_parts(bench.app, options, bench.app.agent("main"), None)
     door = CommandHost(
         ledger=parts.ledger,
         gateway=parts.gateway,
         desk=parts.desk,
         controls=parts.controls,
         clock=parts.clock,
-        profile=parts.profile,
+        profiles=bench.app.profiles,
         version="1",
         saved_dir=bench.work,
         settings=parts.settings,
@@ -237,7 +237,7 @@ async def busy(bench: Bench) -> object:
 async def terminal(bench: Bench) -> object:
     """Return what a terminal chat that is opened now shows, and how."""
     options = AppOptions(home=HermesHome(root=bench.file.parent), environ={}, cwd=bench.work)
-    return chat_parts(bench.app, options, None).settings().display
+    return chat_parts(bench.app, options, bench.app.agent("main"), None).settings().display
 
 
 async def patience(bench: Bench) -> object:
