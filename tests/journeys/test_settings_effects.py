@@ -19,7 +19,6 @@ from typing import Any, Literal, Union, get_args, get_origin
 
 import pytest
 import yaml
-from hermes.app.chat_door import allowed_files
 
 from fakes.command import Hermes
 from fakes.gateway import gateway_config
@@ -30,6 +29,7 @@ from hermes.app import config_watch
 from hermes.app.access import access_settings
 from hermes.app.build import App, open_app
 from hermes.app.chat import chat_parts
+from hermes.app.chat_door import allowed_files
 from hermes.app.options import AppOptions
 from hermes.app.serve import Service
 from hermes.app.settings import toolsets_of
@@ -39,7 +39,7 @@ from hermes.config.paths import HermesHome
 from hermes.config.values import type_of
 from hermes.control.admission.resets import Resets, user_note
 from hermes.control.commands.context import CommandHost
-from hermes.control.supervision.liveness import AdapterState
+from hermes.control.supervision.supervisor import AdapterState
 from hermes.domain.inbound import ChatKind
 from hermes.domain.ports.model import ModelInfo
 from hermes.domain.session import Session
