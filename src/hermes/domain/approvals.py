@@ -8,17 +8,6 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-__all__ = [
-    "Approval",
-    "ApprovalKind",
-    "ApprovalRequest",
-    "ApprovalState",
-    "Choice",
-    "Decision",
-    "Gate",
-    "Verdict",
-]
-
 
 class ApprovalKind(StrEnum):
     """What is asked."""

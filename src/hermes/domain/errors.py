@@ -7,20 +7,6 @@ a traceback. A bug is anything that is *not* a `HermesError`.
 
 from typing import ClassVar
 
-__all__ = [
-    "BudgetExhausted",
-    "ConfigError",
-    "Conflict",
-    "HermesError",
-    "MissingExtra",
-    "NotFound",
-    "SessionBusy",
-    "StoreError",
-    "StoreTooNew",
-    "ToolRefused",
-    "UsageError",
-]
-
 
 class HermesError(Exception):
     """A failure with an explanation and a next step."""

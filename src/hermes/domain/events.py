@@ -20,27 +20,6 @@ from hermes.domain.profile import AgentProfile
 from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnError, TurnState
 from hermes.domain.usage import Usage
 
-__all__ = [
-    "ApprovalAnswered",
-    "ApprovalAsked",
-    "MessageCompleted",
-    "Notice",
-    "NoticeLevel",
-    "ReasoningDelta",
-    "SteerTaken",
-    "TextDelta",
-    "TextReset",
-    "ToolFinished",
-    "ToolProgress",
-    "ToolStarted",
-    "TurnEvent",
-    "TurnFinished",
-    "TurnJob",
-    "TurnStarted",
-    "TurnStream",
-    "UsageReported",
-]
-
 
 class TurnStarted(Struct, frozen=True, kw_only=True, tag="turn.started"):
     """The turn has begun, or goes on after a restart (`resumes` > 0)."""

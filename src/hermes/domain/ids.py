@@ -3,8 +3,6 @@
 import secrets
 import time
 
-__all__ = ["new_call_id", "new_id", "new_session_id"]
-
 
 def new_session_id(now: float) -> str:
     """Return `YYYYMMDD_HHMMSS_<8 hex>` in local time, the form users know."""

@@ -10,17 +10,6 @@ from msgspec import Struct
 
 from hermes.domain.turn import ClientResult, TurnOptions
 
-__all__ = [
-    "Attachment",
-    "Chat",
-    "ChatKind",
-    "InboundMessage",
-    "InboxEntry",
-    "InboxState",
-    "ReplyRef",
-    "Sender",
-]
-
 
 class ChatKind(StrEnum):
     """What sort of place a chat is; the values appear in session keys."""

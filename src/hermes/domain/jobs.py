@@ -10,18 +10,6 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = [
-    "DeliveryStatus",
-    "Instant",
-    "InstantStatus",
-    "Job",
-    "JobOrigin",
-    "JobRepeat",
-    "JobState",
-    "Schedule",
-    "ScheduleKind",
-]
-
 
 class ScheduleKind(StrEnum):
     """How instants are found."""

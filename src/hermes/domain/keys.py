@@ -8,8 +8,6 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-__all__ = ["OWNER", "Action", "ApiKey", "Caller"]
-
 OWNER = "owner"
 """The id of the key in the configuration, which may do everything."""
 

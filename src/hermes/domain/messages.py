@@ -10,24 +10,6 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = [
-    "AssistantMessage",
-    "Content",
-    "FilePart",
-    "FinishReason",
-    "ImagePart",
-    "InputKind",
-    "Message",
-    "Part",
-    "Reasoning",
-    "TextPart",
-    "ToolCall",
-    "ToolMessage",
-    "ToolOutcome",
-    "UserMessage",
-    "content_text",
-]
-
 
 class TextPart(Struct, frozen=True, tag="text"):
     """A run of text."""

@@ -13,14 +13,6 @@ from msgspec import Struct
 
 from hermes.domain.inbound import ChatKind
 
-__all__ = [
-    "SILENT_MARKERS",
-    "OutboxEntry",
-    "OutboxKind",
-    "OutboxState",
-    "Target",
-]
-
 
 class OutboxKind(StrEnum):
     """What is being sent."""

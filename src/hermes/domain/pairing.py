@@ -8,8 +8,6 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-__all__ = ["PairedUser", "PairingRecords", "PendingPairing"]
-
 
 class PendingPairing(Struct, frozen=True, kw_only=True):
     """Somebody who was shown a code."""

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from msgspec import Struct
 
-__all__ = ["DEFAULT_AGENT", "DEFAULT_AGENT_NAMES", "AgentProfile", "current_profile", "use_profile"]
-
 DEFAULT_AGENT = "main"
 """The agent whose home is the Hermes home itself."""
 DEFAULT_AGENT_NAMES = ("hermes", DEFAULT_AGENT, "hermes-agent")

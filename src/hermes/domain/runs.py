@@ -20,18 +20,6 @@ from hermes.domain.session import NewSession
 from hermes.domain.turn import TurnError
 from hermes.domain.usage import Usage
 
-__all__ = [
-    "LoggedEvent",
-    "NewRun",
-    "OpenedRun",
-    "Run",
-    "RunKind",
-    "RunOutcome",
-    "RunQuery",
-    "RunState",
-    "SessionChoice",
-]
-
 
 class RunKind(StrEnum):
     """By which endpoint a run came in."""

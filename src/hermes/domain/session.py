@@ -14,16 +14,6 @@ from hermes.domain.inbound import ChatKind, InboundMessage
 from hermes.domain.messages import Message
 from hermes.domain.usage import Usage
 
-__all__ = [
-    "KeyScope",
-    "Lineage",
-    "NewSession",
-    "Session",
-    "SessionKey",
-    "StoredMessage",
-    "session_key",
-]
-
 MODEL_OVERRIDE = "model_override"
 """Where a session remembers a model chosen for it alone: `{provider, model}`."""
 

@@ -14,21 +14,6 @@ from msgspec import Struct
 
 from hermes.domain.messages import Content, UserMessage
 
-__all__ = [
-    "MAX_RESUMES",
-    "MAX_UNBEGUN_RESUMES",
-    "ClientResult",
-    "ClientTool",
-    "NewTurn",
-    "Steering",
-    "Turn",
-    "TurnBrief",
-    "TurnControl",
-    "TurnError",
-    "TurnOptions",
-    "TurnState",
-]
-
 
 class ClientTool(Struct, frozen=True, kw_only=True):
     """A tool that the program which asks carries out itself."""

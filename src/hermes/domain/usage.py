@@ -2,8 +2,6 @@
 
 from msgspec import Struct
 
-__all__ = ["Spent", "TurnUsage", "Usage", "UsageRecord"]
-
 
 class Usage(Struct, frozen=True, kw_only=True):
     """Tokens of one model call.

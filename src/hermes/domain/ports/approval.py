@@ -8,11 +8,6 @@ from hermes.domain.messages import ToolCall
 from hermes.domain.ports.execution import Environment
 from hermes.domain.tools import Intent, ToolContext, ToolSpec
 
-__all__ = [
-    "ActionPolicy",
-    "ApprovalGate",
-]
-
 
 class ApprovalGate(Protocol):
     """Decides whether a tool call may run, asking a person where policy says so."""

@@ -10,18 +10,6 @@ from typing import Protocol
 
 from msgspec import Struct
 
-__all__ = [
-    "Command",
-    "CommandResult",
-    "DirEntry",
-    "Environment",
-    "Environments",
-    "FileStat",
-    "ProcessInfo",
-    "ProcessNotice",
-    "ProcessNotices",
-]
-
 
 class Command(Struct, frozen=True, kw_only=True):
     """A shell command to run to its end."""

@@ -15,16 +15,6 @@ from hermes.domain.messages import AssistantMessage, Message
 from hermes.domain.tools import ToolSpec
 from hermes.domain.usage import Usage
 
-__all__ = [
-    "CallListener",
-    "FailureKind",
-    "Model",
-    "ModelFailure",
-    "ModelInfo",
-    "ModelReply",
-    "ModelRequest",
-]
-
 
 class ModelRequest(Struct, frozen=True, kw_only=True):
     """Everything one call needs, in a provider-neutral form."""

@@ -15,8 +15,6 @@ from msgspec import Struct
 
 from hermes.domain.platforms import Capabilities
 
-__all__ = ["Shown", "Surface"]
-
 
 class Shown(Struct, frozen=True, kw_only=True):
     """What a slot should look like."""
