@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.cli.root import COMMANDS
-from hermes.config.keys import format_key
+from hermes.config.document import format_key
 from hermes.config.meaning import meaning_of
 from hermes.domain.settings import Settings
 

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.config.document import parse_document
-from hermes.config.problems import InvalidConfig
+from hermes.config.document import InvalidConfig, parse_document
 from hermes.domain.errors import ConfigError
 
 

@@ -7,12 +7,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.config.document import parse_document
+from hermes.config.document import format_key, parse_document, parse_key
 from hermes.config.edit import append_value, set_value, unset_value
-from hermes.config.keys import format_key, parse_key
 from hermes.config.loader import load_config
+from hermes.config.meaning import parse_value, type_of
 from hermes.config.paths import HermesHome
-from hermes.config.values import parse_value, type_of
 from hermes.domain.errors import ConfigError, UsageError
 
 TEXT = """\

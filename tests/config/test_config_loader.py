@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hermes.config.document import InvalidConfig
 from hermes.config.loader import LoadedConfig, inspect_config, load_config
 from hermes.config.paths import HermesHome
-from hermes.config.problems import InvalidConfig
 from hermes.domain.errors import ConfigError
 from hermes.domain.settings import Settings
 from hermes.domain.settings.models import ModelChoice

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from hermes.config.document import InvalidConfig
 from hermes.config.loader import LoadedConfig, inspect_config, load_config
 from hermes.config.paths import HermesHome
-from hermes.config.problems import InvalidConfig
 from hermes.domain.settings.models import ModelChoice
 
 

@@ -8,11 +8,10 @@ import pytest
 from msgspec import Struct
 
 from hermes.config.check import fields_by_name, known_keys, struct_of
-from hermes.config.keys import format_key
+from hermes.config.document import format_key
 from hermes.config.loader import load_config
-from hermes.config.meaning import default_of, meaning_of
+from hermes.config.meaning import default_of, meaning_of, type_of
 from hermes.config.paths import HermesHome
-from hermes.config.values import type_of
 from hermes.domain.settings import Settings
 from hermes.domain.settings.doors import Display
 

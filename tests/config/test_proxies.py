@@ -2,7 +2,7 @@
 
 import pytest
 
-from hermes.config.proxies import proxy_for
+from hermes.config.environment import proxy_for
 
 OUT = "https://api.example.com/v1"
 

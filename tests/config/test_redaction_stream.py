@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.config.redaction_stream import RedactedStream
-from hermes.config.secrets import Redactor, Secrets
+from hermes.config.secrets import RedactedStream, Redactor, Secrets
 
 VALUES = {
     "A_TOKEN": "correct-horse-battery",

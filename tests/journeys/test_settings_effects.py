@@ -35,8 +35,8 @@ from hermes.app.serve import Service
 from hermes.app.settings import toolsets_of
 from hermes.app.shutdown import StopSignals
 from hermes.config.check import bare, fields_by_name, struct_of
+from hermes.config.meaning import type_of
 from hermes.config.paths import HermesHome
-from hermes.config.values import type_of
 from hermes.control.admission.resets import Resets, user_note
 from hermes.control.commands.context import CommandHost
 from hermes.control.supervision.supervisor import AdapterState

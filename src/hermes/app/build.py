@@ -19,7 +19,7 @@ from hermes.app.settings import (
 )
 from hermes.app.tools import AgentTools
 from hermes.config.loader import LoadedConfig, load_config
-from hermes.config.redaction_stream import RedactedStream
+from hermes.config.secrets import RedactedStream
 from hermes.control.approvals import ApprovalAnswers
 from hermes.control.commands.controls import CoreControls
 from hermes.control.lanes.gateway import Gateway, GatewayParts

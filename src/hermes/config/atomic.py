@@ -16,8 +16,6 @@ from hermes.config.locks import locked
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError
 
-__all__ = ["editing", "write_atomic"]
-
 
 def write_atomic(path: Path, content: str | bytes) -> None:
     """Replace the content of `path`; explain if that is impossible."""

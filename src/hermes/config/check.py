@@ -14,14 +14,10 @@ import yaml
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import FieldInfo, fields
 
-from hermes.config.document import Document
-from hermes.config.keys import Path, format_key
-from hermes.config.problems import Problem
+from hermes.config.document import Document, Path, Problem, format_key
 from hermes.domain.entry_points import entry_points
 from hermes.domain.settings import Settings
 from hermes.domain.settings.section import is_secret_name
-
-__all__ = ["Checker", "describe", "fields_by_name", "struct_of"]
 
 _WORDS_OF_BOOLEANS = {False: ("off", "no", "false"), True: ("on", "yes", "true")}
 _NAMES = {

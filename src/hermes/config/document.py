@@ -6,6 +6,7 @@ and each value's line and literal text are kept. The text matters because YAML
 reads `off` as a boolean and `0123` as a number where a name was meant.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path as FilePath
 from typing import Any
@@ -13,11 +14,78 @@ from typing import Any
 import yaml
 from msgspec import Struct, field
 
-from hermes.config.keys import Path, format_key
-from hermes.config.problems import InvalidConfig, Problem
+from hermes.domain.errors import ConfigError, UsageError
 from hermes.domain.settings.section import is_secret_name
 
-__all__ = ["Document", "Mark", "parse_document", "read_document"]
+Path = tuple[str, ...]
+
+_PART = re.compile(r'"((?:[^"\\]|\\.)*)"|([^."]+)')
+_PLAIN = re.compile(r'[^."\\]+')
+
+
+def parse_key(text: str) -> Path:
+    """Split a dotted key into its names."""
+    parts: list[str] = []
+    position = 0
+    while True:
+        match = _PART.match(text, position)
+        if match is None:
+            break
+        quoted, plain = match.groups()
+        parts.append(plain or re.sub(r"\\(.)", r"\1", quoted or "", flags=re.DOTALL))
+        position = match.end()
+        if position == len(text):
+            return tuple(parts)
+        if text[position] != ".":
+            break
+        position += 1
+    raise UsageError(
+        f"`{text}` is not a configuration key.",
+        hint='Keys look like terminal.backend; quote names with dots: a."b.c".',
+    )
+
+
+def format_key(path: Path) -> str:
+    """Join names into a dotted key that `parse_key` understands."""
+    return ".".join(name if _PLAIN.fullmatch(name) else _quoted(name) for name in path)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+class Problem(Struct, frozen=True, kw_only=True):
+    """One thing that is wrong."""
+
+    where: str
+    """`config.yaml:12`, `env TERMINAL_LIFETIME_SECONDS`, ..."""
+    key: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.key} {self.text}" if self.key else f"{self.where}: {self.text}"
+
+
+class InvalidConfig(ConfigError):
+    """The configuration has errors; all of them are listed."""
+
+    def __init__(self, problems: tuple[Problem, ...], *, hint: str = "") -> None:
+        if len(problems) == 1:
+            message = f"{problems[0]}."
+        else:
+            listed = "".join(f"\n  {problem}" for problem in problems)
+            message = f"The configuration has {len(problems)} errors:{listed}"
+        super().__init__(message, hint=hint or _hint(problems))
+        self.problems = problems
+
+
+def _hint(problems: tuple[Problem, ...]) -> str:
+    if all(problem.where.startswith("env ") for problem in problems):
+        return "Change or unset the environment variable."
+    if all(problem.where.startswith(".env") for problem in problems):
+        return "Fix it with: hermes config set NAME VALUE"
+    return f"Fix {'it' if len(problems) == 1 else 'them'} with: hermes config edit"
+
 
 _MAX_DEPTH = 64
 _MAX_NODES = 200_000

@@ -12,8 +12,6 @@ from msgspec import Struct
 
 from hermes.domain.errors import UsageError
 
-__all__ = ["EnvFile", "is_refused", "is_variable_name", "parse_env", "set_env", "unset_env"]
-
 _REFUSED = frozenset(
     {"PATH", "HOME", "SHELL", "IFS", "ENV", "BASH_ENV", "PROMPT_COMMAND", "HERMES_HOME"}
     | {"EDITOR", "VISUAL", "PAGER", "BROWSER", "NODE_OPTIONS", "JAVA_TOOL_OPTIONS"}

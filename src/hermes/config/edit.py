@@ -12,26 +12,20 @@ from typing import Any
 
 from hermes.config.atomic import editing, write_atomic
 from hermes.config.check import Checker
-from hermes.config.document import parse_document
+from hermes.config.document import (
+    InvalidConfig,
+    Path,
+    Problem,
+    format_key,
+    parse_document,
+    parse_key,
+)
 from hermes.config.dotenv import set_env, unset_env
-from hermes.config.keys import Path, format_key, parse_key
 from hermes.config.loader import expand, prepare, read_env
 from hermes.config.normalize import lookup
 from hermes.config.paths import HermesHome
-from hermes.config.problems import InvalidConfig, Problem
 from hermes.config.splice import render, splice_set, splice_unset
 from hermes.domain.errors import ConfigError, UsageError
-
-__all__ = [
-    "append_value",
-    "apply_change",
-    "is_env_name",
-    "read_env_text",
-    "read_text",
-    "set_value",
-    "unset_value",
-    "write_checked",
-]
 
 _ENV_NAME = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 

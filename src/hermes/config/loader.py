@@ -14,26 +14,23 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.config.check import Checker
-from hermes.config.document import Document, Mark, read_document
+from hermes.config.document import (
+    Document,
+    InvalidConfig,
+    Mark,
+    Path,
+    Problem,
+    format_key,
+    parse_key,
+    read_document,
+)
 from hermes.config.dotenv import EnvFile, parse_env
-from hermes.config.keys import Path, format_key, parse_key
 from hermes.config.migrations import migrate_data, version_of
 from hermes.config.normalize import assign, merge_over, normalize
 from hermes.config.overrides import overrides_in
 from hermes.config.paths import MANAGED_CONFIG, HermesHome
-from hermes.config.problems import InvalidConfig, Problem
 from hermes.config.secrets import Redactor, Secrets, secrets_in_config, secrets_in_variables
 from hermes.domain.settings import CONFIG_VERSION, Settings
-
-__all__ = [
-    "Inspection",
-    "LoadedConfig",
-    "expand",
-    "inspect_config",
-    "load_config",
-    "prepare",
-    "read_env",
-]
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 

@@ -12,15 +12,12 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.config.atomic import editing, write_atomic
-from hermes.config.document import parse_document
+from hermes.config.document import Path, format_key, parse_document
 from hermes.config.dotenv import unset_env
 from hermes.config.edit import apply_change, read_env_text, read_text, write_checked
-from hermes.config.keys import Path, format_key
 from hermes.config.migrations import OBSOLETE_VARIABLES, migrate_data, version_of
 from hermes.config.paths import HermesHome
 from hermes.domain.settings import CONFIG_VERSION
-
-__all__ = ["Migration", "migrate_files"]
 
 
 class Migration(Struct, frozen=True, kw_only=True):

@@ -10,8 +10,6 @@ from typing import Any
 
 from hermes.domain.settings import CONFIG_VERSION
 
-__all__ = ["MIGRATIONS", "OBSOLETE_VARIABLES", "migrate_data", "version_of"]
-
 Data = dict[str, Any]
 
 OBSOLETE_VARIABLES = {9: ("ANTHROPIC_TOKEN",), 13: ("LLM_MODEL", "OPENAI_MODEL")}

@@ -6,13 +6,10 @@ keys have older names. After this each value is where the schema has it.
 
 from typing import Any
 
-from hermes.config.document import Document, Mark
-from hermes.config.keys import Path
+from hermes.config.document import Document, Mark, Path
 from hermes.domain.entry_points import entry_points
 from hermes.domain.settings import Settings
 from hermes.domain.settings.doors import Platform
-
-__all__ = ["assign", "lookup", "merge_over", "normalize"]
 
 PLATFORMS = "hermes.platforms"
 """The group of entry points that chat platforms declare themselves in."""

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from hermes.config.check import fields_by_name
-from hermes.config.keys import Path, parse_key
+from hermes.config.document import Path, parse_key
 from hermes.domain.settings.execution import Terminal
-
-__all__ = ["overrides_in", "variables_for"]
 
 _VARIABLES: dict[str, str] = {
     "HERMES_MODEL": "model.model",

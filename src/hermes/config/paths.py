@@ -13,8 +13,6 @@ from msgspec import Struct
 
 from hermes.domain.errors import ConfigError
 
-__all__ = ["MANAGED_CONFIG", "HermesHome"]
-
 MANAGED_CONFIG = Path("/etc/hermes/config.yaml")
 """The machine-wide overlay an administrator may install; it wins per key."""
 
@@ -44,11 +42,6 @@ class HermesHome(Struct, frozen=True, kw_only=True):
     def env_file(self) -> Path:
         """The secrets, one `NAME=value` a line."""
         return self.root / ".env"
-
-    @property
-    def auth_file(self) -> Path:
-        """Logins to model providers that are not plain keys."""
-        return self.root / "auth.json"
 
     @property
     def database(self) -> Path:
@@ -111,19 +104,9 @@ class HermesHome(Struct, frozen=True, kw_only=True):
         return self.root / "workspace"
 
     @property
-    def cron_dir(self) -> Path:
-        """Scheduled jobs and their output."""
-        return self.root / "cron"
-
-    @property
     def hooks_dir(self) -> Path:
         """Gateway hooks, one directory each."""
         return self.root / "hooks"
-
-    @property
-    def plugins_dir(self) -> Path:
-        """Plugins a person has installed."""
-        return self.root / "plugins"
 
     @property
     def scripts_dir(self) -> Path:
@@ -139,11 +122,6 @@ class HermesHome(Struct, frozen=True, kw_only=True):
     def platforms_dir(self) -> Path:
         """State of the chat platforms, such as pairing files."""
         return self.root / "platforms"
-
-    @property
-    def checkpoints_dir(self) -> Path:
-        """Snapshots taken before files are changed."""
-        return self.root / "checkpoints"
 
     @property
     def webhooks_file(self) -> Path:

@@ -6,23 +6,87 @@ base64-encoded on the way, and besides that anything shaped like a well-known
 kind of credential.
 """
 
+import base64
+import json
 import re
+import string
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, quote_plus, urlsplit
 
-from hermes.config.redaction_forms import forms_of, pattern_of
 from hermes.domain.platforms import credentials
 from hermes.domain.settings.section import is_secret_name
 
-__all__ = [
-    "PLACEHOLDERS",
-    "Redactor",
-    "Secrets",
-    "secrets_in_config",
-    "secrets_in_variables",
-]
+
+def forms_of(value: str, min_length: int) -> Iterator[str]:
+    """Yield `value` and every encoding of it that is worth looking for."""
+    seen: set[str] = set()
+    for form in _forms(value):
+        if len(form) >= min_length and form not in seen:
+            seen.add(form)
+            yield form
+
+
+def pattern_of(forms: Iterable[str]) -> str:
+    """Return a pattern that matches the longest of `forms` at any position.
+
+    Common prefixes are factored out (a trie), so the time does not grow with
+    the number of forms that begin alike or differently.
+    """
+    trie = _Node()
+    for form in forms:
+        node = trie
+        for character in form:
+            node = node.setdefault(character, _Node())
+        node[""] = _Node()
+    return _render(trie)
+
+
+class _Node(dict[str, "_Node"]):
+    """What may follow; the empty string marks the end of a form."""
+
+
+def _forms(value: str) -> Iterator[str]:
+    yield value
+    yield quote(value, safe="")
+    yield quote(value)
+    yield quote_plus(value)
+    yield json.dumps(value)[1:-1]
+    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    yield repr(value)[1:-1]
+    stripped = value.strip()
+    yield stripped
+    if "\n" in stripped:
+        yield from (line.strip() for line in stripped.splitlines() if len(line.strip()) >= 16)
+    if "," in stripped:
+        # Several tokens in one variable: each is a secret of its own.
+        yield from (part.strip() for part in stripped.split(",") if len(part.strip()) >= 12)
+    yield from _base64_forms(value.encode("utf-8", "surrogatepass"))
+
+
+def _base64_forms(data: bytes) -> Iterator[str]:
+    """Yield the part of the base64 text that does not depend on the neighbours."""
+    for offset in range(3):
+        padded = b"\0" * offset + data
+        start = (0, 2, 3)[offset]
+        end = len(padded) * 8 // 6
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            yield encode(padded).decode()[start:end]
+
+
+def _render(node: _Node) -> str:
+    literal = ""
+    while len(node) == 1 and "" not in node:
+        ((character, node),) = node.items()
+        literal += character
+    head = re.escape(literal)
+    branches = [re.escape(c) + _render(child) for c, child in node.items() if c]
+    if not branches:
+        return head
+    body = f"(?:{'|'.join(branches)})"
+    return head + body + ("?" if "" in node else "")
+
 
 MIN_LENGTH = 8
 """Shorter values appear by chance in ordinary text and are not redacted."""
@@ -256,3 +320,91 @@ def _password_of(value: str) -> str | None:
         return urlsplit(value).password
     except ValueError:
         return None
+
+
+SEED = 4
+"""So many characters are recognised as the beginning of a secret; fewer may be shown."""
+LONGEST_WORD = 4096
+"""A word in the shape of a credential waits for its end, but not for ever."""
+LONGEST_BLOCK = 16_384
+LOOK_BACK = 32
+KEY_BLOCK = "-----BEGIN"
+_BLOCK_END = re.compile(r"-----END [A-Z ]*-----")
+_WORD = string.ascii_letters + string.digits + "._~+/=:-"
+
+
+class RedactedStream:
+    """One text that comes in pieces."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._seeds: dict[str, list[str]] = {}
+        for form in redactor.forms():
+            self._seeds.setdefault(form[:SEED], []).append(form)
+        seeds = "|".join(map(re.escape, self._seeds))
+        # Looked for ahead, so that one may begin within another.
+        self._seed = re.compile(f"(?=({seeds}))") if seeds else None
+        self._shown = ""
+        """The last of what was shown: a secret may have begun there, before it could be told."""
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """Take a piece; return what may be shown now."""
+        return self._take(self._held + piece, end=False)
+
+    def flush(self) -> str:
+        """Return what is left at the end."""
+        shown = self._take(self._held, end=True) if self._held else ""
+        self.clear()
+        return shown
+
+    def clear(self) -> None:
+        """Forget everything: the text starts over."""
+        self._shown = self._held = ""
+
+    def _take(self, new: str, *, end: bool) -> str:
+        text, begin = self._shown + new, len(self._shown)
+        if not self._suspicious(text):
+            self._shown, self._held = text[-LOOK_BACK:], ""
+            return new
+        cut = len(text) if end else max(begin, self._safe_length(text))
+        shown, position = [], begin
+        for start, stop, mark in self._redactor.spans(text):
+            if position < stop and start < cut:
+                shown += [text[position : max(start, position)], mark]
+                position = stop
+        shown.append(text[position:cut])
+        cut = max(cut, position)
+        self._shown, self._held = text[max(0, cut - LOOK_BACK) : cut], text[cut:]
+        return "".join(shown)
+
+    def _suspicious(self, text: str) -> bool:
+        """Tell whether there is anything to look at more closely: mostly there is not."""
+        if self._seed is not None and self._seed.search(text):
+            return True
+        return KEY_BLOCK in text or self._redactor.hints_at_one(text)
+
+    def _safe_length(self, text: str) -> int:
+        """Return how much of `text` cannot be part of a secret that is still coming."""
+        return min(self._value_start(text), self._shape_start(text))
+
+    def _value_start(self, text: str) -> int:
+        """Return where the beginning of a known value stands at the end of `text`."""
+        for found in self._seed.finditer(text) if self._seed else ():
+            rest = text[found.start() :]
+            if any(form.startswith(rest) for form in self._seeds[found.group(1)]):
+                return found.start()
+        return len(text)
+
+    def _shape_start(self, text: str) -> int:
+        """Return where an unfinished word in the shape of a credential begins."""
+        block = text.rfind(KEY_BLOCK) if KEY_BLOCK in text else len(text) + 1
+        if 0 <= len(text) - block <= LONGEST_BLOCK and not _BLOCK_END.search(text, block):
+            return block
+        start = len(text.rstrip(_WORD))
+        before = text[:start].rstrip()
+        if before[-6:].lower() == "bearer":
+            start = len(before) - 6
+        word = text[start:]
+        held = len(word) <= LONGEST_WORD and self._redactor.hints_at_one(word)
+        return start if held else len(text)

@@ -10,9 +10,7 @@ from typing import Any
 
 import yaml
 
-from hermes.config.keys import Path
-
-__all__ = ["render", "splice_set", "splice_unset"]
+from hermes.config.document import Path
 
 
 def splice_set(text: str, path: Path, value: Any) -> str | None:

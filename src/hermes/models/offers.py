@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from hermes.config.hosts import is_loopback
+from hermes.config.environment import is_loopback
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
 from hermes.models.catalog import UNKNOWN, ModelFacts, Price, catalog, find_model

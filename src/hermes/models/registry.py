@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from hermes.config.environment import proxy_for
 from hermes.config.paths import HermesHome
-from hermes.config.proxies import proxy_for
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.model import (

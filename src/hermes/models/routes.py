@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from hermes.config.hosts import is_loopback
+from hermes.config.environment import is_loopback
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.model import ModelInfo
 from hermes.domain.settings import Settings

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.hosts import is_loopback
+from hermes.config.environment import is_loopback
 from hermes.config.paths import HermesHome
 from hermes.control.webhooks.effects import Address, address_of, is_silent
 from hermes.control.webhooks.routes import HookRoutes, RouteRules, read_routes

@@ -17,15 +17,14 @@ import msgspec
 from msgspec import Struct
 
 from hermes.config.check import describe, fields_by_name
+from hermes.config.document import Path, format_key, parse_key
 from hermes.config.edit import is_env_name, set_value, unset_value
 from hermes.config.environment import process_environ
-from hermes.config.keys import Path, format_key, parse_key
 from hermes.config.loader import LoadedConfig, inspect_config, load_config, read_env
-from hermes.config.meaning import default_of, meaning_of
+from hermes.config.meaning import default_of, meaning_of, parse_value, type_of
 from hermes.config.migrate import migrate_files
 from hermes.config.overrides import variables_for
 from hermes.config.paths import HermesHome
-from hermes.config.values import parse_value, type_of
 from hermes.domain.errors import ConfigError, NotFound, UsageError
 from hermes.domain.settings import CONFIG_VERSION
 from hermes.domain.settings.section import is_secret_name, masked

@@ -21,7 +21,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from ipaddress import IPv6Address, ip_address
 
-from hermes.config.hosts import is_loopback
+from hermes.config.environment import is_loopback
 from hermes.domain.errors import StoreError
 from hermes.domain.keys import OWNER, Action, ApiKey, Caller
 from hermes.domain.ports.clock import Clock

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.config.hosts import is_loopback
+from hermes.config.environment import is_loopback
 from hermes.domain.errors import ConfigError
 
 MIN_KEY_LENGTH = 16

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct
 
-from hermes.config.hosts import is_loopback
+from hermes.config.environment import is_loopback
 from hermes.control.webhooks.intake import HookAnswer, HookRefused, HookRequest
 from hermes.control.webhooks.receiver import WebhookReceiver
 from hermes.domain.errors import ConfigError, HermesError
