@@ -12,7 +12,7 @@ import hashlib
 import logging
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -73,16 +73,6 @@ class Rendered(Struct, frozen=True):
     status: int
     headers: dict[bytes, bytes]
     body: bytes
-
-
-def rendered(answer: JsonAnswer | TextAnswer) -> Rendered:
-    """Return a value or a text as it goes out."""
-    if isinstance(answer, JsonAnswer):
-        body, kind = msgspec.json.encode(answer.value), JSON
-    else:
-        body, kind = answer.text.encode(), answer.media_type.encode()
-    headers = ON_EVERY_ANSWER | {b"content-type": kind} | encoded(answer.headers)
-    return Rendered(answer.status, headers, b"" if answer.status == 204 else body)
 
 
 def encoded(headers: Mapping[str, str]) -> dict[bytes, bytes]:
@@ -190,7 +180,7 @@ class _App:
         answer = await route.endpoint.handler(call)
         if isinstance(answer, StreamAnswer):
             return await self._stream(exchange, answer)
-        return await self._send(exchange, rendered(answer))
+        return await self._send(exchange, self._rendered(route.endpoint, answer))
 
     async def _let_in(self, endpoint: Endpoint, heads: Headers, scope: Scope) -> Caller:
         if endpoint.public:
@@ -264,7 +254,7 @@ class _App:
 
     async def _break_off(self, exchange: _Exchange, problem: Problem) -> None:
         """End a stream that cannot go on with an event that clients take for an error."""
-        body = msgspec.json.encode(self._redacted(problem))
+        body = msgspec.json.encode(self._error(problem))
         await exchange.send(
             {"type": "http.response.body", "body": b"event: error\ndata: " + body + b"\n\n"}
         )
@@ -280,11 +270,24 @@ class _App:
         await exchange.send({"type": "http.response.body", "body": answer.body})
         return answer.status
 
+    def _rendered(self, endpoint: Endpoint, answer: Any) -> Rendered:
+        if not isinstance(answer, JsonAnswer | TextAnswer):
+            answer = JsonAnswer(value=answer, status=next(iter(endpoint.answers), 200))
+        if isinstance(answer, TextAnswer):
+            body, kind = answer.text.encode(), answer.media_type.encode()
+        else:
+            value = answer.value
+            if endpoint.redacts:
+                value = _redacted(msgspec.to_builtins(value), self._parts.redact)
+            body, kind = msgspec.json.encode(value), JSON
+        headers = ON_EVERY_ANSWER | {b"content-type": kind} | encoded(answer.headers)
+        return Rendered(answer.status, headers, b"" if answer.status == 204 else body)
+
     def _refusal(self, problem: Problem) -> Rendered:
         headers = ON_EVERY_ANSWER | {b"content-type": JSON} | encoded(problem.headers)
-        return Rendered(problem.status, headers, msgspec.json.encode(self._redacted(problem)))
+        return Rendered(problem.status, headers, msgspec.json.encode(self._error(problem)))
 
-    def _redacted(self, problem: Problem) -> ErrorBody:
+    def _error(self, problem: Problem) -> ErrorBody:
         body = problem.body()
         message = self._parts.redact(body.error.message)
         return ErrorBody(error=msgspec.structs.replace(body.error, message=message))
@@ -315,3 +318,14 @@ async def _close(answer: StreamAnswer) -> None:
     close = getattr(answer.chunks, "aclose", None)
     if close is not None:
         await close()
+
+
+def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
+    """Take secrets out of every text in a value; keys stay."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {name: _redacted(each, redact) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_redacted(each, redact) for each in value]
+    return value

@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, tzinfo
 from typing import Any, Protocol
 
-import msgspec
 from msgspec import Struct
 
 from hermes.control.approvals import ApprovalAnswers
@@ -91,18 +90,3 @@ class HttpContext(Struct, frozen=True, kw_only=True):
     """Regular expressions by which further helper calls of web interfaces are recognised."""
     zone: tzinfo = UTC
     """In which times without an offset are understood: the configured `timezone`."""
-
-
-def redacted(value: Any, redact: Callable[[str], str]) -> Any:
-    """Return a value as JSON has it, with every text in it redacted; keys stay."""
-    return _clean(msgspec.to_builtins(value), redact)
-
-
-def _clean(value: Any, redact: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {name: _clean(each, redact) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_clean(each, redact) for each in value]
-    return value

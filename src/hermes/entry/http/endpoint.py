@@ -6,8 +6,8 @@ and returns an `Answer`.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from types import ModuleType
-from typing import Any, Generic, TypeVar
+from types import ModuleType, NoneType
+from typing import Any, Generic, TypeVar, get_args, get_type_hints
 
 from msgspec import Struct
 
@@ -77,7 +77,8 @@ class StreamAnswer(Struct, frozen=True, kw_only=True):
 
 
 Answer = JsonAnswer | TextAnswer | StreamAnswer
-Handler = Callable[[Call[Any, Any]], Awaitable[Answer]]
+Handler = Callable[[Call[Any, Any]], Awaitable[Any]]
+"""Returns an `Answer`, or just the value that is sent as JSON."""
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
@@ -101,31 +102,54 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """The struct that query parameters are checked against."""
     answers: Mapping[int, Any] = {}
     """Status -> struct, or a media type as text, e.g. `EVENT_STREAM`; 200 may be a tuple of
-    several. Errors that every endpoint can give need not be named."""
+    several. A value without a status goes out with the first. Errors that every endpoint can give
+    need not be named."""
     problems: tuple[int, ...] = ()
     """Further error statuses it can answer with: 404, 409, 429, 502, 503, ..."""
+    redacts: bool = False
+    """Secrets are taken out of every text of the value."""
 
 
-def operation(route: str, tag: str, **more: Any) -> Callable[[Handler], Endpoint]:
-    """Make an endpoint of a handler: `@operation("GET /v1/runs", "runs")`.
+class Operations:
+    """Makes endpoints of the handlers of one subject.
 
-    The handler's name is the `operationId`, its docstring the summary.
+        operation = Operations("runs", Action.RUN)
+
+        @operation("GET /v1/runs/{run_id}", 404)
+        async def get_run(call: Call[None, RunQuery]) -> RunView:
+            ...
+
+    The handler's name is the `operationId`, its docstring the summary; its types are those of the
+    body, the query and the answer (`answers` says more where there are several). The numbers are
+    the error statuses it can answer with.
     """
-    method, _, path = route.partition(" ")
 
-    def describe(handler: Handler) -> Endpoint:
-        first, *rest = handler.__name__.split("_")
-        return Endpoint(
-            name=first + "".join(word.title() for word in rest),
-            method=method,
-            path=path,
-            summary=(handler.__doc__ or "").strip().rstrip("."),
-            tag=tag,
-            handler=handler,
-            **more,
-        )
+    def __init__(self, tag: str, action: Action | None = None, *, redacts: bool = False) -> None:
+        self._shared = {"tag": tag, "action": action, "redacts": redacts}
 
-    return describe
+    def __call__(
+        self, route: str, *problems: int, status: int = 200, **more: Any
+    ) -> Callable[[Handler], Endpoint]:
+        method, _, path = route.partition(" ")
+
+        def describe(handler: Handler) -> Endpoint:
+            first, *rest = handler.__name__.split("_")
+            types = get_type_hints(handler)
+            body, query = (None if kind is NoneType else kind for kind in get_args(types["call"]))
+            fields = {"answers": {status: types["return"]}, **self._shared, **more}
+            return Endpoint(
+                name=first + "".join(word.title() for word in rest),
+                method=method,
+                path=path,
+                summary=(handler.__doc__ or "").strip().rstrip("."),
+                handler=handler,
+                body=body,
+                query=query,
+                problems=problems,
+                **fields,
+            )
+
+        return describe
 
 
 def operations(module: ModuleType) -> tuple[Endpoint, ...]:

@@ -11,9 +11,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from hermes.domain.approvals import Approval, ApprovalKind, Choice
 from hermes.domain.keys import Action
 from hermes.entry.http.access import pending_within_reach, reached_approval
-from hermes.entry.http.endpoint import Answer, Call, JsonAnswer, operation
+from hermes.entry.http.endpoint import Call, Operations
 from hermes.entry.http.errors import Problem
 from hermes.streaming.wire.frames import approval_fields, decision_fields
+
+operation = Operations("approvals", Action.APPROVE)
 
 MAX_ANSWER = 65_536
 
@@ -102,35 +104,22 @@ async def hand_in(
     return await desk.answer(request.id, Choice(choice), by=by, text=text or "")
 
 
-@operation("GET /v1/approvals", "approvals", action=Action.APPROVE, answers={200: ApprovalList})
-async def list_approvals(call: Call[None, None]) -> Answer:
+@operation("GET /v1/approvals")
+async def list_approvals(call: Call[None, None]) -> ApprovalList:
     """List approvals and questions that wait for an answer."""
     pending = await pending_within_reach(call)
-    return JsonAnswer(value=ApprovalList(data=tuple(approval_view(call, each) for each in pending)))
+    return ApprovalList(data=tuple(approval_view(call, each) for each in pending))
 
 
-@operation(
-    "GET /v1/approvals/{approval_id}",
-    "approvals",
-    action=Action.APPROVE,
-    answers={200: ApprovalView},
-    problems=(404,),
-)
-async def get_approval(call: Call[None, None]) -> Answer:
+@operation("GET /v1/approvals/{approval_id}", 404)
+async def get_approval(call: Call[None, None]) -> ApprovalView:
     """Read an approval or a question."""
     approval = await reached_approval(call, call.path["approval_id"])
-    return JsonAnswer(value=approval_view(call, approval))
+    return approval_view(call, approval)
 
 
-@operation(
-    "POST /v1/approvals/{approval_id}",
-    "approvals",
-    action=Action.APPROVE,
-    body=AnswerBody,
-    answers={200: ApprovalView},
-    problems=(404, 409),
-)
-async def answer_approval(call: Call[AnswerBody, None]) -> Answer:
+@operation("POST /v1/approvals/{approval_id}", 404, 409)
+async def answer_approval(call: Call[AnswerBody, None]) -> ApprovalView:
     """Answer an approval or a question."""
     approval = await reached_approval(call, call.path["approval_id"])
     choice = None if call.body.choice is UNSET else call.body.choice
@@ -139,4 +128,4 @@ async def answer_approval(call: Call[AnswerBody, None]) -> Answer:
     decided = await hand_in(call, approval, choice, text)
     if decided is None:
         raise Problem(409, "It was answered before, or its time is over.", code="already_answered")
-    return JsonAnswer(value=approval_view(call, decided))
+    return approval_view(call, decided)

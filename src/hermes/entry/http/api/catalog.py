@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from hermes.entry.http.access import agent_named, reachable_agents
 from hermes.entry.http.api.health import PLATFORM_NAME
-from hermes.entry.http.context import ServedAgent, redacted
-from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer, operation
+from hermes.entry.http.context import ServedAgent
+from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer, Operations
 
-TAG = "Catalog"
+operation = Operations("Catalog")
 CREATED = 1_767_225_600
 """Agents have no birthday; clients want a number that stays the same."""
 _FEATURES = {
@@ -116,32 +116,32 @@ class CatalogQuery(Struct, frozen=True, kw_only=True):
     """Another name for `agent`."""
 
 
-@operation("GET /v1/models", TAG, answers={200: ModelList})
-async def list_models(call: Call[None, None]) -> Answer:
+@operation("GET /v1/models")
+async def list_models(call: Call[None, None]) -> ModelList:
     """List models."""
     cards = reachable_agents(call.parts, call.caller)
-    return JsonAnswer(value=ModelList(data=[_model(card) for card in cards]))
+    return ModelList(data=[_model(card) for card in cards])
 
 
-@operation("GET /v1/models/{model}", TAG, answers={200: Model}, problems=(404,))
-async def get_model(call: Call[None, None]) -> Answer:
+@operation("GET /v1/models/{model}", 404)
+async def get_model(call: Call[None, None]) -> Model:
     """Read a model."""
-    return JsonAnswer(value=_model(agent_named(call.parts, call.caller, call.path["model"])))
+    return _model(agent_named(call.parts, call.caller, call.path["model"]))
 
 
-@operation("GET /v1/toolsets", TAG, query=CatalogQuery, answers={200: ToolsetList}, problems=(404,))
-async def list_toolsets(call: Call[None, CatalogQuery]) -> Answer:
+@operation("GET /v1/toolsets", 404)
+async def list_toolsets(call: Call[None, CatalogQuery]) -> ToolsetList:
     """List toolsets."""
     cards = call.parts.toolsets(_chosen(call).agent_id)
     toolsets = [Toolset(name=card.name, enabled=card.enabled, tools=card.tools) for card in cards]
-    return JsonAnswer(value=ToolsetList(data=toolsets))
+    return ToolsetList(data=toolsets)
 
 
-@operation("GET /v1/skills", TAG, query=CatalogQuery, answers={200: SkillList}, problems=(404,))
-async def list_skills(call: Call[None, CatalogQuery]) -> Answer:
+@operation("GET /v1/skills", 404, redacts=True)
+async def list_skills(call: Call[None, CatalogQuery]) -> SkillList:
     """List skills."""
     skills = await call.parts.skills(_chosen(call).agent_id)
-    return JsonAnswer(value=redacted(SkillList(data=skills), call.parts.redact))
+    return SkillList(data=skills)
 
 
 def capabilities_endpoint(others: Sequence[Endpoint]) -> Endpoint:
@@ -164,7 +164,7 @@ def capabilities_endpoint(others: Sequence[Endpoint]) -> Endpoint:
         method="GET",
         path="/v1/capabilities",
         summary="What this server can do",
-        tag=TAG,
+        tag="Catalog",
         handler=capabilities,
         answers={200: Capabilities},
     )

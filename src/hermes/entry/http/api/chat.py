@@ -46,8 +46,8 @@ from hermes.entry.http.endpoint import (
     Call,
     CallHeaders,
     JsonAnswer,
+    Operations,
     StreamAnswer,
-    operation,
 )
 from hermes.entry.http.errors import Problem
 from hermes.entry.http.sse import attended, stopper
@@ -60,6 +60,8 @@ from hermes.streaming.wire.chat import (
     chat_usage,
     failure_text,
 )
+
+operation = Operations("chat", Action.RUN)
 
 
 class ToolIn(Struct, frozen=True, kw_only=True):
@@ -457,11 +459,12 @@ ChatCall = Call[ChatRequest, None]
 
 @operation(
     "POST /v1/chat/completions",
-    "chat",
-    action=Action.RUN,
-    body=ChatRequest,
+    404,
+    409,
+    429,
+    502,
+    503,
     answers={200: (ChatCompletion, EVENT_STREAM)},
-    problems=(404, 409, 429, 502, 503),
 )
 async def create_chat_completion(call: ChatCall) -> Answer:
     """Answer a conversation, in the form that OpenAI clients know."""

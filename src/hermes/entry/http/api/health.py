@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from hermes.control.supervision.health import GatewayPhase
 from hermes.control.supervision.metrics import Sources, sample
 from hermes.domain.keys import Action
-from hermes.entry.http.context import redacted
-from hermes.entry.http.endpoint import Answer, Call, JsonAnswer, TextAnswer, operation
+from hermes.entry.http.endpoint import Answer, Call, JsonAnswer, Operations, TextAnswer
 from hermes.observability.metrics import render
 
-TAG = "Health"
+operation = Operations("Health")
+
 PLATFORM_NAME = "hermes-agent"
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -59,47 +59,45 @@ class DetailedHealth(Struct, frozen=True, kw_only=True):
     warnings: list[str]
 
 
-@operation("GET /health", TAG, public=True, answers={200: Health})
-async def health(call: Call[None, None]) -> Answer:
+@operation("GET /health", public=True)
+async def health(call: Call[None, None]) -> Health:
     """Say that the process answers."""
-    return JsonAnswer(value=Health(status="ok", platform=PLATFORM_NAME, version=call.parts.version))
+    return Health(status="ok", platform=PLATFORM_NAME, version=call.parts.version)
 
 
 health_v1 = replace(health, name="healthV1", path="/v1/health")
 
 
-@operation("GET /ready", TAG, public=True, answers={200: Readiness, 503: Readiness})
+@operation("GET /ready", public=True, answers={200: Readiness, 503: Readiness})
 async def ready(call: Call[None, None]) -> Answer:
     """Say whether requests can be served."""
     found = _readiness(call.parts.ready())
     return JsonAnswer(value=found, status=200 if found.status == "ready" else 503)
 
 
-@operation("GET /health/detailed", TAG, action=Action.OBSERVE, answers={200: DetailedHealth})
-async def detailed_health(call: Call[None, None]) -> Answer:
+@operation("GET /health/detailed", action=Action.OBSERVE, redacts=True)
+async def detailed_health(call: Call[None, None]) -> DetailedHealth:
     """Return the health of the gateway and its platforms."""
-    state = redacted(call.parts.gateway_state(), call.parts.redact)
+    state = call.parts.gateway_state()
     phase, active = str(state.get("gateway_state", "")), int(state.get("active_agents") or 0)
-    return JsonAnswer(
-        value=DetailedHealth(
-            status="ok",
-            platform=PLATFORM_NAME,
-            version=call.parts.version,
-            readiness=_readiness(call.parts.ready()),
-            gateway_state=phase,
-            platforms=state.get("platforms") or {},
-            active_agents=active,
-            gateway_busy=active > 0,
-            gateway_drainable=phase == GatewayPhase.RUNNING,
-            exit_reason=state.get("exit_reason"),
-            updated_at=state.get("updated_at") or None,
-            pid=state.get("pid") or None,
-            warnings=state.get("warnings") or [],
-        )
+    return DetailedHealth(
+        status="ok",
+        platform=PLATFORM_NAME,
+        version=call.parts.version,
+        readiness=_readiness(call.parts.ready()),
+        gateway_state=phase,
+        platforms=state.get("platforms") or {},
+        active_agents=active,
+        gateway_busy=active > 0,
+        gateway_drainable=phase == GatewayPhase.RUNNING,
+        exit_reason=state.get("exit_reason"),
+        updated_at=state.get("updated_at") or None,
+        pid=state.get("pid") or None,
+        warnings=state.get("warnings") or [],
     )
 
 
-@operation("GET /metrics", TAG, action=Action.OBSERVE, answers={200: "text/plain"}, problems=(503,))
+@operation("GET /metrics", 503, action=Action.OBSERVE, answers={200: "text/plain"})
 async def metrics(call: Call[None, None]) -> Answer:
     """Metrics for Prometheus."""
     parts = call.parts

@@ -20,8 +20,9 @@ from hermes.control.jobs.schedules import MAX_LENGTH, stamp
 from hermes.domain.jobs import DeliveryStatus, Instant, InstantStatus, Job
 from hermes.domain.keys import Action
 from hermes.entry.http.access import agent_named
-from hermes.entry.http.context import redacted
-from hermes.entry.http.endpoint import Answer, Call, JsonAnswer, operation
+from hermes.entry.http.endpoint import Call, Operations
+
+operation = Operations("Jobs", Action.JOBS, redacts=True)
 
 MAX_PAGE = 200
 
@@ -191,7 +192,6 @@ def _times(repeat: int | RepeatBody | None) -> int | None:
     return repeat.times if isinstance(repeat, RepeatBody) else repeat
 
 
-TAG = "Jobs"
 _JOBS = "/api/jobs"
 _JOB = "/api/jobs/{job_id}"
 
@@ -202,135 +202,63 @@ def _book(call: Call[Any, Any], name: str | None = None) -> JobBook:
     return JobBook(parts.jobs(card.agent_id), parts.ledger, parts.clock, parts.zone)
 
 
-def _shown(call: Call[Any, Any], job: Job) -> JsonAnswer:
-    return JsonAnswer(value=redacted(JobAnswer(job=job), call.parts.redact))
-
-
-@operation(
-    f"GET {_JOBS}",
-    TAG,
-    action=Action.JOBS,
-    query=AgentQuery,
-    answers={200: JobList},
-    problems=(404, 503),
-)
-async def list_jobs(call: Call[None, AgentQuery]) -> Answer:
+@operation(f"GET {_JOBS}", 404, 503)
+async def list_jobs(call: Call[None, AgentQuery]) -> JobList:
     """List jobs."""
-    jobs = await _book(call).jobs()
-    return JsonAnswer(value=redacted(JobList(jobs=jobs), call.parts.redact))
+    return JobList(jobs=await _book(call).jobs())
 
 
-@operation(
-    f"POST {_JOBS}",
-    TAG,
-    action=Action.JOBS,
-    body=NewJob,
-    query=AgentQuery,
-    answers={200: JobAnswer},
-    problems=(404, 503),
-)
-async def create_job(call: Call[NewJob, AgentQuery]) -> Answer:
+@operation(f"POST {_JOBS}", 404, 503)
+async def create_job(call: Call[NewJob, AgentQuery]) -> JobAnswer:
     """Make a job."""
     book = _book(call, call.body.agent or call.body.model)
-    return _shown(call, await book.create(call.body.draft()))
+    return JobAnswer(job=await book.create(call.body.draft()))
 
 
-@operation(
-    f"GET {_JOB}",
-    TAG,
-    action=Action.JOBS,
-    query=AgentQuery,
-    answers={200: JobAnswer},
-    problems=(404, 503),
-)
-async def get_job(call: Call[None, AgentQuery]) -> Answer:
+@operation(f"GET {_JOB}", 404, 503)
+async def get_job(call: Call[None, AgentQuery]) -> JobAnswer:
     """Read a job."""
-    return _shown(call, await _book(call).job(call.path["job_id"]))
+    return JobAnswer(job=await _book(call).job(call.path["job_id"]))
 
 
-@operation(
-    f"PATCH {_JOB}",
-    TAG,
-    action=Action.JOBS,
-    body=ChangedJob,
-    query=AgentQuery,
-    answers={200: JobAnswer},
-    problems=(404, 409, 503),
-)
-async def change_job(call: Call[ChangedJob, AgentQuery]) -> Answer:
+@operation(f"PATCH {_JOB}", 404, 409, 503)
+async def change_job(call: Call[ChangedJob, AgentQuery]) -> JobAnswer:
     """Change a job."""
-    return _shown(call, await _book(call).change(call.path["job_id"], call.body.change()))
+    return JobAnswer(job=await _book(call).change(call.path["job_id"], call.body.change()))
 
 
-@operation(
-    f"DELETE {_JOB}",
-    TAG,
-    action=Action.JOBS,
-    query=AgentQuery,
-    answers={200: Removed},
-    problems=(404, 503),
-)
-async def delete_job(call: Call[None, AgentQuery]) -> Answer:
+@operation(f"DELETE {_JOB}", 404, 503)
+async def delete_job(call: Call[None, AgentQuery]) -> Removed:
     """Remove a job."""
     await _book(call).remove(call.path["job_id"])
-    return JsonAnswer(value=Removed())
+    return Removed()
 
 
-@operation(
-    f"POST {_JOB}/pause",
-    TAG,
-    action=Action.JOBS,
-    body=PauseBody,
-    query=AgentQuery,
-    answers={200: JobAnswer},
-    problems=(404, 409, 503),
-)
-async def pause_job(call: Call[PauseBody, AgentQuery]) -> Answer:
+@operation(f"POST {_JOB}/pause", 404, 409, 503)
+async def pause_job(call: Call[PauseBody, AgentQuery]) -> JobAnswer:
     """Pause a job."""
-    return _shown(call, await _book(call).pause(call.path["job_id"], call.body.reason))
+    return JobAnswer(job=await _book(call).pause(call.path["job_id"], call.body.reason))
 
 
-@operation(
-    f"POST {_JOB}/resume",
-    TAG,
-    action=Action.JOBS,
-    query=AgentQuery,
-    answers={200: JobAnswer},
-    problems=(404, 409, 503),
-)
-async def resume_job(call: Call[None, AgentQuery]) -> Answer:
+@operation(f"POST {_JOB}/resume", 404, 409, 503)
+async def resume_job(call: Call[None, AgentQuery]) -> JobAnswer:
     """Let a paused job go on."""
-    return _shown(call, await _book(call).resume(call.path["job_id"]))
+    return JobAnswer(job=await _book(call).resume(call.path["job_id"]))
 
 
-@operation(
-    f"POST {_JOB}/run",
-    TAG,
-    action=Action.JOBS,
-    query=AgentQuery,
-    answers={200: JobAnswer},
-    problems=(404, 409, 503),
-)
-async def run_job(call: Call[None, AgentQuery]) -> Answer:
+@operation(f"POST {_JOB}/run", 404, 409, 503)
+async def run_job(call: Call[None, AgentQuery]) -> JobAnswer:
     """Make a job due now."""
-    return _shown(call, await _book(call).run_now(call.path["job_id"]))
+    return JobAnswer(job=await _book(call).run_now(call.path["job_id"]))
 
 
-@operation(
-    f"GET {_JOB}/history",
-    TAG,
-    action=Action.JOBS,
-    query=HistoryQuery,
-    answers={200: JobHistory},
-    problems=(404, 503),
-)
-async def job_history(call: Call[None, HistoryQuery]) -> Answer:
+@operation(f"GET {_JOB}/history", 404, 503)
+async def job_history(call: Call[None, HistoryQuery]) -> JobHistory:
     """See what became of a job's instants."""
     limit = call.query.limit
     found = await _book(call).history(call.path["job_id"], limit=limit + 1)
-    history = JobHistory(
+    return JobHistory(
         data=[moment_of(instant, call.parts.zone) for instant in found[:limit]],
         limit=limit,
         has_more=len(found) > limit,
     )
-    return JsonAnswer(value=redacted(history, call.parts.redact))

@@ -48,8 +48,8 @@ from hermes.entry.http.endpoint import (
     Answer,
     Call,
     JsonAnswer,
+    Operations,
     StreamAnswer,
-    operation,
 )
 from hermes.entry.http.errors import Problem
 from hermes.entry.http.sse import Stop, attended
@@ -65,6 +65,8 @@ from hermes.streaming.wire.response_types import (
     ResponseResource,
 )
 from hermes.streaming.wire.responses import ResponseEvent, ResponseStream
+
+operation = Operations("responses", Action.RUN)
 
 KEEP_FOR_REPEATS = 86400.0
 _PAGE = 200
@@ -312,12 +314,7 @@ CreateCall = Call[CreateResponse, None]
 
 
 @operation(
-    "POST /v1/responses",
-    "responses",
-    action=Action.RUN,
-    body=CreateResponse,
-    answers={200: (ResponseResource, EVENT_STREAM)},
-    problems=(404, 409, 429, 503),
+    "POST /v1/responses", 404, 409, 429, 503, answers={200: (ResponseResource, EVENT_STREAM)}
 )
 async def create_response(call: CreateCall) -> Answer:
     """Create a response."""
@@ -332,14 +329,7 @@ async def create_response(call: CreateCall) -> Answer:
     return await answer_whole(call, run)
 
 
-@operation(
-    "GET /v1/responses/{response_id}",
-    "responses",
-    action=Action.RUN,
-    query=GetQuery,
-    answers={200: (ResponseResource, EVENT_STREAM)},
-    problems=(404,),
-)
+@operation("GET /v1/responses/{response_id}", 404, answers={200: (ResponseResource, EVENT_STREAM)})
 async def get_response(call: Call[None, GetQuery]) -> Answer:
     """Read a response, or stream it again."""
     run = await reached_response(call, call.path["response_id"])
@@ -352,13 +342,7 @@ async def get_response(call: Call[None, GetQuery]) -> Answer:
     return streamed(call.parts, run, after)
 
 
-@operation(
-    "POST /v1/responses/{response_id}/cancel",
-    "responses",
-    action=Action.RUN,
-    answers={200: ResponseResource},
-    problems=(404,),
-)
+@operation("POST /v1/responses/{response_id}/cancel", 404, answers={200: ResponseResource})
 async def cancel_response(call: Call[None, None]) -> Answer:
     """Stop a response."""
     run = await reached_response(call, call.path["response_id"])
@@ -366,35 +350,22 @@ async def cancel_response(call: Call[None, None]) -> Answer:
     return await answer_at_once(call, run)
 
 
-@operation(
-    "DELETE /v1/responses/{response_id}",
-    "responses",
-    action=Action.RUN,
-    answers={200: DeletedResponse},
-    problems=(404, 409),
-)
-async def delete_response(call: Call[None, None]) -> Answer:
+@operation("DELETE /v1/responses/{response_id}", 404, 409)
+async def delete_response(call: Call[None, None]) -> DeletedResponse:
     """Delete a response."""
     run = await reached_response(call, call.path["response_id"])
     if (await _stopped(call, run)).outcome is None:
         message = "The response is still in progress and could not be stopped."
         raise Problem(409, message, code="response_in_progress")
     await forget_response(call.parts.ledger, run)
-    return JsonAnswer(value=DeletedResponse(id=run.id))
+    return DeletedResponse(id=run.id)
 
 
-@operation(
-    "GET /v1/responses/{response_id}/input_items",
-    "responses",
-    action=Action.RUN,
-    query=InputItemsQuery,
-    answers={200: InputItemList},
-    problems=(404,),
-)
-async def list_input_items(call: Call[None, InputItemsQuery]) -> Answer:
+@operation("GET /v1/responses/{response_id}/input_items", 404)
+async def list_input_items(call: Call[None, InputItemsQuery]) -> InputItemList:
     """List what was put into a response."""
     run = await reached_response(call, call.path["response_id"])
-    return JsonAnswer(value=input_page(run, call.query))
+    return input_page(run, call.query)
 
 
 async def _stopped(call: Call[Any, Any], run: Run) -> Run:

@@ -41,13 +41,15 @@ from hermes.entry.http.endpoint import (
     Answer,
     Call,
     JsonAnswer,
+    Operations,
     StreamAnswer,
     TextAnswer,
-    operation,
 )
 from hermes.entry.http.errors import Problem
 from hermes.streaming.wire.frames import error_fields, tool_call_fields, usage_fields
 from hermes.streaming.wire.runs import run_frame
+
+operation = Operations("runs", Action.RUN)
 
 STATUS = {
     RunState.QUEUED: "queued",
@@ -203,14 +205,7 @@ class StartedBody(Struct, frozen=True, kw_only=True):
     session_id: str
 
 
-@operation(
-    "POST /v1/runs",
-    "runs",
-    action=Action.RUN,
-    body=RunBody,
-    answers={202: StartedBody},
-    problems=(404, 409, 429, 503),
-)
+@operation("POST /v1/runs", 404, 409, 429, 503, answers={202: StartedBody})
 async def start_run(call: Call[RunBody, None]) -> Answer:
     """Start a run in the background."""
     body = call.body
@@ -326,47 +321,27 @@ class ApprovalAnswer(Struct, frozen=True, kw_only=True):
     resolved: int
 
 
-@operation(
-    "POST /v1/runs/{run_id}/stop",
-    "runs",
-    action=Action.RUN,
-    answers={200: StoppedRun},
-    problems=(404,),
-)
-async def stop_run(call: Call[None, None]) -> Answer:
+@operation("POST /v1/runs/{run_id}/stop", 404)
+async def stop_run(call: Call[None, None]) -> StoppedRun:
     """Stop a run."""
     run = await reached_run(call, call.path["run_id"])
     if await call.parts.runs.stop(run):
-        return JsonAnswer(value=StoppedRun(run_id=run.id, status="stopping"))
+        return StoppedRun(run_id=run.id, status="stopping")
     current = await reached_run(call, run.id)
-    return JsonAnswer(value=StoppedRun(run_id=run.id, status=STATUS[current.state]))
+    return StoppedRun(run_id=run.id, status=STATUS[current.state])
 
 
-@operation(
-    "POST /v1/runs/{run_id}/steer",
-    "runs",
-    action=Action.RUN,
-    body=SteerBody,
-    answers={202: SteeredRun},
-    problems=(404, 409),
-)
-async def steer_run(call: Call[SteerBody, None]) -> Answer:
+@operation("POST /v1/runs/{run_id}/steer", 404, 409, status=202)
+async def steer_run(call: Call[SteerBody, None]) -> SteeredRun:
     """Say something to a running turn."""
     run = await reached_run(call, call.path["run_id"])
     if not await call.parts.runs.steer(run, call.body.input):
         raise Problem(409, "The run is not running.", code="run_not_running")
-    return JsonAnswer(value=SteeredRun(run_id=run.id), status=202)
+    return SteeredRun(run_id=run.id)
 
 
-@operation(
-    "POST /v1/runs/{run_id}/approval",
-    "runs",
-    action=Action.APPROVE,
-    body=ApprovalBody,
-    answers={200: ApprovalAnswer},
-    problems=(404, 409),
-)
-async def answer_run(call: Call[ApprovalBody, None]) -> Answer:
+@operation("POST /v1/runs/{run_id}/approval", 404, 409, action=Action.APPROVE)
+async def answer_run(call: Call[ApprovalBody, None]) -> ApprovalAnswer:
     """Answer what a run asks."""
     run = await reached_run(call, call.path["run_id"])
     body = call.body
@@ -380,7 +355,7 @@ async def answer_run(call: Call[ApprovalBody, None]) -> Answer:
         resolved += await hand_in(call, approval, choice, text) is not None
     if not resolved:
         raise Problem(409, "It was answered before, or its time is over.", code="already_answered")
-    return JsonAnswer(value=ApprovalAnswer(run_id=run.id, choice=choice, resolved=resolved))
+    return ApprovalAnswer(run_id=run.id, choice=choice, resolved=resolved)
 
 
 async def _asked(call: Call[ApprovalBody, None], run: Run) -> list[Approval]:
@@ -420,8 +395,8 @@ class EventsQuery(Struct, frozen=True, kw_only=True):
     """The id of the last event that was seen; `Last-Event-ID` counts more."""
 
 
-@operation("GET /v1/runs", "runs", action=Action.RUN, query=RunsQuery, answers={200: RunList})
-async def list_runs(call: Call[None, RunsQuery]) -> Answer:
+@operation("GET /v1/runs")
+async def list_runs(call: Call[None, RunsQuery]) -> RunList:
     """List runs, newest first."""
     query, caller = call.query, call.caller
     found: list[Run] = []
@@ -436,13 +411,11 @@ async def list_runs(call: Call[None, RunsQuery]) -> Answer:
         found += await call.parts.ledger.runs(wanted)
     found.sort(key=lambda run: -run.created_at)
     shown = found[query.offset : query.offset + query.limit]
-    return JsonAnswer(
-        value=RunList(
-            data=tuple(run_view(call, run) for run in shown),
-            limit=query.limit,
-            offset=query.offset,
-            has_more=len(found) > query.offset + query.limit,
-        )
+    return RunList(
+        data=tuple(run_view(call, run) for run in shown),
+        limit=query.limit,
+        offset=query.offset,
+        has_more=len(found) > query.offset + query.limit,
     )
 
 
@@ -457,24 +430,15 @@ def _states(status: str | None) -> tuple[RunState, ...]:
     return states
 
 
-@operation(
-    "GET /v1/runs/{run_id}", "runs", action=Action.RUN, answers={200: RunView}, problems=(404,)
-)
-async def get_run(call: Call[None, None]) -> Answer:
+@operation("GET /v1/runs/{run_id}", 404)
+async def get_run(call: Call[None, None]) -> RunView:
     """Read how a run stands."""
     run = await reached_run(call, call.path["run_id"])
     pending = await pending_of(call.parts.ledger, run) if run.state.open else []
-    return JsonAnswer(value=run_view(call, run, pending))
+    return run_view(call, run, pending)
 
 
-@operation(
-    "GET /v1/runs/{run_id}/events",
-    "runs",
-    action=Action.RUN,
-    query=EventsQuery,
-    answers={200: EVENT_STREAM, 204: None},
-    problems=(404, 410),
-)
+@operation("GET /v1/runs/{run_id}/events", 404, 410, answers={200: EVENT_STREAM, 204: None})
 async def stream_run_events(call: Call[None, EventsQuery]) -> Answer:
     """Follow the events of a run."""
     run = await reached_run(call, call.path["run_id"])

@@ -20,13 +20,15 @@ from hermes.entry.http.endpoint import (
     Answer,
     Call,
     JsonAnswer,
+    Operations,
     StreamAnswer,
-    operation,
 )
 from hermes.entry.http.errors import Problem
 from hermes.entry.http.sse import Stop, attended, stopper
 from hermes.streaming.wire.frames import error_fields, tool_call_fields, usage_fields
 from hermes.streaming.wire.sessions import SessionStream
+
+operation = Operations("sessions", Action.RUN)
 
 Said = Annotated[str, Meta(min_length=1)] | Annotated[list[InputItem], Meta(min_length=1)]
 Instructions = Annotated[str, Meta(max_length=262_144)]
@@ -77,11 +79,12 @@ ChatCall = Call[SessionChatBody, None]
 
 @operation(
     "POST /api/sessions/{session_id}/chat",
-    "sessions",
-    action=Action.RUN,
-    body=SessionChatBody,
+    404,
+    409,
+    429,
+    502,
+    503,
     answers={200: SessionChatAnswer},
-    problems=(404, 409, 429, 502, 503),
 )
 async def chat_in_session(call: ChatCall) -> Answer:
     """Say something in a session."""
@@ -95,12 +98,7 @@ async def chat_in_session(call: ChatCall) -> Answer:
 
 
 @operation(
-    "POST /api/sessions/{session_id}/chat/stream",
-    "sessions",
-    action=Action.RUN,
-    body=SessionChatBody,
-    answers={200: EVENT_STREAM},
-    problems=(404, 409, 429, 503),
+    "POST /api/sessions/{session_id}/chat/stream", 404, 409, 429, 503, answers={200: EVENT_STREAM}
 )
 async def stream_chat_in_session(call: ChatCall) -> Answer:
     """Say something in a session and follow the answer."""

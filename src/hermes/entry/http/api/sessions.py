@@ -32,9 +32,11 @@ from hermes.entry.http.access import (
     require_agent,
     sees_everything,
 )
-from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer, operation
+from hermes.entry.http.endpoint import Call, Operations
 from hermes.entry.http.errors import Problem, problem_of
 from hermes.streaming.wire.frames import tool_call_fields
+
+operation = Operations("sessions", Action.SESSIONS)
 
 
 class SessionView(Struct, frozen=True, kw_only=True):
@@ -296,15 +298,8 @@ def _title_taken(error: Conflict) -> Problem:
     return Problem(400, problem_of(error).message, code="title_taken", param="title")
 
 
-@operation(
-    "POST /api/sessions",
-    "sessions",
-    body=NewSessionBody,
-    answers={201: SessionBody},
-    problems=(404, 409),
-    action=Action.SESSIONS,
-)
-async def create_session(call: Call[NewSessionBody, None]) -> Answer:
+@operation("POST /api/sessions", 404, 409, status=201)
+async def create_session(call: Call[NewSessionBody, None]) -> SessionBody:
     """Open a session."""
     body, parts = call.body, call.parts
     card = require_agent(call, body.model)
@@ -313,23 +308,16 @@ async def create_session(call: Call[NewSessionBody, None]) -> Answer:
     session = await open_with(call, replace(fresh, id=session_id, title=body.title), None)
     if body.system_prompt:
         await keep_instructions(parts.ledger, session.id, parts.redact(body.system_prompt))
-    return JsonAnswer(value=SessionBody(session=session_view(call, session)), status=201)
+    return SessionBody(session=session_view(call, session))
 
 
-@operation(
-    "GET /api/sessions",
-    "sessions",
-    query=SessionsQuery,
-    answers={200: SessionList},
-    action=Action.SESSIONS,
-)
-async def list_sessions(call: Call[None, SessionsQuery]) -> Answer:
+@operation("GET /api/sessions")
+async def list_sessions(call: Call[None, SessionsQuery]) -> SessionList:
     """List sessions, most recently used first."""
     query, caller = call.query, call.caller
     admin = sees_everything(caller)
     if not admin and query.source not in (None, PLATFORM):
-        page = SessionList(data=(), limit=query.limit, offset=query.offset, has_more=False)
-        return JsonAnswer(value=page)
+        return SessionList(data=(), limit=query.limit, offset=query.offset, has_more=False)
     found: list[Session] = []
     for agent_id in agents_filter(caller):
         wanted = SessionQuery(
@@ -343,38 +331,23 @@ async def list_sessions(call: Call[None, SessionsQuery]) -> Answer:
         found += await call.parts.ledger.sessions(wanted)
     found.sort(key=lambda session: -session.updated_at)
     shown = found[query.offset : query.offset + query.limit]
-    return JsonAnswer(
-        value=SessionList(
-            data=tuple(session_view(call, session) for session in shown),
-            limit=query.limit,
-            offset=query.offset,
-            has_more=len(found) > query.offset + query.limit,
-        )
+    return SessionList(
+        data=tuple(session_view(call, session) for session in shown),
+        limit=query.limit,
+        offset=query.offset,
+        has_more=len(found) > query.offset + query.limit,
     )
 
 
-@operation(
-    "GET /api/sessions/{session_id}",
-    "sessions",
-    answers={200: SessionBody},
-    problems=(404,),
-    action=Action.SESSIONS,
-)
-async def get_session(call: Call[None, None]) -> Answer:
+@operation("GET /api/sessions/{session_id}", 404)
+async def get_session(call: Call[None, None]) -> SessionBody:
     """Read a session."""
     session = await reached_session(call, call.path["session_id"])
-    return JsonAnswer(value=SessionBody(session=session_view(call, session, whole=True)))
+    return SessionBody(session=session_view(call, session, whole=True))
 
 
-@operation(
-    "PATCH /api/sessions/{session_id}",
-    "sessions",
-    body=SessionChange,
-    answers={200: SessionBody},
-    problems=(404,),
-    action=Action.SESSIONS,
-)
-async def change_session(call: Call[SessionChange, None]) -> Answer:
+@operation("PATCH /api/sessions/{session_id}", 404)
+async def change_session(call: Call[SessionChange, None]) -> SessionBody:
     """Rename or end a session."""
     session = await reached_session(call, call.path["session_id"])
     body, ledger = call.body, call.parts.ledger
@@ -388,17 +361,11 @@ async def change_session(call: Call[SessionChange, None]) -> Answer:
     if body.end_reason is not UNSET:
         await ledger.end_session(session.id, body.end_reason, call.parts.clock.now())
     changed = await reached_session(call, session.id)
-    return JsonAnswer(value=SessionBody(session=session_view(call, changed)))
+    return SessionBody(session=session_view(call, changed))
 
 
-@operation(
-    "DELETE /api/sessions/{session_id}",
-    "sessions",
-    answers={200: DeletedSession},
-    problems=(404, 409),
-    action=Action.SESSIONS,
-)
-async def delete_session(call: Call[None, None]) -> Answer:
+@operation("DELETE /api/sessions/{session_id}", 404, 409)
+async def delete_session(call: Call[None, None]) -> DeletedSession:
     """Delete a session and its history."""
     session = await reached_session(call, call.path["session_id"])
     try:
@@ -406,19 +373,7 @@ async def delete_session(call: Call[None, None]) -> Answer:
     except SessionBusy as error:
         message = "The session is at work. Stop its run first, or wait for it."
         raise Problem(409, message, code="session_busy") from error
-    return JsonAnswer(value=DeletedSession(id=session.id))
-
-
-def _endpoint(name: str, method: str, path: str, summary: str, **more: Any) -> Endpoint:
-    return Endpoint(
-        name=name,
-        method=method,
-        path=path,
-        summary=summary,
-        tag="sessions",
-        action=Action.SESSIONS,
-        **more,
-    )
+    return DeletedSession(id=session.id)
 
 
 class MessagesQuery(Struct, frozen=True, kw_only=True):
@@ -459,40 +414,25 @@ class HitList(Struct, frozen=True, kw_only=True):
     data: tuple[HitView, ...]
 
 
-@operation(
-    "GET /api/sessions/{session_id}/messages",
-    "sessions",
-    action=Action.SESSIONS,
-    query=MessagesQuery,
-    answers={200: MessageList},
-    problems=(404,),
-)
-async def list_session_messages(call: Call[None, MessagesQuery]) -> Answer:
+@operation("GET /api/sessions/{session_id}/messages", 404)
+async def list_session_messages(call: Call[None, MessagesQuery]) -> MessageList:
     """Read what was said in a session."""
     session = await reached_session(call, call.path["session_id"])
     query, ledger = call.query, call.parts.ledger
     read = ledger.history if query.active_only else ledger.transcript
     messages = await read(session.id)
     end = query.offset + query.limit
-    return JsonAnswer(
-        value=MessageList(
-            session_id=session.id,
-            data=tuple(message_view(each) for each in messages[query.offset : end]),
-            limit=query.limit,
-            offset=query.offset,
-            has_more=len(messages) > end,
-        )
+    return MessageList(
+        session_id=session.id,
+        data=tuple(message_view(each) for each in messages[query.offset : end]),
+        limit=query.limit,
+        offset=query.offset,
+        has_more=len(messages) > end,
     )
 
 
-@operation(
-    "GET /api/sessions/search",
-    "sessions",
-    action=Action.SESSIONS,
-    query=FindQuery,
-    answers={200: HitList},
-)
-async def search_sessions(call: Call[None, FindQuery]) -> Answer:
+@operation("GET /api/sessions/search")
+async def search_sessions(call: Call[None, FindQuery]) -> HitList:
     """Search in the messages of all sessions."""
     query, caller = call.query, call.caller
     admin = sees_everything(caller)
@@ -508,7 +448,7 @@ async def search_sessions(call: Call[None, FindQuery]) -> Answer:
         hits += await call.parts.ledger.search(wanted)
     if not admin:
         hits = [hit for hit in hits if hit.source == PLATFORM]
-    return JsonAnswer(value=HitList(data=tuple(_hit(hit) for hit in hits[: query.limit])))
+    return HitList(data=tuple(_hit(hit) for hit in hits[: query.limit]))
 
 
 def _hit(hit: SearchHit) -> HitView:
@@ -550,15 +490,8 @@ def cut_after(history: Sequence[StoredMessage], through: int) -> int:
     return last
 
 
-@operation(
-    "POST /api/sessions/{session_id}/fork",
-    "sessions",
-    action=Action.SESSIONS,
-    body=ForkBody,
-    answers={201: SessionBody},
-    problems=(404, 409),
-)
-async def fork_session(call: Call[ForkBody, None]) -> Answer:
+@operation("POST /api/sessions/{session_id}/fork", 404, 409, status=201)
+async def fork_session(call: Call[ForkBody, None]) -> SessionBody:
     """Fork a session."""
     parent = await reached_session(call, call.path["session_id"])
     body, ledger = call.body, call.parts.ledger
@@ -583,4 +516,4 @@ async def fork_session(call: Call[ForkBody, None]) -> Answer:
     if kept:
         await keep_instructions(ledger, session.id, kept)
     forked = await reached_session(call, session.id)
-    return JsonAnswer(value=SessionBody(session=session_view(call, forked)), status=201)
+    return SessionBody(session=session_view(call, forked))
