@@ -216,6 +216,8 @@ class ListenerReply(Struct, frozen=True, kw_only=True):
     status: int = 200
     body: bytes = b""
     media_type: str = "text/plain; charset=utf-8"
+    headers: Mapping[str, str] = {}
+    """Further ones; names in lower case."""
 
 
 ListenerHandler = Callable[[ListenerCall], Awaitable[ListenerReply]]

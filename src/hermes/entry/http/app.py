@@ -24,6 +24,7 @@ from hermes.domain.keys import Caller
 from hermes.entry.http.context import HttpContext
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
+    ON_EVERY_ANSWER,
     Call,
     Endpoint,
     JsonAnswer,
@@ -51,14 +52,6 @@ from hermes.entry.http.settings import HttpSettings
 from hermes.entry.http.sse import send_stream
 
 JSON = b"application/json"
-ON_EVERY_ANSWER: dict[bytes, bytes] = {
-    b"x-content-type-options": b"nosniff",
-    b"x-frame-options": b"DENY",
-    b"referrer-policy": b"no-referrer",
-    b"cross-origin-resource-policy": b"same-origin",
-    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
-    b"cache-control": b"no-store",
-}
 ON_STREAMS: dict[bytes, bytes] = {
     **ON_EVERY_ANSWER,
     b"content-type": EVENT_STREAM.encode() + b"; charset=utf-8",

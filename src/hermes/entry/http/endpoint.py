@@ -15,6 +15,14 @@ from hermes.domain.keys import Action, Caller
 from hermes.entry.http.context import HttpContext
 
 EVENT_STREAM = "text/event-stream"
+ON_EVERY_ANSWER: dict[bytes, bytes] = {
+    b"x-content-type-options": b"nosniff",
+    b"x-frame-options": b"DENY",
+    b"referrer-policy": b"no-referrer",
+    b"cross-origin-resource-policy": b"same-origin",
+    b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
+    b"cache-control": b"no-store",
+}
 
 Body = TypeVar("Body")
 Query = TypeVar("Query")

@@ -1,23 +1,94 @@
-"""The HTTP server that chat platforms are called at: path -> handler, one server per address.
+"""Raw requests that services send: calls of chat platforms and webhook deliveries.
 
-Platforms that listen on the same host and port share the server; it is opened with the first
-path and closed with the last. Bodies are bounded and handed over as they came.
+A handler gets the body as it came, read within the same bounds as the API's: signatures are made
+over bytes. They, or a secret, say who sends it; Host and Origin say nothing here, and browsers are
+not invited.
+
+`SharedListener` is where chat platforms are called. Those that listen on the same host and port
+share a server; it is opened with the first path and closed with the last.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qsl
 
-from hermes.domain.errors import ConfigError
+from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.ports.platform import ListenerCall, ListenerHandler, ListenerReply
+from hermes.entry.http.endpoint import ON_EVERY_ANSWER
 from hermes.entry.http.errors import Problem
-from hermes.entry.http.request import ClientGone, Receive, Scope, Send, read_body, read_headers
+from hermes.entry.http.request import (
+    AsgiApp,
+    ClientGone,
+    Receive,
+    Scope,
+    Send,
+    read_body,
+    read_headers,
+)
 
 log = logging.getLogger(__name__)
 _MAX_BODY = 16 * 1024 * 1024
-_READ_SECONDS = 20.0
+_READ_SECONDS = 30.0
+_MAX_HEADERS = 100
+_MAX_HEADER_CHARS = 8192
+
+
+def receiver_app(
+    find: Callable[[str, str], Awaitable[ListenerHandler]],
+    refusal: Callable[[HermesError | None], ListenerReply],
+    max_body: int = _MAX_BODY,
+) -> AsgiApp:
+    """Return an application: `find` names the handler for a method and a path before the body is
+    read, `refusal` answers what goes wrong (None: a bug).
+    """
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        try:
+            handler = await find(scope["method"], scope["path"])
+            headers = _headers(scope)
+            body = await read_body(receive, read_headers(scope), max_body, _READ_SECONDS)
+            query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+            call = ListenerCall(
+                method=scope["method"],
+                path=scope["path"],
+                query=dict(query),
+                headers=headers,
+                body=body,
+            )
+            reply = await handler(call)
+        except ClientGone:
+            return
+        except HermesError as error:
+            reply = refusal(error)
+        except Exception:
+            log.exception("a request could not be handled")
+            reply = refusal(None)
+        sent = {
+            **ON_EVERY_ANSWER,
+            b"content-type": reply.media_type.encode("latin-1"),
+            b"content-length": str(len(reply.body)).encode(),
+            **{name.encode(): value.encode("latin-1") for name, value in reply.headers.items()},
+        }
+        head = {"type": "http.response.start", "status": reply.status, "headers": [*sent.items()]}
+        await send(head)
+        await send({"type": "http.response.body", "body": reply.body})
+
+    return app
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """Return headers by name; one that comes twice is both values, as HTTP says."""
+    headers: dict[str, str] = {}
+    for count, (name, value) in enumerate(scope["headers"]):
+        if count >= _MAX_HEADERS or len(value) > _MAX_HEADER_CHARS:
+            raise Problem(431, "The headers are too large.", code="headers_too_large")
+        key, text = name.decode("latin-1"), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
 
 
 class SharedListener:
@@ -57,43 +128,19 @@ class _Site:
     """One address and what is answered there."""
 
     def __init__(self, host: str, port: int) -> None:
-        self.handlers: dict[str, ListenerHandler] = {}
         from hermes.entry.http.server import HttpServer  # noqa: PLC0415 - uvicorn, with use
 
-        self.server = HttpServer(self._app, host, port, port_key="the port of the webhook")
+        self.handlers: dict[str, ListenerHandler] = {}
+        app = receiver_app(self._find, _status)
+        self.server = HttpServer(app, host, port, port_key="the port of the webhook")
 
-    async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
-        try:
-            reply = await self._reply(scope, receive)
-        except ClientGone:
-            return
-        except Problem as problem:
-            reply = ListenerReply(status=problem.status)
-        except Exception:
-            log.exception("a call of a platform could not be handled")
-            reply = ListenerReply(status=500)
-        headers = [
-            (b"content-type", reply.media_type.encode("latin-1")),
-            (b"content-length", str(len(reply.body)).encode()),
-        ]
-        self.server.set_date()
-        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await send({"type": "http.response.body", "body": reply.body})
+    async def _find(self, _method: str, path: str) -> ListenerHandler:
+        if path not in self.handlers:
+            raise Problem(404, "There is nothing at this path.", code="not_found")
+        return self.handlers[path]
 
-    async def _reply(self, scope: Scope, receive: Receive) -> ListenerReply:
-        handler = self.handlers.get(scope["path"])
-        if handler is None:
-            return ListenerReply(status=404)
-        heads = read_headers(scope)
-        body = await read_body(receive, heads, _MAX_BODY, _READ_SECONDS)
-        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        call = ListenerCall(
-            method=scope["method"],
-            path=scope["path"],
-            query=dict(query),
-            headers={name.decode("latin-1"): v.decode("latin-1") for name, v in heads.items()},
-            body=body,
-        )
-        return await handler(call)
+
+def _status(error: HermesError | None) -> ListenerReply:
+    if error is not None and not isinstance(error, Problem):
+        log.error("a call of a platform could not be handled: %s", error.message)
+    return ListenerReply(status=error.status if isinstance(error, Problem) else 500)

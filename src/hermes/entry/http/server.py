@@ -49,6 +49,7 @@ class HttpServer:
         self.grace_seconds = grace_seconds
         self._sockets: list[socket.socket] = []
         self._server: Server | None = None
+        self._dating: asyncio.TimerHandle | None = None
         self.port = port
         """Where it listens; for port 0 the real one once it is bound."""
         self.started = asyncio.Event()
@@ -76,9 +77,7 @@ class HttpServer:
         """Serve until cancelled."""
         await self.start()
         try:
-            while True:
-                await asyncio.sleep(1.0)
-                self.set_date()
+            await asyncio.Event().wait()
         finally:
             await self.stop()
 
@@ -103,7 +102,7 @@ class HttpServer:
         config.load()
         self._server = Server(config)
         self._server.lifespan = config.lifespan_class(config)
-        self.set_date()
+        self._set_date()
         await self._server.startup(sockets=self._sockets)
         self.started.set()
 
@@ -112,6 +111,8 @@ class HttpServer:
         server = self._server
         if server is None:
             return
+        if self._dating is not None:
+            self._dating.cancel()
         for listener in server.servers:
             listener.close()
         self._close_sockets()
@@ -156,11 +157,12 @@ class HttpServer:
         self.port = listener.getsockname()[1]
         return listener
 
-    def set_date(self) -> None:
-        """Put the time into the `Date` of the next answers."""
+    def _set_date(self) -> None:
+        """Put the time into the `Date` of answers, every second."""
         if self._server is not None:
             date = formatdate(usegmt=True).encode()
             self._server.server_state.default_headers = [(b"date", date)]
+            self._dating = asyncio.get_running_loop().call_later(1.0, self._set_date)
 
     def _close_sockets(self) -> None:
         for listener in self._sockets:
