@@ -29,7 +29,7 @@ class Asking:
 
     def _handler(self, kind: ApprovalKind, choices: tuple[str, ...]) -> Handler:
         async def handler(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-            desk: ApprovalAnswers = self.at.behind.parts.desk
+            desk: ApprovalAnswers = self.at.behind.context.desk
             approval = await self.at.ledger.ask(
                 ApprovalRequest(
                     id=f"appr_{context.call_id}",

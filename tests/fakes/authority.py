@@ -145,7 +145,7 @@ class World:
             approval.state,
             sorted((run.id, run.state.value, run.session_id) for run in runs),
             await ledger.handed_call(self.call_id),
-            await self.at.parts.jobs("main").job(self.things["job_id"]),
+            await self.at.context.jobs("main").job(self.things["job_id"]),
         )
 
     @property
@@ -214,8 +214,8 @@ async def world(folder: Path) -> AsyncIterator[World]:
     noting = NotingLedger(inner)
     asking = Asking()
 
-    def two_agents(parts: HttpContext) -> HttpContext:
-        return with_agents(parts, ServedAgent(agent_id="other", name="other"))
+    def two_agents(context: HttpContext) -> HttpContext:
+        return with_agents(context, ServedAgent(agent_id="other", name="other"))
 
     try:
         async with http_door(
@@ -234,6 +234,6 @@ async def world(folder: Path) -> AsyncIterator[World]:
                 yield made
             finally:
                 # A turn that waits for a person would hold up the end of the gateway.
-                await at.parts.desk.answer(made.things["approval_id"], Choice.DENY, by="test")
+                await at.context.desk.answer(made.things["approval_id"], Choice.DENY, by="test")
     finally:
         await inner.close()

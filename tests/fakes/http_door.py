@@ -45,7 +45,7 @@ __all__ = ["KEY", "SECRET", "FakeMedia", "FakeSideCalls", "HttpDoor", "bearer", 
 
 KEY = "owner-key-0123456789abcdef"
 SECRET = "hunter2-is-secret"
-"""What `parts.redact` takes out of texts."""
+"""What `context.redact` takes out of texts."""
 
 
 class FakeSideCalls:
@@ -94,9 +94,9 @@ class FakeMedia:
 class HttpDoor:
     """A running server, and everything behind it in reach of the test."""
 
-    def __init__(self, core: Core, parts: HttpContext, server: HttpServer, port: int) -> None:
+    def __init__(self, core: Core, context: HttpContext, server: HttpServer, port: int) -> None:
         self.core = core
-        self.parts = parts
+        self.context = context
         self.server = server
         self.port = port
         self.base_url = f"http://127.0.0.1:{port}"
@@ -114,7 +114,7 @@ class HttpDoor:
 
     @property
     def runs(self) -> Runs:
-        return self.parts.runs
+        return self.context.runs
 
     @property
     def tools(self) -> ScriptedTools:
@@ -155,24 +155,24 @@ async def http_door(
     side: Model | None = None,
     ledger: Ledger | None = None,
     run_settings: RunSettings | None = None,
-    more: Callable[[HttpContext], HttpContext] = lambda parts: parts,
+    more: Callable[[HttpContext], HttpContext] = lambda context: context,
 ) -> AsyncIterator[HttpDoor]:
-    """Serve `endpoints` for the body of the `with`; `more` may change the parts."""
+    """Serve `endpoints` for the body of the `with`; `more` may change the context."""
     wanted = settings or HttpSettings(port=0, max_auth_failures=1_000_000)
     core_of = running_core(
         folder, model, tools=tools, settings=agent, side=side, redact=without_secret, ledger=ledger
     )
     async with core_of as core, desk_on(core, settings=run_settings, redact=without_secret) as desk:
         media, side_calls = FakeMedia(folder / "media"), FakeSideCalls()
-        parts = more(_parts(folder, core, desk, media, side_calls))
+        context = more(_context(folder, core, desk, media, side_calls))
         doors: list[HttpDoor] = []
-        keys = KeyRing(core.ledger, parts.clock, lambda: doors[0].owner_keys if doors else ())
-        app = build_app(endpoints, parts, wanted, keys)
+        keys = KeyRing(core.ledger, context.clock, lambda: doors[0].owner_keys if doors else ())
+        app = build_app(endpoints, context, wanted, keys)
         server = HttpServer(app, wanted.host, wanted.port, grace_seconds=wanted.grace_seconds)
         async with asyncio.TaskGroup() as group, AsyncExitStack() as stack:
             serving = group.create_task(server.run())
             await server.started.wait()
-            door = HttpDoor(core, parts, server, server.port)
+            door = HttpDoor(core, context, server, server.port)
             door.side_calls, door.media, door._stack = side_calls, media, stack
             doors.append(door)
             door.client = await door.with_key(KEY)
@@ -183,7 +183,7 @@ async def http_door(
                 serving.cancel()
 
 
-def _parts(
+def _context(
     folder: Path, core: Core, desk: Runs, media: FakeMedia, side_calls: FakeSideCalls
 ) -> HttpContext:
     clock = SystemClock()
@@ -227,6 +227,6 @@ def without_secret(text: str) -> str:
     return re.sub(re.escape(SECRET), "***", text)
 
 
-def with_agents(parts: HttpContext, *cards: ServedAgent) -> HttpContext:
-    """Return parts with further agents; for `more`."""
-    return replace(parts, agents=(*parts.agents, *cards))
+def with_agents(context: HttpContext, *cards: ServedAgent) -> HttpContext:
+    """Return context with further agents; for `more`."""
+    return replace(context, agents=(*context.agents, *cards))

@@ -77,14 +77,14 @@ class JobsDoor:
         assert answer.status_code == status, answer.text
         return str(answer.json()["error"]["message"])
 
-    def parts(self, parts: HttpContext) -> HttpContext:
-        """Return the parts as these tests want them."""
+    def context(self, context: HttpContext) -> HttpContext:
+        """Return the context as these tests want them."""
 
         async def skills(agent_id: str) -> list[dict[str, Any]]:
             return [{"name": f"{agent_id}-skill", "description": SECRET, "path": "skills/a"}]
 
         return replace(
-            with_agents(parts, ServedAgent(agent_id="coder", name="coder")),
+            with_agents(context, ServedAgent(agent_id="coder", name="coder")),
             clock=self.clock,
             jobs=self.files,
             toolsets=lambda agent: (ServedToolset(name=agent, enabled=True, tools=("read_file",)),),
@@ -103,8 +103,8 @@ async def jobs_door(folder: Path) -> AsyncIterator[JobsDoor]:
     listed = (*operations(jobs), *operations(health), *operations(catalog))
     endpoints = (*listed, catalog.capabilities_endpoint(listed))
     model = ScriptedModel(default=say("hello"))
-    async with http_door(folder, model, endpoints=endpoints, more=jobs_door.parts) as door:
+    async with http_door(folder, model, endpoints=endpoints, more=jobs_door.context) as door:
         jobs_door.door = door
-        counting = TurnMetrics(door.parts.metrics, door.core.gateway.clock)
+        counting = TurnMetrics(door.context.metrics, door.core.gateway.clock)
         with door.core.gateway.doors.watching(counting.on_turn):
             yield jobs_door

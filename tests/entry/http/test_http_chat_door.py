@@ -286,8 +286,8 @@ async def test_a_helper_call_runs_no_agent_and_leaves_no_session(
 async def test_a_client_can_name_its_helper_call_and_the_owner_can_teach_more(
     tmp_path: Path,
 ) -> None:
-    def taught(parts: HttpContext) -> HttpContext:
-        return replace(parts, helper_patterns=("^Name this",))
+    def taught(context: HttpContext) -> HttpContext:
+        return replace(context, helper_patterns=("^Name this",))
 
     async with door_with(tmp_path, more=taught) as (door, _):
         await ask(door.client, "What?", headers={"X-Hermes-Task": "labels"})
@@ -303,8 +303,8 @@ class BrokenSideCalls:
 
 
 async def test_a_helper_call_that_fails_is_a_bad_gateway_and_no_stream(tmp_path: Path) -> None:
-    def broken(parts: HttpContext) -> HttpContext:
-        return replace(parts, side_calls=BrokenSideCalls())
+    def broken(context: HttpContext) -> HttpContext:
+        return replace(context, side_calls=BrokenSideCalls())
 
     async with door_with(tmp_path, more=broken) as (door, _):
         answer = await ask(door.client, TITLE, stream=True)

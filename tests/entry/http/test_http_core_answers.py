@@ -87,7 +87,7 @@ async def test_requests_are_counted_by_route_and_not_by_path(door: HttpDoor) -> 
     await door.client.get("/things/1")
     await door.client.get("/things/2")
     await door.client.request("BREW", "/nowhere")
-    counter = door.parts.metrics.counter("hermes_http_requests_total", "")
+    counter = door.context.metrics.counter("hermes_http_requests_total", "")
     assert counter.value(method="GET", route="/things/{thing_id}", status="200") == 2
     assert all(("method", "BREW") not in labels for _, labels, _ in counter.samples())
 

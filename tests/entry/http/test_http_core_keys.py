@@ -50,9 +50,9 @@ ENDPOINTS = (
 )
 
 
-def two_agents(parts: HttpContext) -> HttpContext:
+def two_agents(context: HttpContext) -> HttpContext:
     card = ServedAgent(agent_id="research", name="research")
-    return msgspec.structs.replace(parts, agents=(*parts.agents, card))
+    return msgspec.structs.replace(context, agents=(*context.agents, card))
 
 
 @pytest.fixture

@@ -3,81 +3,24 @@
 What is out of reach is answered exactly like what does not exist.
 """
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from hermes.control.runs.request import PLATFORM, owner_tag
 from hermes.domain.approvals import Approval
 from hermes.domain.inbound import ChatKind
 from hermes.domain.keys import Action, Caller
-from hermes.domain.ports.ledger import Ledger, SessionStore
+from hermes.domain.ports.ledger import SessionStore
 from hermes.domain.runs import Run, RunQuery, RunState, SessionChoice
 from hermes.domain.session import Session, SessionKey
-from hermes.entry.http.context import HttpContext, ServedAgent
+from hermes.entry.http.context import ServedAgent
 from hermes.entry.http.endpoint import Call, CallHeaders
 from hermes.entry.http.errors import Problem
 
-
-def owns_session(caller: Caller, session: Session) -> bool:
-    """Tell whether a key may see and continue a session."""
-    if not caller.may_reach(session.agent_id):
-        return False
-    own = session.source == PLATFORM and session.user_id == owner_tag(caller.key_id)
-    return own or Action.ADMIN in caller.actions
-
-
-def session_key_of(agent_id: str, key_id: str, name: str) -> str:
-    """Return the session key behind a name that a client chose: `X-Hermes-Session-Key`."""
-    return str(
-        SessionKey(
-            agent_id=agent_id,
-            platform=PLATFORM,
-            kind=ChatKind.PRIVATE,
-            chat_id=f"{key_id}/{name}",
-        )
-    )
-
-
-async def session_of(caller: Caller, session_id: str, ledger: Ledger) -> Session:
-    """Return a session that the key may reach; for any other it is a 404."""
-    session = await ledger.session(session_id)
-    if session is None or not owns_session(caller, session):
-        raise Problem(
-            404,
-            f"There is no session `{session_id}`.",
-            code="session_not_found",
-            param="X-Hermes-Session-Id",
-        )
-    return session
-
-
-async def session_choice(
-    caller: Caller, headers: CallHeaders, agent_id: str, ledger: Ledger
-) -> SessionChoice:
-    """Return the session that the headers choose."""
-    if headers.session_id is not None and headers.session_key is not None:
-        raise Problem(
-            400,
-            "X-Hermes-Session-Id and X-Hermes-Session-Key cannot be used together.",
-            code="conflicting_headers",
-            param="X-Hermes-Session-Key",
-        )
-    if headers.session_key is not None:
-        return SessionChoice(key=session_key_of(agent_id, caller.key_id, headers.session_key))
-    if headers.session_id is None:
-        return SessionChoice()
-    session = await session_of(caller, headers.session_id, ledger)
-    if session.agent_id != agent_id:
-        raise Problem(
-            400,
-            f"Session `{session.id}` belongs to another agent than the one asked for.",
-            code="agent_mismatch",
-            param="model",
-        )
-    return SessionChoice(session_id=session.id)
-
-
 OPEN_STATES = tuple(state for state in RunState if state.open)
+FACT = "instructions"
+T = TypeVar("T")
+AnyCall = Call[Any, Any]
 
 
 def sees_everything(caller: Caller) -> bool:
@@ -90,28 +33,128 @@ def agents_filter(caller: Caller) -> tuple[str | None, ...]:
     return caller.agents or (None,)
 
 
-async def reached_session(call: Call[Any, Any], session_id: str) -> Session:
+async def page_of(
+    call: AnyCall,
+    read: Callable[[str | None, int], Awaitable[Sequence[T]]],
+    newest: Callable[[T], float],
+) -> tuple[list[T], dict[str, Any]]:
+    """Return a page of what `read` finds for each agent, newest first, and what it says of itself.
+
+    `read` takes an agent (None: all) and how many are needed at most.
+    """
+    limit, offset = call.query.limit, call.query.offset
+    found: list[T] = []
+    for agent_id in agents_filter(call.caller):
+        found += await read(agent_id, offset + limit + 1)
+    found.sort(key=newest, reverse=True)
+    more = len(found) > offset + limit
+    return found[offset : offset + limit], {"limit": limit, "offset": offset, "has_more": more}
+
+
+# -- agents ----------------------------------------------------------------------
+
+
+def reachable_agents(call: AnyCall) -> tuple[ServedAgent, ...]:
+    """Return the agents that the key may talk to, the default agent first."""
+    return tuple(each for each in call.context.agents if call.caller.may_reach(each.agent_id))
+
+
+def require_agent(call: AnyCall, name: str | None) -> ServedAgent:
+    """Return the agent with this name, without one the default agent; 404 if out of reach."""
+    agents = call.context.agents
+    known = (each for each in agents if not name or name in (each.name, *each.aliases))
+    agent = next(known, None)
+    if agent is None or not call.caller.may_reach(agent.agent_id):
+        shown = f"There is no model `{name[:100]}`" if name else "There is no default agent"
+        message = f"{shown} that this key may use."
+        raise Problem(404, message, code="model_not_found", param="model")
+    return agent
+
+
+def agent_name(call: AnyCall, agent_id: str) -> str:
+    """Return what an agent is called in the `model` field."""
+    named = (each.name for each in call.context.agents if each.agent_id == agent_id)
+    return next(named, agent_id)
+
+
+# -- sessions --------------------------------------------------------------------
+
+
+def owns_session(caller: Caller, session: Session) -> bool:
+    """Tell whether a key may see and continue a session."""
+    if not caller.may_reach(session.agent_id):
+        return False
+    own = session.source == PLATFORM and session.user_id == owner_tag(caller.key_id)
+    return own or sees_everything(caller)
+
+
+async def reached_session(call: AnyCall, session_id: str, param: str | None = None) -> Session:
     """Return a session within reach; 404 otherwise."""
-    session = await call.parts.ledger.session(session_id)
+    session = await call.context.ledger.session(session_id)
     if session is None or not owns_session(call.caller, session):
-        raise Problem(404, "There is no such session.", code="session_not_found")
+        raise Problem(404, "There is no such session.", code="session_not_found", param=param)
     return session
 
 
-async def reached_run(call: Call[Any, Any], run_id: str) -> Run:
+def session_key_of(agent_id: str, key_id: str, name: str) -> str:
+    """Return the session key behind a name that a client chose: `X-Hermes-Session-Key`."""
+    chat_id = f"{key_id}/{name}"
+    kind = ChatKind.PRIVATE
+    return str(SessionKey(agent_id=agent_id, platform=PLATFORM, kind=kind, chat_id=chat_id))
+
+
+async def session_choice(
+    call: AnyCall, agent_id: str, headers: CallHeaders | None = None
+) -> SessionChoice:
+    """Return the session that the headers choose."""
+    headers = headers or call.headers
+    if headers.session_id is not None and headers.session_key is not None:
+        message = "X-Hermes-Session-Id and X-Hermes-Session-Key cannot be used together."
+        raise Problem(400, message, code="conflicting_headers", param="X-Hermes-Session-Key")
+    if headers.session_key is not None:
+        return SessionChoice(key=session_key_of(agent_id, call.caller.key_id, headers.session_key))
+    if headers.session_id is None:
+        return SessionChoice()
+    session = await reached_session(call, headers.session_id, "X-Hermes-Session-Id")
+    if session.agent_id != agent_id:
+        message = f"Session `{session.id}` belongs to another agent than the one asked for."
+        raise Problem(400, message, code="agent_mismatch", param="model")
+    return SessionChoice(session_id=session.id)
+
+
+async def waiting_session(call: AnyCall, agent_id: str, call_ids: Iterable[str]) -> Session | None:
+    """Return the one session of the caller in which calls with these ids wait."""
+    ledger = call.context.ledger
+    waiting = {await ledger.handed_call(call_id) for call_id in call_ids}
+    session = await ledger.session(waiting.pop() or "") if len(waiting) == 1 else None
+    if session is None or session.agent_id != agent_id or not owns_session(call.caller, session):
+        return None
+    return session
+
+
+async def kept_instructions(ledger: SessionStore, session_id: str) -> str:
+    """Return the instructions kept with a session; empty if there are none."""
+    kept = await ledger.recall(session_id, FACT)
+    return kept if isinstance(kept, str) else ""
+
+
+# -- runs and approvals ------------------------------------------------------------
+
+
+async def reached_run(call: AnyCall, run_id: str) -> Run:
     """Return a run within reach; 404 otherwise."""
-    run = await call.parts.runs.get(run_id)
+    run = await call.context.runs.get(run_id)
     if run is None or not call.caller.owns(run.key_id, run.agent_id):
         raise Problem(404, "There is no such run.", code="run_not_found")
     return run
 
 
-async def pending_within_reach(call: Call[Any, Any]) -> list[Approval]:
+async def pending_within_reach(call: AnyCall) -> list[Approval]:
     """Return what waits for an answer and is within reach, oldest first.
 
     What waits for others costs no work, or their number would show in the time.
     """
-    ledger, caller = call.parts.ledger, call.caller
+    ledger, caller = call.context.ledger, call.caller
     if sees_everything(caller):
         return [each for each in await ledger.pending_approvals() if await _reaches(call, each)]
     sessions: dict[str, None] = {}
@@ -122,80 +165,19 @@ async def pending_within_reach(call: Call[Any, Any]) -> list[Approval]:
     return sorted(found, key=lambda each: each.request.created_at)
 
 
-async def _reaches(call: Call[Any, Any], approval: Approval) -> bool:
-    session = await call.parts.ledger.session(approval.request.session_id)
-    return session is not None and owns_session(call.caller, session)
-
-
-async def reached_approval(call: Call[Any, Any], approval_id: str) -> Approval:
+async def reached_approval(call: AnyCall, approval_id: str) -> Approval:
     """Return an approval of a session within reach; 404 otherwise.
 
     The session is looked up also if there is no approval: it must not show in
     the time it takes whether somebody else has one with this id.
     """
-    approval = await call.parts.ledger.approval(approval_id)
+    approval = await call.context.ledger.approval(approval_id)
+    if not await _reaches(call, approval) or approval is None:
+        raise Problem(404, "There is no such approval.", code="approval_not_found")
+    return approval
+
+
+async def _reaches(call: AnyCall, approval: Approval | None) -> bool:
     session_id = approval.request.session_id if approval is not None else ""
-    session = await call.parts.ledger.session(session_id)
-    if approval is not None and session is not None and owns_session(call.caller, session):
-        return approval
-    raise Problem(404, "There is no such approval.", code="approval_not_found")
-
-
-def reachable_agents(parts: HttpContext, caller: Caller) -> tuple[ServedAgent, ...]:
-    """Return the agents that a key may talk to, the default agent first."""
-    return tuple(card for card in parts.agents if caller.may_reach(card.agent_id))
-
-
-def agent_named(parts: HttpContext, caller: Caller, name: str | None) -> ServedAgent:
-    """Return the agent with this name, without one the default agent; 404 if out of reach."""
-    if not name:
-        card = parts.agents[0] if parts.agents else None
-    else:
-        known = (each for each in parts.agents if name in (each.name, *each.aliases))
-        card = next(known, None)
-    if card is None or not caller.may_reach(card.agent_id):
-        shown = f"There is no model `{name[:100]}`" if name else "There is no default agent"
-        raise Problem(
-            404,
-            f"{shown} that this key may use.",
-            code="model_not_found",
-            param="model",
-        )
-    return card
-
-
-def require_agent(call: Call[Any, Any], model: str | None) -> ServedAgent:
-    """Return the agent a call is for; 404 `model_not_found` if its key reaches no such agent."""
-    return agent_named(call.parts, call.caller, model)
-
-
-FACT = "instructions"
-
-
-async def keep_instructions(ledger: SessionStore, session_id: str, instructions: str) -> None:
-    """Keep instructions with a session."""
-    await ledger.remember(session_id, FACT, instructions)
-
-
-async def kept_instructions(ledger: SessionStore, session_id: str) -> str:
-    """Return the instructions kept with a session; empty if there are none."""
-    kept = await ledger.recall(session_id, FACT)
-    return kept if isinstance(kept, str) else ""
-
-
-async def instructions_for(ledger: SessionStore, session_id: str, given: str) -> str:
-    """Return what a turn is told: what was kept, then what came with the request."""
-    kept = await kept_instructions(ledger, session_id)
-    return "\n\n".join(text for text in (kept, given) if text)
-
-
-async def waiting_session(
-    call: Call[Any, Any], agent_id: str, call_ids: Iterable[str]
-) -> Session | None:
-    """Return the one session of the caller in which calls with these ids wait."""
-    ledger = call.parts.ledger
-    waiting = {await ledger.handed_call(call_id) for call_id in call_ids}
-    session = await ledger.session(waiting.pop() or "") if len(waiting) == 1 else None
-    if session is None or session.agent_id != agent_id or not owns_session(call.caller, session):
-        return None
-    return session
+    session = await call.context.ledger.session(session_id)
+    return session is not None and owns_session(call.caller, session)

@@ -80,10 +80,10 @@ log = logging.getLogger(__name__)
 
 
 def build_app(
-    endpoints: Sequence[Endpoint], parts: HttpContext, settings: HttpSettings, keys: KeyRing
+    endpoints: Sequence[Endpoint], context: HttpContext, settings: HttpSettings, keys: KeyRing
 ) -> AsgiApp:
     """Return the application that serves these endpoints and describes them."""
-    return _App(endpoints, parts, settings, keys)
+    return _App(endpoints, context, settings, keys)
 
 
 class _Exchange:
@@ -118,18 +118,18 @@ class _App:
     def __init__(
         self,
         endpoints: Sequence[Endpoint],
-        parts: HttpContext,
+        context: HttpContext,
         settings: HttpSettings,
         keys: KeyRing,
     ) -> None:
-        self._parts = parts
+        self._context = context
         self._settings = settings
         self._keys = keys
         self._guards = Guards(settings)
-        self._failures = FailureLimit(settings.max_auth_failures, parts.clock)
-        described = describing_endpoints(endpoints, version=parts.version)
+        self._failures = FailureLimit(settings.max_auth_failures, context.clock)
+        described = describing_endpoints(endpoints, version=context.version)
         self._routes = RouteTable((*endpoints, *described))
-        self._requests = parts.metrics.counter(
+        self._requests = context.metrics.counter(
             "hermes_http_requests_total", "Requests by route, method and status."
         )
 
@@ -204,7 +204,7 @@ class _App:
             if raw or not route.body.optional:
                 route.body.check_type(heads)
         return Call(
-            parts=self._parts,
+            context=self._context,
             caller=caller,
             path=found.parameters,
             body=route.body.decode(raw),
@@ -271,7 +271,7 @@ class _App:
         else:
             value = answer.value
             if endpoint.redacts:
-                value = _redacted(msgspec.to_builtins(value), self._parts.redact)
+                value = _redacted(msgspec.to_builtins(value), self._context.redact)
             body, kind = msgspec.json.encode(value), JSON
         headers = ON_EVERY_ANSWER | {b"content-type": kind} | encoded(answer.headers)
         return Rendered(answer.status, headers, b"" if answer.status == 204 else body)
@@ -282,7 +282,7 @@ class _App:
 
     def _error(self, problem: Problem) -> ErrorBody:
         body = problem.body()
-        message = self._parts.redact(body.error.message)
+        message = self._context.redact(body.error.message)
         return ErrorBody(error=msgspec.structs.replace(body.error, message=message))
 
 

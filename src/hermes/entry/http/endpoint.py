@@ -42,7 +42,7 @@ class CallHeaders(Struct, frozen=True, kw_only=True):
 class Call(Struct, Generic[Body, Query], frozen=True, kw_only=True):
     """A request that was let in and understood."""
 
-    parts: HttpContext
+    context: HttpContext
     caller: Caller
     path: Mapping[str, str]
     """The parameters in the path."""

@@ -40,8 +40,10 @@ def receiver_app(
     refusal: Callable[[HermesError | None], ListenerReply],
     max_body: int = _MAX_BODY,
 ) -> AsgiApp:
-    """Return an application: `find` names the handler for a method and a path before the body is
-    read, `refusal` answers what goes wrong (None: a bug).
+    """Return an application that hands whole requests to handlers.
+
+    `find` names the handler for a method and a path before the body is read; `refusal` answers
+    what goes wrong (None: a bug).
     """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

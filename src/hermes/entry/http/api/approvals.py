@@ -74,7 +74,7 @@ def approval_view(call: Call[Any, Any], approval: Approval) -> ApprovalView:
         at = approval.decision.at
         decision = DecisionView(**decision_fields(approval.decision), at=at)
     return ApprovalView(
-        **approval_fields(approval.request, call.parts.redact),
+        **approval_fields(approval.request, call.context.redact),
         state=approval.state.value,
         session_id=approval.request.session_id,
         decision=decision,
@@ -97,7 +97,7 @@ async def hand_in(
     call: Call[Any, Any], approval: Approval, choice: str | None, text: str | None
 ) -> Approval | None:
     """Hand in an answer that was checked; None if somebody was quicker."""
-    request, by, desk = approval.request, call.caller.name, call.parts.desk
+    request, by, desk = approval.request, call.caller.name, call.context.desk
     if request.kind is ApprovalKind.QUESTION:
         return await desk.reply(request.id, text or choice or "", by=by)
     assert choice is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.entry.http.access import agent_named, reachable_agents
+from hermes.entry.http.access import reachable_agents, require_agent
 from hermes.entry.http.api.health import PLATFORM_NAME
 from hermes.entry.http.context import ServedAgent
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer, Operations
@@ -119,20 +119,20 @@ class CatalogQuery(Struct, frozen=True, kw_only=True):
 @operation("GET /v1/models")
 async def list_models(call: Call[None, None]) -> ModelList:
     """List models."""
-    cards = reachable_agents(call.parts, call.caller)
+    cards = reachable_agents(call)
     return ModelList(data=[_model(card) for card in cards])
 
 
 @operation("GET /v1/models/{model}", 404)
 async def get_model(call: Call[None, None]) -> Model:
     """Read a model."""
-    return _model(agent_named(call.parts, call.caller, call.path["model"]))
+    return _model(require_agent(call, call.path["model"]))
 
 
 @operation("GET /v1/toolsets", 404)
 async def list_toolsets(call: Call[None, CatalogQuery]) -> ToolsetList:
     """List toolsets."""
-    cards = call.parts.toolsets(_chosen(call).agent_id)
+    cards = call.context.toolsets(_chosen(call).agent_id)
     toolsets = [Toolset(name=card.name, enabled=card.enabled, tools=card.tools) for card in cards]
     return ToolsetList(data=toolsets)
 
@@ -140,7 +140,7 @@ async def list_toolsets(call: Call[None, CatalogQuery]) -> ToolsetList:
 @operation("GET /v1/skills", 404, redacts=True)
 async def list_skills(call: Call[None, CatalogQuery]) -> SkillList:
     """List skills."""
-    skills = await call.parts.skills(_chosen(call).agent_id)
+    skills = await call.context.skills(_chosen(call).agent_id)
     return SkillList(data=skills)
 
 
@@ -148,11 +148,11 @@ def capabilities_endpoint(others: Sequence[Endpoint]) -> Endpoint:
     """Return the endpoint that tells of `others` and of itself."""
 
     async def capabilities(call: Call[None, None]) -> Answer:
-        default = next(iter(call.parts.agents), None)
+        default = next(iter(call.context.agents), None)
         may = default is not None and call.caller.may_reach(default.agent_id)
         return JsonAnswer(
             value=Capabilities(
-                version=call.parts.version,
+                version=call.context.version,
                 model=default.name if default is not None and may else None,
                 features=features,
                 endpoints=operations,
@@ -186,7 +186,7 @@ def _features(paths: set[str]) -> dict[str, bool]:
 
 
 def _chosen(call: Call[None, CatalogQuery]) -> ServedAgent:
-    return agent_named(call.parts, call.caller, call.query.agent or call.query.model)
+    return require_agent(call, call.query.agent or call.query.model)
 
 
 def _model(card: ServedAgent) -> Model:

@@ -469,19 +469,19 @@ ChatCall = Call[ChatRequest, None]
 async def create_chat_completion(call: ChatCall) -> Answer:
     """Answer a conversation, in the form that OpenAI clients know."""
     agent = require_agent(call, call.body.model)
-    helper = helper_call(call.body, call.headers, call.parts.helper_patterns)
+    helper = helper_call(call.body, call.headers, call.context.helper_patterns)
     if helper is not None:
         return await _help(call, agent.agent_id, agent.name, helper)
     request = await _run_request(call, agent.agent_id)
-    started = await call.parts.runs.start(request)
+    started = await call.context.runs.start(request)
     run = started.run
     headers = {"X-Hermes-Session-Id": run.session_id, "X-Hermes-Run-Id": run.id}
-    stop = None if call.headers.idempotency_key else stopper(call.parts.runs, run)
+    stop = None if call.headers.idempotency_key else stopper(call.context.runs, run)
     if call.body.stream:
-        chunks = _chunks(call.parts.runs, run, _stream(call, run.id, run.created_at, agent.name))
+        chunks = _chunks(call.context.runs, run, _stream(call, run.id, run.created_at, agent.name))
         return StreamAnswer(chunks=chunks, headers=headers, left=stop)
-    result = await attended(call, _result(call.parts.runs, run), stop)
-    result = replace(result, text=call.parts.redact(result.text))
+    result = await attended(call, _result(call.context.runs, run), stop)
+    result = replace(result, text=call.context.redact(result.text))
     if not result.text.strip() and not result.finished.handed and result.incomplete is not None:
         return JsonAnswer(value=failure(result), status=502, headers=headers)
     body = completion(run.id, run.created_at, agent.name, result)
@@ -512,8 +512,8 @@ async def _run_request(call: ChatCall, agent_id: str) -> RunRequest:
 
 async def _session(call: ChatCall, agent_id: str, talk: Conversation) -> SessionChoice:
     """Return the session that the request continues."""
-    ledger = call.parts.ledger
-    choice = await session_choice(call.caller, call.headers, agent_id, ledger)
+    ledger = call.context.ledger
+    choice = await session_choice(call, agent_id)
     if choice == SessionChoice():
         return choice
     waiting = {await ledger.handed_call(result.call_id) for result in talk.results}
@@ -561,7 +561,7 @@ async def _repeated(call: ChatCall) -> bool:
     key = call.headers.idempotency_key
     if key is None:
         return False
-    return await call.parts.ledger.run_under(call.caller.key_id, key) is not None
+    return await call.context.ledger.run_under(call.caller.key_id, key) is not None
 
 
 async def _result(runs: Runs, run: Run) -> ChatResult:
@@ -585,12 +585,12 @@ async def _help(call: ChatCall, agent_id: str, name: str, helper: HelperCall) ->
     body = call.body
     limit = body.max_completion_tokens or body.max_tokens
     try:
-        reply = await call.parts.side_calls.answer(agent_id, helper.task, helper.messages, limit)
+        reply = await call.context.side_calls.answer(agent_id, helper.task, helper.messages, limit)
     except ModelFailure as error:
         text = f"{error.message} {error.hint}".strip()
         raise Problem(502, text, code="agent_incomplete") from error
     headers = {"X-Hermes-Task": helper.task}
-    completion_id, now = _completion_id(), call.parts.clock.now()
+    completion_id, now = _completion_id(), call.context.clock.now()
     if body.stream:
         whole = streamed(_stream(call, completion_id, now, name), reply)
         return StreamAnswer(chunks=_one(whole), headers=headers)
@@ -610,7 +610,7 @@ def _stream(call: ChatCall, completion_id: str, created: float, model: str) -> C
         created,
         model,
         include_usage=include_usage,
-        redact=call.parts.redact,
+        redact=call.context.redact,
     )
 
 

@@ -42,7 +42,7 @@ from hermes.domain.messages import (
 )
 from hermes.domain.runs import SessionChoice
 from hermes.domain.turn import ClientResult, ClientTool, TurnOptions
-from hermes.entry.http.access import instructions_for, waiting_session
+from hermes.entry.http.access import kept_instructions, waiting_session
 from hermes.entry.http.context import PictureStore
 from hermes.entry.http.endpoint import Call
 from hermes.entry.http.errors import Problem
@@ -272,9 +272,9 @@ async def run_request(
         talk = replace(talk, earlier=())
     known = fields.pop("session_id", None) or choice.session_id
     if known is not None:
-        told = await instructions_for(call.parts.ledger, known, options.instructions)
-        options = replace(options, instructions=told)
-    said = await stored(talk, call.parts.media)
+        kept = await kept_instructions(call.context.ledger, known)
+        options = replace(options, instructions=_joined([kept, options.instructions]))
+    said = await stored(talk, call.context.media)
     given = {
         "id": new_id("run"),
         "history": said.history,

@@ -62,7 +62,7 @@ class DetailedHealth(Struct, frozen=True, kw_only=True):
 @operation("GET /health", public=True)
 async def health(call: Call[None, None]) -> Health:
     """Say that the process answers."""
-    return Health(status="ok", platform=PLATFORM_NAME, version=call.parts.version)
+    return Health(status="ok", platform=PLATFORM_NAME, version=call.context.version)
 
 
 health_v1 = replace(health, name="healthV1", path="/v1/health")
@@ -71,20 +71,20 @@ health_v1 = replace(health, name="healthV1", path="/v1/health")
 @operation("GET /ready", public=True, answers={200: Readiness, 503: Readiness})
 async def ready(call: Call[None, None]) -> Answer:
     """Say whether requests can be served."""
-    found = _readiness(call.parts.ready())
+    found = _readiness(call.context.ready())
     return JsonAnswer(value=found, status=200 if found.status == "ready" else 503)
 
 
 @operation("GET /health/detailed", action=Action.OBSERVE, redacts=True)
 async def detailed_health(call: Call[None, None]) -> DetailedHealth:
     """Return the health of the gateway and its platforms."""
-    state = call.parts.gateway_state()
+    state = call.context.gateway_state()
     phase, active = str(state.get("gateway_state", "")), int(state.get("active_agents") or 0)
     return DetailedHealth(
         status="ok",
         platform=PLATFORM_NAME,
-        version=call.parts.version,
-        readiness=_readiness(call.parts.ready()),
+        version=call.context.version,
+        readiness=_readiness(call.context.ready()),
         gateway_state=phase,
         platforms=state.get("platforms") or {},
         active_agents=active,
@@ -100,17 +100,17 @@ async def detailed_health(call: Call[None, None]) -> DetailedHealth:
 @operation("GET /metrics", 503, action=Action.OBSERVE, answers={200: "text/plain"})
 async def metrics(call: Call[None, None]) -> Answer:
     """Metrics for Prometheus."""
-    parts = call.parts
+    context = call.context
     await sample(
-        parts.metrics,
+        context.metrics,
         Sources(
-            ledger=parts.ledger,
-            gateway=parts.gateway,
-            clock=parts.clock,
-            state=parts.gateway_state,
+            ledger=context.ledger,
+            gateway=context.gateway,
+            clock=context.clock,
+            state=context.gateway_state,
         ),
     )
-    return TextAnswer(text=render(parts.metrics), media_type=PROMETHEUS)
+    return TextAnswer(text=render(context.metrics), media_type=PROMETHEUS)
 
 
 def _readiness(checks: Mapping[str, bool]) -> Readiness:

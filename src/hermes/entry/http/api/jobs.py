@@ -19,7 +19,7 @@ from hermes.control.jobs.jobs import (
 from hermes.control.jobs.schedules import MAX_LENGTH, stamp
 from hermes.domain.jobs import DeliveryStatus, Instant, InstantStatus, Job
 from hermes.domain.keys import Action
-from hermes.entry.http.access import agent_named
+from hermes.entry.http.access import require_agent
 from hermes.entry.http.endpoint import Call, Operations
 
 operation = Operations("Jobs", Action.JOBS, redacts=True)
@@ -197,9 +197,9 @@ _JOB = "/api/jobs/{job_id}"
 
 
 def _book(call: Call[Any, Any], name: str | None = None) -> JobBook:
-    parts = call.parts
-    card = agent_named(parts, call.caller, name or call.query.agent or call.query.model)
-    return JobBook(parts.jobs(card.agent_id), parts.ledger, parts.clock, parts.zone)
+    context = call.context
+    agent = require_agent(call, name or call.query.agent or call.query.model)
+    return JobBook(context.jobs(agent.agent_id), context.ledger, context.clock, context.zone)
 
 
 @operation(f"GET {_JOBS}", 404, 503)
@@ -258,7 +258,7 @@ async def job_history(call: Call[None, HistoryQuery]) -> JobHistory:
     limit = call.query.limit
     found = await _book(call).history(call.path["job_id"], limit=limit + 1)
     return JobHistory(
-        data=[moment_of(instant, call.parts.zone) for instant in found[:limit]],
+        data=[moment_of(instant, call.context.zone) for instant in found[:limit]],
         limit=limit,
         has_more=len(found) > limit,
     )

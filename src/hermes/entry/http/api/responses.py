@@ -118,42 +118,42 @@ def run_headers(run: Run) -> dict[str, str]:
 
 async def answer_whole(call: Call[Any, Any], run: Run) -> Answer:
     """Answer when the response has ended; a client that leaves meanwhile interrupts it."""
-    desk = call.parts.runs
-    stop = None if run.idempotency_key else _stopper(call.parts, run)
+    desk = call.context.runs
+    stop = None if run.idempotency_key else _stopper(call.context, run)
     ended = await attended(call, desk.wait(run), stop)
-    value = await response_of(call.parts, ended)
+    value = await response_of(call.context, ended)
     if not is_stored(run) and run.idempotency_key is None and ended.outcome is not None:
-        await forget_response(call.parts.ledger, run)
+        await forget_response(call.context.ledger, run)
     return JsonAnswer(value=value, headers=run_headers(run))
 
 
 async def answer_at_once(call: Call[Any, Any], run: Run) -> Answer:
     """Answer with the response as it stands."""
-    current = await call.parts.runs.get(run.id) or run
-    value = await response_of(call.parts, current)
+    current = await call.context.runs.get(run.id) or run
+    value = await response_of(call.context, current)
     return JsonAnswer(value=value, headers=run_headers(run))
 
 
-def streamed(parts: HttpContext, run: Run, after: int | None = None) -> StreamAnswer:
+def streamed(context: HttpContext, run: Run, after: int | None = None) -> StreamAnswer:
     """Answer with the events of a response whose numbers are greater than `after`."""
-    stop = None if run.logged or run.idempotency_key else _stopper(parts, run)
-    return StreamAnswer(chunks=_chunks(parts, run, after), headers=run_headers(run), left=stop)
+    stop = None if run.logged or run.idempotency_key else _stopper(context, run)
+    return StreamAnswer(chunks=_chunks(context, run, after), headers=run_headers(run), left=stop)
 
 
-async def response_of(parts: HttpContext, run: Run) -> ResponseResource:
+async def response_of(context: HttpContext, run: Run) -> ResponseResource:
     """Return a response as it stands."""
-    fold = _fold(parts, run)
+    fold = _fold(context, run)
     if run.outcome is None:
-        await _catch_up(parts, run, fold)
+        await _catch_up(context, run, fold)
         return fold.resource
-    async for event in parts.runs.events(run):
+    async for event in context.runs.events(run):
         _feed(fold, event, run)
     return fold.resource
 
 
-def _fold(parts: HttpContext, run: Run) -> ResponseStream:
+def _fold(context: HttpContext, run: Run) -> ResponseStream:
     base = convert(run.request["response"], ResponseResource)
-    return ResponseStream(base, parts.redact)
+    return ResponseStream(base, context.redact)
 
 
 def _feed(fold: ResponseStream, event: TurnEvent, ended: Run) -> list[ResponseEvent]:
@@ -163,39 +163,41 @@ def _feed(fold: ResponseStream, event: TurnEvent, ended: Run) -> list[ResponseEv
     return fold.finish(event, state, ended.updated_at)
 
 
-async def _catch_up(parts: HttpContext, run: Run, fold: ResponseStream) -> None:
+async def _catch_up(context: HttpContext, run: Run, fold: ResponseStream) -> None:
     """Fold what the log has so far."""
     after = 0
-    while run.logged and (page := await parts.ledger.run_log(run.id, after=after, limit=_LOG_PAGE)):
+    while run.logged and (
+        page := await context.ledger.run_log(run.id, after=after, limit=_LOG_PAGE)
+    ):
         for logged in page:
             fold.feed(logged.event)
         after = page[-1].seq
 
 
-async def _chunks(parts: HttpContext, run: Run, after: int | None) -> AsyncIterator[bytes]:
-    fold, ended = _fold(parts, run), run
+async def _chunks(context: HttpContext, run: Run, after: int | None) -> AsyncIterator[bytes]:
+    fold, ended = _fold(context, run), run
     seen = -1 if after is None else after
     if chunk := _framed(fold.begin(), seen):
         yield chunk
-    async for batch in _batches(parts, run):
+    async for batch in _batches(context, run):
         if isinstance(batch[-1], TurnFinished):
-            ended = await parts.runs.wait(run)
+            ended = await context.runs.wait(run)
         told = [each for event in batch for each in _feed(fold, event, ended)]
         if chunk := _framed(told, seen):
             yield chunk
     yield DONE
     if not is_stored(run) and run.idempotency_key is None and ended.outcome is not None:
-        await forget_response(parts.ledger, run)
+        await forget_response(context.ledger, run)
 
 
-async def _batches(parts: HttpContext, run: Run) -> AsyncIterator[Sequence[TurnEvent]]:
+async def _batches(context: HttpContext, run: Run) -> AsyncIterator[Sequence[TurnEvent]]:
     told = False
     if run.logged:
-        async for logged in parts.runs.log(run):
+        async for logged in context.runs.log(run):
             told = True
             yield [logged.event]
     if not told:  # never logged, or the log is older than logs are kept
-        async for batch in parts.runs.batches(run):
+        async for batch in context.runs.batches(run):
             yield batch
 
 
@@ -203,19 +205,19 @@ def _framed(events: list[ResponseEvent], after: int) -> bytes:
     return b"".join(event.frame() for event in events if event.sequence_number > after)
 
 
-def _stopper(parts: HttpContext, run: Run) -> Stop:
+def _stopper(context: HttpContext, run: Run) -> Stop:
     async def stop() -> None:
-        await parts.runs.stop(run, left=True)
+        await context.runs.stop(run, left=True)
         if not is_stored(run):
-            await _forget_ended(parts, parts.runs, run)
+            await _forget_ended(context, context.runs, run)
 
     return stop
 
 
-async def _forget_ended(parts: HttpContext, desk: Runs, run: Run) -> None:
+async def _forget_ended(context: HttpContext, desk: Runs, run: Run) -> None:
     ended = await desk.wait(run)
     if ended.outcome is not None:
-        await forget_response(parts.ledger, run)
+        await forget_response(context.ledger, run)
 
 
 _ROLES: dict[str, Literal["user", "system", "developer"]] = {
@@ -321,9 +323,9 @@ async def create_response(call: CreateCall) -> Answer:
     agent = require_agent(call, call.body.model)
     run = await _earlier_run(call)
     if run is None:
-        run = (await call.parts.runs.start(await _run_request(call, agent))).run
+        run = (await call.context.runs.start(await _run_request(call, agent))).run
     if call.body.stream:
-        return streamed(call.parts, run)
+        return streamed(call.context, run)
     if call.body.background:
         return await answer_at_once(call, run)
     return await answer_whole(call, run)
@@ -339,7 +341,7 @@ async def get_response(call: Call[None, GetQuery]) -> Answer:
     if not run.logged and (after is not None or run.outcome is None):
         message = "Only a response that was created with `background` can be streamed again."
         raise Problem(400, message, code="not_in_background", param="stream")
-    return streamed(call.parts, run, after)
+    return streamed(call.context, run, after)
 
 
 @operation("POST /v1/responses/{response_id}/cancel", 404, answers={200: ResponseResource})
@@ -357,7 +359,7 @@ async def delete_response(call: Call[None, None]) -> DeletedResponse:
     if (await _stopped(call, run)).outcome is None:
         message = "The response is still in progress and could not be stopped."
         raise Problem(409, message, code="response_in_progress")
-    await forget_response(call.parts.ledger, run)
+    await forget_response(call.context.ledger, run)
     return DeletedResponse(id=run.id)
 
 
@@ -372,10 +374,10 @@ async def _stopped(call: Call[Any, Any], run: Run) -> Run:
     """Stop a run and return it as it ended, or as it stands if that takes too long."""
     if run.outcome is not None:
         return run
-    await call.parts.runs.stop(run)
+    await call.context.runs.stop(run)
     try:
         async with asyncio.timeout(STOPPING_SECONDS):
-            return await call.parts.runs.wait(run)
+            return await call.context.runs.wait(run)
     except TimeoutError:
         return run
 
@@ -386,7 +388,7 @@ async def _earlier_run(call: CreateCall) -> Run | None:
     What the request names may be gone by now, so it is not looked at again.
     """
     key = call.headers.idempotency_key
-    run = await call.parts.ledger.run_under(call.caller.key_id, key) if key else None
+    run = await call.context.ledger.run_under(call.caller.key_id, key) if key else None
     if run is not None and run.request.get("fingerprint") != call.fingerprint:
         raise Conflict("This Idempotency-Key was used for another request.", hint="Use a new one.")
     return run
@@ -425,7 +427,7 @@ async def _run_request(call: CreateCall, agent: ServedAgent) -> RunRequest:
 
 def _kept(call: CreateCall, response_id: str, agent: ServedAgent, *, own: bool) -> dict[str, Any]:
     """Return what later looks at the response are made from."""
-    origin = Origin(id=response_id, model=agent.name, at=call.parts.clock.now())
+    origin = Origin(id=response_id, model=agent.name, at=call.context.clock.now())
     return {
         "response": to_builtins(base_resource(call.body, origin)),
         "input": to_builtins(listed_input(call.body, response_id)),

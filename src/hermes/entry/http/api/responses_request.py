@@ -347,7 +347,7 @@ def response_missing(response_id: str, param: str | None = None) -> Problem:
 
 async def reached_response(call: Call[Any, Any], response_id: str, param: str | None = None) -> Run:
     """Return the run behind a stored response of the caller; 404 otherwise."""
-    run = await call.parts.runs.get(response_id)
+    run = await call.context.runs.get(response_id)
     known = run is not None and run.kind is RunKind.RESPONSE and run.request.get("store", True)
     if run is None or not known or not call.caller.owns(run.key_id, run.agent_id):
         raise response_missing(response_id, param)
@@ -356,7 +356,7 @@ async def reached_response(call: Call[Any, Any], response_id: str, param: str | 
 
 async def find_session(call: CreateCall, agent_id: str, said: Conversation) -> ResponseSession:
     """Return the session that the request continues."""
-    body, ledger = call.body, call.parts.ledger
+    body, ledger = call.body, call.context.ledger
     _only_one(call)
     if body.previous_response_id is not None:
         previous = await _previous(call, agent_id, body.previous_response_id)
@@ -368,7 +368,7 @@ async def find_session(call: CreateCall, agent_id: str, said: Conversation) -> R
     if name is not None:
         choice = SessionChoice(key=session_key_of(agent_id, call.caller.key_id, name))
     else:
-        choice = await session_choice(call.caller, call.headers, agent_id, ledger)
+        choice = await session_choice(call, agent_id)
     if choice == SessionChoice():
         return await _own_or_waiting(call, agent_id, said)
     session = await ledger.session_for_key(choice.key) if choice.key else None

@@ -12,13 +12,14 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import Run, RunKind, RunQuery, RunState, SessionChoice
 from hermes.domain.turn import ClientTool, TurnOptions
 from hermes.entry.http.access import (
-    agents_filter,
+    agent_name,
+    page_of,
     reached_approval,
     reached_run,
+    reached_session,
     require_agent,
     sees_everything,
     session_choice,
-    session_of,
 )
 from hermes.entry.http.api.approvals import (
     MAX_ANSWER,
@@ -109,7 +110,6 @@ class RunList(Struct, frozen=True, kw_only=True):
 
 def run_view(call: Call[Any, Any], run: Run, pending: Sequence[Approval] = ()) -> RunView:
     """Return a run as clients see it."""
-    names = {card.agent_id: card.name for card in call.parts.agents}
     fields: dict[str, Any] = {}
     if run.previous_id is not None:
         fields["previous_run_id"] = run.previous_id
@@ -124,7 +124,7 @@ def run_view(call: Call[Any, Any], run: Run, pending: Sequence[Approval] = ()) -
         created_at=run.created_at,
         updated_at=run.updated_at,
         session_id=run.session_id,
-        model=names.get(run.agent_id, run.agent_id),
+        model=agent_name(call, run.agent_id),
         last_event=_LAST_EVENT.get(run.state),
         **fields,
         **_ended(run),
@@ -227,7 +227,7 @@ async def start_run(call: Call[RunBody, None]) -> Answer:
         request={"metadata": body.metadata} if body.metadata else {},
         logged=True,
     )
-    started = await call.parts.runs.start(request)
+    started = await call.context.runs.start(request)
     run = started.run
     return JsonAnswer(
         value=StartedBody(run_id=run.id, session_id=run.session_id),
@@ -241,7 +241,7 @@ async def _agent_id(call: Call[RunBody, None]) -> str:
     session_id = call.body.session_id or call.headers.session_id
     if call.body.model or session_id is None:
         return require_agent(call, call.body.model).agent_id
-    session = await session_of(call.caller, session_id, call.parts.ledger)
+    session = await reached_session(call, session_id, "X-Hermes-Session-Id")
     return session.agent_id
 
 
@@ -252,7 +252,7 @@ async def _choice(call: Call[RunBody, None], agent_id: str) -> SessionChoice:
             message = "`session_id` and X-Hermes-Session-Id differ."
             raise Problem(400, message, code="conflicting_sessions", param="session_id")
         headers = replace(headers, session_id=body.session_id)
-    choice = await session_choice(call.caller, headers, agent_id, call.parts.ledger)
+    choice = await session_choice(call, agent_id, headers)
     if body.previous_response_id is None:
         return choice
     if choice != SessionChoice():
@@ -325,7 +325,7 @@ class ApprovalAnswer(Struct, frozen=True, kw_only=True):
 async def stop_run(call: Call[None, None]) -> StoppedRun:
     """Stop a run."""
     run = await reached_run(call, call.path["run_id"])
-    if await call.parts.runs.stop(run):
+    if await call.context.runs.stop(run):
         return StoppedRun(run_id=run.id, status="stopping")
     current = await reached_run(call, run.id)
     return StoppedRun(run_id=run.id, status=STATUS[current.state])
@@ -335,7 +335,7 @@ async def stop_run(call: Call[None, None]) -> StoppedRun:
 async def steer_run(call: Call[SteerBody, None]) -> SteeredRun:
     """Say something to a running turn."""
     run = await reached_run(call, call.path["run_id"])
-    if not await call.parts.runs.steer(run, call.body.input):
+    if not await call.context.runs.steer(run, call.body.input):
         raise Problem(409, "The run is not running.", code="run_not_running")
     return SteeredRun(run_id=run.id)
 
@@ -366,7 +366,7 @@ async def _asked(call: Call[ApprovalBody, None], run: Run) -> list[Approval]:
         if approval.request.turn_id != run.turn_id:
             raise Problem(404, "There is no such approval.", code="approval_not_found")
         return [approval]
-    pending = await pending_of(call.parts.ledger, run)
+    pending = await pending_of(call.context.ledger, run)
     if body.all:
         pending = [each for each in pending if each.request.kind is ApprovalKind.APPROVAL]
     if not pending:
@@ -399,24 +399,19 @@ class EventsQuery(Struct, frozen=True, kw_only=True):
 async def list_runs(call: Call[None, RunsQuery]) -> RunList:
     """List runs, newest first."""
     query, caller = call.query, call.caller
-    found: list[Run] = []
-    for agent_id in agents_filter(caller):
+
+    async def read(agent_id: str | None, limit: int) -> Sequence[Run]:
         wanted = RunQuery(
             key_id=None if sees_everything(caller) else caller.key_id,
             agent_id=agent_id,
             session_id=query.session_id,
             states=_states(query.status),
-            limit=query.offset + query.limit + 1,
+            limit=limit,
         )
-        found += await call.parts.ledger.runs(wanted)
-    found.sort(key=lambda run: -run.created_at)
-    shown = found[query.offset : query.offset + query.limit]
-    return RunList(
-        data=tuple(run_view(call, run) for run in shown),
-        limit=query.limit,
-        offset=query.offset,
-        has_more=len(found) > query.offset + query.limit,
-    )
+        return await call.context.ledger.runs(wanted)
+
+    shown, page = await page_of(call, read, lambda run: run.created_at)
+    return RunList(data=tuple(run_view(call, run) for run in shown), **page)
 
 
 def _states(status: str | None) -> tuple[RunState, ...]:
@@ -434,7 +429,7 @@ def _states(status: str | None) -> tuple[RunState, ...]:
 async def get_run(call: Call[None, None]) -> RunView:
     """Read how a run stands."""
     run = await reached_run(call, call.path["run_id"])
-    pending = await pending_of(call.parts.ledger, run) if run.state.open else []
+    pending = await pending_of(call.context.ledger, run) if run.state.open else []
     return run_view(call, run, pending)
 
 
@@ -446,7 +441,7 @@ async def stream_run_events(call: Call[None, EventsQuery]) -> Answer:
         message = "This run keeps no event log: it was answered on its own connection."
         raise Problem(404, message, code="no_event_log")
     after = _seen(call)
-    log = await call.parts.ledger.run_log(run.id, after=max(after - 1, 0), limit=2)
+    log = await call.context.ledger.run_log(run.id, after=max(after - 1, 0), limit=2)
     if after and (not log or log[0].seq != after):
         await _check_there(call, run)
         raise Problem(
@@ -462,7 +457,7 @@ async def stream_run_events(call: Call[None, EventsQuery]) -> Answer:
 
 async def _check_there(call: Call[Any, Any], run: Run) -> None:
     """Raise 410 if the log of a run was deleted: every run that has ended had one."""
-    if not run.state.open and not await call.parts.ledger.run_log(run.id, limit=1):
+    if not run.state.open and not await call.context.ledger.run_log(run.id, limit=1):
         raise Problem(410, "The events of this run were deleted.", code="log_expired")
 
 
@@ -478,5 +473,5 @@ def _seen(call: Call[None, EventsQuery]) -> int:
 
 
 async def _frames(call: Call[Any, Any], run: Run, after: int) -> AsyncIterator[bytes]:
-    async for logged in call.parts.runs.log(run, after):
-        yield run_frame(run.id, logged, call.parts.redact)
+    async for logged in call.context.runs.log(run, after):
+        yield run_frame(run.id, logged, call.context.redact)

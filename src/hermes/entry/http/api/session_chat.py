@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from hermes.domain.keys import Action
 from hermes.domain.runs import Run, RunKind, RunOutcome, RunState, SessionChoice
 from hermes.domain.turn import TurnOptions
-from hermes.entry.http.access import reached_session, require_agent
+from hermes.entry.http.access import agent_name, reached_session, require_agent
 from hermes.entry.http.api.conversation import InputItem, run_request
 from hermes.entry.http.api.runs import RunTool, conversation, tools_of
 from hermes.entry.http.endpoint import (
@@ -89,8 +89,8 @@ ChatCall = Call[SessionChatBody, None]
 async def chat_in_session(call: ChatCall) -> Answer:
     """Say something in a session."""
     run = await _started(call)
-    ended = await attended(call, call.parts.runs.wait(run), _stop(call, run))
-    if ended.outcome is None and not call.parts.runs.draining:
+    ended = await attended(call, call.context.runs.wait(run), _stop(call, run))
+    if ended.outcome is None and not call.context.runs.draining:
         message = "The session was deleted before its answer was read."
         raise Problem(404, message, code="run_not_found")
     headers = {"X-Hermes-Session-Id": run.session_id}
@@ -133,7 +133,7 @@ async def _started(call: ChatCall) -> Run:
         user=body.user,
         request={"metadata": body.metadata} if body.metadata else {},
     )
-    return (await call.parts.runs.start(request)).run
+    return (await call.context.runs.start(request)).run
 
 
 def _said(body: SessionChatBody) -> str | list[InputItem]:
@@ -145,17 +145,16 @@ def _said(body: SessionChatBody) -> str | list[InputItem]:
 
 
 def _stop(call: ChatCall, run: Run) -> Stop | None:
-    return None if call.headers.idempotency_key else stopper(call.parts.runs, run)
+    return None if call.headers.idempotency_key else stopper(call.context.runs, run)
 
 
 def _answer(call: ChatCall, run: Run) -> SessionChatAnswer:
     outcome = _good(run)
-    names = {card.agent_id: card.name for card in call.parts.agents}
     handed = [tool_call_fields(each) for each in outcome.handed]
     return SessionChatAnswer(
         session_id=run.session_id,
         run_id=run.id,
-        model=names.get(run.agent_id, run.agent_id),
+        model=agent_name(call, run.agent_id),
         message=SessionChatMessage(content=outcome.text, tool_calls=handed or UNSET),
         usage=usage_fields(outcome.usage, outcome.cost_usd),
         incomplete=True if outcome.state is RunState.INCOMPLETE else UNSET,
@@ -176,8 +175,8 @@ def _good(run: Run) -> RunOutcome:
 
 
 async def _frames(call: ChatCall, run: Run) -> AsyncIterator[bytes]:
-    parts = call.parts
-    stream = SessionStream(run.session_id, run.id, now=parts.clock.now, redact=parts.redact)
-    async for batch in parts.runs.batches(run):
+    context = call.context
+    stream = SessionStream(run.session_id, run.id, now=context.clock.now, redact=context.redact)
+    async for batch in context.runs.batches(run):
         if frames := b"".join([stream.feed(event) for event in batch]):
             yield frames

@@ -25,9 +25,11 @@ from hermes.domain.messages import (
 from hermes.domain.ports.ledger import SearchHit, SearchQuery, SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
 from hermes.entry.http.access import (
+    FACT,
+    agent_name,
     agents_filter,
-    keep_instructions,
     kept_instructions,
+    page_of,
     reached_session,
     require_agent,
     sees_everything,
@@ -124,12 +126,11 @@ class MessageList(Struct, frozen=True, kw_only=True):
 def session_view(call: Call[Any, Any], session: Session, *, whole: bool = False) -> SessionView:
     """Return a session as the caller may see it; `whole` with its system prompt."""
     used, admin = session.usage, sees_everything(call.caller)
-    names = {card.agent_id: card.name for card in call.parts.agents}
     return SessionView(
         id=session.id,
         source=session.source,
         user_id=session.user_id,
-        model=names.get(session.agent_id, session.agent_id),
+        model=agent_name(call, session.agent_id),
         language_model=session.model,
         title=session.title,
         started_at=session.started_at,
@@ -275,7 +276,7 @@ def chosen_id(now: float, *given: str | None) -> str:
 
 async def open_with(call: Call[Any, Any], new: NewSession, parent: str | None) -> Session:
     """Open a session, or a branch of `parent`; 409 for a taken id, 400 for a taken title."""
-    ledger = call.parts.ledger
+    ledger = call.context.ledger
     if await ledger.session(new.id) is not None:
         raise _id_taken(new.id)
     try:
@@ -301,13 +302,13 @@ def _title_taken(error: Conflict) -> Problem:
 @operation("POST /api/sessions", 404, 409, status=201)
 async def create_session(call: Call[NewSessionBody, None]) -> SessionBody:
     """Open a session."""
-    body, parts = call.body, call.parts
+    body, context = call.body, call.context
     card = require_agent(call, body.model)
-    fresh = parts.gateway.new_session(card.agent_id, PLATFORM, owner_tag(call.caller.key_id))
+    fresh = context.gateway.new_session(card.agent_id, PLATFORM, owner_tag(call.caller.key_id))
     session_id = chosen_id(fresh.started_at, body.id, body.session_id)
     session = await open_with(call, replace(fresh, id=session_id, title=body.title), None)
     if body.system_prompt:
-        await keep_instructions(parts.ledger, session.id, parts.redact(body.system_prompt))
+        await context.ledger.remember(session.id, FACT, context.redact(body.system_prompt))
     return SessionBody(session=session_view(call, session))
 
 
@@ -318,25 +319,20 @@ async def list_sessions(call: Call[None, SessionsQuery]) -> SessionList:
     admin = sees_everything(caller)
     if not admin and query.source not in (None, PLATFORM):
         return SessionList(data=(), limit=query.limit, offset=query.offset, has_more=False)
-    found: list[Session] = []
-    for agent_id in agents_filter(caller):
+
+    async def read(agent_id: str | None, limit: int) -> Sequence[Session]:
         wanted = SessionQuery(
             agent_id=agent_id,
             source=query.source if admin else PLATFORM,
             user_id=None if admin else owner_tag(caller.key_id),
             exclude_lineages=() if query.include_children else (Lineage.DELEGATION,),
             title=query.q or None,
-            limit=query.offset + query.limit + 1,
+            limit=limit,
         )
-        found += await call.parts.ledger.sessions(wanted)
-    found.sort(key=lambda session: -session.updated_at)
-    shown = found[query.offset : query.offset + query.limit]
-    return SessionList(
-        data=tuple(session_view(call, session) for session in shown),
-        limit=query.limit,
-        offset=query.offset,
-        has_more=len(found) > query.offset + query.limit,
-    )
+        return await call.context.ledger.sessions(wanted)
+
+    shown, page = await page_of(call, read, lambda session: session.updated_at)
+    return SessionList(data=tuple(session_view(call, session) for session in shown), **page)
 
 
 @operation("GET /api/sessions/{session_id}", 404)
@@ -350,7 +346,7 @@ async def get_session(call: Call[None, None]) -> SessionBody:
 async def change_session(call: Call[SessionChange, None]) -> SessionBody:
     """Rename or end a session."""
     session = await reached_session(call, call.path["session_id"])
-    body, ledger = call.body, call.parts.ledger
+    body, ledger = call.body, call.context.ledger
     if body.title is UNSET and body.end_reason is UNSET:
         raise Problem(400, "Give a `title` or an `end_reason`.", code="nothing_to_change")
     if body.title is not UNSET:
@@ -359,7 +355,7 @@ async def change_session(call: Call[SessionChange, None]) -> SessionBody:
         except Conflict as error:
             raise _title_taken(error) from error
     if body.end_reason is not UNSET:
-        await ledger.end_session(session.id, body.end_reason, call.parts.clock.now())
+        await ledger.end_session(session.id, body.end_reason, call.context.clock.now())
     changed = await reached_session(call, session.id)
     return SessionBody(session=session_view(call, changed))
 
@@ -369,7 +365,7 @@ async def delete_session(call: Call[None, None]) -> DeletedSession:
     """Delete a session and its history."""
     session = await reached_session(call, call.path["session_id"])
     try:
-        await call.parts.ledger.delete_session(session.id, idle=True)
+        await call.context.ledger.delete_session(session.id, idle=True)
     except SessionBusy as error:
         message = "The session is at work. Stop its run first, or wait for it."
         raise Problem(409, message, code="session_busy") from error
@@ -418,7 +414,7 @@ class HitList(Struct, frozen=True, kw_only=True):
 async def list_session_messages(call: Call[None, MessagesQuery]) -> MessageList:
     """Read what was said in a session."""
     session = await reached_session(call, call.path["session_id"])
-    query, ledger = call.query, call.parts.ledger
+    query, ledger = call.query, call.context.ledger
     read = ledger.history if query.active_only else ledger.transcript
     messages = await read(session.id)
     end = query.offset + query.limit
@@ -445,7 +441,7 @@ async def search_sessions(call: Call[None, FindQuery]) -> HitList:
             newest_first=query.newest_first,
             limit=query.limit,
         )
-        hits += await call.parts.ledger.search(wanted)
+        hits += await call.context.ledger.search(wanted)
     if not admin:
         hits = [hit for hit in hits if hit.source == PLATFORM]
     return HitList(data=tuple(_hit(hit) for hit in hits[: query.limit]))
@@ -494,11 +490,13 @@ def cut_after(history: Sequence[StoredMessage], through: int) -> int:
 async def fork_session(call: Call[ForkBody, None]) -> SessionBody:
     """Fork a session."""
     parent = await reached_session(call, call.path["session_id"])
-    body, ledger = call.body, call.parts.ledger
+    body, ledger = call.body, call.context.ledger
     cut = None
     if body.through is not None:
         cut = cut_after(await ledger.history(parent.id), body.through)
-    fresh = call.parts.gateway.new_session(parent.agent_id, PLATFORM, owner_tag(call.caller.key_id))
+    fresh = call.context.gateway.new_session(
+        parent.agent_id, PLATFORM, owner_tag(call.caller.key_id)
+    )
     new = replace(
         fresh,
         id=chosen_id(fresh.started_at, body.id, body.session_id),
@@ -514,6 +512,6 @@ async def fork_session(call: Call[ForkBody, None]) -> SessionBody:
         await ledger.rewind(session.id, cut + 1)
     kept = await kept_instructions(ledger, parent.id)
     if kept:
-        await keep_instructions(ledger, session.id, kept)
+        await ledger.remember(session.id, FACT, kept)
     forked = await reached_session(call, session.id)
     return SessionBody(session=session_view(call, forked))
