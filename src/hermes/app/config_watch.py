@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hermes.config.loader import LoadedConfig, load_config
-from hermes.config.overrides import variables_for
+from hermes.config.normalize import variables_for
 from hermes.config.paths import MANAGED_CONFIG, HermesHome
 from hermes.control.admission.authz import ACCESS_SUFFIXES
 from hermes.domain.errors import ConfigError

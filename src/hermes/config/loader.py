@@ -26,8 +26,7 @@ from hermes.config.document import (
 )
 from hermes.config.dotenv import EnvFile, parse_env
 from hermes.config.migrations import migrate_data, version_of
-from hermes.config.normalize import assign, merge_over, normalize
-from hermes.config.overrides import overrides_in
+from hermes.config.normalize import assign, merge_over, normalize, overrides_in
 from hermes.config.paths import MANAGED_CONFIG, HermesHome
 from hermes.config.secrets import Redactor, Secrets, secrets_in_config, secrets_in_variables
 from hermes.domain.settings import CONFIG_VERSION, Settings

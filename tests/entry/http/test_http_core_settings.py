@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hermes.config.environment import is_loopback
-from hermes.config.overrides import overrides_in
+from hermes.config.normalize import overrides_in
 from hermes.domain.errors import ConfigError
 from hermes.entry.http.settings import HttpSettings, configured_keys, http_settings
 

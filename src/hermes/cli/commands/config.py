@@ -23,7 +23,7 @@ from hermes.config.environment import process_environ
 from hermes.config.loader import LoadedConfig, inspect_config, load_config, read_env
 from hermes.config.meaning import default_of, meaning_of, parse_value, type_of
 from hermes.config.migrate import migrate_files
-from hermes.config.overrides import variables_for
+from hermes.config.normalize import variables_for
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError, NotFound, UsageError
 from hermes.domain.settings import CONFIG_VERSION
