@@ -163,9 +163,9 @@ def test_the_cache_forgets_the_oldest_sessions_when_it_is_full() -> None:
 
     messages = (UserMessage(content="a"), AssistantMessage(text="b"))
     for key in ("one", "two", "one"):
-        cache.lower(key, messages, lower)
+        cache.lower(ModelRequest(system="", messages=messages, session_id=key), lower)
     assert lowered == [2, 2, 2]
-    cache.lower("one", messages, lower)
+    cache.lower(ModelRequest(system="", messages=messages, session_id="one"), lower)
     assert lowered[-1] == 0
 
 

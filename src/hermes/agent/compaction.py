@@ -36,7 +36,6 @@ def estimate_tokens(text: str) -> int:
 
 
 def estimate_message(message: Message) -> int:
-    """Estimate the tokens of one message."""
     match message:
         case UserMessage() | ToolMessage():
             return MESSAGE_OVERHEAD + _content(message.content)
@@ -87,7 +86,6 @@ class Compactor:
         turn_id: str | None = None,
         notify: Callable[[str, str], None] = lambda _code, _text: None,
     ) -> None:
-        """Compact the history of `session`, within a turn if `turn_id` says so."""
         self._services = services
         self._profile = profile
         self._session = session

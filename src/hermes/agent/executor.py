@@ -103,8 +103,6 @@ LABEL_CHARS = 120
 
 
 class ToolExecutor:
-    """Carries out tool calls for one turn."""
-
     def __init__(self, services: AgentServices, scope: TurnScope) -> None:
         self._services = services
         self._scope = scope

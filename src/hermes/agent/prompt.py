@@ -69,8 +69,6 @@ TOOL_GUIDANCE: tuple[tuple[frozenset[str], str], ...] = (
 
 
 class PromptInputs(Struct, frozen=True, kw_only=True):
-    """Everything the system prompt is made of."""
-
     identity: IdentitySnapshot
     tools: Sequence[ToolSpec]
     platform: str
@@ -84,8 +82,6 @@ class PromptInputs(Struct, frozen=True, kw_only=True):
 
 
 class PromptSection(Struct, frozen=True):
-    """A named part of the prompt."""
-
     name: str
     text: str
 
@@ -111,7 +107,6 @@ def prompt_sections(inputs: PromptInputs) -> tuple[PromptSection, ...]:
 
 
 def build_prompt(inputs: PromptInputs) -> str:
-    """Return the system prompt."""
     return "\n\n".join(section.text.strip() for section in prompt_sections(inputs))
 
 

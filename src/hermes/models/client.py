@@ -33,9 +33,8 @@ from hermes.domain.ports.model import (
 from hermes.models.catalog import cost
 from hermes.models.credentials import CredentialPool, ProviderKey
 from hermes.models.encode_common import LoweredCache
-from hermes.models.failures import PLANS, classify, explain
+from hermes.models.failures import PLANS, classify, explain, mend
 from hermes.models.providers import ApiMode
-from hermes.models.request_fixes import mend
 from hermes.models.routes import Route
 from hermes.models.tool_calls import repair_calls
 from hermes.models.transport import Transport
@@ -153,16 +152,12 @@ class ModelClient:
 
 
 class _RouteState(Struct, frozen=True, kw_only=True):
-    """What outlives a call on one route."""
-
     route: Route
     protocol: WireProtocol
     pool: CredentialPool
 
 
 class _Shared(Struct, frozen=True, kw_only=True):
-    """What all calls of one client use."""
-
     clock: Clock
     transport: Transport
     policy: RetryPolicy

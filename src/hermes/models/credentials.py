@@ -15,8 +15,6 @@ from hermes.domain.ports.clock import Clock
 
 
 class PoolStrategy(StrEnum):
-    """Which of several keys of one provider is used next."""
-
     FILL_FIRST = "fill_first"
     ROUND_ROBIN = "round_robin"
     RANDOM = "random"

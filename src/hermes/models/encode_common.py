@@ -7,22 +7,27 @@ function of the messages alone, which also keeps the prefix byte-stable.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from hermes.domain.messages import (
+    AssistantMessage,
     Content,
     FilePart,
     ImagePart,
     InputKind,
     Message,
+    Reasoning,
     TextPart,
     ToolMessage,
     UserMessage,
 )
-from hermes.models.wire import encode_json
+from hermes.domain.ports.model import ModelRequest
+from hermes.models.routes import Route
+from hermes.models.wire import WireCall, encode_json
 
 EPHEMERAL_LABEL = "[Context for this reply; not said by the user]"
 _STEER_LABEL = "[Said while you were working] "
@@ -80,6 +85,25 @@ def data_url(url: str) -> tuple[str, str] | None:
     return media_type or "application/octet-stream", data
 
 
+def own_reasoning(message: AssistantMessage, protocol: str) -> Reasoning | None:
+    """Return the reasoning of a message if it came over `protocol`: others cannot read it."""
+    reasoning = message.reasoning
+    return reasoning if reasoning is not None and reasoning.protocol == protocol else None
+
+
+def wire_call(
+    route: Route, url: str, body: dict[str, Any], headers: Mapping[str, str] = {}
+) -> WireCall:
+    return WireCall(
+        url=url,
+        headers={**headers, **route.headers},
+        body=msgspec.json.encode(body),
+        stream=body["stream"],
+        verify=route.ssl_verify,
+        ca_file=route.ssl_ca,
+    )
+
+
 _object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -115,10 +139,12 @@ class LoweredCache:
         self._max_bytes = max_bytes
         self._max_entries = max_entries
 
-    def lower(self, key: Hashable, messages: tuple[Message, ...], lower: Lower) -> list[bytes]:
-        """Return one chunk a message, encoding only what is new under `key`."""
-        if key is None:
+    def lower(self, request: ModelRequest, lower: Lower, *variant: Hashable) -> list[bytes]:
+        """Return one chunk a message, encoding only what is new in this session and variant."""
+        messages = request.messages
+        if request.session_id is None:
             return lower(messages, 0)
+        key = (request.session_id, request.task, *variant)
         entry = self._entries.pop(key, None)
         start = 0
         chunks: list[bytes] = []

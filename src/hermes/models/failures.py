@@ -1,18 +1,25 @@
 """Faults: their meaning, and what is done about each kind.
 
 Providers say the same thing in many ways; the classifier looks at the status
-first, then at error codes, then at words. The plan for each kind is a table:
-try again, use another key, let the core compress, use the next route.
+first, then at error codes, then at words, which are in `failures.toml` with what a
+person is told. The plan for each kind is a table: try again, use another key,
+let the core compress, use the next route.
 """
 
 import re
+from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from hermes.domain.ports.model import FailureKind, ModelFailure
-from hermes.models.wire import WireFault
+from hermes.domain.messages import AssistantMessage
+from hermes.domain.ports.model import FailureKind, ModelFailure, ModelRequest
+from hermes.models.encode_common import images_of
+from hermes.models.wire import Repairs, WireFault
 
 
 class Plan(Struct, frozen=True, kw_only=True):
@@ -43,137 +50,52 @@ _PLANS: Final = {
 PLANS: Final = MappingProxyType({kind: _PLANS.get(kind, Plan()) for kind in FailureKind})
 """What no table entry names goes to the next route."""
 
+_REFUSALS: Final = (
+    FailureKind.CONTEXT_OVERFLOW,
+    FailureKind.REASONING_REJECTED,
+    FailureKind.IMAGE_REJECTED,
+    FailureKind.BILLING,
+    FailureKind.POLICY,
+    FailureKind.MODEL_NOT_FOUND,
+    FailureKind.AUTH,
+)
+"""What a refused request may mean, in the order in which the words are looked for."""
+_TROUBLES: Final = (FailureKind.RATE_LIMIT, FailureKind.OVERLOADED, FailureKind.TIMEOUT)
 
-def _words(*patterns: str) -> str:
-    """Return one pattern, compiled when first needed: most processes never see a failure."""
-    return "|".join(patterns)
+
+class _Known(Struct, frozen=True):
+    said: str
+    hint: str
+    codes: str = ""
+    words: tuple[str, ...] = ()
 
 
-def _says(text: str, words: str) -> bool:
-    return re.search(words, text, re.IGNORECASE) is not None
-
-
-_CONTEXT = _words(
-    r"context[ _-]?(length|window|size)",
-    r"maximum context",
-    r"(prompt|input|request) (is )?too (long|many tokens)",
-    r"too many (input )?tokens",
-    r"exceeds? the (available context|model'?s? (maximum )?(context|token))",
-    r"max_model_len",
-    r"n_ctx",
-    r"input token count.{0,40}exceeds",
-    r"reduce the length",
-    r"string_above_max_length",
-)
-_BILLING = _words(
-    r"insufficient[_ ](quota|credits?|balance|funds)",
-    r"exceeded your current quota",
-    r"credit balance is too low",
-    r"billing",
-    r"payment required",
-    r"more credits",
-    r"out of credits",
-)
-_IMAGE = _words(
-    r"image.{0,60}(too (large|big)|exceed|unsupported|not support|invalid|could not|cannot)",
-    r"(not|n't) support.{0,30}(image|vision|multimodal)",
-    r"image_url.{0,40}(not|unsupported|invalid|unknown variant)",
-    r"unknown variant `?image",
-    r"no endpoints found that support image",
-    r"could not process image",
-    r"multimodal",
-    r"mmproj",
-)
-_REASONING = _words(
-    r"thinking.{0,60}(signature|block)",
-    r"signature.{0,40}(invalid|thinking|required)",
-    r"invalid[_ ]encrypted[_ ]content",
-    r"encrypted[_ ]content.{0,60}(could not|invalid|verif)",
-    r"reasoning.{0,40}(item|detail).{0,80}(not found|invalid|without|required)",
-    r"reasoning_content.{0,60}(not allowed|unexpected|extra)",
-)
-_MODEL = _words(
-    r"model.{0,80}(not found|does not exist|not exist|is not available|unknown|not a valid)",
-    r"(unknown|invalid|no such) model",
-    r"not a valid model",
-    r"model_not_found",
-    r"no endpoints found",
-    r"try pulling it",
-)
-_POLICY = _words(
-    r"content[_ ]policy",
-    r"content_filter",
-    r"moderation",
-    r"usage policies",
-    r"responsible ?ai",
-    r"data policy",
-    r"safety system",
-    r"sensitive_words",
-)
-_RATE = _words(r"rate[ _-]?limit", r"too many requests", r"throttl", r"resource.?exhausted")
-_OVERLOAD = _words(r"overloaded", r"at capacity", r"(temporarily )?unavailable", r"loading model")
-_AUTH = _words(
-    r"invalid.{0,20}(api[ _-]?key|x-api-key|token|credential)",
-    r"incorrect api key",
-    r"unauthori[sz]ed",
-    r"authentication",
-    r"no auth credentials",
-    r"permission[_ ]denied",
-)
-_TIMED_OUT = _words(r"timed? ?out", r"deadline exceeded")
-
-_BAD_REQUEST_ORDER: Final = (
-    (_CONTEXT, FailureKind.CONTEXT_OVERFLOW),
-    (_REASONING, FailureKind.REASONING_REJECTED),
-    (_IMAGE, FailureKind.IMAGE_REJECTED),
-    (_BILLING, FailureKind.BILLING),
-    (_POLICY, FailureKind.POLICY),
-    (_MODEL, FailureKind.MODEL_NOT_FOUND),
-    (_AUTH, FailureKind.AUTH),
-)
-_NO_STATUS_ORDER: Final = (
-    *_BAD_REQUEST_ORDER,
-    (_RATE, FailureKind.RATE_LIMIT),
-    (_OVERLOAD, FailureKind.OVERLOADED),
-    (_TIMED_OUT, FailureKind.TIMEOUT),
-)
-_CODES_OF: Final = {
-    FailureKind.CONTEXT_OVERFLOW: "context_length_exceeded exceed_context_size_error",
-    FailureKind.PAYLOAD_TOO_LARGE: "request_too_large",
-    FailureKind.BILLING: "insufficient_quota billing_error",
-    FailureKind.RATE_LIMIT: "rate_limit_exceeded rate_limit_error",
-    FailureKind.OVERLOADED: "overloaded_error",
-    FailureKind.SERVER: "server_error api_error internal_server_error",
-    FailureKind.TIMEOUT: "timeout_error",
-    FailureKind.AUTH: "invalid_api_key authentication_error permission_error",
-    FailureKind.MODEL_NOT_FOUND: "model_not_found not_found_error",
-    FailureKind.POLICY: "content_policy_violation content_filter",
-    FailureKind.REASONING_REJECTED: "invalid_encrypted_content",
-    FailureKind.IMAGE_REJECTED: "invalid_image image_parse_error image_too_large",
-}
-_CODES: Final = {code: kind for kind, codes in _CODES_OF.items() for code in codes.split()}
+@cache
+def _known() -> dict[FailureKind, _Known]:
+    """Return what `failures.toml` says; read when first needed, most processes see no failure."""
+    text = Path(__file__).with_name("failures.toml").read_text("utf-8")
+    return msgspec.toml.decode(text, type=dict[FailureKind, _Known])
 
 
 def classify(fault: WireFault) -> FailureKind:
     if fault.kind is not None:
         return fault.kind
     text = f"{fault.code} {fault.message}"
-    coded = _CODES.get(fault.code)
+    coded = next((k for k, known in _known().items() if fault.code in known.codes.split()), None)
     status = fault.status
     if status is None:
-        return coded or _by_words(text, _NO_STATUS_ORDER) or FailureKind.UNKNOWN
+        return coded or _by_words(text, (*_REFUSALS, *_TROUBLES)) or FailureKind.UNKNOWN
     if 300 <= status < 400:
         return FailureKind.BAD_REQUEST
     if status in {401, 403}:
-        order = ((_BILLING, FailureKind.BILLING), (_POLICY, FailureKind.POLICY))
-        return _by_words(text, order) or FailureKind.AUTH
+        return _by_words(text, (FailureKind.BILLING, FailureKind.POLICY)) or FailureKind.AUTH
     if status in {400, 404, 405, 409, 415, 422}:
         return _bad_request(status, coded, text)
     return _by_status(status, text)
 
 
 def _bad_request(status: int, coded: FailureKind | None, text: str) -> FailureKind:
-    found = coded or _by_words(text, _BAD_REQUEST_ORDER)
+    found = coded or _by_words(text, _REFUSALS)
     if found is not None:
         return found
     return FailureKind.MODEL_NOT_FOUND if status == 404 else FailureKind.BAD_REQUEST
@@ -188,109 +110,106 @@ def _by_status(status: int, text: str) -> FailureKind:
         case 413:
             return FailureKind.PAYLOAD_TOO_LARGE
         case 429:
-            return FailureKind.BILLING if _says(text, _BILLING) else FailureKind.RATE_LIMIT
+            return _by_words(text, (FailureKind.BILLING,)) or FailureKind.RATE_LIMIT
         case 503 | 529:
             return FailureKind.OVERLOADED
     if status >= 500:
-        return FailureKind.CONTEXT_OVERFLOW if _says(text, _CONTEXT) else FailureKind.SERVER
+        return _by_words(text, (FailureKind.CONTEXT_OVERFLOW,)) or FailureKind.SERVER
     return FailureKind.UNKNOWN
 
 
-def _by_words(text: str, order: tuple[tuple[str, FailureKind], ...]) -> FailureKind | None:
-    return next((kind for words, kind in order if _says(text, words)), None)
-
-
-_SENTENCES: Final = MappingProxyType(
-    {
-        FailureKind.AUTH: (
-            "{provider} refused the API key",
-            "Check the key, then run `hermes config set {key_name} <key>`.",
-        ),
-        FailureKind.BILLING: (
-            "The account at {provider} has no credit left",
-            "Add credit there, or add another provider under `fallback_providers:`.",
-        ),
-        FailureKind.RATE_LIMIT: (
-            "{provider} is limiting how often it may be called",
-            "Wait a little, or add a second key ({key_name}_2) or `fallback_providers:`.",
-        ),
-        FailureKind.OVERLOADED: (
-            "{provider} is overloaded",
-            "Try again in a few minutes, or add `fallback_providers:`.",
-        ),
-        FailureKind.SERVER: (
-            "{provider} failed internally",
-            "Try again; if it goes on, look at the provider's status page.",
-        ),
-        FailureKind.TIMEOUT: (
-            "{provider} did not answer in time",
-            "Try again, use a faster model, or raise the model timeouts in config.yaml.",
-        ),
-        FailureKind.CONNECTION: (
-            "{provider} cannot be reached at {base_url}",
-            "Check that the address is right, the server runs and the network is up.",
-        ),
-        FailureKind.TLS: (
-            "No secure connection to {base_url} could be made",
-            "Use http:// if the server has no TLS, or set its `ssl_ca` to your authority's file.",
-        ),
-        FailureKind.CONTEXT_OVERFLOW: (
-            "The conversation is longer than {model} can take",
-            "Use `/compress`, start a new session, or choose a model with a larger window.",
-        ),
-        FailureKind.PAYLOAD_TOO_LARGE: (
-            "The request is larger than {provider} accepts",
-            "Use `/compress`, or send fewer or smaller attachments.",
-        ),
-        FailureKind.IMAGE_REJECTED: (
-            "{model} does not accept the image",
-            "Send a smaller image, or choose a model that can see.",
-        ),
-        FailureKind.MODEL_NOT_FOUND: (
-            "{provider} has no model `{model}`",
-            "Choose another one with `hermes model`.",
-        ),
-        FailureKind.POLICY: (
-            "{provider} refused the content because of its policy",
-            "Rephrase the request, or use another provider.",
-        ),
-        FailureKind.BAD_REQUEST: (
-            "{provider} rejected the request",
-            "Check `api_mode` and `extra_body` of the provider; `/debug` shows the details.",
-        ),
-        FailureKind.REASONING_REJECTED: (
-            "{provider} rejected earlier reasoning of this session",
-            "Start a new session, or switch back to the model that wrote it.",
-        ),
-        FailureKind.MALFORMED: (
-            "{provider} sent an answer that could not be understood",
-            "Try again; check `api_mode` if this is your own server.",
-        ),
-        FailureKind.EMPTY: (
-            "{model} answered with nothing",
-            "Try again or rephrase; a local model may need a larger output limit.",
-        ),
-        FailureKind.UNKNOWN: (
-            "{provider} failed in an unexpected way",
-            "Try again, or use another model.",
-        ),
-    }
-)
+def _by_words(text: str, order: tuple[FailureKind, ...]) -> FailureKind | None:
+    words = ((kind, "|".join(_known()[kind].words)) for kind in order)
+    return next((kind for kind, said in words if re.search(said, text, re.IGNORECASE)), None)
 
 
 def explain(
     kind: FailureKind, fault: WireFault, names: dict[str, str], retry_after: float | None = None
 ) -> ModelFailure:
     """Return the failure that a person sees: what happened and what to do."""
-    sentence, hint = _SENTENCES[kind]
+    known = _known()[kind]
     detail = fault.message.strip().rstrip(".")
     status = f" (HTTP {fault.status})" if fault.status is not None else ""
-    said = f"{sentence.format(**names)}{status}"
+    said = f"{known.said.format(**names)}{status}"
     return ModelFailure(
         kind,
         f"{said}: {detail}." if detail else f"{said}.",
-        hint=hint.format(**names),
+        hint=known.hint.format(**names),
         status=fault.status,
         retry_after=retry_after,
         provider=names["provider"],
+    )
+
+
+_OPTIONAL_FIELDS = (
+    "stream_options",
+    "parallel_tool_calls",
+    "temperature",
+    "reasoning_effort",
+    "output_config",
+    "thinking",
+    "reasoning",
+    "tool_choice",
+    "response_format",
+    "prompt_cache_key",
+    "session_id",
+    "cache_control",
+    "usage",
+    "include",
+)
+_NO_STREAMING = re.compile(
+    r"(stream(ing)?\b.{0,60}(not|n't|un)\s?(be )?(support|allow|available|enabled))"
+    r"|((not|n't) support.{0,20}stream(ing)?\b(?!_))"
+    r"|(must be verified to stream)",
+    re.IGNORECASE,
+)
+_LIMIT_FIELD = re.compile(r"max_(completion_)?tokens", re.IGNORECASE)
+_OTHER_NAME = re.compile(r"unsupported|not supported|unrecognized|unknown|instead", re.IGNORECASE)
+
+
+def mend(
+    kind: FailureKind, fault: WireFault, request: ModelRequest, done: Repairs
+) -> tuple[Repairs, str] | None:
+    """Return the repairs for the next try and what to tell the person; None if there is none."""
+    if kind is FailureKind.IMAGE_REJECTED and not done.strip_images and _has_images(request):
+        return replace(done, strip_images=True), "sending again without images"
+    if kind is FailureKind.REASONING_REJECTED and not done.drop_reasoning and _has_thought(request):
+        return replace(done, drop_reasoning=True), "sending again without earlier reasoning"
+    if kind is FailureKind.BAD_REQUEST:
+        return _mend_field(fault.message, done)
+    return None
+
+
+def _mend_field(message: str, done: Repairs) -> tuple[Repairs, str] | None:
+    if not done.no_stream and _NO_STREAMING.search(message) and "stream_options" not in message:
+        return replace(done, no_stream=True), "sending again without streaming"
+    if _LIMIT_FIELD.search(message):
+        if _OTHER_NAME.search(message) and not done.rename_output_limit:
+            return replace(done, rename_output_limit=True), "renaming the output limit"
+        return _dropping("max_tokens", done)
+    for name in _OPTIONAL_FIELDS:
+        if name not in done.drop_fields and re.search(rf"\b{name}\b", message, re.IGNORECASE):
+            return _dropping(name, done)
+    return None
+
+
+def _dropping(name: str, done: Repairs) -> tuple[Repairs, str] | None:
+    names = {name, "max_completion_tokens"} if name == "max_tokens" else {name}
+    if names <= done.drop_fields:
+        return None
+    return (
+        replace(done, drop_fields=done.drop_fields | names),
+        f"sending again without `{name}`",
+    )
+
+
+def _has_thought(request: ModelRequest) -> bool:
+    return any(isinstance(m, AssistantMessage) and m.reasoning for m in request.messages)
+
+
+def _has_images(request: ModelRequest) -> bool:
+    return any(
+        images_of(message.content)
+        for message in request.messages
+        if not isinstance(message, AssistantMessage)
     )

@@ -59,8 +59,6 @@ class LocalServer(Struct, frozen=True, kw_only=True):
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """A model that a person may choose."""
-
     provider: str
     model: str
     why: str

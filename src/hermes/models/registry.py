@@ -120,7 +120,6 @@ class _TaskModel:
     async def complete(
         self, request: ModelRequest, listener: CallListener | None = None
     ) -> ModelReply:
-        """Make one call within the task's time."""
         if request.task == "turn":
             request = replace(request, task=self._task)
         if self._effort is not None and request.reasoning_effort is None:
@@ -165,11 +164,9 @@ class ModelRegistry:
         self._opened: dict[bytes, _Opened] = {}
 
     def main(self, profile: AgentProfile, session: Session) -> Model:
-        """Return the model that answers turns of `session`."""
         return self._open(profile, session.state.get(MODEL_OVERRIDE) or {}).main
 
     def auxiliary(self, task: str, profile: AgentProfile, session: Session) -> Model:
-        """Return the model for a side task such as `title_generation`."""
         return self._open(profile, session.state.get(MODEL_OVERRIDE) or {}).auxiliary.model(task)
 
     async def start(

@@ -329,7 +329,6 @@ def _headers(response: "httpcore2.Response") -> dict[str, str]:
 
 
 async def _http_fault(response: "httpcore2.Response") -> WireFault:
-    """Read a bounded part of an error answer and find what it says."""
     body = b""
     async for chunk in response.aiter_stream():
         body += chunk

@@ -24,8 +24,6 @@ def encode_json(value: Any) -> bytes:
 
 
 class WireCall(Struct, frozen=True, kw_only=True):
-    """One HTTP request to a model."""
-
     url: str
     headers: dict[str, str]
     body: bytes

@@ -28,13 +28,10 @@ Check = Callable[[frozenset[str]], str]
 
 
 def always_available(_secrets: frozenset[str]) -> str:
-    """Find nothing that is missing."""
     return ""
 
 
 class Tool(Struct, frozen=True, kw_only=True):
-    """A tool, ready for a registry."""
-
     spec: ToolSpec
     arguments: type[Struct]
     make_handler: Callable[[], Handler]

@@ -26,8 +26,6 @@ _PAGES_REMEMBERED = 2048
 
 
 class ReadFileArgs(Struct, frozen=True, kw_only=True):
-    """Arguments of `read_file`."""
-
     path: str
     offset: Annotated[int, Meta(description="First line, from 1")] = 1
     limit: Annotated[int, Meta(description="Lines, at most 2000; default 500")] = 500
@@ -47,7 +45,6 @@ class ReadFile:
         self._seen: OrderedDict[tuple[str, ...], int] = OrderedDict()
 
     async def __call__(self, args: ReadFileArgs, context: ToolContext) -> ToolResult:
-        """Read one page."""
         environment = context.environment
         first, limit = max(1, args.offset), min(max(1, args.limit), MAX_LINES)
         try:

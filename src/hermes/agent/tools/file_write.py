@@ -12,8 +12,6 @@ from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult
 
 
 class WriteFileArgs(Struct, frozen=True, kw_only=True):
-    """Arguments of `write_file`."""
-
     path: str
     content: str
 
@@ -34,7 +32,6 @@ async def write_file(args: WriteFileArgs, context: ToolContext) -> ToolResult:
 
 
 def intent(arguments: dict[str, Any]) -> Intent:
-    """Name the file that a call would write."""
     return Intent(writes=(str(arguments.get("path", "")),))
 
 

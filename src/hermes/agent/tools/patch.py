@@ -29,7 +29,6 @@ from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult
 
 
 def added_text(change: FileChange) -> str:
-    """Return the content of an added file."""
     lines = [text for hunk in change.hunks for _, text in hunk.lines]
     return "\n".join(lines) + "\n" if lines else ""
 
@@ -121,8 +120,6 @@ def _near(lines: list[str], wanted: str) -> str:
 
 
 class PatchArgs(Struct, frozen=True, kw_only=True):
-    """Arguments of `patch`."""
-
     mode: Annotated[
         Literal["replace", "patch"],
         Meta(description="replace: old_string by new_string in path; patch: several changes"),
@@ -170,7 +167,6 @@ async def patch(args: PatchArgs, context: ToolContext) -> ToolResult:
 
 
 def intent(arguments: dict[str, Any]) -> Intent:
-    """Name the files that a call would change."""
     if arguments.get("mode") != "patch":
         return Intent(writes=(str(arguments.get("path", "")),))
     try:

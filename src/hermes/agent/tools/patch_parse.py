@@ -25,8 +25,6 @@ _END_OF_FILE = "*** End of File"
 
 
 class Kind(StrEnum):
-    """What happens to a file."""
-
     UPDATE = "Update"
     ADD = "Add"
     DELETE = "Delete"
@@ -41,13 +39,10 @@ class Hunk(Struct, kw_only=True):
 
     @property
     def old(self) -> list[str]:
-        """The lines that must be there."""
         return [text for mark, text in self.lines if mark != "+"]
 
 
 class FileChange(Struct, kw_only=True):
-    """What a patch says about one file."""
-
     kind: Kind
     path: str
     move_to: str | None = None

@@ -17,8 +17,6 @@ Action = Literal["list", "poll", "log", "wait", "kill", "write", "submit", "clos
 
 
 class ProcessArgs(Struct, frozen=True, kw_only=True):
-    """Arguments of `process`."""
-
     action: Annotated[
         Action,
         Meta(

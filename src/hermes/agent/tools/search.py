@@ -30,7 +30,6 @@ class Hit(Struct, frozen=True, kw_only=True):
 
 
 def parse_lines(output: str, root: str) -> list[Hit]:
-    """Return matching lines and their context."""
     found = (_LINE if "\0" in output else _PLAIN_LINE).findall(output)
     return [
         Hit(path=_from_root(name, root), number=int(number), text=text, is_match=mark == ":")
@@ -45,7 +44,6 @@ def parse_counts(output: str, root: str) -> list[Hit]:
 
 
 def parse_names(output: str, root: str) -> list[str]:
-    """Return file names."""
     names = output.split("\0" if "\0" in output else "\n")
     return [_from_root(name, root) for name in names if root in name]
 
@@ -157,8 +155,6 @@ _TIMEOUT = 60.0
 
 
 class SearchFilesArgs(Struct, frozen=True, kw_only=True):
-    """Arguments of `search_files`."""
-
     pattern: Annotated[str, Meta(description="Regex; for target files a glob such as *.py")]
     target: Literal["content", "files"] = "content"
     path: Annotated[str, Meta(description="Directory or file, default the current one")] = "."

@@ -17,8 +17,6 @@ _PROGRESS_CHARS = 200
 
 
 class TerminalArgs(Struct, frozen=True, kw_only=True):
-    """Arguments of `terminal`."""
-
     command: str
     background: Annotated[bool, Meta(description="Return at once; follow it with `process`")] = (
         False
@@ -63,7 +61,6 @@ async def terminal(args: TerminalArgs, context: ToolContext) -> ToolResult:
 
 
 def intent(arguments: dict[str, Any]) -> Intent:
-    """Name the command that a call would run."""
     workdir = arguments.get("workdir")
     return Intent(
         command=str(arguments.get("command", "")),

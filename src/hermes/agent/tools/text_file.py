@@ -28,7 +28,6 @@ class TextFile(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "TextFile":
-        """Take a file apart."""
         bom = data.startswith(_BOM)
         text = data.removeprefix(_BOM).decode("utf-8", "surrogateescape")
         endings = text.count("\n")
@@ -43,7 +42,6 @@ class TextFile(Struct, frozen=True, kw_only=True):
 
 
 async def load(environment: Environment, path: str) -> TextFile:
-    """Read a file that is to be edited."""
     data = await environment.read(path, limit=MAX_EDITABLE + 1)
     if len(data) > MAX_EDITABLE:
         raise UsageError(f"{path} is too large to edit here.", hint="Use the terminal.")

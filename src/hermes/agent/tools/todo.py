@@ -18,16 +18,12 @@ _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled
 
 
 class Todo(Struct, frozen=True, kw_only=True):
-    """One step."""
-
     id: str
     content: str
     status: Status = "pending"
 
 
 class TodoArgs(Struct, frozen=True, kw_only=True):
-    """Arguments of `todo`."""
-
     todos: Annotated[list[Todo] | None, Meta(description="Leave out to read the list")] = None
     merge: Annotated[bool, Meta(description="Update by id instead of replacing the list")] = False
 

@@ -54,8 +54,6 @@ EVERYTHING = frozenset({"all", "*"})
 
 
 class InstalledTool(Struct, frozen=True):
-    """A tool that can be loaded."""
-
     toolset: str
     target: str
     """`module:attribute` of its `Tool`."""

@@ -71,7 +71,6 @@ class Budgeted(ToolWrapper):
         self._used: OrderedDict[str, int] = OrderedDict()
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Carry out `call`; short results always pass."""
         result = await self._inner.run(call, context)
         if not isinstance(result.content, str):
             return result
@@ -154,7 +153,6 @@ class Guarded(ToolWrapper):
         self._tool_failures: Counter[str] = Counter()
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Run the call and comment on a failure that repeats an earlier one."""
         result = await self._inner.run(call, context)
         if result.outcome is not ToolOutcome.ERROR:
             self._tool_failures[call.name] = 0
@@ -191,7 +189,6 @@ class Journaled(ToolWrapper):
         self._seconds = seconds
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Record the start where needed, then run the call within the time limit."""
         spec = self._inner.spec(call.name)
         if spec is not None and not spec.replay_safe:
             await durable(self._turns.start_call(context.turn_id, call.id, self._clock.now()))

@@ -29,8 +29,6 @@ from hermes.models.transport import Transport
 
 
 class EmbeddedModel:
-    """Answers with a GGUF model that runs on this machine."""
-
     def __init__(
         self,
         name: str,

@@ -44,8 +44,6 @@ _TINY_BYTES: Final = 500_000_000
 
 
 class NotGguf(UsageError):
-    """The file is not a model that can be loaded."""
-
     code = "not_gguf"
 
 
@@ -59,8 +57,6 @@ class GgufHeader(Struct, frozen=True, kw_only=True):
 
 
 class LocalModel(Struct, frozen=True, kw_only=True):
-    """A model file that can be served."""
-
     name: str
     path: Path
     title: str = ""
@@ -177,7 +173,6 @@ def add_local(home: HermesHome, path: Path, name: str = "") -> LocalModel:
 
 
 def remove_local(home: HermesHome, name: str) -> LocalModel:
-    """Forget a registered model; its file stays."""
     with editing(home):
         models = _read(home)
         found = next((model for model in models if model.name == name), None)

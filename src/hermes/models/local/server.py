@@ -81,7 +81,6 @@ class ServerFiles:
 
 
 def engine_installed() -> bool:
-    """Tell whether the extra is there, without loading it."""
     return find_spec("xllamacpp") is not None
 
 

@@ -33,8 +33,10 @@ from hermes.models.encode_common import (
     LoweredCache,
     data_url,
     object_arguments,
+    own_reasoning,
     parts_of,
     user_prefix,
+    wire_call,
 )
 from hermes.models.routes import Route
 from hermes.models.wire import Decoded, Repairs, Sink, WireCall, WireFault, encode_json
@@ -52,10 +54,7 @@ Mark = dict[str, str] | None
 
 def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: LoweredCache) -> WireCall:
     lowering = _Lowering(route, repairs)
-    key = None
-    if request.session_id is not None:
-        key = (_PROTOCOL, request.session_id, request.task, repairs)
-    chunks = cache.lower(key, request.messages, lowering.chunks)
+    chunks = cache.lower(request, lowering.chunks, _PROTOCOL, repairs)
     marked = lowering.with_marks(request.messages, chunks)
     body: dict[str, Any] = {"model": route.model}
     if request.tools:
@@ -65,20 +64,14 @@ def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: Lowered
     if request.system:
         body["system"] = [_marked({"type": "text", "text": request.system}, lowering.mark)]
     body["messages"] = _history(request.messages, marked, request.ephemeral)
-    stream = not repairs.no_stream
-    body["stream"] = stream
+    body["stream"] = not repairs.no_stream
     body |= _options(request, route)
     body |= route.extra_body
     for name in repairs.drop_fields - {"max_tokens"}:
         body.pop(name, None)
-    return WireCall(
-        url=f"{route.base_url}{'' if route.base_url.endswith('/v1') else '/v1'}/messages",
-        headers={"anthropic-version": "2023-06-01", **_betas(body), **route.headers},
-        body=msgspec.json.encode(body),
-        stream=stream,
-        verify=route.ssl_verify,
-        ca_file=route.ssl_ca,
-    )
+    version = "" if route.base_url.endswith("/v1") else "/v1"
+    headers = {"anthropic-version": "2023-06-01", **_betas(body)}
+    return wire_call(route, f"{route.base_url}{version}/messages", body, headers)
 
 
 def _options(request: ModelRequest, route: Route) -> dict[str, Any]:
@@ -176,7 +169,6 @@ class _Lowering:
             self.mark = {"type": "ephemeral", "ttl": "1h"} if hour else {"type": "ephemeral"}
 
     def chunks(self, messages: tuple[Message, ...], start: int) -> list[bytes]:
-        """Lower `messages[start:]`, one run of blocks each."""
         before = _role_before(messages, start)
         chunks: list[bytes] = []
         for message in messages[start:]:
@@ -219,11 +211,8 @@ class _Lowering:
                 return self._assistant(message)
 
     def _assistant(self, message: AssistantMessage) -> list[dict[str, Any]]:
-        blocks: list[dict[str, Any]] = []
-        reasoning = message.reasoning
-        ours = reasoning is not None and reasoning.protocol == _PROTOCOL
-        if reasoning is not None and ours and self._thinking:
-            blocks += reasoning.details
+        ours = own_reasoning(message, _PROTOCOL) if self._thinking else None
+        blocks: list[dict[str, Any]] = list(ours.details) if ours is not None else []
         if message.text.strip():
             blocks.append({"type": "text", "text": message.text})
         for call in message.tool_calls:

@@ -29,9 +29,11 @@ from hermes.models.encode_common import (
     LoweredCache,
     images_of,
     object_arguments,
+    own_reasoning,
     parts_of,
     text_of,
     user_prefix,
+    wire_call,
 )
 from hermes.models.routes import Route
 from hermes.models.thinking import ThinkSplitter
@@ -44,10 +46,7 @@ _MARKED = 3
 
 def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: LoweredCache) -> WireCall:
     lowering = _Lowering(route, repairs)
-    key = None
-    if request.session_id is not None:
-        key = (_PROTOCOL, request.session_id, request.task, repairs, route.quirks.replay)
-    chunks = cache.lower(key, request.messages, lowering.chunks)
+    chunks = cache.lower(request, lowering.chunks, _PROTOCOL, repairs, route.quirks.replay)
     messages = lowering.with_marks(request.messages, chunks)
     if trailing := lowering.trailing_images(request.messages):
         messages.append(trailing)
@@ -57,22 +56,12 @@ def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: Lowered
         messages.insert(0, lowering.system(request.system))
     history = Raw(b"[" + b",".join(messages) + b"]")
     body: dict[str, Any] = {"model": route.model, "messages": history}
-    stream = not repairs.no_stream
-    body |= _options(request, route, repairs, stream=stream)
-    return WireCall(
-        url=f"{route.base_url}/chat/completions",
-        headers=dict(route.headers),
-        body=msgspec.json.encode(body),
-        stream=stream,
-        verify=route.ssl_verify,
-        ca_file=route.ssl_ca,
-    )
+    body |= _options(request, route, repairs)
+    return wire_call(route, f"{route.base_url}/chat/completions", body)
 
 
-def _options(
-    request: ModelRequest, route: Route, repairs: Repairs, *, stream: bool
-) -> dict[str, Any]:
-    quirks = route.quirks
+def _options(request: ModelRequest, route: Route, repairs: Repairs) -> dict[str, Any]:
+    quirks, stream = route.quirks, not repairs.no_stream
     options: dict[str, Any] = {"stream": stream}
     if stream and quirks.stream_usage:
         options["stream_options"] = {"include_usage": True}
@@ -178,7 +167,6 @@ class _Lowering:
         return encode_json({"role": "system", "content": [part]})
 
     def chunks(self, messages: tuple[Message, ...], start: int) -> list[bytes]:
-        """Lower `messages[start:]`, one chunk each."""
         chunks: list[bytes] = []
         images: list[ImagePart] = []
         for message in messages[start:]:
@@ -247,12 +235,11 @@ class _Lowering:
             ]
         elif not message.text:
             lowered["content"] = ""
-        reasoning = message.reasoning
         if self._replay == "content" and message.tool_calls:
-            lowered["reasoning_content"] = reasoning.text if reasoning is not None else ""
-        ours = reasoning is not None and reasoning.protocol == _PROTOCOL
-        if reasoning is not None and ours and reasoning.details and self._replay == "details":
-            lowered["reasoning_details"] = list(reasoning.details)
+            lowered["reasoning_content"] = message.reasoning.text if message.reasoning else ""
+        ours = own_reasoning(message, _PROTOCOL) if self._replay == "details" else None
+        if ours is not None and ours.details:
+            lowered["reasoning_details"] = list(ours.details)
         return lowered
 
     def _content(self, content: Content, prefix: str, mark: dict[str, str] | None) -> Any:

@@ -27,9 +27,11 @@ from hermes.models.encode_common import (
     LoweredCache,
     images_of,
     object_arguments,
+    own_reasoning,
     parts_of,
     text_of,
     user_prefix,
+    wire_call,
 )
 from hermes.models.routes import Route
 from hermes.models.wire import Decoded, Repairs, Sink, WireCall, WireFault, encode_json
@@ -39,37 +41,23 @@ _PROTOCOL = "responses"
 
 def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: LoweredCache) -> WireCall:
     lowering = _Lowering(repairs)
-    key = None
-    if request.session_id is not None:
-        key = (_PROTOCOL, request.session_id, request.task, repairs)
-    chunks = cache.lower(key, request.messages, lowering.chunks)
+    chunks = cache.lower(request, lowering.chunks, _PROTOCOL, repairs)
     items = list(filter(None, chunks))
     if request.ephemeral:
         part = {"type": "input_text", "text": request.ephemeral}
         items.append(encode_json({"role": "developer", "content": [part]}))
-    stream = not repairs.no_stream
     history = Raw(b"[" + b",".join(items) + b"]")
     body: dict[str, Any] = {"model": route.model, "input": history, "store": False}
     if request.system:
         body["instructions"] = request.system
-    body["stream"] = stream
+    body["stream"] = not repairs.no_stream
     body["include"] = ["reasoning.encrypted_content"]
     body |= _options(request, route)
     body |= route.extra_body
     for name in repairs.drop_fields:
         body.pop("max_output_tokens" if name == "max_tokens" else name, None)
-    return WireCall(
-        url=_url(route.base_url),
-        headers=dict(route.headers),
-        body=msgspec.json.encode(body),
-        stream=stream,
-        verify=route.ssl_verify,
-        ca_file=route.ssl_ca,
-    )
-
-
-def _url(base_url: str) -> str:
-    return base_url if base_url.endswith("/responses") else f"{base_url}/responses"
+    tail = "" if route.base_url.endswith("/responses") else "/responses"
+    return wire_call(route, f"{route.base_url}{tail}", body)
 
 
 def _options(request: ModelRequest, route: Route) -> dict[str, Any]:
@@ -122,7 +110,6 @@ class _Lowering:
         self._replay = not repairs.drop_reasoning
 
     def chunks(self, messages: tuple[Message, ...], start: int) -> list[bytes]:
-        """Lower `messages[start:]`, one run of items each."""
         return [b",".join(map(encode_json, self._items(message))) for message in messages[start:]]
 
     def _items(self, message: Message) -> list[dict[str, Any]]:
@@ -145,24 +132,21 @@ class _Lowering:
                 return self._assistant(message)
 
     def _assistant(self, message: AssistantMessage) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = []
-        reasoning = message.reasoning
         answered = bool(message.text or message.tool_calls)
-        ours = reasoning is not None and reasoning.protocol == _PROTOCOL
-        if reasoning is not None and ours and answered and self._replay:
-            items += reasoning.details
+        ours = own_reasoning(message, _PROTOCOL) if answered and self._replay else None
+        items: list[dict[str, Any]] = list(ours.details) if ours is not None else []
         if message.text:
             part = {"type": "output_text", "text": message.text}
             items.append({"type": "message", "role": "assistant", "content": [part]})
-        for call in message.tool_calls:
-            items.append(
-                {
-                    "type": "function_call",
-                    "call_id": call.id,
-                    "name": call.name,
-                    "arguments": object_arguments(call.arguments),
-                }
-            )
+        items += (
+            {
+                "type": "function_call",
+                "call_id": call.id,
+                "name": call.name,
+                "arguments": object_arguments(call.arguments),
+            }
+            for call in message.tool_calls
+        )
         return items
 
     def _parts(self, content: Content, prefix: str = "") -> list[dict[str, Any]]:
