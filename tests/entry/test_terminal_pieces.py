@@ -343,7 +343,7 @@ def sources(tmp_path: Path) -> CompletionSources:
     (tmp_path / "my notes.txt").touch()
     (tmp_path / ".env").touch()
     return CompletionSources(
-        specs=builtin_registry().specs(terminal=True),
+        specs=builtin_registry().commands(terminal=True),
         cwd=tmp_path,
         arguments={"skin": lambda: ["default", "mono"]},
     )
@@ -378,7 +378,9 @@ def test_completion_offers_what_fits(
 def test_completion_replaces_only_what_was_typed(before: str) -> None:
     found = suggest(
         before,
-        CompletionSources(specs=builtin_registry().specs(terminal=True), cwd=Path("/nonexistent")),
+        CompletionSources(
+            specs=builtin_registry().commands(terminal=True), cwd=Path("/nonexistent")
+        ),
     )
 
     assert all(0 <= -each.start_position <= len(before) for each in found)

@@ -4,34 +4,26 @@ from pathlib import Path
 
 from fakes.scripted_turns import Script, ScriptedRunner
 from hermes.control.approvals import ApprovalAnswers
-from hermes.control.commands.context import (
-    Compacted,
-    ContextUse,
-    ModelOption,
-    PromptShare,
-    ToolInfo,
-)
+from hermes.control.commands.controls import Compacted, ContextUse, CoreControls
 from hermes.control.lanes.gateway import Gateway, GatewayParts
 from hermes.domain.errors import NotFound
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
+from hermes.domain.tools import ToolSpec
 
 __all__ = ["ChatKit", "RecordedControls"]
 
 MODELS = ("demo", "demo-large")
 
 
-class RecordedControls:
-    """`SessionControls` that note what they were asked."""
+class RecordedControls(CoreControls):
+    """Controls without a core, that note what they were asked."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.calls: list[tuple[object, ...]] = []
         self._ledger = ledger
-
-    async def models(self, session: Session) -> list[ModelOption]:
-        return [ModelOption(provider="fake", model=name) for name in MODELS]
 
     async def set_model(self, session: Session, model: str, provider: str | None) -> Session:
         if model not in MODELS:
@@ -45,24 +37,18 @@ class RecordedControls:
         self.calls.append(("compact", focus))
         return Compacted(messages=4, tokens_before=900, tokens_after=200)
 
-    async def set_reasoning(self, session: Session, effort: str | None) -> None:
-        self.calls.append(("set_reasoning", effort))
-
-    async def set_yolo(self, session: Session, *, on: bool) -> None:
-        self.calls.append(("set_yolo", on))
-
-    async def list_tools(self, agent_id: str, session: Session | None) -> list[ToolInfo]:
-        return [
-            ToolInfo(name="read_file", toolset="file", description="Read a file.\nMore."),
-            ToolInfo(name="terminal", toolset="terminal", description="Run a command."),
-        ]
+    def tools(self, agent_id: str, session: Session | None) -> tuple[ToolSpec, ...]:
+        return (
+            ToolSpec(
+                name="read_file", toolset="file", description="Read a file.\nMore.", parameters={}
+            ),
+            ToolSpec(
+                name="terminal", toolset="terminal", description="Run a command.", parameters={}
+            ),
+        )
 
     async def prompt_size(self, agent_id: str, session: Session | None) -> ContextUse:
-        parts = (PromptShare(name="tools", tokens=300), PromptShare(name="system", tokens=200))
-        return ContextUse(tokens=500, window=1000, parts=parts)
-
-    async def config_lines(self, agent_id: str) -> list[tuple[str, str]]:
-        return [("model.default", "demo"), ("display.skin", "default")]
+        return ContextUse(window=1000, parts={"tools": 300, "system": 200})
 
 
 class ChatKit:

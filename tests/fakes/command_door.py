@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from fakes.chat_kit import ChatKit
+from fakes.chat_kit import MODELS, ChatKit
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.commands.context import CommandContext, CommandHost, Screen
 from hermes.control.commands.registry import Invocation, parse, run_command
@@ -11,7 +11,9 @@ from hermes.control.lanes.busy_modes import BusyMode, submit_while_busy
 from hermes.domain.events import ApprovalAsked
 from hermes.domain.inbound import Attachment
 from hermes.domain.session import Session
+from hermes.domain.settings import Settings
 from hermes.domain.settings.live import LiveSettings
+from hermes.domain.settings.models import Provider
 from hermes.entry.terminal.oneshot import Question, inbound
 
 __all__ = ["RecordingDoor", "RecordingScreen"]
@@ -82,7 +84,7 @@ class RecordingDoor:
             profiles={"main": kit.profile},
             version="1.2.3",
             saved_dir=kit.profile.home / "saved",
-            settings=LiveSettings(),
+            settings=LiveSettings(Settings(providers={"fake": Provider(models=list(MODELS))})),
         )
 
     async def type(self, text: str) -> str:

@@ -231,7 +231,7 @@ async def busy(bench: Bench) -> object:
         saved_dir=bench.work,
         settings=parts.settings,
     )
-    return door.busy_default("telegram")
+    return await door.busy_mode("telegram", None)
 
 
 async def terminal(bench: Bench) -> object:

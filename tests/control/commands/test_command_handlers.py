@@ -10,7 +10,7 @@ import pytest
 from fakes.chat_kit import ChatKit
 from fakes.command_door import RecordingDoor
 from fakes.scripted_turns import Play
-from hermes.control.commands.context import SessionChoice, busy_mode, recalled_flag
+from hermes.control.commands.context import Preference, recalled
 from hermes.control.commands.wording import exchanges
 from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.approvals import ApprovalKind
@@ -258,8 +258,8 @@ async def test_the_busy_mode_is_kept_with_the_session(door: RecordingDoor) -> No
     await door.type("/busy queue")
 
     assert door.session is not None
-    kept = await busy_mode(door.kit.ledger, door.session.id, BusyMode.INTERRUPT)
-    assert kept is BusyMode.QUEUE
+    assert await recalled(door.kit.ledger, door.session.id, Preference.BUSY, str) == "queue"
+    assert "(queue)" in await door.type("/busy")
 
 
 @pytest.mark.parametrize(
@@ -323,11 +323,10 @@ async def test_choices_about_the_model_are_durable(door: RecordingDoor) -> None:
     ledger = door.kit.ledger
     assert door.session is not None
     session_id = door.session.id
-    assert door.kit.controls.calls == [("set_reasoning", "high"), ("set_yolo", True)]
-    assert await ledger.recall(session_id, SessionChoice.REASONING.value) == "high"
-    assert await recalled_flag(ledger, session_id, SessionChoice.SHOW_REASONING) is False
-    assert await recalled_flag(ledger, session_id, SessionChoice.YOLO) is True
-    assert await ledger.recall(session_id, SessionChoice.TOOL_DETAIL.value) == "verbose"
+    assert await ledger.recall(session_id, "reasoning_effort") == "high"
+    assert await ledger.recall(session_id, "show_reasoning") is False
+    assert await ledger.recall(session_id, "yolo") is True
+    assert await ledger.recall(session_id, "tool_progress") == "verbose"
     assert "high · thoughts are hidden" in await door.type("/reasoning")
     assert "asked about again" in await door.type("/yolo")
 
@@ -338,7 +337,7 @@ async def test_tools_usage_context_and_config_come_from_the_controls(door: Recor
     assert "read_file  Read a file." in await door.type("/tools")
     assert "500 tokens of 1,000 (50%)" in await door.type("/usage")
     assert "system" in await door.type("/context")
-    assert await door.type("/config skin") == "display.skin  default"
+    assert await door.type("/config provider") == "provider  fake"
 
 
 async def test_commands_that_need_quiet_wait_for_it(door: RecordingDoor) -> None:

@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.commands.registry import (
     Category,
-    Command,
-    CommandSpec,
     Invocation,
     Prose,
+    SlashCommand,
     parse,
 )
 from hermes.domain.errors import NotFound
@@ -72,15 +71,15 @@ def test_an_unknown_command_suggests_what_may_be_meant() -> None:
 def test_an_unambiguous_beginning_is_enough() -> None:
     registry = builtin_registry()
 
-    assert registry.resolve("comp", terminal=False).spec.name == "compress"
+    assert registry.resolve("comp", terminal=False).name == "compress"
     with pytest.raises(NotFound):
         registry.resolve("re", terminal=True)
 
 
 def test_commands_exist_only_at_their_doors() -> None:
     registry = builtin_registry()
-    chat = {spec.name for spec in registry.specs(terminal=False)}
-    terminal = {spec.name for spec in registry.specs(terminal=True)}
+    chat = {spec.name for spec in registry.commands(terminal=False)}
+    terminal = {spec.name for spec in registry.commands(terminal=True)}
 
     assert {"quit", "clear", "skin", "config"} <= terminal - chat
     assert "commands" in chat - terminal
@@ -100,9 +99,8 @@ def test_two_commands_of_one_name_are_refused() -> None:
     async def nothing(context: object, invocation: object) -> None:
         return None
 
-    again = Command(
-        spec=CommandSpec(name="other", aliases=("help",), category=Category.INFO, help="x"),
-        run=nothing,
+    again = SlashCommand(
+        name="other", aliases=("help",), category=Category.INFO, help="x", run=nothing
     )
 
     with pytest.raises(ValueError, match="two commands are called /help"):

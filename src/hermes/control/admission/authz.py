@@ -89,7 +89,7 @@ class Access(Struct, frozen=True, kw_only=True):
 
 
 class CommandNames(Protocol):
-    """What `may_run` wants to know about a command; `CommandSpec` is one."""
+    """What `may_run` wants to know about a command; `SlashCommand` is one."""
 
     @property
     def names(self) -> tuple[str, ...]: ...

@@ -22,7 +22,7 @@ from hermes.control.admission.authz import Access, Authorizer, may_run
 from hermes.control.admission.pairing import Pairing, offer_text
 from hermes.control.admission.resets import AUTO_RESET, Resets, is_trigger, user_note
 from hermes.control.approvals import ApprovalAnswers
-from hermes.control.commands.context import CommandContext, CommandHost, Screen, busy_mode
+from hermes.control.commands.context import CommandContext, CommandHost, Screen
 from hermes.control.commands.registry import CommandRegistry, Invocation, parse, run_command
 from hermes.control.delivery.outage_notices import Apologies
 from hermes.control.hooks import (
@@ -208,8 +208,7 @@ class InboundPipeline:
             ticket = await self._gateway.submit(agent_id, message)
             self._post(SESSION_START, agent_id, message, ticket.session_id)
             return
-        default = self._parts.host.busy_default(message.platform)
-        mode = await busy_mode(self._ledger, session.id, default)
+        mode = await self._parts.host.busy_mode(message.platform, session.id)
         await submit_while_busy(self._gateway, agent_id, message, session_id=session.id, mode=mode)
 
     # -- commands ------------------------------------------------------------
@@ -256,7 +255,7 @@ class InboundPipeline:
     ) -> None:
         parts, target = self._parts, target_of(message)
         command = parts.registry.find(invocation.name, terminal=False)
-        if command is None or not may_run(command.spec, access):
+        if command is None or not may_run(command, access):
             await parts.say(target, f"/{invocation.name} is not for you here.")
             return
         decision = await parts.hooks.decide(invocation.name, command_context(message, invocation))

@@ -1,247 +1,131 @@
 """The commands Hermes comes with, in the order of help."""
 
 from functools import partial
+from typing import Any
 
 from hermes.control.commands import conversation, info, model, running
-from hermes.control.commands.context import REASONING_EFFORTS, CommandContext, ToolDetail
+from hermes.control.commands.context import REASONING_EFFORTS, ToolDetail
 from hermes.control.commands.registry import (
     Category,
-    Command,
     CommandRegistry,
-    CommandSpec,
     Handler,
-    Invocation,
+    SlashCommand,
     Where,
 )
-from hermes.control.delivery.home_channel import HomeChannel, set_home_channel
 from hermes.control.lanes.busy_modes import BusyMode
-from hermes.domain.errors import UsageError
-
-
-async def sethome(context: CommandContext, _invocation: Invocation) -> None:
-    chat = context.chat
-    if chat is None:
-        raise UsageError("Only a chat can be a home channel.", hint="Send /sethome there.")
-    home = HomeChannel(
-        platform=chat.platform,
-        account=chat.account,
-        chat_id=chat.chat_id,
-        thread_id=chat.thread_id,
-        name=context.chat_name,
-        chat_kind=chat.chat_kind,
-    )
-    await set_home_channel(context.ledger, home)
-    where = "topic" if chat.thread_id is not None else "chat"
-    await context.reply(
-        f"This {where} is the home channel of {chat.platform} now: reminders and results"
-        " that nobody waits for come here."
-    )
-
 
 ON_OFF = ("on", "off")
-Row = tuple[CommandSpec, Handler]
+EFFORTS = (*REASONING_EFFORTS, "default", "show", "hide")
+SCOPES = ("once", "session", "always", "all")
 
 
-def builtin_registry(extra: tuple[Command, ...] = ()) -> CommandRegistry:
+def builtin_registry(extra: tuple[SlashCommand, ...] = ()) -> CommandRegistry:
     """Build the registry, with commands of plugins or skills after the built-in ones."""
-    registry: CommandRegistry
-
-    def itself() -> CommandRegistry:
-        return registry
-
-    spec = partial(CommandSpec, category=Category.INFO)
-    helpers: tuple[Row, ...] = (
-        (
-            spec(name="help", aliases=("h",), args="[command]", help="List or explain commands"),
-            info.listing(itself),
-        ),
-        (
-            spec(name="commands", args="[page]", help="List commands in pages", where=Where.CHAT),
-            info.paged(itself),
-        ),
+    registry = CommandRegistry()
+    listing, pages = partial(info.help_command, registry), partial(info.commands, registry)
+    tell, chat = _rows(Category.INFO), _rows(Category.INFO, where=Where.CHAT)
+    helpers = (
+        tell("help h", "[command]", "List or explain commands", listing),
+        chat("commands", "[page]", "List commands in pages", pages),
     )
     rows = (*_session(), *_running(), *_configuration(), *_tools(), *helpers, *_info())
-    registry = CommandRegistry((*(Command(spec=row, run=handler) for row, handler in rows), *extra))
+    for command in (*rows, *extra):
+        registry.add(command)
     return registry
 
 
-def _session() -> tuple[Row, ...]:
-    spec = partial(CommandSpec, category=Category.SESSION)
-    idle = partial(spec, needs_idle=True)
-    terminal = partial(spec, where=Where.TERMINAL)
+def _row(names: str, args: str, about: str, run: Handler, **rest: Any) -> SlashCommand:
+    """Make a command from its name and aliases, what may follow, one sentence and its code."""
+    name, *aliases = names.split()
+    return SlashCommand(name=name, aliases=tuple(aliases), args=args, help=about, run=run, **rest)
+
+
+def _rows(category: Category, **common: Any) -> "partial[SlashCommand]":
+    return partial(_row, category=category, **common)
+
+
+def _session() -> tuple[SlashCommand, ...]:
+    talk = _rows(Category.SESSION)
+    idle = _rows(Category.SESSION, needs_idle=True)
+    screen = _rows(Category.SESSION, where=Where.TERMINAL)
+    admin = _rows(Category.SESSION, where=Where.CHAT, admin=True)
     return (
-        (
-            idle(name="new", aliases=("reset",), args="[title]", help="Begin a new conversation"),
-            conversation.new,
-        ),
-        (
-            idle(name="clear", where=Where.TERMINAL, help="Empty the screen and begin anew"),
-            conversation.clear,
-        ),
-        (idle(name="retry", help="Ask the last message again"), conversation.retry),
-        (idle(name="undo", args="[N]", help="Take back the last exchanges"), conversation.undo),
-        (spec(name="title", args="[name]", help="Show or set the title"), conversation.title),
-        (
-            idle(name="resume", args="[id|title]", help="Go on with an earlier conversation"),
-            conversation.resume,
-        ),
-        (spec(name="sessions", args="[title]", help="List conversations"), conversation.sessions),
-        (
-            idle(name="branch", aliases=("fork",), args="[name]", help="Go on in a copy of this"),
-            conversation.branch,
-        ),
-        (
-            idle(
-                name="compress",
-                aliases=("compact",),
-                args="[focus]",
-                help="Summarise the older part of the conversation",
-            ),
-            conversation.compress,
-        ),
-        (terminal(name="history", args="[N]", help="Show what was said"), conversation.history),
-        (
-            terminal(name="save", args="[file]", help="Write the conversation to a file"),
-            conversation.save,
-        ),
-        (
-            terminal(name="prompt", aliases=("compose",), help="Write in the external editor"),
-            info.compose,
-        ),
-        (terminal(name="redraw", help="Paint the screen anew"), info.redraw),
-        (
-            spec(
-                name="sethome",
-                aliases=("set-home",),
-                help="Have unasked messages sent to this chat",
-                where=Where.CHAT,
-                admin=True,
-            ),
-            sethome,
-        ),
-        (spec(name="status", help="Show where the conversation stands"), info.status),
+        idle("new reset", "[title]", "Begin a new conversation", conversation.new),
+        screen("clear", "", "Clear the screen and start over", conversation.clear, needs_idle=True),
+        idle("retry", "", "Ask the last message again", conversation.retry),
+        idle("undo", "[N]", "Take back the last exchanges", conversation.undo),
+        talk("title", "[name]", "Show or set the title", conversation.title),
+        idle("resume", "[id|title]", "Go on with an earlier conversation", conversation.resume),
+        talk("sessions", "[title]", "List conversations", conversation.sessions),
+        idle("branch fork", "[name]", "Continue in a copy of this", conversation.branch),
+        idle("compress compact", "[focus]", "Summarise older messages", conversation.compress),
+        screen("history", "[N]", "Show what was said", conversation.history),
+        screen("save", "[file]", "Write the conversation to a file", conversation.save),
+        screen("prompt compose", "", "Write in the external editor", info.compose),
+        screen("redraw", "", "Redraw the screen", info.redraw),
+        admin("sethome set-home", "", "Send unasked messages to this chat", conversation.sethome),
+        talk("status", "", "Show the state of the conversation", info.status),
     )
 
 
-def _running() -> tuple[Row, ...]:
-    spec = partial(CommandSpec, category=Category.RUNNING)
+def _running() -> tuple[SlashCommand, ...]:
+    row = _rows(Category.RUNNING)
+    modes = tuple(BusyMode)
     return (
-        (spec(name="stop", help="Stop the turn and forget what is queued"), running.stop),
-        (
-            spec(name="queue", aliases=("q",), args="TEXT", help="Say it after the running turn"),
-            running.queue,
-        ),
-        (spec(name="steer", args="TEXT", help="Say it to the running turn"), running.steer),
-        (
-            spec(
-                name="busy",
-                args="[mode]",
-                choices=tuple(BusyMode),
-                help="What text does that is typed while it works",
-            ),
-            running.busy,
-        ),
-        (
-            spec(
-                name="approve",
-                args="[session|always|all]",
-                choices=("once", "session", "always", "all"),
-                help="Allow what is asked for",
-            ),
+        row("stop", "", "Stop the turn and forget what is queued", running.stop),
+        row("queue q", "TEXT", "Say it after the running turn", running.queue),
+        row("steer", "TEXT", "Say it to the running turn", running.steer),
+        row("busy", "[mode]", "What typing does during a turn", running.busy, choices=modes),
+        row(
+            "approve",
+            "[session|always|all]",
+            "Allow what is asked for",
             running.approve,
+            choices=SCOPES,
         ),
-        (
-            spec(name="deny", args="[all] [reason]", choices=("all",), help="Refuse it"),
-            running.deny,
-        ),
-        (spec(name="answer", args="TEXT", help="Answer the model's question"), running.answer),
+        row("deny", "[all] [reason]", "Refuse it", running.deny, choices=("all",)),
+        row("answer", "TEXT", "Answer the model's question", running.answer),
     )
 
 
-def _configuration() -> tuple[Row, ...]:
-    spec = partial(CommandSpec, category=Category.CONFIGURATION)
-    terminal = partial(spec, where=Where.TERMINAL)
+def _configuration() -> tuple[SlashCommand, ...]:
+    row = _rows(Category.CONFIGURATION)
+    admin = _rows(Category.CONFIGURATION, admin=True)
+    screen = _rows(Category.CONFIGURATION, where=Where.TERMINAL)
+    effort, detail = "How hard the model thinks", "How much is shown of tool calls"
+    danger = "Run dangerous actions without asking"
     return (
-        (
-            spec(
-                name="model",
-                args="[name] [--provider P]",
-                help="Show or change the model",
-                admin=True,
-            ),
-            model.model,
-        ),
-        (
-            spec(
-                name="reasoning",
-                args="[effort|show|hide]",
-                choices=(*REASONING_EFFORTS, "default", "show", "hide"),
-                help="How hard the model thinks",
-            ),
-            model.reasoning,
-        ),
-        (
-            spec(
-                name="yolo",
-                args="[on|off]",
-                choices=ON_OFF,
-                help="Run dangerous actions without asking",
-                admin=True,
-            ),
-            model.yolo,
-        ),
-        (
-            spec(
-                name="verbose",
-                args="[level]",
-                choices=tuple(ToolDetail),
-                help="How much is shown of tool calls",
-            ),
-            model.verbose,
-        ),
-        (terminal(name="config", args="[part of name]", help="Show the settings"), info.config),
-        (
-            terminal(
-                name="statusbar",
-                aliases=("sb",),
-                args="[on|off]",
-                choices=ON_OFF,
-                help="Show or hide the status bar",
-            ),
+        admin("model", "[name] [--provider P]", "Show or change the model", model.model),
+        row("reasoning", "[effort|show|hide]", effort, model.reasoning, choices=EFFORTS),
+        admin("yolo", "[on|off]", danger, model.yolo, choices=ON_OFF),
+        row("verbose", "[level]", detail, model.verbose, choices=tuple(ToolDetail)),
+        screen("config", "[part of name]", "Show the settings", info.config),
+        screen(
+            "statusbar sb",
+            "[on|off]",
+            "Show or hide the status bar",
             info.statusbar,
+            choices=ON_OFF,
         ),
-        (terminal(name="skin", args="[name]", help="Change the look"), info.skin),
+        screen("skin", "[name]", "Change the look", info.skin),
     )
 
 
-def _tools() -> tuple[Row, ...]:
-    spec = partial(CommandSpec, category=Category.TOOLS)
-    terminal = partial(spec, where=Where.TERMINAL)
+def _tools() -> tuple[SlashCommand, ...]:
+    screen = _rows(Category.TOOLS, where=Where.TERMINAL)
     return (
-        (spec(name="tools", help="List the tools the model has"), model.tools),
-        (
-            terminal(name="image", aliases=("paste",), args="[file]", help="Attach a picture"),
-            info.image,
-        ),
-        (terminal(name="copy", help="Copy the last answer"), info.copy),
+        _rows(Category.TOOLS)("tools", "", "List the tools the model has", model.tools),
+        screen("image paste", "[file]", "Attach a picture", info.image),
+        screen("copy", "", "Copy the last answer", info.copy),
     )
 
 
-def _info() -> tuple[Row, ...]:
-    spec = partial(CommandSpec, category=Category.INFO)
+def _info() -> tuple[SlashCommand, ...]:
+    row = _rows(Category.INFO)
     return (
-        (spec(name="usage", help="Show tokens and cost"), model.usage),
-        (
-            spec(name="context", aliases=("prompt-size",), help="Show what fills the context"),
-            model.context_use,
-        ),
-        (
-            spec(name="whoami", aliases=("profile",), help="Show who talks to which agent"),
-            info.whoami,
-        ),
-        (spec(name="version", aliases=("v",), help="Show the version"), info.version),
-        (
-            spec(name="quit", aliases=("exit",), where=Where.TERMINAL, help="Leave"),
-            info.quit_door,
-        ),
+        row("usage", "", "Show tokens and cost", model.usage),
+        row("context prompt-size", "", "Show what fills the context", model.context_use),
+        row("whoami profile", "", "Show who talks to which agent", info.whoami),
+        row("version v", "", "Show the version", info.version),
+        row("quit exit", "", "Leave", info.quit_door, where=Where.TERMINAL),
     )

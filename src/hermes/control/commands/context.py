@@ -1,6 +1,6 @@
-"""What a command works with: the ledger, the gateway, the core's switches and the door.
+"""CommandContext: the ledger, the gateway, the core's switches and where a command was typed.
 
-Handlers never see a terminal or a chat platform. A `Door` says what they can
+Handlers never see a terminal or a chat platform. A `Caller` says what they can
 do where they were typed; what only some doors can do is a `Screen`, which is
 None elsewhere.
 """
@@ -8,11 +8,12 @@ None elsewhere.
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
 from hermes.control.approvals import ApprovalAnswers
+from hermes.control.commands.controls import CoreControls
 from hermes.control.lanes.busy_modes import BusyMode
 from hermes.control.lanes.gateway import Gateway
 from hermes.domain.errors import UsageError
@@ -24,71 +25,38 @@ from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.settings.live import LiveSettings
 
+T = TypeVar("T")
+
 REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
 
-class ModelOption(Struct, frozen=True, kw_only=True):
-    provider: str
-    model: str
-    note: str = ""
-    """A few words: context window, price, where it runs."""
+class Preference(StrEnum):
+    """Names under which the ledger remembers what a person chose for a session."""
+
+    BUSY = "busy_mode"
+    REASONING = "reasoning_effort"
+    SHOW_REASONING = "show_reasoning"
+    TOOL_DETAIL = "tool_progress"
+    YOLO = "yolo"
 
 
-class ToolInfo(Struct, frozen=True, kw_only=True):
-    name: str
-    toolset: str
-    description: str
-    emoji: str = ""
+class ToolDetail(StrEnum):
+    """Which tool calls are shown."""
+
+    OFF = "off"
+    NEW = "new"
+    """One line when another tool begins than the last time."""
+    ALL = "all"
+    VERBOSE = "verbose"
+    """Also what the tool gave back."""
 
 
-class Compacted(Struct, frozen=True, kw_only=True):
-    messages: int
-    """How many messages the summary stands for; 0: there was nothing to compact."""
-    tokens_before: int
-    tokens_after: int
-
-
-class PromptShare(Struct, frozen=True, kw_only=True):
-    """A part of what every call of the session sends."""
-
-    name: str
-    tokens: int
-
-
-class ContextUse(Struct, frozen=True, kw_only=True):
-    """How full the model's context is, estimated between calls."""
-
-    tokens: int
-    window: int | None
-    parts: tuple[PromptShare, ...] = ()
-
-
-class SessionControls(Protocol):
-    """The core's switches, one session at a time."""
-
-    async def models(self, session: Session) -> list[ModelOption]:
-        """Return the models a person can choose from here; may be empty."""
-
-    async def set_model(self, session: Session, model: str, provider: str | None) -> Session:
-        """Use another model from the next turn on; refuse an unknown one with a reason."""
-
-    async def compact(self, session: Session, focus: str) -> Compacted:
-        """Summarise the older part of the history now, minding `focus`."""
-
-    async def set_reasoning(self, session: Session, effort: str | None) -> None:
-        """Set how hard the model thinks; None is its default."""
-
-    async def set_yolo(self, session: Session, *, on: bool) -> None:
-        """Run what would be asked about without asking."""
-
-    async def list_tools(self, agent_id: str, session: Session | None) -> list[ToolInfo]:
-        """Return the tools the model has here, by name."""
-
-    async def prompt_size(self, agent_id: str, session: Session | None) -> ContextUse:
-        """Return how full the context is and with what."""
-
-    async def config_lines(self, agent_id: str) -> list[tuple[str, str]]:
-        """Return the settings worth knowing as (name, value), secrets left out."""
+async def recalled(
+    ledger: Ledger, session_id: str | None, choice: Preference, kind: type[T]
+) -> T | None:
+    """Return what was chosen for a session; None if nothing was."""
+    value = None if session_id is None else await ledger.recall(session_id, choice.value)
+    return value if isinstance(value, kind) else None
 
 
 class Screen(Protocol):
@@ -163,7 +131,7 @@ class CommandHost(Struct, frozen=True, kw_only=True):
     ledger: Ledger
     gateway: Gateway
     desk: ApprovalAnswers
-    controls: SessionControls
+    controls: CoreControls
     clock: Clock
     profiles: Mapping[str, AgentProfile]
     version: str
@@ -171,11 +139,13 @@ class CommandHost(Struct, frozen=True, kw_only=True):
     """Where `/save` writes."""
     settings: LiveSettings
 
-    def busy_default(self, source: str) -> BusyMode:
-        """Return what text does at a door while a turn runs, unless a session says otherwise."""
+    async def busy_mode(self, source: str, session_id: str | None) -> BusyMode:
+        """Return what text does that arrives at a door while a turn runs."""
+        word = await recalled(self.ledger, session_id, Preference.BUSY, str)
         display = self.settings().display
         own = display.platforms.get(source)
-        return BusyMode((own.busy_input_mode if own else None) or display.busy_input_mode)
+        usual = (own.busy_input_mode if own else None) or display.busy_input_mode
+        return BusyMode(word if word in set(BusyMode) else usual)
 
 
 class CommandContext(Struct, frozen=True, kw_only=True):
@@ -221,48 +191,12 @@ class CommandContext(Struct, frozen=True, kw_only=True):
             raise UsageError("Nothing has been said yet.", hint="Send a message first.")
         return self.session
 
+    async def preference(self, choice: Preference, kind: type[T]) -> T | None:
+        session_id = self.session.id if self.session else None
+        return await recalled(self.ledger, session_id, choice, kind)
 
-class SessionChoice(StrEnum):
-    """Names under which the ledger remembers choices."""
-
-    BUSY = "busy_mode"
-    REASONING = "reasoning_effort"
-    SHOW_REASONING = "show_reasoning"
-    TOOL_DETAIL = "tool_progress"
-    YOLO = "yolo"
-
-
-class ToolDetail(StrEnum):
-    """Which tool calls are shown."""
-
-    OFF = "off"
-    NEW = "new"
-    """One line when another tool begins than the last time."""
-    ALL = "all"
-    VERBOSE = "verbose"
-    """Also what the tool gave back."""
-
-
-async def busy_mode(ledger: Ledger, session_id: str | None, default: BusyMode) -> BusyMode:
-    word = await recalled_word(ledger, session_id, SessionChoice.BUSY)
-    return BusyMode(word) if word in set(BusyMode) else default
-
-
-async def recalled_word(
-    ledger: Ledger, session_id: str | None, choice: SessionChoice
-) -> str | None:
-    """Return a remembered word, or None."""
-    value = await _recall(ledger, session_id, choice)
-    return value if isinstance(value, str) else None
-
-
-async def recalled_flag(
-    ledger: Ledger, session_id: str | None, choice: SessionChoice
-) -> bool | None:
-    """Return a remembered yes or no, or None if nothing was chosen."""
-    value = await _recall(ledger, session_id, choice)
-    return value if isinstance(value, bool) else None
-
-
-async def _recall(ledger: Ledger, session_id: str | None, choice: SessionChoice) -> Any:
-    return None if session_id is None else await ledger.recall(session_id, choice.value)
+    async def prefer(self, choice: Preference, value: Any) -> None:
+        """Remember a choice for the current session, opening one if there is none yet."""
+        session = await self.caller.ensure_session()
+        await self.ledger.remember(session.id, choice.value, value)
+        await self.caller.refresh()

@@ -1,4 +1,4 @@
-"""Commands about the conversation: new, retry, undo, branch, resume, save, compress."""
+"""Commands about the conversation: new, retry, undo, branch, resume, save, compress, sethome."""
 
 import asyncio
 from pathlib import Path
@@ -16,6 +16,7 @@ from hermes.control.commands.wording import (
     one_line,
     session_line,
 )
+from hermes.control.delivery.home_channel import HomeChannel, set_home_channel
 from hermes.control.lanes.busy_modes import BusyMode
 from hermes.domain.errors import ConfigError, NotFound, UsageError
 from hermes.domain.ids import new_session_id
@@ -187,15 +188,11 @@ async def save(context: CommandContext, invocation: Invocation) -> None:
     stored = await context.ledger.history(session.id)
     path = context.host.saved_dir / f"{session.id}.json"
     if invocation.rest:
-        path = context.profile.workspace / await asyncio.to_thread(_expanded, invocation.rest)
+        path = context.profile.workspace / await asyncio.to_thread(Path(invocation.rest).expanduser)
     markdown = path.suffix.lower() in (".md", ".markdown")
     data = _as_markdown(session, stored).encode() if markdown else _as_json(session, stored)
     await asyncio.to_thread(_write, path, data)
     await context.reply(f"Saved {count(len(stored), 'message')} to {path}")
-
-
-def _expanded(name: str) -> Path:
-    return Path(name).expanduser()
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -238,4 +235,24 @@ async def compress(context: CommandContext, invocation: Invocation) -> None:
     await context.reply(
         f"{count(done.messages, 'message')} are one summary now: "
         f"{done.tokens_before:,} tokens became {done.tokens_after:,}."
+    )
+
+
+async def sethome(context: CommandContext, _invocation: Invocation) -> None:
+    chat = context.chat
+    if chat is None:
+        raise UsageError("Only a chat can be a home channel.", hint="Send /sethome there.")
+    home = HomeChannel(
+        platform=chat.platform,
+        account=chat.account,
+        chat_id=chat.chat_id,
+        thread_id=chat.thread_id,
+        name=context.chat_name,
+        chat_kind=chat.chat_kind,
+    )
+    await set_home_channel(context.ledger, home)
+    where = "topic" if chat.thread_id is not None else "chat"
+    await context.reply(
+        f"This {where} is the home channel of {chat.platform} now: reminders and results"
+        " that nobody waits for come here."
     )

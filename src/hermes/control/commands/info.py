@@ -1,58 +1,49 @@
 """Commands that tell something, and those of the screen: help, status, skin, quit."""
 
-from collections.abc import Callable
-
-from hermes.control.commands.context import CommandContext, busy_mode
-from hermes.control.commands.registry import CommandRegistry, CommandSpec, Handler, Invocation
+from hermes.control.commands.context import CommandContext
+from hermes.control.commands.registry import CommandRegistry, Invocation, SlashCommand
 from hermes.control.commands.wording import clock_time, count, exchanges, table
 from hermes.domain.errors import UsageError
 
 PAGE = 12
 
 
-def listing(registry: Callable[[], CommandRegistry]) -> Handler:
-    """Make `/help`, which knows the registry it is part of."""
-
-    async def help_command(context: CommandContext, invocation: Invocation) -> None:
-        terminal = context.caller.screen is not None
-        if invocation.rest:
-            name = invocation.words[0].lstrip("/").lower()
-            await context.reply(_about(registry().resolve(name, terminal=terminal).spec))
-            return
-        specs = registry().specs(terminal=terminal)
-        blocks = []
-        for category in dict.fromkeys(spec.category for spec in specs):
-            rows = [(f"  {spec.usage}", spec.help) for spec in specs if spec.category is category]
-            blocks.append(f"{category.value}\n{table(rows)}")
-        blocks.append("/help COMMAND tells more about one. //text sends text that begins with /.")
-        await context.reply("\n".join(blocks))
-
-    return help_command
+async def help_command(
+    registry: CommandRegistry, context: CommandContext, invocation: Invocation
+) -> None:
+    terminal = context.caller.screen is not None
+    if invocation.rest:
+        name = invocation.words[0].lstrip("/").lower()
+        await context.reply(_about(registry.resolve(name, terminal=terminal)))
+        return
+    blocks: dict[str, list[tuple[str, str]]] = {}
+    for command in registry.commands(terminal=terminal):
+        blocks.setdefault(command.category, []).append((f"  {command.usage}", command.help))
+    lines = [f"{category}\n{table(rows)}" for category, rows in blocks.items()]
+    lines.append("/help COMMAND tells more about one. //text sends text that begins with /.")
+    await context.reply("\n".join(lines))
 
 
-def paged(registry: Callable[[], CommandRegistry]) -> Handler:
-    """Make `/commands`, the list in pages for chats."""
-
-    async def commands(context: CommandContext, invocation: Invocation) -> None:
-        specs = registry().specs(terminal=context.caller.screen is not None)
-        pages = -(-len(specs) // PAGE)
-        word = invocation.rest or "1"
-        if not word.isdecimal() or not 1 <= int(word) <= pages:
-            raise UsageError(f"There is no page `{word}`.", hint=f"Pages 1 to {pages}.")
-        start = (int(word) - 1) * PAGE
-        rows = [(spec.usage, spec.help) for spec in specs[start : start + PAGE]]
-        await context.reply(f"{table(rows)}\nPage {word} of {pages}.")
-
-    return commands
+async def commands(
+    registry: CommandRegistry, context: CommandContext, invocation: Invocation
+) -> None:
+    found = registry.commands(terminal=context.caller.screen is not None)
+    pages = -(-len(found) // PAGE)
+    word = invocation.rest or "1"
+    if not word.isdecimal() or not 1 <= int(word) <= pages:
+        raise UsageError(f"There is no page `{word}`.", hint=f"Pages 1 to {pages}.")
+    start = (int(word) - 1) * PAGE
+    rows = [(command.usage, command.help) for command in found[start : start + PAGE]]
+    await context.reply(f"{table(rows)}\nPage {word} of {pages}.")
 
 
-def _about(spec: CommandSpec) -> str:
-    lines = [spec.usage, f"  {spec.help}."]
-    if spec.aliases:
-        lines.append(f"  Also: {', '.join(f'/{alias}' for alias in spec.aliases)}")
-    if spec.choices:
-        lines.append(f"  Choices: {', '.join(spec.choices)}")
-    if spec.needs_idle:
+def _about(command: SlashCommand) -> str:
+    lines = [command.usage, f"  {command.help}."]
+    if command.aliases:
+        lines.append(f"  Also: {', '.join(f'/{alias}' for alias in command.aliases)}")
+    if command.choices:
+        lines.append(f"  Choices: {', '.join(command.choices)}")
+    if command.needs_idle:
         lines.append("  Not while a turn is running.")
     return "\n".join(lines)
 
@@ -60,7 +51,7 @@ def _about(spec: CommandSpec) -> str:
 async def status(context: CommandContext, _invocation: Invocation) -> None:
     host, session = context.host, context.session
     session_id = session.id if session else None
-    mode = await busy_mode(context.ledger, session_id, host.busy_default(context.caller.source))
+    mode = await host.busy_mode(context.caller.source, session_id)
     if session is None:
         rows = [("session", "none yet"), ("model", context.profile.model)]
     else:
@@ -102,12 +93,19 @@ async def version(context: CommandContext, _invocation: Invocation) -> None:
 
 
 async def config(context: CommandContext, invocation: Invocation) -> None:
-    wanted = invocation.rest.lower()
+    settings, profile = context.host.settings(), context.profile
     rows = [
-        row
-        for row in await context.host.controls.config_lines(context.agent_id)
-        if wanted in row[0].lower()
+        ("home", str(profile.home)),
+        ("model", profile.model),
+        ("provider", profile.provider or "auto"),
+        ("toolsets", ", ".join(profile.toolsets)),
+        ("backend", profile.backend),
+        ("workspace", str(profile.workspace)),
+        ("approvals", settings.approvals.mode),
+        ("busy input", settings.display.busy_input_mode),
     ]
+    wanted = invocation.rest.lower()
+    rows = [row for row in rows if wanted in row[0]]
     await context.reply(table(rows) if rows else f"There is no setting `{wanted}` to show.")
 
 

@@ -3,12 +3,10 @@
 from hermes.control.commands.context import (
     REASONING_EFFORTS,
     CommandContext,
-    ModelOption,
-    SessionChoice,
+    Preference,
     ToolDetail,
-    recalled_flag,
-    recalled_word,
 )
+from hermes.control.commands.controls import ContextUse
 from hermes.control.commands.registry import Invocation
 from hermes.control.commands.wording import count, money, one_line, table
 from hermes.domain.errors import UsageError
@@ -28,7 +26,7 @@ async def model(context: CommandContext, invocation: Invocation) -> None:
         picked = await _pick_model(context)
         if picked is None:
             return
-        name, provider = picked.model, picked.provider
+        provider, name = picked
     session = await context.caller.ensure_session()
     changed = await context.host.controls.set_model(session, name, provider)
     await context.caller.refresh()
@@ -60,20 +58,26 @@ def _model_words(words: tuple[str, ...]) -> tuple[str | None, str | None]:
     return name, provider
 
 
-async def _pick_model(context: CommandContext) -> ModelOption | None:
-    session = context.session
+async def _pick_model(context: CommandContext) -> tuple[str, str] | None:
+    """Return the (provider, model) a person picks of those the configuration names."""
+    session, screen = context.session, context.caller.screen
     current = _model_label(session) if session else context.profile.model
-    options = (
-        await context.host.controls.models(session or await context.caller.ensure_session())
-        if context.caller.screen is not None
-        else []
-    )
-    if not options or context.caller.screen is None:
+    if screen is None:
         await context.reply(f"Model: {current}\n/model NAME [--provider P] changes it.")
         return None
-    lines = [f"{each.model}  {each.provider}  {each.note}".rstrip() for each in options]
-    chosen = await context.caller.screen.pick(f"Model (now {current})", lines)
-    return None if chosen is None else options[chosen]
+    settings, profile = context.host.settings(), context.profile
+    notes = {(profile.provider, profile.model): "configured"}
+    for name, provider in settings.providers.items():
+        models = provider.models if isinstance(provider.models, list | tuple | dict) else ()
+        for each in (provider.model, *models):
+            if each:
+                notes.setdefault((name, str(each)), "")
+    for fallback in settings.fallback_providers:
+        if fallback.model:
+            notes.setdefault((fallback.provider, fallback.model), "fallback")
+    lines = [f"{name}  {provider}  {note}".rstrip() for (provider, name), note in notes.items()]
+    chosen = await screen.pick(f"Model (now {current})", lines)
+    return None if chosen is None else list(notes)[chosen]
 
 
 def _model_label(session: Session) -> str:
@@ -81,43 +85,33 @@ def _model_label(session: Session) -> str:
 
 
 async def reasoning(context: CommandContext, invocation: Invocation) -> None:
-    word, ledger = invocation.rest.lower(), context.ledger
+    word = invocation.rest.lower()
     if word in ("show", "hide"):
-        session = await context.caller.ensure_session()
-        await ledger.remember(session.id, SessionChoice.SHOW_REASONING.value, word == "show")
-        await context.caller.refresh()
+        await context.prefer(Preference.SHOW_REASONING, word == "show")
         await context.reply("Thoughts are shown." if word == "show" else "Thoughts are hidden.")
-        return
-    if word and word not in (*REASONING_EFFORTS, "default"):
+    elif word in (*REASONING_EFFORTS, "default"):
+        await context.prefer(Preference.REASONING, None if word == "default" else word)
+        await context.reply(f"Reasoning effort: {word}")
+    elif word:
         raise UsageError(
             f"`{word}` is not an effort.",
             hint=f"One of: {', '.join(REASONING_EFFORTS)}, default, show, hide.",
         )
-    if word:
-        session = await context.caller.ensure_session()
-        effort = None if word == "default" else word
-        await context.host.controls.set_reasoning(session, effort)
-        await ledger.remember(session.id, SessionChoice.REASONING.value, effort)
-        await context.caller.refresh()
-        await context.reply(f"Reasoning effort: {word}")
-        return
-    session_id = context.session.id if context.session else None
-    effort = await recalled_word(ledger, session_id, SessionChoice.REASONING)
-    shown = await recalled_flag(ledger, session_id, SessionChoice.SHOW_REASONING)
-    if shown is None:
-        shown = context.host.settings().display.show_reasoning
-    await context.reply(
-        f"Reasoning effort: {effort or 'default'} · thoughts are {'shown' if shown else 'hidden'}"
-    )
+    else:
+        effort = await context.preference(Preference.REASONING, str)
+        shown = await context.preference(Preference.SHOW_REASONING, bool)
+        if shown is None:
+            shown = context.host.settings().display.show_reasoning
+        thoughts = "shown" if shown else "hidden"
+        await context.reply(f"Reasoning effort: {effort or 'default'} · thoughts are {thoughts}")
 
 
 async def yolo(context: CommandContext, invocation: Invocation) -> None:
-    session = await context.caller.ensure_session()
-    now = await recalled_flag(context.ledger, session.id, SessionChoice.YOLO) or False
-    on = _switch(invocation.rest, now=now)
-    await context.host.controls.set_yolo(session, on=on)
-    await context.ledger.remember(session.id, SessionChoice.YOLO.value, on)
-    await context.caller.refresh()
+    word = invocation.rest.lower()
+    if word not in ("", "on", "off"):
+        raise UsageError(f"`{word}` is neither on nor off.")
+    on = word == "on" if word else not await context.preference(Preference.YOLO, bool)
+    await context.prefer(Preference.YOLO, on)
     await context.reply(
         "YOLO: dangerous actions run without asking in this conversation. /yolo turns it off."
         if on
@@ -125,33 +119,19 @@ async def yolo(context: CommandContext, invocation: Invocation) -> None:
     )
 
 
-def _switch(word: str, *, now: bool) -> bool:
-    match word.lower():
-        case "":
-            return not now
-        case "on":
-            return True
-        case "off":
-            return False
-    raise UsageError(f"`{word}` is neither on nor off.")
-
-
 async def verbose(context: CommandContext, invocation: Invocation) -> None:
-    word = invocation.rest.lower()
-    if word and word not in set(ToolDetail):
-        raise UsageError(f"`{word}` is not a level.", hint=f"One of: {', '.join(ToolDetail)}.")
-    session = await context.caller.ensure_session()
-    now = await recalled_word(context.ledger, session.id, SessionChoice.TOOL_DETAIL)
-    levels = list(ToolDetail)
-    before = levels.index(ToolDetail(now)) if now in set(ToolDetail) else 2
-    level = ToolDetail(word) if word else levels[(before + 1) % len(levels)]
-    await context.ledger.remember(session.id, SessionChoice.TOOL_DETAIL.value, level.value)
-    await context.caller.refresh()
+    word, levels = invocation.rest.lower(), list(ToolDetail)
+    if word and word not in levels:
+        raise UsageError(f"`{word}` is not a level.", hint=f"One of: {', '.join(levels)}.")
+    now = await context.preference(Preference.TOOL_DETAIL, str)
+    after = levels.index(ToolDetail(now if now in levels else "all")) + 1
+    level = ToolDetail(word) if word else levels[after % len(levels)]
+    await context.prefer(Preference.TOOL_DETAIL, level.value)
     await context.reply(f"{DETAIL_WORDS[level]} ({level.value})")
 
 
 async def tools(context: CommandContext, _invocation: Invocation) -> None:
-    found = await context.host.controls.list_tools(context.agent_id, context.session)
+    found = context.host.controls.tools(context.agent_id, context.session)
     if not found:
         await context.reply("The model has no tools here.")
         return
@@ -167,13 +147,12 @@ async def usage(context: CommandContext, _invocation: Invocation) -> None:
     session = context.need_session()
     spent = await context.ledger.spent(session_id=session.id)
     use, size = session.usage, await context.host.controls.prompt_size(context.agent_id, session)
-    window = f" of {size.window:,} ({size.tokens / size.window:.0%})" if size.window else ""
     rows = [
         ("model calls", f"{spent.calls:,}"),
         ("tokens in", f"{use.input_tokens:,} ({use.cache_read_tokens:,} from cache)"),
         ("tokens out", f"{use.output_tokens:,} ({use.reasoning_tokens:,} reasoning)"),
         ("cost", _cost(spent.cost_usd, spent.unpriced_calls, spent.calls)),
-        ("context", f"{size.tokens:,} tokens{window}"),
+        ("context", _fill(size)),
     ]
     models = await context.ledger.usage_by_model(session_id=session.id)
     if len(models) > 1:
@@ -193,6 +172,10 @@ def _cost(usd: float, unpriced: int, calls: int) -> str:
 
 async def context_use(context: CommandContext, _invocation: Invocation) -> None:
     size = await context.host.controls.prompt_size(context.agent_id, context.session)
-    rows = [(part.name, f"{part.tokens:>8,}") for part in size.parts]
+    rows = [(name, f"{tokens:>8,}") for name, tokens in size.parts.items()]
+    await context.reply(f"{table(rows)}\n{_fill(size)}")
+
+
+def _fill(size: ContextUse) -> str:
     window = f" of {size.window:,} ({size.tokens / size.window:.0%})" if size.window else ""
-    await context.reply("\n".join([table(rows), f"{size.tokens:,} tokens{window}"]).lstrip("\n"))
+    return f"{size.tokens:,} tokens{window}"

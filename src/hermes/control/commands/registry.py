@@ -1,12 +1,9 @@
-"""The registry: every command, found by name, alias or near miss.
-
-Built from data, once per door; there is no registration at import.
-"""
+"""Slash commands: what was typed, and the registry that finds them by name or near miss."""
 
 import difflib
 import re
 import shlex
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
 
 from msgspec import Struct
@@ -20,6 +17,8 @@ _COMMAND = re.compile(
 
 
 class Prose(Struct, frozen=True):
+    """Text for the model."""
+
     text: str
 
 
@@ -32,8 +31,11 @@ class Invocation(Struct, frozen=True, kw_only=True):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The arguments, split with shell quoting."""
-        return split_words(self.rest)
+        """The arguments, split with shell quoting; an unclosed quote is an ordinary character."""
+        try:
+            return tuple(shlex.split(self.rest))
+        except ValueError:
+            return tuple(self.rest.split())
 
 
 def parse(text: str) -> Invocation | Prose:
@@ -44,14 +46,6 @@ def parse(text: str) -> Invocation | Prose:
     if match is None:
         return Prose(text)
     return Invocation(name=match["name"].lower(), rest=(match["rest"] or "").strip())
-
-
-def split_words(rest: str) -> tuple[str, ...]:
-    """Split arguments; an unclosed quote is an ordinary character."""
-    try:
-        return tuple(shlex.split(rest))
-    except ValueError:
-        return tuple(rest.split())
 
 
 class Category(StrEnum):
@@ -72,10 +66,14 @@ class Where(StrEnum):
     CHAT = "chat"
 
 
-class CommandSpec(Struct, frozen=True, kw_only=True):
-    """One slash command, as menus, completion and help show it."""
+Handler = Callable[[CommandContext, Invocation], Awaitable[None]]
+
+
+class SlashCommand(Struct, frozen=True, kw_only=True):
+    """One slash command: what it does, and how menus, completion and help show it."""
 
     name: str
+    run: Handler
     category: Category
     help: str
     """One sentence, no full stop: it stands in menus."""
@@ -103,70 +101,47 @@ class CommandSpec(Struct, frozen=True, kw_only=True):
         return self.where in (Where.BOTH, Where.TERMINAL if terminal else Where.CHAT)
 
 
-Handler = Callable[[CommandContext, Invocation], Awaitable[None]]
-
-
-class Command(Struct, frozen=True, kw_only=True):
-    spec: CommandSpec
-    run: Handler
-
-
 class CommandRegistry:
-    def __init__(self, commands: Sequence[Command]) -> None:
-        self._commands = tuple(commands)
-        self._by_name: dict[str, Command] = {}
-        for command in commands:
-            for name in command.spec.names:
-                if name in self._by_name:
-                    raise ValueError(f"two commands are called /{name}")
-                self._by_name[name] = command
+    def __init__(self) -> None:
+        self._by_name: dict[str, SlashCommand] = {}
 
-    def specs(self, *, terminal: bool) -> tuple[CommandSpec, ...]:
+    def add(self, command: SlashCommand) -> None:
+        for name in command.names:
+            if name in self._by_name:
+                raise ValueError(f"two commands are called /{name}")
+            self._by_name[name] = command
+
+    def commands(self, *, terminal: bool) -> tuple[SlashCommand, ...]:
         """Return the commands of such a door, in the order of help."""
         return tuple(
-            command.spec for command in self._commands if command.spec.available(terminal=terminal)
+            command
+            for name, command in self._by_name.items()
+            if name == command.name and command.available(terminal=terminal)
         )
 
-    def find(self, name: str, *, terminal: bool) -> Command | None:
+    def find(self, name: str, *, terminal: bool) -> SlashCommand | None:
         """Return the command of that name or alias, if it exists at such a door."""
         command = self._by_name.get(name.lower().lstrip("/"))
-        if command is None or not command.spec.available(terminal=terminal):
-            return None
-        return command
+        return command if command and command.available(terminal=terminal) else None
 
-    def resolve(self, name: str, *, terminal: bool) -> Command:
+    def resolve(self, name: str, *, terminal: bool) -> SlashCommand:
         """Return the command, also by an unambiguous beginning; suggest if there is none."""
-        command = self.find(name, terminal=terminal)
-        if command is not None:
+        if command := self.find(name, terminal=terminal):
             return command
-        started = self._starting_with(name, terminal=terminal)
-        if len(started) == 1:
-            return started[0]
-        raise NotFound(f"There is no command /{name}.", hint=self._hint(name, terminal=terminal))
-
-    def suggestions(self, name: str, *, terminal: bool) -> tuple[str, ...]:
-        """Return up to three names that may have been meant."""
-        names = [
-            each
-            for each, command in self._by_name.items()
-            if command.spec.available(terminal=terminal)
-        ]
-        started = sorted(each for each in names if name and each.startswith(name.lower()))
-        near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.6)
-        return tuple(dict.fromkeys([*started, *near]))[:3]
-
-    def _starting_with(self, name: str, *, terminal: bool) -> list[Command]:
-        found: list[Command] = []
-        for each, command in self._by_name.items():
-            fits = each.startswith(name) and command.spec.available(terminal=terminal)
-            if fits and command not in found:
-                found.append(command)
-        return found
-
-    def _hint(self, name: str, *, terminal: bool) -> str:
-        near = self.suggestions(name, terminal=terminal)
-        meant = f"Did you mean {' or '.join(f'/{each}' for each in near)}? " if near else ""
-        return f"{meant}/help lists the commands; //{name} sends the text /{name}."
+        names = [n for n, each in self._by_name.items() if each.available(terminal=terminal)]
+        started = sorted(each for each in names if each.startswith(name))
+        meant = {self._by_name[each].name for each in started}
+        if len(meant) == 1:
+            return self._by_name[meant.pop()]
+        near = difflib.get_close_matches(name, names, n=3, cutoff=0.6)
+        guesses = list(dict.fromkeys([*started, *near]))[:3]
+        question = (
+            f"Did you mean {' or '.join(f'/{each}' for each in guesses)}? " if guesses else ""
+        )
+        raise NotFound(
+            f"There is no command /{name}.",
+            hint=f"{question}/help lists the commands; //{name} sends the text /{name}.",
+        )
 
 
 async def run_command(
@@ -175,16 +150,16 @@ async def run_command(
     """Run one command; whatever it has to say, also a failure, is a reply."""
     try:
         command = registry.resolve(invocation.name, terminal=context.caller.screen is not None)
-        _check(command.spec, context)
+        _check(command, context)
         await command.run(context, invocation)
     except HermesError as error:
         await context.reply(f"{error.message} {error.hint}".rstrip())
 
 
-def _check(spec: CommandSpec, context: CommandContext) -> None:
-    if spec.admin and not context.admin:
-        raise UsageError(f"/{spec.name} is for administrators.")
-    if spec.needs_idle and context.busy:
+def _check(command: SlashCommand, context: CommandContext) -> None:
+    if command.admin and not context.admin:
+        raise UsageError(f"/{command.name} is for administrators.")
+    if command.needs_idle and context.busy:
         raise Conflict(
-            f"/{spec.name} has to wait: a turn is running.", hint="Stop it with /stop first."
+            f"/{command.name} has to wait: a turn is running.", hint="Stop it with /stop first."
         )

@@ -1,6 +1,6 @@
 """Commands about work in progress: stop, queue, steer, busy, approve, deny, answer."""
 
-from hermes.control.commands.context import CommandContext, SessionChoice, busy_mode
+from hermes.control.commands.context import CommandContext, Preference
 from hermes.control.commands.registry import Invocation
 from hermes.control.commands.wording import count, one_line
 from hermes.control.lanes.busy_modes import BusyMode
@@ -47,17 +47,14 @@ def _text(invocation: Invocation) -> str:
 
 
 async def busy(context: CommandContext, invocation: Invocation) -> None:
-    host, word = context.host, invocation.rest.lower()
+    word, session = invocation.rest.lower(), context.session
     if word and word not in set(BusyMode):
         raise UsageError(f"`{word}` is not a mode.", hint=f"One of: {', '.join(BusyMode)}.")
     if word:
-        session = await context.caller.ensure_session()
-        await context.ledger.remember(session.id, SessionChoice.BUSY.value, word)
-        await context.caller.refresh()
+        await context.prefer(Preference.BUSY, word)
         mode = BusyMode(word)
     else:
-        session_id = context.session.id if context.session else None
-        mode = await busy_mode(context.ledger, session_id, host.busy_default(context.caller.source))
+        mode = await context.host.busy_mode(context.caller.source, session.id if session else None)
     await context.reply(f"Text typed while it works {EFFECTS[mode]} ({mode.value}).")
 
 

@@ -1,9 +1,10 @@
-"""Small words that several commands use in their replies."""
+"""Wording of replies that several commands share, and the exchanges of a history."""
 
 import time
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.domain.inbound import Attachment
 from hermes.domain.messages import (
@@ -81,9 +82,9 @@ def exchanges(history: Sequence[StoredMessage]) -> list[Exchange]:
         if isinstance(message, UserMessage) and message.kind is InputKind.USER:
             found.append(Exchange(seq=stored.seq, asked=message.content, answer="", tools=0))
         elif found and isinstance(message, AssistantMessage) and message.text.strip():
-            found[-1] = _with(found[-1], answer=message.text)
+            found[-1] = replace(found[-1], answer=message.text)
         elif found and isinstance(message, ToolMessage):
-            found[-1] = _with(found[-1], tools=found[-1].tools + 1)
+            found[-1] = replace(found[-1], tools=found[-1].tools + 1)
     return found
 
 
@@ -103,12 +104,3 @@ def asked_again(asked: Content) -> tuple[str, tuple[Attachment, ...]]:
         if isinstance(part, FilePart)
     )
     return text, files
-
-
-def _with(exchange: Exchange, *, answer: str | None = None, tools: int | None = None) -> Exchange:
-    return Exchange(
-        seq=exchange.seq,
-        asked=exchange.asked,
-        answer=exchange.answer if answer is None else answer,
-        tools=exchange.tools if tools is None else tools,
-    )

@@ -177,11 +177,11 @@ class ChatDoor(Door):
         platform = account.platform.name
 
         async def sink(adapter: Adapter) -> InboundSink:
-            specs = self._way_in.registry.specs(terminal=False)
+            commands = self._way_in.registry.commands(terminal=False)
             await adapter.publish_commands(
                 [
-                    MenuCommand(name=s.name, help=s.help, args=s.args, choices=s.choices)
-                    for s in specs
+                    MenuCommand(name=c.name, help=c.help, args=c.args, choices=c.choices)
+                    for c in commands
                 ]
             )
             return InboundPipeline(self._way_in, platform, adapter.account)

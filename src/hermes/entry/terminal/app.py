@@ -70,7 +70,7 @@ class TerminalApp:
         """What goes with the next message."""
 
     def _sources(self) -> CompletionSources:
-        specs = self.talk.registry.specs(terminal=True)
+        specs = self.talk.registry.commands(terminal=True)
         return CompletionSources(
             specs=specs,
             cwd=self._parts.profile.workspace,

@@ -49,7 +49,7 @@ async def opening_lines(talk: Talk) -> list[str]:
     parts = talk.parts
     if parts.settings().display.compact:
         return [talk.paint(f"· {notice}", "ui_warn") for notice in parts.notices]
-    tools = await parts.controls.list_tools(parts.profile.id, talk.session)
+    tools = parts.controls.tools(parts.profile.id, talk.session)
     session = talk.session
     facts = BannerFacts(
         version=parts.version,

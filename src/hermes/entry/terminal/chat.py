@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.control.approvals import ApprovalAnswers
-from hermes.control.commands.context import SessionControls
+from hermes.control.commands.controls import CoreControls
 from hermes.control.commands.registry import CommandRegistry
 from hermes.control.lanes.gateway import Gateway
 from hermes.domain.errors import HermesError
@@ -38,7 +38,7 @@ class ChatParts(Struct, frozen=True, kw_only=True):
     gateway: Gateway
     ledger: Ledger
     desk: ApprovalAnswers
-    controls: SessionControls
+    controls: CoreControls
     clock: Clock
     profile: AgentProfile
     paths: ChatPaths

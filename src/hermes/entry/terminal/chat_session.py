@@ -14,12 +14,10 @@ from hermes.control.commands.builtin import builtin_registry
 from hermes.control.commands.context import (
     CommandContext,
     CommandHost,
+    Preference,
     Screen,
-    SessionChoice,
     ToolDetail,
-    busy_mode,
-    recalled_flag,
-    recalled_word,
+    recalled,
 )
 from hermes.control.commands.registry import Invocation, parse, run_command
 from hermes.control.commands.running import EFFECTS
@@ -287,12 +285,12 @@ class Talk(Door):
     async def refresh(self) -> None:
         session, ledger = await self._current(), self.parts.ledger
         session_id, settings = session.id if session else None, self.parts.settings()
-        self.mode = await busy_mode(ledger, session_id, self._host.busy_default("cli"))
-        shown = await recalled_flag(ledger, session_id, SessionChoice.SHOW_REASONING)
+        self.mode = await self._host.busy_mode(PLATFORM, session_id)
+        shown = await recalled(ledger, session_id, Preference.SHOW_REASONING, bool)
         self._reasoning = settings.display.show_reasoning if shown is None else shown
-        detail = await recalled_word(ledger, session_id, SessionChoice.TOOL_DETAIL)
+        detail = await recalled(ledger, session_id, Preference.TOOL_DETAIL, str)
         self._detail = ToolDetail(detail) if detail in set(ToolDetail) else tool_detail(settings)
-        self.yolo = await recalled_flag(ledger, session_id, SessionChoice.YOLO) or False
+        self.yolo = await recalled(ledger, session_id, Preference.YOLO, bool) or False
         if self.renderer is not None:
             self.renderer.settings = self._render_settings()
         await self._count_queued()

@@ -17,7 +17,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory
 
-from hermes.control.commands.registry import CommandSpec
+from hermes.control.commands.registry import SlashCommand
 from hermes.entry.terminal.references import is_secret
 
 MAX_PATHS = 100
@@ -33,7 +33,7 @@ _AT_END = re.compile(r"(?:^|(?<=\s))@\S*$")
 
 
 class CompletionSources(Struct, frozen=True, kw_only=True):
-    specs: Sequence[CommandSpec]
+    specs: Sequence[SlashCommand]
     cwd: Path
     arguments: Mapping[str, Callable[[], Sequence[str]]] = {}
     """First arguments of a command that are not known beforehand, e.g. skins."""
@@ -50,7 +50,7 @@ def suggest(before: str, sources: CompletionSources) -> list[Completion]:
     return _references(at[0], sources.cwd) if at else []
 
 
-def _commands(typed: str, specs: Sequence[CommandSpec]) -> list[Completion]:
+def _commands(typed: str, specs: Sequence[SlashCommand]) -> list[Completion]:
     found: list[Completion] = []
     for spec in specs:
         fitting = [name for name in spec.names if name.startswith(typed.lower())]
