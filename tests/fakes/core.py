@@ -29,11 +29,10 @@ from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.models import Auxiliary, TitleGeneration
 from hermes.domain.tools import (
     Parallel,
-    ToolCapabilities,
     ToolContext,
     ToolResult,
-    ToolRunner,
     ToolSpec,
+    TurnTools,
 )
 from hermes.domain.turn import Turn, TurnControl, TurnState
 from hermes.execution.backend import EnvironmentSettings
@@ -181,13 +180,11 @@ class _Tools:
         self._tools = tools
         self._ledger = ledger
 
-    def for_turn(self, profile: AgentProfile, session: Session, stream: TurnStream) -> ToolRunner:
-        return Guarded(Journaled(self._tools, self._ledger, SystemClock(), 30.0))
-
-    def capabilities(
-        self, profile: AgentProfile, session: Session, stream: TurnStream
-    ) -> ToolCapabilities:
-        return ToolCapabilities()
+    def for_turn(self, job: TurnJob, session: Session) -> TurnTools:
+        return TurnTools(
+            runner=Guarded(Journaled(self._tools, self._ledger, SystemClock(), 30.0)),
+            capabilities=job.capabilities,
+        )
 
 
 def untitled(**sections: Any) -> Settings:

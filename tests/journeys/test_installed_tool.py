@@ -1,9 +1,12 @@
 """A tool of another package: one module, one entry point, and the capabilities it asks for."""
 
+import asyncio
 from pathlib import Path
 
 from fakes.command import Hermes
+from fakes.gateway import GatewayProcess, gateway_config
 from fakes.model import Call, FakeModelServer, Rule, Script, Step
+from fakes.telegram import FakeTelegram
 
 TOOL = """
 from msgspec import Struct
@@ -29,19 +32,36 @@ async def nag(args: Args, context) -> ToolResult:
     '''Ask somebody.'''
     return ToolResult(content=await context.ask(args.word))
 
+async def help_(args: Args, context) -> ToolResult:
+    '''Have a child turn look into it and report to the home channel.'''
+    child = await context.spawn("main", args.word)
+    await context.send("telegram", f"report: {child.text}")
+    return ToolResult(content=f"{child.failed} {child.text}")
+
 DIG = tool(name="dig", toolset="garden", needs=[Need.SEARCH, Need.FETCH])(dig)
 NAG = tool(name="nag", toolset="garden", needs=[Need.ASK])(nag)
+HELP = tool(name="help", toolset="garden", needs=[Need.SPAWN, Need.SEND], replay_safe=True)(help_)
 """
-POINTS = "[hermes.tools]\ngarden.dig = garden_tools:DIG\ngarden.nag = garden_tools:NAG\n"
+POINTS = """[hermes.tools]
+garden.dig = garden_tools:DIG
+garden.nag = garden_tools:NAG
+garden.help = garden_tools:HELP
+garden.broken = no_such_module:TOOL
+"""
+ANN = 777
+
+
+def garden(folder: Path) -> str:
+    """Install the package of these tools and return where it is."""
+    info = folder / "site" / "garden-1.0.dist-info"
+    info.mkdir(parents=True)
+    (folder / "site" / "garden_tools.py").write_text(TOOL, encoding="utf-8")
+    (info / "entry_points.txt").write_text(POINTS, encoding="utf-8")
+    (info / "METADATA").write_text("Name: garden\nVersion: 1.0\n", encoding="utf-8")
+    return str(folder / "site")
 
 
 async def test_a_tool_of_another_package_is_found_and_given_what_it_needs(tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    info = site / "garden-1.0.dist-info"
-    info.mkdir(parents=True)
-    (site / "garden_tools.py").write_text(TOOL, encoding="utf-8")
-    (info / "entry_points.txt").write_text(POINTS, encoding="utf-8")
-    (info / "METADATA").write_text("Name: garden\nVersion: 1.0\n", encoding="utf-8")
     script = Script(
         rules=[
             Rule(
@@ -56,7 +76,7 @@ async def test_a_tool_of_another_package_is_found_and_given_what_it_needs(tmp_pa
     )
     async with FakeModelServer(script) as server:
         hermes = Hermes(tmp_path, server.base_url, {"toolsets": ["garden"]})
-        hermes.environ["PYTHONPATH"] = str(site)
+        hermes.environ["PYTHONPATH"] = garden(tmp_path)
         await hermes.run("chat", "-Q", "-q", "where is the treasure")
         outcome = await hermes.run("chat", "-Q", "-q", "dig for it")
         asked = [request.body for request in server.requests if "tools" in request.body]
@@ -65,3 +85,52 @@ async def test_a_tool_of_another_package_is_found_and_given_what_it_needs(tmp_pa
     assert [tool["function"]["name"] for tool in asked[-1]["tools"]] == ["dig"]
     [result] = [m["content"] for m in asked[-1]["messages"] if m["role"] == "tool"]
     assert result.startswith("dig 1: 2 found; 127.0.0.1 is in a private network")
+
+
+def offered(model: FakeModelServer, text: str) -> list[str]:
+    """Return the tools that the model was offered in the turn with this text."""
+    bodies = [r.body for r in model.requests if text in str(r.body["messages"])]
+    return [tool["function"]["name"] for tool in bodies[0].get("tools", ())]
+
+
+async def test_a_tool_in_a_chat_asks_spawns_and_sends(tmp_path: Path) -> None:
+    call = Call(name="help", arguments={"word": "count the beds"})
+    script = Script(
+        rules=[
+            Rule(contains="count the beds", steps=[Step(text="three beds")]),
+            Rule(contains="please help", steps=[Step(calls=[call]), Step(text="helped")]),
+            Rule(
+                contains="nag me",
+                steps=[
+                    Step(calls=[Call(name="nag", arguments={"word": "Roses?"})]),
+                    Step(text="nagged"),
+                ],
+            ),
+        ],
+        default=Step(echo=True),
+    )
+    home = {"platform_toolsets": {"telegram": ["garden"], "task": ["garden"]}}
+    async with FakeModelServer(script) as model, FakeTelegram() as telegram:
+        hermes = Hermes(tmp_path, model.base_url, gateway_config(telegram.base_url, **home))
+        hermes.environ["PYTHONPATH"] = garden(tmp_path)
+        gateway = GatewayProcess(hermes)
+        await gateway.start()
+        try:
+            async with asyncio.timeout(50):
+                telegram.say(ANN, ANN, "/sethome")
+                await telegram.until(lambda: len(telegram.replies(ANN)) == 1)
+                telegram.say(ANN, ANN, "please help")
+                await telegram.until(lambda: "helped" in str(telegram.replies(ANN)))
+                telegram.say(ANN, ANN, "nag me")
+                await telegram.until(lambda: "Roses?" in str(telegram.replies(ANN)))
+                telegram.say(ANN, ANN, "yes, red ones")
+                await telegram.until(lambda: "nagged" in str(telegram.replies(ANN)))
+        finally:
+            await gateway.stop()
+    shown = [seen.text for seen in telegram.replies(ANN)]
+    assert [text for text in shown if text == "report: three beds"] == ["report: three beds"]
+    assert offered(model, "please help") == ["dig", "help", "nag"]
+    # Nobody can be asked in a child turn, and it has no children.
+    assert offered(model, "count the beds") == ["dig"]
+    results = [m["content"] for m in model.requests[-1].body["messages"] if m["role"] == "tool"]
+    assert results == ["False three beds", "yes, red ones"]

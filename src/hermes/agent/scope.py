@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from hermes.agent.images import ReadAttachment
-from hermes.domain.events import TurnJob, TurnStream
+from hermes.domain.events import TurnJob
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environments
 from hermes.domain.ports.files import Identity
@@ -16,7 +16,7 @@ from hermes.domain.ports.model import Model, ModelReply
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.settings.live import LiveSettings
-from hermes.domain.tools import ToolCapabilities, ToolRunner
+from hermes.domain.tools import ToolCapabilities, ToolRunner, TurnTools
 from hermes.domain.usage import TurnUsage, UsageRecord
 
 T = TypeVar("T")
@@ -86,17 +86,9 @@ class Models(Protocol):
 
 
 class ToolProvider(Protocol):
-    """Hands out the tools of an agent at a door, policy already wrapped around them."""
+    """Hands out the tools of an agent at a door."""
 
-    def for_turn(self, profile: AgentProfile, session: Session, stream: TurnStream) -> ToolRunner:
-        """Return the tools for one turn."""
-        ...
-
-    def capabilities(
-        self, profile: AgentProfile, session: Session, stream: TurnStream
-    ) -> ToolCapabilities:
-        """Return what the tools of one turn may do beyond their environment."""
-        ...
+    def for_turn(self, job: TurnJob, session: Session) -> TurnTools: ...
 
 
 class TextFilter(Protocol):

@@ -121,7 +121,8 @@ class _Attempt:
                 earlier=tuple(m for m in said if turn.resumes and isinstance(m, AssistantMessage)),
             )
         )
-        tools = services.tools.for_turn(profile, session, stream)
+        given = services.tools.for_turn(job, session)
+        tools = given.runner
         if model.info.own_tools is not None:
             tools = Filtered(tools, model.info.own_tools)
         if session.system_prompt is None:
@@ -133,7 +134,7 @@ class _Attempt:
             session=session,
             model=model,
             tools=tools,
-            capabilities=services.tools.capabilities(profile, session, stream),
+            capabilities=given.capabilities,
             used=await services.ledger.usage_of_turn(turn.id) if turn.resumes else TurnUsage(),
         )
         return TurnLoop(services, scope, history)

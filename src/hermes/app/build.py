@@ -21,6 +21,7 @@ from hermes.app.tools import AgentTools
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.secrets import RedactedStream
 from hermes.control.approvals import ApprovalAnswers
+from hermes.control.child_turns import ChildTurns
 from hermes.control.commands.controls import CoreControls
 from hermes.control.lanes.gateway import Gateway, GatewayParts
 from hermes.control.lanes.process_notices import pass_on_notices
@@ -170,9 +171,12 @@ async def _beside(pool: EnvironmentPool, gateway: Gateway, clock: Clock) -> Asyn
         asyncio.ensure_future(pool.keep_reaping()),
         asyncio.ensure_future(pass_on_notices(pool, gateway, clock)),
     ]
+    children = ChildTurns(gateway, gateway.group)
     try:
-        yield
+        with gateway.doors.attached(children):
+            yield
     finally:
+        await children.close(0)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)

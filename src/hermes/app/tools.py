@@ -6,25 +6,27 @@ Guarded(Approved(Budgeted(Journaled(registry))))
 from collections.abc import Callable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.agent.fetch import PageFetcher
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.agent.tools.wrappers import Approved, Budgeted, Guarded, Journaled
 from hermes.control.approvals import ApprovalAnswers, Judge, LedgerGate
-from hermes.domain.events import TurnStream
+from hermes.control.child_turns import PLATFORM as CHILD
+from hermes.domain.events import TurnJob
 from hermes.domain.ports.approval import ActionPolicy
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger, SearchQuery
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.settings.live import LiveSettings
-from hermes.domain.tools import Fetched, Found, Need, ToolCapabilities, ToolContext, ToolRunner
+from hermes.domain.tools import Fetched, Found, Need, ToolContext, TurnTools
 
 YOLO = "yolo"
 """Where a session remembers that nothing is to be asked in it."""
 
 
-NOBODY_THERE = frozenset({"cron", "webhook"})
+NOBODY_THERE = frozenset({"cron", CHILD, "webhook"})
 """Doors without a person who could be asked."""
 
 
@@ -46,9 +48,13 @@ class AgentTools(Struct, kw_only=True):
     fetcher: PageFetcher = PageFetcher()
     registries: dict[tuple[tuple[str, ...], tuple[str, ...], frozenset[Need]], ToolRegistry] = {}
 
-    def registry(self, profile: AgentProfile, source: str) -> ToolRegistry:
-        """Return the plain tools of an agent at a door."""
-        toolsets, granted = self.toolsets(profile, source), self._granted(source)
+    def registry(
+        self, profile: AgentProfile, source: str, lent: frozenset[Need] = frozenset()
+    ) -> ToolRegistry:
+        """Return the plain tools of an agent at a door that has these capabilities beside ours."""
+        toolsets, granted = self.toolsets(profile, source), self._own(source) | lent
+        if source == CHILD:
+            granted -= {Need.SPAWN}
         key = (toolsets, profile.disabled_toolsets, granted)
         found = self.registries.get(key)
         if found is None:
@@ -60,38 +66,35 @@ class AgentTools(Struct, kw_only=True):
             )
         return found
 
-    def for_turn(self, profile: AgentProfile, session: Session, stream: TurnStream) -> ToolRunner:
-        journaled = Journaled(
-            self.registry(profile, session.source), self.ledger, self.clock, self.seconds
-        )
-        return Guarded(Approved(Budgeted(journaled), self._gate(profile, session, stream)))
-
-    def capabilities(
-        self, profile: AgentProfile, session: Session, stream: TurnStream
-    ) -> ToolCapabilities:
-        """Return what the tools of one turn may do beyond their environment."""
-        granted = self._granted(session.source)
-        return ToolCapabilities(
-            ask=self._gate(profile, session, stream).question if Need.ASK in granted else None,
-            search=self._search,
-            fetch=self._fetch,
+    def for_turn(self, job: TurnJob, session: Session) -> TurnTools:
+        registry = self.registry(job.profile, session.source, job.capabilities.granted)
+        journaled = Journaled(registry, self.ledger, self.clock, self.seconds)
+        gate = self._gate(job, session)
+        return TurnTools(
+            runner=Guarded(Approved(Budgeted(journaled), gate)),
+            capabilities=replace(
+                job.capabilities,
+                ask=gate.question if gate.can_ask else None,
+                search=self._search,
+                fetch=self._fetch,
+            ),
         )
 
-    def _granted(self, source: str) -> frozenset[Need]:
+    def _own(self, source: str) -> frozenset[Need]:
         ask = {Need.ASK} if self.can_ask and source not in NOBODY_THERE else set()
         return frozenset({Need.SEARCH, Need.FETCH} | ask)
 
-    def _gate(self, profile: AgentProfile, session: Session, stream: TurnStream) -> LedgerGate:
+    def _gate(self, job: TurnJob, session: Session) -> LedgerGate:
         return LedgerGate(
             ledger=self.ledger,
             policy=self.policy,
             desk=self.desk,
             settings=self.settings,
-            stream=stream,
+            stream=job.stream,
             clock=self.clock,
-            can_ask=Need.ASK in self._granted(session.source),
+            can_ask=Need.ASK in self._own(session.source),
             yolo=bool(session.state.get(YOLO)),
-            judge=self.judge(profile, session) if self.judge else None,
+            judge=self.judge(job.profile, session) if self.judge else None,
         )
 
     async def _search(self, context: ToolContext, text: str, limit: int) -> list[Found]:

@@ -34,12 +34,15 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from msgspec.structs import replace
+
 from hermes.control.lanes.batching import NO_BATCHING, BatchWindow
 from hermes.control.supervision.supervisor import AdapterHealth
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.outbound import Target
+from hermes.domain.tools import ToolCapabilities
 from hermes.domain.turn import Turn
 
 ANY = "*"
@@ -51,6 +54,8 @@ class Door:
     name: str = ""
     platforms: Collection[str] = ()
     """What its messages carry as `InboundMessage.platform`; `ANY` for what no other door has."""
+    capabilities: ToolCapabilities = ToolCapabilities()
+    """What it lends to the tools of all turns, for instance sending to its chats."""
 
     # -- its life ------------------------------------------------------------
 
@@ -119,6 +124,15 @@ class Doors:
     @property
     def platforms(self) -> tuple[str, ...]:
         return tuple(platform for door in self._doors for platform in door.platforms)
+
+    @property
+    def capabilities(self) -> ToolCapabilities:
+        """What the attached doors lend to tools, the first one of each kind."""
+        lent = ToolCapabilities()
+        for door in reversed(self._doors):
+            own = door.capabilities
+            lent = replace(lent, **{need.value: getattr(own, need.value) for need in own.granted})
+        return lent
 
     def of(self, platform: str) -> Door:
         """Return the door of a platform; one that does nothing if there is none."""

@@ -17,6 +17,7 @@ from hermes.domain.approvals import ApprovalRequest, Decision
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import AssistantMessage, ToolCall, ToolOutcome
 from hermes.domain.profile import AgentProfile
+from hermes.domain.tools import ToolCapabilities
 from hermes.domain.turn import Turn, TurnBrief, TurnControl, TurnError, TurnState
 from hermes.domain.usage import Usage
 
@@ -257,6 +258,8 @@ class TurnJob(Struct, frozen=True, kw_only=True):
     entry: InboxEntry | None = None
     """What it answers: the first message of its batch; None if that is not known any more."""
     brief: TurnBrief = TurnBrief()
+    capabilities: ToolCapabilities = ToolCapabilities()
+    """What the doors lend to its tools."""
 
     @property
     def resumed(self) -> bool:

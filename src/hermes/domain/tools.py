@@ -226,3 +226,10 @@ class ToolRunner(Protocol):
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Carry out `call`. Failures are results; only bugs raise."""
         ...
+
+
+class TurnTools(Struct, frozen=True, kw_only=True):
+    """The tools of one turn, policy wrapped around them, and what they may do."""
+
+    runner: ToolRunner
+    capabilities: ToolCapabilities = ToolCapabilities()

@@ -7,6 +7,7 @@ registry.
 """
 
 import difflib
+import logging
 from collections.abc import Iterable
 
 from msgspec import Struct
@@ -17,6 +18,8 @@ from hermes.domain.entry_points import load_entry_point
 from hermes.domain.errors import HermesError, ToolRefused
 from hermes.domain.messages import ToolCall, ToolOutcome
 from hermes.domain.tools import Need, ToolContext, ToolResult, ToolSpec
+
+log = logging.getLogger(__name__)
 
 
 class _Entry(Struct, frozen=True, kw_only=True):
@@ -50,8 +53,14 @@ class ToolRegistry:
         """Tools that were asked for but are not offered, and why."""
         self._entries: dict[str, _Entry] = {}
         for name in sorted(self.choice.tools):
-            tool = added.get(name) or _load(installed[name])
-            reason = tool.check(secret_names) or _missing(tool.spec.needs - granted)
+            try:
+                tool = added.get(name) or _load(installed[name])
+                reason = tool.check(secret_names) or _missing(tool.spec.needs - granted)
+            except Exception as error:
+                # Somebody else's package must not take the others down with it.
+                log.exception("the tool %s cannot be loaded", name)
+                self.unavailable[name] = f"it cannot be loaded: {error}"
+                continue
             if reason:
                 self.unavailable[name] = reason
             else:

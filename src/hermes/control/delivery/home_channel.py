@@ -27,6 +27,11 @@ class HomeChannel(Struct, frozen=True, kw_only=True):
     chat_kind: ChatKind | None = None
 
     @property
+    def address(self) -> str:
+        """The chat, and the thread if there is one, as `chat[:thread]`."""
+        return self.chat_id if self.thread_id is None else f"{self.chat_id}:{self.thread_id}"
+
+    @property
     def target(self) -> Target:
         """The address for sending there."""
         return Target(

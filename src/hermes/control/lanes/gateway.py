@@ -133,6 +133,13 @@ class Gateway:
                 raise
             raise failure from None
 
+    @property
+    def group(self) -> asyncio.TaskGroup:
+        """Where whatever runs as long as the lanes do belongs."""
+        if self._group is None:
+            raise RuntimeError("the gateway is not running")
+        return self._group
+
     # -- admission ---------------------------------------------------------
 
     async def submit(
@@ -363,11 +370,9 @@ class Gateway:
     def _lane(self, session_id: str, profile: AgentProfile) -> Lane:
         lane = self._lanes.get(session_id)
         if lane is None:
-            if self._group is None:
-                raise RuntimeError("the gateway is not running")
             lane = Lane(session_id, profile, self._host, self._forget)
             self._lanes[session_id] = lane
-            task = self._group.create_task(self._run_lane(lane), name=f"lane {session_id}")
+            task = self.group.create_task(self._run_lane(lane), name=f"lane {session_id}")
             self._lane_tasks.add(task)
             task.add_done_callback(self._lane_tasks.discard)
         return lane
@@ -396,7 +401,7 @@ class Gateway:
         """Run after-turn work beside the lanes."""
         if self._group is None:
             return
-        task = self._group.create_task(self._after_turn(profile, session_id))
+        task = self.group.create_task(self._after_turn(profile, session_id))
         self._after_turns.add(task)
         task.add_done_callback(self._after_turns.discard)
 

@@ -291,6 +291,7 @@ class Lane:
             control=control,
             entry=entry,
             brief=TurnBrief(ephemeral=context, options=batch_options(taken)),
+            capabilities=self._host.doors.capabilities,
         )
 
     def _trouble(self, entry: InboxEntry, error: HermesError) -> None:

@@ -46,6 +46,10 @@ class ChatContext(Struct, frozen=True, kw_only=True):
             log.warning("turn %s goes without session context: %s", turn.id, error.message)
             return ""
 
+    async def home(self, platform: str) -> HomeChannel | None:
+        """Return the home channel of a platform."""
+        return await home_channel(self.ledger, platform, configured_homes(self.settings()))
+
     async def _context(self, turn: Turn, entry: InboxEntry) -> SessionContext:
         message, ledger, platforms = entry.message, self.ledger, sorted(self.prompts)
         settings = self.settings()

@@ -7,6 +7,7 @@ that cannot connect keeps nobody else from talking.
 """
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -30,7 +31,7 @@ from hermes.control.supervision.supervisor import (
     Supervisor,
     SupervisorSettings,
 )
-from hermes.domain.errors import HermesError
+from hermes.domain.errors import HermesError, ToolRefused
 from hermes.domain.events import TurnJob
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.outbound import Target
@@ -38,6 +39,7 @@ from hermes.domain.platforms import ChatPlatform
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.platform import Adapter, FileSource, InboundSink, MenuCommand
+from hermes.domain.tools import ToolCapabilities, ToolContext
 from hermes.domain.turn import Turn
 from hermes.entry.chat.companion import Manners
 from hermes.entry.chat.context import ChatContext
@@ -97,6 +99,7 @@ class ChatDoor(Door):
     def __init__(self, parts: ChatDoorParts) -> None:
         self._platforms = {each.platform.name: each.platform for each in parts.accounts}
         self.platforms = tuple(self._platforms)
+        self.capabilities = ToolCapabilities(send=self.send)
         self._parts = parts
         self._downloads = Downloads(parts.media_dir, self._file_source, parts.clock)
         self._pacers = PacerBook()
@@ -170,6 +173,18 @@ class ChatDoor(Door):
 
     async def deliver(self, target: Target, text: str, delivery_id: str) -> None:
         await self._replies.deliver(target, text, delivery_id)
+
+    async def send(self, context: ToolContext, target: str, text: str) -> None:
+        """Send to the home channel of a platform: the `send` capability of tools."""
+        platform, _, chat = target.partition(":")
+        home = await self._parts.context.home(platform) if platform in self._platforms else None
+        if home is None or chat not in ("", home.address):
+            raise ToolRefused(
+                f"`{target}` cannot be sent to.",
+                hint="Only home channels can: the name of a platform where /sethome was used.",
+            )
+        digest = hashlib.sha256(f"{target} {text}".encode()).hexdigest()[:8]
+        await self.deliver(home.target, text, f"send:{context.turn_id}:{context.call_id}:{digest}")
 
     # -- adapters ------------------------------------------------------------
 
