@@ -21,7 +21,7 @@ from bench.model_server import ANSWER, model_process, script
 from fakes.model_script import Step
 from fakes.telegram import TOKEN, FakeTelegram
 from hermes.control.supervision.health import GatewayPhase, read_gateway_state
-from hermes.entry.chat.telegram import PLATFORM
+from hermes.entry.chat.telegram.manifest import PLATFORM
 
 __all__ = ["run"]
 

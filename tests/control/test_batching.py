@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.control.lanes.batching import NO_BATCHING, BatchWindow, first_batch
+from hermes.control.lanes.batches import NO_BATCHING, BatchWindow, first_batch
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Sender
 
 WINDOW = BatchWindow(seconds=0.3, long_seconds=1.0, long_length=10, album_seconds=0.8)

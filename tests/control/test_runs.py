@@ -8,8 +8,7 @@ import pytest
 
 from fakes.core import ScriptedTools, returns, running_core, waits
 from fakes.run_desk import asked, desk_on, finished, restarted
-from hermes.control.runs.request import Draining, TooBusy, new_run
-from hermes.control.runs.runs import Runs, RunSettings
+from hermes.control.runs.runs import Draining, Runs, RunSettings, TooBusy, new_run
 from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.events import (
     MessageCompleted,

@@ -6,8 +6,7 @@ from pathlib import Path
 from fakes.core import Core, running_core
 from fakes.run_desk import asked, desk_on, finished, restarted
 from hermes.control.lanes.lane import TurnRunnerPort
-from hermes.control.runs.request import new_run
-from hermes.control.runs.runs import Runs
+from hermes.control.runs.runs import Runs, new_run
 from hermes.domain.errors import StoreError
 from hermes.domain.events import MessageCompleted, TextDelta, TurnFinished, TurnJob, TurnStarted
 from hermes.domain.profile import AgentProfile

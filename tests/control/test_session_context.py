@@ -15,7 +15,7 @@ from hermes.control.delivery.home_channel import (
     home_channel,
     set_home_channel,
 )
-from hermes.control.lanes.turn_input import batch_entry, batch_inputs, is_shared
+from hermes.control.lanes.batches import batch_entry, batch_inputs, is_shared
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Sender
 from hermes.domain.messages import content_text
 from hermes.state.sqlite.ledger import SqliteLedger

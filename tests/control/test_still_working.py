@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fakes.hand_clock import HandClock, settle
-from hermes.control.delivery.progress_notices import StillWorking
 from hermes.domain.approvals import (
     ApprovalKind,
     ApprovalRequest,
@@ -24,6 +23,7 @@ from hermes.domain.events import (
 from hermes.domain.settings.agent import AgentLoop
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
+from hermes.entry.chat.companion import StillWorking
 
 PATIENCE = AgentLoop()
 TOOL = ToolStarted(

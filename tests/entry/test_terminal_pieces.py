@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.control.commands.builtin import builtin_registry
-from hermes.control.lanes.busy_modes import BusyMode
+from hermes.control.lanes.gateway import BusyMode
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
 from hermes.domain.errors import ConfigError, NotFound, UsageError
 from hermes.domain.messages import AssistantMessage, InputKind, ToolMessage, UserMessage

@@ -7,7 +7,7 @@ from fakes.chat_kit import MODELS, ChatKit
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.commands.context import CommandContext, CommandHost, Screen
 from hermes.control.commands.registry import Invocation, parse, run_command
-from hermes.control.lanes.busy_modes import BusyMode, submit_while_busy
+from hermes.control.lanes.gateway import BusyMode, submit_while_busy
 from hermes.domain.events import ApprovalAsked
 from hermes.domain.inbound import Attachment
 from hermes.domain.session import Session

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from fakes.http_door import KEY, SECRET, HttpDoor
-from hermes.control.runs.request import Draining, TooBusy
+from hermes.control.runs.runs import Draining, TooBusy
 from hermes.domain.errors import Conflict, HermesError, NotFound, StoreError, UsageError
 from hermes.domain.keys import Action
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer, TextAnswer

@@ -7,8 +7,7 @@ from typing import Any
 
 from fakes.core import Core
 from hermes.control.door import Door
-from hermes.control.runs.request import PLATFORM, RunRequest
-from hermes.control.runs.runs import Runs, RunSettings
+from hermes.control.runs.runs import PLATFORM, RunRequest, Runs, RunSettings
 from hermes.domain.events import TurnJob
 from hermes.domain.ids import new_id
 from hermes.domain.runs import Run, RunKind

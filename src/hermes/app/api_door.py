@@ -15,8 +15,7 @@ from hermes.app.doors import DoorContext, listens
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
 from hermes.control.jobs.schedules import zone_named
-from hermes.control.runs.request import PLATFORM
-from hermes.control.runs.runs import Runs, RunSettings
+from hermes.control.runs.runs import PLATFORM, Runs, RunSettings
 from hermes.control.supervision.health import GatewayPhase
 from hermes.domain.messages import Message
 from hermes.domain.ports.model import ModelReply

@@ -23,8 +23,7 @@ from hermes.config.secrets import RedactedStream
 from hermes.control.approvals import ApprovalAnswers
 from hermes.control.child_turns import ChildTurns
 from hermes.control.commands.controls import CoreControls
-from hermes.control.lanes.gateway import Gateway, GatewayParts
-from hermes.control.lanes.process_notices import pass_on_notices
+from hermes.control.lanes.gateway import Gateway, GatewayParts, pass_on_notices
 from hermes.domain.events import TurnJob
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger

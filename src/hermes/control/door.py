@@ -36,7 +36,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hermes.control.lanes.batching import NO_BATCHING, BatchWindow
+from hermes.control.lanes.batches import NO_BATCHING, BatchWindow
 from hermes.control.supervision.supervisor import AdapterHealth
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob

@@ -3,7 +3,7 @@
 A distribution brings a platform, ours included, by
 
     [project.entry-points."hermes.platforms"]
-    telegram = "hermes.entry.chat.telegram:PLATFORM"
+    telegram = "hermes.entry.chat.telegram.manifest:PLATFORM"
 
 Listing the platforms imports only what says what they are, never an adapter or a library.
 """

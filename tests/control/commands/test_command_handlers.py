@@ -12,7 +12,7 @@ from fakes.command_door import RecordingDoor
 from fakes.scripted_turns import Play
 from hermes.control.commands.context import Preference, recalled
 from hermes.control.commands.wording import exchanges
-from hermes.control.lanes.busy_modes import BusyMode
+from hermes.control.lanes.gateway import BusyMode
 from hermes.domain.approvals import ApprovalKind
 from hermes.domain.messages import content_text
 from hermes.execution.clock import SystemClock

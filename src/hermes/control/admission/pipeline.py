@@ -34,8 +34,7 @@ from hermes.control.hooks import (
     command_context,
     session_context,
 )
-from hermes.control.lanes.busy_modes import BusyMode, submit_while_busy
-from hermes.control.lanes.gateway import Gateway
+from hermes.control.lanes.gateway import BusyMode, Gateway, submit_while_busy
 from hermes.domain.approvals import Approval
 from hermes.domain.errors import NotFound, StoreError
 from hermes.domain.ids import new_id

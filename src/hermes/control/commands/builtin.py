@@ -12,7 +12,7 @@ from hermes.control.commands.registry import (
     SlashCommand,
     Where,
 )
-from hermes.control.lanes.busy_modes import BusyMode
+from hermes.control.lanes.gateway import BusyMode
 
 ON_OFF = ("on", "off")
 EFFORTS = (*REASONING_EFFORTS, "default", "show", "hide")

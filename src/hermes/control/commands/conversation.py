@@ -17,7 +17,7 @@ from hermes.control.commands.wording import (
     session_line,
 )
 from hermes.control.delivery.home_channel import HomeChannel, set_home_channel
-from hermes.control.lanes.busy_modes import BusyMode
+from hermes.control.lanes.gateway import BusyMode
 from hermes.domain.errors import ConfigError, NotFound, UsageError
 from hermes.domain.ids import new_session_id
 from hermes.domain.messages import AssistantMessage, UserMessage, content_text

@@ -3,7 +3,7 @@
 from hermes.control.commands.context import CommandContext, Preference
 from hermes.control.commands.registry import Invocation
 from hermes.control.commands.wording import count, one_line
-from hermes.control.lanes.busy_modes import BusyMode
+from hermes.control.lanes.gateway import BusyMode
 from hermes.domain.approvals import Approval, ApprovalKind, Choice
 from hermes.domain.errors import UsageError
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
+from enum import StrEnum
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,10 +18,11 @@ from hermes.control.door import Doors
 from hermes.control.lanes.lane import Lane, LaneHost, Ticket, TurnRunnerPort
 from hermes.domain.errors import HermesError, NotFound, SessionBusy
 from hermes.domain.events import TurnStream
-from hermes.domain.ids import new_session_id
-from hermes.domain.inbound import InboundMessage, InboxEntry
+from hermes.domain.ids import new_id, new_session_id
+from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Sender
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.execution import ProcessNotice, ProcessNotices
 from hermes.domain.ports.ledger import Admission, Arrival, Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import KeyScope, NewSession, Session, session_key
@@ -410,3 +412,71 @@ class Gateway:
             await self._runner.after_turn(profile, session_id)
         except Exception:
             log.exception("after-turn work of session %s failed", session_id)
+
+
+class BusyMode(StrEnum):
+    """The three verbs for input while a turn runs."""
+
+    INTERRUPT = "interrupt"
+    QUEUE = "queue"
+    STEER = "steer"
+
+
+class Submission(Struct, frozen=True, kw_only=True):
+    """An admitted message and what its arrival did."""
+
+    ticket: Ticket
+    effect: BusyMode | None
+    """None: nothing was running and the message is answered at once."""
+
+
+async def submit_while_busy(
+    gateway: Gateway,
+    agent_id: str,
+    message: InboundMessage,
+    *,
+    session_id: str,
+    mode: BusyMode,
+) -> Submission:
+    """Admit `message`, then interrupt, steer or leave alone the turn that runs."""
+    running = gateway.current_turn(session_id)
+    ticket = await gateway.submit(agent_id, message, session_id=session_id)
+    if running is None or ticket.duplicate:
+        return Submission(ticket=ticket, effect=None)
+    still_running = gateway.current_turn(session_id) is running
+    if not still_running:
+        # It ended while the message was committed; what runs now is the answer to it.
+        return Submission(ticket=ticket, effect=None)
+    if mode is BusyMode.INTERRUPT and gateway.interrupt(session_id, turn_id=running.turn_id):
+        return Submission(ticket=ticket, effect=BusyMode.INTERRUPT)
+    if mode is BusyMode.STEER and gateway.steer(ticket):
+        return Submission(ticket=ticket, effect=BusyMode.STEER)
+    return Submission(ticket=ticket, effect=BusyMode.QUEUE)
+
+
+PLATFORM = "process"
+
+
+async def pass_on_notices(source: ProcessNotices, gateway: Gateway, clock: Clock) -> None:
+    """Give every notice about a background process to the session that asked for it."""
+    while True:
+        notice = await source.next_notice()
+        try:
+            await gateway.submit(
+                notice.agent_id, _inbound(notice, clock.now()), session_id=notice.session_id
+            )
+        except HermesError as error:
+            log.warning("a process notice was not delivered: %s", error.message)
+
+
+def _inbound(notice: ProcessNotice, now: float) -> InboundMessage:
+    return InboundMessage(
+        platform=PLATFORM,
+        account="local",
+        native_id=new_id("notice"),
+        chat=Chat(kind=ChatKind.PRIVATE, id=notice.session_id),
+        sender=Sender(id=notice.process_id, name="background process"),
+        text=notice.text,
+        sent_at=now,
+        internal=True,
+    )

@@ -15,8 +15,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.control.door import Doors
-from hermes.control.lanes.batching import first_batch
-from hermes.control.lanes.turn_input import batch_entry, batch_inputs, batch_options, user_message
+from hermes.control.lanes.batches import (
+    batch_entry,
+    batch_inputs,
+    batch_options,
+    first_batch,
+    user_message,
+)
 from hermes.domain.errors import HermesError, SessionBusy
 from hermes.domain.events import TurnFinished, TurnJob, TurnStream
 from hermes.domain.ids import new_id

@@ -16,7 +16,7 @@ from hermes.control.delivery.home_channel import (
     hashed_id,
     home_channel,
 )
-from hermes.control.lanes.turn_input import is_shared
+from hermes.control.lanes.batches import is_shared
 from hermes.domain.errors import HermesError
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.ports.ledger import Ledger

@@ -22,7 +22,7 @@ from hermes.control.delivery.rate_limit import PacerBook
 from hermes.control.delivery.surface import Delivery, Line
 from hermes.control.door import Door
 from hermes.control.follow import Follower
-from hermes.control.lanes.batching import BatchWindow
+from hermes.control.lanes.batches import BatchWindow
 from hermes.control.lanes.downloads import Downloads
 from hermes.control.supervision.supervisor import (
     AdapterHealth,

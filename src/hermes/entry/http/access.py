@@ -6,7 +6,7 @@ What is out of reach is answered exactly like what does not exist.
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from hermes.control.runs.request import PLATFORM, owner_tag
+from hermes.control.runs.runs import PLATFORM, owner_tag
 from hermes.domain.approvals import Approval
 from hermes.domain.inbound import ChatKind
 from hermes.domain.keys import Action, Caller

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hermes.control.runs.request import Draining
+from hermes.control.runs.runs import Draining
 from hermes.domain.errors import HermesError
 from hermes.domain.keys import Caller
 from hermes.entry.http.context import HttpContext

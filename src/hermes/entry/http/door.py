@@ -6,8 +6,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from hermes.control.door import Door
-from hermes.control.runs.request import PLATFORM
-from hermes.control.runs.runs import Runs
+from hermes.control.runs.runs import PLATFORM, Runs
 from hermes.control.supervision.supervisor import AdapterHealth, AdapterState
 from hermes.control.webhooks.receiver import PLATFORM as WEBHOOK
 from hermes.control.webhooks.receiver import WebhookReceiver

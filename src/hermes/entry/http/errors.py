@@ -7,7 +7,7 @@ Handlers raise `Problem`, or any `HermesError`, which has a fitting status.
 
 from msgspec import Struct
 
-from hermes.control.runs.request import Draining, TooBusy
+from hermes.control.runs.runs import Draining, TooBusy
 from hermes.domain.errors import (
     BudgetExhausted,
     Conflict,

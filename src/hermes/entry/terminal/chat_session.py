@@ -23,7 +23,7 @@ from hermes.control.commands.registry import Invocation, parse, run_command
 from hermes.control.commands.running import EFFECTS
 from hermes.control.commands.wording import Exchange, exchanges
 from hermes.control.door import ANY, Door
-from hermes.control.lanes.busy_modes import BusyMode, submit_while_busy
+from hermes.control.lanes.gateway import BusyMode, submit_while_busy
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob, TurnStream, UsageReported

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from hermes.control.lanes.busy_modes import BusyMode
+from hermes.control.lanes.gateway import BusyMode
 from hermes.entry.terminal.paint import cut, pad
 from hermes.entry.terminal.skins import Spinner
 from hermes.streaming.units import width

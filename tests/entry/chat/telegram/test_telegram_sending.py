@@ -327,7 +327,7 @@ async def test_a_proxy_that_cannot_work_is_explained_without_its_password(
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("module", ["", ".settings", ".adapter"])
+@pytest.mark.parametrize("module", [".manifest", ".settings", ".adapter"])
 def test_no_http_library_is_loaded_before_the_first_call(module: str) -> None:
     code = f"import sys, hermes.entry.chat.telegram{module}; sys.exit('httpx2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

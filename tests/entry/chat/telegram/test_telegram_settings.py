@@ -8,7 +8,7 @@ import pytest
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.platform import SettingPlaces
 from hermes.entry.chat.kit.settings import read_settings
-from hermes.entry.chat.telegram import PLATFORM
+from hermes.entry.chat.telegram.manifest import PLATFORM
 from hermes.entry.chat.telegram.settings import TelegramSettings
 
 TOKEN = {"TELEGRAM_BOT_TOKEN": "12:abc"}

@@ -26,15 +26,18 @@ from hermes.domain.ports.platform import (
     PlatformFailure,
     Sent,
 )
-from hermes.entry.chat.kit.files import check_size, copy_file, read_file
-from hermes.entry.chat.kit.http import Upload
+from hermes.entry.chat.kit.http import Upload, check_size, copy_file, read_file
 from hermes.entry.chat.kit.settings import ChatSettings, live_settings
-from hermes.entry.chat.telegram import PLATFORM
-from hermes.entry.chat.telegram.api import BotApi
-from hermes.entry.chat.telegram.inbound import GENERAL_TOPIC, Bot, message_name, message_number
+from hermes.entry.chat.telegram.inbound import (
+    GENERAL_TOPIC,
+    Bot,
+    message_name,
+    message_number,
+)
+from hermes.entry.chat.telegram.manifest import PLATFORM
 from hermes.entry.chat.telegram.receiver import Receiver
 from hermes.entry.chat.telegram.settings import TelegramSettings
-from hermes.entry.chat.telegram.wire import FileInfo, SentWire, User
+from hermes.entry.chat.telegram.wire import BotApi, FileInfo, SentWire, User
 
 _LOG = logging.getLogger(__name__)
 _REACTIONS = {"✅": "👍", "❌": "👎", "⏳": "👀", "♾️": "💯"}

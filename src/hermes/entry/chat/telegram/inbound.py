@@ -11,8 +11,7 @@ from msgspec import Struct, field
 
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, ReplyRef, Sender
 from hermes.domain.ports.platform import ButtonPress
-from hermes.entry.chat.kit.addressing import Addressing, Span, read_addressing
-from hermes.entry.chat.kit.intake import Heard
+from hermes.entry.chat.kit.intake import Addressing, Heard, Span, read_addressing
 from hermes.entry.chat.telegram.wire import (
     CallbackQuery,
     ChatWire,

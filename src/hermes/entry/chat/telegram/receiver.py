@@ -31,10 +31,9 @@ from hermes.entry.chat.kit.decode import decode_leniently, loose_document
 from hermes.entry.chat.kit.intake import MessageIntake
 from hermes.entry.chat.kit.receiver import Patience, called_at, keep_checking
 from hermes.entry.chat.kit.settings import ChatSettings, WebhookAddress
-from hermes.entry.chat.telegram.api import BotApi
 from hermes.entry.chat.telegram.inbound import Bot, parse
 from hermes.entry.chat.telegram.settings import TelegramSettings
-from hermes.entry.chat.telegram.wire import MessageWire, UpdateWire, WebhookInfo
+from hermes.entry.chat.telegram.wire import BotApi, MessageWire, UpdateWire, WebhookInfo
 
 _LOG = logging.getLogger(__name__)
 _UPDATES = ("message", "channel_post", "callback_query")

@@ -1,12 +1,30 @@
-"""The parts of Bot API objects that are read, as typed structs.
+"""Calls of the Bot API, and what a failed one means for the piece it carried.
 
-Unknown fields are ignored: every release of the Bot API adds some. Each update
-is decoded on its own, so that one that makes no sense costs only itself.
+The token is part of every address, so the real address is given to the HTTP client as a hidden
+target. The Bot API has no idempotent sends: once a request may have been received, only calls
+that can safely be repeated are. The wording of descriptions is Telegram's and is matched by
+substring, as all clients do.
 """
 
-from typing import Any
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
 
+import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
+
+from hermes.domain.ports.platform import FailureAction, PlatformFailure
+from hermes.entry.chat.kit.http import (
+    Effect,
+    HttpAnswer,
+    HttpClient,
+    HttpRequest,
+    Upload,
+    form_fields,
+)
+from hermes.entry.chat.telegram.settings import TelegramSettings
 
 
 class Parameters(Struct, frozen=True, kw_only=True):
@@ -167,3 +185,139 @@ class FileInfo(Struct, frozen=True, kw_only=True):
 class WebhookInfo(Struct, frozen=True, kw_only=True):
     url: str = ""
     last_error_message: str = ""
+
+
+_TOKEN_HINT = (
+    "Check TELEGRAM_BOT_TOKEN: it must be the whole token that @BotFather gave, "  # noqa: S105
+    "and the token must not have been revoked since."
+)
+_TOKEN = re.compile(r"\d+:[A-Za-z0-9_-]+")
+_POLL = "getUpdates"
+_ENVELOPE = msgspec.json.Decoder(Envelope)
+_BY_DESCRIPTION: tuple[tuple[str, FailureAction], ...] = (
+    ("can't parse entities", FailureAction.PLAIN),
+    ("can't find end of the entity", FailureAction.PLAIN),
+    ("entity_bounds_invalid", FailureAction.PLAIN),
+    ("message to edit not found", FailureAction.SEND_NEW),
+    ("message can't be edited", FailureAction.SEND_NEW),
+    ("message_id_invalid", FailureAction.SEND_NEW),
+    ("message to be replied not found", FailureAction.DROP_REPLY),
+    ("replied message not found", FailureAction.DROP_REPLY),
+    ("message thread not found", FailureAction.DROP_THREAD),
+    ("topic_closed", FailureAction.DROP_THREAD),
+    ("topic_deleted", FailureAction.DROP_THREAD),
+)
+T = TypeVar("T")
+
+
+class BotApi:
+    """One bot's connection to its server."""
+
+    def __init__(self, settings: TelegramSettings) -> None:
+        self._settings = settings
+        self.http = HttpClient(
+            "Telegram",
+            settings.base_url,
+            proxy=settings.proxy or settings.proxy_url,
+            proxy_hint="Set TELEGRAM_PROXY to an address like http://127.0.0.1:3128.",
+        )
+
+    async def call(
+        self,
+        method: str,
+        fields: Mapping[str, Any],
+        result: type[T],
+        *,
+        uploads: Sequence[Upload] = (),
+    ) -> T:
+        """Make one call and return its typed result."""
+        effect = Effect.ONCE if method.startswith("send") else Effect.REPEATABLE
+        settings = self._settings
+        polling = method == _POLL
+        answer = await self.http.call(
+            HttpRequest(
+                name=method,
+                url=f"{settings.base_url}/bot/{method}",
+                target=self._hidden(settings.base_url, method),
+                headers={} if uploads else {"content-type": "application/json"},
+                content=b"" if uploads else msgspec.json.encode(fields),
+                form=form_fields(fields) if uploads else {},
+                uploads=uploads,
+                effect=effect,
+                timeout=settings.poll_timeout + settings.poll_grace
+                if polling
+                else settings.request_timeout,
+                queued=not polling,
+            )
+        )
+        return self._result(method, answer, result, effect)
+
+    async def attempt(self, method: str, fields: Mapping[str, Any], fine: str) -> bool:
+        """Make one call; False if it was refused with the words that are `fine`."""
+        try:
+            await self.call(method, fields, msgspec.Raw)
+        except PlatformFailure as failure:
+            if fine in failure.description:
+                return False
+            raise
+        return True
+
+    async def download(self, file_path: str, target: Path) -> int:
+        """Fetch a file to disk and return its size."""
+        settings = self._settings
+        path = quote(file_path.lstrip("/"), safe="/")
+        request = HttpRequest(
+            name="a file",
+            url=f"{settings.base_file_url}/bot/{path}",
+            target=self._hidden(settings.base_file_url, path),
+            timeout=settings.download_timeout,
+        )
+        return await self.http.download(request, target, settings.max_download_bytes)
+
+    def _hidden(self, root: str, rest: str) -> str:
+        token = self._settings.token
+        if _TOKEN.fullmatch(token) is None:
+            message = "The Telegram token is not one."
+            raise PlatformFailure(FailureAction.FATAL, message, hint=_TOKEN_HINT)
+        return f"{urlsplit(root).path}/bot{token}/{rest}"
+
+    def _result(self, method: str, answer: HttpAnswer, result: type[T], effect: Effect) -> T:
+        try:
+            envelope = _ENVELOPE.decode(answer.content)
+            if envelope.ok:
+                return msgspec.json.decode(envelope.result or b"null", type=result)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise self.http.unreadable(method, answer, effect, _TOKEN_HINT) from None
+        raise _refused(method, answer.status, envelope)
+
+
+def _refused(method: str, status: int, answer: Envelope) -> PlatformFailure:
+    """Explain an answer that says no."""
+    status = answer.error_code or status
+    description = answer.description or f"error {status}"
+    more = answer.parameters or Parameters()
+    moved = None if more.migrate_to_chat_id is None else str(more.migrate_to_chat_id)
+    action = FailureAction.RETRY if moved is not None else _action(status, description.lower())
+    pause = 1.0 if more.retry_after is None else max(0.0, more.retry_after)
+    return PlatformFailure(
+        action,
+        f"Telegram refused {method}: {description}",
+        hint=_TOKEN_HINT if action is FailureAction.FATAL else "",
+        status=status,
+        description=description,
+        retry_after=pause if action is FailureAction.WAIT else 0.0,
+        moved_to=moved,
+    )
+
+
+def _action(status: int, description: str) -> FailureAction:
+    if status == 429:
+        return FailureAction.WAIT
+    if status in {401, 404}:
+        return FailureAction.FATAL
+    if status >= 500 or status == 409:
+        return FailureAction.RETRY
+    for words, action in _BY_DESCRIPTION:
+        if words in description:
+            return action
+    return FailureAction.GIVE_UP

@@ -19,8 +19,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from hermes.control.runs.request import RunRequest
-from hermes.control.runs.runs import Runs
+from hermes.control.runs.runs import RunRequest, Runs
 from hermes.domain.events import MessageCompleted, TextDelta, TurnFinished
 from hermes.domain.keys import Action
 from hermes.domain.messages import AssistantMessage, FinishReason, Message, UserMessage

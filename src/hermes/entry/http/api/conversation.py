@@ -23,7 +23,7 @@ from urllib.parse import unquote_to_bytes
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from hermes.control.runs.request import RunRequest
+from hermes.control.runs.runs import RunRequest
 from hermes.domain.errors import UsageError
 from hermes.domain.ids import new_call_id, new_id
 from hermes.domain.inbound import Attachment

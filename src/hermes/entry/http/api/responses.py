@@ -13,8 +13,7 @@ from typing import Any, Literal
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
-from hermes.control.runs.request import RunRequest
-from hermes.control.runs.runs import Runs
+from hermes.control.runs.runs import RunRequest, Runs
 from hermes.domain.errors import Conflict, SessionBusy
 from hermes.domain.events import TurnEvent, TurnFinished
 from hermes.domain.ids import new_id

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from hermes.control.runs.request import PLATFORM, owner_tag
+from hermes.control.runs.runs import PLATFORM, owner_tag
 from hermes.domain.errors import Conflict, SessionBusy
 from hermes.domain.keys import Action
 from hermes.domain.messages import (
