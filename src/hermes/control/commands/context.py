@@ -14,8 +14,7 @@ from msgspec import Struct
 
 from hermes.control.approvals import ApprovalAnswers
 from hermes.control.commands.controls import CoreControls
-from hermes.control.lanes.gateway import BusyMode
-from hermes.control.lanes.gateway import Gateway
+from hermes.control.lanes.gateway import BusyMode, Gateway
 from hermes.domain.errors import UsageError
 from hermes.domain.inbound import Attachment
 from hermes.domain.outbound import Target
