@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from hermes.domain.messages import AssistantMessage, UserMessage
-from hermes.entry.http.api.chat import ChatRequest, HelperCall, helper_call
+from hermes.entry.http.api.chat import ChatRequest, helper_of
+from hermes.entry.http.api.helper_calls import HelperCall
 from hermes.entry.http.endpoint import CallHeaders
 from hermes.entry.http.errors import Problem
 
@@ -130,7 +131,7 @@ def recognised(
     patterns: tuple[str, ...] = (),
     **fields: Any,
 ) -> HelperCall | None:
-    return helper_call(request(*messages, **fields), headers or CallHeaders(), patterns)
+    return helper_of(request(*messages, **fields), headers or CallHeaders(), patterns)
 
 
 def task(*messages: tuple[str, Any], **fields: Any) -> str | None:
