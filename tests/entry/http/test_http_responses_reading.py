@@ -30,7 +30,6 @@ from hermes.entry.http.api.responses import input_page, listed_input
 from hermes.entry.http.api.responses_request import (
     CreateResponse,
     InputItemsQuery,
-    Origin,
     base_resource,
     turn_options,
 )
@@ -313,7 +312,7 @@ def test_the_response_repeats_what_was_asked_for() -> None:
         conversation={"id": "talk"},
         store=False,
     )
-    base = base_resource(asked, Origin(id="resp_1", model="hermes", at=12.9))
+    base = base_resource(asked, "resp_1", "hermes", 12.9)
     assert (base.id, base.created_at, base.status) == ("resp_1", 12, "in_progress")
     assert (base.instructions, base.tool_choice, base.truncation) == (
         "Be brief.",

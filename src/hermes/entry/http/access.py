@@ -149,6 +149,11 @@ async def reached_run(call: AnyCall, run_id: str) -> Run:
     return run
 
 
+def run_headers(run: Run) -> dict[str, str]:
+    """Return the headers that name a run and its session."""
+    return {"X-Hermes-Session-Id": run.session_id, "X-Hermes-Run-Id": run.id}
+
+
 async def pending_within_reach(call: AnyCall) -> list[Approval]:
     """Return what waits for an answer and is within reach, oldest first.
 

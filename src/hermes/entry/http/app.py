@@ -183,11 +183,8 @@ class _App:
             client = scope.get("client")
             raise self._failures.refusal(client[0] if client else "")
         if endpoint.action is not None and not caller.may(endpoint.action):
-            raise Problem(
-                403,
-                f"This key does not allow `{endpoint.action}`.",
-                code="action_not_allowed",
-            )
+            message = f"This key does not allow `{endpoint.action}`."
+            raise Problem(403, message, code="action_not_allowed")
         return caller
 
     async def _understood(
@@ -293,11 +290,8 @@ def _fingerprint(scope: Scope, body: bytes) -> str:
 
 
 def _unexpected(request_id: str) -> Problem:
-    return Problem(
-        500,
-        f"Something unexpected went wrong here; the log has the details under {request_id}.",
-        code="internal_error",
-    )
+    message = f"Something unexpected went wrong here; the log has the details under {request_id}."
+    return Problem(500, message, code="internal_error")
 
 
 def _known(scope: Scope) -> str:

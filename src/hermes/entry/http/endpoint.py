@@ -15,6 +15,8 @@ from hermes.domain.keys import Action, Caller
 from hermes.entry.http.context import HttpContext
 
 EVENT_STREAM = "text/event-stream"
+STARTS_RUN = (404, 409, 429, 503)
+"""Statuses with which whatever starts a run can refuse."""
 ON_EVERY_ANSWER: dict[bytes, bytes] = {
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",

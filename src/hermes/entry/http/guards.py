@@ -250,21 +250,13 @@ class FailureLimit:
         if count < self._most:
             return _unauthorized()
         wait = max(1, int(since + _WINDOW_SECONDS - now + 0.999))
-        return Problem(
-            429,
-            "Too many requests without a good key from this address; wait a little.",
-            code="too_many_failures",
-            headers={"retry-after": str(wait)},
-        )
+        message = "Too many requests without a good key from this address; wait a little."
+        return Problem(429, message, code="too_many_failures", headers={"retry-after": str(wait)})
 
 
 def _unauthorized() -> Problem:
-    return Problem(
-        401,
-        "A good API key is needed: Authorization: Bearer <key>.",
-        code="invalid_api_key",
-        headers={"www-authenticate": "Bearer"},
-    )
+    message = "A good API key is needed: Authorization: Bearer <key>."
+    return Problem(401, message, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
 
 
 def _network(address: str) -> str:

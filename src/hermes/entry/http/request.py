@@ -246,12 +246,8 @@ async def _next_part(receive: Receive, seconds: float) -> Any:
             message = await receive()
     except TimeoutError:
         # What still comes would belong to a request that was answered.
-        raise Problem(
-            408,
-            "The body did not come in time.",
-            code="request_timeout",
-            headers={"connection": "close"},
-        ) from None
+        text = "The body did not come in time."
+        raise Problem(408, text, code="request_timeout", headers={"connection": "close"}) from None
     if message["type"] == "http.disconnect":
         raise ClientGone
     return message

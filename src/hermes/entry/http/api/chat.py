@@ -23,7 +23,7 @@ from hermes.domain.messages import FinishReason
 from hermes.domain.ports.model import ModelFailure, ModelReply
 from hermes.domain.runs import Run, RunKind, SessionChoice
 from hermes.domain.turn import TurnOptions, TurnState
-from hermes.entry.http.access import require_agent, session_choice
+from hermes.entry.http.access import require_agent, run_headers, session_choice
 from hermes.entry.http.api.conversation import (
     ChatMessage,
     Conversation,
@@ -39,6 +39,7 @@ from hermes.entry.http.api.conversation import (
 from hermes.entry.http.api.helper_calls import HelperCall, helper_call
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
+    STARTS_RUN,
     Answer,
     Call,
     CallHeaders,
@@ -241,13 +242,7 @@ ChatCall = Call[ChatRequest, None]
 
 
 @operation(
-    "POST /v1/chat/completions",
-    404,
-    409,
-    429,
-    502,
-    503,
-    answers={200: (ChatCompletion, EVENT_STREAM)},
+    "POST /v1/chat/completions", *STARTS_RUN, 502, answers={200: (ChatCompletion, EVENT_STREAM)}
 )
 async def create_chat_completion(call: ChatCall) -> Answer:
     """Answer a conversation, in the form that OpenAI clients know."""
@@ -258,7 +253,7 @@ async def create_chat_completion(call: ChatCall) -> Answer:
     request = await _run_request(call, agent.agent_id)
     started = await call.context.runs.start(request)
     run = started.run
-    headers = {"X-Hermes-Session-Id": run.session_id, "X-Hermes-Run-Id": run.id}
+    headers = run_headers(run)
     stop = None if call.headers.idempotency_key else stopper(call.context.runs, run)
     if call.body.stream:
         chunks = _chunks(call.context.runs, run, _stream(call, run.id, run.created_at, agent.name))
@@ -312,12 +307,8 @@ async def _session(call: ChatCall, agent_id: str, talk: Conversation) -> Session
     expected = choice.session_id
     known = waiting - {None} if expected is None else waiting & {expected}
     if not known and not talk.text and not talk.pictures and not await _repeated(call):
-        raise Problem(
-            400,
-            "No call with one of these ids waits for its result in this session.",
-            code="tool_call_not_found",
-            param="messages",
-        )
+        message = "No call with one of these ids waits for its result in this session."
+        raise Problem(400, message, code="tool_call_not_found", param="messages")
     return choice
 
 

@@ -8,12 +8,12 @@ it is made from the same parts.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
-from hermes.control.runs.runs import RunRequest, Runs
+from hermes.control.runs.runs import RunRequest
 from hermes.domain.errors import Conflict, SessionBusy
 from hermes.domain.events import TurnEvent, TurnFinished
 from hermes.domain.ids import new_id
@@ -21,7 +21,7 @@ from hermes.domain.keys import Action
 from hermes.domain.messages import Message, ToolMessage
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import Run, RunKind, RunQuery, RunState
-from hermes.entry.http.access import require_agent
+from hermes.entry.http.access import require_agent, run_headers
 from hermes.entry.http.api.conversation import (
     ContentPart,
     ImageUrl,
@@ -35,7 +35,6 @@ from hermes.entry.http.api.responses_request import (
     GetQuery,
     InputItemList,
     InputItemsQuery,
-    Origin,
     base_resource,
     find_session,
     reached_response,
@@ -44,6 +43,7 @@ from hermes.entry.http.api.responses_request import (
 from hermes.entry.http.context import HttpContext, ServedAgent
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
+    STARTS_RUN,
     Answer,
     Call,
     JsonAnswer,
@@ -110,19 +110,12 @@ def _due(run: Run, now: float) -> bool:
 _LOG_PAGE = 1000
 
 
-def run_headers(run: Run) -> dict[str, str]:
-    """Return the headers that name the run and its session."""
-    return {"X-Hermes-Session-Id": run.session_id, "X-Hermes-Run-Id": run.id}
-
-
 async def answer_whole(call: Call[Any, Any], run: Run) -> Answer:
     """Answer when the response has ended; a client that leaves meanwhile interrupts it."""
-    desk = call.context.runs
     stop = None if run.idempotency_key else _stopper(call.context, run)
-    ended = await attended(call, desk.wait(run), stop)
+    ended = await attended(call, call.context.runs.wait(run), stop)
     value = await response_of(call.context, ended)
-    if not is_stored(run) and run.idempotency_key is None and ended.outcome is not None:
-        await forget_response(call.context.ledger, run)
+    await _forget_unstored(call.context, ended)
     return JsonAnswer(value=value, headers=run_headers(run))
 
 
@@ -185,8 +178,7 @@ async def _chunks(context: HttpContext, run: Run, after: int | None) -> AsyncIte
         if chunk := _framed(told, seen):
             yield chunk
     yield DONE
-    if not is_stored(run) and run.idempotency_key is None and ended.outcome is not None:
-        await forget_response(context.ledger, run)
+    await _forget_unstored(context, ended)
 
 
 async def _batches(context: HttpContext, run: Run) -> AsyncIterator[Sequence[TurnEvent]]:
@@ -208,22 +200,17 @@ def _stopper(context: HttpContext, run: Run) -> Stop:
     async def stop() -> None:
         await context.runs.stop(run, left=True)
         if not is_stored(run):
-            await _forget_ended(context, context.runs, run)
+            await _forget_unstored(context, await context.runs.wait(run))
 
     return stop
 
 
-async def _forget_ended(context: HttpContext, desk: Runs, run: Run) -> None:
-    ended = await desk.wait(run)
-    if ended.outcome is not None:
+async def _forget_unstored(context: HttpContext, run: Run) -> None:
+    if not is_stored(run) and run.idempotency_key is None and run.outcome is not None:
         await forget_response(context.ledger, run)
 
 
-_ROLES: dict[str, Literal["user", "system", "developer"]] = {
-    "user": "user",
-    "system": "system",
-    "developer": "developer",
-}
+_Asking = Literal["user", "system", "developer"]
 
 
 def listed_input(body: CreateResponse, response_id: str) -> tuple[Item, ...]:
@@ -283,8 +270,8 @@ def _message(item: InputItem, item_id: str) -> MessageItem:
         )
     parts = _given_parts(content)
     shown = (InputText(text=parts),) if isinstance(parts, str) else parts
-    role = _ROLES.get(item.role or "", "user")
-    return MessageItem(id=item_id, status="completed", role=role, content=shown)
+    role = item.role if item.role in ("system", "developer") else "user"
+    return MessageItem(id=item_id, status="completed", role=cast("_Asking", role), content=shown)
 
 
 def _said_parts(content: str | Sequence[ContentPart]) -> tuple[OutputText, ...]:
@@ -314,9 +301,7 @@ STOPPING_SECONDS = 10.0
 CreateCall = Call[CreateResponse, None]
 
 
-@operation(
-    "POST /v1/responses", 404, 409, 429, 503, answers={200: (ResponseResource, EVENT_STREAM)}
-)
+@operation("POST /v1/responses", *STARTS_RUN, answers={200: (ResponseResource, EVENT_STREAM)})
 async def create_response(call: CreateCall) -> Answer:
     """Create a response."""
     agent = require_agent(call, call.body.model)
@@ -426,9 +411,9 @@ async def _run_request(call: CreateCall, agent: ServedAgent) -> RunRequest:
 
 def _kept(call: CreateCall, response_id: str, agent: ServedAgent, *, own: bool) -> dict[str, Any]:
     """Return what later looks at the response are made from."""
-    origin = Origin(id=response_id, model=agent.name, at=call.context.clock.now())
+    base = base_resource(call.body, response_id, agent.name, call.context.clock.now())
     return {
-        "response": to_builtins(base_resource(call.body, origin)),
+        "response": to_builtins(base),
         "input": to_builtins(listed_input(call.body, response_id)),
         "store": call.body.store is not False,
         "own_session": own,

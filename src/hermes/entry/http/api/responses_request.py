@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct, to_builtins
+from msgspec import Meta, Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from hermes.domain.runs import Run, RunKind, SessionChoice
@@ -172,15 +172,6 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra")
 
 
-class Origin(Struct, frozen=True, kw_only=True):
-    """What a response has that its request does not say."""
-
-    id: str
-    model: str
-    """The agent that answers."""
-    at: float
-
-
 def conversation_name(body: CreateResponse) -> str | None:
     """Return the name of the conversation, if the request has one."""
     given = body.conversation
@@ -210,48 +201,55 @@ def turn_options(body: CreateResponse) -> TurnOptions:
     )
 
 
-def base_resource(body: CreateResponse, origin: Origin) -> ResponseResource:
+_ECHOED: dict[str, Any] = {
+    "previous_response_id": None,
+    "instructions": None,
+    "truncation": "disabled",
+    "top_p": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "top_logprobs": 0,
+    "temperature": 1.0,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "safety_identifier": None,
+    "prompt_cache_key": None,
+    "user": None,
+}
+"""What the response repeats as it was asked for, and what it says if nothing was."""
+
+
+def base_resource(
+    body: CreateResponse, response_id: str, model: str, at: float
+) -> ResponseResource:
     """Return the response before anything has happened."""
-    name, reasoning = conversation_name(body), body.reasoning
-    choice = body.tool_choice
+    name, reasoning, choice = conversation_name(body), body.reasoning, body.tool_choice
+    given = {field: getattr(body, field) for field in _ECHOED}
+    echo = {field: _ECHOED[field] if value is None else value for field, value in given.items()}
     return ResponseResource(
-        id=origin.id,
-        created_at=int(origin.at),
+        id=response_id,
+        created_at=int(at),
         status="queued" if body.background else "in_progress",
-        model=origin.model,
-        previous_response_id=body.previous_response_id,
-        instructions=body.instructions,
-        tools=tuple(_tool_echo(tool) for tool in body.tools or ()),
+        model=model,
+        tools=tuple(convert(to_builtins(tool), FunctionTool) for tool in body.tools or ()),
         tool_choice=_choice_echo(choice) if isinstance(choice, ToolChoice) else choice or "auto",
-        truncation=body.truncation or "disabled",
         parallel_tool_calls=body.parallel_tool_calls is not False,
         text=_text_echo(body),
-        top_p=_number(body.top_p, 1.0),
-        presence_penalty=_number(body.presence_penalty, 0.0),
-        frequency_penalty=_number(body.frequency_penalty, 0.0),
-        top_logprobs=body.top_logprobs or 0,
-        temperature=_number(body.temperature, 1.0),
         reasoning=ReasoningEcho(effort=reasoning.effort, summary=reasoning.summary)
         if reasoning
         else None,
-        max_output_tokens=body.max_output_tokens,
-        max_tool_calls=body.max_tool_calls,
         store=body.store is not False,
         background=bool(body.background),
         service_tier="default",
-        metadata=body.metadata or {},
-        safety_identifier=body.safety_identifier,
-        prompt_cache_key=body.prompt_cache_key,
-        user=body.user,
         conversation=ConversationRef(id=name) if name else None,
+        **echo,
     )
 
 
 def _tool_choice(choice: str | ToolChoice | None, tools: tuple[ClientTool, ...]) -> str | None:
-    return _named_choice(choice, tools) if isinstance(choice, ToolChoice) else tool_choice(choice)
-
-
-def _named_choice(choice: ToolChoice, tools: tuple[ClientTool, ...]) -> str | None:
+    if not isinstance(choice, ToolChoice):
+        return tool_choice(choice)
     if choice.type == "allowed_tools":
         if choice.mode not in (None, "auto", "required"):
             raise bad_value("`mode` is auto or required.", "tool_choice.mode")
@@ -285,15 +283,6 @@ def _function(tool: ResponseTool) -> ToolFunction:
     )
 
 
-def _tool_echo(tool: ResponseTool) -> FunctionTool:
-    return FunctionTool(
-        name=tool.name or "",
-        description=tool.description,
-        parameters=tool.parameters,
-        strict=tool.strict,
-    )
-
-
 def _choice_echo(choice: ToolChoice) -> dict[str, Any]:
     if choice.type == "allowed_tools":
         tools = to_builtins(choice.tools or ())
@@ -316,10 +305,6 @@ def _text_echo(body: CreateResponse) -> TextEcho:
         "strict": bool(wanted.strict),
     }
     return TextEcho(format=echo, verbosity=verbosity)
-
-
-def _number(value: float | None, default: float) -> float:
-    return default if value is None else value
 
 
 CreateCall = Call[CreateResponse, None]

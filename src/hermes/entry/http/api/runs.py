@@ -39,6 +39,7 @@ from hermes.entry.http.api.conversation import (
 )
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
+    STARTS_RUN,
     Answer,
     Call,
     JsonAnswer,
@@ -205,7 +206,7 @@ class StartedBody(Struct, frozen=True, kw_only=True):
     session_id: str
 
 
-@operation("POST /v1/runs", 404, 409, 429, 503, answers={202: StartedBody})
+@operation("POST /v1/runs", *STARTS_RUN, answers={202: StartedBody})
 async def start_run(call: Call[RunBody, None]) -> Answer:
     """Start a run in the background."""
     body = call.body

@@ -17,6 +17,7 @@ from hermes.entry.http.api.conversation import InputItem, run_request
 from hermes.entry.http.api.runs import RunTool, conversation, tools_of
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
+    STARTS_RUN,
     Answer,
     Call,
     JsonAnswer,
@@ -78,13 +79,7 @@ ChatCall = Call[SessionChatBody, None]
 
 
 @operation(
-    "POST /api/sessions/{session_id}/chat",
-    404,
-    409,
-    429,
-    502,
-    503,
-    answers={200: SessionChatAnswer},
+    "POST /api/sessions/{session_id}/chat", *STARTS_RUN, 502, answers={200: SessionChatAnswer}
 )
 async def chat_in_session(call: ChatCall) -> Answer:
     """Say something in a session."""
@@ -97,9 +92,7 @@ async def chat_in_session(call: ChatCall) -> Answer:
     return JsonAnswer(value=_answer(call, ended), headers=headers)
 
 
-@operation(
-    "POST /api/sessions/{session_id}/chat/stream", 404, 409, 429, 503, answers={200: EVENT_STREAM}
-)
+@operation("POST /api/sessions/{session_id}/chat/stream", *STARTS_RUN, answers={200: EVENT_STREAM})
 async def stream_chat_in_session(call: ChatCall) -> Answer:
     """Say something in a session and follow the answer."""
     run = await _started(call)
