@@ -32,7 +32,7 @@ from hermes.domain.ports.model import Model, ModelReply
 from hermes.domain.settings import Settings
 from hermes.domain.usage import Usage
 from hermes.entry.http.app import build_app
-from hermes.entry.http.context import HttpContext, ServedAgent, ServedToolset
+from hermes.entry.http.context import HttpContext, ServedAgent, Toolset
 from hermes.entry.http.endpoint import Endpoint
 from hermes.entry.http.guards import KeyRing
 from hermes.entry.http.server import HttpServer
@@ -213,7 +213,7 @@ def _context(
         side_calls=side_calls,
         media=media,
         jobs=jobs,
-        toolsets=lambda agent_id: (ServedToolset(name="test", enabled=True, tools=("read_file",)),),
+        toolsets=lambda agent_id: (Toolset(name="test", enabled=True, tools=("read_file",)),),
         skills=skills,
         metrics=Registry(),
         gateway_state=lambda: {"gateway_state": "running", "platforms": {}},

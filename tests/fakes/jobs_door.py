@@ -13,7 +13,7 @@ from fakes.http_door import KEY, SECRET, HttpDoor, bearer, http_door, with_agent
 from hermes.control.supervision.metrics import TurnMetrics
 from hermes.domain.keys import Action
 from hermes.entry.http.api import catalog, health, jobs
-from hermes.entry.http.context import HttpContext, ServedAgent, ServedToolset
+from hermes.entry.http.context import HttpContext, ServedAgent, Toolset
 from hermes.entry.http.endpoint import operations
 from hermes.state.jobs import JobFiles
 from hermes.testing.clock import FakeClock
@@ -87,7 +87,7 @@ class JobsDoor:
             with_agents(context, ServedAgent(agent_id="coder", name="coder")),
             clock=self.clock,
             jobs=self.files,
-            toolsets=lambda agent: (ServedToolset(name=agent, enabled=True, tools=("read_file",)),),
+            toolsets=lambda agent: (Toolset(name=agent, enabled=True, tools=("read_file",)),),
             skills=skills,
             gateway_state=lambda: self.state,
             ready=lambda: self.checks,

@@ -22,7 +22,7 @@ from hermes.domain.ports.model import ModelReply
 from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES, AgentProfile
 from hermes.entry.http.api import all_endpoints
 from hermes.entry.http.app import build_app
-from hermes.entry.http.context import HttpContext, ServedAgent, ServedToolset
+from hermes.entry.http.context import HttpContext, ServedAgent, Toolset
 from hermes.entry.http.door import ApiDoor
 from hermes.entry.http.guards import KeyRing
 from hermes.entry.http.server import HttpServer
@@ -123,10 +123,10 @@ def _card(profile: AgentProfile, settings: HttpSettings) -> ServedAgent:
     )
 
 
-def _toolsets(app: App, agent_id: str) -> tuple[ServedToolset, ...]:
+def _toolsets(app: App, agent_id: str) -> tuple[Toolset, ...]:
     specs = app.tools.registry(app.agent(agent_id), PLATFORM).specs()
     sets = tools_by_toolset({spec.name: spec.toolset for spec in specs})
     return tuple(
-        ServedToolset(name=name, enabled=bool(tools), tools=tuple(sorted(tools)))
+        Toolset(name=name, enabled=bool(tools), tools=tuple(sorted(tools)))
         for name, tools in sorted(sets.items())
     )

@@ -31,8 +31,8 @@ class ServedAgent(Struct, frozen=True, kw_only=True):
     provider: str = ""
 
 
-class ServedToolset(Struct, frozen=True, kw_only=True):
-    """One toolset at this door."""
+class Toolset(Struct, frozen=True, kw_only=True):
+    """One toolset of an agent."""
 
     name: str
     enabled: bool
@@ -75,7 +75,7 @@ class HttpContext(Struct, frozen=True, kw_only=True):
     media: PictureStore
     jobs: Callable[[str], JobStore]
     """Agent id -> its jobs."""
-    toolsets: Callable[[str], tuple[ServedToolset, ...]]
+    toolsets: Callable[[str], tuple[Toolset, ...]]
     """Agent id -> its toolsets at this door."""
     skills: Callable[[str], Awaitable[list[dict[str, Any]]]]
     """Agent id -> its skills: name, description, path below its home."""

@@ -11,7 +11,6 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
-from hermes.control.runs.runs import Runs
 from hermes.domain.runs import Run
 from hermes.entry.http.endpoint import Call, StreamAnswer
 from hermes.entry.http.request import Receive, Send
@@ -115,13 +114,13 @@ T = TypeVar("T")
 Stop = Callable[[], Awaitable[None]]
 
 
-def stopper(runs: Runs, run: Run) -> Stop:
-    """Return what stops a run whose client has left."""
+def stopper(call: Call[Any, Any], run: Run) -> Stop | None:
+    """Return what stops a run whose client has left; None if a repeat may pick the run up."""
 
     async def stop() -> None:
-        await runs.stop(run, left=True)
+        await call.context.runs.stop(run, left=True)
 
-    return stop
+    return None if call.headers.idempotency_key else stop
 
 
 async def attended(call: Call[Any, Any], work: Awaitable[T], stop: Stop | None) -> T:

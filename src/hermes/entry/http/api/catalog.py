@@ -1,4 +1,4 @@
-"""What there is: agents as models, capabilities, toolsets and skills.
+"""Listing endpoints: agents as models, capabilities, toolsets and skills.
 
 Every list shows only what the key may reach.
 """
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from hermes.entry.http.access import reachable_agents, require_agent
 from hermes.entry.http.api.health import PLATFORM_NAME
-from hermes.entry.http.context import ServedAgent
+from hermes.entry.http.context import ServedAgent, Toolset
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer, Operations
 
 operation = Operations("Catalog")
@@ -86,19 +86,11 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     endpoints: dict[str, Operation]
 
 
-class Toolset(Struct, frozen=True, kw_only=True):
-    """One toolset of an agent."""
-
-    name: str
-    enabled: bool
-    tools: tuple[str, ...]
-
-
 class ToolsetList(Struct, frozen=True, kw_only=True):
     """The toolsets of an agent at this door."""
 
     object: str = "list"
-    data: list[Toolset]
+    data: Sequence[Toolset]
 
 
 class SkillList(Struct, frozen=True, kw_only=True):
@@ -119,8 +111,7 @@ class CatalogQuery(Struct, frozen=True, kw_only=True):
 @operation("GET /v1/models")
 async def list_models(call: Call[None, None]) -> ModelList:
     """List models."""
-    cards = reachable_agents(call)
-    return ModelList(data=[_model(card) for card in cards])
+    return ModelList(data=[_model(agent) for agent in reachable_agents(call)])
 
 
 @operation("GET /v1/models/{model}", 404)
@@ -132,9 +123,7 @@ async def get_model(call: Call[None, None]) -> Model:
 @operation("GET /v1/toolsets", 404)
 async def list_toolsets(call: Call[None, CatalogQuery]) -> ToolsetList:
     """List toolsets."""
-    cards = call.context.toolsets(_chosen(call).agent_id)
-    toolsets = [Toolset(name=card.name, enabled=card.enabled, tools=card.tools) for card in cards]
-    return ToolsetList(data=toolsets)
+    return ToolsetList(data=call.context.toolsets(_chosen(call).agent_id))
 
 
 @operation("GET /v1/skills", 404, redacts=True)
@@ -189,5 +178,5 @@ def _chosen(call: Call[None, CatalogQuery]) -> ServedAgent:
     return require_agent(call, call.query.agent or call.query.model)
 
 
-def _model(card: ServedAgent) -> Model:
-    return Model(id=card.name, root=card.name)
+def _model(agent: ServedAgent) -> Model:
+    return Model(id=agent.name, root=agent.name)

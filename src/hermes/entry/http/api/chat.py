@@ -254,7 +254,7 @@ async def create_chat_completion(call: ChatCall) -> Answer:
     started = await call.context.runs.start(request)
     run = started.run
     headers = run_headers(run)
-    stop = None if call.headers.idempotency_key else stopper(call.context.runs, run)
+    stop = stopper(call, run)
     if call.body.stream:
         chunks = _chunks(call.context.runs, run, _stream(call, run.id, run.created_at, agent.name))
         return StreamAnswer(chunks=chunks, headers=headers, left=stop)

@@ -10,7 +10,7 @@ from hermes.domain.approvals import Approval, ApprovalKind
 from hermes.domain.keys import Action
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import Run, RunKind, RunQuery, RunState, SessionChoice
-from hermes.domain.turn import ClientTool, TurnOptions
+from hermes.domain.turn import TurnOptions
 from hermes.entry.http.access import (
     agent_name,
     page_of,
@@ -158,17 +158,14 @@ class RunTool(Struct, frozen=True, kw_only=True):
     parameters: dict[str, Any] | None = None
 
 
-def conversation(given: str | Sequence[InputItem], before: Sequence[InputItem]) -> Conversation:
+def conversation(
+    given: str | Sequence[InputItem], before: Sequence[InputItem] = ()
+) -> Conversation:
     """Take an input apart, and what was said before it; 400 if they make no conversation."""
     try:
         return read_items(("conversation_history", before), ("input", given))
     except Problem as problem:
         raise bad_value(problem.message, "input") from problem
-
-
-def tools_of(tools: Sequence[RunTool]) -> tuple[ClientTool, ...]:
-    """Check the tools that a client brings."""
-    return client_tools((tool.type, "function.name", _function(tool)) for tool in tools)
 
 
 def _function(tool: RunTool) -> ToolFunction | None:
@@ -209,27 +206,10 @@ class StartedBody(Struct, frozen=True, kw_only=True):
 @operation("POST /v1/runs", *STARTS_RUN, answers={202: StartedBody})
 async def start_run(call: Call[RunBody, None]) -> Answer:
     """Start a run in the background."""
-    body = call.body
     agent_id = await _agent_id(call)
-    talk = conversation(body.input, body.conversation_history)
+    talk = conversation(call.body.input, call.body.conversation_history)
     choice = await _choice(call, agent_id)
-    options = TurnOptions(
-        instructions=_joined(body.instructions, talk.instructions),
-        client_tools=tools_of(body.tools),
-    )
-    request = await run_request(
-        call,
-        agent_id,
-        choice,
-        talk,
-        options,
-        kind=RunKind.RUN,
-        user=body.user,
-        request={"metadata": body.metadata} if body.metadata else {},
-        logged=True,
-    )
-    started = await call.context.runs.start(request)
-    run = started.run
+    run = await started(call, agent_id, choice, talk, call.body.instructions, RunKind.RUN)
     return JsonAnswer(
         value=StartedBody(run_id=run.id, session_id=run.session_id),
         status=202,
@@ -266,8 +246,34 @@ async def _choice(call: Call[RunBody, None], agent_id: str) -> SessionChoice:
     return SessionChoice(after_run=earlier.id)
 
 
-def _joined(*texts: str | None) -> str:
-    return "\n\n".join(text for text in texts if text)
+async def started(
+    call: Call[Any, Any],
+    agent_id: str,
+    choice: SessionChoice,
+    talk: Conversation,
+    instructions: str | None,
+    kind: RunKind,
+) -> Run:
+    """Start the run of a request with `tools`, `user` and `metadata`."""
+    body, given = call.body, (instructions, talk.instructions)
+    options = TurnOptions(
+        instructions="\n\n".join(text for text in given if text),
+        client_tools=client_tools(
+            (one.type, "function.name", _function(one)) for one in body.tools
+        ),
+    )
+    request = await run_request(
+        call,
+        agent_id,
+        choice,
+        talk,
+        options,
+        kind=kind,
+        user=body.user,
+        request={"metadata": body.metadata} if body.metadata else {},
+        logged=kind is RunKind.RUN,
+    )
+    return (await call.context.runs.start(request)).run
 
 
 async def pending_of(ledger: Ledger, run: Run) -> list[Approval]:

@@ -11,10 +11,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from hermes.domain.keys import Action
 from hermes.domain.runs import Run, RunKind, RunOutcome, RunState, SessionChoice
-from hermes.domain.turn import TurnOptions
 from hermes.entry.http.access import agent_name, reached_session, require_agent
-from hermes.entry.http.api.conversation import InputItem, run_request
-from hermes.entry.http.api.runs import RunTool, conversation, tools_of
+from hermes.entry.http.api.conversation import InputItem
+from hermes.entry.http.api.runs import RunTool, conversation, started
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     STARTS_RUN,
@@ -25,7 +24,7 @@ from hermes.entry.http.endpoint import (
     StreamAnswer,
 )
 from hermes.entry.http.errors import Problem
-from hermes.entry.http.sse import Stop, attended, stopper
+from hermes.entry.http.sse import attended, stopper
 from hermes.streaming.wire.frames import error_fields, tool_call_fields, usage_fields
 from hermes.streaming.wire.sessions import SessionStream
 
@@ -84,7 +83,7 @@ ChatCall = Call[SessionChatBody, None]
 async def chat_in_session(call: ChatCall) -> Answer:
     """Say something in a session."""
     run = await _started(call)
-    ended = await attended(call, call.context.runs.wait(run), _stop(call, run))
+    ended = await attended(call, call.context.runs.wait(run), stopper(call, run))
     if ended.outcome is None and not call.context.runs.draining:
         message = "The session was deleted before its answer was read."
         raise Problem(404, message, code="run_not_found")
@@ -99,7 +98,7 @@ async def stream_chat_in_session(call: ChatCall) -> Answer:
     return StreamAnswer(
         chunks=_frames(call, run),
         headers={"X-Hermes-Session-Id": run.session_id},
-        left=_stop(call, run),
+        left=stopper(call, run),
     )
 
 
@@ -109,24 +108,10 @@ async def _started(call: ChatCall) -> Run:
     if body.model and require_agent(call, body.model).agent_id != session.agent_id:
         message = "The session belongs to another agent."
         raise Problem(400, message, code="agent_mismatch", param="model")
-    talk = conversation(_said(body), ())
-    given = (body.instructions or body.system_message, talk.instructions)
-    options = TurnOptions(
-        instructions="\n\n".join(text for text in given if text),
-        client_tools=tools_of(body.tools),
-    )
+    talk = conversation(_said(body))
+    told = body.instructions or body.system_message
     choice = SessionChoice(session_id=session.id)
-    request = await run_request(
-        call,
-        session.agent_id,
-        choice,
-        talk,
-        options,
-        kind=RunKind.SESSION,
-        user=body.user,
-        request={"metadata": body.metadata} if body.metadata else {},
-    )
-    return (await call.context.runs.start(request)).run
+    return await started(call, session.agent_id, choice, talk, told, RunKind.SESSION)
 
 
 def _said(body: SessionChatBody) -> str | list[InputItem]:
@@ -135,10 +120,6 @@ def _said(body: SessionChatBody) -> str | list[InputItem]:
     said = body.input if body.message is None else body.message
     assert said is not None
     return said
-
-
-def _stop(call: ChatCall, run: Run) -> Stop | None:
-    return None if call.headers.idempotency_key else stopper(call.context.runs, run)
 
 
 def _answer(call: ChatCall, run: Run) -> SessionChatAnswer:

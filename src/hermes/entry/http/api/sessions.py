@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from hermes.control.runs.runs import PLATFORM, owner_tag
 from hermes.domain.errors import Conflict, SessionBusy
@@ -24,6 +24,7 @@ from hermes.domain.messages import (
 )
 from hermes.domain.ports.ledger import SearchHit, SearchQuery, SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
+from hermes.domain.usage import Usage
 from hermes.entry.http.access import (
     FACT,
     agent_name,
@@ -123,31 +124,27 @@ class MessageList(Struct, frozen=True, kw_only=True):
     has_more: bool
 
 
+_SAME = (
+    *("id", "source", "user_id", "title", "started_at", "ended_at", "end_reason", "preview"),
+    *("message_count", "tool_call_count"),
+)
+_USED = tuple(name for name in SessionView.__struct_fields__ if name in Usage.__struct_fields__)
+
+
 def session_view(call: Call[Any, Any], session: Session, *, whole: bool = False) -> SessionView:
     """Return a session as the caller may see it; `whole` with its system prompt."""
-    used, admin = session.usage, sees_everything(call.caller)
+    admin = sees_everything(call.caller)
+    same = {name: getattr(session, name) for name in _SAME}
+    used = {name: getattr(session.usage, name) for name in _USED}
     return SessionView(
-        id=session.id,
-        source=session.source,
-        user_id=session.user_id,
+        **same,
+        **used,
         model=agent_name(call, session.agent_id),
         language_model=session.model,
-        title=session.title,
-        started_at=session.started_at,
-        ended_at=session.ended_at,
-        end_reason=session.end_reason,
         last_active=session.updated_at,
-        message_count=session.message_count,
-        tool_call_count=session.tool_call_count,
-        input_tokens=used.input_tokens,
-        output_tokens=used.output_tokens,
-        cache_read_tokens=used.cache_read_tokens,
-        cache_write_tokens=used.cache_write_tokens,
-        reasoning_tokens=used.reasoning_tokens,
         estimated_cost_usd=session.cost_usd,
         parent_session_id=session.parent_id,
         lineage=None if session.lineage is None else session.lineage.value,
-        preview=session.preview,
         has_system_prompt=session.system_prompt is not None,
         cwd=session.cwd if admin else UNSET,
         system_prompt=session.system_prompt if admin and whole else UNSET,
@@ -448,16 +445,8 @@ async def search_sessions(call: Call[None, FindQuery]) -> HitList:
 
 
 def _hit(hit: SearchHit) -> HitView:
-    return HitView(
-        session_id=hit.session_id,
-        title=hit.title,
-        source=hit.source,
-        message_id=hit.message_id,
-        seq=hit.seq,
-        role=hit.role,
-        timestamp=hit.at,
-        snippet=hit.snippet,
-    )
+    fields = asdict(hit)
+    return HitView(timestamp=fields.pop("at"), **fields)
 
 
 class ForkBody(Struct, frozen=True, kw_only=True):
