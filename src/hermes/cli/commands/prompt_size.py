@@ -1,4 +1,4 @@
-"""`hermes prompt-size`: where the fixed prompt goes.
+"""`hermes prompt-size`: the fixed prompt in parts.
 
 Everything listed here is sent with every single model call: the sections of
 the system prompt and the schema of each tool. Tokens are bytes / 4, a rough
@@ -8,7 +8,6 @@ count that needs no provider.
 import asyncio
 import json
 from collections.abc import Iterable
-from pathlib import Path
 
 import click
 import msgspec
@@ -17,8 +16,7 @@ from msgspec import Struct
 from hermes.agent.prompt import gather_inputs, prompt_sections
 from hermes.app.build import App, open_app
 from hermes.app.options import AppOptions
-from hermes.config.environment import process_environ
-from hermes.config.paths import HermesHome
+from hermes.cli.home import app_options, json_option
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import ToolSpec
@@ -50,25 +48,18 @@ class PromptSize(Struct, frozen=True, kw_only=True):
 
 
 @click.command("prompt-size")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option
 @click.option("-t", "--toolsets", metavar="A,B", help="With these toolsets.")
 @click.option("--ignore-rules", is_flag=True, help="Leave out SOUL.md, memory and project files.")
 def command(as_json: bool, toolsets: str | None, ignore_rules: bool) -> None:
     """Show where the fixed prompt goes: sections and tools in bytes and tokens."""
-    environ = process_environ()
-    options = AppOptions(
-        home=HermesHome.from_environ(environ),
-        environ=environ,
-        cwd=Path.cwd(),
-        toolsets=tuple(name.strip() for name in toolsets.split(",")) if toolsets else None,
-        ignore_rules=ignore_rules,
-    )
-    size = asyncio.run(_measure(options))
+    names = tuple(name.strip() for name in toolsets.split(",")) if toolsets else None
+    size = asyncio.run(_measure(app_options(toolsets=names, ignore_rules=ignore_rules)))
     click.echo(json.dumps(_document(size), indent=2) if as_json else "\n".join(_lines(size)))
 
 
-async def _measure(options: AppOptions) -> PromptSize:
-    async with open_app(options) as app:
+async def _measure(chosen: AppOptions) -> PromptSize:
+    async with open_app(chosen) as app:
         return await measure_prompt(app, app.agent(DEFAULT_AGENT))
 
 

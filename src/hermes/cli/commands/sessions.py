@@ -13,10 +13,16 @@ from typing import Any, TypeVar
 import click
 
 from hermes.app.build import App, open_app
-from hermes.app.options import AppOptions, run
-from hermes.cli.sessions_store import Desk, at_desk
-from hermes.config.environment import process_environ
-from hermes.config.paths import HermesHome
+from hermes.app.options import run
+from hermes.cli.home import (
+    HomeLedger,
+    app_options,
+    json_lines_option,
+    json_option,
+    one_line,
+    when,
+    with_ledger,
+)
 from hermes.domain.errors import NotFound, SessionBusy, StoreError, UsageError
 from hermes.domain.events import TurnStream
 from hermes.domain.messages import (
@@ -32,65 +38,6 @@ from hermes.domain.session import Session, StoredMessage
 from hermes.entry.terminal.oneshot import PLATFORM
 from hermes.state.transcripts import openai_message
 
-
-@click.command()
-@click.argument("reference", metavar="[ID|TITLE]", required=False)
-def recover(reference: str | None) -> None:
-    """Finish turns that a crash cut off, and answer what was never answered.
-
-    Without an argument: all sessions of the terminal. Chats are the gateway's to recover.
-    """
-    environ = process_environ()
-    options = AppOptions(
-        home=HermesHome.from_environ(environ), environ=environ, cwd=Path.cwd(), platform=PLATFORM
-    )
-    run(_recover(options, reference))
-
-
-async def _recover(options: AppOptions, reference: str | None) -> None:
-    async with open_app(options) as app:
-        ids = await _sessions(app, reference)
-        streams: list[TurnStream] = []
-
-        with app.gateway.doors.watching(lambda job: streams.append(job.stream)):
-            for session_id in ids:
-                await _recover_one(app, session_id, explicit=reference is not None)
-        for stream in streams:
-            finished = await stream.wait()
-            click.echo(f"{stream.session_id}\t{finished.outcome.value}\t{_line(finished.text)}")
-        if not streams:
-            click.echo("Nothing was cut off.", err=True)
-
-
-async def _recover_one(app: App, session_id: str, *, explicit: bool) -> None:
-    try:
-        await app.gateway.recover(session_id)
-    except SessionBusy:
-        if explicit:
-            raise
-        return
-    await app.gateway.idle(session_id)
-
-
-async def _sessions(app: App, reference: str | None) -> list[str]:
-    if reference is not None:
-        session = await app.ledger.find_session(reference)
-        if session is None:
-            raise NotFound(
-                f"There is no session `{reference}`.", hint="List them with: hermes sessions list"
-            )
-        return [session.id]
-    found = [turn.session_id for turn in await app.ledger.open_turns()]
-    found += await app.ledger.sessions_waiting()
-    sessions = [await app.ledger.session(session_id) for session_id in dict.fromkeys(found)]
-    return [session.id for session in sessions if session and session.source == PLATFORM]
-
-
-def _line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 80 else line[:79] + "…"
-
-
 MAX_RESULT = 2000
 """How much of a tool result is shown."""
 
@@ -102,14 +49,10 @@ _KINDS = {
 }
 
 
-def clock(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
-
-
 def session_line(session: Session) -> str:
     name = session.title or session.preview or "(nothing said)"
     messages = f"{session.message_count:>5}"
-    return f"{session.id:<26}  {clock(session.updated_at)}  {session.source:<10} {messages}  {name}"
+    return f"{session.id:<26}  {when(session.updated_at)}  {session.source:<10} {messages}  {name}"
 
 
 def session_facts(session: Session) -> dict[str, Any]:
@@ -140,9 +83,9 @@ def session_facts(session: Session) -> dict[str, Any]:
 def session_header(session: Session) -> Iterator[str]:
     yield f"Session {session.id}" + (f": {session.title}" if session.title else "")
     model = f", {session.model}" if session.model else ""
-    yield f"{session.source}, agent {session.agent_id}{model}, started {clock(session.started_at)}"
+    yield f"{session.source}, agent {session.agent_id}{model}, started {when(session.started_at)}"
     if session.ended_at is not None:
-        yield f"ended {clock(session.ended_at)} ({session.end_reason})"
+        yield f"ended {when(session.ended_at)} ({session.end_reason})"
     tokens = session.usage.total_tokens
     if tokens:
         cost = f", about ${session.cost_usd:.4f}" if session.cost_usd else ""
@@ -153,14 +96,14 @@ def transcript_text(messages: list[StoredMessage]) -> Iterator[str]:
     for stored in messages:
         mark = "" if stored.active else "  (no longer in the context)"
         head, body = _block(stored)
-        yield f"\n── {head} · {clock(stored.at)}{mark}"
+        yield f"\n── {head} · {when(stored.at)}{mark}"
         if body:
             yield body
 
 
 def hit_line(hit: SearchHit) -> str:
     name = f"  {hit.title}" if hit.title else ""
-    return f"{hit.session_id}  {clock(hit.at)}  {hit.role}{name}\n    {hit.snippet}"
+    return f"{hit.session_id}  {when(hit.at)}  {hit.role}{name}\n    {hit.snippet}"
 
 
 def stats_lines(stats: LedgerStats) -> Iterator[str]:
@@ -191,7 +134,7 @@ def _block(stored: StoredMessage) -> tuple[str, str]:
             return f"{name}{ended}", said[:MAX_RESULT] + tail
 
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
@@ -242,7 +185,7 @@ _OPTIONS = (
 )
 
 
-def filter_options(command: Command) -> Command:
+def filter_options(command: Decorated) -> Decorated:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -270,49 +213,40 @@ def command() -> None:
     """List, show, search, export and tidy up conversations."""
 
 
-command.add_command(recover)
-
-
 @command.command("list")
 @filter_options
 @click.option("--limit", type=click.IntRange(0), default=20, help="How many; 0 for all.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def list_command(limit: int, as_json: bool, **filters: Any) -> None:
+@json_lines_option
+@with_ledger
+async def list_command(store: HomeLedger, /, limit: int, as_json: bool, **filters: Any) -> None:
     """List sessions, most recently used first."""
     query = query_from(filters, limit=limit or None)
-
-    async def work(desk: Desk) -> None:
-        shown = 0
-        async for session in desk.matching(query):
-            shown += 1
-            if as_json:
-                desk.say_json(session_facts(session))
-            else:
-                desk.say(session_line(session))
-        if not shown and not as_json:
-            desk.say("There are no such sessions.")
-
-    at_desk(work)
+    shown = 0
+    async for session in store.matching(query):
+        shown += 1
+        if as_json:
+            store.say_json(session_facts(session))
+        else:
+            store.say(session_line(session))
+    if not shown and not as_json:
+        store.say("There are no such sessions.")
 
 
 @command.command("show")
 @click.argument("reference", metavar="ID|TITLE")
 @click.option("--full", is_flag=True, help="Also what was undone or compacted.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def show_command(reference: str, full: bool, as_json: bool) -> None:
+@json_option
+@with_ledger
+async def show_command(store: HomeLedger, reference: str, full: bool, as_json: bool) -> None:
     """Print a conversation."""
-
-    async def work(desk: Desk) -> None:
-        session = await desk.find(reference)
-        messages = await desk.messages(session, full=full)
-        if as_json:
-            said = [openai_message(stored.message) for stored in messages]
-            desk.say_json(session_facts(session) | {"messages": said})
-            return
-        for line in (*session_header(session), *transcript_text(messages)):
-            desk.say(line)
-
-    at_desk(work)
+    session = await store.find(reference)
+    messages = await store.messages(session, full=full)
+    if as_json:
+        said = [openai_message(stored.message) for stored in messages]
+        store.say_json(session_facts(session) | {"messages": said})
+        return
+    for line in (*session_header(session), *transcript_text(messages)):
+        store.say(line)
 
 
 @command.command("search")
@@ -322,8 +256,10 @@ def show_command(reference: str, full: bool, as_json: bool) -> None:
 @click.option("--role", "roles", multiple=True, type=click.Choice(["user", "assistant", "tool"]))
 @click.option("--newest", is_flag=True, help="Newest first instead of best first.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, help="How many.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def search_command(
+@json_lines_option
+@with_ledger
+async def search_command(
+    store: HomeLedger,
     *,
     text: tuple[str, ...],
     reference: str | None,
@@ -334,27 +270,23 @@ def search_command(
     as_json: bool,
 ) -> None:
     """Find messages by words, "a phrase", begin* or a part of a word."""
-
-    async def work(desk: Desk) -> None:
-        inside = None if reference is None else (await desk.find(reference)).id
-        query = SearchQuery(
-            text=" ".join(text),
-            session_id=inside,
-            agent_id=agent_id,
-            roles=roles,
-            newest_first=newest,
-            limit=limit,
-        )
-        hits = await desk.ledger.search(query)
-        for hit in hits:
-            if as_json:
-                desk.say_json(hit)
-            else:
-                desk.say(hit_line(hit))
-        if not hits and not as_json:
-            desk.say("Nothing found.")
-
-    at_desk(work)
+    inside = None if reference is None else (await store.find(reference)).id
+    query = SearchQuery(
+        text=" ".join(text),
+        session_id=inside,
+        agent_id=agent_id,
+        roles=roles,
+        newest_first=newest,
+        limit=limit,
+    )
+    hits = await store.ledger.search(query)
+    for hit in hits:
+        if as_json:
+            store.say_json(hit)
+        else:
+            store.say(hit_line(hit))
+    if not hits and not as_json:
+        store.say("Nothing found.")
 
 
 @command.command("export")
@@ -363,8 +295,15 @@ def search_command(
 @click.option("--full", is_flag=True, help="Also what was undone or compacted.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file.")
 @filter_options
-def export_command(
-    reference: str | None, everything: bool, full: bool, output: Path | None, **filters: Any
+@with_ledger
+async def export_command(
+    store: HomeLedger,
+    /,
+    reference: str | None,
+    everything: bool,
+    full: bool,
+    output: Path | None,
+    **filters: Any,
 ) -> None:
     """Export as JSON Lines in the OpenAI chat format.
 
@@ -377,66 +316,59 @@ def export_command(
             hint="For example: hermes sessions export --all -o sessions.jsonl",
         )
     query = query_from(filters, limit=None)
-
-    async def work(desk: Desk) -> None:
-        lines = (
-            _whole_sessions(desk, query, full=full)
-            if reference is None
-            else _one_session(desk, await desk.find(reference), full=full)
-        )
-        count = 0
-        with _sink(output) as write:
-            async for line in lines:
-                count += 1
-                write(line.encode() + b"\n")
-        if output is not None:
-            click.echo(f"{count} lines written to {output}", err=True)
-
-    at_desk(work)
+    lines = (
+        _whole_sessions(store, query, full=full)
+        if reference is None
+        else _one_session(store, await store.find(reference), full=full)
+    )
+    count = 0
+    with _sink(output) as write:
+        async for line in lines:
+            count += 1
+            write(line.encode() + b"\n")
+    if output is not None:
+        click.echo(f"{count} lines written to {output}", err=True)
 
 
 @command.command("rename")
 @click.argument("reference", metavar="ID|TITLE")
 @click.argument("title", nargs=-1, required=True)
-def rename_command(reference: str, title: tuple[str, ...]) -> None:
+@with_ledger
+async def rename_command(store: HomeLedger, reference: str, title: tuple[str, ...]) -> None:
     """Give a session another title."""
-
-    async def work(desk: Desk) -> None:
-        session = await desk.find(reference)
-        renamed = await desk.ledger.rename_session(session.id, " ".join(title))
-        desk.say(f"Session {session.id} is now called “{renamed.title}”.")
-
-    at_desk(work)
+    session = await store.find(reference)
+    renamed = await store.ledger.rename_session(session.id, " ".join(title))
+    store.say(f"Session {session.id} is now called “{renamed.title}”.")
 
 
 @command.command("delete")
 @click.argument("references", metavar="ID|TITLE...", nargs=-1, required=True)
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def delete_command(references: tuple[str, ...], dry_run: bool, yes: bool) -> None:
+@with_ledger
+async def delete_command(
+    store: HomeLedger, references: tuple[str, ...], dry_run: bool, yes: bool
+) -> None:
     """Delete sessions with everything in them."""
-
-    async def work(desk: Desk) -> None:
-        found = {session.id: session for session in [await desk.find(r) for r in references]}
-        for session in found.values():
-            await desk.check_not_live(session)
-            desk.say(session_line(session))
-        if dry_run or not _confirmed(len(found), yes=yes):
-            return
-        for session in found.values():
-            # Asking took time: a turn may have begun meanwhile.
-            await desk.check_not_live(session)
-            await desk.ledger.delete_session(session.id)
-        desk.say(f"Deleted {_count(len(found))}.")
-
-    at_desk(work)
+    found = {session.id: session for session in [await store.find(r) for r in references]}
+    for session in found.values():
+        await store.check_not_live(session)
+        store.say(session_line(session))
+    if dry_run or not _confirmed(len(found), yes=yes):
+        return
+    for session in found.values():
+        # Asking took time: a turn may have begun meanwhile.
+        await store.check_not_live(session)
+        await store.ledger.delete_session(session.id)
+    store.say(f"Deleted {_count(len(found))}.")
 
 
 @command.command("prune")
 @filter_options
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def prune_command(dry_run: bool, yes: bool, **filters: Any) -> None:
+@with_ledger
+async def prune_command(store: HomeLedger, /, dry_run: bool, yes: bool, **filters: Any) -> None:
     """Delete the sessions that match all filters; those in a turn are spared."""
     if all(value is None or value is False for value in filters.values()):
         raise UsageError(
@@ -444,51 +376,46 @@ def prune_command(dry_run: bool, yes: bool, **filters: Any) -> None:
             hint="For example: hermes sessions prune --older-than 90d",
         )
     query = query_from(filters, limit=None)
-
-    async def work(desk: Desk) -> None:
-        busy = {turn.session_id for turn in await desk.ledger.open_turns()}
-        count = 0
-        async for session in desk.matching(query):
-            if session.id not in busy:
-                count += 1
-                desk.say(session_line(session))
-        if count == 0:
-            desk.say("There are no such sessions.")
-        elif not dry_run and _confirmed(count, yes=yes):
-            desk.say(f"Deleted {_count(await desk.ledger.prune_sessions(query))}.")
-
-    at_desk(work)
+    busy = {turn.session_id for turn in await store.ledger.open_turns()}
+    count = 0
+    async for session in store.matching(query):
+        if session.id not in busy:
+            count += 1
+            store.say(session_line(session))
+    if count == 0:
+        store.say("There are no such sessions.")
+    elif not dry_run and _confirmed(count, yes=yes):
+        store.say(f"Deleted {_count(await store.ledger.prune_sessions(query))}.")
 
 
 @command.command("stats")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def stats_command(as_json: bool) -> None:
+@json_option
+@with_ledger
+async def stats_command(store: HomeLedger, as_json: bool) -> None:
     """Say how much there is."""
-
-    async def work(desk: Desk) -> None:
-        stats = await desk.ledger.stats()
-        if as_json:
-            desk.say_json(stats)
-            return
-        for line in stats_lines(stats):
-            desk.say(line)
-
-    at_desk(work)
+    stats = await store.ledger.stats()
+    if as_json:
+        store.say_json(stats)
+        return
+    for line in stats_lines(stats):
+        store.say(line)
 
 
-async def _one_session(desk: Desk, session: Session, *, full: bool) -> AsyncIterator[str]:
-    for message in await _messages(desk, session, full=full):
-        yield desk.json_text(message)
+async def _one_session(store: HomeLedger, session: Session, *, full: bool) -> AsyncIterator[str]:
+    for message in await _messages(store, session, full=full):
+        yield store.json_text(message)
 
 
-async def _whole_sessions(desk: Desk, query: SessionQuery, *, full: bool) -> AsyncIterator[str]:
-    async for session in desk.matching(query):
+async def _whole_sessions(
+    store: HomeLedger, query: SessionQuery, *, full: bool
+) -> AsyncIterator[str]:
+    async for session in store.matching(query):
         facts = session_facts(session)
-        yield desk.json_text(facts | {"messages": await _messages(desk, session, full=full)})
+        yield store.json_text(facts | {"messages": await _messages(store, session, full=full)})
 
 
-async def _messages(desk: Desk, session: Session, *, full: bool) -> list[dict[str, Any]]:
-    stored = await desk.messages(session, full=full)
+async def _messages(store: HomeLedger, session: Session, *, full: bool) -> list[dict[str, Any]]:
+    stored = await store.messages(session, full=full)
     prompt = session.system_prompt
     system = [] if prompt is None else [{"role": "system", "content": prompt}]
     return system + [openai_message(item.message) for item in stored]
@@ -517,3 +444,53 @@ def _confirmed(count: int, *, yes: bool) -> bool:
 
 def _count(count: int) -> str:
     return "1 session" if count == 1 else f"{count} sessions"
+
+
+@command.command("recover")
+@click.argument("reference", metavar="[ID|TITLE]", required=False)
+def recover_command(reference: str | None) -> None:
+    """Finish turns that a crash cut off, and answer what was never answered.
+
+    Without an argument: all sessions of the terminal. Chats are the gateway's to recover.
+    """
+    run(_recover(reference))
+
+
+async def _recover(reference: str | None) -> None:
+    async with open_app(app_options(platform=PLATFORM)) as app:
+        ids = await _sessions(app, reference)
+        streams: list[TurnStream] = []
+
+        with app.gateway.doors.watching(lambda job: streams.append(job.stream)):
+            for session_id in ids:
+                await _recover_one(app, session_id, explicit=reference is not None)
+        for stream in streams:
+            finished = await stream.wait()
+            answer = one_line(finished.text, 80)
+            click.echo(f"{stream.session_id}\t{finished.outcome.value}\t{answer}")
+        if not streams:
+            click.echo("Nothing was cut off.", err=True)
+
+
+async def _recover_one(app: App, session_id: str, *, explicit: bool) -> None:
+    try:
+        await app.gateway.recover(session_id)
+    except SessionBusy:
+        if explicit:
+            raise
+        return
+    await app.gateway.idle(session_id)
+
+
+async def _sessions(app: App, reference: str | None) -> list[str]:
+    if reference is not None:
+        session = await app.ledger.find_session(reference)
+        if session is None:
+            raise NotFound(
+                f"There is no session `{reference}`.", hint="List them with: hermes sessions list"
+            )
+        return [session.id]
+    found = [turn.session_id for turn in await app.ledger.open_turns()]
+    found += await app.ledger.sessions_waiting()
+    sessions = [await app.ledger.session(session_id) for session_id in dict.fromkeys(found)]
+    return [session.id for session in sessions if session and session.source == PLATFORM]

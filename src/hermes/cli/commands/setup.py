@@ -14,10 +14,9 @@ from hermes.cli.commands.model import (
     warn_of_missing_key,
     write_choice,
 )
-from hermes.cli.picker import is_interactive, pick
+from hermes.cli.home import loaded_config, this_home
+from hermes.cli.widgets import is_interactive, pick
 from hermes.config.edit import set_value
-from hermes.config.environment import process_environ
-from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import UsageError
 from hermes.models.local.files import EMBEDDED, PROVIDER, TOY_NOTICE
@@ -36,7 +35,7 @@ def command(
     non_interactive: bool, local: bool, provider: str, model: str, key_env: str, base_url: str
 ) -> None:
     """Choose the model that answers; then everything is ready."""
-    home = HermesHome.from_environ(process_environ())
+    home = this_home()
     if local and (provider or model or key_env or base_url):
         raise UsageError("--local goes without --provider, --model, --key-env and --base-url.")
     if provider or model or base_url:
@@ -49,13 +48,9 @@ def command(
         _without_questions(home)
 
 
-def _loaded(home: HermesHome) -> LoadedConfig:
-    return load_config(home, process_environ())
-
-
 def _without_questions(home: HermesHome) -> None:
     """Keep what is chosen; otherwise use the embedded model."""
-    chosen = _loaded(home).config.model
+    chosen = loaded_config(home).config.model
     if chosen.model and not (chosen.provider == PROVIDER and chosen.model == EMBEDDED):
         click.echo(f"{chosen.model} is already chosen; nothing changed.")
         return
@@ -69,7 +64,7 @@ def _embedded(home: HermesHome) -> None:
 
 
 def _chosen(home: HermesHome, provider: str, model: str, key_env: str, base_url: str) -> None:
-    loaded = _loaded(home)
+    loaded = loaded_config(home)
     name = canonical_name(provider) if provider not in loaded.config.providers else provider
     if not model:
         known = ", ".join(suggested_models(name))
@@ -88,7 +83,7 @@ def _chosen(home: HermesHome, provider: str, model: str, key_env: str, base_url:
         spec = PROVIDERS.get(name)
         if spec is None or key_env not in spec.key_env:
             set_value(home, f'providers."{name}".key_env', key_env)
-    _finish(home, provider_of(_loaded(home), home, model, name), model, base_url)
+    _finish(home, provider_of(loaded_config(home), home, model, name), model, base_url)
 
 
 def _ask(home: HermesHome) -> None:

@@ -7,8 +7,8 @@ import click
 import msgspec
 
 from hermes import __version__
-from hermes.cli.gateway import gateway_facts, gateway_lines, gateway_report
-from hermes.cli.sessions_store import Desk, at_desk
+from hermes.cli.commands.gateway import gateway_facts, gateway_lines, gateway_report
+from hermes.cli.home import HomeLedger, json_option, this_home, with_ledger
 from hermes.config.environment import process_environ
 from hermes.config.loader import Inspection, inspect_config
 from hermes.config.paths import HermesHome
@@ -17,35 +17,31 @@ from hermes.domain.settings import Settings
 
 
 @click.command("status")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-def command(as_json: bool) -> None:
+@json_option
+@with_ledger
+async def command(store: HomeLedger, as_json: bool) -> None:
     """Show the model, the configuration, the gateway and how much there is."""
-    environ = process_environ()
-    home, now = HermesHome.from_environ(environ), time.time()
-    inspection = inspect_config(home, environ)
+    home, now = this_home(), time.time()
+    inspection = inspect_config(home, process_environ())
     report = gateway_report(home, now)
-
-    async def work(desk: Desk) -> None:
-        stats = await desk.ledger.stats()
-        if as_json:
-            desk.say_json(
-                {
-                    "version": __version__,
-                    "home": str(home.root),
-                    "config": _config_facts(inspection),
-                    "gateway": gateway_facts(report),
-                    "ledger": msgspec.to_builtins(stats),
-                }
-            )
-            return
-        for line in (
-            *_head(home, inspection),
-            *gateway_lines(report, now),
-            *_ledger_lines(stats),
-        ):
-            desk.say(line)
-
-    at_desk(work)
+    stats = await store.ledger.stats()
+    if as_json:
+        store.say_json(
+            {
+                "version": __version__,
+                "home": str(home.root),
+                "config": _config_facts(inspection),
+                "gateway": gateway_facts(report),
+                "ledger": msgspec.to_builtins(stats),
+            }
+        )
+        return
+    for line in (
+        *_head(home, inspection),
+        *gateway_lines(report, now),
+        *_ledger_lines(stats),
+    ):
+        store.say(line)
 
 
 def _head(home: HermesHome, inspection: Inspection) -> Iterator[str]:
