@@ -54,6 +54,15 @@ def test_changing_a_value_changes_only_that_value(home: HermesHome) -> None:
     assert "  default: gpt-6   # the good one\n" in text(home)
 
 
+def test_lines_that_a_change_does_not_concern_keep_their_spaces(home: HermesHome) -> None:
+    odd = "---\nagent:\n    max_turns:   5  \n\n    # why\n"
+    odd += "    ephemeral_system_prompt: |\n        a\n\n        # b\n"
+    home.config_file.write_text(f"{odd}toolsets:\n- web\nmodel : 'x'\n")
+    set_value(home, "agent.reasoning_effort", "low")
+    set_value(home, "toolsets.0", "file")
+    assert text(home) == (f"{odd}    reasoning_effort: low\ntoolsets:\n- file\nmodel : 'x'\n")
+
+
 def test_a_new_key_is_added_to_its_section_before_the_next_comment(home: HermesHome) -> None:
     set_value(home, "terminal.cwd", "/srv")
     assert "  lifetime_seconds: 300\n  cwd: /srv\n# --- approvals ---\n" in text(home)

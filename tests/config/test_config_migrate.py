@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.config.edit import migrate_files
 from hermes.config.loader import load_config
-from hermes.config.migrate import migrate_files
 from hermes.config.migrations import MIGRATIONS, migrate_data, version_of
 from hermes.config.paths import HermesHome
 from hermes.domain.settings import CONFIG_VERSION

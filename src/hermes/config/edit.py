@@ -2,15 +2,19 @@
 
 A change is checked against the schema before anything is written, and the new
 text must read back as exactly the data that was meant. Comments, order and
-unknown keys stay. Names in capitals are secrets and go to `.env`.
+unknown keys stay. Names in capitals are secrets and go to `.env`. Migrating an old
+file is a number of such changes, after a backup.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from datetime import datetime
 from io import StringIO
+from pathlib import Path as FilePath
 from typing import Any
 
 import yaml
+from msgspec import Struct
 
 from hermes.config.atomic import editing, write_atomic
 from hermes.config.check import Checker
@@ -24,52 +28,11 @@ from hermes.config.document import (
 )
 from hermes.config.dotenv import set_env, unset_env
 from hermes.config.loader import expand, prepare, read_env
+from hermes.config.migrations import OBSOLETE_VARIABLES, migrate_data, version_of
 from hermes.config.normalize import lookup
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError, UsageError
-
-
-def splice_set(text: str, path: Path, value: Any) -> str | None:
-    """Return `text` with the value at `path` set, or None if that is not simple."""
-    root = yaml.compose(text, Loader=yaml.CSafeLoader)
-    if root is None:
-        body = "".join(_lines(path, value, 0))
-        return text + ("\n" if text and not text.endswith("\n") else "") + body
-    if not _is_mapping(root):
-        return None
-    node, depth = root, 0
-    while depth < len(path) - 1:
-        child = _child(node, path[depth])
-        if child is None or not _is_mapping(child[1]):
-            break
-        node, depth = child[1], depth + 1
-    found = _child(node, path[depth])
-    if found is None:
-        return _inserted(text, node, path[depth:], value)
-    inner = path[depth + 1 :]
-    if not inner:
-        return _replaced(text, found, value)
-    if _is_null(found[1]) and not node.flow_style:
-        return _filled(text, found, inner, value)
-    return _replaced(text, found, _nested(inner, value)) if _is_empty(found[1]) else None
-
-
-def splice_unset(text: str, path: Path) -> str | None:
-    """Return `text` without the key at `path`, or None if that is not simple."""
-    node = yaml.compose(text, Loader=yaml.CSafeLoader)
-    for name in path[:-1]:
-        child = _child(node, name) if _is_block(node) else None
-        if child is None:
-            return None
-        node = child[1]
-    found = _child(node, path[-1]) if _is_block(node) else None
-    if found is None:
-        return None
-    lines = text.splitlines(keepends=True)
-    first, last = found[0].start_mark.line, _last_line(found[1])
-    if lines[first][: found[0].start_mark.column].strip():
-        return None
-    return "".join(lines[:first] + lines[last + 1 :])
+from hermes.domain.settings import CONFIG_VERSION
 
 
 def render(value: Any) -> str:
@@ -84,102 +47,6 @@ def render(value: Any) -> str:
         sort_keys=False,
     )
     return dumped.strip()[1:-1]
-
-
-def _inserted(text: str, node: Any, path: Path, value: Any) -> str:
-    if node.flow_style:
-        at = _index(text, _last_mark(node.value[-1][1]))
-        inner = _nested(path[1:], value) if len(path) > 1 else value
-        return f"{text[:at]}, {render(path[0])}: {render(inner)}{text[at:]}"
-    column = node.value[0][0].start_mark.column
-    lines = text.splitlines(keepends=True)
-    after = _last_line(node)
-    if not lines[after].endswith("\n"):
-        lines[after] += "\n"
-    return "".join(lines[: after + 1] + _lines(path, value, column) + lines[after + 1 :])
-
-
-def _filled(text: str, found: Any, path: Path, value: Any) -> str:
-    """Put the first key below a heading that has none yet."""
-    lines = text.splitlines(keepends=True)
-    at = found[0].start_mark.line
-    if not lines[at].endswith("\n"):
-        lines[at] += "\n"
-    inner = _lines(path, value, found[0].start_mark.column + 2)
-    return "".join([*lines[: at + 1], *inner, *lines[at + 1 :]])
-
-
-def _replaced(text: str, found: Any, value: Any) -> str | None:
-    key, old = found
-    colon = text.index(":", _index(text, key.end_mark)) + 1
-    if _is_null(old) and not old.value:
-        return f"{text[:colon]} {render(value)}{text[colon:]}"
-    if isinstance(old, yaml.ScalarNode) and old.style in {"|", ">"}:
-        return None
-    start, end = _index(text, old.start_mark), _index(text, _last_mark(old))
-    if old.start_mark.line == key.end_mark.line:
-        return f"{text[:start]}{render(value)}{text[end:]}"
-    # The old value begins on a later line; a comment in between must stay.
-    return None if text[colon:start].strip() else f"{text[:colon]} {render(value)}{text[end:]}"
-
-
-def _lines(path: Path, value: Any, column: int) -> list[str]:
-    lines = [
-        f"{' ' * (column + 2 * depth)}{render(name)}:\n" for depth, name in enumerate(path[:-1])
-    ]
-    indent = " " * (column + 2 * (len(path) - 1))
-    return [*lines, f"{indent}{render(path[-1])}: {render(value)}\n"]
-
-
-def _nested(path: Path, value: Any) -> dict[str, Any]:
-    return {path[0]: value if len(path) == 1 else _nested(path[1:], value)}
-
-
-def _child(node: Any, name: str) -> Any:
-    found = None
-    for key, value in node.value:
-        if isinstance(key, yaml.ScalarNode) and key.value == name:
-            found = (key, value)
-    return found
-
-
-def _is_mapping(node: Any) -> bool:
-    return isinstance(node, yaml.MappingNode) and bool(node.value)
-
-
-def _is_block(node: Any) -> bool:
-    return _is_mapping(node) and not node.flow_style
-
-
-def _is_empty(node: Any) -> bool:
-    return isinstance(node, yaml.MappingNode) and not node.value
-
-
-def _is_null(node: Any) -> bool:
-    return isinstance(node, yaml.ScalarNode) and node.tag == "tag:yaml.org,2002:null"
-
-
-def _last_mark(node: Any) -> Any:
-    """Return where a value's own text ends; block collections end at their last item."""
-    while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
-        last = node.value[-1]
-        node = last[1] if isinstance(last, tuple) else last
-    return node.end_mark
-
-
-def _last_line(node: Any) -> int:
-    mark = _last_mark(node)
-    line: int = mark.line
-    # A block scalar ends at the start of the line after it.
-    return line - 1 if mark.column == 0 and line > node.start_mark.line else line
-
-
-def _index(text: str, mark: Any) -> int:
-    # Marks of the C parser count lines and columns in characters.
-    position = 0
-    for _ in range(mark.line):
-        position = text.index("\n", position) + 1
-    return position + int(mark.column)
 
 
 _ENV_NAME = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
@@ -317,12 +184,9 @@ def _apply(text: str, data: dict[str, Any], path: Path, value: Any, *, remove: b
         path = path[:-1]
     meant = _copied(data)
     _change(meant, path, value, remove=remove)
-    spliced = splice_unset(text, path) if remove else splice_set(text, path, value)
-    if spliced is not None and _reads_as(spliced, meant):
-        return spliced
-    rewritten = _round_trip(text, path, value, remove=remove)
-    if _reads_as(rewritten, meant):
-        return rewritten
+    for candidate in _candidates(text, path, value, remove=remove):
+        if _reads_as(candidate, meant):
+            return candidate
     raise ConfigError(
         f"{format_key(path)} cannot be changed without disturbing the rest of config.yaml.",
         hint="Change it by hand: hermes config edit",
@@ -373,20 +237,66 @@ def _contains(data: Any, path: Path) -> bool:
     return isinstance(parent, dict) and path[-1] in parent
 
 
-def _round_trip(text: str, path: Path, value: Any, *, remove: bool) -> str:
+def _candidates(text: str, path: Path, value: Any, *, remove: bool) -> Iterator[str]:
+    """Yield the changed text, as close to the old one as possible, then reformatted.
+
+    The round trip of a YAML editor moves comments and evens out spaces. So the editor works on
+    the lines that are not comments, and only the lines that its change made different are taken.
+    """
+    from difflib import SequenceMatcher  # noqa: PLC0415 - for changes only
+
+    text += "" if text.endswith("\n") or not text else "\n"
+    lines = text.splitlines(keepends=True)
+    kept = _lines_of_data(text, lines)
+    bare = "".join(lines[at] for at in kept)
+    before = _round_trip(bare).splitlines(keepends=True)
+    after = _round_trip(bare, path, value, remove=remove).splitlines(keepends=True)
+    if len(before) == len(kept):
+        changes = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+        for tag, start, end, first, last in reversed(changes):
+            if tag != "equal":
+                for at in reversed(kept[start:end]):
+                    del lines[at]
+                place = kept[start] if start < end else kept[start - 1] + 1 if start else len(lines)
+                lines[place:place] = after[first:last]
+        yield "".join(lines)
+    yield _round_trip(text, path, value, remove=remove)
+
+
+def _lines_of_data(text: str, lines: list[str]) -> list[int]:
+    """Return the numbers of the lines that are not blank and not a comment."""
+    inside = {
+        line
+        for token in yaml.scan(text, Loader=yaml.CSafeLoader)
+        if isinstance(token, yaml.ScalarToken)
+        for line in range(token.start_mark.line + 1, token.end_mark.line)
+    }
+    return [
+        at
+        for at, line in enumerate(lines)
+        if at in inside or (line.strip() and not line.lstrip().startswith("#"))
+    ]
+
+
+def _round_trip(text: str, path: Path = (), value: Any = None, *, remove: bool = False) -> str:
     from ruamel.yaml import YAML  # noqa: PLC0415 - heavy, and seldom needed
 
     editor = YAML()
     editor.preserve_quotes = True
     editor.allow_duplicate_keys = True
     editor.width = 1_000_000
-    if re.search(r"^( *)[^\s#-][^\n]*:[ \t]*\n\1 +- ", text, re.MULTILINE):
-        editor.indent(mapping=2, sequence=4, offset=2)
-    root = editor.load(text)
-    written = value if remove else editor.load(render(value))
-    _change(root, path, written, remove=remove)
+    editor.explicit_start = text.startswith("---")
+    inner = re.search(r"^[^\s#-][^\n]*:[ \t]*\n( +)[^\s#-]", text, re.MULTILINE)
+    items = re.search(r"^( *)[^\s#-][^\n]*:[ \t]*\n\1( +)- ", text, re.MULTILINE)
+    offset = len(items[2]) if items else 0
+    editor.indent(mapping=len(inner[1]) if inner else 2, sequence=offset + 2, offset=offset)
+    loaded = editor.load(text)
+    root = {} if loaded is None else loaded
+    if path:
+        _change(root, path, value if remove else editor.load(render(value)), remove=remove)
     stream = StringIO()
-    editor.dump(root, stream)
+    if root:
+        editor.dump(root, stream)
     return stream.getvalue()
 
 
@@ -408,3 +318,74 @@ def _with_line_ends(home: HermesHome, text: str) -> str:
     except OSError:
         return text
     return text.replace("\n", "\r\n") if windows else text
+
+
+class Migration(Struct, frozen=True, kw_only=True):
+    """What a migration did."""
+
+    version: int
+    """The version that was found."""
+    changes: tuple[str, ...]
+    """Keys and names that were changed, added or removed."""
+    backup: FilePath | None
+    """The copy of the file as it was."""
+
+
+def migrate_files(home: HermesHome, now: datetime) -> Migration:
+    """Bring `config.yaml` and `.env` of `home` to the current version."""
+    with editing(home):
+        before = read_text(home)
+        data = parse_document(before.encode(), "config.yaml").data
+        version = version_of(data)
+        if version >= CONFIG_VERSION or (not data and not home.config_file.exists()):
+            return Migration(version=version, changes=(), backup=None)
+        backup = _backup(home, version, before, now)
+        meant = {**migrate_data(data), "_config_version": CONFIG_VERSION}
+        text, changes = _rewritten(before, data, meant)
+        write_checked(home, before, text, force=True)
+        changes += _drop_variables(home, version)
+    return Migration(version=version, changes=tuple(changes), backup=backup)
+
+
+def _backup(home: HermesHome, version: int, text: str, now: datetime) -> FilePath:
+    directory = home.subdirectory(home.backups_dir)
+    backup = directory / f"config-{now:%Y%m%dT%H%M%S}-v{version}.yaml"
+    write_atomic(backup, text)
+    return backup
+
+
+def _rewritten(text: str, data: dict[str, Any], meant: dict[str, Any]) -> tuple[str, list[str]]:
+    changes: list[str] = []
+    for path, value, remove in _differences(data, meant, ()):
+        text = apply_change(text, path, value, remove=remove)
+        changes.append(format_key(path))
+    return text, changes
+
+
+def _differences(old: Any, new: Any, path: Path) -> Iterator[tuple[Path, Any, bool]]:
+    """Yield (key, value, remove), additions before removals."""
+    for key, value in new.items():
+        inside = (*path, key)
+        if key not in old:
+            yield inside, value, False
+        elif isinstance(value, dict) and isinstance(old[key], dict) and value and old[key]:
+            yield from _differences(old[key], value, inside)
+        elif value != old[key]:
+            yield inside, value, False
+    for key in old:
+        if key not in new:
+            yield (*path, key), None, True
+
+
+def _drop_variables(home: HermesHome, version: int) -> list[str]:
+    text = read_env_text(home)
+    after, dropped = text, []
+    for since, names in OBSOLETE_VARIABLES.items():
+        for name in names if since > version else ():
+            shorter = unset_env(after, name)
+            if shorter != after:
+                after = shorter
+                dropped.append(f".env {name}")
+    if dropped:
+        write_atomic(home.env_file, after)
+    return dropped

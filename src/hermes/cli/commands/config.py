@@ -19,11 +19,10 @@ from msgspec import Struct
 from hermes.cli.home import json_option, loaded_config, this_home
 from hermes.config.check import describe, fields_by_name
 from hermes.config.document import Path, format_key, parse_key
-from hermes.config.edit import is_env_name, set_value, unset_value
+from hermes.config.edit import is_env_name, migrate_files, set_value, unset_value
 from hermes.config.environment import process_environ
 from hermes.config.loader import LoadedConfig, inspect_config, read_env
 from hermes.config.meaning import default_of, meaning_of, parse_value, type_of
-from hermes.config.migrate import migrate_files
 from hermes.config.normalize import variables_for
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError, NotFound, UsageError
