@@ -18,9 +18,9 @@ def home(tmp_path: Path) -> Path:
 
 async def code_for(home: Path, sender: Sender) -> str:
     pairing = Pairing(PairingFiles(home / "platforms" / "pairing"), SystemClock())
-    offer = await pairing.request("telegram", sender)
-    assert offer.code is not None
-    return offer.code
+    code = await pairing.request("telegram", sender)
+    assert code is not None
+    return code
 
 
 def test_without_a_home_nobody_waits_and_nothing_is_made(home: Path) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from fakes.hand_clock import HandClock
 from fakes.ledgers import inbound
-from hermes.control.delivery.outage_notices import Apologies
 from hermes.control.door import Door
 from hermes.control.lanes.gateway import Gateway, GatewayParts
 from hermes.domain.errors import HermesError, NotFound, StoreError
@@ -17,6 +16,7 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.turn import TurnState
 from hermes.domain.usage import Usage
+from hermes.entry.chat.replies import Apologies
 from hermes.execution.clock import SystemClock
 from hermes.state.sqlite.ledger import SqliteLedger
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from fakes.chat_platform import EDITING, MemoryPlatform, failure
 from fakes.ledgers import session
-from hermes.control.delivery.rate_limit import PacerBook
-from hermes.control.delivery.surface import Delivery, Line, Origin, TurnSurface
+from hermes.control.delivery.rate_limit import Pacers
+from hermes.control.delivery.surface import Line, ReplyOrigin, TurnSurface
 from hermes.domain.inbound import ChatKind
 from hermes.domain.outbound import OutboxKind, OutboxState, Target
 from hermes.domain.platforms import Capabilities
@@ -19,7 +19,7 @@ from hermes.execution.clock import SystemClock
 from hermes.state.sqlite.ledger import SqliteLedger
 
 TARGET = Target(platform="memory", account="bot", chat_id="1", thread_id="9", reply_to="3")
-ORIGIN = Origin(agent_id="main", session_id="s1", turn_id="t1")
+ORIGIN = ReplyOrigin(agent_id="main", session_id="s1", turn_id="t1")
 FINAL = Shown(text="<b>done</b>", plain="done", final=True)
 
 
@@ -36,8 +36,8 @@ class Bench:
         self.platform = MemoryPlatform()
 
     def surface(self, capabilities: Capabilities = EDITING) -> TurnSurface:
-        line = Line(adapter=self.platform, capabilities=capabilities, book=PacerBook())
-        return Delivery(self.ledger, Hurried()).surface(line, TARGET, ORIGIN)
+        line = Line(adapter=self.platform, capabilities=capabilities, pacers=Pacers())
+        return TurnSurface(self.ledger, Hurried(), line, TARGET, ORIGIN)
 
     async def state(self, slot: str = "reply:0") -> OutboxState:
         entry = await self.ledger.outbox_entry(f"t1/{slot}")
@@ -265,8 +265,8 @@ async def test_a_message_that_grows_is_opened_empty_and_closed_with_its_last_tex
 
 async def test_the_reply_context_goes_along_until_the_platform_refuses_it(bench: Bench) -> None:
     target = replace(TARGET, context="token-1", chat_kind=ChatKind.PRIVATE)
-    line = Line(adapter=bench.platform, capabilities=EDITING, book=PacerBook())
-    surface = Delivery(bench.ledger, Hurried()).surface(line, target, ORIGIN)
+    line = Line(adapter=bench.platform, capabilities=EDITING, pacers=Pacers())
+    surface = TurnSurface(bench.ledger, Hurried(), line, target, ORIGIN)
     bench.platform.fail(None, failure(FailureAction.DROP_REPLY))
     await surface.show("reply:0", FINAL)
     contexts = [each.target.context for each in bench.platform.shown]

@@ -14,11 +14,11 @@ from hermes.control.admission.pipeline import InboundPipeline, PipelineParts
 from hermes.control.admission.resets import Resets
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.commands.context import CommandHost
-from hermes.control.delivery.outage_notices import Apologies
 from hermes.control.hooks import HookBus
 from hermes.domain.errors import StoreError
 from hermes.domain.outbound import Target
 from hermes.domain.settings.live import LiveSettings
+from hermes.entry.chat.replies import Apologies
 from hermes.execution.clock import SystemClock
 from hermes.state.pairing import PairingFiles
 from hermes.state.sqlite.ledger import SqliteLedger
@@ -44,7 +44,7 @@ def pipeline(kit: ChatKit, group: asyncio.TaskGroup, agent_id: str, said: Said) 
         ),
         registry=builtin_registry(),
         authorizer=Authorizer(
-            {"telegram": AuthzSettings(platform="telegram", allow_all=True)},
+            {"telegram": AuthzSettings(platform="telegram", allow_all_users=True)},
             paired=lambda _platform, _sender: True,
         ),
         pairing=Pairing(PairingFiles(kit.profile.home / "pairing"), kit.clock),
@@ -53,7 +53,7 @@ def pipeline(kit: ChatKit, group: asyncio.TaskGroup, agent_id: str, said: Said) 
         group=group,
         agent_of=lambda _message: agent_id,
         say=say,
-        apologies=Apologies(say, kit.clock),
+        apologise=Apologies(say, kit.clock).say,
     )
     return InboundPipeline(parts, "telegram", "bot")
 

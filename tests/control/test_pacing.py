@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from hermes.control.delivery.rate_limit import (
     ChatPacer,
     Pacer,
-    PacerBook,
+    Pacers,
     PacingLimits,
-    TokenBucket,
     Urgency,
 )
 from hermes.domain.inbound import ChatKind
@@ -41,10 +40,9 @@ def test_while_a_final_waits_previews_stand_back() -> None:
     pacer = ChatPacer(LIMITS, now=0.0)
     for _ in range(3):
         pacer.admit(Urgency.FINAL, 0.0)
-    pacer.final_waits()
-    assert pacer.wait(Urgency.PREVIEW, 0.0) > pacer.wait(Urgency.FINAL, 0.0)
-    assert pacer.admit(Urgency.FINAL, 1.0) == 0.0
-    pacer.final_done()
+    with pacer.final_waiting():
+        assert pacer.wait(Urgency.PREVIEW, 0.0) > pacer.wait(Urgency.FINAL, 0.0)
+        assert pacer.admit(Urgency.FINAL, 1.0) == 0.0
     assert pacer.admit(Urgency.PREVIEW, 3.0) == 0.0
 
 
@@ -67,12 +65,16 @@ def test_after_penalties_the_chat_is_slower_and_recovers_step_by_step() -> None:
     assert pacer.slowness == 1.0
 
 
-def test_finals_are_never_dropped_and_typing_always_may_be() -> None:
-    pacer = ChatPacer(LIMITS, now=0.0)
-    assert not pacer.droppable(Urgency.FINAL, waited=1e6, patience=1.0)
-    assert pacer.droppable(Urgency.TYPING, waited=0.0, patience=1.0)
-    assert not pacer.droppable(Urgency.PREVIEW, waited=0.5, patience=1.0)
-    assert pacer.droppable(Urgency.PREVIEW, waited=1.0, patience=1.0)
+async def test_finals_are_never_dropped_and_typing_always_may_be() -> None:
+    clock = FakeClock()
+    chat = pacer("7", ChatKind.GROUP, Pacers(), clock)
+    chat.penalise(30.0)
+    assert not await chat.wait(Urgency.TYPING, patience=1e6)
+    assert not await chat.wait(Urgency.PREVIEW, patience=1.0)
+    waiting = asyncio.ensure_future(chat.wait(Urgency.FINAL, patience=1.0))
+    await clock.until_sleeping()
+    clock.advance(31.0)
+    assert await waiting
 
 
 calls = st.lists(
@@ -112,39 +114,38 @@ def test_waiting_as_long_as_told_is_enough(urgency: Urgency, now: float, rest: f
 
 
 def test_a_bucket_without_interval_never_makes_anybody_wait() -> None:
-    bucket = TokenBucket(0.0, 1, now=0.0)
+    pacer = ChatPacer(PacingLimits(interval=0.0, burst=1), now=0.0)
     for moment in (0.0, 0.1, 0.2):
-        assert bucket.wait(moment) == 0.0
-        bucket.take(moment)
+        assert pacer.admit(Urgency.FINAL, moment) == 0.0
 
 
 def test_each_chat_has_one_budget_and_idle_ones_are_forgotten() -> None:
-    book = PacerBook(most=10)
-    first = book.of(("telegram", "bot", "1"), LIMITS, 0.0)
-    assert book.of(("telegram", "bot", "1"), LIMITS, 0.0) is first
-    assert book.of(("telegram", "bot", "2"), LIMITS, 0.0) is not first
+    pacers = Pacers(most=10)
+    first = pacers.of(("telegram", "bot", "1"), LIMITS, 0.0)
+    assert pacers.of(("telegram", "bot", "1"), LIMITS, 0.0) is first
+    assert pacers.of(("telegram", "bot", "2"), LIMITS, 0.0) is not first
     first.penalty(500.0, 0.0)
     for chat in range(100):
-        book.of(("telegram", "bot", f"c{chat}"), LIMITS, 100.0 + 3 * chat)
-    assert len(book) <= 12
-    assert book.of(("telegram", "bot", "1"), LIMITS, 400.0) is first
+        pacers.of(("telegram", "bot", f"c{chat}"), LIMITS, 100.0 + 3 * chat)
+    assert len(pacers) <= 12
+    assert pacers.of(("telegram", "bot", "1"), LIMITS, 400.0) is first
 
 
 def test_chats_that_rest_are_not_forgotten_when_there_are_many() -> None:
-    book = PacerBook(most=4)
-    pacers = [book.of(("p", "a", str(chat)), LIMITS, 0.0) for chat in range(40)]
+    all_of_them = Pacers(most=4)
+    pacers = [all_of_them.of(("p", "a", str(chat)), LIMITS, 0.0) for chat in range(40)]
     for pacer in pacers:
         pacer.penalty(100.0, 0.0)
-    again = [book.of(("p", "a", str(chat)), LIMITS, 1.0) for chat in range(40)]
+    again = [all_of_them.of(("p", "a", str(chat)), LIMITS, 1.0) for chat in range(40)]
     assert all(old is new for old, new in zip(pacers, again, strict=True))
 
 
 CAN = Capabilities(max_length=100, private_interval=1.0, group_interval=9.0, account_interval=0.5)
 
 
-def pacer(chat_id: str, kind: ChatKind | None, book: PacerBook, clock: FakeClock) -> Pacer:
+def pacer(chat_id: str, kind: ChatKind | None, pacers: Pacers, clock: FakeClock) -> Pacer:
     target = Target(platform="p", account="a", chat_id=chat_id, chat_kind=kind)
-    return Pacer(book, CAN, target, clock)
+    return Pacer(pacers, CAN, target, clock)
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ async def test_the_kind_of_a_chat_decides_how_much_it_takes(
     kind: ChatKind | None, interval: float
 ) -> None:
     clock = FakeClock()
-    chat = pacer("-5", kind, PacerBook(), clock)
+    chat = pacer("-5", kind, Pacers(), clock)
     for _ in range(3):
         await chat.wait(Urgency.FINAL)
     waiting = asyncio.ensure_future(chat.wait(Urgency.FINAL))
@@ -167,11 +168,11 @@ async def test_the_kind_of_a_chat_decides_how_much_it_takes(
 
 
 async def test_all_chats_of_an_account_share_its_budget() -> None:
-    clock, book = FakeClock(), PacerBook()
+    clock, pacers = FakeClock(), Pacers()
     for number in range(3):
-        await pacer(str(number), ChatKind.PRIVATE, book, clock).wait(Urgency.FINAL)
-    assert not await pacer("9", ChatKind.PRIVATE, book, clock).wait(Urgency.TYPING)
-    waiting = asyncio.ensure_future(pacer("9", ChatKind.PRIVATE, book, clock).wait(Urgency.FINAL))
+        await pacer(str(number), ChatKind.PRIVATE, pacers, clock).wait(Urgency.FINAL)
+    assert not await pacer("9", ChatKind.PRIVATE, pacers, clock).wait(Urgency.TYPING)
+    waiting = asyncio.ensure_future(pacer("9", ChatKind.PRIVATE, pacers, clock).wait(Urgency.FINAL))
     await clock.until_sleeping()
     clock.advance(0.6)
     assert await waiting
@@ -179,7 +180,7 @@ async def test_all_chats_of_an_account_share_its_budget() -> None:
 
 @pytest.mark.parametrize("scope", LimitScope)
 async def test_a_penalty_of_the_account_silences_its_other_chats(scope: LimitScope) -> None:
-    clock, book = FakeClock(), PacerBook()
-    pacer("1", ChatKind.PRIVATE, book, clock).penalise(60.0, scope)
-    other = pacer("2", ChatKind.PRIVATE, book, clock)
+    clock, pacers = FakeClock(), Pacers()
+    pacer("1", ChatKind.PRIVATE, pacers, clock).penalise(60.0, scope)
+    other = pacer("2", ChatKind.PRIVATE, pacers, clock)
     assert await other.wait(Urgency.PREVIEW) is (scope is LimitScope.CHAT)

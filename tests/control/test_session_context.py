@@ -7,17 +7,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fakes.ledgers import session
-from hermes.control.delivery.home_channel import (
-    HomeChannel,
-    SessionContext,
-    describe,
-    hashed_id,
-    home_channel,
-    set_home_channel,
-)
+from hermes.control.delivery.home_channel import HomeChannel, home_channel, set_home_channel
 from hermes.control.lanes.batches import batch_entry, batch_inputs, is_shared
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Sender
 from hermes.domain.messages import content_text
+from hermes.domain.settings import Settings
+from hermes.domain.settings.doors import HomeChannelSettings, Platform
+from hermes.entry.chat.context import SessionContext, describe, hashed_id
 from hermes.state.sqlite.ledger import SqliteLedger
 
 ANN = Sender(id="777", name="Ann")
@@ -99,13 +95,15 @@ def test_a_session_is_shared_when_its_key_names_nobody() -> None:
 async def test_the_chosen_home_channel_goes_before_the_configured_one(tmp_path: Path) -> None:
     ledger = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path)
     await ledger.create_session(session())
-    defaults = {"telegram": HomeChannel(platform="telegram", chat_id="1")}
-    assert await home_channel(ledger, "telegram", defaults) == defaults["telegram"]
-    assert await home_channel(ledger, "slack", defaults) is None
+    configured = Platform(home_channel=HomeChannelSettings(chat_id="1"))
+    settings = Settings(platforms={"telegram": configured})
+    default = HomeChannel(platform="telegram", chat_id="1")
+    assert await home_channel(ledger, settings, "telegram") == default
+    assert await home_channel(ledger, settings, "slack") is None
     chosen = HomeChannel(platform="telegram", account="9", chat_id="2", thread_id="3", name="Ops")
     await set_home_channel(ledger, chosen)
     await ledger.close()
     ledger = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path)
-    assert await home_channel(ledger, "telegram", defaults) == chosen
+    assert await home_channel(ledger, settings, "telegram") == chosen
     assert chosen.target.thread_id == "3"
     await ledger.close()

@@ -39,13 +39,13 @@ from hermes.config.meaning import type_of
 from hermes.config.paths import HermesHome
 from hermes.control.admission.resets import Resets, user_note
 from hermes.control.commands.context import CommandHost
+from hermes.control.delivery.home_channel import configured_homes
 from hermes.control.supervision.supervisor import AdapterState
 from hermes.domain.inbound import ChatKind
 from hermes.domain.ports.model import ModelInfo
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.settings.live import needs_restart
-from hermes.entry.chat.context import configured_homes
 from hermes.streaming.chat.settings import presentation
 
 SCRIPT = Script(

@@ -136,5 +136,5 @@ def _admission(
         group=context.group,
         agent_of=lambda _message: DEFAULT_AGENT,
         say=door.say,
-        apologies=door.apologies,
+        apologise=door.apologise,
     )

@@ -12,7 +12,6 @@ from hermes.control.webhooks.routes import HookRoutes, RouteRules, read_routes
 from hermes.domain.errors import HermesError
 from hermes.domain.outbound import Target
 from hermes.domain.profile import DEFAULT_AGENT
-from hermes.entry.chat.context import configured_homes
 from hermes.entry.http.door import WebhookDoor
 from hermes.entry.http.server import HttpServer
 from hermes.entry.http.webhooks import WebhookSettings, webhook_app, webhook_settings
@@ -63,9 +62,8 @@ class _Delivery:
     async def _target(self, platform: str, chat_id: str | None, thread_id: str | None) -> Target:
         if chat_id is not None:
             return Target(platform=platform, account="", chat_id=chat_id, thread_id=thread_id)
-        home = await home_channel(
-            self._context.app.ledger, platform, configured_homes(self._context.app.settings())
-        )
+        app = self._context.app
+        home = await home_channel(app.ledger, app.settings(), platform)
         if home is None:
             raise HermesError(
                 f"{platform} has no home channel.",

@@ -1,4 +1,4 @@
-"""Who may talk to the agent, and what they may do: deny unless something allows.
+"""Authorisation: who may talk to the agent, and what they may do. Deny unless something allows.
 
 The decision is a pure function of the message, the platform's settings and the
 people a person has paired. The first rule that speaks decides; when none does,
@@ -8,16 +8,25 @@ in groups there is silence.
 
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import fields
 
+from hermes.control.commands.registry import SlashCommand
 from hermes.domain.errors import ConfigError
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 
 EVERYBODY = "*"
 ALWAYS_ALLOWED = frozenset({"help", "start", "whoami"})
 """Commands that nobody who may talk is refused."""
+PROVE_THEMSELVES = frozenset({"webhook"})
+"""Platforms whose messages carry a secret of their own."""
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"", "0", "false", "no", "off", "none"})
+NOBODY = frozenset[str]()
+E = TypeVar("E", bound=StrEnum)
 
 
 class ChatPolicy(StrEnum):
@@ -31,7 +40,7 @@ class ChatPolicy(StrEnum):
 
 
 class BotPolicy(StrEnum):
-    """What happens to messages written by other bots."""
+    """Which messages of other bots are heard."""
 
     NONE = "none"
     MENTIONS = "mentions"
@@ -46,33 +55,37 @@ class Strangers(StrEnum):
 
 
 class AuthzSettings(Struct, frozen=True, kw_only=True):
-    """Who is allowed on one platform."""
+    """Who is allowed on one platform. All fields but the first three are keys of its section."""
 
     platform: str
-    trusted: bool = False
-    """The platform proves its messages with a secret of its own."""
-    users: frozenset[str] = frozenset()
-    group_users: frozenset[str] = frozenset()
-    """Heard in groups only."""
-    group_chats: frozenset[str] = frozenset()
-    """Groups in which everybody is heard."""
-    gateway_users: frozenset[str] = frozenset()
+    gateway_users: frozenset[str] = NOBODY
     """Heard on every platform."""
-    roles: frozenset[str] = frozenset()
-    allow_all: bool = False
     gateway_allow_all: bool = False
-    bots: BotPolicy = BotPolicy.NONE
+    allowed_users: frozenset[str] = NOBODY
+    group_allowed_users: frozenset[str] = NOBODY
+    """Heard in groups only."""
+    group_allowed_chats: frozenset[str] = NOBODY
+    """Groups in which everybody is heard."""
+    allowed_roles: frozenset[str] = NOBODY
+    allow_all_users: bool = False
+    allow_bots: BotPolicy = BotPolicy.NONE
     dm_policy: ChatPolicy | None = None
     group_policy: ChatPolicy | None = None
-    strangers: Strangers | None = None
+    unauthorized_dm_behavior: Strangers | None = None
     """None: a pairing code, unless there is a list of users."""
-    admins: frozenset[str] | None = None
+    allow_admin_from: frozenset[str] | None = None
     """None: everybody who may talk is an administrator."""
-    user_commands: frozenset[str] | None = None
+    user_allowed_commands: frozenset[str] | None = None
     """None: all commands that are not for administrators."""
-    group_admins: frozenset[str] | None = None
+    group_allow_admin_from: frozenset[str] | None = None
     """None: as in private chats."""
-    group_user_commands: frozenset[str] | None = None
+    group_user_allowed_commands: frozenset[str] | None = None
+
+
+ACCESS_KEYS = frozenset(AuthzSettings.__struct_fields__[3:])
+"""Keys of a platform's section that only say who may do what."""
+ACCESS_SUFFIXES = tuple(f"_{name.upper()}" for name in sorted(ACCESS_KEYS))
+"""The same as ends of variable names: `TELEGRAM_ALLOWED_USERS`."""
 
 
 class Access(Struct, frozen=True, kw_only=True):
@@ -88,25 +101,6 @@ class Access(Struct, frozen=True, kw_only=True):
     """The only commands a person who is no administrator may run; None: see `may_run`."""
 
 
-class CommandNames(Protocol):
-    """What `may_run` wants to know about a command; `SlashCommand` is one."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
-    def admin(self) -> bool:
-        """Whether it is for administrators where access is divided."""
-        ...
-
-
-PairedCheck = Callable[[str, Sender], bool]
-
-
-def _nobody(_platform: str, _sender: Sender) -> bool:
-    return False
-
-
 class Authorizer:
     """Decides for every message whether it is let in."""
 
@@ -114,14 +108,14 @@ class Authorizer:
         self,
         settings: Mapping[str, AuthzSettings],
         *,
-        paired: PairedCheck = _nobody,
+        paired: Callable[[str, Sender], bool] = lambda _platform, _sender: False,
     ) -> None:
-        self._settings = dict(settings)
+        self._settings = settings
         self._paired = paired
 
     def update(self, settings: Mapping[str, AuthzSettings]) -> None:
         """Use other lists from now on."""
-        self._settings = dict(settings)
+        self._settings = settings
 
     def check(self, message: InboundMessage) -> Access:
         """Say what the sender of `message` may do."""
@@ -155,7 +149,7 @@ class Authorizer:
         self, settings: AuthzSettings, message: InboundMessage, *, private: bool
     ) -> tuple[bool, str]:
         policy = settings.dm_policy if private else settings.group_policy
-        if settings.trusted:
+        if settings.platform in PROVE_THEMSELVES:
             return True, "the platform proves its messages"
         if policy is ChatPolicy.DISABLED:
             return False, "the platform is switched off for this kind of chat"
@@ -163,43 +157,35 @@ class Authorizer:
             return True, "the chat is on the list"
         if message.sender.is_bot:
             return _decide_bot(settings, message)
-        because = self._because(settings, message, private=private)
-        return (True, because) if because else _by_policy(settings, policy)
+        return self._decide_person(settings, message.sender, policy, private=private)
 
-    def _because(
-        self, settings: AuthzSettings, message: InboundMessage, *, private: bool
-    ) -> str | None:
-        """Return what lets a person in, whatever the policy of the chat."""
-        if settings.allow_all:
-            return "everybody is allowed on the platform"
-        if not settings.roles.isdisjoint(message.sender.roles):
-            return "has an allowed role"
-        if self._paired(settings.platform, message.sender):
-            return "is paired"
-        if _user_is_listed(settings, message.sender, private=private):
-            return "is on a list"
-        return None
-
-
-def _by_policy(settings: AuthzSettings, policy: ChatPolicy | None) -> tuple[bool, str]:
-    if policy is ChatPolicy.OPEN:
-        return True, "the policy is open"
-    if policy is not None:
-        return False, f"the policy is {policy.value}"
-    if settings.gateway_allow_all:
-        return True, "everybody is allowed on the gateway"
-    return False, "nothing allows it"
+    def _decide_person(
+        self, settings: AuthzSettings, sender: Sender, policy: ChatPolicy | None, *, private: bool
+    ) -> tuple[bool, str]:
+        if settings.allow_all_users:
+            return True, "everybody is allowed on the platform"
+        if not settings.allowed_roles.isdisjoint(sender.roles):
+            return True, "has an allowed role"
+        if self._paired(settings.platform, sender):
+            return True, "is paired"
+        listed = settings.allowed_users | settings.gateway_users
+        if _named(listed if private else listed | settings.group_allowed_users, sender):
+            return True, "is on a list"
+        if policy is not None:
+            return policy is ChatPolicy.OPEN, f"the policy is {policy.value}"
+        if settings.gateway_allow_all:
+            return True, "everybody is allowed on the gateway"
+        return False, "nothing allows it"
 
 
 def _decide_bot(settings: AuthzSettings, message: InboundMessage) -> tuple[bool, str]:
     # A list that names everybody means people: two bots answering each other never stop.
-    named = (settings.users | settings.gateway_users) - {EVERYBODY}
-    if named & _ids(message.sender):
+    if (settings.allowed_users | settings.gateway_users) & _ids(message.sender):
         return True, "the bot is on a list"
-    if settings.bots is BotPolicy.ALL:
+    if settings.allow_bots is BotPolicy.ALL:
         return True, "bots are allowed"
     answers_us = message.reply_to is not None and message.reply_to.own
-    if settings.bots is BotPolicy.MENTIONS and (answers_us or _mentions(message)):
+    if settings.allow_bots is BotPolicy.MENTIONS and (answers_us or _mentions(message)):
         return True, "the bot addressed us"
     return False, "bots are not allowed"
 
@@ -211,45 +197,41 @@ def _mentions(message: InboundMessage) -> bool:
 
 
 def _chat_is_listed(settings: AuthzSettings, chat: Chat) -> bool:
-    around = {chat.id, chat.parent_id or chat.id, chat.scope_id or chat.id}
-    return bool(settings.group_chats & (around | {EVERYBODY}))
+    around = {chat.id, chat.parent_id or chat.id, chat.scope_id or chat.id, EVERYBODY}
+    return bool(settings.group_allowed_chats & around)
 
 
-def _user_is_listed(settings: AuthzSettings, sender: Sender, *, private: bool) -> bool:
-    listed = settings.users | settings.gateway_users
-    if not private:
-        listed |= settings.group_users
-    return bool(listed & (_ids(sender) | {EVERYBODY}))
+def _named(names: frozenset[str], sender: Sender) -> bool:
+    return bool(names & (_ids(sender) | {EVERYBODY}))
 
 
 def _ids(sender: Sender) -> frozenset[str]:
-    return frozenset({sender.id, sender.alt_id or sender.id} - {""})
+    return frozenset({sender.id, sender.alt_id or sender.id} - {"", EVERYBODY})
 
 
 def _offers_pairing(settings: AuthzSettings) -> bool:
     if settings.dm_policy is ChatPolicy.DISABLED:
         return False
-    if settings.strangers is not None:
-        return settings.strangers is Strangers.PAIR
+    if settings.unauthorized_dm_behavior is not None:
+        return settings.unauthorized_dm_behavior is Strangers.PAIR
     if settings.dm_policy is not None:
         return settings.dm_policy is ChatPolicy.PAIRING
-    return not (settings.users or settings.gateway_users or settings.group_users)
+    return not (settings.allowed_users | settings.gateway_users | settings.group_allowed_users)
 
 
 def _granted(settings: AuthzSettings, sender: Sender, reason: str, *, private: bool) -> Access:
-    admins, commands = settings.admins, settings.user_commands
-    if not private:
-        admins = admins if settings.group_admins is None else settings.group_admins
-        commands = (
-            commands if settings.group_user_commands is None else settings.group_user_commands
-        )
+    admins, commands = settings.allow_admin_from, settings.user_allowed_commands
+    if not private and settings.group_allow_admin_from is not None:
+        admins = settings.group_allow_admin_from
+    if not private and settings.group_user_allowed_commands is not None:
+        commands = settings.group_user_allowed_commands
     if admins is None and commands is None:
         return Access(allowed=True, reason=reason, admin=True)
-    admin = bool((admins or frozenset()) & (_ids(sender) | {EVERYBODY}))
+    admin = _named(admins or NOBODY, sender)
     return Access(allowed=True, reason=reason, admin=admin, commands=commands)
 
 
-def may_run(command: CommandNames, access: Access) -> bool:
+def may_run(command: SlashCommand, access: Access) -> bool:
     if not access.allowed:
         return False
     names = frozenset(command.names)
@@ -260,33 +242,7 @@ def may_run(command: CommandNames, access: Access) -> bool:
     return bool(names & access.commands) or EVERYBODY in access.commands
 
 
-def may_answer(access: Access, *, user_id: str, asked_by: str | None) -> bool:
-    """Tell whether somebody may decide an approval that `asked_by`'s turn waits for.
-
-    Administrators may decide for everybody; others for themselves only.
-    """
-    if not access.allowed:
-        return False
-    return access.admin or (asked_by is not None and user_id == asked_by)
-
-
-PROVE_THEMSELVES = frozenset({"webhook"})
-"""Platforms whose messages carry a secret of their own."""
-
-ACCESS_KEYS = frozenset(
-    {"allowed_users", "allow_all_users", "group_allowed_users", "group_allowed_chats"}
-    | {"allowed_roles", "allow_bots", "dm_policy", "group_policy", "unauthorized_dm_behavior"}
-    | {"allow_admin_from", "user_allowed_commands"}
-    | {"group_allow_admin_from", "group_user_allowed_commands"}
-)
-"""Keys of a platform's section that only say who may do what."""
-
-ACCESS_SUFFIXES = tuple(f"_{name.upper()}" for name in sorted(ACCESS_KEYS))
-"""The same as ends of variable names: `TELEGRAM_ALLOWED_USERS`."""
-
-_TRUE = frozenset({"1", "true", "yes", "on"})
-_FALSE = frozenset({"", "0", "false", "no", "off", "none"})
-E = TypeVar("E", bound=StrEnum)
+# -- settings ----------------------------------------------------------------
 
 
 def authz_settings(
@@ -301,105 +257,63 @@ def authz_settings(
 
     `section` is `platforms.<p>` with its `extra` and the older `<p>:` block laid
     into it; `gateway` has `allowed_users`, `allow_all_users` and
-    `unauthorized_dm_behavior` for all platforms. `ConfigError` for a word that
-    means nothing: who may talk is never guessed.
+    `unauthorized_dm_behavior` for all platforms. Names count wherever they stand, and
+    of two words the variable wins. `ConfigError` for a word that means nothing: who
+    may talk is never guessed.
     """
-    source = _Source(platform, section, variables, prefix or platform.upper())
-    strangers = source.word("unauthorized_dm_behavior", Strangers)
-    if strangers is None:
-        strangers = _word(
-            gateway.get("unauthorized_dm_behavior"), Strangers, "unauthorized_dm_behavior"
-        )
+    found: dict[str, Any] = {}
+    for each in fields(AuthzSettings):
+        if each.name not in ACCESS_KEYS:
+            continue
+        variable = variables.get(f"{prefix or platform.upper()}_{each.name.upper()}")
+        values = [v for v in (variable, section.get(each.name)) if v not in (None, "")]
+        if not values and each.name == "unauthorized_dm_behavior":
+            values = [gateway.get(each.name) or ""]
+        where = f"platforms.{platform}.{each.name}"
+        value = _read(each.type, values, where) if values else None
+        if value is not None:
+            found[each.name] = value
+    for key in ("user_allowed_commands", "group_user_allowed_commands"):
+        if key in found:
+            found[key] = frozenset(name.lstrip("/").lower() for name in found[key])
     return AuthzSettings(
         platform=platform,
-        trusted=platform in PROVE_THEMSELVES,
-        users=source.names("allowed_users") or frozenset(),
-        group_users=source.names("group_allowed_users") or frozenset(),
-        group_chats=source.names("group_allowed_chats") or frozenset(),
         gateway_users=_names(gateway.get("allowed_users"))
         | _names(variables.get("GATEWAY_ALLOWED_USERS")),
-        roles=source.names("allowed_roles") or frozenset(),
-        allow_all=source.flag("allow_all_users"),
         gateway_allow_all=_flag(gateway.get("allow_all_users"), "gateway.allow_all_users")
         or _flag(variables.get("GATEWAY_ALLOW_ALL_USERS"), "GATEWAY_ALLOW_ALL_USERS"),
-        bots=source.bots(),
-        dm_policy=source.word("dm_policy", ChatPolicy),
-        group_policy=source.word("group_policy", ChatPolicy),
-        strangers=strangers,
-        admins=source.names("allow_admin_from"),
-        user_commands=_commands(source.names("user_allowed_commands")),
-        group_admins=source.names("group_allow_admin_from"),
-        group_user_commands=_commands(source.names("group_user_allowed_commands")),
+        **found,
     )
 
 
-class _Source:
-    """One platform's section and variables, read by key."""
-
-    def __init__(
-        self, platform: str, section: Mapping[str, Any], variables: Mapping[str, str], prefix: str
-    ) -> None:
-        self._platform = platform
-        self._section = section
-        self._variables = variables
-        self._prefix = prefix
-
-    def _variable(self, key: str) -> str | None:
-        return self._variables.get(f"{self._prefix}_{key.upper()}") or None
-
-    def _where(self, key: str) -> str:
-        return f"platforms.{self._platform}.{key}"
-
-    def names(self, key: str) -> frozenset[str] | None:
-        """Return the names under `key`; None when it is written nowhere."""
-        found = [v for v in (self._section.get(key), self._variable(key)) if v not in (None, "")]
-        return frozenset[str]().union(*map(_names, found)) if found else None
-
-    def flag(self, key: str) -> bool:
-        """Return whether `key` is switched on anywhere."""
-        values = (self._section.get(key), self._variable(key))
-        return any(_flag(value, self._where(key)) for value in values)
-
-    def word(self, key: str, kind: type[E]) -> E | None:
-        """Return what `key` says; the variable wins."""
-        value = self._variable(key) or self._section.get(key)
-        return _word(value, kind, self._where(key))
-
-    def bots(self) -> BotPolicy:
-        """Return what happens to bots; `true` means all of them."""
-        value = self._variable("allow_bots") or self._section.get("allow_bots")
-        if isinstance(value, bool):
-            return BotPolicy.ALL if value else BotPolicy.NONE
-        text = str(value or "").strip().lower()
-        if text in _FALSE:
-            return BotPolicy.NONE
-        if text in _TRUE:
-            return BotPolicy.ALL
-        return _word(text, BotPolicy, self._where("allow_bots")) or BotPolicy.NONE
+def _read(kind: Any, values: list[Any], where: str) -> Any:
+    """Read the values of a key, the variable's first, as the type of its field."""
+    if kind is bool:
+        return any(_flag(value, where) for value in values)
+    if kind is BotPolicy:
+        text = str(values[0]).strip().lower()
+        text = "all" if text in _TRUE else "none" if text in _FALSE else text
+        return _word(text, BotPolicy, where)
+    for words in (ChatPolicy, Strangers):
+        if kind == words | None:
+            return _word(values[0], words, where)
+    return NOBODY.union(*map(_names, values))
 
 
 def _names(value: Any) -> frozenset[str]:
     if value is None:
-        return frozenset()
+        return NOBODY
     items = value.split(",") if isinstance(value, str) else value
     if isinstance(items, int):
         items = [items]
     return frozenset(name for item in items if (name := str(item).strip()))
 
 
-def _commands(names: frozenset[str] | None) -> frozenset[str] | None:
-    return None if names is None else frozenset(name.lstrip("/").lower() for name in names)
-
-
 def _flag(value: Any, where: str) -> bool:
-    if isinstance(value, bool) or value is None:
-        return bool(value)
-    text = str(value).strip().lower()
-    if text in _TRUE:
-        return True
-    if text in _FALSE:
-        return False
-    raise ConfigError(f"{where} is `{value}`, which is neither true nor false.")
+    text = str("" if value is None else value).strip().lower()
+    if text not in _TRUE | _FALSE:
+        raise ConfigError(f"{where} is `{value}`, which is neither true nor false.")
+    return text in _TRUE
 
 
 def _word(value: Any, kind: type[E], where: str) -> E | None:

@@ -10,10 +10,9 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Mapping
-from enum import StrEnum
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.inbound import Sender
@@ -31,25 +30,7 @@ LOCKOUT_SECONDS = 3600.0
 LOOK_AGAIN_SECONDS = 1.0
 
 
-class NoOffer(StrEnum):
-    """Why a stranger is not shown a code."""
-
-    TOO_SOON = "too_soon"
-    FULL = "full"
-    LOCKED = "locked"
-
-
-class Offer(Struct, frozen=True, kw_only=True):
-    """What a stranger gets."""
-
-    code: str | None
-    """None: nothing is said."""
-    refused: NoOffer | None = None
-
-
-class Waiting(Struct, frozen=True, kw_only=True):
-    """A pending request, as a person sees it."""
-
+class WaitingUser(Struct, frozen=True, kw_only=True):
     platform: str
     user_id: str
     user_name: str
@@ -57,8 +38,6 @@ class Waiting(Struct, frozen=True, kw_only=True):
 
 
 class Newcomer(Struct, frozen=True, kw_only=True):
-    """Somebody who has been let in."""
-
     platform: str
     user_id: str
     user_name: str
@@ -66,8 +45,6 @@ class Newcomer(Struct, frozen=True, kw_only=True):
 
 
 class Pairing:
-    """Gives out codes, confirms them and knows who is paired."""
-
     def __init__(self, store: PairingStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
@@ -96,7 +73,8 @@ class Pairing:
         self._looked_at = now
         if stamp == self._stamp and not first:
             return ()
-        approved = {name: await self._approved_on(name) for name in await self._store.platforms()}
+        names = await self._store.platforms()
+        approved = {name: (await self._store.read(name)).approved for name in names}
         before, self._approved, self._stamp = self._approved, approved, stamp
         if first:
             return ()
@@ -107,18 +85,17 @@ class Pairing:
             if user_id not in before.get(platform, {})
         )
 
-    async def _approved_on(self, platform: str) -> Mapping[str, PairedUser]:
-        return (await self._store.read(platform)).approved
+    async def request(self, platform: str, sender: Sender) -> str | None:
+        """Make a code for a stranger; None if they or too many others have one already."""
+        now = self._clock.now()
+        code = "".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))
 
-    async def request(self, platform: str, sender: Sender) -> Offer:
-        """Make a code for a stranger, unless they or too many others have one already."""
-        now, code = self._clock.now(), _new_code()
-
-        def edit(records: PairingRecords) -> tuple[PairingRecords, Offer]:
+        def edit(records: PairingRecords) -> tuple[PairingRecords, str | None]:
             records = _without_expired(records, now)
-            refused = _refusal(records, sender.id, now)
-            if refused is not None:
-                return records, Offer(code=None, refused=refused)
+            others = {k: p for k, p in records.pending.items() if p.user_id != sender.id}
+            asked = sender.id in records.asked_at
+            if records.locked_until or asked or len(others) >= MAX_PENDING:
+                return records, None
             salt = secrets.token_bytes(16)
             entry = PendingPairing(
                 user_id=sender.id,
@@ -127,12 +104,11 @@ class Pairing:
                 hash=_hash(salt, code),
                 salt=salt.hex(),
             )
-            others = {k: p for k, p in records.pending.items() if p.user_id != sender.id}
             return replace(
                 records,
                 pending={**others, secrets.token_hex(8): entry},
                 asked_at={**records.asked_at, sender.id: now},
-            ), Offer(code=code)
+            ), code
 
         return await self._store.change(platform, edit)
 
@@ -140,11 +116,12 @@ class Pairing:
 
     async def approve(self, platform: str, code: str) -> Newcomer:
         """Let in whoever was shown `code`."""
-        now, typed = self._clock.now(), _tidy(code)
+        now = self._clock.now()
+        typed = "".join(character for character in code.upper() if character.isalnum())
 
         def edit(records: PairingRecords) -> tuple[PairingRecords, Newcomer | None]:
             records = _without_expired(records, now)
-            if records.locked_until > now:
+            if records.locked_until:
                 return records, None
             found = next((k for k, p in records.pending.items() if _matches(k, p, typed)), None)
             if found is None:
@@ -185,14 +162,14 @@ class Pairing:
 
         return await self._store.change(platform, edit)
 
-    async def waiting(self) -> list[Waiting]:
+    async def waiting(self) -> list[WaitingUser]:
         """Return who was shown a code that still counts."""
         now = self._clock.now()
         found = []
         for platform in await self._store.platforms():
             records = _without_expired(await self._store.read(platform), now)
             found += [
-                Waiting(
+                WaitingUser(
                     platform=platform,
                     user_id=pending.user_id,
                     user_name=pending.user_name,
@@ -207,7 +184,7 @@ class Pairing:
         return [
             _newcomer(platform, user_id, user)
             for platform in await self._store.platforms()
-            for user_id, user in (await self._approved_on(platform)).items()
+            for user_id, user in (await self._store.read(platform)).approved.items()
         ]
 
     async def clear_pending(self, platform: str) -> int:
@@ -220,7 +197,6 @@ class Pairing:
 
 
 def offer_text(platform: str, code: str) -> str:
-    """Return what a stranger is told."""
     return (
         "I don't know you yet. Ask whoever runs me to confirm this code within an hour:\n\n"
         f"{code}\n\n"
@@ -228,28 +204,11 @@ def offer_text(platform: str, code: str) -> str:
     )
 
 
-def welcome_text() -> str:
-    """Return what somebody is told who has just been let in."""
-    return "You are paired now. Say something to begin."
-
-
-def _refusal(records: PairingRecords, user_id: str, now: float) -> NoOffer | None:
-    if records.locked_until > now:
-        return NoOffer.LOCKED
-    asked = records.asked_at.get(user_id)
-    if asked is not None and now - asked < REQUEST_SECONDS:
-        return NoOffer.TOO_SOON
-    others = [pending for pending in records.pending.values() if pending.user_id != user_id]
-    return NoOffer.FULL if len(others) >= MAX_PENDING else None
-
-
 def _without_expired(records: PairingRecords, now: float) -> PairingRecords:
     return replace(
         records,
         pending={
-            entry_id: pending
-            for entry_id, pending in records.pending.items()
-            if now - pending.created_at < CODE_SECONDS
+            k: each for k, each in records.pending.items() if now - each.created_at < CODE_SECONDS
         },
         asked_at={u: at for u, at in records.asked_at.items() if now - at < REQUEST_SECONDS},
         locked_until=records.locked_until if records.locked_until > now else 0.0,
@@ -273,14 +232,6 @@ def _matches(entry_id: str, pending: PendingPairing, code: str) -> bool:
     return hmac.compare_digest(pending.hash, _hash(salt, code))
 
 
-def _new_code() -> str:
-    return "".join(secrets.choice(ALPHABET) for _ in range(CODE_LENGTH))
-
-
-def _tidy(code: str) -> str:
-    return "".join(character for character in code.upper() if character.isalnum())
-
-
 def _hash(salt: bytes, code: str) -> str:
     return hashlib.sha256(salt + code.encode()).hexdigest()
 
@@ -290,9 +241,4 @@ def _minutes(seconds: float) -> int:
 
 
 def _newcomer(platform: str, user_id: str, user: PairedUser) -> Newcomer:
-    return Newcomer(
-        platform=platform,
-        user_id=user_id,
-        user_name=user.user_name,
-        approved_at=user.approved_at,
-    )
+    return Newcomer(platform=platform, user_id=user_id, **asdict(user))

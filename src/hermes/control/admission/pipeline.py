@@ -1,4 +1,4 @@
-"""The way in, from an adapter to a lane.
+"""Admission: the way of a message from an adapter to a lane.
 
     adapter -> who is it? -> which conversation? -> command, answer or message?
             -> inbox commit -> (the adapter tells the platform) -> lane -> turn
@@ -21,10 +21,8 @@ from hermes.control.admission.approval_replies import ANSWERED_AS, Answer, read_
 from hermes.control.admission.authz import Access, Authorizer, may_run
 from hermes.control.admission.pairing import Pairing, offer_text
 from hermes.control.admission.resets import AUTO_RESET, Resets, is_trigger, user_note
-from hermes.control.approvals import ApprovalAnswers
 from hermes.control.commands.context import CommandContext, CommandHost, Screen
 from hermes.control.commands.registry import CommandRegistry, Invocation, parse, run_command
-from hermes.control.delivery.outage_notices import Apologies
 from hermes.control.hooks import (
     SESSION_END,
     SESSION_RESET,
@@ -36,7 +34,7 @@ from hermes.control.hooks import (
 )
 from hermes.control.lanes.gateway import BusyMode, Gateway, submit_while_busy
 from hermes.domain.approvals import Approval
-from hermes.domain.errors import NotFound, StoreError
+from hermes.domain.errors import HermesError, NotFound, StoreError
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import Attachment, InboundMessage, Sender
 from hermes.domain.outbound import Target
@@ -66,11 +64,9 @@ class ChatCaller(Struct, kw_only=True):
         return None
 
     async def reply(self, text: str) -> None:
-        """Say something that is not part of the conversation."""
         await self.say(target_of(self.message), text)
 
     async def switch(self, session: Session | None) -> None:
-        """Point the chat at another conversation; None opens a new one."""
         if session is None:
             session = await self.gateway.open_session(self.agent_id, self.source, self.user_id)
         key = self.gateway.key_of(self.agent_id, self.message)
@@ -83,7 +79,6 @@ class ChatCaller(Struct, kw_only=True):
     async def submit(
         self, text: str, *, mode: BusyMode, attachments: tuple[Attachment, ...] = ()
     ) -> None:
-        """Send text to the agent as if it had been typed here."""
         message = replace(
             self.message, text=text, attachments=attachments, native_id=new_id("command")
         )
@@ -116,7 +111,7 @@ class PipelineParts(Struct, frozen=True, kw_only=True):
     """Routing: which agent answers."""
     say: Callable[[Target, str], Awaitable[None]]
     """Says something that is not part of a conversation."""
-    apologies: Apologies
+    apologise: Callable[[Target, HermesError], Awaitable[None]]
     """Says what cannot be done, even without a ledger."""
 
 
@@ -137,10 +132,10 @@ class InboundPipeline:
             await self._take(message)
         except NotFound as error:
             log.error("%s: a message is refused: %s", message.platform, error.message)
-            self._later(self._parts.apologies.say(target_of(message), error))
+            self._later(self._parts.apologise(target_of(message), error))
         except StoreError as error:
             # Not confirmed to the platform, so it comes again.
-            self._later(self._parts.apologies.say(target_of(message), error))
+            self._later(self._parts.apologise(target_of(message), error))
             raise
 
     async def _take(self, message: InboundMessage) -> None:
@@ -154,14 +149,16 @@ class InboundPipeline:
         if invocation is not None:
             await self._run_command(agent_id, message, session, access, invocation)
             return
-        answer = await self._answer(message, session)
-        if answer is not None and session is not None:
-            await self._settle(agent_id, message, session, answer)
-            return
-        await self._submit(agent_id, message, session)
+        if session is None:
+            ticket = await self._gateway.submit(agent_id, message)
+            self._post(SESSION_START, agent_id, message, ticket.session_id)
+        elif not await self._answered(agent_id, message, session):
+            mode = await self._parts.host.busy_mode(message.platform, session.id)
+            await submit_while_busy(
+                self._gateway, agent_id, message, session_id=session.id, mode=mode
+            )
 
     async def _access(self, message: InboundMessage) -> Access:
-        """Say what the sender may do, minding people who were paired just now."""
         newcomers = await self._parts.pairing.refresh()
         access = self._parts.authorizer.check(message)
         if not access.allowed:
@@ -175,10 +172,9 @@ class InboundPipeline:
         log.info("%s: a message was not let in: %s", message.platform, access.reason)
         if not access.pair:
             return
-        offer = await self._parts.pairing.request(message.platform, message.sender)
-        if offer.code is not None:
-            text = offer_text(message.platform, offer.code)
-            self._later(self._parts.say(target_of(message), text))
+        code = await self._parts.pairing.request(message.platform, message.sender)
+        if code is not None:
+            self._say(message, offer_text(message.platform, code))
 
     async def _session(self, agent_id: str, message: InboundMessage) -> Session | None:
         """Return the current conversation of the place; None: the message opens one."""
@@ -195,20 +191,9 @@ class InboundPipeline:
         await self._ledger.remember(fresh.id, AUTO_RESET, {"reason": reset[0].value})
         await self._ledger.bind_key(key, fresh.id, now)
         self._started_over(agent_id, message, session.id, fresh.id)
-        note = user_note(*reset)
-        if note:
-            self._later(self._parts.say(target_of(message), note))
+        if note := user_note(*reset):
+            self._say(message, note)
         return fresh
-
-    async def _submit(
-        self, agent_id: str, message: InboundMessage, session: Session | None
-    ) -> None:
-        if session is None:
-            ticket = await self._gateway.submit(agent_id, message)
-            self._post(SESSION_START, agent_id, message, ticket.session_id)
-            return
-        mode = await self._parts.host.busy_mode(message.platform, session.id)
-        await submit_while_busy(self._gateway, agent_id, message, session_id=session.id, mode=mode)
 
     # -- commands ------------------------------------------------------------
 
@@ -232,82 +217,71 @@ class InboundPipeline:
         access: Access,
         invocation: Invocation,
     ) -> None:
-        opened = session is None
-        session = session or await self._gateway.open_session(
-            agent_id, message.platform, message.sender.id
-        )
-        if opened:
+        if session is None:
+            session = await self._gateway.open_session(
+                agent_id, message.platform, message.sender.id
+            )
             self._post(SESSION_START, agent_id, message, session.id)
         if not await self._gateway.take_note(agent_id, message, session.id, COMMAND):
             return
-        work = self._later(self._command_run(agent_id, message, session, access, invocation))
-        # What is sent next may depend on it, e.g. after /new; but nobody waits for a slow one.
-        await asyncio.wait({work}, timeout=COMMAND_SECONDS)
-
-    async def _command_run(
-        self,
-        agent_id: str,
-        message: InboundMessage,
-        session: Session,
-        access: Access,
-        invocation: Invocation,
-    ) -> None:
-        parts, target = self._parts, target_of(message)
-        command = parts.registry.find(invocation.name, terminal=False)
-        if command is None or not may_run(command, access):
-            await parts.say(target, f"/{invocation.name} is not for you here.")
-            return
-        decision = await parts.hooks.decide(invocation.name, command_context(message, invocation))
-        if decision.decision in (Action.DENY, Action.HANDLED):
-            if decision.message:
-                await parts.say(target, decision.message)
-            return
-        if decision.decision is Action.REWRITE and decision.command_name:
-            invocation = Invocation(name=decision.command_name, rest=decision.raw_args or "")
         caller = ChatCaller(
             gateway=self._gateway,
             agent_id=agent_id,
             message=message,
             session=session,
-            say=parts.say,
+            say=self._parts.say,
         )
+        work = self._later(self._command_run(caller, access, invocation))
+        # What is sent next may depend on it, e.g. after /new; but nobody waits for a slow one.
+        await asyncio.wait({work}, timeout=COMMAND_SECONDS)
+
+    async def _command_run(
+        self, caller: ChatCaller, access: Access, invocation: Invocation
+    ) -> None:
+        parts, message, session = self._parts, caller.message, caller.session
+        command = parts.registry.find(invocation.name, terminal=False)
+        if command is None or not may_run(command, access):
+            await caller.reply(f"/{invocation.name} is not for you here.")
+            return
+        decision = await parts.hooks.decide(invocation.name, command_context(message, invocation))
+        if decision.decision in (Action.DENY, Action.HANDLED):
+            if decision.message:
+                await caller.reply(decision.message)
+            return
+        if decision.decision is Action.REWRITE and decision.command_name:
+            invocation = Invocation(name=decision.command_name, rest=decision.raw_args or "")
         context = CommandContext(
             host=parts.host,
             caller=caller,
-            agent_id=agent_id,
+            agent_id=caller.agent_id,
             session=session,
             admin=access.admin,
-            chat=target,
+            chat=target_of(message),
             chat_name=message.chat.topic or message.chat.name or "",
         )
         await run_command(parts.registry, context, invocation)
         if caller.session.id != session.id:
             before = await self._ledger.session(session.id)
             if before is not None and before.ended_at is not None:
-                self._started_over(agent_id, message, session.id, caller.session.id)
+                self._started_over(caller.agent_id, message, session.id, caller.session.id)
 
     # -- approvals and questions ---------------------------------------------
 
-    async def _answer(self, message: InboundMessage, session: Session | None) -> Answer | None:
-        """Return what a message answers, if something is pending and it is short and clear."""
-        if session is None or message.internal:
-            return None
-        pending = await self._ledger.pending_approvals(session.id)
-        return read_answer(message.text, pending) if pending else None
-
-    async def _settle(
-        self, agent_id: str, message: InboundMessage, session: Session, answer: Answer
-    ) -> None:
-        if not await self._gateway.take_note(agent_id, message, session.id, ANSWERED_AS):
-            return
-        await self._decide(answer, message.sender)
+    async def _answered(self, agent_id: str, message: InboundMessage, session: Session) -> bool:
+        """Take a message as an answer if something is pending and it is short and clear."""
+        pending = [] if message.internal else await self._ledger.pending_approvals(session.id)
+        answer = read_answer(message.text, pending) if pending else None
+        if answer is None:
+            return False
+        if await self._gateway.take_note(agent_id, message, session.id, ANSWERED_AS):
+            await self._decide(answer, message.sender)
+        return True
 
     async def _decide(self, answer: Answer, sender: Sender) -> Approval | None:
-        desk: ApprovalAnswers = self._parts.host.desk
-        by = sender.name or sender.id
+        answers, by = self._parts.host.desk, sender.name or sender.id
         if answer.choice is None:
-            return await desk.reply(answer.approval_id, answer.text, by=by)
-        return await desk.answer(answer.approval_id, answer.choice, by=by, text=answer.text)
+            return await answers.reply(answer.approval_id, answer.text, by=by)
+        return await answers.answer(answer.approval_id, answer.choice, by=by, text=answer.text)
 
     async def press(self, press: ButtonPress) -> str:
         """Take a button press; return a short text for whoever pressed."""
@@ -326,11 +300,9 @@ class InboundPipeline:
         """Nothing to do: liveness is noted around this sink."""
 
     async def cursor(self) -> Any:
-        """Return where reading left off."""
         return await self._ledger.kept(self._cursor_name)
 
     async def save_cursor(self, cursor: Any) -> None:
-        """Save where reading has got to."""
         await self._ledger.keep(self._cursor_name, cursor)
 
     # -- hooks -----------------------------------------------------------------
@@ -344,12 +316,14 @@ class InboundPipeline:
         key = self._gateway.key_of(agent_id, message)
         self._parts.hooks.post(event, session_context(message, session_id, key))
 
+    def _say(self, message: InboundMessage, text: str) -> None:
+        self._later(self._parts.say(target_of(message), text))
+
     def _later(self, work: Awaitable[None]) -> asyncio.Task[None]:
         return self._parts.group.create_task(_safely(work))
 
 
 async def _safely(work: Awaitable[None]) -> None:
-    """Run something beside the way in; what goes wrong is logged."""
     try:
         await work
     except Exception:

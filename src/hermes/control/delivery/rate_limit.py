@@ -1,4 +1,4 @@
-"""One budget per chat, and one per account, for everything that a platform counts.
+"""Budgets: one per chat and one per account, for everything that a platform counts.
 
 Sends, edits, typing signals and deletes to one chat draw from the same
 bucket, because the platform adds them up. A final text goes before a preview
@@ -10,6 +10,8 @@ platform says that it means the account, all of its chats rest.
 Pure logic: times come in, waiting times go out. Whoever waits asks again.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from enum import IntEnum
 
 from msgspec import Struct
@@ -49,115 +51,82 @@ class PacingLimits(Struct, frozen=True, kw_only=True):
     """Seconds without a penalty after which it gets faster again by one step."""
 
 
-class TokenBucket:
-    """Tokens that come back with time."""
-
-    def __init__(self, interval: float, burst: int, now: float) -> None:
-        self.interval = interval
-        self._burst = burst
-        self._tokens = float(burst)
-        self._at = now
-
-    def wait(self, now: float, *, left: int = 0) -> float:
-        """Return the seconds until a token can be taken that leaves `left` others."""
-        self._refill(now)
-        missing = 1 + left - self._tokens
-        # Rounding errors must not make somebody wait for a billionth of a second, for ever.
-        return 0.0 if missing <= 1e-9 else missing * self.interval
-
-    def take(self, now: float) -> None:
-        """Take a token; also one that is not there, so that calls made anyway are counted."""
-        self._refill(now)
-        self._tokens -= 1
-
-    def empty(self, now: float) -> None:
-        self._refill(now)
-        self._tokens = min(self._tokens, 0.0)
-
-    def _refill(self, now: float) -> None:
-        if now > self._at:
-            if self.interval > 0:
-                gained = (now - self._at) / self.interval
-                self._tokens = min(float(self._burst), self._tokens + gained)
-            else:
-                self._tokens = float(self._burst)
-            self._at = now
-
-
 class ChatPacer:
+    """Tokens that come back with time, fewer of them after a penalty."""
+
     def __init__(self, limits: PacingLimits, now: float) -> None:
         self._limits = limits
-        self._bucket = TokenBucket(limits.interval, limits.burst, now)
+        self._tokens = float(limits.burst)
+        self._refilled_at = now
         self._resting_until = now
-        self._slowness = 1.0
         self._penalty_at = now
         self._finals_waiting = 0
-        self.last_used = now
-        self.penalties = 0
+        self._last_used = now
+        self.slowness = 1.0
+        """By how much the interval is widened at the moment."""
 
     @property
-    def slowness(self) -> float:
-        """By how much the interval is widened at the moment."""
-        return self._slowness
+    def _interval(self) -> float:
+        return self._limits.interval * self.slowness
 
     def wait(self, urgency: Urgency, now: float) -> float:
         """Return how many seconds to wait before such a call; 0 if it may go now."""
-        self._recover(now)
-        rest = max(0.0, self._resting_until - now)
-        if urgency is Urgency.FINAL:
-            return max(rest, self._bucket.wait(now))
-        spared = min(self._limits.spared, self._limits.burst - 1) + self._finals_waiting
-        return max(rest, self._bucket.wait(now, left=spared))
+        self._refill(now)
+        spared = 0
+        if urgency is not Urgency.FINAL:
+            spared = min(self._limits.spared, self._limits.burst - 1) + self._finals_waiting
+        missing = 1 + spared - self._tokens
+        # Rounding errors must not make somebody wait for a billionth of a second, for ever.
+        seconds = 0.0 if missing <= 1e-9 else missing * self._interval
+        return max(0.0, self._resting_until - now, seconds)
 
     def admit(self, urgency: Urgency, now: float) -> float:
         """Take the place of such a call if there is one; return the seconds to wait if not."""
         seconds = self.wait(urgency, now)
         if seconds == 0.0:
-            self._bucket.take(now)
-            self.last_used = now
+            self._tokens -= 1
+            self._last_used = now
         return seconds
 
-    def droppable(self, urgency: Urgency, waited: float, patience: float) -> bool:
-        """Return whether a call that has `waited` seconds may be given up."""
-        if urgency is Urgency.FINAL:
-            return False
-        return urgency is Urgency.TYPING or waited >= patience
-
-    def final_waits(self) -> None:
-        """Note that a final waits: previews stand back until `final_done`."""
+    @contextmanager
+    def final_waiting(self) -> Iterator[None]:
+        """Let previews stand back while a final waits."""
         self._finals_waiting += 1
-
-    def final_done(self) -> None:
-        """Note that a final does not wait any more."""
-        self._finals_waiting = max(0, self._finals_waiting - 1)
+        try:
+            yield
+        finally:
+            self._finals_waiting -= 1
 
     def penalty(self, retry_after: float, now: float) -> None:
         """Obey a "too many requests": rest, and be slower afterwards."""
-        self.penalties += 1
+        self._refill(now)
+        self._tokens = min(self._tokens, 0.0)
         self._resting_until = max(self._resting_until, now + max(0.0, retry_after))
-        self._slowness = min(self._limits.widest, self._slowness * self._limits.widen)
         self._penalty_at = self._resting_until
-        self._bucket.empty(now)
-        self._bucket.interval = self._limits.interval * self._slowness
+        self.slowness = min(self._limits.widest, self.slowness * self._limits.widen)
 
     def idle(self, now: float) -> bool:
         """Return whether forgetting this budget would change nothing."""
-        self._recover(now)
+        self._refill(now)
         return (
-            self._slowness == 1.0
+            self.slowness == 1.0
             and now >= self._resting_until
             and not self._finals_waiting
-            and now - self.last_used >= self._limits.interval * self._limits.burst
+            and now - self._last_used >= self._limits.interval * self._limits.burst
         )
 
-    def _recover(self, now: float) -> None:
-        while self._slowness > 1.0 and now - self._penalty_at >= self._limits.recover_after:
+    def _refill(self, now: float) -> None:
+        while self.slowness > 1.0 and now - self._penalty_at >= self._limits.recover_after:
             self._penalty_at += self._limits.recover_after
-            self._slowness = max(1.0, self._slowness / self._limits.widen)
-            self._bucket.interval = self._limits.interval * self._slowness
+            self.slowness = max(1.0, self.slowness / self._limits.widen)
+        if now > self._refilled_at:
+            burst = float(self._limits.burst)
+            gained = (now - self._refilled_at) / self._interval if self._interval else burst
+            self._tokens = min(burst, self._tokens + gained)
+            self._refilled_at = now
 
 
-class PacerBook:
+class Pacers:
     """The budgets of all chats; those that no longer matter are forgotten."""
 
     def __init__(self, most: int = 2_000) -> None:
@@ -172,14 +141,13 @@ class PacerBook:
         pacer = self._pacers.get(chat)
         if pacer is None:
             if len(self._pacers) >= self._most:
-                self._forget(now)
+                self._pacers = {
+                    key: each for key, each in self._pacers.items() if not each.idle(now)
+                }
+                # When all of them are busy, looking again only pays after many more have come.
+                self._most = max(self._most, 2 * len(self._pacers))
             pacer = self._pacers[chat] = ChatPacer(limits, now)
         return pacer
-
-    def _forget(self, now: float) -> None:
-        self._pacers = {chat: p for chat, p in self._pacers.items() if not p.idle(now)}
-        # When all of them are busy, looking again only pays after many more have come.
-        self._most = max(self._most, 2 * len(self._pacers))
 
 
 PATIENCE = 3.0
@@ -190,11 +158,17 @@ class Pacer:
     """The budget of one chat, as something to wait for."""
 
     def __init__(
-        self, book: PacerBook, capabilities: Capabilities, chat: Target, clock: Clock
+        self, pacers: Pacers, capabilities: Capabilities, chat: Target, clock: Clock
     ) -> None:
-        self._book = book
-        self._limits = _limits(capabilities, chat)
-        self._account_limits = _account_limits(capabilities)
+        self._pacers = pacers
+        # An address of unknown kind takes what a group takes.
+        private = chat.chat_kind is ChatKind.PRIVATE
+        interval = capabilities.private_interval if private else capabilities.group_interval
+        self._limits = PacingLimits(interval=interval)
+        # An account takes at once as much as in a second.
+        interval = capabilities.account_interval
+        burst = max(3, round(1 / interval)) if interval else 3
+        self._account_limits = PacingLimits(interval=interval, burst=burst)
         self._chat = (chat.platform, chat.account, chat.chat_id)
         self._clock = clock
 
@@ -202,17 +176,12 @@ class Pacer:
         """Wait for room for a call; False: it is not worth waiting for."""
         waited = 0.0
         final = urgency is Urgency.FINAL
-        if final:
-            self._budget().final_waits()
-        try:
+        with self._budget().final_waiting() if final else nullcontext():
             while (seconds := self._admit(urgency)) > 0:
-                if self._budget().droppable(urgency, waited + seconds, patience):
+                waited += seconds
+                if urgency is Urgency.TYPING or (not final and waited >= patience):
                     return False
                 await self._clock.sleep(seconds)
-                waited += seconds
-        finally:
-            if final:
-                self._budget().final_done()
         return True
 
     def penalise(self, seconds: float, scope: LimitScope = LimitScope.CHAT) -> None:
@@ -229,21 +198,8 @@ class Pacer:
         return seconds
 
     def _budget(self) -> ChatPacer:
-        return self._book.of(self._chat, self._limits, self._clock.monotonic())
+        return self._pacers.of(self._chat, self._limits, self._clock.monotonic())
 
     def _account_budget(self) -> ChatPacer:
         account = (*self._chat[:2], "")
-        return self._book.of(account, self._account_limits, self._clock.monotonic())
-
-
-def _limits(capabilities: Capabilities, target: Target) -> PacingLimits:
-    """Return how much the chat takes; an address of unknown kind takes what a group takes."""
-    private = target.chat_kind is ChatKind.PRIVATE
-    interval = capabilities.private_interval if private else capabilities.group_interval
-    return PacingLimits(interval=interval)
-
-
-def _account_limits(capabilities: Capabilities) -> PacingLimits:
-    """Return how much the account takes: at once as much as in a second."""
-    interval = capabilities.account_interval
-    return PacingLimits(interval=interval, burst=max(3, round(1 / interval)) if interval else 3)
+        return self._pacers.of(account, self._account_limits, self._clock.monotonic())

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.control.delivery.rate_limit import PATIENCE, Pacer, PacerBook, Urgency
+from hermes.control.delivery.rate_limit import PATIENCE, Pacer, Pacers, Urgency
 from hermes.domain.errors import HermesError
 from hermes.domain.outbound import OutboxEntry, OutboxKind, OutboxState, Target
 from hermes.domain.platforms import Capabilities
@@ -46,18 +46,17 @@ class Line(Struct, frozen=True, kw_only=True):
 
     adapter: Adapter
     capabilities: Capabilities
-    book: PacerBook
-    """The budgets of all chats."""
+    pacers: Pacers
     sent: Callable[[], None] = lambda: None
     """Told after each successful call, for liveness."""
 
 
-class Origin(Struct, frozen=True, kw_only=True):
-    """What a reply belongs to."""
+class ReplyOrigin(Struct, frozen=True, kw_only=True):
+    """What a reply belongs to; without a turn of its own, `turn_id` is the id of a delivery."""
 
-    agent_id: str
-    session_id: str
     turn_id: str
+    agent_id: str = ""
+    session_id: str = ""
 
 
 class _Slot:
@@ -77,33 +76,22 @@ class _Slot:
         return self.entry.state in (OutboxState.SENT, OutboxState.FAILED)
 
 
-class Delivery:
-    """Makes surfaces; owns nothing but the outbox."""
-
-    def __init__(self, outbox: OutboxStore, clock: Clock) -> None:
-        self.outbox = outbox
-        self.clock = clock
-
-    def surface(self, line: Line, target: Target, origin: Origin) -> "TurnSurface":
-        """Return the place of one turn's reply in a chat."""
-        return TurnSurface(self, line, target, origin)
-
-
 class TurnSurface:
     """One turn's place in one chat; see `domain.ports.surface`."""
 
-    def __init__(self, delivery: Delivery, line: Line, target: Target, origin: Origin) -> None:
-        self._outbox = delivery.outbox
-        self._clock = delivery.clock
+    def __init__(
+        self, outbox: OutboxStore, clock: Clock, line: Line, target: Target, origin: ReplyOrigin
+    ) -> None:
+        self._outbox = outbox
+        self._clock = clock
         self._line = line
         self._target = target
         self._origin = origin
-        self._pacer = Pacer(line.book, line.capabilities, target, self._clock)
+        self._pacer = Pacer(line.pacers, line.capabilities, target, clock)
         self._slots: dict[str, _Slot] = {}
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the platform can do."""
         return self._line.capabilities
 
     async def show(
@@ -114,7 +102,6 @@ class TurnSurface:
         buttons: tuple[tuple[Button, ...], ...] = (),
         kind: OutboxKind = OutboxKind.REPLY,
     ) -> None:
-        """Make a slot look like this, sending or editing as needed."""
         known = await self._slot(slot, shown, kind)
         if known.over or (known.shown == shown.text and not shown.final):
             return
@@ -122,7 +109,6 @@ class TurnSurface:
         await self._persist(known, lambda: self._put(known, outgoing, shown), final=shown.final)
 
     async def remove(self, slot: str) -> None:
-        """Take a slot away again, where the platform can."""
         known = self._slots.get(slot) or await self._earlier(slot)
         if known is None or known.over or known.entry.native_id is None:
             return
@@ -137,7 +123,6 @@ class TurnSurface:
         await self._record(known, OutboxState.SENT)
 
     async def attach(self, slot: str, path: str, kind: str, caption: Shown | None) -> None:
-        """Send a file; never twice."""
         text = caption or Shown(text="", plain="", final=True)
         known = await self._slot(slot, text, OutboxKind.FILE, attachment=path)
         if known.over or known.entry.state is OutboxState.UNKNOWN:
@@ -162,7 +147,6 @@ class TurnSurface:
             await self.attach(slot, path, kind, None)
 
     async def typing(self) -> None:
-        """Show that an answer is being made, if the budget allows it."""
         if self.capabilities.typing and await self._pacer.wait(Urgency.TYPING):
             await self._aside(lambda: self._line.adapter.typing(self._target))
 
@@ -173,7 +157,6 @@ class TurnSurface:
             await self._aside(lambda: adapter.react(target, native_id, emoji))
 
     async def _aside(self, call: Callable[[], Awaitable[None]]) -> None:
-        """Make a call that nobody will miss."""
         try:
             await call()
         except PlatformFailure as failure:

@@ -1,7 +1,13 @@
-"""What goes along with a chat turn beside its reply: notices, progress marks, hooks.
+"""Companion of a chat turn: notices, progress marks and hooks beside its reply.
 
 Runs beside the showing, so that a turn is watched also while an earlier one is
 still being shown. Nothing here can spoil an answer.
+
+A turn that shows nothing for a while says that it is still working, in one slot
+that is edited and taken away at the end. A turn in which nothing happens at all is
+announced to be stopped, and then stopped. Time spent waiting for a person does not
+count. Reactions to the person's own message (seen, then done or failed) are dropped
+when the chat's budget is used up.
 """
 
 import asyncio
@@ -12,6 +18,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from hermes.control.delivery.surface import TurnSurface
+from hermes.control.follow import goes_on_later
 from hermes.control.hooks import HookBus, post_turn, wants_turns
 from hermes.domain.events import (
     ApprovalAnswered,
@@ -33,26 +40,23 @@ from hermes.streaming.chat.reply import shows_progress
 from hermes.streaming.chat.settings import PresentationSettings
 from hermes.streaming.chat.slots import ChatLayout
 
-__all__ = [
-    "NOTICE_SLOT",
-    "Companion",
-    "Manners",
-]
+log = logging.getLogger(__name__)
 
-
+NOTICE_SLOT = "working"
 NEVER = float("inf")
+KEPT = " What is done so far is kept; send a message to go on."
+SEEN = "👀"
+MARKS = {TurnState.DONE: "✅", TurnState.FAILED: "❌"}
+SOON, IN_THE_END = 1.0, 60.0
+"""Seconds that a mark may wait: later on the first one means nothing."""
 
 
 class TurnPlace(Protocol):
-    """A turn, and its one notice in the chat."""
+    """A turn, and its one notice in the chat, also one that another process has put there."""
 
-    async def put(self, text: str, *, final: bool) -> None:
-        """Show the notice, instead of the one that is there."""
-        ...
+    async def put(self, text: str, *, final: bool) -> None: ...
 
-    async def clear(self) -> None:
-        """Take the notice away, also one that another process has put there."""
-        ...
+    async def clear(self) -> None: ...
 
     def stop(self) -> bool:
         """Stop the turn; False if it does not run any more."""
@@ -60,8 +64,6 @@ class TurnPlace(Protocol):
 
 
 class StillWorking:
-    """Watches one turn."""
-
     def __init__(
         self,
         stream: TurnStream,
@@ -89,7 +91,6 @@ class StillWorking:
         self._saying = asyncio.Lock()
 
     async def watch(self) -> None:
-        """Watch to the end of the turn."""
         async with asyncio.TaskGroup() as group:
             timer = group.create_task(self._remind())
             async for event in self._stream.follow():
@@ -97,9 +98,7 @@ class StillWorking:
             # A send that is cut off could leave a notice that nobody can take away.
             async with self._saying:
                 timer.cancel()
-        finished = self._stream.finished
-        goes_on = finished is not None and finished.error and finished.error.code == "shutdown"
-        if self._there and not goes_on:
+        if self._there and not goes_on_later(self._stream.finished):
             await self._place.clear()
 
     def _take(self, event: TurnEvent) -> None:
@@ -127,19 +126,15 @@ class StillWorking:
         )
 
     async def _remind(self) -> None:
-        """Say what is due, whenever it is."""
         while not self._over:
             wait = self._due() - self._clock.monotonic()
             # While a person is asked nothing is due; look again once in a while.
             await self._clock.sleep(min(max(wait, 0.0), self._shortest()))
             if self._asked or self._stream.finished is not None:
-                self._pause()
+                self._active = self._noticed = self._clock.monotonic()
             elif self._clock.monotonic() >= self._due():
                 async with self._saying:
                     await self._say()
-
-    def _pause(self) -> None:
-        self._active = self._noticed = self._clock.monotonic()
 
     def _due(self) -> float:
         warning = NEVER if self._warned else self._active + (self._warning or NEVER)
@@ -151,11 +146,7 @@ class StillWorking:
 
     def _shortest(self) -> float:
         """Return the longest time to sleep at once: events may move everything that is due."""
-        spans = (
-            self._notify,
-            self._warning,
-            self._limit,
-        )
+        spans = (self._notify, self._warning, self._limit)
         return min((span for span in spans if span), default=NEVER)
 
     async def _say(self) -> None:
@@ -164,7 +155,10 @@ class StillWorking:
         self._noticed = now
         if self._limit and quiet >= self._limit:
             self._over = True
-            await self._end(quiet)
+            if self._place.stop():
+                self._there = False
+                text = f"⏹ Nothing has happened for {_span(quiet)}, so this was stopped." + KEPT
+                await self._place.put(text, final=True)
             return
         self._there = True
         if self._warning and quiet >= self._warning:
@@ -177,16 +171,6 @@ class StillWorking:
             await self._place.put(
                 f"⏳ Still working, for {_span(now - self._began)} now{self._doing()}.", final=False
             )
-
-    async def _end(self, quiet: float) -> None:
-        if not self._place.stop():
-            return
-        self._there = False
-        text = (
-            f"⏹ Nothing has happened for {_span(quiet)}, so this was stopped."
-            " What is done so far is kept; send a message to go on."
-        )
-        await self._place.put(text, final=True)
 
     def _doing(self) -> str:
         tools = list(self._tools.values())
@@ -202,38 +186,6 @@ def _span(seconds: float) -> str:
     if seconds >= 90:
         return f"{round(seconds / 60)} minutes"
     return f"{round(seconds)} seconds"
-
-
-SEEN, DONE, FAILED, NONE = "👀", "✅", "❌", ""
-SOON, IN_THE_END = 1.0, 60.0
-"""Seconds that a mark may wait: later on the first one means nothing."""
-
-
-React = Callable[[str, float], Awaitable[None]]
-"""Reacts with an emoji, unless there is no room for it in so many seconds."""
-
-
-async def show_marks(stream: TurnStream, react: React) -> None:
-    """Mark the message of a turn when it starts and when it ends."""
-    await react(SEEN, SOON)
-    finished = await stream.wait()
-    if finished.error is None or finished.error.code != "shutdown":
-        await react(_mark(finished), IN_THE_END)
-
-
-def _mark(finished: TurnFinished) -> str:
-    match finished.outcome:
-        case TurnState.DONE:
-            return DONE
-        case TurnState.FAILED:
-            return FAILED
-        case _:
-            return NONE
-
-
-log = logging.getLogger(__name__)
-
-NOTICE_SLOT = "working"
 
 
 class Manners(Struct, frozen=True, kw_only=True):
@@ -263,12 +215,11 @@ class Companion(Struct, frozen=True, kw_only=True):
     resumed: bool = False
 
     async def run(self) -> None:
-        """Go along to the end of the turn."""
         manners, message = self.manners, self.entry.message
         async with asyncio.TaskGroup() as group:
             group.create_task(_safely(self._watch()))
             if manners.reactions(message.platform) and not message.internal:
-                group.create_task(_safely(show_marks(self.stream, self._react)))
+                group.create_task(_safely(self._mark()))
             if manners.hooks is not None and wants_turns(manners.hooks):
                 group.create_task(_safely(post_turn(manners.hooks, self.stream, message)))
 
@@ -282,6 +233,12 @@ class Companion(Struct, frozen=True, kw_only=True):
             resumed=self.resumed,
         ).watch()
 
+    async def _mark(self) -> None:
+        await self._react(SEEN, SOON)
+        finished = await self.stream.wait()
+        if not goes_on_later(finished):
+            await self._react(MARKS.get(finished.outcome, ""), IN_THE_END)
+
     async def _react(self, emoji: str, patience: float) -> None:
         if self.reachable():
             await (await self.surface()).react(self.entry.message.native_id, emoji, patience)
@@ -289,7 +246,6 @@ class Companion(Struct, frozen=True, kw_only=True):
     # -- a `TurnPlace` -----------------------------------------------------------
 
     async def put(self, text: str, *, final: bool) -> None:
-        """Show the notice, instead of the one that is there."""
         if not final and not self.reachable():
             return
         surface = await self.surface()
@@ -297,11 +253,9 @@ class Companion(Struct, frozen=True, kw_only=True):
         await surface.show(NOTICE_SLOT, shown, kind=OutboxKind.NOTICE)
 
     async def clear(self) -> None:
-        """Take the notice away."""
         await (await self.surface()).remove(NOTICE_SLOT)
 
     def stop(self) -> bool:
-        """Stop the turn; False if it does not run any more."""
         return self.manners.interrupt(self.stream.session_id, self.stream.turn_id)
 
 

@@ -17,9 +17,8 @@ from msgspec import Struct
 
 from hermes.control.admission.authz import AuthzSettings
 from hermes.control.admission.pipeline import InboundPipeline, PipelineParts, target_of
-from hermes.control.delivery.outage_notices import Apologies
-from hermes.control.delivery.rate_limit import PacerBook
-from hermes.control.delivery.surface import Delivery, Line
+from hermes.control.delivery.rate_limit import Pacers
+from hermes.control.delivery.surface import Line
 from hermes.control.door import Door
 from hermes.control.follow import Follower
 from hermes.control.lanes.batches import BatchWindow
@@ -43,7 +42,7 @@ from hermes.domain.tools import ToolCapabilities, ToolContext
 from hermes.domain.turn import Turn
 from hermes.entry.chat.companion import Manners
 from hermes.entry.chat.context import ChatContext
-from hermes.entry.chat.replies import ChatReplies, ReplyParts
+from hermes.entry.chat.replies import Apologies, ChatReplies, ReplyParts
 from hermes.streaming.chat.settings import PresentationSettings
 from hermes.streaming.chat.slots import MaySend
 
@@ -102,11 +101,10 @@ class ChatDoor(Door):
         self.capabilities = ToolCapabilities(send=self.send)
         self._parts = parts
         self._downloads = Downloads(parts.media_dir, self._file_source, parts.clock)
-        self._pacers = PacerBook()
+        self._pacers = Pacers()
         self._replies = ChatReplies(
             ReplyParts(
                 ledger=parts.ledger,
-                delivery=Delivery(parts.ledger, parts.clock),
                 clock=parts.clock,
                 line=self._line,
                 platforms=self.platforms,
@@ -117,7 +115,7 @@ class ChatDoor(Door):
         )
         self._follower = Follower(self._replies, parts.ledger, parts.group)
         self.say: Callable[[Target, str], Awaitable[None]] = self._replies.say
-        self.apologies = Apologies(self._replies.say_unrecorded, parts.clock)
+        self.apologise = Apologies(self._replies.say_unrecorded, parts.clock).say
         self._way_in = parts.admission(self)
         self._fleet = Fleet(
             [
@@ -169,7 +167,7 @@ class ChatDoor(Door):
         self._follower.begin(job)
 
     def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:
-        self._parts.group.create_task(self.apologies.say(target_of(entry.message), error))
+        self._parts.group.create_task(self.apologise(target_of(entry.message), error))
 
     async def deliver(self, target: Target, text: str, delivery_id: str) -> None:
         await self._replies.deliver(target, text, delivery_id)
@@ -216,7 +214,7 @@ class ChatDoor(Door):
         return Line(
             adapter=supervisor.adapter,
             capabilities=self._platforms[platform].capabilities,
-            book=self._pacers,
+            pacers=self._pacers,
             sent=supervisor.sent,
         )
 

@@ -9,7 +9,7 @@ again, slot by slot, and edits what is already there.
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from weakref import WeakValueDictionary
 
@@ -17,11 +17,11 @@ from msgspec import Struct
 
 from hermes.control.admission.approval_replies import approval_buttons, question_buttons
 from hermes.control.admission.pipeline import target_of
-from hermes.control.delivery.surface import Delivery, Line, Origin, TurnSurface
+from hermes.control.delivery.surface import Line, ReplyOrigin, TurnSurface
 from hermes.control.follow import Obligations, Outcome
 from hermes.control.lanes.lane import Ticket
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, ApprovalState, Decision
-from hermes.domain.errors import HermesError
+from hermes.domain.errors import HermesError, NotFound, StoreError
 from hermes.domain.events import ApprovalAnswered, ApprovalAsked, TurnJob, TurnStream
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import InboxEntry, InboxState
@@ -49,7 +49,6 @@ class ReplyParts(Struct, frozen=True, kw_only=True):
     """What the replies are made of."""
 
     ledger: Ledger
-    delivery: Delivery
     clock: Clock
     line: Callable[[str, str], Line | None]
     """Returns the connection of (platform, account), if there is one now."""
@@ -177,26 +176,24 @@ class ChatReplies(Obligations):
 
     async def say(self, target: Target, text: str) -> None:
         """Say something that is not part of a conversation."""
+        await self._post(target, text, new_id("notice"), OutboxKind.NOTICE)
+
+    async def _post(self, target: Target, text: str, post_id: str, kind: OutboxKind) -> None:
+        """Show a text that belongs to no turn, each part of it in a slot of its own."""
         line = await self._line(target.platform, target.account)
-        origin = Origin(agent_id="", session_id="", turn_id=new_id("notice"))
-        surface = self._parts.delivery.surface(line, target, origin)
-        settings = self._parts.presentation(target.platform)
-        layout = ChatLayout(surface.capabilities, settings)
+        surface = self._on(line, target, ReplyOrigin(turn_id=post_id))
+        layout = ChatLayout(line.capabilities, self._parts.presentation(target.platform))
         for number, shown in enumerate(layout.final(text)):
-            await surface.show(f"notice:{number}", shown, kind=OutboxKind.NOTICE)
+            await surface.show(f"{kind.value}:{number}", shown, kind=kind)
 
     async def deliver(self, target: Target, text: str, delivery_id: str) -> None:
         """Send a result somewhere, never twice under one id; raise if it cannot be sent."""
         try:
             async with asyncio.timeout(DELIVERY_SECONDS):
-                line = await self._line(target.platform, target.account)
+                await self._line(target.platform, target.account)
         except TimeoutError as error:
             raise HermesError(f"{target.platform} cannot be reached at the moment.") from error
-        origin = Origin(agent_id="", session_id="", turn_id=delivery_id)
-        surface = self._parts.delivery.surface(line, target, origin)
-        settings = self._parts.presentation(target.platform)
-        for number, shown in enumerate(ChatLayout(surface.capabilities, settings).final(text)):
-            await surface.show(f"delivery:{number}", shown, kind=OutboxKind.DELIVERY)
+        await self._post(target, text, delivery_id, OutboxKind.DELIVERY)
         for entry in await self._parts.ledger.outbox_of_turn(delivery_id):
             if entry.state is not OutboxState.SENT:
                 raise HermesError(f"Not delivered: {entry.error or entry.state.value}")
@@ -216,8 +213,11 @@ class ChatReplies(Obligations):
     async def _surface(self, entry: InboxEntry, turn_id: str) -> TurnSurface:
         message = entry.message
         line = await self._line(message.platform, message.account)
-        origin = Origin(agent_id=entry.agent_id, session_id=entry.session_id, turn_id=turn_id)
-        return self._parts.delivery.surface(line, target_of(message), origin)
+        origin = ReplyOrigin(turn_id=turn_id, agent_id=entry.agent_id, session_id=entry.session_id)
+        return self._on(line, target_of(message), origin)
+
+    def _on(self, line: Line, target: Target, origin: ReplyOrigin) -> TurnSurface:
+        return TurnSurface(self._parts.ledger, self._parts.clock, line, target, origin)
 
     async def _line(self, platform: str, account: str) -> Line:
         """Return the connection, waiting until there is one."""
@@ -288,3 +288,39 @@ def _outcome(request: ApprovalRequest, decision: Decision) -> str:
     if request.kind is ApprovalKind.QUESTION:
         return f"{head}\n{request.subject}"
     return f"{head}\n```\n{request.subject[:1500]}\n```"
+
+
+AGAIN_AFTER = 600.0
+MOST_CHATS = 5_000
+
+
+class Apologies:
+    """Remembers who has been told."""
+
+    def __init__(self, send: Callable[[Target, str], Awaitable[None]], clock: Clock) -> None:
+        self._send = send
+        self._clock = clock
+        self._told: dict[tuple[str, str, str | None], float] = {}
+
+    async def say(self, target: Target, error: HermesError) -> None:
+        """Explain `error` in a chat, unless that was done a moment ago."""
+        now = self._clock.monotonic()
+        chat = (target.platform, target.chat_id, target.thread_id)
+        if now - self._told.get(chat, float("-inf")) < AGAIN_AFTER:
+            return
+        if len(self._told) >= MOST_CHATS:
+            self._told = {c: at for c, at in self._told.items() if now - at < AGAIN_AFTER}
+        self._told[chat] = now
+        await self._send(target, explanation(error))
+
+
+def explanation(error: HermesError) -> str:
+    """Return a sentence for the person; where files lie is for the log."""
+    if isinstance(error, StoreError):
+        return (
+            "⚠️ I cannot store anything right now (perhaps the disk is full), so this has to"
+            " wait. Your message is not lost: I try again."
+        )
+    if isinstance(error, NotFound):
+        return f"⚠️ Nobody can answer here: {error.message}"
+    return "⚠️ Something went wrong on my side. Your message is kept; it is answered later."
