@@ -41,7 +41,7 @@ from hermes.domain.runs import RunState
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
 from hermes.streaming.wire.response_types import ResponseResource
-from hermes.streaming.wire.responses import ResponseStream
+from hermes.streaming.wire.responses import ResponseEvent, ResponseStream
 
 BASE = ResponseResource(id="resp_1", created_at=1000, status="in_progress", model="hermes")
 QUEUED = msgspec.structs.replace(BASE, status="queued", background=True)
@@ -92,8 +92,12 @@ def run(events: list[TurnEvent], base: ResponseResource = BASE) -> tuple[list[An
     sent = fold.begin()
     for event in events:
         sent += fold.feed(event)
-    bodies = [msgspec.json.decode(event.frame().split(b"data: ")[1]) for event in sent]
+    bodies = [body(event) for event in sent]
     return bodies, plain(fold.resource)
+
+
+def body(event: ResponseEvent) -> Any:
+    return msgspec.json.decode(event.frame().split(b"data: ")[1])
 
 
 def names(bodies: list[Any]) -> list[str]:
@@ -385,9 +389,9 @@ def test_approvals_are_events_of_our_own_with_a_number() -> None:
     )
     fold = ResponseStream(BASE, lambda text: text.replace("secret", "***"))
     fold.begin()
-    asked = fold.feed(ApprovalAsked(request=request))[0].body()
+    asked = body(fold.feed(ApprovalAsked(request=request))[0])
     decision = Decision(state=ApprovalState.APPROVED, choice=Choice.ONCE)
-    answered = fold.feed(ApprovalAnswered(approval_id="ap_1", decision=decision))[0].body()
+    answered = body(fold.feed(ApprovalAnswered(approval_id="ap_1", decision=decision))[0])
     assert asked["type"] == "hermes.approval.request"
     assert (asked["id"], asked["command"]) == ("ap_1", "rm -rf ***")
     assert answered["type"] == "hermes.approval.responded"

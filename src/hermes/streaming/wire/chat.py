@@ -23,7 +23,6 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hermes.domain.approvals import ApprovalRequest
 from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -36,34 +35,22 @@ from hermes.domain.messages import AssistantMessage, FinishReason, ToolOutcome
 from hermes.domain.turn import TurnState
 from hermes.domain.usage import Usage
 from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
-from hermes.streaming.wire.frames import (
-    DONE,
-    approval_fields,
-    decision_fields,
-    frame,
-    tool_call_fields,
-)
+from hermes.streaming.wire.frames import DONE, aside_fields, frame, tool_call_fields
 
 _encode = msgspec.json.Encoder().encode
-_AFTER = b',"logprobs":null,"finish_reason":null}]}\n\n'
+_AFTER = b'},"logprobs":null,"finish_reason":null}]}\n\n'
 _FINISH = {FinishReason.LENGTH: "length", FinishReason.CONTENT_FILTER: "content_filter"}
 
 
 class PromptDetails(Struct, frozen=True, kw_only=True):
-    """What the prompt was made of."""
-
     cached_tokens: int = 0
 
 
 class CompletionDetails(Struct, frozen=True, kw_only=True):
-    """What the answer was made of."""
-
     reasoning_tokens: int = 0
 
 
 class ChatUsage(Struct, frozen=True, kw_only=True):
-    """Tokens of all model calls of the turn."""
-
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
@@ -72,8 +59,6 @@ class ChatUsage(Struct, frozen=True, kw_only=True):
 
 
 class Incomplete(Struct, frozen=True, kw_only=True):
-    """Why an answer is not a complete one."""
-
     completed: bool = False
     partial: bool
     """There is text, but not all of it."""
@@ -86,8 +71,6 @@ class Incomplete(Struct, frozen=True, kw_only=True):
 
 
 class ChatResult(Struct, frozen=True, kw_only=True):
-    """A turn as one answer."""
-
     finished: TurnFinished
     text: str
     finish_reason: str
@@ -235,18 +218,15 @@ class ChatStream:
 
     def feed(self, event: TurnEvent) -> bytes:
         """Return what an event gives on the wire: any number of events, or nothing."""
-        pieces = self._view.feed(event)
-        if len(pieces) == 1:
-            return self._chunk(pieces[0])
-        return b"".join([self._chunk(piece) for piece in pieces])
+        return b"".join([self._chunk(piece) for piece in self._view.feed(event)])
 
     def _chunk(self, piece: Piece) -> bytes:
+        if isinstance(piece, Said):  # nearly every piece is, and `match` is slow in comparison
+            self._said = True
+            return self._content + _encode(self._text.say(piece)) + _AFTER
         match piece:
-            case Said():
-                self._said = True
-                return b"%b%b}%b" % (self._content, _encode(self._text.say(piece)), _AFTER)
             case Thought(text=text):
-                return b"%b%b}%b" % (self._reasoning, _encode(text), _AFTER)
+                return self._reasoning + _encode(text) + _AFTER
             case Completed(message):
                 self._text.complete(message)
                 return b""
@@ -262,12 +242,13 @@ class ChatStream:
             case ToolDone(started=started, finished=finished):
                 status = "completed" if finished.outcome is ToolOutcome.OK else "failed"
                 return self._tool(started, finished.call_id, finished.name, status)
-            case ApprovalAsked(request=request):
-                return self._named("hermes.approval.request", self._approval(request))
-            case ApprovalAnswered():
-                answered = decision_fields(piece.decision)
-                answered |= {"id": piece.approval_id, "run_id": self._run_id}
-                return self._named("hermes.approval.responded", {"approval": answered})
+            case ApprovalAsked() | ApprovalAnswered():
+                name, about = aside_fields(piece, self._redact)
+                about["run_id"] = self._run_id
+                if isinstance(piece, ApprovalAsked):
+                    about["session_id"] = piece.request.session_id
+                    about["answer_url"] = f"/v1/approvals/{piece.request.id}"
+                return self._named(f"hermes.{name}", {"approval": about})
             case Notice():
                 notice = {"code": piece.code, "level": piece.level.value, "text": piece.text}
                 return self._named("hermes.notice", notice)
@@ -283,14 +264,6 @@ class ChatStream:
             "status": status,
         }
         return self._named("hermes.tool.progress", progress)
-
-    def _approval(self, request: ApprovalRequest) -> dict[str, Any]:
-        where = {
-            "run_id": self._run_id,
-            "session_id": request.session_id,
-            "answer_url": f"/v1/approvals/{request.id}",
-        }
-        return {"approval": approval_fields(request, self._redact) | where}
 
     def _finish(self, finished: TurnFinished) -> bytes:
         out = b""
@@ -322,7 +295,7 @@ class ChatStream:
         return out + DONE
 
     def _delta(self, delta: dict[str, Any]) -> bytes:
-        return b"%b%b%b" % (self._before, _encode(delta), _AFTER)
+        return self._before + _encode(delta)[:-1] + _AFTER
 
     def _named(self, name: str, fields: dict[str, Any]) -> bytes:
         choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": None}

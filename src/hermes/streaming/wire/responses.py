@@ -9,11 +9,12 @@ A message that the model had to begin again goes on in another part of its
 item, and so does its reasoning; the item ends with the text of the last part.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.domain.events import (
     ApprovalAnswered,
@@ -28,7 +29,7 @@ from hermes.domain.messages import AssistantMessage, FinishReason, ToolCall, Too
 from hermes.domain.runs import RunState
 from hermes.domain.turn import TurnState
 from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
-from hermes.streaming.wire.frames import approval_fields, decision_fields, frame
+from hermes.streaming.wire.frames import aside_fields, frame
 from hermes.streaming.wire.response_types import (
     FunctionCallItem,
     FunctionCallOutputItem,
@@ -58,37 +59,17 @@ _FINAL_EVENT: dict[ResponseStatus, str] = {
     "incomplete": "response.incomplete",
     "cancelled": "response.incomplete",
 }
-_encoder = msgspec.json.Encoder()
+_encode = msgspec.json.Encoder().encode
 
 
-class ResponseEvent(Struct, frozen=True, kw_only=True, gc=False):
+class ResponseEvent(Struct, frozen=True, gc=False):
     name: str
     sequence_number: int
     fields: dict[str, Any]
 
-    def body(self) -> dict[str, Any]:
-        return {"type": self.name, "sequence_number": self.sequence_number, **self.fields}
-
     def frame(self) -> bytes:
-        return frame(_encoder.encode(self.body()), self.name)
-
-
-class _Emitter:
-    def __init__(self) -> None:
-        self._next = 0
-        self._waiting: list[ResponseEvent] = []
-
-    def emit(self, name: str, /, **fields: Any) -> None:
-        self.add(name, fields)
-
-    def add(self, name: str, fields: dict[str, Any]) -> None:
-        event = ResponseEvent(name=name, sequence_number=self._next, fields=fields)
-        self._next += 1
-        self._waiting.append(event)
-
-    def take(self) -> list[ResponseEvent]:
-        taken, self._waiting = self._waiting, []
-        return taken
+        body = {"type": self.name, "sequence_number": self.sequence_number, **self.fields}
+        return frame(_encode(body), self.name)
 
 
 class _OpenItem:
@@ -100,42 +81,39 @@ class _OpenItem:
     part: ClassVar[type[OutputText] | type[SummaryText]]
     extra: ClassVar[dict[str, Any]] = {}
 
-    def __init__(self, emitter: _Emitter, item_id: str, index: int) -> None:
+    def __init__(self, emit: Callable[[str, dict[str, Any]], None], id: str, index: int) -> None:  # noqa: A002 (the field's name)
         self.index = index
-        self.id = item_id
-        self.text = ""
+        self.id = id
+        self._emit = emit
+        self._said = ""
         """What the client has of the current part, up to the last commit."""
-        self._emitter = emitter
-        self._emit = emitter.emit
         self._new: list[str] = []
         self._kept = ""
         """What is certain."""
         self._delta_event = f"{self.text_event}.delta"
-        self._place: dict[str, Any] = {
-            "item_id": item_id,
-            "output_index": index,
-            self.number_field: 0,
-        }
-        self._emit("response.output_item.added", output_index=index, item=self.empty())
+        self._place: dict[str, Any] = {"item_id": id, "output_index": index, self.number_field: 0}
+        added = {"output_index": index, "item": self.item("in_progress")}
+        emit("response.output_item.added", added)
         self._open_part()
 
-    def empty(self) -> Item:
+    def item(self, status: ItemStatus, *parts: str) -> Item:
         raise NotImplementedError
 
-    def snapshot(self, status: ItemStatus = "in_progress") -> Item:
-        raise NotImplementedError
+    @property
+    def said(self) -> str:
+        return self._said + "".join(self._new)
 
     def say(self, text: str) -> None:
         if text:
             self._new.append(text)
-            self._emitter.add(self._delta_event, {**self._place, "delta": text, **self.extra})
+            self._emit(self._delta_event, {**self._place, "delta": text, **self.extra})
 
     def start_over(self, text: str) -> None:
         """Go on in another part: what is not certain is void."""
         self._close_part()
         self._place = self._place | {self.number_field: self._place[self.number_field] + 1}
         self._open_part()
-        self.text, self._new = "", []
+        self._said, self._new = "", []
         self.say(self._kept + text)
 
     def commit(self, text: str) -> None:
@@ -143,25 +121,21 @@ class _OpenItem:
         self._kept += text
         if self._kept.startswith(sent := self.said):
             self.say(self._kept[len(sent) :])
-        self.text, self._new = self._kept, []
+        self._said, self._new = self._kept, []
 
-    @property
-    def said(self) -> str:
-        return self.text + "".join(self._new)
-
-    def close(self, status: ItemStatus = "completed") -> Item:
+    def close(self, status: ItemStatus) -> Item:
         self._close_part()
-        item = self.snapshot(status)
-        self._emit("response.output_item.done", output_index=self.index, item=item)
+        item = self.item(status, self.said)
+        self._emit("response.output_item.done", {"output_index": self.index, "item": item})
         return item
 
     def _open_part(self) -> None:
-        self._emit(f"{self.part_event}.added", **self._place, part=self.part(text=""))
+        self._emit(f"{self.part_event}.added", {**self._place, "part": self.part(text="")})
 
     def _close_part(self) -> None:
         text = self.said
-        self._emit(f"{self.text_event}.done", **self._place, text=text, **self.extra)
-        self._emit(f"{self.part_event}.done", **self._place, part=self.part(text=text))
+        self._emit(f"{self.text_event}.done", {**self._place, "text": text, **self.extra})
+        self._emit(f"{self.part_event}.done", {**self._place, "part": self.part(text=text)})
 
 
 class _OpenMessage(_OpenItem):
@@ -170,14 +144,9 @@ class _OpenMessage(_OpenItem):
     number_field = "content_index"
     part = OutputText
     extra: ClassVar[dict[str, Any]] = {"logprobs": ()}
-    cut_off = False
-    """The model stopped at a limit."""
 
-    def empty(self) -> MessageItem:
-        return MessageItem(id=self.id, status="in_progress", role="assistant")
-
-    def snapshot(self, status: ItemStatus = "in_progress") -> MessageItem:
-        content = (OutputText(text=self.said),)
+    def item(self, status: ItemStatus, *parts: str) -> MessageItem:
+        content = tuple(OutputText(text=text) for text in parts)
         return MessageItem(id=self.id, status=status, role="assistant", content=content)
 
 
@@ -187,11 +156,8 @@ class _OpenReasoning(_OpenItem):
     number_field = "summary_index"
     part = SummaryText
 
-    def empty(self) -> ReasoningItem:
-        return ReasoningItem(id=self.id)
-
-    def snapshot(self, status: ItemStatus = "in_progress") -> ReasoningItem:  # noqa: ARG002 (it has none)
-        return ReasoningItem(id=self.id, summary=(SummaryText(text=self.said),))
+    def item(self, status: ItemStatus, *parts: str) -> ReasoningItem:  # noqa: ARG002 (it has none)
+        return ReasoningItem(id=self.id, summary=tuple(SummaryText(text=text) for text in parts))
 
 
 class ResponseStream:
@@ -202,8 +168,10 @@ class ResponseStream:
         self._redact = redact
         self._ids = base.id.removeprefix("resp_")
         self._view = TurnView()
-        self._emitter = _Emitter()
-        self._items: list[Item] = []
+        self._sent = 0
+        self._events: list[ResponseEvent] = []
+        """Made and not yet taken."""
+        self._items: list[Item | _OpenItem] = []
         self._message: _OpenMessage | None = None
         self._reasoning: _OpenReasoning | None = None
         self._replies = 0
@@ -218,21 +186,25 @@ class ResponseStream:
 
     @property
     def resource(self) -> ResponseResource:
-        return msgspec.structs.replace(self._base, output=tuple(self._output()))
+        output = tuple(
+            each.item("in_progress", each.said) if isinstance(each, _OpenItem) else each
+            for each in self._items
+        )
+        return replace(self._base, output=output)
 
     def begin(self) -> list[ResponseEvent]:
-        self._emitter.emit("response.created", response=self._base)
+        self._emit("response.created", {"response": self._base})
         waiting = self._base.status == "queued"
         name = "response.queued" if waiting else "response.in_progress"
-        self._emitter.emit(name, response=self._base)
-        return self._emitter.take()
+        self._emit(name, {"response": self._base})
+        return self._taken()
 
     def feed(self, event: TurnEvent) -> list[ResponseEvent]:
         if isinstance(event, TurnFinished):
             return self.finish(event)
         for piece in self._view.feed(event):
             self._take(piece)
-        return self._emitter.take()
+        return self._taken()
 
     def finish(
         self, event: TurnFinished, state: RunState | None = None, at: float | None = None
@@ -244,27 +216,47 @@ class ResponseStream:
             self._take(piece)
         for call in event.handed:
             self._call(call)
-        status = self._status(event, state)
+        status, cut_off = self._ending(event, state)
         self._close_reasoning()
         self._close_message("completed" if status == "completed" else "incomplete")
         self._show_outputs(all_there=True)
-        self._base = msgspec.structs.replace(
+        self._base = replace(
             self._base,
             status=status,
             completed_at=int(at) if status == "completed" and at is not None else None,
-            incomplete_details=self._details(event) if status == "incomplete" else None,
+            incomplete_details=IncompleteDetails(reason=cut_off) if cut_off else None,
             error=error_of(event.error) if status == "failed" else None,
             usage=usage_of(event.usage),
         )
-        self._emitter.emit(_FINAL_EVENT[status], response=self.resource)
-        return self._emitter.take()
+        self._emit(_FINAL_EVENT[status], {"response": self.resource})
+        return self._taken()
 
     def broken(self, code: str, message: str) -> list[ResponseEvent]:
         """Return what is sent when the stream ends although the response does not."""
-        text = message.strip()
-        error = {"type": "server_error", "code": code, "message": text, "param": None}
-        self._emitter.emit("error", code=code, message=text, param=None, error=error)
-        return self._emitter.take()
+        fields = {"code": code, "message": message.strip(), "param": None}
+        self._emit("error", {**fields, "error": {"type": "server_error", **fields}})
+        return self._taken()
+
+    def _emit(self, name: str, fields: dict[str, Any]) -> None:
+        self._events.append(ResponseEvent(name, self._sent, fields))
+        self._sent += 1
+
+    def _taken(self) -> list[ResponseEvent]:
+        taken, self._events = self._events, []
+        return taken
+
+    def _ending(
+        self, event: TurnFinished, state: RunState | None
+    ) -> tuple[ResponseStatus, str | None]:
+        """Return the status and, if that is `incomplete`, the reason."""
+        if event.outcome is TurnState.FAILED:
+            return "failed", None
+        if event.outcome is TurnState.DONE:
+            last = self._view.last
+            cut_off = _CUT_OFF.get(last.finish) if last else None
+            return ("incomplete" if cut_off else "completed"), cut_off
+        cancelled = self._base.background if state is None else state is RunState.CANCELLED
+        return ("cancelled", None) if cancelled else ("incomplete", "interrupted")
 
     def _take(self, piece: Piece) -> None:
         match piece:
@@ -283,27 +275,21 @@ class ResponseStream:
                 self._results[finished.call_id] = finished
                 self._show_outputs(all_there=False)
             case ApprovalAsked() | ApprovalAnswered():
-                self._approval(piece)
+                name, fields = aside_fields(piece, self._redact)
+                self._emit(f"hermes.{name}", {"response_id": self._base.id, **fields})
             case TurnStarted() if self._base.status == "queued":
-                self._base = msgspec.structs.replace(self._base, status="in_progress")
-                self._emitter.emit("response.in_progress", response=self.resource)
+                self._base = replace(self._base, status="in_progress")
+                self._emit("response.in_progress", {"response": self.resource})
             case _:
                 pass
-
-    def _approval(self, event: ApprovalAsked | ApprovalAnswered) -> None:
-        if isinstance(event, ApprovalAsked):
-            name, fields = "request", approval_fields(event.request, self._redact)
-        else:
-            name, fields = "responded", {"id": event.approval_id, **decision_fields(event.decision)}
-        self._emitter.emit(f"hermes.approval.{name}", response_id=self._base.id, **fields)
 
     # -- what the model says ----------------------------------------------------
 
     def _say(self, said: Said) -> None:
         self._close_reasoning()
         if self._message is None:
-            self._message = _OpenMessage(self._emitter, self._id("msg"), len(self._items))
-            self._items.append(self._message.empty())
+            self._message = _OpenMessage(self._emit, self._id("msg"), len(self._items))
+            self._items.append(self._message)
         if said.again:
             self._message.start_over(said.text)
         else:
@@ -313,8 +299,8 @@ class ResponseStream:
         if self._reasoning is None:
             if self._thought_at == self._replies:
                 return  # closed when the model began to speak
-            self._reasoning = _OpenReasoning(self._emitter, self._id("rs"), len(self._items))
-            self._items.append(self._reasoning.empty())
+            self._reasoning = _OpenReasoning(self._emit, self._id("rs"), len(self._items))
+            self._items.append(self._reasoning)
             self._thought_at = self._replies
         text = self._redact(thought.text)
         if thought.again:
@@ -329,9 +315,8 @@ class ResponseStream:
         self._close_reasoning()
         if self._message is not None:
             self._message.commit(message.text)
-            self._message.cut_off = message.finish in _CUT_OFF
             if message.tool_calls or message.finish is not FinishReason.LENGTH:
-                self._close_message("incomplete" if self._message.cut_off else "completed")
+                self._close_message("incomplete" if message.finish in _CUT_OFF else "completed")
         for call in message.tool_calls:
             self._call(call)
         self._replies += 1
@@ -343,13 +328,25 @@ class ResponseStream:
         if self._reasoning is not None:
             self._reasoning.commit(self._redact(text))
 
+    def _close_message(self, status: ItemStatus) -> None:
+        if self._message is not None:
+            self._items[self._message.index] = self._message.close(status)
+            self._message = None
+
+    def _close_reasoning(self) -> None:
+        if self._reasoning is not None:
+            self._items[self._reasoning.index] = self._reasoning.close("completed")
+            self._reasoning = None
+
+    def _id(self, prefix: str) -> str:
+        return f"{prefix}_{self._ids}_{self._replies}"
+
     # -- tools ------------------------------------------------------------------
 
     def _call(self, call: ToolCall) -> None:
         if call.id in self._calls:
             return
-        number, index = len(self._calls), len(self._items)
-        self._calls[call.id] = number
+        number = self._calls[call.id] = len(self._calls)
         self._awaited.append(call.id)
         arguments = self._redact(call.arguments)
         item = FunctionCallItem(
@@ -359,14 +356,18 @@ class ResponseStream:
             arguments=arguments,
             status="completed",
         )
-        begun = msgspec.structs.replace(item, arguments="", status="in_progress")
-        place = {"item_id": item.id, "output_index": index}
-        emit, event = self._emitter.emit, "response.function_call_arguments"
-        emit("response.output_item.added", output_index=index, item=begun)
-        emit(f"{event}.delta", **place, delta=arguments)
-        emit(f"{event}.done", **place, name=call.name, arguments=arguments)
-        emit("response.output_item.done", output_index=index, item=item)
+        place = {"item_id": item.id, "output_index": len(self._items)}
+        event = "response.function_call_arguments"
+        self._item_event("added", replace(item, arguments="", status="in_progress"))
+        self._emit(f"{event}.delta", {**place, "delta": arguments})
+        self._emit(f"{event}.done", {**place, "name": call.name, "arguments": arguments})
+        self._item_event("done", item)
         self._items.append(item)
+
+    def _item_event(self, what: str, item: Item) -> None:
+        """Tell about the item that comes next."""
+        fields = {"output_index": len(self._items), "item": item}
+        self._emit(f"response.output_item.{what}", fields)
 
     def _show_outputs(self, *, all_there: bool) -> None:
         """Show outputs in the order of the calls; with `all_there` nothing is waited for."""
@@ -386,43 +387,6 @@ class ResponseStream:
             output=(InputText(text=result.output or result.preview),),
             status="incomplete" if unsure else "completed",
         )
-        index = len(self._items)
-        self._emitter.emit("response.output_item.added", output_index=index, item=item)
-        self._emitter.emit("response.output_item.done", output_index=index, item=item)
+        self._item_event("added", item)
+        self._item_event("done", item)
         self._items.append(item)
-
-    # -- the end ----------------------------------------------------------------
-
-    def _close_message(self, status: ItemStatus) -> None:
-        if self._message is not None:
-            self._items[self._message.index] = self._message.close(status)
-            self._message = None
-
-    def _close_reasoning(self) -> None:
-        if self._reasoning is not None:
-            self._items[self._reasoning.index] = self._reasoning.close()
-            self._reasoning = None
-
-    @property
-    def _finish_reason(self) -> FinishReason:
-        return self._view.last.finish if self._view.last else FinishReason.STOP
-
-    def _status(self, event: TurnFinished, state: RunState | None) -> ResponseStatus:
-        if event.outcome is TurnState.FAILED:
-            return "failed"
-        if event.outcome is TurnState.DONE:
-            return "incomplete" if self._finish_reason in _CUT_OFF else "completed"
-        cancelled = self._base.background if state is None else state is RunState.CANCELLED
-        return "cancelled" if cancelled else "incomplete"
-
-    def _details(self, event: TurnFinished) -> IncompleteDetails:
-        done = event.outcome is TurnState.DONE
-        return IncompleteDetails(reason=_CUT_OFF[self._finish_reason] if done else "interrupted")
-
-    def _output(self) -> Iterator[Item]:
-        growing = {each.index: each for each in (self._message, self._reasoning) if each}
-        for index, item in enumerate(self._items):
-            yield growing[index].snapshot() if index in growing else item
-
-    def _id(self, prefix: str) -> str:
-        return f"{prefix}_{self._ids}_{self._replies}"

@@ -49,7 +49,8 @@ class SessionStream:
         now: Callable[[], float],
         redact: Callable[[str], str],
     ) -> None:
-        self._head = {"session_id": session_id, "run_id": run_id}
+        self._head = _encode({"session_id": session_id, "run_id": run_id})[:-1]
+        self._run_id = run_id
         self._now = now
         self._redact = redact
         self._view = TurnView()
@@ -68,8 +69,8 @@ class SessionStream:
 
     def _frame(self, name: str, fields: dict[str, Any]) -> bytes:
         self._seq += 1
-        head = self._head | {"seq": self._seq, "ts": self._now()}
-        return frame(_encode(head | fields), event=name)
+        told = _encode({"seq": self._seq, "ts": self._now(), **fields})
+        return frame(b"%b,%b" % (self._head, told[1:]), event=name)
 
     def _told(self, piece: Piece) -> list[Named]:
         match piece:
@@ -90,7 +91,7 @@ class SessionStream:
 
     @property
     def _message_id(self) -> str:
-        return f"{self._head['run_id']}.{self._message}"
+        return f"{self._run_id}.{self._message}"
 
     def _say(self, text: str, *, again: bool) -> list[Named]:
         told: list[Named] = []
