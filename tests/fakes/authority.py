@@ -21,13 +21,13 @@ from hermes.domain.runs import RunQuery
 from hermes.entry.http.api import all_endpoints
 from hermes.entry.http.context import HttpContext, ServedAgent
 from hermes.entry.http.endpoint import Endpoint
-from hermes.entry.http.openapi import describing_endpoints
+from hermes.entry.http.openapi import with_description
 from hermes.state.sqlite.ledger import SqliteLedger
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say
 
 __all__ = ["BODIES", "ENDPOINTS", "TITLE", "WEATHER", "WORDS", "Seen", "World", "path_of", "world"]
 
-ENDPOINTS = (*all_endpoints(), *describing_endpoints(all_endpoints(), version="0"))
+ENDPOINTS = with_description(all_endpoints())
 ORDINARY = (Action.RUN, Action.SESSIONS, Action.APPROVE)
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
 WORDS = "xylophone-of-ann"

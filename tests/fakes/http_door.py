@@ -31,7 +31,7 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import Model, ModelReply
 from hermes.domain.settings import Settings
 from hermes.domain.usage import Usage
-from hermes.entry.http.app import build_app
+from hermes.entry.http.app import HttpApp
 from hermes.entry.http.context import HttpContext, ServedAgent, Toolset
 from hermes.entry.http.endpoint import Endpoint
 from hermes.entry.http.guards import KeyRing
@@ -167,7 +167,7 @@ async def http_door(
         context = more(_context(folder, core, desk, media, side_calls))
         doors: list[HttpDoor] = []
         keys = KeyRing(core.ledger, context.clock, lambda: doors[0].owner_keys if doors else ())
-        app = build_app(endpoints, context, wanted, keys)
+        app = HttpApp(endpoints, context, wanted, keys)
         server = HttpServer(app, wanted.host, wanted.port, grace_seconds=wanted.grace_seconds)
         async with asyncio.TaskGroup() as group, AsyncExitStack() as stack:
             serving = group.create_task(server.run())

@@ -21,7 +21,7 @@ from hermes.domain.messages import Message
 from hermes.domain.ports.model import ModelReply
 from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES, AgentProfile
 from hermes.entry.http.api import all_endpoints
-from hermes.entry.http.app import build_app
+from hermes.entry.http.app import HttpApp
 from hermes.entry.http.context import HttpContext, ServedAgent, Toolset
 from hermes.entry.http.door import ApiDoor
 from hermes.entry.http.guards import KeyRing
@@ -57,7 +57,7 @@ def open_door(context: DoorContext) -> ApiDoor:
 
     keys = KeyRing(app.ledger, app.clock, owner_keys)
     server = HttpServer(
-        build_app(all_endpoints(), _parts(context, settings, runs), settings, keys),
+        HttpApp(all_endpoints(), _parts(context, settings, runs), settings, keys),
         settings.host,
         settings.port,
         grace_seconds=settings.grace_seconds,

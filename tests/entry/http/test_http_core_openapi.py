@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 from fakes.http_door import http_door
 from hermes.domain.keys import Action
 from hermes.entry.http.endpoint import EVENT_STREAM, Answer, Call, Endpoint, JsonAnswer
-from hermes.entry.http.openapi import describing_endpoints, openapi_document
+from hermes.entry.http.openapi import openapi_document, with_description
 from hermes.testing import ScriptedModel
 
 
@@ -74,7 +74,7 @@ ENDPOINTS = (
 
 @pytest.fixture(scope="module")
 def document() -> dict[str, Any]:
-    listed = (*ENDPOINTS, *describing_endpoints(ENDPOINTS, version="1"))
+    listed = with_description(ENDPOINTS)
     encoded = msgspec.json.encode(openapi_document(listed, "1"))
     decoded: dict[str, Any] = msgspec.json.decode(encoded)
     return decoded

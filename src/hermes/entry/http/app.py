@@ -16,7 +16,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from hermes.control.runs.runs import Draining
 from hermes.domain.errors import HermesError
@@ -31,11 +30,10 @@ from hermes.entry.http.endpoint import (
     StreamAnswer,
     TextAnswer,
 )
-from hermes.entry.http.errors import ErrorBody, Problem, problem_of
+from hermes.entry.http.errors import Problem, problem_of
 from hermes.entry.http.guards import ANYBODY, FailureLimit, Guards, KeyRing, presented_key
-from hermes.entry.http.openapi import describing_endpoints
+from hermes.entry.http.openapi import with_description
 from hermes.entry.http.request import (
-    AsgiApp,
     ClientGone,
     Found,
     Headers,
@@ -49,7 +47,7 @@ from hermes.entry.http.request import (
     read_headers,
 )
 from hermes.entry.http.settings import HttpSettings
-from hermes.entry.http.sse import send_stream
+from hermes.entry.http.sse import close, send_stream
 
 JSON = b"application/json"
 ON_STREAMS: dict[bytes, bytes] = {
@@ -58,44 +56,22 @@ ON_STREAMS: dict[bytes, bytes] = {
     b"cache-control": b"no-cache, no-store",
     b"x-accel-buffering": b"no",
 }
-
-
-class Rendered(Struct, frozen=True):
-    """An answer as it goes out."""
-
-    status: int
-    headers: dict[bytes, bytes]
-    body: bytes
-
-
-def encoded(headers: Mapping[str, str]) -> dict[bytes, bytes]:
-    """Return headers as bytes; a value can hold nothing that would end its line."""
-    return {
-        name.lower().encode(): "".join(c if c.isprintable() else " " for c in value).encode()
-        for name, value in headers.items()
-    }
-
-
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 log = logging.getLogger(__name__)
-
-
-def build_app(
-    endpoints: Sequence[Endpoint], context: HttpContext, settings: HttpSettings, keys: KeyRing
-) -> AsgiApp:
-    """Return the application that serves these endpoints and describes them."""
-    return _App(endpoints, context, settings, keys)
 
 
 class _Exchange:
     """One request while it is being answered."""
 
-    __slots__ = ("cors", "id", "receive", "route", "scope", "send", "started", "streams")
+    __slots__ = ("cors", "id", "method", "receive", "route", "scope", "send", "started", "streams")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self.receive = receive
         self.send = send
         self.id = f"req_{secrets.token_hex(12)}"
+        self.method = scope["method"] if scope["method"] in _METHODS else "OTHER"
+        """What clients make up must not become a label."""
         self.route = ""
         self.cors: list[tuple[bytes, bytes]] = []
         self.started = False
@@ -108,12 +84,20 @@ class _Exchange:
             pass
 
     def pairs(self, headers: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
-        """Return all headers of the answer."""
         return [*headers.items(), *self.cors, (b"x-request-id", self.id.encode())]
 
+    async def answer(self, status: int, headers: Mapping[bytes, bytes], body: bytes = b"") -> int:
+        pairs = self.pairs(headers)
+        if status != 204:
+            pairs.append((b"content-length", str(len(body)).encode()))
+        self.started = True
+        await self.send({"type": "http.response.start", "status": status, "headers": pairs})
+        await self.send({"type": "http.response.body", "body": b"" if status == 204 else body})
+        return status
 
-class _App:
-    """The ASGI application."""
+
+class HttpApp:
+    """The ASGI application that serves endpoints and describes them."""
 
     def __init__(
         self,
@@ -127,8 +111,7 @@ class _App:
         self._keys = keys
         self._guards = Guards(settings)
         self._failures = FailureLimit(settings.max_auth_failures, context.clock)
-        described = describing_endpoints(endpoints, version=context.version)
-        self._routes = RouteTable((*endpoints, *described))
+        self._routes = RouteTable(with_description(endpoints))
         self._requests = context.metrics.counter(
             "hermes_http_requests_total", "Requests by route, method and status."
         )
@@ -146,14 +129,14 @@ class _App:
             # The task belongs to the server, which cancels it only when it stops.
             status = await self._cut_off(exchange)
         except HermesError as error:
-            status = await self._send(exchange, self._refusal(problem_of(error)))
+            status = await self._refuse(exchange, problem_of(error))
         except Exception:
             log.exception("request %s could not be answered", exchange.id)
-            status = await self._send(exchange, self._refusal(_unexpected(exchange.id)))
-        self._requests.add(method=_known(scope), route=exchange.route, status=str(status))
+            status = await self._refuse(exchange, _unexpected(exchange.id))
+        self._requests.add(method=exchange.method, route=exchange.route, status=str(status))
         if log.isEnabledFor(logging.DEBUG):
             took = (time.perf_counter() - began) * 1000
-            log.debug("%s %s -> %d in %.1f ms", _known(scope), exchange.route, status, took)
+            log.debug("%s %s -> %d in %.1f ms", exchange.method, exchange.route, status, took)
 
     # -- from the request to the answer ----------------------------------------
 
@@ -165,7 +148,7 @@ class _App:
         found = self._routes.find(scope["raw_path"])
         if scope["method"] == "OPTIONS":
             pairs = dict(self._guards.preflight(heads, found.allowed()))
-            return await self._send(exchange, Rendered(204, ON_EVERY_ANSWER | pairs, b""))
+            return await exchange.answer(204, ON_EVERY_ANSWER | pairs)
         route = found.route(scope["method"])
         exchange.route = route.endpoint.path
         caller = await self._let_in(route.endpoint, heads, scope)
@@ -173,7 +156,7 @@ class _App:
         answer = await route.endpoint.handler(call)
         if isinstance(answer, StreamAnswer):
             return await self._stream(exchange, answer)
-        return await self._send(exchange, self._rendered(route.endpoint, answer))
+        return await self._answer(exchange, route.endpoint, answer)
 
     async def _let_in(self, endpoint: Endpoint, heads: Headers, scope: Scope) -> Caller:
         if endpoint.public:
@@ -214,9 +197,9 @@ class _App:
     # -- from the answer to the client -----------------------------------------
 
     async def _stream(self, exchange: _Exchange, answer: StreamAnswer) -> int:
-        headers = exchange.pairs(ON_STREAMS | encoded(answer.headers))
+        headers = exchange.pairs(ON_STREAMS | _encoded(answer.headers))
         if exchange.scope["method"] == "HEAD":
-            await _close(answer)
+            await close(answer)
             await exchange.send({"type": "http.response.start", "status": 200, "headers": headers})
             await exchange.send({"type": "http.response.body", "body": b""})
             return 200
@@ -236,7 +219,7 @@ class _App:
         """Tell a client that the server stops, as far as that is possible now."""
         problem = problem_of(Draining("Hermes is stopping; try again in a moment."))
         if not exchange.started:
-            return await self._send(exchange, self._refusal(problem))
+            return await self._refuse(exchange, problem)
         if not exchange.streams:
             raise asyncio.CancelledError
         await self._break_off(exchange, problem)
@@ -244,23 +227,10 @@ class _App:
 
     async def _break_off(self, exchange: _Exchange, problem: Problem) -> None:
         """End a stream that cannot go on with an event that clients take for an error."""
-        body = msgspec.json.encode(self._error(problem))
-        await exchange.send(
-            {"type": "http.response.body", "body": b"event: error\ndata: " + body + b"\n\n"}
-        )
+        body = b"event: error\ndata: " + self._error(problem) + b"\n\n"
+        await exchange.send({"type": "http.response.body", "body": body})
 
-    async def _send(self, exchange: _Exchange, answer: Rendered) -> int:
-        headers = exchange.pairs(answer.headers)
-        if answer.status != 204:
-            headers.append((b"content-length", str(len(answer.body)).encode()))
-        exchange.started = True
-        await exchange.send(
-            {"type": "http.response.start", "status": answer.status, "headers": headers}
-        )
-        await exchange.send({"type": "http.response.body", "body": answer.body})
-        return answer.status
-
-    def _rendered(self, endpoint: Endpoint, answer: Any) -> Rendered:
+    async def _answer(self, exchange: _Exchange, endpoint: Endpoint, answer: Any) -> int:
         if not isinstance(answer, JsonAnswer | TextAnswer):
             answer = JsonAnswer(value=answer, status=next(iter(endpoint.answers), 200))
         if isinstance(answer, TextAnswer):
@@ -270,17 +240,23 @@ class _App:
             if endpoint.redacts:
                 value = _redacted(msgspec.to_builtins(value), self._context.redact)
             body, kind = msgspec.json.encode(value), JSON
-        headers = ON_EVERY_ANSWER | {b"content-type": kind} | encoded(answer.headers)
-        return Rendered(answer.status, headers, b"" if answer.status == 204 else body)
+        headers = ON_EVERY_ANSWER | {b"content-type": kind} | _encoded(answer.headers)
+        return await exchange.answer(answer.status, headers, body)
 
-    def _refusal(self, problem: Problem) -> Rendered:
-        headers = ON_EVERY_ANSWER | {b"content-type": JSON} | encoded(problem.headers)
-        return Rendered(problem.status, headers, msgspec.json.encode(self._error(problem)))
+    async def _refuse(self, exchange: _Exchange, problem: Problem) -> int:
+        headers = ON_EVERY_ANSWER | {b"content-type": JSON} | _encoded(problem.headers)
+        return await exchange.answer(problem.status, headers, self._error(problem))
 
-    def _error(self, problem: Problem) -> ErrorBody:
-        body = problem.body()
-        message = self._context.redact(body.error.message)
-        return ErrorBody(error=msgspec.structs.replace(body.error, message=message))
+    def _error(self, problem: Problem) -> bytes:
+        return msgspec.json.encode(problem.body(self._context.redact(problem.message)))
+
+
+def _encoded(headers: Mapping[str, str]) -> dict[bytes, bytes]:
+    """Return headers as bytes; a value can hold nothing that would end its line."""
+    return {
+        name.lower().encode(): "".join(c if c.isprintable() else " " for c in value).encode()
+        for name, value in headers.items()
+    }
 
 
 def _fingerprint(scope: Scope, body: bytes) -> str:
@@ -292,19 +268,6 @@ def _fingerprint(scope: Scope, body: bytes) -> str:
 def _unexpected(request_id: str) -> Problem:
     message = f"Something unexpected went wrong here; the log has the details under {request_id}."
     return Problem(500, message, code="internal_error")
-
-
-def _known(scope: Scope) -> str:
-    """Return the method, if it is one: what clients make up must not become a label."""
-    method: str = scope["method"]
-    usual = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
-    return method if method in usual else "OTHER"
-
-
-async def _close(answer: StreamAnswer) -> None:
-    close = getattr(answer.chunks, "aclose", None)
-    if close is not None:
-        await close()
 
 
 def _redacted(value: Any, redact: Callable[[str], str]) -> Any:

@@ -145,7 +145,9 @@ class Operations:
         def describe(handler: Handler) -> Endpoint:
             first, *rest = handler.__name__.split("_")
             types = get_type_hints(handler)
-            body, query = (None if kind is NoneType else kind for kind in get_args(types["call"]))
+            body, query = (
+                None if kind is NoneType else kind for kind in get_args(next(iter(types.values())))
+            )
             fields = {"answers": {status: types["return"]}, **self._shared, **more}
             return Endpoint(
                 name=first + "".join(word.title() for word in rest),

@@ -51,14 +51,12 @@ class Problem(HermesError):
         self.param = param
         self.headers = headers or {}
 
-    def body(self) -> ErrorBody:
-        """Return what the client is told."""
+    def body(self, message: str) -> ErrorBody:
+        """Return what the client is told, with the message as it may be shown."""
         kind = _TYPES.get(self.status, "invalid_request_error")
         kind = "server_error" if self.status >= 500 else kind
         return ErrorBody(
-            error=ErrorDetail(
-                message=self.message, type=kind, code=self.problem_code, param=self.param
-            )
+            error=ErrorDetail(message=message, type=kind, code=self.problem_code, param=self.param)
         )
 
 

@@ -9,16 +9,15 @@ import asyncio
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
 
 import msgspec
-from msgspec import inspect
 
 from hermes.domain.keys import Action
-from hermes.entry.http.endpoint import EVENT_STREAM, Call, Endpoint, TextAnswer
+from hermes.entry.http.endpoint import EVENT_STREAM, Call, Endpoint, Operations, TextAnswer
 from hermes.entry.http.errors import ErrorBody
 from hermes.entry.http.request import BodyPlan
 
@@ -54,16 +53,23 @@ _PATTERNS = {"Last-Event-ID": "^[0-9]*$"}
 _PRINTABLE = "^[ -~]*$"
 
 
-def describing_endpoints(endpoints: Sequence[Endpoint], *, version: str) -> tuple[Endpoint, ...]:
-    """Return the endpoints that serve the document and a page to read it."""
+def with_description(endpoints: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
+    """Return the endpoints, and those that serve the document and a page to read it."""
     kept: dict[str, str] = {}
 
-    async def document(_call: Call[Any, Any]) -> TextAnswer:
+    about = Operations("About")
+
+    @about("GET /openapi.json", public=True, answers={200: dict[str, Any]})
+    async def get_open_api(call: Call[None, None]) -> TextAnswer:
+        """This document."""
         if "json" not in kept:
-            kept["json"] = msgspec.json.encode(openapi_document(listed, version)).decode()
+            document = openapi_document(listed, call.context.version)
+            kept["json"] = msgspec.json.encode(document).decode()
         return TextAnswer(text=kept["json"], media_type=_JSON)
 
-    async def page(_call: Call[Any, Any]) -> TextAnswer:
+    @about("GET /docs", public=True, answers={200: "text/html"})
+    async def get_docs(_call: Call[None, None]) -> TextAnswer:
+        """A page to read it."""
         if "page" not in kept:
             kept["page"] = await asyncio.to_thread(_PAGE.read_text, "utf-8")
         return TextAnswer(
@@ -72,30 +78,8 @@ def describing_endpoints(endpoints: Sequence[Endpoint], *, version: str) -> tupl
             headers={"content-security-policy": _page_policy(kept["page"])},
         )
 
-    own = (
-        Endpoint(
-            name="getOpenApi",
-            method="GET",
-            path="/openapi.json",
-            summary="This document.",
-            tag="About",
-            handler=document,
-            public=True,
-            answers={200: dict[str, Any]},
-        ),
-        Endpoint(
-            name="getDocs",
-            method="GET",
-            path="/docs",
-            summary="A page to read it.",
-            tag="About",
-            handler=page,
-            public=True,
-            answers={200: "text/html"},
-        ),
-    )
-    listed = (*endpoints, *own)
-    return own
+    listed = (*endpoints, get_open_api, get_docs)
+    return listed
 
 
 def openapi_document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
@@ -135,7 +119,8 @@ class _Schemas:
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
         kinds: dict[Any, None] = {ErrorBody: None}
         for endpoint in endpoints:
-            named = [endpoint.body, *_query_types(endpoint.query)]
+            named = [endpoint.body]
+            named += [_without_none(field.type) for field in _query_fields(endpoint.query)]
             named += [kind for answer in endpoint.answers.values() for kind in _each(answer)]
             kinds.update((kind, None) for kind in named if not _is_plain(kind))
         listed = list(kinds)
@@ -179,8 +164,7 @@ def _path(endpoint: Endpoint) -> list[dict[str, Any]]:
 def _query(endpoint: Endpoint, schemas: _Schemas) -> list[dict[str, Any]]:
     parameters = []
     for field in _query_fields(endpoint.query):
-        # `null` cannot be said in a query: the parameter is left out.
-        schema = schemas.of(_field_type(endpoint.query, field.name))
+        schema = schemas.of(_without_none(field.type))
         if field.default is not msgspec.NODEFAULT and field.default is not None:
             schema = {**schema, "default": msgspec.to_builtins(field.default)}
         parameters.append(
@@ -269,25 +253,12 @@ def _is_plain(kind: Any) -> bool:
     return kind is None or kind is bytes or isinstance(kind, str)
 
 
-def _query_fields(query: Any) -> Sequence[inspect.Field]:
-    if query is None:
-        return ()
-    info = inspect.type_info(query)
-    assert isinstance(info, inspect.StructType)
-    return info.fields
-
-
-def _query_types(query: Any) -> list[Any]:
-    return [_field_type(query, field.name) for field in _query_fields(query)]
-
-
-def _field_type(query: Any, name: str) -> Any:
-    """Return the type of a query field as it was written, without `None`."""
-    hints: Mapping[str, Any] = {field.name: field.type for field in msgspec.structs.fields(query)}
-    return _without_none(hints[name])
+def _query_fields(query: Any) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return () if query is None else msgspec.structs.fields(query)
 
 
 def _without_none(kind: Any) -> Any:
+    """Return the type of a query field: `null` cannot be said there, it is left out."""
     if get_origin(kind) not in {Union, UnionType}:
         return kind
     rest = tuple(part for part in get_args(kind) if part is not NoneType)

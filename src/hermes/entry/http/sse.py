@@ -45,14 +45,19 @@ async def send_stream(
     except _Left:
         gone = True
     finally:
-        close = getattr(answer.chunks, "aclose", None)
-        if close is not None:
-            await close()
+        await close(answer)
     if gone and answer.left is not None:
         await answer.left()
     if not gone:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
     return not gone
+
+
+async def close(answer: StreamAnswer) -> None:
+    """End the iteration, wherever it is."""
+    aclose = getattr(answer.chunks, "aclose", None)
+    if aclose is not None:
+        await aclose()
 
 
 class _Pipe:
