@@ -11,7 +11,6 @@ from hermes.domain.errors import Conflict, HermesError, NotFound, StoreError, Us
 from hermes.domain.keys import Action
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer, TextAnswer
 from hermes.entry.http.errors import Problem
-from hermes.entry.http.request import check_text
 
 __all__ = ["ENDPOINTS", "LIMIT", "error_of", "head", "raw"]
 
@@ -53,7 +52,6 @@ FAILURES: dict[str, Exception] = {
 
 
 async def order(call: Call[Order, None]) -> Answer:
-    check_text(call.body.note, "note", 32)
     return JsonAnswer(value={"items": call.body.items, "note": call.body.note})
 
 

@@ -35,10 +35,10 @@ from hermes.entry.http.guards import ANYBODY, FailureLimit, Guards, KeyRing, pre
 from hermes.entry.http.openapi import with_description
 from hermes.entry.http.request import (
     ClientGone,
-    Found,
     Headers,
     Receive,
     Route,
+    RouteMatch,
     RouteTable,
     Scope,
     Send,
@@ -171,7 +171,7 @@ class HttpApp:
         return caller
 
     async def _understood(
-        self, exchange: _Exchange, heads: Headers, found: Found, route: Route, caller: Caller
+        self, exchange: _Exchange, heads: Headers, found: RouteMatch, route: Route, caller: Caller
     ) -> Call[Any, Any]:
         scope, settings = exchange.scope, self._settings
         headers = call_headers(heads)

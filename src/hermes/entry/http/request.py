@@ -1,4 +1,4 @@
-"""From bytes to typed values: headers, query, body.
+"""Requests, from bytes to typed values: headers, query, body, and the route of a path.
 
 Whatever cannot be understood is a 400 that names the place: the path inside
 the body, the query parameter or the header.
@@ -28,8 +28,6 @@ Headers = dict[bytes, bytes]
 """Names in lower case."""
 
 
-MAX_TEXT = 64 * 1024
-"""Bytes of a text field that is not the content of a message."""
 _MAX_QUERY_FIELDS = 64
 _MAX_NUMBER = 2**63 - 1
 _ONLY_ONCE = frozenset({b"host", b"authorization", b"x-api-key", b"content-type", b"origin"})
@@ -189,7 +187,8 @@ class BodyPlan:
         )
         charset = rest.partition(b"charset=")[2].split(b";")[0].strip(b' "')
         if not json or charset not in {b"", b"utf-8", b"utf8", b"us-ascii"}:
-            raise _not_json()
+            text = "The body has to be JSON in UTF-8: Content-Type: application/json."
+            raise Problem(415, text, code="not_json")
 
     def decode(self, body: bytes) -> Any:
         """Return the value in a body; a 400 says where it is wrong."""
@@ -222,43 +221,23 @@ async def read_body(receive: Receive, heads: Headers, limit: int, seconds: float
     length = heads.get(b"content-length")
     if length is not None and (not length.isdigit() or int(length[:20]) > limit):
         raise _too_large(limit)
-    message = await _next_part(receive, seconds)
-    first: bytes = message.get("body", b"")
-    if not message.get("more_body"):
-        if len(first) > limit:
-            raise _too_large(limit)
-        return first
-    body = bytearray(first)
-    deadline = asyncio.get_running_loop().time() + seconds
-    while message.get("more_body"):
-        if len(body) > limit:
-            raise _too_large(limit)
-        message = await _next_part(receive, deadline - asyncio.get_running_loop().time())
-        body += message.get("body", b"")
-    if len(body) > limit:
-        raise _too_large(limit)
-    return bytes(body)
-
-
-async def _next_part(receive: Receive, seconds: float) -> Any:
+    body = bytearray()
     try:
         async with asyncio.timeout(seconds):
-            message = await receive()
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                part: bytes = message.get("body", b"")
+                if len(body) + len(part) > limit:
+                    raise _too_large(limit)
+                if not message.get("more_body"):
+                    return bytes(body) + part
+                body += part
     except TimeoutError:
         # What still comes would belong to a request that was answered.
         text = "The body did not come in time."
         raise Problem(408, text, code="request_timeout", headers={"connection": "close"}) from None
-    if message["type"] == "http.disconnect":
-        raise ClientGone
-    return message
-
-
-def check_text(value: str | None, param: str, limit: int = MAX_TEXT) -> None:
-    """Raise 400 for a text field that is longer than it may be."""
-    if value is not None and len(value) > limit // 4 and len(value.encode()) > limit:
-        raise Problem(
-            400, f"`{param}` is longer than {limit} bytes.", code="text_too_long", param=param
-        )
 
 
 def _takes_nothing(decoder: "msgspec.json.Decoder[Any]") -> bool:
@@ -296,13 +275,8 @@ def _too_large(limit: int) -> Problem:
     return Problem(413, f"The body is larger than {limit} bytes.", code="body_too_large")
 
 
-def _not_json() -> Problem:
-    return Problem(
-        415, "The body has to be JSON in UTF-8: Content-Type: application/json.", code="not_json"
-    )
+# -- routes --------------------------------------------------------------------
 
-
-_PARAMETER = re.compile(r"\{(?P<name>[a-z_]+)\}\Z")
 _MAX_SEGMENT = 256
 
 
@@ -317,19 +291,13 @@ class Route:
         self.query = QueryPlan(endpoint.query)
 
 
-Methods = dict[str, Route]
-Pattern = tuple[str | None, ...]
-"""Segments; None stands for a parameter."""
-
-
-class Found(Struct, frozen=True):
+class RouteMatch(Struct, frozen=True):
     """What a path leads to."""
 
-    methods: Methods
+    methods: dict[str, Route]
     parameters: Mapping[str, str]
 
     def allowed(self) -> list[str]:
-        """Return the methods there are, in order."""
         more = {"HEAD"} if "GET" in self.methods else set()
         return sorted({*self.methods, *more, "OPTIONS"})
 
@@ -337,65 +305,46 @@ class Found(Struct, frozen=True):
         """Return the route of a method; 405 if there is none."""
         route = self.methods.get("GET" if method == "HEAD" else method)
         if route is None:
-            raise Problem(
-                405,
-                "There is no such method here.",
-                code="method_not_allowed",
-                headers={"allow": ", ".join(self.allowed())},
-            )
+            text, allow = "There is no such method here.", ", ".join(self.allowed())
+            raise Problem(405, text, code="method_not_allowed", headers={"allow": allow})
         return route
 
 
 class RouteTable:
-    """All endpoints by their paths."""
+    """All endpoints by their paths.
+
+    Paths without parameters are one dictionary lookup; the others are compared segment by segment
+    with those of the same length. Segments are decoded one by one, so an encoded slash stays inside
+    its parameter.
+    """
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
-        self._exact: dict[str, Methods] = {}
-        self._patterns: dict[int, dict[Pattern, Methods]] = {}
-        self._names: dict[int, tuple[str, ...]] = {}
+        self._methods: dict[str, dict[str, Route]] = {}
+        self._templates: dict[int, list[tuple[str, ...]]] = {}
         for endpoint in endpoints:
-            methods = self._place(endpoint.path)
+            methods = self._methods.setdefault(endpoint.path, {})
             if endpoint.method in methods:
                 raise ValueError(f"{endpoint.method} {endpoint.path} is there twice")
             methods[endpoint.method] = Route(endpoint)
-
-    def find(self, raw_path: bytes) -> Found:
-        """Return what is at a path; 404 if nothing is."""
-        text = raw_path.decode("latin-1")
-        methods = self._exact.get(text)
-        if methods is not None:
-            return Found(methods, {})
-        segments = tuple(unquote(part) for part in text.split("/"))
-        methods = self._exact.get("/".join(segments)) if "%" in text else None
-        if methods is not None:
-            return Found(methods, {})
-        found = self._match(segments)
-        if found is None:
-            raise Problem(404, "There is nothing at this path.", code="not_found")
-        return found
-
-    def _place(self, path: str) -> Methods:
-        if "{" not in path:
-            return self._exact.setdefault(path, {})
-        matches = [(part, _PARAMETER.match(part)) for part in path.split("/")]
-        pattern = tuple(None if match else part for part, match in matches)
-        same_length = self._patterns.setdefault(len(pattern), {})
-        methods = same_length.setdefault(pattern, {})
-        self._names[id(methods)] = tuple(match["name"] for _, match in matches if match)
         # Fewer parameters win: `/v1/runs/active` before `/v1/runs/{run_id}`.
-        ordered = sorted(same_length.items(), key=lambda item: item[0].count(None))
-        self._patterns[len(pattern)] = dict(ordered)
-        return methods
+        for path in sorted(self._methods, key=lambda path: path.count("{")):
+            if "{" in path:
+                segments = tuple(path.split("/"))
+                self._templates.setdefault(len(segments), []).append(segments)
 
-    def _match(self, segments: tuple[str, ...]) -> Found | None:
-        for pattern, methods in self._patterns.get(len(segments), {}).items():
-            if all(
-                want is None or want == got for want, got in zip(pattern, segments, strict=True)
-            ):
-                values = [got for want, got in zip(pattern, segments, strict=True) if want is None]
-                if all(_is_plausible(value) for value in values):
-                    return Found(methods, dict(zip(self._names[id(methods)], values, strict=True)))
-        return None
+    def find(self, raw_path: bytes) -> RouteMatch:
+        """Return what is at a path; 404 if nothing is."""
+        segments = tuple(unquote(part) for part in raw_path.decode("latin-1").split("/"))
+        path = "/".join(segments)
+        if path in self._methods and "{" not in path:
+            return RouteMatch(self._methods[path], {})
+        for template in self._templates.get(len(segments), ()):
+            pairs = tuple(zip(template, segments, strict=True))
+            given = {name[1:-1]: value for name, value in pairs if name.startswith("{")}
+            same = all(name == value or name.startswith("{") for name, value in pairs)
+            if same and all(map(_is_plausible, given.values())):
+                return RouteMatch(self._methods["/".join(template)], given)
+        raise Problem(404, "There is nothing at this path.", code="not_found")
 
 
 def _is_plausible(value: str) -> bool:
