@@ -9,7 +9,7 @@ import pytest
 
 from hermes.config.paths import HermesHome
 from hermes.control.hook_files import disable_hook, enable_hook, hook_files, load_hooks
-from hermes.control.hooks import Action, HookBus
+from hermes.control.hooks import HookAction, HookBus
 from hermes.domain.errors import ConfigError, NotFound
 
 Heard = list[tuple[str, dict[str, Any]]]
@@ -124,24 +124,24 @@ async def test_more_than_can_be_told_is_dropped_with_a_warning(
 @pytest.mark.parametrize(
     ("answer", "action"),
     [
-        (None, Action.ALLOW),
-        ("deny", Action.ALLOW),
-        ({"decision": "allow"}, Action.ALLOW),
-        ({"decision": "deny", "message": "not now"}, Action.DENY),
-        ({"decision": "handled"}, Action.HANDLED),
-        ({"decision": "rewrite", "command_name": "new"}, Action.REWRITE),
-        ({"decision": "explode"}, Action.ALLOW),
-        ({"decision": 5}, Action.ALLOW),
+        (None, HookAction.ALLOW),
+        ("deny", HookAction.ALLOW),
+        ({"decision": "allow"}, HookAction.ALLOW),
+        ({"decision": "deny", "message": "not now"}, HookAction.DENY),
+        ({"decision": "handled"}, HookAction.HANDLED),
+        ({"decision": "rewrite", "command_name": "new"}, HookAction.REWRITE),
+        ({"decision": "explode"}, HookAction.ALLOW),
+        ({"decision": 5}, HookAction.ALLOW),
     ],
 )
 async def test_a_command_is_decided_by_what_a_handler_returns(
-    answer: object, action: Action
+    answer: object, action: HookAction
 ) -> None:
     bus = HookBus()
     bus.on("command:*", lambda _event, _context: answer)
     decision = await bus.decide("model", {"command": "model"})
     assert decision.decision is action
-    if action is Action.DENY:
+    if action is HookAction.DENY:
         assert decision.message == "not now"
 
 

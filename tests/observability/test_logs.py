@@ -9,9 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from fakes.chat_kit import ChatKit
+from fakes.command_door import RecordingDoor
+from fakes.scripted_turns import Play
 from hermes.config.secrets import Redactor, Secrets
 from hermes.domain.settings.doors import Logging
+from hermes.execution.clock import SystemClock
 from hermes.observability.logs import LogSetup, configure_logging, tag_session
+from hermes.testing import temporary_ledger
 
 SECRET = "hunter2hunter2"
 REDACTOR = Redactor(Secrets({"MY_KEY": SECRET}))
@@ -80,6 +85,21 @@ async def test_lines_carry_the_session_also_in_child_tasks(logs: Path) -> None:
     log.info("after")
     lines = (logs / "agent.log").read_text().splitlines()
     assert ["[s1] " in line for line in lines] == [False, True, True, False]
+
+
+async def test_lines_of_a_turn_carry_its_session(logs: Path, tmp_path: Path) -> None:
+    async def speaks(play: Play) -> None:
+        log.info("in the turn")
+        await play.say("done")
+
+    async with temporary_ledger(tmp_path) as ledger:
+        kit = ChatKit(ledger, SystemClock(), tmp_path, {"hello": speaks})
+        door = RecordingDoor(kit)
+        async with kit.gateway.running():
+            await door.ask("hello")
+    assert door.session is not None
+    text = (logs / "agent.log").read_text()
+    assert f"[{door.session.id}] {log.name}: in the turn" in text
 
 
 def test_files_rotate_and_only_some_are_kept(tmp_path: Path) -> None:

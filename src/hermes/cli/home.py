@@ -6,10 +6,12 @@ pipe it goes to; what comes from the ledger is free of secrets too.
 """
 
 import asyncio
+import re
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from datetime import datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -33,6 +35,7 @@ P = ParamSpec("P")
 
 PAGE = 200
 """How many sessions are in memory at a time: each carries its prompt."""
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400, "y": 365 * 86_400}
 
 
 def this_home() -> HermesHome:
@@ -71,6 +74,22 @@ def when(at: float) -> str:
 def one_line(text: str, limit: int) -> str:
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def age(text: str) -> float:
+    """Read a length of time such as `30d`, in seconds; days if there is no unit."""
+    found = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)\s*([smhdwy]?)", text.strip().lower())
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not a length of time such as 30d, 12h, 2w or 45m.")
+    return float(found[1]) * _SECONDS[found[2] or "d"]
+
+
+def date(text: str) -> float:
+    """Read ISO 8601, with or without a time, as a timestamp; local time if there is no zone."""
+    try:
+        return datetime.fromisoformat(text.strip()).astimezone().timestamp()
+    except (ValueError, OverflowError, OSError):
+        raise click.BadParameter(f"{text!r} is not a date such as 2026-01-31.") from None
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object.")
@@ -116,6 +135,13 @@ class HomeLedger:
         """Print `value` as one line of JSON, always as UTF-8."""
         sys.stdout.flush()
         sys.stdout.buffer.write(self.json_text(value).encode() + b"\n")
+
+    def show(self, facts: Any, line: str, *, as_json: bool) -> None:
+        """Print one thing of a list, for a program or for a person."""
+        if as_json:
+            self.say_json(facts)
+        else:
+            self.say(line)
 
     async def find(self, reference: str) -> Session:
         found = await self.ledger.find_session(reference)

@@ -48,7 +48,7 @@ Handler = Callable[[str, dict[str, Any]], Any]
 """`handle(event, context)`, a plain or an async function."""
 
 
-class Action(StrEnum):
+class HookAction(StrEnum):
     """What a handler decided about a command."""
 
     ALLOW = "allow"
@@ -59,7 +59,7 @@ class Action(StrEnum):
 
 
 class HookDecision(Struct, frozen=True, kw_only=True):
-    decision: Action = Action.ALLOW
+    decision: HookAction = HookAction.ALLOW
     message: str = ""
     """Said to the person for `deny` and `handled`."""
     command_name: str = ""
@@ -143,7 +143,7 @@ class HookBus:
         for each in [each for each in self._registered if each.hears(event)]:
             answer = await self._call(each, event, context)
             decision = _decision(answer, each.name)
-            if decision.decision is not Action.ALLOW:
+            if decision.decision is not HookAction.ALLOW:
                 return decision
         return HookDecision()
 

@@ -42,10 +42,7 @@ async def list_command(store: HomeLedger, everything: bool, limit: int, as_json:
         if not everything and not (_pending(approval) or _standing(approval)):
             continue
         shown += 1
-        if as_json:
-            store.say_json(approval)
-        else:
-            store.say(_line(approval))
+        store.show(approval, _line(approval), as_json=as_json)
         if shown == limit:
             break
     if not shown:

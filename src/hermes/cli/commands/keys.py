@@ -4,14 +4,13 @@ Keys are in the ledger and the server looks each one up when it is used, so what
 is done here counts with the next request, also while the gateway runs.
 """
 
-import re
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import click
 
-from hermes.cli.home import given, say, this_home, when
+from hermes.cli.home import age, given, say, this_home, when
 from hermes.control.api_keys import USUAL_ACTIONS, ApiKeys
 from hermes.domain.errors import UsageError
 from hermes.domain.keys import Action, ApiKey
@@ -19,8 +18,6 @@ from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES
 from hermes.execution.clock import SystemClock
 from hermes.state.sqlite.ledger import existing_ledger, open_ledger
 
-_SPAN = re.compile(r"(?P<count>[0-9]{1,6})(?P<unit>[mhdwy])\Z")
-_SECONDS = {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 _ACTIONS = click.Choice([action.value for action in Action])
 
 
@@ -55,17 +52,21 @@ def command() -> None:
     type=_ACTIONS,
     help="What it may do; otherwise run, sessions and approve.",
 )
-@click.option("--expires", metavar="SPAN", help="How long it is good: 12h, 30d, 8w, 1y.")
+@click.option("--expires", type=age, metavar="SPAN", help="How long it is good: 12h, 30d, 8w, 1y.")
 @with_new_keys
 async def create_command(
-    keys: ApiKeys, name: str, agents: tuple[str, ...], actions: tuple[str, ...], expires: str | None
+    keys: ApiKeys,
+    name: str,
+    agents: tuple[str, ...],
+    actions: tuple[str, ...],
+    expires: float | None,
 ) -> None:
     """Make a key called NAME and print it, once."""
     key, secret = await keys.create(
         name,
         agents=[_agent_id(agent) for agent in agents],
         actions=[Action(action) for action in actions] or USUAL_ACTIONS,
-        expires_in=_seconds(expires),
+        expires_in=expires,
     )
     click.echo(secret)
     # The key alone on stdout, so that it can be piped to where it is needed.
@@ -99,17 +100,6 @@ def _agent_id(name: str) -> str:
         names = ", ".join(DEFAULT_AGENT_NAMES)
         raise UsageError(f"There is no agent `{name}`.", hint=f"It is one of: {names}.")
     return DEFAULT_AGENT
-
-
-def _seconds(span: str | None) -> float | None:
-    if span is None:
-        return None
-    found = _SPAN.match(span.strip().lower())
-    if found is None:
-        raise UsageError(
-            f"“{span}” is no length of time.", hint="Write a number and a unit: 12h, 30d, 8w, 1y."
-        )
-    return float(int(found["count"]) * _SECONDS[found["unit"]])
 
 
 def _state(key: ApiKey, now: float) -> str:

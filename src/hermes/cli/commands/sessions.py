@@ -1,12 +1,10 @@
 """`hermes sessions`: list, show, search, export and tidy up conversations."""
 
 import os
-import re
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +14,9 @@ from hermes.app.build import App, open_app
 from hermes.app.options import run
 from hermes.cli.home import (
     HomeLedger,
+    age,
     app_options,
+    date,
     json_lines_option,
     json_option,
     one_line,
@@ -136,38 +136,6 @@ def _block(stored: StoredMessage) -> tuple[str, str]:
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-_AGE = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw]?)")
-
-
-class Age(click.ParamType[float]):
-    """A length of time such as `30d`, in seconds."""
-
-    name = "age"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        found = _AGE.fullmatch(str(value).strip().lower())
-        if found is None:
-            self.fail(f"{value!r} is not an age such as 30d, 12h, 2w or 45m.", param, ctx)
-        return float(found[1]) * _UNITS[found[2] or "d"]
-
-
-class Moment(click.ParamType[float]):
-    """A date or a date with a time, as a timestamp."""
-
-    name = "date"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        try:
-            return datetime.fromisoformat(str(value).strip()).astimezone().timestamp()
-        except (ValueError, OverflowError, OSError):
-            self.fail(f"{value!r} is not a date such as 2026-01-31.", param, ctx)
-
-
 _OPTIONS = (
     click.option("--source", help="Only sessions of this door: cli, telegram, cron, ..."),
     click.option("--agent", "agent_id", help="Only sessions of this agent."),
@@ -175,10 +143,10 @@ _OPTIONS = (
     click.option("--model", help="Only sessions with this model."),
     click.option("--user", "user_id", help="Only sessions of this user."),
     click.option("--cwd", help="Only sessions that work in this directory."),
-    click.option("--older-than", type=Age(), help="Not used for this long, e.g. 30d or 12h."),
-    click.option("--newer-than", type=Age(), help="Started within this time, e.g. 7d."),
-    click.option("--before", type=Moment(), help="Started before this date."),
-    click.option("--after", type=Moment(), help="Started after this date."),
+    click.option("--older-than", type=age, help="Not used for this long, e.g. 30d or 12h."),
+    click.option("--newer-than", type=age, help="Started within this time, e.g. 7d."),
+    click.option("--before", type=date, help="Started before this date."),
+    click.option("--after", type=date, help="Started after this date."),
     click.option("--min-messages", type=click.IntRange(0), help="With at least so many messages."),
     click.option("--max-messages", type=click.IntRange(0), help="With at most so many messages."),
     click.option("--ended", is_flag=True, help="Only sessions that have ended."),
@@ -224,10 +192,7 @@ async def list_command(store: HomeLedger, /, limit: int, as_json: bool, **filter
     shown = 0
     async for session in store.matching(query):
         shown += 1
-        if as_json:
-            store.say_json(session_facts(session))
-        else:
-            store.say(session_line(session))
+        store.show(session_facts(session), session_line(session), as_json=as_json)
     if not shown and not as_json:
         store.say("There are no such sessions.")
 
@@ -281,10 +246,7 @@ async def search_command(
     )
     hits = await store.ledger.search(query)
     for hit in hits:
-        if as_json:
-            store.say_json(hit)
-        else:
-            store.say(hit_line(hit))
+        store.show(hit, hit_line(hit), as_json=as_json)
     if not hits and not as_json:
         store.say("Nothing found.")
 

@@ -27,7 +27,7 @@ from hermes.control.hooks import (
     SESSION_END,
     SESSION_RESET,
     SESSION_START,
-    Action,
+    HookAction,
     HookBus,
     command_context,
     session_context,
@@ -244,11 +244,11 @@ class InboundPipeline:
             await caller.reply(f"/{invocation.name} is not for you here.")
             return
         decision = await parts.hooks.decide(invocation.name, command_context(message, invocation))
-        if decision.decision in (Action.DENY, Action.HANDLED):
+        if decision.decision in (HookAction.DENY, HookAction.HANDLED):
             if decision.message:
                 await caller.reply(decision.message)
             return
-        if decision.decision is Action.REWRITE and decision.command_name:
+        if decision.decision is HookAction.REWRITE and decision.command_name:
             invocation = Invocation(name=decision.command_name, rest=decision.raw_args or "")
         context = CommandContext(
             host=parts.host,

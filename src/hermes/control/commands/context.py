@@ -1,6 +1,6 @@
 """CommandContext: the ledger, the gateway, the core's switches and where a command was typed.
 
-Handlers never see a terminal or a chat platform. A `Caller` says what they can
+Handlers never see a terminal or a chat platform. A `CommandCaller` says what they can
 do where they were typed; what only some doors can do is a `Screen`, which is
 None elsewhere.
 """
@@ -92,7 +92,7 @@ class Screen(Protocol):
         """Let the person choose one; None if they chose nothing."""
 
 
-class Caller(Protocol):
+class CommandCaller(Protocol):
     """Where a command was typed."""
 
     @property
@@ -149,7 +149,7 @@ class CommandHost(Struct, frozen=True, kw_only=True):
 
 class CommandContext(Struct, frozen=True, kw_only=True):
     host: CommandHost
-    caller: Caller
+    caller: CommandCaller
     agent_id: str
     """Whom it is for."""
     session: Session | None

@@ -1,9 +1,9 @@
-"""JobBook: the rules by which jobs are made and changed.
+"""Jobs of an agent: the rules by which they are made and changed.
 
     scheduled <-> paused        scheduled -> completed | error
 
-A paused job is not enabled and has no next instant; going on reckons it anew
-from now. Everything is checked before it is written: a schedule that never
+A paused job is not enabled and has no next instant; resuming counts it from
+now. Everything is checked before it is written: a schedule that never
 comes, a delivery that has nowhere to go.
 """
 
@@ -49,8 +49,10 @@ def checked_name(text: str) -> str:
     return name
 
 
-def checked_prompt(text: str) -> str:
+def checked_prompt(text: str, script: str | None) -> str:
     prompt = text.strip()
+    if not prompt and script is None:
+        raise UsageError("A job needs a prompt.", hint="Say what is to be done.")
     if len(prompt) > MAX_PROMPT:
         raise UsageError(
             f"The prompt is longer than {MAX_PROMPT} characters.",
@@ -145,9 +147,7 @@ class JobChange(Struct, frozen=True, kw_only=True):
     enabled: bool | UnsetType = UNSET
 
 
-class JobBook:
-    """The jobs of one agent."""
-
+class AgentJobs:
     def __init__(self, store: JobStore, instants: InstantStore, clock: Clock, zone: tzinfo) -> None:
         self._store = store
         self._instants = instants
@@ -165,9 +165,8 @@ class JobBook:
 
     async def create(self, draft: JobDraft) -> Job:
         now = self._clock.now()
-        prompt, script = checked_prompt(draft.prompt), (draft.script or "").strip() or None
-        if not prompt and script is None:
-            raise UsageError("A job needs a prompt.", hint="Say what is to be done.")
+        script = (draft.script or "").strip() or None
+        prompt = checked_prompt(draft.prompt, script)
         if draft.no_agent and script is None:
             raise UsageError("A job without an agent needs a script.")
         schedule = parse_schedule(draft.schedule, now, self._zone)
@@ -205,7 +204,7 @@ class JobBook:
         return await self._store.change_job(job_id, lambda job: self._paused(job, reason, now))
 
     async def resume(self, job_id: str) -> Job:
-        """Let a job go on; its next instant is reckoned from now."""
+        """Resume a paused job; its next instant is counted from now."""
         now = self._clock.now()
         return await self._store.change_job(job_id, lambda job: self._resumed(job, now))
 
@@ -228,9 +227,7 @@ class JobBook:
         if change.name is not UNSET:
             job = replace(job, name=checked_name(change.name))
         if change.prompt is not UNSET:
-            job = replace(job, prompt=checked_prompt(change.prompt))
-            if not job.prompt and job.script is None:
-                raise UsageError("A job needs a prompt.", hint="Say what is to be done.")
+            job = replace(job, prompt=checked_prompt(change.prompt, job.script))
         if change.deliver is not UNSET:
             job = replace(job, deliver=checked_deliver(change.deliver, job.origin))
         if change.skills is not UNSET:
@@ -240,9 +237,6 @@ class JobBook:
             job = replace(job, repeat=changed_repeat(job, change.repeat))
         if change.schedule is not UNSET:
             job = self._rescheduled(job, change.schedule, now)
-        return self._switched(job, change, now)
-
-    def _switched(self, job: Job, change: JobChange, now: float) -> Job:
         if change.enabled is UNSET or change.enabled is job.enabled:
             return job
         return self._resumed(job, now) if change.enabled else self._paused(job, None, now)

@@ -33,6 +33,7 @@ from hermes.domain.turn import (
     TurnError,
     TurnState,
 )
+from hermes.observability.logs import tag_session
 
 
 async def picked_up_too_often(ledger: Ledger, turn: Turn) -> bool:
@@ -382,7 +383,8 @@ class Gateway:
     async def _run_lane(self, lane: Lane) -> None:
         """Run a lane; whatever goes wrong in it stays in it."""
         try:
-            await lane.run()
+            with tag_session(lane.session_id):
+                await lane.run()
         except HermesError as error:
             log.error("lane %s stopped: %s", lane.session_id, error.message)
             lane.abandon(error)

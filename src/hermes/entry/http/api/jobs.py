@@ -12,7 +12,7 @@ from hermes.control.jobs.jobs import (
     MAX_REASON,
     MAX_SKILLS,
     MAX_TIMES,
-    JobBook,
+    AgentJobs,
     JobChange,
     JobDraft,
 )
@@ -63,7 +63,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
     """Another name for `agent`."""
 
     def draft(self) -> JobDraft:
-        """Return what the job book takes."""
+        """Return what the rules takes."""
         skills = tuple(self.skills) or ((self.skill,) if self.skill else ())
         return JobDraft(
             schedule=self.schedule,
@@ -88,7 +88,7 @@ class ChangedJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     enabled: bool | UnsetType = UNSET
 
     def change(self) -> JobChange:
-        """Return what the job book takes."""
+        """Return what the rules takes."""
         skills: tuple[str, ...] | UnsetType = UNSET
         if self.skills is not UNSET:
             skills = tuple(self.skills)
@@ -196,10 +196,10 @@ _JOBS = "/api/jobs"
 _JOB = "/api/jobs/{job_id}"
 
 
-def _book(call: Call[Any, Any], name: str | None = None) -> JobBook:
+def _book(call: Call[Any, Any], name: str | None = None) -> AgentJobs:
     context = call.context
     agent = require_agent(call, name or call.query.agent or call.query.model)
-    return JobBook(context.jobs(agent.agent_id), context.ledger, context.clock, context.zone)
+    return AgentJobs(context.jobs(agent.agent_id), context.ledger, context.clock, context.zone)
 
 
 @operation(f"GET {_JOBS}", 404, 503)

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from msgspec.structs import replace
 
-from hermes.control.jobs.jobs import JobBook, JobChange, JobDraft
+from hermes.control.jobs.jobs import AgentJobs, JobChange, JobDraft
 from hermes.control.jobs.schedules import instant_of
 from hermes.domain.errors import Conflict, NotFound, UsageError
 from hermes.domain.jobs import Instant, InstantStatus, Job, JobOrigin, JobRepeat, JobState
@@ -28,7 +28,7 @@ class Desk:
         self.clock = FakeClock()
         self.files = JobFiles(folder / "cron")
         self.ledger = ledger
-        self.book = JobBook(self.files, ledger, self.clock, BERLIN)
+        self.book = AgentJobs(self.files, ledger, self.clock, BERLIN)
 
     async def make(self, schedule: str = "every 30m", **more: Any) -> Job:
         return await self.book.create(JobDraft(schedule=schedule, **{"prompt": "Read", **more}))
