@@ -11,9 +11,10 @@ from fakes.markdown_text import markdown
 from hermes.domain.entry_points import entry_points
 from hermes.domain.errors import ConfigError
 from hermes.domain.platforms import LengthUnit
-from hermes.streaming.markup import GROUP, load_dialect, telegram_html
-from hermes.streaming.markup.plain import plain
+from hermes.streaming.markup import GROUP, load_dialect
 
+telegram_html = load_dialect("telegram_html")
+plain = load_dialect("plain").render
 ALLOWED = {"b", "i", "u", "s", "code", "pre", "a", "blockquote", "tg-spoiler"}
 INSIDE_OF_CODE = {"pre": {"code"}, "code": set[str]()}
 TAG = re.compile(r'<(/?)([a-z-]+)((?: [a-z]+="[^"<>]*")*)>')

@@ -9,14 +9,12 @@ Telegram does not open are written out.
 import re
 from collections.abc import Iterator
 from html import escape, unescape
+from itertools import groupby
 
-from hermes.domain.platforms import LengthUnit
 from hermes.streaming.markup import scan
 from hermes.streaming.markup.inline import Node, parse, text_of
-from hermes.streaming.markup.plain import plain, weight
-from hermes.streaming.units import clean, is_blank, length
-
-__all__ = ["plain", "render", "visible_length", "weight"]
+from hermes.streaming.markup.plain import Dialect
+from hermes.streaming.units import is_blank
 
 _TAG = re.compile(r"<[^>]*>")
 _SAFE_URL = re.compile(r"(?:https?://[^\s/]|tg://|mailto:[^\s@]+@|tel:\+?\d)[^\s]*$", re.IGNORECASE)
@@ -24,70 +22,72 @@ _LANGUAGE = re.compile(r"[A-Za-z0-9+#._-]{1,40}$")
 _STYLES = {"strong": "b", "em": "i", "strike": "s", "spoiler": "tg-spoiler"}
 
 
-def render(markdown: str) -> str:
-    """Return `markdown` as Telegram HTML; never empty unless nothing can be seen."""
-    markdown = clean(markdown)
-    html = "\n".join(_block(block) for block in scan.read(markdown)).strip("\n").rstrip()
-    return escape(markdown.strip(), quote=False) if is_blank(_visible(html)) else html
+class TelegramHtml(Dialect):
+    bullet = "•"
+    boxes = ("☐", "☑")
+    rule = "———"
+
+    def _visible(self, rendered: str) -> str:
+        return unescape(_TAG.sub("", rendered))
+
+    def _heading(self, text: str) -> str:
+        return self._styled(parse(text).nodes, ("b",))
+
+    def _marker(self, item: scan.Item) -> str:
+        return super()._marker(item) if item.done is None else self.boxes[item.done]
+
+    def _quote(self, blocks: tuple[scan.Block, ...]) -> str:
+        """Return one quote per run of lines; code blocks and tables stand between them."""
+        parts: list[str] = []
+        for apart, run in groupby(_flat(blocks), lambda b: isinstance(b, scan.Code | scan.Table)):
+            inner = self._blocks(run)
+            bare = apart or is_blank(self._visible(inner))
+            parts.append(inner if bare else f"<blockquote>{inner}</blockquote>")
+        return "\n".join(parts)
+
+    def _code(self, text: str, language: str) -> str:
+        body = self._text(text)
+        if is_blank(text):
+            return body
+        if _LANGUAGE.match(language):
+            return f'<pre><code class="language-{language}">{body}</code></pre>'
+        return f"<pre>{body}</pre>"
+
+    def _nodes(self, nodes: tuple[Node, ...]) -> str:
+        return self._styled(nodes, ())
+
+    def _styled(self, nodes: tuple[Node, ...], tags: tuple[str, ...]) -> str:
+        return "".join(self._tagged(node, tags) for node in nodes)
+
+    def _tagged(self, node: Node, tags: tuple[str, ...]) -> str:
+        match node.kind:
+            case "text":
+                return _wrapped(self._text(node.text), tags)
+            case "code":
+                code = self._text(node.text)
+                return code if is_blank(node.text) else f"<code>{code}</code>"
+            case "link" | "image":
+                label = node.text or text_of(node.children)
+                return _wrapped(self._link(label if label.strip() else node.url, node.url), tags)
+            case kind:
+                tag = _STYLES[kind]
+                return self._styled(node.children, tags if tag in tags else (*tags, tag))
+
+    def _link(self, label: str, url: str) -> str:
+        if _SAFE_URL.match(url) and not is_blank(label):
+            return f'<a href="{escape(url)}">{self._text(label)}</a>'
+        return self._text(label if label == url or not url else f"{label} ({url})")
+
+    def _text(self, text: str) -> str:
+        return escape(text, quote=False)
 
 
-def visible_length(rendered: str, unit: LengthUnit) -> int:
-    return length(_visible(rendered), unit)
-
-
-def _visible(html: str) -> str:
-    return unescape(_TAG.sub("", html))
-
-
-def _block(block: scan.Block) -> str:
-    match block:
-        case scan.QuoteBlock(blocks):
-            return "\n".join(_quote(blocks))
-        case scan.Code(language=language, text=text):
-            return _pre(text, language)
-        case scan.Table():
-            return _pre(scan.lay_out(block), "")
-        case _:
-            return _line(block)
-
-
-def _line(block: scan.Block) -> str:
-    match block:
-        case scan.Text(text):
-            return _inline(text)
-        case scan.Heading(text):
-            return _inline(text, ("b",))
-        case scan.Item():
-            mark = "•" if block.marker in "-*+" else block.marker
-            if block.done is not None:
-                mark = "☑" if block.done else "☐"
-            return f"{block.indent}{mark} {_inline(block.text)}"
-        case scan.Rule():
-            return "———"
-        case _:
-            return ""
-
-
-def _quote(blocks: tuple[scan.Block, ...]) -> Iterator[str]:
-    """Yield one quote per run of lines; code blocks and tables stand between them."""
-    lines: list[str] = []
-    for block in _flat(blocks):
-        if not isinstance(block, scan.Code | scan.Table):
-            lines.append(_line(block))
-            continue
-        yield from _quoted(lines)
-        lines = []
-        yield _block(block)
-    yield from _quoted(lines)
-
-
-def _quoted(lines: list[str]) -> Iterator[str]:
-    inner = "\n".join(lines)
-    if is_blank(_visible(inner)):
-        if lines:
-            yield inner
-        return
-    yield f"<blockquote>{inner}</blockquote>"
+def _wrapped(html: str, tags: tuple[str, ...]) -> str:
+    if not html.strip():
+        return html
+    opening = "".join(f"<{tag}>" for tag in tags)
+    closing = "".join(f"</{tag}>" for tag in reversed(tags))
+    return f"{opening}{html}{closing}"
 
 
 def _flat(blocks: tuple[scan.Block, ...]) -> Iterator[scan.Block]:
@@ -98,47 +98,4 @@ def _flat(blocks: tuple[scan.Block, ...]) -> Iterator[scan.Block]:
             yield block
 
 
-def _pre(text: str, language: str) -> str:
-    body = escape(text, quote=False)
-    if is_blank(text):
-        return body
-    if _LANGUAGE.match(language):
-        return f'<pre><code class="language-{language}">{body}</code></pre>'
-    return f"<pre>{body}</pre>"
-
-
-def _inline(text: str, styles: tuple[str, ...] = ()) -> str:
-    return "".join(_nodes(parse(text).nodes, styles))
-
-
-def _nodes(nodes: tuple[Node, ...], styles: tuple[str, ...]) -> Iterator[str]:
-    for node in nodes:
-        match node.kind:
-            case "text":
-                yield _styled(escape(node.text, quote=False), styles)
-            case "code":
-                code = escape(node.text, quote=False)
-                yield code if is_blank(node.text) else f"<code>{code}</code>"
-            case "link" | "image":
-                yield _styled(_link(node), styles)
-            case _:
-                tag = _STYLES[node.kind]
-                yield from _nodes(node.children, styles if tag in styles else (*styles, tag))
-
-
-def _styled(html: str, styles: tuple[str, ...]) -> str:
-    if not html.strip():
-        return html
-    opening = "".join(f"<{tag}>" for tag in styles)
-    closing = "".join(f"</{tag}>" for tag in reversed(styles))
-    return f"{opening}{html}{closing}"
-
-
-def _link(node: Node) -> str:
-    label = node.text or text_of(node.children)
-    if not label.strip():
-        label = node.url
-    if _SAFE_URL.match(node.url) and not is_blank(label):
-        return f'<a href="{escape(node.url)}">{escape(label, quote=False)}</a>'
-    written = label if label == node.url or not node.url else f"{label} ({node.url})"
-    return escape(written, quote=False)
+DIALECT = TelegramHtml()
