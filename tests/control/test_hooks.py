@@ -184,7 +184,7 @@ async def test_a_hook_runs_only_after_a_person_enabled_it(home: HermesHome) -> N
     heard, (warning,) = await told(home)
     assert heard == []
     assert "nobody has enabled it" in warning
-    assert enable_hook(home, "notes").state.enabled
+    assert not enable_hook(home, "notes").problem
     assert await told(home) == (["notes"], ())
     disable_hook(home, "notes")
     assert (await told(home))[0] == []
@@ -247,7 +247,7 @@ def test_a_manifest_that_makes_no_sense_is_named(home: HermesHome) -> None:
     write_hook(home, "b")
     (home.hooks_dir / "b" / "HOOK.yaml").write_text("events: [")
     (home.hooks_dir / "c").mkdir()
-    problems = {hook.name: hook.state.problem for hook in hook_files(home)}
+    problems = {hook.name: hook.problem for hook in hook_files(home)}
     assert "agent:begin" in problems["a"]
     assert "cannot be understood" in problems["b"]
     assert "HOOK.yaml" in problems["c"]

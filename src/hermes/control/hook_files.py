@@ -38,11 +38,6 @@ class Consent(Struct, frozen=True, kw_only=True):
     enabled_at: float
 
 
-class HookReadiness(Struct, frozen=True, kw_only=True):
-    enabled: bool
-    problem: str = ""
-
-
 class HookFile(Struct, frozen=True, kw_only=True):
     """One hook as it lies in the home."""
 
@@ -52,7 +47,8 @@ class HookFile(Struct, frozen=True, kw_only=True):
     events: tuple[str, ...] = ()
     sha256: str = ""
     source: bytes = b""
-    state: HookReadiness
+    problem: str = ""
+    """What keeps it from running; empty: it is enabled."""
 
 
 class _Manifest(Struct, frozen=True, kw_only=True):
@@ -78,7 +74,7 @@ def enable_hook(home: HermesHome, name: str) -> HookFile:
     with editing(home):
         hook = _find(home, name)
         if not hook.sha256:
-            raise ConfigError(f"The hook {name} cannot be enabled: {hook.state.problem}.")
+            raise ConfigError(f"The hook {name} cannot be enabled: {hook.problem}.")
         consent = Consent(sha256=hook.sha256, enabled_at=time.time())
         _write(home, {**_consents(home), name: consent})
     return _find(home, name)
@@ -96,8 +92,8 @@ def load_hooks(home: HermesHome, bus: HookBus) -> tuple[str, ...]:
     """Register all enabled hooks of a home; return a warning for each that cannot run."""
     warnings = []
     for hook in hook_files(home):
-        if not hook.state.enabled:
-            warnings.append(f"The hook {hook.name} does not run: {hook.state.problem}.")
+        if hook.problem:
+            warnings.append(f"The hook {hook.name} does not run: {hook.problem}.")
             continue
         try:
             handler = _handler(hook)
@@ -136,8 +132,7 @@ def _read(folder: Path, consent: Consent | None) -> HookFile:
         contents = _contents(folder)
         manifest = _manifest(contents)
     except (ConfigError, OSError) as error:
-        state = HookReadiness(enabled=False, problem=_sentence(error))
-        return HookFile(name=folder.name, folder=folder, state=state)
+        return HookFile(name=folder.name, folder=folder, problem=_sentence(error))
     digest = _digest(contents)
     return HookFile(
         name=folder.name,
@@ -146,20 +141,17 @@ def _read(folder: Path, consent: Consent | None) -> HookFile:
         events=manifest.events,
         sha256=digest,
         source=contents[HANDLER],
-        state=_state(folder.name, digest, consent),
+        problem=_problem(folder.name, digest, consent),
     )
 
 
-def _state(name: str, digest: str, consent: Consent | None) -> HookReadiness:
+def _problem(name: str, digest: str, consent: Consent | None) -> str:
     command = f"`hermes hooks enable {name}`"
     if consent is None:
-        return HookReadiness(
-            enabled=False, problem=f"nobody has enabled it yet; read it, then {command}"
-        )
+        return f"nobody has enabled it yet; read it, then {command}"
     if consent.sha256 != digest:
-        problem = f"its files have changed since it was enabled; read them, then {command}"
-        return HookReadiness(enabled=False, problem=problem)
-    return HookReadiness(enabled=True)
+        return f"its files have changed since it was enabled; read them, then {command}"
+    return ""
 
 
 def _contents(folder: Path) -> dict[str, bytes]:

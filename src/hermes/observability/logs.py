@@ -16,20 +16,13 @@ from contextvars import ContextVar
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol, Self, TextIO
+from typing import Any, Self, TextIO
 
+from hermes.config.secrets import Redactor
 from hermes.domain.settings.doors import Logging
 
 _FORMAT = "%(asctime)s %(levelname)-7s %(tag)s%(name)s: %(message)s"
 _session: ContextVar[str] = ContextVar("hermes_log_session", default="")
-
-
-class Redacts(Protocol):
-    """Takes secrets out of text; `hermes.config.secrets.Redactor` is one."""
-
-    def redact(self, text: str) -> str:
-        """Return `text` without secrets."""
 
 
 @contextmanager
@@ -45,7 +38,7 @@ def tag_session(session_id: str) -> Iterator[None]:
 class RedactingFormatter(logging.Formatter):
     """Formats a record completely, then takes the secrets out."""
 
-    def __init__(self, redactor: Redacts) -> None:
+    def __init__(self, redactor: Redactor) -> None:
         super().__init__(_FORMAT)
         self._redactor = redactor
 
@@ -114,17 +107,12 @@ class LogSetup:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def configure_logging(
-    logs_dir: Path, settings: Logging, redactor: Redacts, *, stderr: bool = False
+    logs_dir: Path, settings: Logging, redactor: Redactor, *, stderr: bool = False
 ) -> LogSetup:
     """Send logs to files below `logs_dir`, and to stderr if asked; call it once.
 

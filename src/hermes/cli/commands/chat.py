@@ -67,12 +67,8 @@ def command(**given: Any) -> None:
     query = given["query"] if given["query"] is not None else given["oneshot"]
     ask = Ask(
         text="" if query is None else _question(query),
-        resume=given["resume"],
-        latest=given["latest"],
-        source=given["source"],
-        quiet=given["quiet"],
         restore_cwd=not given["no_restore_cwd"],
-        usage_file=given["usage_file"],
+        **{name: given[name] for name in ("resume", "latest", "source", "quiet", "usage_file")},
     )
     if query is not None:
         sys.exit(run(_ask_once(_options(given, can_ask=False), ask)))

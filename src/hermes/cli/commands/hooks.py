@@ -19,7 +19,7 @@ def list_command() -> None:
     if not hooks:
         click.echo(f"There are no hooks in {home.hooks_dir}.")
     for hook in hooks:
-        state = "enabled" if hook.state.enabled else f"off: {hook.state.problem}"
+        state = f"off: {hook.problem}" if hook.problem else "enabled"
         click.echo(f"{hook.name}\t{', '.join(hook.events)}\t{state}")
 
 

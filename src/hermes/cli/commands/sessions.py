@@ -57,23 +57,12 @@ def session_line(session: Session) -> str:
 
 def session_facts(session: Session) -> dict[str, Any]:
     """Return what `--json` says about a session."""
+    own = "id title preview source agent_id model provider cwd user_id"
+    times = "started_at updated_at ended_at end_reason message_count tool_call_count"
     return {
-        "id": session.id,
-        "title": session.title,
-        "preview": session.preview,
-        "source": session.source,
-        "agent_id": session.agent_id,
-        "model": session.model,
-        "provider": session.provider,
-        "cwd": session.cwd,
-        "user_id": session.user_id,
+        **{name: getattr(session, name) for name in own.split()},
         "parent_session_id": session.parent_id,
-        "started_at": session.started_at,
-        "updated_at": session.updated_at,
-        "ended_at": session.ended_at,
-        "end_reason": session.end_reason,
-        "message_count": session.message_count,
-        "tool_call_count": session.tool_call_count,
+        **{name: getattr(session, name) for name in times.split()},
         "input_tokens": session.usage.input_tokens,
         "output_tokens": session.usage.output_tokens,
         "estimated_cost_usd": session.cost_usd,
