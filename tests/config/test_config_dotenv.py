@@ -25,6 +25,7 @@ values = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"
         ('A="unclosed', '"unclosed'),
         ("A='x' trailing", "'x' trailing"),
         ("A=crlf\r", "crlf"),
+        ('A="crlf in quotes"\r', "crlf in quotes"),
     ],
 )
 def test_values_are_read_as_a_shell_user_expects(line: str, value: str) -> None:

@@ -20,18 +20,22 @@ _REFUSED = frozenset(
 _REFUSED_PREFIXES = ("LD_", "DYLD_", "PYTHON", "GIT_")
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_HEAD = re.compile(r"[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*")
-_DOUBLE = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_SINGLE = re.compile(r"'([^']*)'", re.DOTALL)
-_REST = re.compile(r"[ \t]*(?:#[^\n]*)?(?:\n|\Z)")
+_LINE = re.compile(
+    r"""
+    [ \t]*(?:export[ \t]+)?(?P<name>[A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*
+        (?: "(?P<double>(?:[^"\\]|\\.)*)" [ \t]*(?:\#[^\n]*)?\r?(?:\n|\Z)
+          | '(?P<single>[^']*)'             [ \t]*(?:\#[^\n]*)?\r?(?:\n|\Z)
+          | (?P<bare>[^\n]*)(?:\n|\Z) )
+    | (?P<other>[^\n]*)(?:\n|\Z)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
 _BARE_COMMENT = re.compile(r"(?:^|[ \t])#.*")
 _PLAIN = re.compile(r"[A-Za-z0-9_./:@%+,=-]+")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 class EnvFile(Struct, frozen=True, kw_only=True):
-    """What a `.env` file says."""
-
     values: dict[str, str]
     lines: dict[str, int]
     """Where each name is set."""
@@ -41,35 +45,29 @@ class EnvFile(Struct, frozen=True, kw_only=True):
         return f"EnvFile({', '.join(self.values)})"
 
 
-class _Entry(Struct):
-    name: str
-    value: str
-    line: int
-    start: int
-    end: int
-
-
 def is_refused(name: str) -> bool:
     """Tell whether a variable must not come from `.env`."""
     return name in _REFUSED or name.startswith(_REFUSED_PREFIXES)
 
 
 def is_variable_name(name: str) -> bool:
-    """Tell whether `name` can stand in `.env`."""
     return _NAME.fullmatch(name) is not None
 
 
 def parse_env(text: str, name: str = ".env") -> EnvFile:
     """Read a `.env` file; lines that make no sense are warnings."""
-    entries, warnings = _scan(text, name)
     values: dict[str, str] = {}
     lines: dict[str, int] = {}
-    for entry in entries:
-        if is_refused(entry.name):
-            warnings.append(f"{name}:{entry.line}: {entry.name} may not be set here and is ignored")
-            continue
-        values[entry.name] = entry.value
-        lines[entry.name] = entry.line
+    warnings: list[str] = []
+    for found in _LINE.finditer(text):
+        line = text.count("\n", 0, found.start()) + 1
+        variable, other = found["name"], (found["other"] or "").strip()
+        if variable and is_refused(variable):
+            warnings.append(f"{name}:{line}: {variable} may not be set here and is ignored")
+        elif variable:
+            values[variable], lines[variable] = _value(found), line
+        elif other and not other.startswith("#"):
+            warnings.append(f"{name}:{line}: not of the form NAME=value; the line is ignored")
     return EnvFile(values=values, lines=lines, warnings=tuple(warnings))
 
 
@@ -84,61 +82,23 @@ def set_env(text: str, name: str, value: str) -> str:
     if "\0" in value:
         raise UsageError("A value cannot contain a NUL character.")
     line = f"{name}={_format(value)}\n"
-    places = [entry for entry in _scan(text, "")[0] if entry.name == name]
+    places = [found for found in _LINE.finditer(text) if found["name"] == name]
     if not places:
         return f"{text}{'' if not text or text.endswith(chr(10)) else chr(10)}{line}"
-    last = places[-1]
-    return text[: last.start] + line + text[last.end :]
+    return text[: places[-1].start()] + line + text[places[-1].end() :]
 
 
 def unset_env(text: str, name: str) -> str:
     """Return `text` without `name`."""
-    for entry in reversed(_scan(text, "")[0]):
-        if entry.name == name:
-            text = text[: entry.start] + text[entry.end :]
-    return text
+    return _LINE.sub(lambda found: "" if found["name"] == name else found[0], text)
 
 
-def _scan(text: str, name: str) -> tuple[list[_Entry], list[str]]:
-    entries: list[_Entry] = []
-    warnings: list[str] = []
-    position = 0
-    while position < len(text):
-        end = _end_of_line(text, position)
-        line = text.count("\n", 0, position) + 1
-        row = text[position:end].strip()
-        if not row or row.startswith("#"):
-            position = end
-            continue
-        match = _HEAD.match(text, position)
-        if match is None:
-            warnings.append(f"{name}:{line}: not of the form NAME=value; the line is ignored")
-            position = end
-            continue
-        value, after = _value(text, match.end(), end)
-        entries.append(_Entry(match[1], value, line, position, after))
-        position = after
-    return entries, warnings
-
-
-def _value(text: str, start: int, end: int) -> tuple[str, int]:
-    quote = text[start : start + 1]
-    pattern = _DOUBLE if quote == '"' else _SINGLE
-    match = pattern.match(text, start) if quote in {'"', "'"} else None
-    rest = _REST.match(text, match.end()) if match else None
-    if match and rest:
-        value = match[1]
-        return (_unescape(value) if quote == '"' else value), rest.end()
-    return _BARE_COMMENT.sub("", text[start:end].rstrip("\r\n")).strip(), end
-
-
-def _end_of_line(text: str, position: int) -> int:
-    found = text.find("\n", position)
-    return len(text) if found < 0 else found + 1
-
-
-def _unescape(value: str) -> str:
-    return re.sub(r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), value, flags=re.DOTALL)
+def _value(found: re.Match[str]) -> str:
+    if found["double"] is not None:
+        return re.sub(
+            r"\\(.)", lambda m: _ESCAPES.get(m[1], m[1]), found["double"], flags=re.DOTALL
+        )
+    return found["single"] or _BARE_COMMENT.sub("", found["bare"] or "").strip()
 
 
 def _format(value: str) -> str:
