@@ -29,6 +29,7 @@ from hermes.domain.messages import (
 from hermes.domain.ports.execution import Environment
 from hermes.domain.session import StoredMessage
 from hermes.domain.tools import Parallel, ToolContext, ToolResult, ToolSpec
+from hermes.domain.wording import one_line
 
 _ELSEWHERE = frozenset({"..", "~", "~/"})
 
@@ -217,8 +218,7 @@ def _label(call: ToolCall, spec: ToolSpec | None) -> str:
     arguments = parse_object(call.arguments) or {}
     field = spec.label_field if spec else ""
     value = str(arguments.get(field) or next(iter(arguments.values()), ""))
-    line = " ".join(value.split())
-    return line if len(line) <= LABEL_CHARS else line[: LABEL_CHARS - 1] + "…"
+    return one_line(value, LABEL_CHARS)
 
 
 CUT_OFF = ToolResult(

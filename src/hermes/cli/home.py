@@ -71,11 +71,6 @@ def when(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
-def one_line(text: str, limit: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= limit else line[: limit - 1] + "…"
-
-
 def age(text: str) -> float:
     """Read a length of time such as `30d`, in seconds; days if there is no unit."""
     found = re.fullmatch(r"(\d{1,6}(?:\.\d+)?)\s*([smhdwy]?)", text.strip().lower())

@@ -11,6 +11,9 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from hermes.config.locks import locked
 from hermes.config.paths import HermesHome
@@ -27,6 +30,12 @@ def write_atomic(path: Path, content: str | bytes) -> None:
             f"{path} cannot be written: {error.strerror}.",
             hint=f"Check the permissions of {target.parent} and the free space.",
         ) from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Replace the content of `path` by `value` as JSON that people can read."""
+    data = msgspec.json.encode(value, enc_hook=str)
+    write_atomic(path, msgspec.json.format(data, indent=2) + b"\n")
 
 
 @contextmanager

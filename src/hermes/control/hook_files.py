@@ -18,7 +18,7 @@ import msgspec
 import yaml
 from msgspec import Struct
 
-from hermes.config.atomic import editing, write_atomic
+from hermes.config.atomic import editing, write_json
 from hermes.config.paths import HermesHome
 from hermes.control.hooks import Handler, HookBus, is_event
 from hermes.domain.errors import ConfigError, NotFound
@@ -215,8 +215,7 @@ def _consents(home: HermesHome) -> dict[str, Consent]:
 
 
 def _write(home: HermesHome, consents: dict[str, Consent]) -> None:
-    text = msgspec.json.format(msgspec.json.encode({"hooks": consents}), indent=2).decode()
-    write_atomic(home.root / ALLOWLIST, text + "\n")
+    write_json(home.root / ALLOWLIST, {"hooks": consents})
 
 
 def _sentence(error: Exception) -> str:

@@ -16,6 +16,7 @@ import msgspec
 
 from hermes.domain.ports.model import FailureKind
 from hermes.domain.settings.models import ModelTimeouts
+from hermes.domain.wording import one_line
 from hermes.models.framing import FrameTooLarge, SseParser
 from hermes.models.wire import Decoder, WireCall, WireFault
 
@@ -362,5 +363,4 @@ def _error_text(body: bytes) -> tuple[str, str]:
 
 
 def _bounded(text: str) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _MAX_ERROR_TEXT else flat[:_MAX_ERROR_TEXT] + "…"
+    return one_line(text, _MAX_ERROR_TEXT)

@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from hermes.config.atomic import write_atomic
+from hermes.config.atomic import write_json
 from hermes.config.locks import locked
 from hermes.domain.errors import ConfigError, Conflict, NotFound, StoreError
 from hermes.domain.jobs import Job, JobState, Schedule, ScheduleKind
@@ -117,9 +117,8 @@ class JobFiles:
 
     def _save(self, content: Raw) -> None:
         content["updated_at"] = datetime.now(UTC).isoformat(timespec="seconds")
-        text = msgspec.json.format(msgspec.json.encode(content), indent=2).decode()
         try:
-            write_atomic(self.path, text + "\n")
+            write_json(self.path, content)
         except ConfigError as error:
             raise StoreError(error.message, hint=error.hint) from error
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from hermes.config.atomic import write_atomic
+from hermes.config.atomic import write_json
 from hermes.config.locks import locked
 from hermes.domain.errors import StoreError, UsageError
 from hermes.domain.pairing import PairedUser, PairingRecords, PendingPairing
@@ -124,5 +124,4 @@ class PairingFiles:
             ) from error
 
     def _save(self, name: str, value: Any) -> None:
-        text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-        write_atomic(self._folder / name, text + "\n")
+        write_json(self._folder / name, value)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.config.atomic import editing, write_atomic
+from hermes.config.atomic import editing, write_json
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import StoreError
 
@@ -47,8 +47,7 @@ class HookRouteFile:
     def change(self, edit: Callable[[Routes], Routes]) -> None:
         """Replace the routes by what `edit` makes of them while nobody else can."""
         with editing(self._home):
-            made = msgspec.json.format(msgspec.json.encode(edit(self.read())), indent=2)
-            write_atomic(self._path, made.decode() + "\n")
+            write_json(self._path, edit(self.read()))
 
     def _stamp(self) -> object:
         try:

@@ -11,7 +11,6 @@ from hermes.cli.home import (
     HomeLedger,
     json_lines_option,
     loaded_config,
-    one_line,
     this_home,
     when,
     with_ledger,
@@ -20,6 +19,7 @@ from hermes.config.environment import process_environ
 from hermes.domain.approvals import Approval, ApprovalState, Choice
 from hermes.domain.errors import NotFound
 from hermes.domain.settings.live import LiveSettings
+from hermes.domain.wording import one_line
 from hermes.execution.policy.judge import HostPolicy
 
 STANDING = (Choice.SESSION, Choice.ALWAYS)

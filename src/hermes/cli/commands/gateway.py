@@ -33,6 +33,7 @@ from hermes.control.supervision.instance import (
     wait_until_gone,
 )
 from hermes.domain.errors import Conflict
+from hermes.domain.wording import ago
 from hermes.execution.clock import SystemClock
 
 NOT_RUNNING = 3
@@ -317,13 +318,6 @@ def _platform_lines(name: str, platform: PlatformState, now: float) -> Iterator[
         yield f"    {platform.error_message}"
     if platform.hint:
         yield f"    -> {platform.hint}"
-
-
-def ago(seconds: float) -> str:
-    for size, unit in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit} ago"
-    return f"{max(0, seconds):.0f} s ago"
 
 
 def _since(iso: str, now: float) -> str:

@@ -19,7 +19,6 @@ from hermes.cli.home import (
     date,
     json_lines_option,
     json_option,
-    one_line,
     when,
     with_ledger,
 )
@@ -35,6 +34,7 @@ from hermes.domain.messages import (
 )
 from hermes.domain.ports.ledger import LedgerStats, SearchHit, SearchQuery, SessionQuery
 from hermes.domain.session import Session, StoredMessage
+from hermes.domain.wording import one_line
 from hermes.entry.terminal.oneshot import PLATFORM
 from hermes.state.transcripts import openai_message
 

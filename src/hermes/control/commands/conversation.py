@@ -13,7 +13,6 @@ from hermes.control.commands.wording import (
     clock_time,
     count,
     exchanges,
-    one_line,
     session_line,
 )
 from hermes.control.delivery.home_channel import HomeChannel, set_home_channel
@@ -23,6 +22,7 @@ from hermes.domain.ids import new_session_id
 from hermes.domain.messages import AssistantMessage, UserMessage, content_text
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
+from hermes.domain.wording import one_line
 
 LISTED = 20
 HISTORY_LINES = 20

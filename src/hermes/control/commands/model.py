@@ -8,9 +8,10 @@ from hermes.control.commands.context import (
 )
 from hermes.control.commands.controls import ContextUse
 from hermes.control.commands.registry import Invocation
-from hermes.control.commands.wording import count, money, one_line, table
+from hermes.control.commands.wording import count, money, table
 from hermes.domain.errors import UsageError
 from hermes.domain.session import Session
+from hermes.domain.wording import one_line
 
 DETAIL_WORDS = {
     ToolDetail.OFF: "Tool calls are not shown.",

@@ -2,10 +2,11 @@
 
 from hermes.control.commands.context import CommandContext, Preference
 from hermes.control.commands.registry import Invocation
-from hermes.control.commands.wording import count, one_line
+from hermes.control.commands.wording import count
 from hermes.control.lanes.gateway import BusyMode
 from hermes.domain.approvals import Approval, ApprovalKind, Choice
 from hermes.domain.errors import UsageError
+from hermes.domain.wording import one_line
 
 EFFECTS = {
     BusyMode.INTERRUPT: "stops the running turn and is answered next",

@@ -18,6 +18,7 @@ from hermes.domain.messages import (
     content_text,
 )
 from hermes.domain.session import Session, StoredMessage
+from hermes.domain.wording import ago, one_line
 
 
 def count(number: int, noun: str) -> str:
@@ -25,20 +26,8 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
-def one_line(text: str, limit: int) -> str:
-    flat = " ".join(text.split())
-    return flat if len(flat) <= limit else flat[: limit - 1].rstrip() + "…"
-
-
 def money(usd: float) -> str:
     return f"${usd:.4f}" if 0 < usd < 0.01 else f"${usd:.2f}"
-
-
-def ago(seconds: float) -> str:
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit} ago"
-    return "just now"
 
 
 def session_line(session: Session, now: float, *, current: bool) -> str:

@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.config.atomic import write_atomic
+from hermes.config.atomic import write_json
 from hermes.control.supervision.supervisor import AdapterHealth
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.clock import Clock
@@ -137,18 +137,17 @@ class StateFile:
         """Write the file now; a disk that refuses is logged, not fatal."""
         self._changed.clear()
         self.state = self.current()
-        text = msgspec.json.format(msgspec.json.encode(self.state), indent=2).decode()
         self._version += 1
         try:
-            await asyncio.to_thread(self._save, self._version, text + "\n")
+            await asyncio.to_thread(self._save, self._version, self.state)
         except HermesError as error:
             log.warning("the state file is not written: %s", error.message)
 
-    def _save(self, version: int, text: str) -> None:
+    def _save(self, version: int, state: GatewayState) -> None:
         # A write whose waiter was cancelled goes on in its thread; it must not come last.
         with self._saving:
             if version > self._saved:
-                write_atomic(self._path, text)
+                write_json(self._path, state)
                 self._saved = version
 
     def _set(self, **values: Any) -> None:

@@ -30,6 +30,7 @@ from hermes.domain.events import TurnJob, TurnStream, UsageReported
 from hermes.domain.inbound import Attachment
 from hermes.domain.session import Session, StoredMessage
 from hermes.domain.settings import Settings
+from hermes.domain.wording import one_line
 from hermes.entry.terminal.chat import ChatParts
 from hermes.entry.terminal.oneshot import PLATFORM, Question, inbound
 from hermes.entry.terminal.paint import Painter, TerminalKind, harmless, wrap
@@ -60,8 +61,7 @@ def recap_lines(session: Session, history: Sequence[StoredMessage]) -> list[tupl
 
 
 def _asked(exchange: Exchange) -> str:
-    text = " ".join(harmless(exchange.asked_text).split())
-    return text if len(text) <= ASKED_CHARS else text[: ASKED_CHARS - 1].rstrip() + "…"
+    return one_line(harmless(exchange.asked_text), ASKED_CHARS)
 
 
 def _answer(exchange: Exchange) -> str:

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from hermes.config.atomic import write_json
 from hermes.config.locks import locked
 from hermes.domain.errors import ConfigError, HermesError, MissingExtra
 from hermes.execution.backend import Backend, EnvironmentRequest
-from hermes.execution.host.files import draft_name
 from hermes.execution.remote.environment import LinkedEnvironment, open_linked
 from hermes.execution.remote.link import CloudLink, RemoteCall, StreamChild
 
@@ -188,10 +188,7 @@ class Snapshots:
     def _put(self, task: str, image_id: str) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with locked(self._path.with_name(f"{self._path.name}.lock")):
-            known = {**self._read(), task: image_id}
-            draft = self._path.with_name(draft_name(self._path.name))
-            draft.write_bytes(msgspec.json.format(msgspec.json.encode(known), indent=2) + b"\n")
-            draft.replace(self._path)
+            write_json(self._path, {**self._read(), task: image_id})
 
     def _read(self) -> dict[str, str]:
         try:

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.config.atomic import editing, write_atomic
+from hermes.config.atomic import editing, write_json
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError, Conflict, NotFound, UsageError
 
@@ -249,5 +249,4 @@ def _read(home: HermesHome) -> tuple[LocalModel, ...]:
 
 
 def _write(home: HermesHome, models: tuple[LocalModel, ...]) -> None:
-    data = msgspec.json.format(msgspec.json.encode(_Registry(models), enc_hook=str), indent=2)
-    write_atomic(home.subdirectory(home.models_dir) / "models.json", data + b"\n")
+    write_json(home.subdirectory(home.models_dir) / "models.json", _Registry(models))

@@ -23,6 +23,7 @@ from hermes.domain.events import (
 from hermes.domain.messages import AssistantMessage, ToolOutcome
 from hermes.domain.outbound import SILENT_MARKERS
 from hermes.domain.turn import TurnError, TurnState
+from hermes.domain.wording import one_line
 from hermes.streaming.chat.chunking import close_code
 from hermes.streaming.chat.media import Extracted, extract
 from hermes.streaming.chat.settings import PresentationSettings
@@ -114,8 +115,7 @@ class Bubble:
 
 
 def _short(text: str, limit: int) -> str:
-    flat = " ".join(text.replace("`", "'").split())
-    return flat if len(flat) <= limit else flat[: max(limit - 1, 1)].rstrip() + "…"
+    return one_line(text.replace("`", "'"), limit)
 
 
 def is_silent(text: str) -> bool:
