@@ -133,7 +133,6 @@ class AskPerson(Protocol):
         self, context: "ToolContext", question: str, choices: Sequence[str], /
     ) -> str:
         """Return the answer; `ToolRefused` if nobody answers in time."""
-        ...
 
 
 class SearchSessions(Protocol):
@@ -143,7 +142,6 @@ class SearchSessions(Protocol):
 class SendMessage(Protocol):
     async def __call__(self, context: "ToolContext", target: str, text: str, /) -> None:
         """Deliver `text` to `platform[:chat[:thread]]`; raise if that is impossible."""
-        ...
 
 
 class SpawnTurn(Protocol):
@@ -217,15 +215,12 @@ class ToolRunner(Protocol):
 
     def specs(self) -> tuple[ToolSpec, ...]:
         """Return the available tools, sorted by name."""
-        ...
 
     def spec(self, name: str) -> ToolSpec | None:
         """Return the spec of one tool, if it is available."""
-        ...
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Carry out `call`. Failures are results; only bugs raise."""
-        ...
 
 
 class TurnTools(Struct, frozen=True, kw_only=True):

@@ -128,12 +128,10 @@ class PooledEnvironment(Environment, Protocol):
     @property
     def idle_since(self) -> float | None:
         """Monotonic time of the last use; None while something runs in it."""
-        ...
 
     @property
     def background_since(self) -> float | None:
         """When the oldest background process that still runs was started; None: none runs."""
-        ...
 
 
 class Backend(Struct, frozen=True, kw_only=True):

@@ -16,7 +16,6 @@ class ApprovalGate(Protocol):
         self, call: ToolCall, spec: ToolSpec, arguments: dict[str, Any], context: ToolContext
     ) -> None:
         """Return if the call may run; raise `ToolRefused` with the reason if not."""
-        ...
 
 
 class ActionPolicy(Protocol):
@@ -30,4 +29,3 @@ class ActionPolicy(Protocol):
         `grants` are patterns a person has allowed; `trusted` means that
         nothing is to be asked (yolo). Neither lifts what is never approvable.
         """
-        ...

@@ -8,12 +8,9 @@ class Clock(Protocol):
 
     def now(self) -> float:
         """Seconds since the epoch."""
-        ...
 
     def monotonic(self) -> float:
         """Seconds that never go backwards."""
-        ...
 
     async def sleep(self, seconds: float) -> None:
         """Wait; cancellable."""
-        ...

@@ -88,78 +88,60 @@ class Environment(Protocol):
     @property
     def isolated(self) -> bool:
         """True when commands cannot reach the host's files."""
-        ...
 
     @property
     def cwd(self) -> str:
         """Where relative paths and the next command start."""
-        ...
 
     async def run(
         self, command: Command, on_output: Callable[[str], None] | None = None
     ) -> CommandResult:
         """Run a command to its end; cancelling the task kills its process group."""
-        ...
 
     async def spawn(self, command: Command) -> ProcessInfo:
         """Start a background process and return at once."""
-        ...
 
     async def processes(self) -> list[ProcessInfo]:
         """List the session's background processes."""
-        ...
 
     async def process_output(self, process_id: str, offset: int = 0) -> tuple[str, int]:
         """Return output from `offset` on, and the offset to ask for next."""
-        ...
 
     async def write_stdin(self, process_id: str, data: str) -> None:
         """Send text to a background process."""
-        ...
 
     async def close_stdin(self, process_id: str) -> None:
         """Let a background process read the end of its input."""
-        ...
 
     async def wait(self, process_id: str, timeout: float) -> ProcessInfo:
         """Wait until the process ends or `timeout` passes."""
-        ...
 
     async def kill(self, process_id: str) -> ProcessInfo:
         """End a background process and its children."""
-        ...
 
     def resolve(self, path: str) -> str:
         """Return `path` absolute, with `~` and the working directory applied."""
-        ...
 
     async def stat(self, path: str) -> FileStat | None:
         """Describe a path; None if there is nothing."""
-        ...
 
     async def present(self, paths: Sequence[str]) -> frozenset[str]:
         """Return those of `paths` where there is something; what cannot be seen is not there."""
-        ...
 
     async def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """Read bytes of a regular file."""
-        ...
 
     async def write(self, path: str, data: bytes) -> None:
         """Replace a file atomically, making parent directories."""
-        ...
 
     async def remove(self, path: str) -> None:
         """Delete a file."""
-        ...
 
     async def list_dir(self, path: str) -> list[DirEntry]:
         """List a directory, sorted by name."""
-        ...
 
     async def close(self) -> None:
         """Stop everything that still runs and give back what was held."""
-        ...
 
 
 class Environments(Protocol):
@@ -167,15 +149,12 @@ class Environments(Protocol):
 
     async def get(self, agent_id: str, session_id: str, cwd: str | None) -> Environment:
         """Return the session's environment, starting it if needed."""
-        ...
 
     async def release(self, session_id: str) -> None:
         """Close the session's environment if it has one."""
-        ...
 
     async def close(self) -> None:
         """Close them all."""
-        ...
 
 
 class ProcessNotices(Protocol):
@@ -183,4 +162,3 @@ class ProcessNotices(Protocol):
 
     async def next_notice(self) -> ProcessNotice:
         """Wait for the next notice. Each is handed out once."""
-        ...

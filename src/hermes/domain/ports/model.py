@@ -69,19 +69,15 @@ class CallListener(Protocol):
 
     def on_text(self, text: str) -> None:
         """A piece of the answer arrived."""
-        ...
 
     def on_reasoning(self, text: str) -> None:
         """A piece of the reasoning arrived."""
-        ...
 
     def on_notice(self, code: str, text: str) -> None:
         """Something a person should know happened: waiting, retry, fallback."""
-        ...
 
     def on_restart(self) -> None:
         """The call starts over: text heard so far will come again."""
-        ...
 
 
 class FailureKind(StrEnum):
@@ -136,14 +132,11 @@ class Model(Protocol):
     @property
     def info(self) -> ModelInfo:
         """What is known about the primary model."""
-        ...
 
     async def complete(
         self, request: ModelRequest, listener: CallListener | None = None
     ) -> ModelReply:
         """Make one call; raise `ModelFailure` when nothing helped."""
-        ...
 
     async def close(self) -> None:
         """Close connections."""
-        ...

@@ -180,23 +180,18 @@ class InboundSink(Protocol):
 
         Only then may the platform be told that it arrived.
         """
-        ...
 
     async def press(self, press: ButtonPress) -> str:
         """Take a button press; return a short text to show to whoever pressed."""
-        ...
 
     def alive(self) -> None:
         """Say that the connection just proved to work (a poll returned, a heartbeat came)."""
-        ...
 
     async def cursor(self) -> Any:
         """Return where reading left off, as last saved."""
-        ...
 
     async def save_cursor(self, cursor: Any) -> None:
         """Save where reading has got to; durable when it returns."""
-        ...
 
 
 class ListenerCall(Struct, frozen=True, kw_only=True):
@@ -233,7 +228,6 @@ class HttpListener(Protocol):
 
         `HermesError` if the port cannot be had or the path is taken.
         """
-        ...
 
 
 # -- the adapter -----------------------------------------------------------------------------
@@ -245,43 +239,33 @@ class Adapter(Protocol):
     @property
     def account(self) -> str:
         """A stable name for this account, e.g. the bot's id; known after `connect`."""
-        ...
 
     async def connect(self) -> None:
         """Check the credentials and prepare; `PlatformFailure` if it cannot work."""
-        ...
 
     async def receive(self, sink: InboundSink) -> None:
         """Receive until cancelled; raise `PlatformFailure` when the connection is lost."""
-        ...
 
     async def send(self, outgoing: Outgoing) -> Sent:
         """Show something new."""
-        ...
 
     async def edit(self, native_id: str, outgoing: Outgoing) -> None:
         """Replace the text and the buttons of an earlier message. Unchanged text is fine."""
-        ...
 
     async def delete(self, target: Target, native_id: str) -> None:
         """Take a message away."""
-        ...
 
     async def typing(self, target: Target) -> None:
         """Show that an answer is being made."""
-        ...
 
     async def react(self, target: Target, native_id: str, emoji: str) -> None:
         """React to a message; an empty emoji takes the reaction away."""
-        ...
 
     async def publish_commands(self, commands: Sequence[MenuCommand]) -> None:
         """Show the slash commands in the platform's own menu, where it has one."""
-        ...
 
     async def close(self) -> None:
         """Close connections."""
-        ...
 
 
 @runtime_checkable
@@ -290,7 +274,6 @@ class AlbumSender(Protocol):
 
     async def send_album(self, pieces: list[Outgoing]) -> list[Sent]:
         """Show two or more files as one album; all of them or none."""
-        ...
 
 
 @runtime_checkable
@@ -302,4 +285,3 @@ class FileSource(Protocol):
 
         `PlatformFailure`, or an `OSError` whose text says why the file cannot be had.
         """
-        ...

@@ -33,7 +33,6 @@ class Surface(Protocol):
     @property
     def capabilities(self) -> Capabilities:
         """What the platform can do."""
-        ...
 
     async def show(self, slot: str, shown: Shown) -> None:
         """Make a slot look like this, sending or editing as needed.
@@ -42,20 +41,15 @@ class Surface(Protocol):
         `progress`. Never raises for platform trouble: what cannot be shown now
         is retried, and what can never be shown is recorded.
         """
-        ...
 
     async def remove(self, slot: str) -> None:
         """Take a slot away again, where the platform can; only for what is not final."""
-        ...
 
     async def attach(self, slot: str, path: str, kind: str, caption: Shown | None) -> None:
         """Send a file: image, voice, audio, video or document."""
-        ...
 
     async def attach_album(self, files: Sequence[tuple[str, str]], kind: str) -> None:
         """Send files, as (slot, path), together; at most `album_size` of them."""
-        ...
 
     async def typing(self) -> None:
         """Show that an answer is being made; cheap to call often."""
-        ...

@@ -35,44 +35,34 @@ class ChildProcess(Protocol):
     @property
     def exit_code(self) -> int | None:
         """As a shell reports it; None while the process runs."""
-        ...
 
     @property
     def running(self) -> bool:
         """True until the main process has ended."""
-        ...
 
     def when_exited(self, callback: Callable[[], None]) -> None:
         """Call `callback` when the main process has ended."""
-        ...
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait for the main process; False if `timeout` passes first."""
-        ...
 
     def drain(self) -> None:
         """Take the output that is there now."""
-        ...
 
     async def finish_reading(self) -> None:
         """Take what the ended process left; never wait for its heirs."""
-        ...
 
     async def stop(self, grace: float = KILL_GRACE) -> None:
         """Ask the group to end, and make it end when `grace` has passed."""
-        ...
 
     async def close(self, grace: float = KILL_GRACE) -> None:
         """End the process if it still runs and give back what was held."""
-        ...
 
     async def write(self, data: bytes) -> None:
         """Send bytes to its standard input."""
-        ...
 
     def close_stdin(self) -> None:
         """Let it read the end of its input."""
-        ...
 
 
 class ExitWatch:

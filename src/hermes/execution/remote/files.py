@@ -65,7 +65,6 @@ class HelperRun(Protocol):
         self, script: str, stdin: bytes = b"", *, timeout: float = 60.0
     ) -> tuple[int, bytes]:
         """Run `script`; standard error is part of the output."""
-        ...
 
 
 class RemoteFiles:

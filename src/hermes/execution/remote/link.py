@@ -53,19 +53,15 @@ class Link(Protocol):
 
     async def open(self) -> int:
         """Make the machine reachable; the number changes when it is a new or restarted one."""
-        ...
 
     async def start(self, call: RemoteCall, sink: Callable[[bytes], None]) -> ChildProcess:
         """Start a program there; its output goes to `sink`."""
-        ...
 
     def explain(self, exit_code: int | None, output: str) -> str:
         """Say why a program ended without a word; called only then."""
-        ...
 
     async def close(self) -> None:
         """Let the machine go; `open` may be called again."""
-        ...
 
 
 async def carry(
@@ -140,7 +136,6 @@ class ApiStream(Protocol):
 
     async def follow(self, sink: Callable[[bytes], None]) -> int | None:
         """Pass output on until there is no more; return the exit code if it is known."""
-        ...
 
     async def write(self, data: bytes) -> None: ...
 
@@ -148,7 +143,6 @@ class ApiStream(Protocol):
 
     async def release(self) -> None:
         """Give back what it held; called once, whatever happened before."""
-        ...
 
 
 class StreamChild(ExitWatch):
