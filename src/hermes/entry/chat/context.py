@@ -17,6 +17,7 @@ from hermes.domain.inbound import ChatKind, InboundMessage, InboxEntry, Sender
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.turn import Turn
+from hermes.domain.wording import one_line
 
 log = logging.getLogger(__name__)
 
@@ -196,5 +197,4 @@ def _quoted(text: str) -> str:
 
 def _line(text: str) -> str:
     """Put text on one line without control characters."""
-    flat = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    return flat if len(flat) <= NAME_CHARACTERS else flat[: NAME_CHARACTERS - 1] + "…"
+    return one_line("".join(c if c.isprintable() else " " for c in text), NAME_CHARACTERS)
