@@ -7,7 +7,7 @@ import pytest
 
 from fakes.boxes import Boxes, says, sh
 from hermes.domain.errors import HermesError, NotFound, UsageError
-from hermes.domain.ports.execution import Command
+from hermes.domain.ports.execution import ShellRun
 
 pytestmark = pytest.mark.parametrize(
     "boxes",
@@ -34,7 +34,7 @@ async def test_directory_variables_and_functions_carry_over(boxes: Boxes) -> Non
 
 async def test_a_given_directory_and_variables_are_for_one_command(boxes: Boxes) -> None:
     env = await boxes.open()
-    once = await env.run(Command(script="echo $A $PWD", cwd="/tmp", env={"A": "x; $y"}))
+    once = await env.run(ShellRun(script="echo $A $PWD", cwd="/tmp", env={"A": "x; $y"}))
     assert (once.output, once.cwd) == ("x; $y /tmp\n", "/workspace")
     assert await says(env, "echo ${A-none}") == "none"
 
@@ -48,7 +48,7 @@ async def test_exit_codes_come_back(boxes: Boxes) -> None:
 
 async def test_standard_input_and_long_scripts_get_through(boxes: Boxes) -> None:
     env = await boxes.open()
-    given = await env.run(Command(script="wc -c", stdin=b"x" * 300_000))
+    given = await env.run(ShellRun(script="wc -c", stdin=b"x" * 300_000))
     assert given.output.strip() == "300000"
     assert (await sh(env, "cat")).output == ""
     assert await says(env, f"x='{'y' * 200_000}'; echo ${{#x}}") == "200000"
@@ -57,7 +57,7 @@ async def test_standard_input_and_long_scripts_get_through(boxes: Boxes) -> None
 async def test_a_terminal_is_given_on_request(boxes: Boxes) -> None:
     env = await boxes.open()
     script = "test -t 0 && test -t 1 && echo both; echo direct >/dev/tty; cd /"
-    result = await env.run(Command(script=script, pty=True))
+    result = await env.run(ShellRun(script=script, pty=True))
     assert (result.output, result.cwd) == ("both\ndirect\n", "/")
 
 
@@ -65,7 +65,7 @@ async def test_output_is_passed_on_while_the_command_runs(boxes: Boxes) -> None:
     env = await boxes.open()
     seen = asyncio.Event()
     script = "echo first; until [ -e go ]; do sleep 0.02; done; echo second"
-    task = asyncio.ensure_future(env.run(Command(script=script), lambda _: seen.set()))
+    task = asyncio.ensure_future(env.run(ShellRun(script=script), lambda _: seen.set()))
     await seen.wait()
     await env.write("/workspace/go", b"")
     assert (await task).output == "first\nsecond\n"
@@ -74,12 +74,12 @@ async def test_output_is_passed_on_while_the_command_runs(boxes: Boxes) -> None:
 async def test_a_background_process_is_fed_read_and_ended(boxes: Boxes) -> None:
     env = await boxes.open()
     await sh(env, "export A=carried")
-    talker = await env.spawn(Command(script="echo $A; read x; echo got $x; exit 4"))
+    talker = await env.spawn(ShellRun(script="echo $A; read x; echo got $x; exit 4"))
     await env.write_stdin(talker.id, "text\n")
     ended = await env.wait(talker.id, 20)
     assert (ended.running, ended.exit_code) == (False, 4)
     assert (await env.process_output(talker.id))[0] == "carried\ngot text\n"
-    sleeper = await env.spawn(Command(script="sleep 301 & sleep 301"))
+    sleeper = await env.spawn(ShellRun(script="sleep 301 & sleep 301"))
     assert not (await env.kill(sleeper.id)).running
     assert await says(env, "ps -o args | grep -c '[s]leep 301'") == "0"
 

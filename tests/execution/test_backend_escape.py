@@ -16,7 +16,7 @@ from fakes.boxes import Boxes, says, sh
 from fakes.hermes_process import processes_with
 from fakes.toolbox import gone
 from hermes.domain.errors import HermesError
-from hermes.domain.ports.execution import Command
+from hermes.domain.ports.execution import ShellRun
 
 pytestmark = [
     pytest.mark.parametrize(
@@ -138,7 +138,7 @@ async def test_there_is_no_network(boxes: Boxes, listener: int) -> None:
 async def test_commands_of_a_session_share_a_network_of_their_own(boxes: Boxes) -> None:
     env = await boxes.open()
     await env.write("/workspace/page", b"hello")
-    server = await env.spawn(Command(script="busybox httpd -f -p 127.0.0.1:8123"))
+    server = await env.spawn(ShellRun(script="busybox httpd -f -p 127.0.0.1:8123"))
     fetch = "busybox wget -qO- http://127.0.0.1:8123/page"
     result = await sh(env, f"for i in $(seq 100); do {fetch} && break; sleep 0.05; done")
     assert result.output.endswith("hello")
@@ -178,7 +178,7 @@ async def test_nothing_runs_on_after_closing(boxes: Boxes) -> None:
     # The other backend's run of this test may be going on in another process.
     mark = f"hermes-left-{uuid.uuid4().hex}"
     stubborn = f"trap '' TERM HUP; : {mark}-{{}}; sleep 300; true"
-    await env.spawn(Command(script=f'bash -c "{stubborn.format(1)}"'))
+    await env.spawn(ShellRun(script=f'bash -c "{stubborn.format(1)}"'))
     await sh(env, f'bash -c "{stubborn.format(2)}" >/dev/null &')
     await sh(env, f'(setsid bash -c "{stubborn.format(3)}" >/dev/null &)')
     left: set[int] = set()
@@ -196,7 +196,7 @@ async def test_a_timeout_and_a_cancel_end_the_group_inside(boxes: Boxes) -> None
     assert (timed.exit_code, timed.timed_out) == (124, True)
     started = asyncio.Event()
     task = asyncio.ensure_future(
-        env.run(Command(script="echo on; : hermes-cut; sleep 300"), lambda _: started.set())
+        env.run(ShellRun(script="echo on; : hermes-cut; sleep 300"), lambda _: started.set())
     )
     await started.wait()
     task.cancel()
@@ -342,7 +342,7 @@ async def test_nothing_of_the_host_is_reachable_through_open_files(boxes: Boxes)
     env = await boxes.open()
     host = ["/dev/null", *filter(None, map(shutil.which, ("bwrap", "nsenter", "sh", "docker")))]
     before = [mode_of(path) for path in host]
-    await env.spawn(Command(script="sleep 305"))
+    await env.spawn(ShellRun(script="sleep 305"))
     await sh(env, "chmod 711 /proc/[0-9]*/exe /proc/[0-9]*/fd/* /dev/std* /dev/fd/*")
     await sh(env, "for f in /proc/[0-9]*/exe /proc/[0-9]*/fd/*; do : >>$f; done", timeout=5)
     assert [mode_of(path) for path in host] == before

@@ -7,7 +7,7 @@ import pytest
 
 from fakes.toolbox import PATH, gone, local_environment
 from hermes.domain.errors import Conflict, HermesError, NotFound, UsageError
-from hermes.domain.ports.execution import Command
+from hermes.domain.ports.execution import ShellRun
 from hermes.execution.backends.local import LocalEnvironment
 from hermes.execution.host import background
 from hermes.execution.host.background import OutputWatch
@@ -32,7 +32,7 @@ async def started_with_pid(env: LocalEnvironment, script: str) -> tuple[str, int
     script = script.replace("echo $!;", "echo $! | tee ready;").replace(
         "echo $$;", "echo $$ | tee ready;"
     )
-    started = await env.spawn(Command(script=script))
+    started = await env.spawn(ShellRun(script=script))
     pid = int(await asyncio.to_thread(Path(env.cwd, "ready").read_text))
     return started.id, pid
 
@@ -40,8 +40,8 @@ async def started_with_pid(env: LocalEnvironment, script: str) -> tuple[str, int
 async def test_a_process_runs_beside_commands_and_its_output_is_paged(
     env: LocalEnvironment,
 ) -> None:
-    await env.run(Command(script="export A=carried"))
-    started = await env.spawn(Command(script="echo $A; read line; echo got $line; exit 4"))
+    await env.run(ShellRun(script="export A=carried"))
+    started = await env.spawn(ShellRun(script="echo $A; read line; echo got $line; exit 4"))
     assert started.running
     assert (await env.wait(started.id, 0)).running
     await env.write_stdin(started.id, "text\n")
@@ -54,14 +54,14 @@ async def test_a_process_runs_beside_commands_and_its_output_is_paged(
 
 
 async def test_a_process_does_not_move_the_session(env: LocalEnvironment, tmp_path: Path) -> None:
-    started = await env.spawn(Command(script="cd /; export B=1"))
+    started = await env.spawn(ShellRun(script="cd /; export B=1"))
     await env.wait(started.id, 10)
-    assert (await env.run(Command(script="echo $PWD ${B-none}"))).output == f"{tmp_path} none\n"
+    assert (await env.run(ShellRun(script="echo $PWD ${B-none}"))).output == f"{tmp_path} none\n"
 
 
 async def test_closing_its_input_lets_a_reader_end(env: LocalEnvironment) -> None:
     for pty in (False, True):
-        started = await env.spawn(Command(script="cat", pty=pty))
+        started = await env.spawn(ShellRun(script="cat", pty=pty))
         await env.write_stdin(started.id, "x\n")
         await env.close_stdin(started.id)
         assert (await env.wait(started.id, 10)).exit_code == 0
@@ -70,7 +70,7 @@ async def test_closing_its_input_lets_a_reader_end(env: LocalEnvironment) -> Non
 
 
 async def test_more_input_than_the_pipe_holds_waits_for_the_reader(env: LocalEnvironment) -> None:
-    started = await env.spawn(Command(script="head -c 300000 | wc -c"))
+    started = await env.spawn(ShellRun(script="head -c 300000 | wc -c"))
     await env.write_stdin(started.id, "x" * 300_000)
     await env.wait(started.id, 10)
     assert (await env.process_output(started.id))[0].strip() == "300000"
@@ -101,12 +101,12 @@ async def test_finished_processes_are_forgotten_after_half_an_hour_and_make_room
 ) -> None:
     clock = FakeClock()
     env = LocalEnvironment(cwd=str(tmp_path), env={"PATH": PATH}, clock=clock)
-    first = await env.spawn(Command(script="true"))
+    first = await env.spawn(ShellRun(script="true"))
     await env.wait(first.id, 10)
     clock.advance(background.KEEP_FINISHED + 1)
     assert await env.processes() == []
     for _ in range(background.MAX_PROCESSES + 2):
-        last = await env.spawn(Command(script="true"))
+        last = await env.spawn(ShellRun(script="true"))
         await env.wait(last.id, 10)
     assert len(await env.processes()) == background.MAX_PROCESSES
     await env.close()
@@ -114,9 +114,9 @@ async def test_finished_processes_are_forgotten_after_half_an_hour_and_make_room
 
 async def test_a_running_process_never_makes_room(env: LocalEnvironment) -> None:
     for _ in range(background.MAX_PROCESSES):
-        await env.spawn(Command(script="exec sleep 60"))
+        await env.spawn(ShellRun(script="exec sleep 60"))
     with pytest.raises(Conflict, match="running already"):
-        await env.spawn(Command(script="sleep 60"))
+        await env.spawn(ShellRun(script="sleep 60"))
 
 
 async def test_a_notice_comes_when_a_process_ends_or_prints_what_is_watched(
@@ -129,7 +129,7 @@ async def test_a_notice_comes_when_a_process_ends_or_prints_what_is_watched(
         clock=FakeClock(),
         notify=lambda process_id, text: notices.put_nowait((process_id, text)),
     )
-    command = Command(
+    command = ShellRun(
         script="echo starting; echo listening on 80; exit 3",
         notify_on_complete=True,
         watch_patterns=("listening on [0-9]+",),
@@ -142,7 +142,7 @@ async def test_a_notice_comes_when_a_process_ends_or_prints_what_is_watched(
     )
     assert "ended with exit code 3" in ended[1]
     assert ended[1].endswith("starting\nlistening on 80")
-    quiet = await env.spawn(Command(script="sleep 60", notify_on_complete=True))
+    quiet = await env.spawn(ShellRun(script="sleep 60", notify_on_complete=True))
     await env.close()
     assert notices.empty(), quiet
 

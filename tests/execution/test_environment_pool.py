@@ -9,7 +9,7 @@ import pytest
 from fakes.toolbox import PATH
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError
-from hermes.domain.ports.execution import Command
+from hermes.domain.ports.execution import ShellRun
 from hermes.domain.settings.execution import Terminal
 from hermes.execution.backend import EnvironmentSettings, child_environment
 from hermes.execution.pool import EnvironmentPool
@@ -37,9 +37,9 @@ async def test_sessions_never_share_an_environment(tmp_path: Path) -> None:
     two = await pool.get("main", "s2", "/usr")
     other_agent = await pool.get("coder", "s1", None)
     assert len({id(one), id(two), id(other_agent)}) == 3
-    await one.run(Command(script="export A=1; cd /"))
-    started = await one.spawn(Command(script="sleep 60"))
-    assert (await two.run(Command(script="echo ${A-none} $PWD"))).output == "none /usr\n"
+    await one.run(ShellRun(script="export A=1; cd /"))
+    started = await one.spawn(ShellRun(script="sleep 60"))
+    assert (await two.run(ShellRun(script="echo ${A-none} $PWD"))).output == "none /usr\n"
     assert await two.processes() == []
     await pool.close()
     assert not (await one.processes()), started
@@ -57,11 +57,11 @@ async def test_a_session_that_comes_back_while_it_is_closed_gets_a_working_envir
     clock = FakeClock()
     pool = pool_in(tmp_path, clock)
     env = await pool.get("main", "s", None)
-    await env.run(Command(script="cd /usr"))
+    await env.run(ShellRun(script="cd /usr"))
     clock.advance(1000)
     _, again = await asyncio.gather(pool.reap(), pool.get("main", "s", None))
     assert len(pool) == 1
-    assert (await again.run(Command(script="pwd"))).output == "/usr\n"
+    assert (await again.run(ShellRun(script="pwd"))).output == "/usr\n"
     await pool.close()
     assert len(pool) == 0
 
@@ -70,7 +70,7 @@ async def test_secrets_do_not_reach_commands(tmp_path: Path) -> None:
     pool = pool_in(tmp_path, FakeClock())
     env = await pool.get("main", "s", None)
     for _ in range(2):  # the second command gets its variables from the snapshot
-        output = (await env.run(Command(script="env"))).output
+        output = (await env.run(ShellRun(script="env"))).output
         assert "sk-1" not in output
         assert "MY_SECRET_NAME" not in output
         assert "KEPT_TOKEN=t" in output
@@ -81,7 +81,7 @@ async def test_idle_environments_are_closed_and_the_directory_is_remembered(tmp_
     clock = FakeClock()
     pool = pool_in(tmp_path, clock, lifetime_seconds=300.0)
     env = await pool.get("main", "s", None)
-    await env.run(Command(script="cd /usr"))
+    await env.run(ShellRun(script="cd /usr"))
     clock.advance(299)
     assert await pool.reap() == 0
     clock.advance(1)
@@ -102,7 +102,7 @@ async def test_an_environment_in_which_something_runs_is_not_idle(tmp_path: Path
     clock = FakeClock()
     pool = pool_in(tmp_path, clock)
     env = await pool.get("main", "s", None)
-    started = await env.spawn(Command(script="sleep 60"))
+    started = await env.spawn(ShellRun(script="sleep 60"))
     clock.advance(10_000)
     assert await pool.reap() == 0
     await env.kill(started.id)
@@ -127,7 +127,7 @@ async def test_the_reaper_runs_on_the_clock(tmp_path: Path) -> None:
 async def test_notices_carry_the_session_they_belong_to(tmp_path: Path) -> None:
     pool = pool_in(tmp_path, FakeClock())
     env = await pool.get("coder", "s9", None)
-    started = await env.spawn(Command(script="echo hi", notify_on_complete=True))
+    started = await env.spawn(ShellRun(script="echo hi", notify_on_complete=True))
     async with asyncio.timeout(10):
         notice = await pool.next_notice()
     assert (notice.agent_id, notice.session_id, notice.process_id) == ("coder", "s9", started.id)
@@ -162,7 +162,7 @@ async def test_a_backend_of_another_package_is_found_by_its_entry_point(
     monkeypatch.delitem(sys.modules, "somebody_else", raising=False)
     pool = pool_in(tmp_path, FakeClock(), backend="elsewhere", backend_options={"greeting": "moin"})
     env = await pool.get("main", "s", None)
-    assert (await env.run(Command(script="echo $GREETING"))).output == "moin\n"
+    assert (await env.run(ShellRun(script="echo $GREETING"))).output == "moin\n"
     await pool.close()
 
 
@@ -199,7 +199,7 @@ async def test_the_pool_knows_how_long_background_work_has_run(tmp_path: Path) -
     try:
         environment = await pool.get("main", "s1", None)
         assert pool.background_age("s1") is None
-        started = await environment.spawn(Command(script="sleep 300"))
+        started = await environment.spawn(ShellRun(script="sleep 300"))
         clock.advance(60)
         assert pool.background_age("s1") == 60
         assert pool.background_age("s2") is None

@@ -4,7 +4,7 @@ import pytest
 
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.execution import Command, CommandResult, Environment, Environments
+from hermes.domain.ports.execution import CommandResult, Environment, Environments, ShellRun
 from hermes.execution.clock import SystemClock
 from hermes.testing.clock import FakeClock
 from hermes.testing.environment import FakeEnvironment, FakeEnvironments
@@ -59,23 +59,23 @@ async def test_the_fake_environment_answers_from_its_script() -> None:
     )
     port: Environment = env
     heard: list[str] = []
-    assert (await port.run(Command(script="ls"), heard.append)).output == "a.txt\n"
+    assert (await port.run(ShellRun(script="ls"), heard.append)).output == "a.txt\n"
     assert heard == ["a.txt\n"]
-    assert (await port.run(Command(script="nope"))).exit_code == 127
+    assert (await port.run(ShellRun(script="nope"))).exit_code == 127
     assert await port.read("a.txt", offset=1, limit=3) == b"ell"
     assert [entry.name for entry in await port.list_dir(".")] == ["a.txt", "sub"]
     with pytest.raises(UsageError):
         await port.read("sub")
     with pytest.raises(NotFound):
         await port.read("missing")
-    await port.run(Command(script="cd /x"))
+    await port.run(ShellRun(script="cd /x"))
     assert port.resolve("y") == "/x/y"
     assert [command.script for command in env.commands] == ["ls", "nope", "cd /x"]
 
 
 async def test_the_fake_environment_keeps_background_processes() -> None:
     env = FakeEnvironment()
-    started = await env.spawn(Command(script="serve"))
+    started = await env.spawn(ShellRun(script="serve"))
     await env.write_stdin(started.id, "q\n")
     env.end(started.id, 2, "bye\n")
     assert (await env.wait(started.id, 0)).exit_code == 2

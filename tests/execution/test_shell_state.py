@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from fakes.toolbox import local_environment
-from hermes.domain.ports.execution import Command, CommandResult
+from hermes.domain.ports.execution import CommandResult, ShellRun
 from hermes.execution.backends.local import LocalEnvironment
 
 
@@ -16,7 +16,7 @@ async def shell(tmp_path: Path) -> AsyncIterator[LocalEnvironment]:
 
 
 async def sh(environment: LocalEnvironment, script: str) -> CommandResult:
-    return await environment.run(Command(script=script, timeout=20))
+    return await environment.run(ShellRun(script=script, timeout=20))
 
 
 async def test_directory_and_exports_carry_over(shell: LocalEnvironment, tmp_path: Path) -> None:
@@ -106,14 +106,14 @@ async def test_a_given_directory_and_given_variables_are_for_one_command_only(
     shell: LocalEnvironment, tmp_path: Path
 ) -> None:
     await sh(shell, "export A=old")
-    once = await shell.run(Command(script="echo $A $PWD", cwd="/", env={"A": "new; $x"}))
+    once = await shell.run(ShellRun(script="echo $A $PWD", cwd="/", env={"A": "new; $x"}))
     assert once.output == "new; $x /\n"
     assert once.cwd == str(tmp_path)
     assert (await sh(shell, "echo $A")).output == "old\n"
 
 
 async def test_a_given_directory_that_does_not_exist_is_an_error(shell: LocalEnvironment) -> None:
-    result = await shell.run(Command(script="touch made", cwd="/no/such/place"))
+    result = await shell.run(ShellRun(script="touch made", cwd="/no/such/place"))
     assert result.exit_code == 1
     assert "No such file" in result.output
 

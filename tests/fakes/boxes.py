@@ -8,7 +8,7 @@ import msgspec
 
 from hermes.config.paths import HermesHome
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.execution import Command, CommandResult
+from hermes.domain.ports.execution import CommandResult, ShellRun
 from hermes.domain.settings.execution import Terminal
 from hermes.execution.backend import EnvironmentSettings, PooledEnvironment
 from hermes.execution.clock import SystemClock
@@ -76,7 +76,7 @@ class Boxes:
 
 async def sh(environment: PooledEnvironment, script: str, timeout: float = 30.0) -> CommandResult:
     """Run a script."""
-    return await environment.run(Command(script=script, timeout=timeout))
+    return await environment.run(ShellRun(script=script, timeout=timeout))
 
 
 async def says(environment: PooledEnvironment, script: str) -> str:

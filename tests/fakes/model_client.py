@@ -11,7 +11,7 @@ from hermes.domain.settings.models import ModelTimeouts
 from hermes.models.client import ModelClient, RetryPolicy
 from hermes.models.credentials import ProviderKey
 from hermes.models.providers import ApiMode
-from hermes.models.routes import Route
+from hermes.models.routes import ModelRoute
 
 __all__ = ["Heard", "InstantClock", "ask", "client_of", "route_to"]
 
@@ -86,9 +86,9 @@ class Heard:
 
 def route_to(
     server: FakeModelServer, mode: ApiMode = ApiMode.CHAT_COMPLETIONS, **changes: Any
-) -> Route:
+) -> ModelRoute:
     anthropic = mode is ApiMode.ANTHROPIC_MESSAGES
-    route = Route(
+    route = ModelRoute(
         provider="fake",
         model="fake-1",
         base_url=server.origin if anthropic else server.base_url,
@@ -103,7 +103,7 @@ def route_to(
 
 
 def client_of(
-    *routes: Route, clock: InstantClock | None = None, policy: RetryPolicy | None = None
+    *routes: ModelRoute, clock: InstantClock | None = None, policy: RetryPolicy | None = None
 ) -> ModelClient:
     return ModelClient(routes, clock=clock or InstantClock(), policy=policy, seed=1)
 

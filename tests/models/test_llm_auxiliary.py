@@ -11,7 +11,7 @@ from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.domain.settings import Settings
 from hermes.domain.settings.models import Auxiliary, AuxiliaryTask
 from hermes.models.registry import AuxiliaryModels
-from hermes.models.routes import ModelSources, Route
+from hermes.models.routes import ModelRoute, ModelSources
 from hermes.models.transport import Transport
 from hermes.testing.model import Reply, ScriptedModel, say
 
@@ -21,7 +21,7 @@ def auxiliary(
     settings: Auxiliary | None = None,
     clock: InstantClock | None = None,
     transport: Transport | None = None,
-    main_routes: tuple[Route, ...] = (),
+    main_routes: tuple[ModelRoute, ...] = (),
 ) -> AuxiliaryModels:
     return AuxiliaryModels(
         main,

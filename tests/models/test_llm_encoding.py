@@ -25,7 +25,7 @@ from hermes.domain.tools import ToolSpec
 from hermes.models.client import protocol_for
 from hermes.models.encode_common import LoweredCache
 from hermes.models.providers import PROVIDERS, ApiMode, Quirks
-from hermes.models.routes import Route
+from hermes.models.routes import ModelRoute
 from hermes.models.wire import Repairs
 
 MODES = list(ApiMode)
@@ -33,7 +33,7 @@ NAMES = {"chat_completions": "chat", "responses": "responses", "anthropic_messag
 IMAGE = ImagePart(url="data:image/png;base64,aGk=")
 
 
-def route(mode: ApiMode, **changes: Any) -> Route:
+def route(mode: ApiMode, **changes: Any) -> ModelRoute:
     fields: dict[str, Any] = {
         "provider": "fake",
         "model": "fake-1",
@@ -41,14 +41,14 @@ def route(mode: ApiMode, **changes: Any) -> Route:
         "api_mode": mode,
         "quirks": Quirks(late_system=True),
     }
-    return Route(**{**fields, **changes})
+    return ModelRoute(**{**fields, **changes})
 
 
 def encode(
     mode: ApiMode,
     messages: tuple[Message, ...],
     cache: LoweredCache | None = None,
-    to: Route | None = None,
+    to: ModelRoute | None = None,
     **fields: Any,
 ) -> dict[str, Any]:
     request = ModelRequest(

@@ -6,14 +6,14 @@ from hermes.domain.errors import ConfigError
 from hermes.domain.settings import Settings
 from hermes.domain.settings.models import ModelTimeouts, Provider
 from hermes.models.providers import PROVIDERS, ApiMode
-from hermes.models.routes import ModelSources, ModelTarget, Route, resolve_route
+from hermes.models.routes import ModelRoute, ModelSources, ModelTarget, resolve_route
 
 
 def resolve(
     target: ModelTarget,
     secrets: dict[str, str] | None = None,
     **providers: Provider,
-) -> Route:
+) -> ModelRoute:
     settings = Settings(providers=providers)
     return resolve_route(target, ModelSources(secret=(secrets or {}).get, settings=settings))
 

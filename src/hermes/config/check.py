@@ -14,7 +14,7 @@ import yaml
 from msgspec import NODEFAULT, Struct
 from msgspec.structs import FieldInfo, fields
 
-from hermes.config.document import Document, Path, Problem, format_key
+from hermes.config.document import ConfigProblem, Document, Path, format_key
 from hermes.domain.entry_points import entry_points
 from hermes.domain.settings import Settings
 from hermes.domain.settings.section import is_secret_name
@@ -103,9 +103,9 @@ class Checker:
 
     def __init__(self, document: Document) -> None:
         self._document = document
-        self.errors: list[Problem] = []
-        self.warnings: list[Problem] = []
-        self.unused: list[Problem] = []
+        self.errors: list[ConfigProblem] = []
+        self.warnings: list[ConfigProblem] = []
+        self.unused: list[ConfigProblem] = []
         """Keys with a value that have no effect in this version."""
         self.unknown: list[str] = []
 
@@ -220,8 +220,8 @@ class Checker:
     def _warn(self, path: Path, text: str) -> None:
         self.warnings.append(self._problem(path, text))
 
-    def _problem(self, path: Path, text: str) -> Problem:
-        return Problem(where=self._document.origin(path), key=format_key(path), text=text)
+    def _problem(self, path: Path, text: str) -> ConfigProblem:
+        return ConfigProblem(where=self._document.origin(path), key=format_key(path), text=text)
 
     def _unknown(self, kind: type[Struct], path: Path, value: Any) -> None:
         if path[-1].startswith(("_", "x-")):

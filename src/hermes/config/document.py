@@ -54,7 +54,7 @@ def _quoted(name: str) -> str:
     return '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-class Problem(Struct, frozen=True, kw_only=True):
+class ConfigProblem(Struct, frozen=True, kw_only=True):
     """One thing that is wrong."""
 
     where: str
@@ -69,7 +69,7 @@ class Problem(Struct, frozen=True, kw_only=True):
 class InvalidConfig(ConfigError):
     """The configuration has errors; all of them are listed."""
 
-    def __init__(self, problems: tuple[Problem, ...], *, hint: str = "") -> None:
+    def __init__(self, problems: tuple[ConfigProblem, ...], *, hint: str = "") -> None:
         if len(problems) == 1:
             message = f"{problems[0]}."
         else:
@@ -79,7 +79,7 @@ class InvalidConfig(ConfigError):
         self.problems = problems
 
 
-def _hint(problems: tuple[Problem, ...]) -> str:
+def _hint(problems: tuple[ConfigProblem, ...]) -> str:
     if all(problem.where.startswith("env ") for problem in problems):
         return "Change or unset the environment variable."
     if all(problem.where.startswith(".env") for problem in problems):
@@ -314,4 +314,4 @@ def _shown(line: str) -> str:
 
 
 def _broken(where: str, text: str, *, hint: str = "") -> InvalidConfig:
-    return InvalidConfig((Problem(where=where, key="", text=text),), hint=hint)
+    return InvalidConfig((ConfigProblem(where=where, key="", text=text),), hint=hint)

@@ -19,9 +19,9 @@ from msgspec import Struct
 from hermes.config.atomic import editing, write_atomic
 from hermes.config.check import Checker
 from hermes.config.document import (
+    ConfigProblem,
     InvalidConfig,
     Path,
-    Problem,
     format_key,
     parse_document,
     parse_key,
@@ -135,7 +135,7 @@ def write_checked(
     fresh = tuple(p for p in new.errors if (p.key, p.text) not in known)
     if fresh:
         raise InvalidConfig(
-            tuple(Problem(where="not written", key=p.key, text=p.text) for p in fresh),
+            tuple(ConfigProblem(where="not written", key=p.key, text=p.text) for p in fresh),
             hint="See what a key accepts with: hermes config explain KEY",
         )
     unknown = [p for p in new.warnings if p.key in set(new.unknown) - set(old.unknown)]

@@ -15,11 +15,11 @@ from msgspec import Struct
 
 from hermes.config.check import Checker
 from hermes.config.document import (
+    ConfigProblem,
     Document,
     InvalidConfig,
     Mark,
     Path,
-    Problem,
     format_key,
     parse_key,
     read_document,
@@ -80,7 +80,7 @@ class Inspection(Struct, frozen=True, kw_only=True):
 
     loaded: LoadedConfig | None
     """None when there are errors."""
-    errors: tuple[Problem, ...]
+    errors: tuple[ConfigProblem, ...]
     warnings: tuple[str, ...]
     unused: tuple[str, ...] = ()
 
@@ -117,10 +117,10 @@ def read_env(home: HermesHome) -> EnvFile:
     except (FileNotFoundError, NotADirectoryError):
         text = ""
     except UnicodeDecodeError as error:
-        problem = Problem(where=".env", key="", text=f"is not UTF-8 at byte {error.start}")
+        problem = ConfigProblem(where=".env", key="", text=f"is not UTF-8 at byte {error.start}")
         raise InvalidConfig((problem,), hint="Save the file in the encoding UTF-8.") from error
     except OSError as error:
-        problem = Problem(where=".env", key="", text=f"cannot be read: {error.strerror}")
+        problem = ConfigProblem(where=".env", key="", text=f"cannot be read: {error.strerror}")
         raise InvalidConfig((problem,), hint="Check the file's permissions.") from error
     return parse_env(text)
 
@@ -180,11 +180,11 @@ def _inspect(
     return Inspection(loaded=loaded, errors=(), warnings=tuple(warnings), unused=unused)
 
 
-def _redacted(problems: list[Problem], secrets: Secrets) -> tuple[Problem, ...]:
+def _redacted(problems: list[ConfigProblem], secrets: Secrets) -> tuple[ConfigProblem, ...]:
     """Take out secrets that stand, by expansion or mistake, where something else belongs."""
     redactor = Redactor(secrets)
     return tuple(
-        Problem(where=problem.where, key=problem.key, text=redactor.redact(problem.text))
+        ConfigProblem(where=problem.where, key=problem.key, text=redactor.redact(problem.text))
         for problem in problems
     )
 

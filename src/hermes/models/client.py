@@ -35,7 +35,7 @@ from hermes.models.credentials import CredentialPool, ProviderKey
 from hermes.models.encode_common import LoweredCache
 from hermes.models.failures import PLANS, classify, explain, mend
 from hermes.models.providers import ApiMode
-from hermes.models.routes import Route
+from hermes.models.routes import ModelRoute
 from hermes.models.tool_calls import repair_calls
 from hermes.models.transport import Transport
 from hermes.models.wire import Decoded, Decoder, Repairs, Sink, WireCall, WireFault
@@ -59,7 +59,7 @@ class WireProtocol(Protocol):
     """Encodes requests and decodes replies of one kind of endpoint."""
 
     def encode(
-        self, request: ModelRequest, route: Route, repairs: Repairs, cache: LoweredCache
+        self, request: ModelRequest, route: ModelRoute, repairs: Repairs, cache: LoweredCache
     ) -> WireCall:
         """Return the HTTP request, without the key."""
 
@@ -93,7 +93,7 @@ class ModelClient:
 
     def __init__(
         self,
-        routes: Sequence[Route],
+        routes: Sequence[ModelRoute],
         *,
         clock: Clock,
         transport: Transport | None = None,
@@ -152,7 +152,7 @@ class ModelClient:
 
 
 class _RouteState(Struct, frozen=True, kw_only=True):
-    route: Route
+    route: ModelRoute
     protocol: WireProtocol
     pool: CredentialPool
 
@@ -316,7 +316,7 @@ class _RouteCall:
         )
 
 
-def _auth_headers(route: Route, key: ProviderKey | None) -> dict[str, str]:
+def _auth_headers(route: ModelRoute, key: ProviderKey | None) -> dict[str, str]:
     if key is None or route.auth == "none":
         return {}
     if route.auth == "x-api-key":
@@ -343,7 +343,7 @@ def _check(decoded: Decoded) -> None:
     raise WireFault("", kind=FailureKind.EMPTY)
 
 
-def _announce_fallback(sink: Sink, failure: ModelFailure, route: Route) -> None:
+def _announce_fallback(sink: Sink, failure: ModelFailure, route: ModelRoute) -> None:
     sink.restart()
     sink.notice(
         "fallback", f"{failure.message} Using {route.provider} ({route.model}) for this reply."

@@ -26,7 +26,7 @@ from hermes.domain.messages import (
     UserMessage,
 )
 from hermes.domain.ports.model import ModelRequest
-from hermes.models.routes import Route
+from hermes.models.routes import ModelRoute
 from hermes.models.wire import WireCall, encode_json
 
 EPHEMERAL_LABEL = "[Context for this reply; not said by the user]"
@@ -92,7 +92,7 @@ def own_reasoning(message: AssistantMessage, protocol: str) -> Reasoning | None:
 
 
 def wire_call(
-    route: Route, url: str, body: dict[str, Any], headers: Mapping[str, str] = {}
+    route: ModelRoute, url: str, body: dict[str, Any], headers: Mapping[str, str] = {}
 ) -> WireCall:
     return WireCall(
         url=url,

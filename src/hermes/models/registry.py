@@ -36,9 +36,9 @@ from hermes.models.local.embedded import EmbeddedModel
 from hermes.models.local.files import PROVIDER
 from hermes.models.local.supervisor import Progress
 from hermes.models.routes import (
+    ModelRoute,
     ModelSources,
     ModelTarget,
-    Route,
     fallback_target,
     main_target,
     resolve_route,
@@ -56,7 +56,7 @@ class AuxiliaryModels:
         *,
         clock: Clock,
         transport: Transport,
-        main_routes: tuple[Route, ...] = (),
+        main_routes: tuple[ModelRoute, ...] = (),
     ) -> None:
         self._main = main
         self._sources = sources
@@ -203,7 +203,7 @@ class ModelRegistry:
     def _new(self, target: ModelTarget) -> _Opened:
         main: ModelClient | EmbeddedModel
         if target.provider == PROVIDER:
-            routes: list[Route] = []
+            routes: list[ModelRoute] = []
             main = EmbeddedModel(
                 target.model,
                 self._home,
@@ -230,7 +230,7 @@ class ModelRegistry:
         )
         return _Opened(main, auxiliary)
 
-    def _routes(self, target: ModelTarget) -> list[Route]:
+    def _routes(self, target: ModelTarget) -> list[ModelRoute]:
         routes = [resolve_route(target, self._sources)]
         for entry in self._sources.settings.fallback_providers:
             try:

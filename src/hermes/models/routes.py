@@ -67,7 +67,7 @@ class ModelTarget(Struct, frozen=True, kw_only=True):
     extra_body: dict[str, Any] = field(default_factory=dict)
 
 
-class Route(Struct, frozen=True, kw_only=True):
+class ModelRoute(Struct, frozen=True, kw_only=True):
     """One way to reach one model."""
 
     provider: str
@@ -111,7 +111,7 @@ class ModelSources(Struct, frozen=True, kw_only=True):
     settings: Settings = Settings()
 
 
-def resolve_route(target: ModelTarget, sources: ModelSources) -> Route:
+def resolve_route(target: ModelTarget, sources: ModelSources) -> ModelRoute:
     """Return the route to `target`; `ConfigError` says what is missing."""
     if not target.model:
         raise ConfigError(
@@ -133,7 +133,7 @@ def resolve_route(target: ModelTarget, sources: ModelSources) -> Route:
     if not keys and not local and _needs_key(name, own, target):
         raise _missing_key(name, spec, own, target)
     mode = _mode(target.api_mode or own.api_mode, spec, base_url)
-    return Route(
+    return ModelRoute(
         provider=name,
         model=_model_id(target.model, name, own),
         base_url=base_url.rstrip("/"),

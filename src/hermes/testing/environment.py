@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ports.execution import (
-    Command,
     CommandResult,
     DirEntry,
     Environment,
     FileStat,
     ProcessInfo,
+    ShellRun,
 )
 
 Answer = str | CommandResult
@@ -28,12 +28,12 @@ class FakeEnvironment:
         *,
         cwd: str = "/work",
         files: Mapping[str, bytes | str] | None = None,
-        answers: Mapping[str, Answer] | Callable[[Command], Answer] | None = None,
+        answers: Mapping[str, Answer] | Callable[[ShellRun], Answer] | None = None,
         isolated: bool = True,
     ) -> None:
         """Begin with `files`; `answers` maps scripts to outputs, or makes them."""
         self.files: dict[str, bytes] = {}
-        self.commands: list[Command] = []
+        self.commands: list[ShellRun] = []
         self.typed: dict[str, str] = {}
         self.closed = False
         self._cwd = cwd
@@ -54,7 +54,7 @@ class FakeEnvironment:
         return self._cwd
 
     async def run(
-        self, command: Command, on_output: Callable[[str], None] | None = None
+        self, command: ShellRun, on_output: Callable[[str], None] | None = None
     ) -> CommandResult:
         """Record the command and return its scripted answer; unknown ones exit with 127."""
         self.commands.append(command)
@@ -66,7 +66,7 @@ class FakeEnvironment:
             on_output(answer.output)
         return answer
 
-    async def spawn(self, command: Command) -> ProcessInfo:
+    async def spawn(self, command: ShellRun) -> ProcessInfo:
         self.commands.append(command)
         info = ProcessInfo(
             id=f"proc_{len(self._processes) + 1}",
@@ -167,7 +167,7 @@ class FakeEnvironment:
     async def close(self) -> None:
         self.closed = True
 
-    def _answer(self, command: Command) -> Answer:
+    def _answer(self, command: ShellRun) -> Answer:
         if callable(self._answers):
             return self._answers(command)
         unknown = CommandResult(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from fakes.daytona import FakeDaytona, daytona_options
 from fakes.machines import environment, request_for
 from hermes.domain.errors import ConfigError, HermesError
-from hermes.domain.ports.execution import Command
+from hermes.domain.ports.execution import ShellRun
 from hermes.execution.backend import PooledEnvironment, load_backend
 from hermes.execution.backends.daytona import LabelFilter
 
@@ -18,7 +18,7 @@ NAME = "hermes-main.20261115_120000_abcd1234"
 
 
 async def sh(machine: PooledEnvironment, script: str) -> str:
-    return (await machine.run(Command(script=script, timeout=30))).output
+    return (await machine.run(ShellRun(script=script, timeout=30))).output
 
 
 async def test_a_sandbox_is_made_under_its_name_with_the_disk_capped(daytona: FakeDaytona) -> None:
@@ -81,7 +81,7 @@ async def test_a_log_that_breaks_off_is_told_and_the_session_goes_on(daytona: Fa
     async with environment("daytona", daytona_options(daytona)) as machine:
         begun = asyncio.Event()
         running = asyncio.ensure_future(
-            machine.run(Command(script="echo begun; sleep 60"), lambda _: begun.set())
+            machine.run(ShellRun(script="echo begun; sleep 60"), lambda _: begun.set())
         )
         await begun.wait()
         daytona.cut_logs.set()
@@ -101,7 +101,7 @@ async def test_a_sandbox_that_was_stopped_meanwhile_is_started_again(
         sandbox = daytona.sandboxes[NAME]
         begun = asyncio.Event()
         running = asyncio.ensure_future(
-            machine.run(Command(script="echo begun; sleep 60"), lambda _: begun.set())
+            machine.run(ShellRun(script="echo begun; sleep 60"), lambda _: begun.set())
         )
         await begun.wait()
         sandbox.state = "stopped"

@@ -5,14 +5,14 @@ import pytest
 from fakes.machines import environment
 from fakes.sshd import Sshd
 from hermes.domain.errors import HermesError
-from hermes.domain.ports.execution import Command
+from hermes.domain.ports.execution import ShellRun
 from hermes.execution.backend import PooledEnvironment
 from hermes.execution.remote.sync import EVERY, FileSync
 from hermes.testing.clock import FakeClock
 
 
 async def sh(machine: PooledEnvironment, script: str) -> str:
-    return (await machine.run(Command(script=script, timeout=30))).output
+    return (await machine.run(ShellRun(script=script, timeout=30))).output
 
 
 @pytest.mark.xdist_group("ssh")

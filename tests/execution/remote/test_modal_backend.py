@@ -10,7 +10,7 @@ import pytest
 
 from fakes.machines import environment, request_for
 from hermes.domain.errors import ConfigError, MissingExtra, UsageError
-from hermes.domain.ports.execution import Command
+from hermes.domain.ports.execution import ShellRun
 from hermes.execution.backend import PooledEnvironment, load_backend
 from hermes.execution.backends.modal import Snapshots
 
@@ -21,7 +21,7 @@ def options(modal_sdk: Any, tmp_path: Path) -> dict[str, Any]:
 
 
 async def sh(machine: PooledEnvironment, script: str) -> str:
-    return (await machine.run(Command(script=script, timeout=30))).output
+    return (await machine.run(ShellRun(script=script, timeout=30))).output
 
 
 async def test_the_missing_sdk_is_named_with_the_command_that_installs_it() -> None:
@@ -89,7 +89,7 @@ async def test_a_sandbox_that_ended_is_told_and_replaced(
     async with environment("modal", options) as machine:
         begun = asyncio.Event()
         running = asyncio.ensure_future(
-            machine.run(Command(script="echo begun; sleep 60"), lambda _: begun.set())
+            machine.run(ShellRun(script="echo begun; sleep 60"), lambda _: begun.set())
         )
         await begun.wait()
         await modal_sdk.CLOUD.sandboxes[0].die()
@@ -114,7 +114,7 @@ async def test_arguments_stay_small_whatever_the_script(
     modal_sdk: Any, options: dict[str, Any]
 ) -> None:
     async with environment("modal", options) as machine:
-        await machine.run(Command(script=f": {'x' * 300_000}", env={"TOKEN": "sk-secret"}))
+        await machine.run(ShellRun(script=f": {'x' * 300_000}", env={"TOKEN": "sk-secret"}))
         shown = [word for words in modal_sdk.CLOUD.sandboxes[0].execs for word in words]
     assert max(len(word) for word in shown) < 2_000
     assert not [word for word in shown if "sk-secret" in word]
@@ -148,4 +148,4 @@ async def test_a_backend_without_image_is_explained(modal_sdk: Any) -> None:
 async def test_a_terminal_is_refused(options: dict[str, Any]) -> None:
     async with environment("modal", options) as machine:
         with pytest.raises(UsageError, match="no terminals"):
-            await machine.run(Command(script="true", pty=True))
+            await machine.run(ShellRun(script="true", pty=True))

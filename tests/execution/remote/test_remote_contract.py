@@ -7,7 +7,7 @@ import pytest
 
 from fakes.machines import until
 from hermes.domain.errors import HermesError, NotFound, UsageError
-from hermes.domain.ports.execution import Command, CommandResult
+from hermes.domain.ports.execution import CommandResult, ShellRun
 from hermes.execution.backend import PooledEnvironment
 
 pytestmark = pytest.mark.parametrize(
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.parametrize(
 
 
 async def sh(machine: PooledEnvironment, script: str) -> CommandResult:
-    return await machine.run(Command(script=script, timeout=30))
+    return await machine.run(ShellRun(script=script, timeout=30))
 
 
 async def ended(machine: PooledEnvironment, pid: str) -> None:
@@ -66,17 +66,17 @@ async def test_a_directory_may_have_any_name(machine: PooledEnvironment) -> None
 
 async def test_one_commands_directory_and_variables_are_its_own(machine: PooledEnvironment) -> None:
     await sh(machine, "export A=old")
-    once = await machine.run(Command(script="echo $A $PWD", cwd="/usr", env={"A": "new; $x"}))
+    once = await machine.run(ShellRun(script="echo $A $PWD", cwd="/usr", env={"A": "new; $x"}))
     assert once.output == "new; $x /usr\n"
     assert (await sh(machine, "echo $A")).output == "old\n"
-    missing = await machine.run(Command(script="echo no", cwd="/no/such/place"))
+    missing = await machine.run(ShellRun(script="echo no", cwd="/no/such/place"))
     assert missing.exit_code == 1
     assert "No such file" in missing.output
 
 
 async def test_standard_input_is_passed_on_and_ends(machine: PooledEnvironment) -> None:
     data = bytes(range(1, 256)) * 400 + b"\0\xff"
-    counted = await machine.run(Command(script="wc -c; echo done", stdin=data))
+    counted = await machine.run(ShellRun(script="wc -c; echo done", stdin=data))
     assert counted.output.split() == [str(len(data)), "done"]
     assert (await sh(machine, "cat; echo nothing")).output == "nothing\n"
 
@@ -93,7 +93,7 @@ async def test_output_is_streamed_while_the_command_runs(machine: PooledEnvironm
     await sh(machine, "mkfifo gate")
     async with asyncio.TaskGroup() as group:
         running = group.create_task(
-            machine.run(Command(script="echo one; read x <gate; echo $x"), hear)
+            machine.run(ShellRun(script="echo one; read x <gate; echo $x"), hear)
         )
         await first.wait()
         assert not running.done()
@@ -103,14 +103,14 @@ async def test_output_is_streamed_while_the_command_runs(machine: PooledEnvironm
 
 async def test_a_timeout_is_124_and_ends_the_whole_group(machine: PooledEnvironment) -> None:
     script = "sleep 60 & echo $!; wait"
-    result = await machine.run(Command(script=script, timeout=1.5))
+    result = await machine.run(ShellRun(script=script, timeout=1.5))
     assert (result.exit_code, result.timed_out) == (124, True)
     await ended(machine, result.output.strip())
 
 
 async def test_a_group_that_ignores_the_first_signal_is_killed(machine: PooledEnvironment) -> None:
     script = "trap '' TERM; (trap '' TERM; echo $BASHPID; sleep 60; sleep 60)"
-    result = await machine.run(Command(script=script, timeout=1.5))
+    result = await machine.run(ShellRun(script=script, timeout=1.5))
     assert result.exit_code == 124
     await ended(machine, result.output.strip())
 
@@ -125,7 +125,7 @@ async def test_cancelling_kills_the_whole_group(machine: PooledEnvironment) -> N
             started.set()
 
     script = "echo $$; sleep 60 & echo $!; wait"
-    task = asyncio.ensure_future(machine.run(Command(script=script), hear))
+    task = asyncio.ensure_future(machine.run(ShellRun(script=script), hear))
     await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -138,7 +138,9 @@ async def test_cancelling_at_any_moment_leaves_nothing_running(machine: PooledEn
     unique = f"{int.from_bytes(os.urandom(4))}"  # other tests' processes may be in sight
     await sh(machine, "true")
     for moment in range(6):
-        task = asyncio.ensure_future(machine.run(Command(script=f"sleep 6{moment}.{unique}; true")))
+        task = asyncio.ensure_future(
+            machine.run(ShellRun(script=f"sleep 6{moment}.{unique}; true"))
+        )
         for _ in range(moment):
             await asyncio.sleep(0.003)
         task.cancel()
@@ -156,7 +158,7 @@ async def test_a_grandchild_does_not_hold_the_command(machine: PooledEnvironment
 
 
 async def test_long_output_keeps_head_and_tail(machine: PooledEnvironment) -> None:
-    result = await machine.run(Command(script="seq 1 20000", max_output=5_000))
+    result = await machine.run(ShellRun(script="seq 1 20000", max_output=5_000))
     lines = result.output.splitlines()
     assert (lines[0], lines[-1]) == ("1", "20000")
     assert result.truncated_bytes == sum(len(str(n)) + 1 for n in range(1, 20_001)) - 5_000
@@ -257,7 +259,9 @@ async def test_home_and_relative_paths_are_resolved_where_the_session_is(
 
 async def test_a_process_runs_beside_commands_and_is_talked_to(machine: PooledEnvironment) -> None:
     await sh(machine, "export A=carried")
-    started = await machine.spawn(Command(script="echo $A; read line; echo got $line; cat; exit 4"))
+    started = await machine.spawn(
+        ShellRun(script="echo $A; read line; echo got $line; cat; exit 4")
+    )
     assert (await machine.wait(started.id, 0)).running
     await machine.write_stdin(started.id, "text\n")
     await machine.write_stdin(started.id, "more")
@@ -272,7 +276,7 @@ async def test_a_process_runs_beside_commands_and_is_talked_to(machine: PooledEn
 
 async def test_killing_a_process_ends_its_children(machine: PooledEnvironment) -> None:
     await sh(machine, "mkfifo ready")
-    started = await machine.spawn(Command(script="sleep 60 & echo $! >ready; wait; sleep 60"))
+    started = await machine.spawn(ShellRun(script="sleep 60 & echo $! >ready; wait; sleep 60"))
     pid = (await sh(machine, "cat ready")).output.strip()
     assert machine.idle_since is None
     assert not (await machine.kill(started.id)).running
@@ -281,7 +285,7 @@ async def test_killing_a_process_ends_its_children(machine: PooledEnvironment) -
 
 async def test_a_closed_session_goes_on_where_it_was(machine: PooledEnvironment) -> None:
     await sh(machine, "cd /usr; export A=1")
-    process = await machine.spawn(Command(script="sleep 60"))
+    process = await machine.spawn(ShellRun(script="sleep 60"))
     await machine.close()
     assert await machine.processes() == [], process
     assert (await sh(machine, "echo $PWD ${A-none}")).output == "/usr none\n"

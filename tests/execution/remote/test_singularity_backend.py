@@ -11,13 +11,13 @@ import pytest
 
 from fakes.machines import environment, request_for
 from hermes.domain.errors import ConfigError, HermesError
-from hermes.domain.ports.execution import Command
+from hermes.domain.ports.execution import ShellRun
 from hermes.execution.backend import PooledEnvironment, load_backend
 from hermes.execution.backends.singularity import SingularityLink
 
 
 async def sh(machine: PooledEnvironment, script: str) -> str:
-    return (await machine.run(Command(script=script, timeout=30))).output
+    return (await machine.run(ShellRun(script=script, timeout=30))).output
 
 
 def instances(options: dict[str, Any]) -> list[dict[str, Any]]:
@@ -90,7 +90,7 @@ async def test_an_instance_that_died_is_told_and_started_again(
         await sh(machine, "cd /usr; export A=1; echo kept >~/f")
         begun = asyncio.Event()
         running = asyncio.ensure_future(
-            machine.run(Command(script="echo begun; sleep 60"), lambda _: begun.set())
+            machine.run(ShellRun(script="echo begun; sleep 60"), lambda _: begun.set())
         )
         await begun.wait()
         os.kill(instances(singularity_options)[0]["pid"], signal.SIGKILL)
@@ -104,7 +104,7 @@ async def test_an_instance_that_died_is_told_and_started_again(
 
 async def test_a_terminal_is_given_on_request(singularity_options: dict[str, Any]) -> None:
     async with environment("singularity", singularity_options) as machine:
-        result = await machine.run(Command(script="test -t 0 && echo yes; cd /usr", pty=True))
+        result = await machine.run(ShellRun(script="test -t 0 && echo yes; cd /usr", pty=True))
         assert (result.output, result.cwd) == ("yes\n", "/usr")
 
 

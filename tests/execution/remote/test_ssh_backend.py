@@ -11,7 +11,7 @@ import pytest
 from fakes.machines import environment, until
 from fakes.sshd import Sshd, running_sshd, sshd_missing
 from hermes.domain.errors import ConfigError, HermesError
-from hermes.domain.ports.execution import Command
+from hermes.domain.ports.execution import ShellRun
 from hermes.execution.backend import PooledEnvironment
 
 pytestmark = pytest.mark.xdist_group("ssh")
@@ -28,7 +28,7 @@ def own_sshd(tmp_path: Path) -> Iterator[Sshd]:
 
 
 async def sh(machine: PooledEnvironment, script: str) -> str:
-    return (await machine.run(Command(script=script, timeout=30))).output
+    return (await machine.run(ShellRun(script=script, timeout=30))).output
 
 
 async def open_error(options: dict[str, object]) -> HermesError:
@@ -121,9 +121,9 @@ async def test_a_lost_connection_is_told_and_the_next_command_connects_again(
         await sh(machine, "cd /usr; export KEPT=yes")
         begun = asyncio.Event()
         running = asyncio.ensure_future(
-            machine.run(Command(script="echo begun; sleep 60"), lambda _: begun.set())
+            machine.run(ShellRun(script="echo begun; sleep 60"), lambda _: begun.set())
         )
-        background = await machine.spawn(Command(script="echo up; sleep 60"))
+        background = await machine.spawn(ShellRun(script="echo up; sleep 60"))
         await begun.wait()
         await asyncio.to_thread(own_sshd.stop)
         result = await running
@@ -141,7 +141,7 @@ async def test_a_killed_master_costs_at_most_one_command(sshd: Sshd, sockets: Pa
     async with environment("ssh", sshd.options) as machine:
         (master,) = masters(sockets)
         os.kill(master, signal.SIGKILL)
-        result = await machine.run(Command(script="echo ran"))
+        result = await machine.run(ShellRun(script="echo ran"))
         if result.exit_code:
             assert "was not started" in result.output
         assert await sh(machine, "echo ran") == "ran\n"
@@ -149,7 +149,7 @@ async def test_a_killed_master_costs_at_most_one_command(sshd: Sshd, sockets: Pa
 
 async def test_more_processes_than_the_connection_has_channels_run(sshd: Sshd) -> None:
     async with environment("ssh", {**sshd.options, "max_sessions": 2}) as machine:
-        started = [await machine.spawn(Command(script="echo up; exec sleep 60")) for _ in range(5)]
+        started = [await machine.spawn(ShellRun(script="echo up; exec sleep 60")) for _ in range(5)]
         assert await sh(machine, "echo beside") == "beside\n"
         for process in started:
             assert not (await machine.kill(process.id)).running
@@ -160,7 +160,7 @@ async def test_nothing_secret_is_part_of_a_command_line(sshd: Sshd) -> None:
     begun = asyncio.Event()
     async with environment("ssh", sshd.options, env={"GIVEN": f"{secret}-1"}) as machine:
         assert await sh(machine, "echo $GIVEN $TERM") == f"{secret}-1 dumb\n"
-        command = Command(script=f"echo {secret}-2; sleep 60", env={"ONCE": f"{secret}-3"})
+        command = ShellRun(script=f"echo {secret}-2; sleep 60", env={"ONCE": f"{secret}-3"})
         running = asyncio.ensure_future(machine.run(command, lambda _: begun.set()))
         await begun.wait()
 
@@ -201,9 +201,9 @@ async def test_the_session_has_the_variables_of_a_login_shell(sshd: Sshd) -> Non
 async def test_a_terminal_is_given_on_request(sshd: Sshd) -> None:
     async with environment("ssh", sshd.options) as machine:
         script = "test -t 0 && test -t 1 && echo both; echo direct >/dev/tty; cd /; exit 3"
-        result = await machine.run(Command(script=script, pty=True))
+        result = await machine.run(ShellRun(script=script, pty=True))
         assert (result.output, result.cwd, result.exit_code) == ("both\ndirect\n", "/", 3)
-        started = await machine.spawn(Command(script="read x; echo got $x; cat", pty=True))
+        started = await machine.spawn(ShellRun(script="read x; echo got $x; cat", pty=True))
         await machine.write_stdin(started.id, "word\n")
 
         async def answered() -> bool:

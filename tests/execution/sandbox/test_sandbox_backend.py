@@ -15,7 +15,7 @@ from fakes.boxes import Boxes, says, sh
 from fakes.hermes_process import other_process, processes_with
 from fakes.toolbox import gone
 from hermes.domain.errors import ConfigError, HermesError
-from hermes.domain.ports.execution import Command
+from hermes.domain.ports.execution import ShellRun
 from hermes.execution.backends.sandbox import backend as sandbox
 from hermes.execution.backends.sandbox.holder import missing_tools
 from hermes.testing.clock import FakeClock
@@ -223,7 +223,7 @@ async def test_a_command_costs_little_more_than_on_the_host(tmp_path: Path) -> N
         times = []
         for _ in range(20):
             before = loop.time()
-            await env.run(Command(script="echo hi"))
+            await env.run(ShellRun(script="echo hi"))
             times.append(loop.time() - before)
     assert min(times) < 0.03
 

@@ -19,7 +19,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.domain.errors import UsageError
-from hermes.domain.ports.execution import Command
+from hermes.domain.ports.execution import ShellRun
 from hermes.domain.tools import Intent, Need, Parallel, ToolContext, ToolResult, ToolSpec
 
 Handler = Callable[[Any, ToolContext], Awaitable[ToolResult]]
@@ -213,7 +213,7 @@ async def spill(result: ToolResult, text: str, context: ToolContext) -> ToolResu
     """Move `text` into a file and return a result with a preview of it."""
     script = _STORE.format(session=_safe(context.session_id), call=_safe(context.call_id))
     stored = await context.environment.run(
-        Command(script=script, cwd="/", stdin=text.encode("utf-8", "replace"), timeout=30)
+        ShellRun(script=script, cwd="/", stdin=text.encode("utf-8", "replace"), timeout=30)
     )
     preview = text[:PREVIEW_CHARS]
     if stored.exit_code == 0:

@@ -26,23 +26,23 @@ _ESCAPED = re.compile(r'\\([nt"\'\\])')
 _UNESCAPED = {"n": "\n", "t": "\t", '"': '"', "'": "'", "\\": "\\"}
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class FuzzyMatch(Struct, frozen=True, kw_only=True):
     """Where a text was found, as half-open spans of characters."""
 
     strategy: str
     spans: tuple[tuple[int, int], ...]
 
 
-def find(text: str, wanted: str) -> Found | None:
+def find(text: str, wanted: str) -> FuzzyMatch | None:
     """Return the places that `wanted` may mean, by the strictest strategy that finds one."""
     exact = _occurrences(text, wanted)
     if exact:
-        return Found(strategy="exact", spans=tuple(exact))
+        return FuzzyMatch(strategy="exact", spans=tuple(exact))
     if not wanted.strip():
         return None
     found = _by_lines(text, wanted)
     if found is None and (spans := _occurrences(text, unescape(wanted))):
-        return Found(strategy="escapes", spans=tuple(spans))
+        return FuzzyMatch(strategy="escapes", spans=tuple(spans))
     return found
 
 
@@ -101,7 +101,7 @@ def _occurrences(text: str, wanted: str) -> list[tuple[int, int]]:
     return spans
 
 
-def _by_lines(text: str, wanted: str) -> Found | None:
+def _by_lines(text: str, wanted: str) -> FuzzyMatch | None:
     lines = text.split("\n")
     needle = wanted.split("\n")
     closed = len(needle) > 1 and needle[-1] == ""
@@ -116,7 +116,7 @@ def _by_lines(text: str, wanted: str) -> Found | None:
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
     spans = [_span(starts, hit, len(needle), len(text), closed=closed) for hit in hits]
-    return Found(strategy=strategy, spans=tuple(spans))
+    return FuzzyMatch(strategy=strategy, spans=tuple(spans))
 
 
 def _span(

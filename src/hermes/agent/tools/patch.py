@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from hermes.agent.tools.define import tool
 from hermes.agent.tools.file_read import not_found
-from hermes.agent.tools.fuzzy import Found, find, find_lines, nearest_line, reindent, unescape
+from hermes.agent.tools.fuzzy import FuzzyMatch, find, find_lines, nearest_line, reindent, unescape
 from hermes.agent.tools.patch_parse import FileChange, Hunk, Kind, parse_patch
 from hermes.agent.tools.text_file import (
     TextFile,
@@ -232,7 +232,7 @@ def _fitted(matched: str, wanted: str, new: str, strategy: str) -> str:
     return "\n".join(shifted)
 
 
-def _places(text: str, found: Found) -> str:
+def _places(text: str, found: FuzzyMatch) -> str:
     shown: list[str] = []
     for start, end in found.spans[:6]:
         number = text.count("\n", 0, start) + 1

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from hermes.agent.tools.define import tool
 from hermes.domain.errors import NotFound, UsageError
-from hermes.domain.ports.execution import Command, CommandResult
+from hermes.domain.ports.execution import CommandResult, ShellRun
 from hermes.domain.tools import Parallel, ToolContext, ToolResult
 
 _MAX_LINE = 400
@@ -184,7 +184,7 @@ async def search_files(args: SearchFilesArgs, context: ToolContext) -> ToolResul
         raise NotFound(f"There is nothing at {args.path} to search.")
     script = files_script(search) if args.target == "files" else content_script(search)
     result = await environment.run(
-        Command(script=script, cwd="/", timeout=_TIMEOUT, max_output=_MAX_BYTES)
+        ShellRun(script=script, cwd="/", timeout=_TIMEOUT, max_output=_MAX_BYTES)
     )
     if args.target == "files":
         names = sorted(parse_names(result.output, search.root))

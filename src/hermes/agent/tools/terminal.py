@@ -8,7 +8,7 @@ from hermes.agent.tools.define import tool
 from hermes.domain.errors import UsageError
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.execution import Command, CommandResult
+from hermes.domain.ports.execution import CommandResult, ShellRun
 from hermes.domain.tools import Intent, ToolContext, ToolResult
 
 MAX_FOREGROUND = 600.0
@@ -46,7 +46,7 @@ async def terminal(args: TerminalArgs, context: ToolContext) -> ToolResult:
     before = context.environment.cwd
     timeout = min(max(args.timeout, 1.0), MAX_FOREGROUND)
     result = await context.environment.run(
-        Command(
+        ShellRun(
             script=args.command,
             cwd=args.workdir,
             timeout=timeout,
@@ -70,7 +70,7 @@ def intent(arguments: dict[str, Any]) -> Intent:
 
 async def _start(args: TerminalArgs, context: ToolContext) -> ToolResult:
     process = await context.environment.spawn(
-        Command(
+        ShellRun(
             script=args.command,
             cwd=args.workdir,
             pty=args.pty,

@@ -11,7 +11,7 @@ from typing import Protocol
 from msgspec import Struct
 
 
-class Command(Struct, frozen=True, kw_only=True):
+class ShellRun(Struct, frozen=True, kw_only=True):
     """A shell command to run to its end."""
 
     script: str
@@ -94,11 +94,11 @@ class Environment(Protocol):
         """Where relative paths and the next command start."""
 
     async def run(
-        self, command: Command, on_output: Callable[[str], None] | None = None
+        self, command: ShellRun, on_output: Callable[[str], None] | None = None
     ) -> CommandResult:
         """Run a command to its end; cancelling the task kills its process group."""
 
-    async def spawn(self, command: Command) -> ProcessInfo:
+    async def spawn(self, command: ShellRun) -> ProcessInfo:
         """Start a background process and return at once."""
 
     async def processes(self) -> list[ProcessInfo]:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from hermes.domain.errors import Conflict, NotFound, UsageError
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.execution import Command, ProcessInfo
+from hermes.domain.ports.execution import ProcessInfo, ShellRun
 from hermes.execution.host.output import OutputFilter, Rolling
 from hermes.execution.host.process import ChildProcess, Startable
 
@@ -61,7 +61,7 @@ class BackgroundProcesses:
         running = (p.started_at for p in self._processes.values() if p.child.running)
         return min(running, default=None)
 
-    async def spawn(self, launch: Startable, command: Command) -> ProcessInfo:
+    async def spawn(self, launch: Startable, command: ShellRun) -> ProcessInfo:
         await self._make_room()
         process_id = f"proc_{secrets.token_hex(4)}"
         text, output = OutputFilter(), Rolling(BUFFER_CHARS)

@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.execution import Command, CommandResult, DirEntry, FileStat, ProcessInfo
+from hermes.domain.ports.execution import CommandResult, DirEntry, FileStat, ProcessInfo, ShellRun
 from hermes.execution.host.background import BackgroundProcesses
 from hermes.execution.host.files import BlockingFiles, Files
 from hermes.execution.host.process import Startable, run
@@ -163,7 +163,7 @@ class RenderedCommand(Struct, frozen=True, kw_only=True):
     """A command as bash text that restores and saves the state of the shell."""
 
     script: str
-    command: Command
+    command: ShellRun
     generation: Generation
     """Where it leaves its state."""
     outdated: Generation | None
@@ -209,7 +209,7 @@ class ShellEnvironment(ABC):
         return self._background.running_since
 
     async def run(
-        self, command: Command, on_output: Callable[[str], None] | None = None
+        self, command: ShellRun, on_output: Callable[[str], None] | None = None
     ) -> CommandResult:
         with self._in_use():
             shell = await self._opened()
@@ -237,7 +237,7 @@ class ShellEnvironment(ABC):
             truncated_bytes=finished.truncated_bytes,
         )
 
-    async def spawn(self, command: Command) -> ProcessInfo:
+    async def spawn(self, command: ShellRun) -> ProcessInfo:
         with self._in_use():
             shell = await self._opened()
             launch = await self._launch(shell, shell.next_generation(), command, background=True)
@@ -344,7 +344,7 @@ class ShellEnvironment(ABC):
         self,
         shell: ShellSession,
         generation: Generation,
-        command: Command,
+        command: ShellRun,
         *,
         background: bool = False,
     ) -> Startable:

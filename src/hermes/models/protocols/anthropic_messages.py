@@ -38,7 +38,7 @@ from hermes.models.encode_common import (
     user_prefix,
     wire_call,
 )
-from hermes.models.routes import Route
+from hermes.models.routes import ModelRoute
 from hermes.models.wire import Decoded, Repairs, Sink, WireCall, WireFault, encode_json
 
 _PROTOCOL = "anthropic_messages"
@@ -52,7 +52,9 @@ _OPENING = b'{"role":"user","content":[{"type":"text","text":"(The conversation 
 Mark = dict[str, str] | None
 
 
-def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: LoweredCache) -> WireCall:
+def encode(
+    request: ModelRequest, route: ModelRoute, repairs: Repairs, cache: LoweredCache
+) -> WireCall:
     lowering = _Lowering(route, repairs)
     chunks = cache.lower(request, lowering.chunks, _PROTOCOL, repairs)
     marked = lowering.with_marks(request.messages, chunks)
@@ -74,7 +76,7 @@ def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: Lowered
     return wire_call(route, f"{route.base_url}{version}/messages", body, headers)
 
 
-def _options(request: ModelRequest, route: Route) -> dict[str, Any]:
+def _options(request: ModelRequest, route: ModelRoute) -> dict[str, Any]:
     limit = request.max_tokens or route.max_tokens
     ceiling = route.facts.max_output
     limit = limit or min(ceiling or _DEFAULT_OUTPUT, _DEFAULT_OUTPUT * 2)
@@ -160,7 +162,7 @@ def _lead(before: bytes, role: bytes) -> bytes:
 
 
 class _Lowering:
-    def __init__(self, route: Route, repairs: Repairs) -> None:
+    def __init__(self, route: ModelRoute, repairs: Repairs) -> None:
         self._images = not repairs.strip_images
         self._thinking = not repairs.drop_reasoning
         self.mark: Mark = None

@@ -35,7 +35,7 @@ from hermes.models.encode_common import (
     user_prefix,
     wire_call,
 )
-from hermes.models.routes import Route
+from hermes.models.routes import ModelRoute
 from hermes.models.thinking import ThinkSplitter
 from hermes.models.tool_calls import CallAssembler
 from hermes.models.wire import Decoded, Repairs, Sink, WireCall, WireFault, encode_json
@@ -44,7 +44,9 @@ _PROTOCOL = "chat_completions"
 _MARKED = 3
 
 
-def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: LoweredCache) -> WireCall:
+def encode(
+    request: ModelRequest, route: ModelRoute, repairs: Repairs, cache: LoweredCache
+) -> WireCall:
     lowering = _Lowering(route, repairs)
     chunks = cache.lower(request, lowering.chunks, _PROTOCOL, repairs, route.quirks.replay)
     messages = lowering.with_marks(request.messages, chunks)
@@ -60,7 +62,7 @@ def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: Lowered
     return wire_call(route, f"{route.base_url}/chat/completions", body)
 
 
-def _options(request: ModelRequest, route: Route, repairs: Repairs) -> dict[str, Any]:
+def _options(request: ModelRequest, route: ModelRoute, repairs: Repairs) -> dict[str, Any]:
     quirks, stream = route.quirks, not repairs.no_stream
     options: dict[str, Any] = {"stream": stream}
     if stream and quirks.stream_usage:
@@ -87,7 +89,7 @@ def _options(request: ModelRequest, route: Route, repairs: Repairs) -> dict[str,
     return {name: value for name, value in options.items() if name not in repairs.drop_fields}
 
 
-def _limit_field(route: Route, repairs: Repairs) -> str:
+def _limit_field(route: ModelRoute, repairs: Repairs) -> str:
     name = route.quirks.output_limit_field
     if not repairs.rename_output_limit:
         return name
@@ -134,7 +136,7 @@ def _tools(tools: tuple[ToolSpec, ...]) -> list[bytes]:
     ]
 
 
-def _add_ephemeral(messages: list[bytes], request: ModelRequest, route: Route) -> None:
+def _add_ephemeral(messages: list[bytes], request: ModelRequest, route: ModelRoute) -> None:
     """Put context for this call after the stable prefix."""
     if route.quirks.late_system:
         messages.append(encode_json({"role": "system", "content": request.ephemeral}))
@@ -150,7 +152,7 @@ def _add_ephemeral(messages: list[bytes], request: ModelRequest, route: Route) -
 
 
 class _Lowering:
-    def __init__(self, route: Route, repairs: Repairs) -> None:
+    def __init__(self, route: ModelRoute, repairs: Repairs) -> None:
         self._images = not repairs.strip_images
         self._replay = "" if repairs.drop_reasoning else route.quirks.replay
         self._mark: dict[str, str] | None = None

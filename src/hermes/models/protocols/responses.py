@@ -33,13 +33,15 @@ from hermes.models.encode_common import (
     user_prefix,
     wire_call,
 )
-from hermes.models.routes import Route
+from hermes.models.routes import ModelRoute
 from hermes.models.wire import Decoded, Repairs, Sink, WireCall, WireFault, encode_json
 
 _PROTOCOL = "responses"
 
 
-def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: LoweredCache) -> WireCall:
+def encode(
+    request: ModelRequest, route: ModelRoute, repairs: Repairs, cache: LoweredCache
+) -> WireCall:
     lowering = _Lowering(repairs)
     chunks = cache.lower(request, lowering.chunks, _PROTOCOL, repairs)
     items = list(filter(None, chunks))
@@ -60,7 +62,7 @@ def encode(request: ModelRequest, route: Route, repairs: Repairs, cache: Lowered
     return wire_call(route, f"{route.base_url}{tail}", body)
 
 
-def _options(request: ModelRequest, route: Route) -> dict[str, Any]:
+def _options(request: ModelRequest, route: ModelRoute) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if request.tools:
         options["tools"] = _tools(request.tools)

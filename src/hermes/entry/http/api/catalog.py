@@ -31,7 +31,7 @@ _FEATURES = {
 """A feature is there if its endpoint is."""
 
 
-class Model(Struct, frozen=True, kw_only=True):
+class ModelEntry(Struct, frozen=True, kw_only=True):
     """An agent, as clients of language models see it."""
 
     id: str
@@ -47,7 +47,7 @@ class ModelList(Struct, frozen=True, kw_only=True):
     """The agents that this key may run."""
 
     object: str = "list"
-    data: list[Model]
+    data: list[ModelEntry]
 
 
 class AuthNote(Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     path: str
 
 
-class Capabilities(Struct, frozen=True, kw_only=True):
+class ApiCapabilities(Struct, frozen=True, kw_only=True):
     """What this server can do."""
 
     object: str = "hermes.api_server.capabilities"
@@ -115,7 +115,7 @@ async def list_models(call: Call[None, None]) -> ModelList:
 
 
 @operation("GET /v1/models/{model}", 404)
-async def get_model(call: Call[None, None]) -> Model:
+async def get_model(call: Call[None, None]) -> ModelEntry:
     """Read a model."""
     return _model(require_agent(call, call.path["model"]))
 
@@ -140,7 +140,7 @@ def capabilities_endpoint(others: Sequence[Endpoint]) -> Endpoint:
         default = next(iter(call.context.agents), None)
         may = default is not None and call.caller.may_reach(default.agent_id)
         return JsonAnswer(
-            value=Capabilities(
+            value=ApiCapabilities(
                 version=call.context.version,
                 model=default.name if default is not None and may else None,
                 features=features,
@@ -155,7 +155,7 @@ def capabilities_endpoint(others: Sequence[Endpoint]) -> Endpoint:
         summary="What this server can do",
         tag="Catalog",
         handler=capabilities,
-        answers={200: Capabilities},
+        answers={200: ApiCapabilities},
     )
     operations = {each.name: Operation(method=each.method, path=each.path) for each in others}
     operations[own.name] = Operation(method=own.method, path=own.path)
@@ -178,5 +178,5 @@ def _chosen(call: Call[None, CatalogQuery]) -> ServedAgent:
     return require_agent(call, call.query.agent or call.query.model)
 
 
-def _model(agent: ServedAgent) -> Model:
-    return Model(id=agent.name, root=agent.name)
+def _model(agent: ServedAgent) -> ModelEntry:
+    return ModelEntry(id=agent.name, root=agent.name)
