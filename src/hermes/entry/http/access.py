@@ -150,7 +150,6 @@ async def reached_run(call: AnyCall, run_id: str) -> Run:
 
 
 def run_headers(run: Run) -> dict[str, str]:
-    """Return the headers that name a run and its session."""
     return {"X-Hermes-Session-Id": run.session_id, "X-Hermes-Run-Id": run.id}
 
 

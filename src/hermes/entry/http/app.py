@@ -35,9 +35,9 @@ from hermes.entry.http.guards import ANYBODY, FailureLimit, Guards, KeyRing, pre
 from hermes.entry.http.openapi import with_description
 from hermes.entry.http.request import (
     ClientGone,
+    EndpointRoute,
     Headers,
     Receive,
-    Route,
     RouteMatch,
     RouteTable,
     Scope,
@@ -117,7 +117,6 @@ class HttpApp:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
         if scope["type"] != "http":
             raise RuntimeError(f"This application speaks HTTP only, not {scope['type']}.")
         exchange, began = _Exchange(scope, receive, send), time.perf_counter()
@@ -171,7 +170,12 @@ class HttpApp:
         return caller
 
     async def _understood(
-        self, exchange: _Exchange, heads: Headers, found: RouteMatch, route: Route, caller: Caller
+        self,
+        exchange: _Exchange,
+        heads: Headers,
+        found: RouteMatch,
+        route: EndpointRoute,
+        caller: Caller,
     ) -> Call[Any, Any]:
         scope, settings = exchange.scope, self._settings
         headers = call_headers(heads)

@@ -73,7 +73,6 @@ _STATUS: tuple[tuple[type[HermesError], int], ...] = (
 
 
 def problem_of(error: HermesError) -> Problem:
-    """Return what a client is told about an error of ours."""
     if isinstance(error, Problem):
         return error
     status = next((status for kind, status in _STATUS if isinstance(error, kind)), 500)

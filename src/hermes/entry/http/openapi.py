@@ -83,7 +83,6 @@ def with_description(endpoints: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
 
 
 def openapi_document(endpoints: Sequence[Endpoint], version: str) -> dict[str, Any]:
-    """Return the whole document."""
     schemas = _Schemas(endpoints)
     paths: dict[str, dict[str, Any]] = {}
     for endpoint in endpoints:
@@ -128,7 +127,6 @@ class _Schemas:
         self._of = dict(zip(listed, schemas, strict=True))
 
     def of(self, kind: Any) -> dict[str, Any]:
-        """Return the schema of a type."""
         return {"type": "string"} if _is_plain(kind) else self._of[kind]
 
 

@@ -280,7 +280,7 @@ def _too_large(limit: int) -> Problem:
 _MAX_SEGMENT = 256
 
 
-class Route:
+class EndpointRoute:
     """An endpoint with everything that its requests need, prepared."""
 
     __slots__ = ("body", "endpoint", "query")
@@ -294,14 +294,14 @@ class Route:
 class RouteMatch(Struct, frozen=True):
     """What a path leads to."""
 
-    methods: dict[str, Route]
+    methods: dict[str, EndpointRoute]
     parameters: Mapping[str, str]
 
     def allowed(self) -> list[str]:
         more = {"HEAD"} if "GET" in self.methods else set()
         return sorted({*self.methods, *more, "OPTIONS"})
 
-    def route(self, method: str) -> Route:
+    def route(self, method: str) -> EndpointRoute:
         """Return the route of a method; 405 if there is none."""
         route = self.methods.get("GET" if method == "HEAD" else method)
         if route is None:
@@ -319,13 +319,13 @@ class RouteTable:
     """
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
-        self._methods: dict[str, dict[str, Route]] = {}
+        self._methods: dict[str, dict[str, EndpointRoute]] = {}
         self._templates: dict[int, list[tuple[str, ...]]] = {}
         for endpoint in endpoints:
             methods = self._methods.setdefault(endpoint.path, {})
             if endpoint.method in methods:
                 raise ValueError(f"{endpoint.method} {endpoint.path} is there twice")
-            methods[endpoint.method] = Route(endpoint)
+            methods[endpoint.method] = EndpointRoute(endpoint)
         # Fewer parameters win: `/v1/runs/active` before `/v1/runs/{run_id}`.
         for path in sorted(self._methods, key=lambda path: path.count("{")):
             if "{" in path:

@@ -74,7 +74,6 @@ class HttpServer:
             raise self._cannot_listen(OSError(errno.EADDRNOTAVAIL, "no usable address"))
 
     async def run(self) -> None:
-        """Serve until cancelled."""
         await self.start()
         try:
             await asyncio.Event().wait()
@@ -199,7 +198,6 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._unfinished: list[RequestResponseCycle] = []
 
     def connection_made(self, transport: Any) -> None:
-        """Start waiting for a head."""
         super().connection_made(transport)
         self._await_head()
 
@@ -225,7 +223,6 @@ class _BoundedProtocol(HttpToolsProtocol):
             self.send_400_response("The headers are too long.")
 
     def on_headers_complete(self) -> None:
-        """Note that the body comes next."""
         self._in_head = False
         self._stop_waiting()
         super().on_headers_complete()
@@ -235,7 +232,6 @@ class _BoundedProtocol(HttpToolsProtocol):
             raise HttpParserError("too many requests at once")
 
     def on_message_complete(self) -> None:
-        """Note that another head may come."""
         super().on_message_complete()
         self._in_head = True
         self._head_bytes = 0

@@ -68,7 +68,6 @@ class AnswerBody(Struct, frozen=True, kw_only=True):
 
 
 def approval_view(call: Call[Any, Any], approval: Approval) -> ApprovalView:
-    """Return an approval as clients see it."""
     decision = None
     if approval.decision is not None:
         at = approval.decision.at

@@ -298,7 +298,6 @@ async def _run_request(call: ChatCall, agent_id: str) -> RunRequest:
 
 
 async def _session(call: ChatCall, agent_id: str, talk: Conversation) -> SessionChoice:
-    """Return the session that the request continues."""
     ledger = call.context.ledger
     choice = await session_choice(call, agent_id)
     if choice == SessionChoice():

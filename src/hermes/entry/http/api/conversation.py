@@ -295,7 +295,6 @@ async def run_request(
 
 
 async def history_of(said: Sequence[Utterance], media: PictureStore) -> tuple[Message, ...]:
-    """Return the history that a new session begins with."""
     history: list[Message] = []
     seen: set[str] = set()
     names: dict[str, ToolCall] = {}

@@ -133,7 +133,6 @@ def streamed(context: HttpContext, run: Run, after: int | None = None) -> Stream
 
 
 async def response_of(context: HttpContext, run: Run) -> ResponseResource:
-    """Return a response as it stands."""
     fold = _fold(context, run)
     if run.outcome is None:
         await _catch_up(context, run, fold)
@@ -226,7 +225,6 @@ def listed_input(body: CreateResponse, response_id: str) -> tuple[Item, ...]:
 
 
 def input_page(run: Run, query: InputItemsQuery) -> InputItemList:
-    """Return a page of what was put into a response."""
     items = convert(run.request.get("input", []), list[Item])
     if query.order == "desc":
         items.reverse()

@@ -173,7 +173,6 @@ _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra")
 
 
 def conversation_name(body: CreateResponse) -> str | None:
-    """Return the name of the conversation, if the request has one."""
     given = body.conversation
     name = given if given is None or isinstance(given, str) else given.id
     if name is not None and _CONTROL.search(name):

@@ -110,7 +110,6 @@ class RunList(Struct, frozen=True, kw_only=True):
 
 
 def run_view(call: Call[Any, Any], run: Run, pending: Sequence[Approval] = ()) -> RunView:
-    """Return a run as clients see it."""
     fields: dict[str, Any] = {}
     if run.previous_id is not None:
         fields["previous_run_id"] = run.previous_id

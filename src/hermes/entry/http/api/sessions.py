@@ -152,7 +152,6 @@ def session_view(call: Call[Any, Any], session: Session, *, whole: bool = False)
 
 
 def message_view(stored: StoredMessage) -> MessageView:
-    """Return one message as it is shown."""
     message = stored.message
     fields: dict[str, Any] = {}
     match message:
