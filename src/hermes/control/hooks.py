@@ -116,7 +116,7 @@ class HookBus:
                 group.create_task(self._call(each, event, context))
 
     def post(self, event: str, context: Mapping[str, Any]) -> None:
-        """Have everybody told soon, without waiting; needs `run`."""
+        """Tell everybody soon, without waiting; needs `run`."""
         if not self.hears(event):
             return
         try:

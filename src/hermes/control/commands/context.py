@@ -40,7 +40,7 @@ class Preference(StrEnum):
 
 
 class ToolDetail(StrEnum):
-    """Which tool calls are shown."""
+    """Tool calls that are shown."""
 
     OFF = "off"
     NEW = "new"
