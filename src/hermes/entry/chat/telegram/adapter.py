@@ -37,7 +37,7 @@ from hermes.entry.chat.telegram.inbound import (
 from hermes.entry.chat.telegram.manifest import PLATFORM
 from hermes.entry.chat.telegram.receiver import Receiver
 from hermes.entry.chat.telegram.settings import TelegramSettings
-from hermes.entry.chat.telegram.wire import BotApi, FileInfo, SentWire, User
+from hermes.entry.chat.telegram.wire import BotApi, FileWire, Party, SentWire
 
 _LOG = logging.getLogger(__name__)
 _REACTIONS = {"✅": "👍", "❌": "👎", "⏳": "👀", "♾️": "💯"}
@@ -45,14 +45,8 @@ _REACTIONS = {"✅": "👍", "❌": "👎", "⏳": "👀", "♾️": "💯"}
 _COMMANDS = 100
 _COMMAND_TEXT = 256
 _NOT_A_COMMAND = re.compile(r"[^a-z0-9_]+")
+_LENIENT_REPLY = {"allow_sending_without_reply": True}
 _MAX_PHOTO = 10_000_000
-_METHODS = {
-    "image": ("sendPhoto", "photo"),
-    "voice": ("sendVoice", "voice"),
-    "audio": ("sendAudio", "audio"),
-    "video": ("sendVideo", "video"),
-    "document": ("sendDocument", "document"),
-}
 _SUFFIXES = {
     "image": frozenset({".jpg", ".jpeg", ".png", ".webp"}),
     "voice": frozenset({".ogg", ".oga", ".opus", ".mp3", ".m4a"}),
@@ -63,8 +57,6 @@ _SUFFIXES = {
 
 
 class TelegramAdapter:
-    """One bot."""
-
     def __init__(
         self,
         settings: TelegramSettings,
@@ -93,13 +85,13 @@ class TelegramAdapter:
 
     async def connect(self) -> None:
         await self._api.http.prepare()
-        me = await self._api.call("getMe", {}, User)
+        me = await self._api.call("getMe", {}, Party)
         commands = self._bot.commands if self._bot is not None else {}
         self._bot = Bot(id=me.id, username=me.username, commands=commands)
         await self._receiver.register()
 
     async def receive(self, sink: InboundSink) -> None:
-        await self._receiver.run(sink, PLATFORM, self._listener)
+        await self._receiver.run(sink, self._listener)
 
     async def close(self) -> None:
         await self._api.http.close()
@@ -140,12 +132,10 @@ class TelegramAdapter:
             return
         fields: dict[str, Any] = {"chat_id": target.chat_id, "action": "typing"}
         # Unlike sends it wants the General topic named.
-        if target.thread_id is not None:
-            fields["message_thread_id"] = _thread_number(target.thread_id)
+        fields |= _in_topic(target.thread_id) if target.thread_id is not None else {}
         await self._api.call("sendChatAction", fields, bool)
 
     async def react(self, target: Target, native_id: str, emoji: str) -> None:
-        """React to a message with the nearest emoji that Telegram allows."""
         if not self._rules().reactions:
             return
         emoji = _REACTIONS.get(emoji, emoji)
@@ -173,14 +163,11 @@ class TelegramAdapter:
         target = outgoing.target
         fields: dict[str, Any] = {"chat_id": target.chat_id}
         # Naming the General topic in a send is an error; leaving it out reaches it.
-        if target.thread_id not in {None, GENERAL_TOPIC}:
-            fields["message_thread_id"] = _thread_number(target.thread_id)
+        if target.thread_id is not None and target.thread_id != GENERAL_TOPIC:
+            fields |= _in_topic(target.thread_id)
         replied = message_number(target.reply_to) if target.reply_to else None
         if replied is not None and self._settings.reply_to_mode != "off":
-            fields["reply_parameters"] = {
-                "message_id": replied,
-                "allow_sending_without_reply": True,
-            }
+            fields["reply_parameters"] = _LENIENT_REPLY | {"message_id": replied}
         return fields | (_keyboard(outgoing.buttons) if outgoing.buttons else {})
 
     def _previews(self) -> dict[str, Any]:
@@ -190,7 +177,7 @@ class TelegramAdapter:
     # -- files ---------------------------------------------------------------------------
 
     async def fetch(self, remote: str, target: Path) -> int:
-        info = await self._api.call("getFile", {"file_id": remote}, FileInfo)
+        info = await self._api.call("getFile", {"file_id": remote}, FileWire)
         limit = self._settings.max_download_bytes
         check_size(info.file_size or 0, limit)
         if self._settings.local_mode and info.file_path.startswith("/"):
@@ -199,7 +186,8 @@ class TelegramAdapter:
 
     async def _send_file(self, outgoing: Outgoing) -> Sent:
         kind, upload = await self._upload(outgoing)
-        method, field = _METHODS[kind]
+        field = "photo" if kind == "image" else kind
+        method = f"send{field.capitalize()}"
         fields = self._common(outgoing) | _formatted(outgoing, "caption")
         upload = msgspec.structs.replace(upload, field=field)
         try:
@@ -235,7 +223,6 @@ class TelegramAdapter:
 
 
 def _shown_as(kind: str, path: Path, size: int) -> str:
-    """Return the kind that Telegram will accept for this file."""
     suffixes = _SUFFIXES.get(kind)
     if suffixes is None or path.suffix.lower() not in suffixes:
         return "document"
@@ -254,7 +241,6 @@ def _formatted(outgoing: Outgoing, name: str) -> dict[str, Any]:
 
 
 def _writable(text: str) -> str:
-    """Replace half characters, which JSON cannot carry."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -269,13 +255,6 @@ def _keyboard(rows: Sequence[Sequence[Button]]) -> dict[str, Any]:
     return {"reply_markup": {"inline_keyboard": keyboard}}
 
 
-def _thread_number(thread_id: str | None) -> int:
-    if thread_id is None or not thread_id.isascii() or not thread_id.isdigit():
-        message = f"{thread_id!r} does not name a Telegram topic."
-        raise PlatformFailure(FailureAction.DROP_THREAD, message)
-    return int(thread_id)
-
-
 def _sent(sent: SentWire) -> Sent:
     return Sent(native_id=message_name(sent.chat.id, sent.message_id))
 
@@ -286,3 +265,10 @@ def _numbered(native_id: str) -> int:
         message = f"{native_id!r} does not name a Telegram message."
         raise PlatformFailure(FailureAction.SEND_NEW, message)
     return number
+
+
+def _in_topic(thread_id: str) -> dict[str, Any]:
+    if not thread_id.isascii() or not thread_id.isdigit():
+        message = f"{thread_id!r} does not name a Telegram topic."
+        raise PlatformFailure(FailureAction.DROP_THREAD, message)
+    return {"message_thread_id": int(thread_id)}

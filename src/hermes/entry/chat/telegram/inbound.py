@@ -12,15 +12,7 @@ from msgspec import Struct, field
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, ReplyRef, Sender
 from hermes.domain.ports.platform import ButtonPress
 from hermes.entry.chat.kit.intake import Addressing, Heard, Span, read_addressing
-from hermes.entry.chat.telegram.wire import (
-    CallbackQuery,
-    ChatWire,
-    Entity,
-    FileWire,
-    MessageWire,
-    UpdateWire,
-    User,
-)
+from hermes.entry.chat.telegram.wire import CallbackQuery, FileWire, MessageWire, Party, UpdateWire
 
 PLATFORM_NAME = "telegram"
 GENERAL_TOPIC = "1"
@@ -31,6 +23,7 @@ _KINDS = {
     "supergroup": ChatKind.GROUP,
     "channel": ChatKind.CHANNEL,
 }
+_PICTURES = frozenset({"image/jpeg", "image/png", "image/webp"})
 _UNREADABLE = ("story", "game", "paid_media", "checklist", "invoice", "giveaway")
 
 
@@ -112,7 +105,7 @@ def _press(query: CallbackQuery, bot: Bot) -> ButtonPress | str:
 # -- people and places ---------------------------------------------------------------
 
 
-def _chat(chat: ChatWire) -> Chat:
+def _chat(chat: Party) -> Chat:
     kind = _KINDS.get(chat.type, ChatKind.GROUP)
     return Chat(kind=kind, id=str(chat.id), name=chat.name or None)
 
@@ -135,7 +128,7 @@ def _sender(message: MessageWire) -> Sender | None:
     return None if message.sender is None else _person(message.sender)
 
 
-def _person(user: User) -> Sender:
+def _person(user: Party) -> Sender:
     return Sender(id=str(user.id), name=user.name or None, is_bot=user.is_bot)
 
 
@@ -158,30 +151,21 @@ def _reply(message: MessageWire, bot: Bot) -> ReplyRef | None:
 
 
 def _address(message: MessageWire, bot: Bot) -> Addressing:
-    """Find mentions and commands in a text or a caption."""
-    text, entities = message.text, message.entities
-    if not text:
-        text, entities = message.caption, message.caption_entities
+    entities = message.entities if message.text else message.caption_entities
+    text = message.text or message.caption
     units = text.encode("utf-16-le", "replace")
-    mentions = [_span(e, units) for e in entities if _names_us(e, units, bot)]
+    mentions: list[Span] = []
+    for each in entities:
+        start = max(each.offset, 0) * 2
+        named = units[start : start + max(each.length, 0) * 2].decode("utf-16-le", "replace")
+        us = each.user is not None and each.user.id == bot.id
+        if each.type == "mention":
+            us = bool(bot.username) and named.lower() == f"@{bot.username}".lower()
+        if us and each.type in {"mention", "text_mention"}:
+            at = len(units[:start].decode("utf-16-le", "replace"))
+            mentions.append((at, at + len(named)))
     whole = units.decode("utf-16-le", "replace")
     return read_addressing(whole, mentions, username=bot.username, commands=bot.commands)
-
-
-def _names_us(entity: Entity, units: bytes, bot: Bot) -> bool:
-    if entity.type == "text_mention":
-        return entity.user is not None and entity.user.id == bot.id
-    start, end = max(entity.offset, 0) * 2, max(entity.offset + entity.length, 0) * 2
-    named = units[start:end].decode("utf-16-le", "replace").lower()
-    return entity.type == "mention" and bool(bot.username) and named == f"@{bot.username}".lower()
-
-
-def _span(entity: Entity, units: bytes) -> Span:
-    """Return where an entity, which counts UTF-16 units, stands in the text."""
-    start = max(entity.offset, 0) * 2
-    before, inside = units[:start], units[start : start + max(entity.length, 0) * 2]
-    at = len(before.decode("utf-16-le", "replace"))
-    return at, at + len(inside.decode("utf-16-le", "replace"))
 
 
 # -- what comes beside text ------------------------------------------------------------------
@@ -219,11 +203,7 @@ def _files(message: MessageWire) -> tuple[Attachment, ...]:
     )
 
 
-_PICTURES = frozenset({"image/jpeg", "image/png", "image/webp"})
-
-
 def _described(message: MessageWire) -> str:
-    """Put what is neither text nor a file into words."""
     if message.sticker is not None:
         return f"[Sticker {message.sticker.emoji or message.sticker.set_name}]".replace(" ]", "]")
     if message.venue is not None:

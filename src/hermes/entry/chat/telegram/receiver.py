@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hermes.domain.platforms import ChatPlatform
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import (
     ButtonPress,
@@ -32,6 +31,7 @@ from hermes.entry.chat.kit.intake import MessageIntake
 from hermes.entry.chat.kit.receiver import Patience, called_at, keep_checking
 from hermes.entry.chat.kit.settings import ChatSettings, WebhookAddress
 from hermes.entry.chat.telegram.inbound import Bot, parse
+from hermes.entry.chat.telegram.manifest import PLATFORM
 from hermes.entry.chat.telegram.settings import TelegramSettings
 from hermes.entry.chat.telegram.wire import BotApi, MessageWire, UpdateWire, WebhookInfo
 
@@ -46,8 +46,6 @@ _SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - a header's na
 
 
 class Receiver:
-    """Takes updates by long polling, or by being called."""
-
     def __init__(
         self,
         api: BotApi,
@@ -81,15 +79,14 @@ class Receiver:
         }
         await self._api.call("setWebhook", wanted, bool)
 
-    async def run(self, sink: InboundSink, platform: ChatPlatform, listener: HttpListener) -> None:
+    async def run(self, sink: InboundSink, listener: HttpListener) -> None:
         """Receive until cancelled; raise `PlatformFailure` when that has become pointless."""
-        webhook = self._settings.webhook
         try:
             async with asyncio.TaskGroup() as answers:
-                if webhook is None:
+                if self._settings.webhook is None:
                     await self._poll(sink, answers)
                 else:
-                    await self._be_called(sink, answers, webhook, platform, listener)
+                    await self._be_called(sink, answers, self._settings.webhook, listener)
         except BaseExceptionGroup as group:
             raise group.exceptions[0] from None
 
@@ -122,14 +119,10 @@ class Receiver:
 
     async def _updates(self, offset: int | None) -> list[msgspec.Raw]:
         """Wait for updates; naming an offset confirms everything before it."""
-        wanted: dict[str, Any] = {
-            "timeout": max(1, round(self._settings.poll_timeout)),
-            "limit": 100,
-            "allowed_updates": _UPDATES,
-        }
-        if offset is not None:
-            wanted["offset"] = offset
-        return await self._api.call("getUpdates", wanted, list[msgspec.Raw])
+        seconds = max(1, round(self._settings.poll_timeout))
+        wanted = {"timeout": seconds, "limit": 100, "allowed_updates": _UPDATES}
+        confirmed = {} if offset is None else {"offset": offset}
+        return await self._api.call("getUpdates", wanted | confirmed, list[msgspec.Raw])
 
     async def _overcome(self, failure: PlatformFailure) -> None:
         if failure.status != 409:
@@ -149,7 +142,6 @@ class Receiver:
         sink: InboundSink,
         answers: asyncio.TaskGroup,
         webhook: WebhookAddress,
-        platform: ChatPlatform,
         listener: HttpListener,
     ) -> None:
         async def handle(call: ListenerCall) -> ListenerReply:
@@ -161,7 +153,7 @@ class Receiver:
             return ListenerReply()
 
         path = urlsplit(webhook.url).path or "/"
-        async with called_at(listener, platform, webhook, path, handle):
+        async with called_at(listener, PLATFORM, webhook, path, handle):
             sink.alive()
             await keep_checking(self._clock, sink.alive, self._still_called)
 
@@ -203,9 +195,7 @@ class Receiver:
 
     async def _answer(self, press: ButtonPress, text: str) -> None:
         """Let go of a pressed button; too late is fine."""
-        fields = {"callback_query_id": press.native_id}
-        if text:
-            fields["text"] = text[:_TOAST_LENGTH]
+        fields = {"callback_query_id": press.native_id, "text": text[:_TOAST_LENGTH]}
         try:
             await self._api.call("answerCallbackQuery", fields, bool)
         except PlatformFailure as failure:

@@ -40,26 +40,17 @@ class Envelope(Struct, frozen=True, kw_only=True):
     parameters: Parameters | None = None
 
 
-class User(Struct, frozen=True, kw_only=True):
+class Party(Struct, frozen=True, kw_only=True):
+    """A person, a bot or a chat."""
+
     id: int
+    type: str = ""
     is_bot: bool = False
-    first_name: str = ""
-    last_name: str = ""
-    username: str = ""
-
-    @property
-    def name(self) -> str:
-        return f"{self.first_name} {self.last_name}".strip() or self.username
-
-
-class ChatWire(Struct, frozen=True, kw_only=True):
-    id: int
-    type: str
-    title: str = ""
-    username: str = ""
-    first_name: str = ""
-    last_name: str = ""
     is_forum: bool = False
+    title: str = ""
+    first_name: str = ""
+    last_name: str = ""
+    username: str = ""
 
     @property
     def name(self) -> str:
@@ -70,7 +61,7 @@ class Entity(Struct, frozen=True, kw_only=True):
     type: str
     offset: int
     length: int
-    user: User | None = None
+    user: Party | None = None
 
 
 class FileWire(Struct, frozen=True, kw_only=True):
@@ -78,11 +69,9 @@ class FileWire(Struct, frozen=True, kw_only=True):
     file_name: str = ""
     mime_type: str = ""
     file_size: int | None = None
+    file_path: str = ""
     width: int = 0
     height: int = 0
-
-
-class Sticker(FileWire, frozen=True, kw_only=True):
     emoji: str = ""
     set_name: str = ""
     is_animated: bool = False
@@ -100,7 +89,7 @@ class Venue(Struct, frozen=True, kw_only=True):
     address: str = ""
 
 
-class Contact(User, frozen=True, kw_only=True):
+class Contact(Party, frozen=True, kw_only=True):
     id: int = 0
     phone_number: str = ""
 
@@ -119,12 +108,15 @@ class Dice(Struct, frozen=True, kw_only=True):
     value: int = 0
 
 
-class MessageWire(Struct, frozen=True, kw_only=True):
+class SentWire(Struct, frozen=True, kw_only=True):
     message_id: int
-    chat: ChatWire
+    chat: Party
+
+
+class MessageWire(SentWire, frozen=True, kw_only=True):
     date: float = 0.0
-    sender: User | None = field(default=None, name="from")
-    sender_chat: ChatWire | None = None
+    sender: Party | None = field(default=None, name="from")
+    sender_chat: Party | None = None
     author_signature: str = ""
     message_thread_id: int | None = None
     is_topic_message: bool = False
@@ -142,7 +134,7 @@ class MessageWire(Struct, frozen=True, kw_only=True):
     video: FileWire | None = None
     video_note: FileWire | None = None
     animation: FileWire | None = None
-    sticker: Sticker | None = None
+    sticker: FileWire | None = None
     location: Location | None = None
     venue: Venue | None = None
     contact: Contact | None = None
@@ -158,7 +150,7 @@ class MessageWire(Struct, frozen=True, kw_only=True):
 
 class CallbackQuery(Struct, frozen=True, kw_only=True):
     id: str
-    sender: User = field(name="from")
+    sender: Party = field(name="from")
     data: str = ""
     message: MessageWire | None = None
 
@@ -170,16 +162,6 @@ class UpdateWire(Struct, frozen=True, kw_only=True):
     channel_post: MessageWire | None = None
     edited_channel_post: Any = None
     callback_query: CallbackQuery | None = None
-
-
-class SentWire(Struct, frozen=True, kw_only=True):
-    message_id: int
-    chat: ChatWire
-
-
-class FileInfo(Struct, frozen=True, kw_only=True):
-    file_path: str = ""
-    file_size: int | None = None
 
 
 class WebhookInfo(Struct, frozen=True, kw_only=True):
@@ -211,8 +193,6 @@ T = TypeVar("T")
 
 
 class BotApi:
-    """One bot's connection to its server."""
-
     def __init__(self, settings: TelegramSettings) -> None:
         self._settings = settings
         self.http = HttpClient(
@@ -230,10 +210,9 @@ class BotApi:
         *,
         uploads: Sequence[Upload] = (),
     ) -> T:
-        """Make one call and return its typed result."""
         effect = Effect.ONCE if method.startswith("send") else Effect.REPEATABLE
-        settings = self._settings
-        polling = method == _POLL
+        settings, polling = self._settings, method == _POLL
+        patience = settings.poll_timeout + settings.poll_grace
         answer = await self.http.call(
             HttpRequest(
                 name=method,
@@ -244,9 +223,7 @@ class BotApi:
                 form=form_fields(fields) if uploads else {},
                 uploads=uploads,
                 effect=effect,
-                timeout=settings.poll_timeout + settings.poll_grace
-                if polling
-                else settings.request_timeout,
+                timeout=patience if polling else settings.request_timeout,
                 queued=not polling,
             )
         )
@@ -263,7 +240,6 @@ class BotApi:
         return True
 
     async def download(self, file_path: str, target: Path) -> int:
-        """Fetch a file to disk and return its size."""
         settings = self._settings
         path = quote(file_path.lstrip("/"), safe="/")
         request = HttpRequest(
@@ -292,7 +268,6 @@ class BotApi:
 
 
 def _refused(method: str, status: int, answer: Envelope) -> PlatformFailure:
-    """Explain an answer that says no."""
     status = answer.error_code or status
     description = answer.description or f"error {status}"
     more = answer.parameters or Parameters()
