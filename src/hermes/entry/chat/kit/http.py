@@ -67,9 +67,8 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
     """Path and query as they are sent, if the address must not be shown; empty: as in `url`."""
     verb: str = "POST"
     headers: Mapping[str, str] = {}
-    content: bytes = b""
-    form: Mapping[str, str] = {}
-    """Fields that go along with `uploads`, instead of `content`."""
+    fields: Mapping[str, Any] = {}
+    """Sent as JSON, or as a form along with `uploads`."""
     uploads: Sequence[Upload] = ()
     effect: Effect = Effect.REPEATABLE
     timeout: float = 30.0
@@ -113,13 +112,16 @@ class HttpClient:
     async def call(self, wanted: HttpRequest) -> HttpAnswer:
         """Make one call; `PlatformFailure` if there is no answer."""
         client = self._open()
-        body: dict[str, Any] = {"content": wanted.content} if wanted.content else {}
+        headers, body = dict(wanted.headers), dict[str, Any]()
         if wanted.uploads:
             files = [(u.field, (u.name, u.content)) for u in wanted.uploads]
-            body = {"data": dict(wanted.form), "files": files}
+            body = {"data": _form(wanted.fields), "files": files}
+        elif wanted.verb != "GET":
+            headers["content-type"] = "application/json"
+            body = {"content": msgspec.json.encode(wanted.fields)}
         extensions = {"target": wanted.target.encode()} if wanted.target else None
         request = client.build_request(
-            wanted.verb, wanted.url, headers=dict(wanted.headers), extensions=extensions, **body
+            wanted.verb, wanted.url, headers=headers, extensions=extensions, **body
         )
 
         async def exchange() -> HttpAnswer:
@@ -246,7 +248,7 @@ class HttpClient:
         return PlatformFailure(FailureAction.RETRY, message)
 
 
-def form_fields(fields: Mapping[str, Any]) -> dict[str, str]:
+def _form(fields: Mapping[str, Any]) -> dict[str, str]:
     """Write fields as a form does: nested values as JSON."""
     return {
         name: value if isinstance(value, str) else msgspec.json.encode(value).decode()

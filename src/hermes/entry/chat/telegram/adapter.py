@@ -3,13 +3,23 @@
 Only what is truly Telegram's: the shape of its calls, its General topic, its short list of
 reactions, its rules for command names. Pacing, splitting, markup, retrying and remembering are
 the control plane's.
+
+Updates are confirmed only after they are in the inbox. Telegram forgets an update when a later
+poll names a higher offset. So the offset moves after the whole batch was taken, and a crash in
+between means that the batch comes again and is recognised. A poll that hangs is given up,
+because a dead connection looks just like a quiet one. In webhook mode an update is answered
+when the inbox has it.
 """
 
+import asyncio
+import hmac
 import logging
 import re
+import secrets
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -18,26 +28,40 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import (
     AdapterRequest,
     Button,
+    ButtonPress,
     FailureAction,
     HttpListener,
     InboundSink,
+    ListenerCall,
+    ListenerReply,
     MenuCommand,
     Outgoing,
     PlatformFailure,
     Sent,
 )
+from hermes.entry.chat.kit.decode import decode_leniently, loose_document
 from hermes.entry.chat.kit.http import Upload, check_size, copy_file, read_file
-from hermes.entry.chat.kit.settings import ChatSettings, live_settings
+from hermes.entry.chat.kit.intake import Heard, MessageIntake
+from hermes.entry.chat.kit.receiver import Patience, called_at, keep_checking
+from hermes.entry.chat.kit.settings import ChatSettings, WebhookAddress, live_settings
 from hermes.entry.chat.telegram.inbound import (
     GENERAL_TOPIC,
     Bot,
     message_name,
     message_number,
+    parse,
 )
 from hermes.entry.chat.telegram.manifest import PLATFORM
-from hermes.entry.chat.telegram.receiver import Receiver
 from hermes.entry.chat.telegram.settings import TelegramSettings
-from hermes.entry.chat.telegram.wire import BotApi, FileWire, Party, SentWire
+from hermes.entry.chat.telegram.wire import (
+    BotApi,
+    FileWire,
+    MessageWire,
+    Party,
+    SentWire,
+    UpdateWire,
+    WebhookInfo,
+)
 
 _LOG = logging.getLogger(__name__)
 _REACTIONS = {"✅": "👍", "❌": "👎", "⏳": "👀", "♾️": "💯"}
@@ -56,6 +80,15 @@ _SUFFIXES = {
 """What Telegram shows as such; everything else goes as a file."""
 
 
+_UPDATES = ("message", "channel_post", "callback_query")
+_OFFSET_LIFE = 6 * 86400.0
+"""After a week of silence Telegram picks new numbers at random, perhaps lower ones."""
+_TOO_QUICK = 0.2
+"""A server that answers empty polls at once does not hold them; it is not hammered."""
+_TOAST_LENGTH = 200
+_SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - a header's name
+
+
 class TelegramAdapter:
     def __init__(
         self,
@@ -71,7 +104,12 @@ class TelegramAdapter:
         self._listener = listener
         self._api = BotApi(settings)
         self._bot: Bot | None = None
-        self._receiver = Receiver(self._api, settings, clock, self._me, self._rules)
+        self._clock = clock
+        self._intake = MessageIntake(self._rules, self._answer)
+        self._patience = Patience("Telegram", clock)
+        self._secret = ""
+        off = settings.disable_link_previews
+        self._previews = {"link_preview_options": {"is_disabled": True}} if off else {}
 
     @classmethod
     def configured(cls, request: AdapterRequest) -> "TelegramAdapter":
@@ -88,10 +126,7 @@ class TelegramAdapter:
         me = await self._api.call("getMe", {}, Party)
         commands = self._bot.commands if self._bot is not None else {}
         self._bot = Bot(id=me.id, username=me.username, commands=commands)
-        await self._receiver.register()
-
-    async def receive(self, sink: InboundSink) -> None:
-        await self._receiver.run(sink, self._listener)
+        await self._register()
 
     async def close(self) -> None:
         await self._api.http.close()
@@ -101,12 +136,145 @@ class TelegramAdapter:
             raise PlatformFailure(FailureAction.RETRY, "Telegram is not connected yet.")
         return self._bot
 
+    # -- receiving -----------------------------------------------------------------------
+
+    async def _register(self) -> None:
+        """Choose between polling and being called; what waits on the server stays."""
+        webhook = self._settings.webhook
+        if webhook is None:
+            await self._api.call("deleteWebhook", {"drop_pending_updates": False}, bool)
+            return
+        self._secret = webhook.secret or self._secret or secrets.token_urlsafe(32)
+        wanted = {
+            "url": webhook.url,
+            "secret_token": self._secret,
+            # One at a time, so that updates stay in order.
+            "max_connections": 1,
+            "allowed_updates": _UPDATES,
+            "drop_pending_updates": False,
+        }
+        await self._api.call("setWebhook", wanted, bool)
+
+    async def receive(self, sink: InboundSink) -> None:
+        try:
+            async with asyncio.TaskGroup() as answers:
+                if self._settings.webhook is None:
+                    await self._poll(sink, answers)
+                else:
+                    await self._be_called(sink, answers, self._settings.webhook)
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+
+    async def _poll(self, sink: InboundSink, answers: asyncio.TaskGroup) -> None:
+        loop = asyncio.get_running_loop()
+        offset, at = _restored(await sink.cursor())
+        while True:
+            asked_at = loop.time()
+            fresh = self._clock.now() - at < _OFFSET_LIFE
+            try:
+                raws = await self._updates(offset if fresh else None)
+            except PlatformFailure as failure:
+                await self._overcome(failure)
+                continue
+            self._patience.success()
+            sink.alive()
+            if not raws:
+                if loop.time() - asked_at < _TOO_QUICK:
+                    await self._clock.sleep(1.0)
+                continue
+            following = await self._take(raws, sink, answers)
+            if following is None:
+                message = "Telegram sent updates without numbers."
+                await self._overcome(PlatformFailure(FailureAction.RETRY, message))
+                continue
+            offset, at = following, self._clock.now()
+            await sink.save_cursor({"offset": offset, "at": at})
+
+    async def _updates(self, offset: int | None) -> list[msgspec.Raw]:
+        """Wait for updates; naming an offset confirms everything before it."""
+        seconds = max(1, round(self._settings.poll_timeout))
+        wanted = {"timeout": seconds, "limit": 100, "allowed_updates": _UPDATES}
+        confirmed = {} if offset is None else {"offset": offset}
+        return await self._api.call("getUpdates", wanted | confirmed, list[msgspec.Raw])
+
+    async def _overcome(self, failure: PlatformFailure) -> None:
+        if failure.status != 409:
+            await self._patience.overcome(failure)
+            return
+        if "webhook is active" in failure.description:
+            try:
+                await self._register()
+            except PlatformFailure as refused:
+                _LOG.warning("A webhook is in the way and cannot be removed: %s", refused.message)
+        await self._patience.conflict()
+
+    async def _be_called(
+        self,
+        sink: InboundSink,
+        answers: asyncio.TaskGroup,
+        webhook: WebhookAddress,
+    ) -> None:
+        async def handle(call: ListenerCall) -> ListenerReply:
+            given = call.headers.get(_SECRET_HEADER, "").encode("latin-1", "replace")
+            if call.method != "POST" or not hmac.compare_digest(given, self._secret.encode()):
+                return ListenerReply(status=401)
+            await self._take([call.body], sink, answers)
+            sink.alive()
+            return ListenerReply()
+
+        path = urlsplit(webhook.url).path or "/"
+        async with called_at(self._listener, PLATFORM, webhook, path, handle):
+            sink.alive()
+            await keep_checking(self._clock, sink.alive, self._still_called)
+
+    async def _still_called(self) -> None:
+        info = await self._api.call("getWebhookInfo", {}, WebhookInfo)
+        assert self._settings.webhook is not None
+        if info.url != self._settings.webhook.url:
+            raise PlatformFailure(
+                FailureAction.GIVE_UP,
+                "Telegram sends this bot's updates to another place.",
+                hint="Stop the other gateway that uses this token.",
+            )
+        if info.last_error_message:
+            _LOG.warning("Telegram had trouble calling us: %s", info.last_error_message)
+
+    async def _take(
+        self, raws: Sequence[bytes], sink: InboundSink, answers: asyncio.TaskGroup
+    ) -> int | None:
+        """Hand a batch over; return the number after its last update."""
+        numbers, items = list[int](), list[Heard | ButtonPress]()
+        for raw in raws:
+            update = decode_leniently(raw, UpdateWire, MessageWire)
+            number = loose_document(raw).get("update_id") if update is None else update.update_id
+            if isinstance(number, int):
+                numbers.append(number)
+            if update is None:
+                _LOG.warning("Skipped update %s, which makes no sense", number)
+                continue
+            item = parse(update, self._me())
+            if isinstance(item, str):
+                _LOG.debug("Ignored update %s: %s", number, item)
+            else:
+                items.append(item)
+        await self._intake.take(items, sink, answers)
+        return max(numbers) + 1 if numbers else None
+
+    async def _answer(self, press: ButtonPress, text: str) -> None:
+        """Let go of a pressed button; too late is fine."""
+        fields = {"callback_query_id": press.native_id, "text": text[:_TOAST_LENGTH]}
+        try:
+            await self._api.call("answerCallbackQuery", fields, bool)
+        except PlatformFailure as failure:
+            if failure.action is not FailureAction.GIVE_UP:
+                raise
+
     # -- messages ----------------------------------------------------------------------
 
     async def send(self, outgoing: Outgoing) -> Sent:
         if outgoing.attachment is not None:
             return await self._send_file(outgoing)
-        fields = self._common(outgoing) | _formatted(outgoing, "text") | self._previews()
+        fields = self._common(outgoing) | _formatted(outgoing, "text") | self._previews
         return _sent(await self._api.call("sendMessage", fields, SentWire))
 
     async def edit(self, native_id: str, outgoing: Outgoing) -> None:
@@ -119,7 +287,7 @@ class TelegramAdapter:
         elif not outgoing.text and not outgoing.plain:
             method = "editMessageReplyMarkup"
         else:
-            fields |= _formatted(outgoing, "text") | self._previews()
+            fields |= _formatted(outgoing, "text") | self._previews
         await self._api.attempt(method, fields, "message is not modified")
 
     async def delete(self, target: Target, native_id: str) -> None:
@@ -170,10 +338,6 @@ class TelegramAdapter:
             fields["reply_parameters"] = _LENIENT_REPLY | {"message_id": replied}
         return fields | (_keyboard(outgoing.buttons) if outgoing.buttons else {})
 
-    def _previews(self) -> dict[str, Any]:
-        off = self._settings.disable_link_previews
-        return {"link_preview_options": {"is_disabled": True}} if off else {}
-
     # -- files ---------------------------------------------------------------------------
 
     async def fetch(self, remote: str, target: Path) -> int:
@@ -218,15 +382,11 @@ class TelegramAdapter:
         """Return as what Telegram will show a file, and the file."""
         path = Path(outgoing.attachment or "")
         content = await read_file(path, self._settings.max_file_bytes)
-        kind = _shown_as(outgoing.attachment_kind, path, len(content))
+        kind = outgoing.attachment_kind
+        too_large = kind == "image" and len(content) > _MAX_PHOTO
+        if too_large or path.suffix.lower() not in _SUFFIXES.get(kind, ()):
+            kind = "document"
         return kind, Upload(field=field, name=_writable(path.name), content=content)
-
-
-def _shown_as(kind: str, path: Path, size: int) -> str:
-    suffixes = _SUFFIXES.get(kind)
-    if suffixes is None or path.suffix.lower() not in suffixes:
-        return "document"
-    return "document" if kind == "image" and size > _MAX_PHOTO else kind
 
 
 def _formatted(outgoing: Outgoing, name: str) -> dict[str, Any]:
@@ -245,14 +405,11 @@ def _writable(text: str) -> str:
 
 
 def _keyboard(rows: Sequence[Sequence[Button]]) -> dict[str, Any]:
-    keyboard = [
-        [
-            {"text": _writable(b.label)} | ({"url": b.url} if b.url else {"callback_data": b.data})
-            for b in row
-        ]
-        for row in rows
-    ]
-    return {"reply_markup": {"inline_keyboard": keyboard}}
+    def key(button: Button) -> dict[str, str]:
+        does = {"url": button.url} if button.url else {"callback_data": button.data}
+        return {"text": _writable(button.label)} | does
+
+    return {"reply_markup": {"inline_keyboard": [[key(each) for each in row] for row in rows]}}
 
 
 def _sent(sent: SentWire) -> Sent:
@@ -272,3 +429,12 @@ def _in_topic(thread_id: str) -> dict[str, Any]:
         message = f"{thread_id!r} does not name a Telegram topic."
         raise PlatformFailure(FailureAction.DROP_THREAD, message)
     return {"message_thread_id": int(thread_id)}
+
+
+def _restored(saved: Any) -> tuple[int | None, float]:
+    """Read what was saved; anything else is no cursor, and the inbox knows duplicates."""
+    if isinstance(saved, dict):
+        offset, at = saved.get("offset"), saved.get("at")
+        if isinstance(offset, int) and isinstance(at, int | float):
+            return offset, float(at)
+    return None, 0.0

@@ -22,7 +22,6 @@ from hermes.entry.chat.kit.http import (
     HttpClient,
     HttpRequest,
     Upload,
-    form_fields,
 )
 from hermes.entry.chat.telegram.settings import TelegramSettings
 
@@ -176,19 +175,19 @@ _TOKEN_HINT = (
 _TOKEN = re.compile(r"\d+:[A-Za-z0-9_-]+")
 _POLL = "getUpdates"
 _ENVELOPE = msgspec.json.Decoder(Envelope)
-_BY_DESCRIPTION: tuple[tuple[str, FailureAction], ...] = (
-    ("can't parse entities", FailureAction.PLAIN),
-    ("can't find end of the entity", FailureAction.PLAIN),
-    ("entity_bounds_invalid", FailureAction.PLAIN),
-    ("message to edit not found", FailureAction.SEND_NEW),
-    ("message can't be edited", FailureAction.SEND_NEW),
-    ("message_id_invalid", FailureAction.SEND_NEW),
-    ("message to be replied not found", FailureAction.DROP_REPLY),
-    ("replied message not found", FailureAction.DROP_REPLY),
-    ("message thread not found", FailureAction.DROP_THREAD),
-    ("topic_closed", FailureAction.DROP_THREAD),
-    ("topic_deleted", FailureAction.DROP_THREAD),
-)
+_BY_DESCRIPTION = {
+    "can't parse entities": FailureAction.PLAIN,
+    "can't find end of the entity": FailureAction.PLAIN,
+    "entity_bounds_invalid": FailureAction.PLAIN,
+    "message to edit not found": FailureAction.SEND_NEW,
+    "message can't be edited": FailureAction.SEND_NEW,
+    "message_id_invalid": FailureAction.SEND_NEW,
+    "message to be replied not found": FailureAction.DROP_REPLY,
+    "replied message not found": FailureAction.DROP_REPLY,
+    "message thread not found": FailureAction.DROP_THREAD,
+    "topic_closed": FailureAction.DROP_THREAD,
+    "topic_deleted": FailureAction.DROP_THREAD,
+}
 T = TypeVar("T")
 
 
@@ -218,9 +217,7 @@ class BotApi:
                 name=method,
                 url=f"{settings.base_url}/bot/{method}",
                 target=self._hidden(settings.base_url, method),
-                headers={} if uploads else {"content-type": "application/json"},
-                content=b"" if uploads else msgspec.json.encode(fields),
-                form=form_fields(fields) if uploads else {},
+                fields=fields,
                 uploads=uploads,
                 effect=effect,
                 timeout=patience if polling else settings.request_timeout,
@@ -292,7 +289,5 @@ def _action(status: int, description: str) -> FailureAction:
         return FailureAction.FATAL
     if status >= 500 or status == 409:
         return FailureAction.RETRY
-    for words, action in _BY_DESCRIPTION:
-        if words in description:
-            return action
-    return FailureAction.GIVE_UP
+    known = (action for words, action in _BY_DESCRIPTION.items() if words in description)
+    return next(known, FailureAction.GIVE_UP)
