@@ -66,7 +66,6 @@ class ApprovalAnswers:
         return await self._decide(approval_id, decision)
 
     async def reply(self, approval_id: str, text: str, *, by: str) -> Approval | None:
-        """Record the answer to a question."""
         decision = Decision(state=ApprovalState.ANSWERED, text=text, by=by, at=self._clock.now())
         return await self._decide(approval_id, decision)
 

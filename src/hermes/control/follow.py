@@ -100,8 +100,6 @@ class Unseen(HermesError):
 
 
 class Follower:
-    """Sees the obligations of one kind through."""
-
     def __init__(self, kind: Obligations, ledger: Ledger, group: asyncio.TaskGroup) -> None:
         self._kind = kind
         self._ledger = ledger
@@ -111,7 +109,6 @@ class Follower:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, job: TurnJob) -> None:
-        """Follow a turn that begins or goes on."""
         if job.entry is not None:
             self.expect(Ticket(job.entry)).resolve(job)
 
@@ -144,7 +141,6 @@ class Follower:
             await asyncio.wait(left)
 
     async def idle(self) -> None:
-        """Return once nothing is being followed."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
 

@@ -28,8 +28,6 @@ _LABELS = {
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What somebody decided."""
-
     approval_id: str
     choice: Choice | None = None
     """None: the answer to a question, in words."""
@@ -60,7 +58,6 @@ def _chosen(text: str, choices: Sequence[str]) -> str:
 
 
 def approval_buttons(approval_id: str, choices: Sequence[str]) -> tuple[tuple[Button, ...], ...]:
-    """Return the buttons under an approval prompt, two in a row."""
     buttons = [
         Button(
             label=_LABELS[choice],

@@ -6,7 +6,7 @@
 Everything before the commit is quick; everything slow happens after it. A
 message that is let in is in the inbox when `message` returns; one that is not
 is refused on purpose. Grouping of split messages happens behind the commit, in
-the lane (`batching`), so nothing that waits there can be lost.
+the lane (`lanes.batches`), so nothing that waits there can be lost.
 """
 
 import asyncio

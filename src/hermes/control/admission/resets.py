@@ -1,4 +1,4 @@
-"""When a conversation starts over by itself: idle too long, a new day, or a word.
+"""Resets: conversations that start over by themselves. Idle too long, a new day, or a word.
 
 A pure function of the session's last use, the policy of its place and the
 local time. A session whose background work still runs is left alone, but not
@@ -24,8 +24,6 @@ AUTO_RESET = "auto_reset"
 
 
 class ResetReason(StrEnum):
-    """Why a conversation started over."""
-
     IDLE = "idle"
     DAILY = "daily"
     TRIGGER = "trigger"
@@ -55,7 +53,6 @@ def check_policies(section: SessionReset) -> None:
 
 
 def is_trigger(settings: Settings, text: str) -> bool:
-    """Tell whether a message is one of the words that start over."""
     word = text.strip().lower()
     return bool(word) and word in {each.strip().lower() for each in settings.reset_triggers}
 
@@ -84,8 +81,6 @@ def due(
 
 
 class Resets:
-    """The rules together with what they depend on."""
-
     def __init__(
         self,
         settings: LiveSettings,
@@ -106,7 +101,6 @@ class Resets:
 
 
 def user_note(reason: ResetReason, policy: SessionReset) -> str | None:
-    """Return what the person is told; None when they are not."""
     if not policy.notify:
         return None
     why = {

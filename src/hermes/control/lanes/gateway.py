@@ -35,6 +35,8 @@ from hermes.domain.turn import (
 )
 from hermes.observability.logs import tag_session
 
+log = logging.getLogger(__name__)
+
 
 async def picked_up_too_often(ledger: Ledger, turn: Turn) -> bool:
     """Tell whether a turn that was just claimed had better be given up."""
@@ -61,7 +63,6 @@ async def _limit(ledger: Ledger, turn: Turn) -> int:
 
 
 def given_up(turn: Turn) -> TurnError:
-    """Return what is said about a turn that was picked up too often."""
     return TurnError(
         code="resume_limit",
         message=(
@@ -72,12 +73,7 @@ def given_up(turn: Turn) -> TurnError:
     )
 
 
-log = logging.getLogger(__name__)
-
-
 class GatewayParts(Struct, frozen=True, kw_only=True):
-    """What a gateway is made of."""
-
     ledger: Ledger
     runner: TurnRunnerPort
     clock: Clock
@@ -264,7 +260,6 @@ class Gateway:
 
     @property
     def live_sessions(self) -> int:
-        """How many sessions have something to do."""
         return len(self._lanes)
 
     async def drained(self) -> None:
@@ -402,7 +397,6 @@ class Gateway:
         lane.gone.set()
 
     def _spawn_after_turn(self, profile: AgentProfile, session_id: str) -> None:
-        """Run after-turn work beside the lanes."""
         if self._group is None:
             return
         task = self.group.create_task(self._after_turn(profile, session_id))
@@ -417,7 +411,13 @@ class Gateway:
 
 
 class BusyMode(StrEnum):
-    """The three verbs for input while a turn runs."""
+    """How soon the model hears text that arrives while a turn runs; it is in the inbox first.
+
+    interrupt   the running turn stops, the text is the next turn
+    queue       the running turn ends first
+    steer       the running turn takes it between tool results and its next
+                model call; if it ends before that, the text is the next turn
+    """
 
     INTERRUPT = "interrupt"
     QUEUE = "queue"
@@ -445,8 +445,7 @@ async def submit_while_busy(
     ticket = await gateway.submit(agent_id, message, session_id=session_id)
     if running is None or ticket.duplicate:
         return Submission(ticket=ticket, effect=None)
-    still_running = gateway.current_turn(session_id) is running
-    if not still_running:
+    if gateway.current_turn(session_id) is not running:
         # It ended while the message was committed; what runs now is the answer to it.
         return Submission(ticket=ticket, effect=None)
     if mode is BusyMode.INTERRUPT and gateway.interrupt(session_id, turn_id=running.turn_id):
@@ -454,9 +453,6 @@ async def submit_while_busy(
     if mode is BusyMode.STEER and gateway.steer(ticket):
         return Submission(ticket=ticket, effect=BusyMode.STEER)
     return Submission(ticket=ticket, effect=BusyMode.QUEUE)
-
-
-PLATFORM = "process"
 
 
 async def pass_on_notices(source: ProcessNotices, gateway: Gateway, clock: Clock) -> None:
@@ -473,7 +469,7 @@ async def pass_on_notices(source: ProcessNotices, gateway: Gateway, clock: Clock
 
 def _inbound(notice: ProcessNotice, now: float) -> InboundMessage:
     return InboundMessage(
-        platform=PLATFORM,
+        platform="process",
         account="local",
         native_id=new_id("notice"),
         chat=Chat(kind=ChatKind.PRIVATE, id=notice.session_id),

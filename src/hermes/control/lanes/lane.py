@@ -63,16 +63,13 @@ class Ticket:
         return await asyncio.shield(self._job)
 
     async def stream(self) -> TurnStream:
-        """Return the events of that turn."""
         return (await self.job()).stream
 
     def resolve(self, job: TurnJob) -> None:
-        """Say which turn has the message."""
         if not self._job.done():
             self._job.set_result(job)
 
     def fail(self, error: HermesError) -> None:
-        """Say why no turn will have the message."""
         if not self._job.done():
             self._job.set_exception(error)
             self._job.exception()
@@ -86,9 +83,7 @@ BUSY_POLL_SECONDS = 1.0
 class TurnRunnerPort(Protocol):
     """The agent core as a lane sees it."""
 
-    async def run(self, job: TurnJob) -> None:
-        """Bring a turn to its end."""
-        ...
+    async def run(self, job: TurnJob) -> None: ...
 
     async def after_turn(self, profile: AgentProfile, session_id: str) -> None:
         """Do what may wait until the answer is out."""
@@ -111,8 +106,6 @@ class LaneHost(Struct, frozen=True, kw_only=True):
 
 
 class Lane:
-    """One live session."""
-
     def __init__(
         self,
         session_id: str,
@@ -138,12 +131,10 @@ class Lane:
 
     @property
     def busy(self) -> bool:
-        """True while a turn is running."""
         return self._control is not None
 
     @property
     def current(self) -> TurnStream | None:
-        """The events of the turn that is running."""
         return self._current
 
     def wake(self, ticket: Ticket | None = None) -> None:
@@ -168,7 +159,6 @@ class Lane:
         self._awake = True
 
     def interrupt(self) -> bool:
-        """Stop the running turn; False if there is none."""
         if self._control is None:
             return False
         self._control.interrupt()
@@ -191,7 +181,6 @@ class Lane:
         return True
 
     async def run(self) -> None:
-        """Work until nothing waits any more."""
         while self._awake and not self._held:
             self._awake = False
             if self._claimed is not None:
@@ -303,7 +292,6 @@ class Lane:
         self._host.doors.of(entry.message.platform).on_trouble(entry, error)
 
     def abandon(self, error: HermesError) -> None:
-        """Fail every ticket that still waits."""
         for ticket in self._tickets.values():
             ticket.fail(error)
         self._tickets.clear()

@@ -1,4 +1,4 @@
-"""A run while its turn is under way: its stream, its log, and those who wait for it.
+"""Live runs: a run while its turn is under way, its stream, its log, and those who wait for it.
 
 The recorder writes what has come since the last write, then looks again: one
 commit is under way at a time, and the slower commits are, the more events

@@ -1,4 +1,4 @@
-"""Telling a turn that is over as events, from what the ledger has of it.
+"""Replay: a turn that is over, told as events from what the ledger has of it.
 
 The content is the same as when it happened; the deltas are whole messages.
 """
@@ -112,7 +112,6 @@ def missed_events(
 
 
 def finished_event(outcome: RunOutcome) -> TurnFinished:
-    """Return the last event of a run with this outcome."""
     cut_off = outcome.state is RunState.INCOMPLETE and not outcome.text
     return TurnFinished(
         outcome=TurnState.INTERRUPTED if cut_off else _TURN_STATES[outcome.state],

@@ -70,8 +70,6 @@ def owner_tag(key_id: str) -> str:
 
 
 class TooBusy(HermesError):
-    """More runs are under way than may be."""
-
     code = "too_many_runs"
 
 
@@ -82,8 +80,6 @@ class Draining(HermesError):
 
 
 class RunRequest(Struct, frozen=True, kw_only=True):
-    """What a door asks for."""
-
     id: str
     """Chosen by the door in the form its clients know: `run_…`, `resp_…`, `chatcmpl-…`."""
     kind: RunKind
@@ -187,8 +183,6 @@ class StartedRun(Struct, frozen=True, kw_only=True):
 
 
 class RunSettings(Struct, frozen=True, kw_only=True):
-    """Limits of the runs."""
-
     max_open: int = 2000
     keep_logs: float = 7 * 86400.0
     keep_runs: float = 30 * 86400.0
@@ -219,16 +213,13 @@ class Runs(Obligations):
 
     @property
     def open_runs(self) -> int:
-        """How many runs are under way."""
         return len(self._live)
 
     @property
     def draining(self) -> bool:
-        """True once nothing new is taken."""
         return self._draining
 
     def drain(self) -> None:
-        """Take nothing new from now on."""
         self._draining = True
 
     async def close(self, seconds: float) -> None:
@@ -309,7 +300,6 @@ class Runs(Obligations):
     # -- obligations -----------------------------------------------------------
 
     def begin(self, job: TurnJob) -> None:
-        """Follow a turn that begins or goes on."""
         self._follower.begin(job)
 
     async def recover(self) -> None:
@@ -444,7 +434,6 @@ class Runs(Obligations):
             yield batch[-1:]
 
     async def events(self, run: Run) -> AsyncIterator[TurnEvent]:
-        """Yield the same one by one."""
         async for batch in self.batches(run):
             for event in batch:
                 yield event

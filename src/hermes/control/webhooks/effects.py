@@ -1,4 +1,4 @@
-"""What a delivery has done outside: scripts, comments on GitHub, texts in chats.
+"""Effects of a delivery: scripts, comments on GitHub, texts in chats.
 
 Whatever leaves has an outbox entry first, under an id made of route, delivery
 and attempt: a process that comes after a crash finds it and does not send
@@ -33,8 +33,6 @@ _NUMBER = re.compile(r"[0-9]{1,10}")
 
 
 class ScriptRunner(Protocol):
-    """Runs the scripts of routes."""
-
     def check(self, script: str) -> None:
         """Raise `ConfigError` if a route may not run this."""
         ...
@@ -45,16 +43,12 @@ class ScriptRunner(Protocol):
 
 
 class GitHubComments(Protocol):
-    """Writes comments on pull requests."""
-
     async def comment(self, repo: str, number: str, text: str) -> None:
         """Post a comment; `HermesError` if that fails."""
         ...
 
 
 class Deliver(Protocol):
-    """Sends results to chats."""
-
     async def deliver(
         self,
         platform: str,
@@ -73,8 +67,6 @@ class Deliver(Protocol):
 
 
 class Address(Struct, frozen=True, kw_only=True):
-    """A chat on a platform."""
-
     platform: str
     chat_id: str | None = None
     """None: the platform's home channel."""

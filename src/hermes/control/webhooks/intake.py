@@ -1,4 +1,4 @@
-"""A delivery on its way in: who sent it, what it is, what the agent is asked about it.
+"""Intake of a delivery: who sent it, what it is, what the agent is asked about it.
 
 signature -> rate limit -> body -> event -> filter -> prompt
 """
@@ -39,16 +39,12 @@ _EVENT_FIELDS = ("event_type", "type")
 
 
 class HookRequest(Struct, frozen=True, kw_only=True):
-    """What a service sent."""
-
     headers: Mapping[str, str]
     """Names in lower case."""
     body: bytes
 
 
 class HookAnswer(Struct, frozen=True, kw_only=True):
-    """What the service is told."""
-
     status: int
     body: dict[str, Any]
     retry_after: int | None = None
@@ -56,8 +52,6 @@ class HookAnswer(Struct, frozen=True, kw_only=True):
 
 
 class HookRefused(HermesError):
-    """A delivery that is not taken."""
-
     code = "webhook_refused"
 
     def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
@@ -116,7 +110,6 @@ class Intake:
         self._rate = RateLimit(rate_limit)
 
     async def read(self, route: HookRoute, request: HookRequest) -> Arrived:
-        """Check a request and return what arrived."""
         if not route.secret:
             raise HookRefused(403, "This route has no secret and takes nothing.")
         scheme = verified_by(route.secret, request.headers, request.body, self._clock.now())

@@ -78,8 +78,6 @@ class ReceiverParts(Struct, frozen=True, kw_only=True):
 
 
 class WebhookReceiver(Obligations):
-    """Takes what services send."""
-
     def __init__(self, parts: ReceiverParts) -> None:
         self._parts = parts
         self._ledger = parts.ledger
@@ -218,7 +216,6 @@ class WebhookReceiver(Obligations):
     # -- obligations ---------------------------------------------------------------------------
 
     def begin(self, job: TurnJob) -> None:
-        """Follow a turn that begins or goes on."""
         self._follower.begin(job)
 
     async def recover(self) -> None:
@@ -230,7 +227,6 @@ class WebhookReceiver(Obligations):
         await self._follower.close(seconds)
 
     async def idle(self) -> None:
-        """Return once nothing is being followed or delivered."""
         await self._follower.idle()
 
     async def unfinished(self) -> Sequence[InboxEntry]:

@@ -1,4 +1,4 @@
-"""Who sent it: signatures of webhook deliveries.
+"""Signatures: the proof of who sent a webhook delivery.
 
 A request is checked by the strongest scheme whose header it carries, and by
 that one only: a wrong strong signature is not made good by a right weak one.

@@ -1,4 +1,4 @@
-"""Texts with places for values of the payload: `{a.b.0.c}` and `{__raw__}`.
+"""Templates: texts with places for values of the payload: `{a.b.0.c}` and `{__raw__}`.
 
 Only a dotted path can stand in braces: nothing is evaluated, and what is
 filled in is not looked at again. A place whose value is missing stays as it

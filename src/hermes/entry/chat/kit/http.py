@@ -49,8 +49,6 @@ class Effect(StrEnum):
 
 
 class Upload(Struct, frozen=True, kw_only=True):
-    """A file on its way out."""
-
     field: str
     name: str
     content: bytes
@@ -69,6 +67,8 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
     fields: Mapping[str, Any] = {}
     """Sent as JSON, or as a form along with `uploads`."""
+    content: bytes = b""
+    """Sent as it is, instead of `fields`."""
     uploads: Sequence[Upload] = ()
     effect: Effect = Effect.REPEATABLE
     timeout: float = 30.0
@@ -110,12 +110,13 @@ class HttpClient:
             self._client = await asyncio.to_thread(self._new_client)
 
     async def call(self, wanted: HttpRequest) -> HttpAnswer:
-        """Make one call; `PlatformFailure` if there is no answer."""
         client = self._open()
         headers, body = dict(wanted.headers), dict[str, Any]()
         if wanted.uploads:
             files = [(u.field, (u.name, u.content)) for u in wanted.uploads]
             body = {"data": _form(wanted.fields), "files": files}
+        elif wanted.content:
+            body = {"content": wanted.content}
         elif wanted.verb != "GET":
             headers["content-type"] = "application/json"
             body = {"content": msgspec.json.encode(wanted.fields)}
@@ -249,7 +250,6 @@ class HttpClient:
 
 
 def _form(fields: Mapping[str, Any]) -> dict[str, str]:
-    """Write fields as a form does: nested values as JSON."""
     return {
         name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
         for name, value in fields.items()

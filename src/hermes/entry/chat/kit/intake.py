@@ -44,7 +44,6 @@ class Hearing(Struct, frozen=True, kw_only=True):
 
 
 def judge(item: Heard, settings: ChatSettings) -> Hearing:
-    """Decide whether a message is for the bot."""
     chat, thread_id = item.message.chat, item.message.thread_id
     if _listed(settings.ignored_threads, thread_id, chat.id, thread_id):
         return Hearing(heard=False, reason="ignored thread")
@@ -78,8 +77,6 @@ def _listed(names: frozenset[str], alone: str | None, chat_id: str, thread_id: s
 
 
 class MessageIntake:
-    """Filters and hands over."""
-
     def __init__(
         self,
         settings: Callable[[], ChatSettings],
