@@ -17,7 +17,15 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from hermes.execution.policy.command import Finding, Input, ShellCommand, command_start, words
+from hermes.execution.policy.command import (
+    TABLES,
+    Finding,
+    Input,
+    ShellCommand,
+    command_start,
+    listed,
+    words,
+)
 from hermes.execution.policy.reader.expansion import COMPUTED, UNKNOWN, UNKNOWN_QUOTED, is_unknown
 
 
@@ -30,33 +38,27 @@ class Program(Struct, frozen=True):
     """What it does that a shell could do as well."""
 
 
-# Names (without a version) of each language's interpreters, and the options that take code.
-_LANGUAGES = (
-    ("python", "python pypy micropython ipython", "-c"),
-    ("perl", "perl", "-e -E"),
-    ("ruby", "ruby jruby", "-e"),
-    ("node", "node nodejs bun deno", "-e -p --eval --print eval"),
-    ("php", "php", "-r -B -R -E"),
-    ("awk", "awk gawk mawk nawk", "-e --source"),
-    ("lua", "lua luajit texlua", "-e"),
-    ("powershell", "powershell pwsh powershell.exe pwsh.exe", "-Command -command -c -C /c -enc -e"),
-    ("other", "tclsh expect wish Rscript R osascript guile emacs sbcl ghci ghc julia groovy scala",
-     "-e -c --eval -eval -E"),
-)  # fmt: skip
-_BY_NAME = {n: (lang, opts) for lang, names, opts in _LANGUAGES for n in names.split()}
+_INTERPRETERS = TABLES["interpreters"]
 
 
 def language_of(name: str) -> str:
     """Return the language that a command interprets, or nothing."""
-    return _BY_NAME.get(name.rstrip("0123456789.") or name, ("", ""))[0]
+    return _interpreter(name)[0]
+
+
+def _interpreter(name: str) -> tuple[str, list[str]]:
+    """Return the language of an interpreter, and its options that take code."""
+    found = _INTERPRETERS.get(name.rstrip("0123456789.") or name, "")
+    language, _, options = found.partition(" ")
+    return language, options.split()
 
 
 def programs(command: ShellCommand) -> Iterator[str]:
     """Yield the programs that an interpreter is given."""
-    language, options = _BY_NAME.get(command.name.rstrip("0123456789.") or command.name, ("", ""))
+    language, options = _interpreter(command.name)
     if not language:
         return
-    codes = list(command.values_of(*options.split()))
+    codes = list(command.values_of(*options))
     if language == "awk":
         start = command_start(command.args, "-F -v -f -i -l --field-separator --assign --file")
         in_file = any(command.values_of("-f", "--file"))
@@ -65,7 +67,7 @@ def programs(command: ShellCommand) -> Iterator[str]:
     codes += [
         command.args[i + 1]
         for i, a in enumerate(command.args[:-1])
-        if re.match(r"-[A-Za-z0-9]{1,6}$", a) and a[-1] in "ceE" and a not in options.split()
+        if re.match(r"-[A-Za-z0-9]{1,6}$", a) and a[-1] in "ceE" and a not in options
     ]
     if language == "powershell" and not codes:
         # Its operands are code; those of every other one name a file.
@@ -161,36 +163,11 @@ def _quoted(word: str) -> str:
 
 # --- Python ---
 
-_MODULES = words(
-    "abc argparse array ast asyncio base64 bisect calendar collections colorsys configparser "
-    "contextlib copy csv dataclasses datetime decimal difflib enum fractions functools glob "
-    "hashlib heapq hermes_tools html io itertools json keyword locale logging math "
-    "operator platform pprint random re secrets sqlite3 statistics string struct sys textwrap "
-    "time tokenize tomllib traceback typing unicodedata urllib uuid warnings xml "
-    "zlib zoneinfo __future__ aiohttp attr attrs bs4 dateutil httpx lxml matplotlib msgspec "
-    "numpy openpyxl pandas PIL polars pydantic requests rich scipy seaborn sklearn sympy "
-    "tabulate torch tqdm transformers yaml"
-)
-# Of these modules only what is named.
-_PARTS = {
-    "os": "path environ getcwd listdir makedirs mkdir sep linesep name getenv scandir walk stat "
-    "cpu_count getpid fspath PathLike uname curdir pardir extsep altsep pathsep get_terminal_size",
-    "shutil": "which copy copy2 copyfile copytree disk_usage get_terminal_size",
-    "pathlib": "Path PurePath PosixPath PurePosixPath",
-    "tempfile": "mkdtemp mkstemp TemporaryDirectory NamedTemporaryFile gettempdir",
-}
-_PARTS = {module: f" {parts} " for module, parts in _PARTS.items()}
-_BUILTINS = words(
-    "eval exec compile __import__ getattr setattr delattr globals locals vars breakpoint input "
-    "__builtins__ __loader__"
-)
+_MODULES = listed("modules")
+_PARTS = {module: f" {parts} " for module, parts in TABLES["python parts"].items()}
+_BUILTINS = listed("builtins")
 _DUNDERS = words("__init__ __name__ __doc__ __version__ __file__")
-_METHODS = words(
-    "unlink rmdir rmtree removedirs chmod lchmod chown symlink_to hardlink_to popen kill spawn "
-    "import_module modules settrace urlretrieve load_extension unsafe_load run_path run_module "
-    "create_subprocess_exec create_subprocess_shell subprocess_exec subprocess_shell attrgetter "
-    "methodcaller os subprocess shutil builtins importlib"
-)
+_METHODS = listed("methods")
 
 
 def _inspect_python(source: str) -> Program:

@@ -4,6 +4,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 from enum import StrEnum
+from importlib.resources import files
 
 from msgspec import Struct, structs
 
@@ -14,6 +15,27 @@ from hermes.execution.policy.reader.expansion import is_unknown
 def words(text: str) -> frozenset[str]:
     """Return the words of a line: names and options, written without quotes and commas."""
     return frozenset(text.split())
+
+
+def _tables() -> dict[str, dict[str, str]]:
+    tables: dict[str, dict[str, str]] = {}
+    text = files("hermes.execution.policy").joinpath("tables.txt").read_text("utf-8")
+    for row in text.replace("\n  ", " ").split("\n"):
+        if row.startswith("["):
+            section = tables[row[1:-1]] = {}
+        elif row and row[0] != "#":
+            names, _, value = row.partition(" :")
+            section |= dict.fromkeys(names.split(), value.strip())
+    return tables
+
+
+TABLES = _tables()
+"""The sections of `tables.txt`: values by name."""
+
+
+def listed(name: str) -> frozenset[str]:
+    """Return a row of the section `words`."""
+    return words(TABLES["words"][name])
 
 
 def base_name(path: str) -> str:

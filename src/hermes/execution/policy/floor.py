@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from hermes.domain.approvals import Gate
-from hermes.execution.policy.command import Finding, Ground, ShellCommand, words
+from hermes.execution.policy.command import TABLES, Finding, Ground, ShellCommand, listed, words
 from hermes.execution.policy.rules.places import (
     absolute,
     is_device,
@@ -55,25 +55,19 @@ _HALT_SHAPES = {
 }  # fmt: skip
 _TREE_DELETERS = words("rmtree srm shred wipe rd del Remove-Item")
 _DELETERS = _TREE_DELETERS | words("rm unlink rmdir trash gio erase ri")
-_NARROWED = words(
-    "-name -iname -path -mtime -mmin -newer -size -regex -empty -user -atime -ctime -wholename "
-    "-inum"
-)
+_NARROWED = listed("narrowed")
 _STDIN_READERS = re.compile(
     r"(?:tee|sh|bash|zsh|dash|cat|dd|patch|python[\d.]*|perl|crontab|xargs|apt-key|gpg|psql|mysql|"
     r"docker|kubectl|sponge|chpasswd|debconf-set-selections|tar|nft|iptables-restore|sqlite3|at)$"
 )
-_GUESSES = (
-    "rm dd mkfs mkfs.ext4 shutdown reboot halt poweroff sh bash kill chmod chown curl wget "
-    "python3 python perl nc find sudo mv tee init telinit systemctl killall pkill shred wipefs"
-)
+_GUESSES = TABLES["words"]["guesses"].split()
 
 
 def guess_name(command: ShellCommand) -> str:
     """Return the name a command runs under; a glob counts as the worst name it matches."""
     if not any(c in command.path for c in "*?["):
         return command.name
-    guesses = (g for g in _GUESSES.split() if fnmatch.fnmatchcase(g, command.name))
+    guesses = (g for g in _GUESSES if fnmatch.fnmatchcase(g, command.name))
     return next(guesses, command.path)
 
 

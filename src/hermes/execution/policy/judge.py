@@ -23,7 +23,7 @@ from hermes.execution.policy.command import TOO_COMPLICATED, UNREADABLE, Finding
 from hermes.execution.policy.floor import COMPACT_BOMB, FORK_BOMB, floor_findings
 from hermes.execution.policy.reader.grammar import parse, read_scripts
 from hermes.execution.policy.reader.lexer import ShellSyntaxError
-from hermes.execution.policy.rules import files, hidden, network
+from hermes.execution.policy.rules import hidden, network, places
 from hermes.execution.policy.rules.commands import COMMANDS
 from hermes.execution.policy.rules.places import PlaceKind, absolute, place_of
 from hermes.execution.policy.walk import Walk, walk
@@ -257,7 +257,7 @@ def _judge_walk(found: Walk, ground: Ground) -> list[Finding]:
     for command in found.commands:
         findings.extend(floor_findings(command, ground))
         findings.extend(COMMANDS.check(command))
-        for family in (files, hidden, network):
+        for family in (places, hidden, network):
             findings.extend(family.check(command, ground))
     findings.extend(hidden.sequence_findings(found.commands, ground))
     return list(dict.fromkeys(findings))

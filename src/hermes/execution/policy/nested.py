@@ -1,7 +1,8 @@
-"""What a command runs besides itself: wrappers, nested shells, options that carry code.
+"""Commands inside commands: wrappers, nested shells, options that carry code.
 
-Tables first; a command that is in none of them runs nothing but itself. `nested` reports
-too much rather than too little: taking a harmless word for a command costs nothing.
+The tables are in `tables.txt`; a command that is in none of them runs nothing but itself.
+`nested` reports too much rather than too little: taking a harmless word for a command
+costs nothing.
 """
 
 import re
@@ -10,10 +11,10 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from hermes.execution.policy.code import language_of, programs
-from hermes.execution.policy.command import ShellCommand, command_start, words
+from hermes.execution.policy.command import TABLES, ShellCommand, command_start, listed
 from hermes.execution.policy.reader.expansion import COMPUTED
 
-SHELLS = words("sh bash dash zsh ksh mksh ash fish csh tcsh rbash hush")
+SHELLS = listed("shells")
 SETTERS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 STDIN_FILES = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
@@ -41,101 +42,13 @@ class NestedText(Struct, frozen=True):
 Nested = NestedCommand | NestedText
 
 
-def _table(text: str) -> dict[str, str]:
-    """Read rows of `names : value`; an indented line continues the row before it."""
-    rows = (row.partition(" :") for row in text.strip().replace("\n  ", " ").split("\n"))
-    return {name: value.strip() for names, _, value in rows for name in names.split()}
-
-
-# Commands that run the command line behind them: options that take a value, and the number
-# of operands before the command.
-_WRAPPERS = _table("""
-nohup setsid command builtin busybox toybox valgrind capsh linux32 linux64 firejail bwrap fakechroot
-  dbus-run-session dbus-launch catchsegv rlwrap unbuffer winpty arch torsocks entr coproc noglob
-  nocorrect then do else start-stop-daemon :
-taskset gosu su-exec setarch setuidgid faketime : 1
-direnv : 2
-nice : -n --adjustment
-ionice : -c -n -p --class --classdata
-timeout gtimeout : -s -k --signal --kill-after 1
-time : -f -o --format --output
-stdbuf : -i -o -e --input --output --error
-chrt : -T -P -D 1
-exec : -a
-env : -u -C --unset --chdir -a --argv0
-chroot : --userspec --groups 1
-unshare : -S -G -R -w --root --wd --setuid --setgid --propagation
-nsenter : -t -S -G --target --setuid --setgid
-systemd-run : -p -u -E -d -M --property --unit --setenv --slice --uid --gid --on-active
-flock : -w -E --timeout --conflict-exit-code 1
-strace : -o -e -p -s -u -E -a -I -O -S -b -P
-ltrace : -o -e -p -s -u -a -n -l -x
-sudo : -u -g -h -p -C -T -r -t -D -R -U --user --group --host --prompt --chdir --role
-doas : -u -C
-pkexec : --user
-setpriv : --reuid --regid --groups --inh-caps --bounding-set
-proot : -r -b -w -q
-fakeroot : -l -s -i -b
-xvfb-run : -s -n -e -f -p -w --server-args --server-num
-caffeinate : -t -w
-prlimit : -p -o
-cgexec : -g
-numactl : -C -N -m -i -p
-proxychains proxychains4 : -f
-sshpass : -p -f -d -P
-chpst : -u -U -b -/ -n -l -L -m -d -o -p -f -c -r -t -e
-choom : -n -p
-screen : -S -t -c -h -p -e -s -T -x -r
-npx bunx : -p --package -c --call
-""")
-# The verb after which a project tool takes a command line.
-_RUNNERS = _table("""
-poetry uv pipenv pdm hatch conda mamba dotenv doppler op : run
-bundle yarn asdf aws-vault rbenv pyenv : exec
-npm mise : exec x
-pnpm : exec dlx
-ip : netns
-nix : shell
-""")
-_RUNNER_VALUES = "-n -p --name --with --python --directory --project --env-file -c -C"
-# Options whose value is shell code.
-_CODE_OPTIONS = _table("""
-tar : --checkpoint-action --to-command -I --use-compress-program --info-script --rsh-command -F
-  --new-volume-script
-bsdtar : --use-compress-program
-rsync : -e --rsh --rsync-path
-man : -P --pager
-split : --filter
-sort : --compress-program
-script : -c --command
-su runuser : -c --command --session-command
-sg : -c
-complete : -C
-flock : -c --command
-env : -S --split-string
-nix-shell : --run --command
-zip : -TT --unzip-command
-ssh apt apt-get : -o
-scp sftp : -S -o
-ncat nc : -e -c --exec --sh-exec
-mutt : -e
-wget : --use-askpass
-hyperfine : --prepare --setup --cleanup
-nodemon cargo-watch : --exec -x -s
-start-stop-daemon : --exec -x --startas -a
-tcpdump : -z
-npx bunx npm : -c --call
-git : -c --config-env -x --exec --extcmd --upload-pack --receive-pack --tree-filter --index-filter
-  --msg-filter --env-filter --commit-filter
-""")
+_WRAPPERS = TABLES["wrappers"]
+_RUNNERS = TABLES["runners"]
+_RUNNER_VALUES = TABLES["words"]["runner-values"]
+_CODE_OPTIONS = TABLES["code options"]
 _KEY = re.compile(r"^(?:[A-Za-z][\w.:-]*(?:=|(?<=Command)\s))?!?")
 """What stands in front of code: `exec=…`, `ProxyCommand …`, `alias.x=!…`."""
-_CODE_VARIABLES = words(
-    "GIT_SSH_COMMAND GIT_PAGER PAGER EDITOR VISUAL GIT_EDITOR GIT_SEQUENCE_EDITOR MANPAGER "
-    "BROWSER PROMPT_COMMAND BASH_ENV ENV GIT_EXTERNAL_DIFF GIT_ASKPASS SSH_ASKPASS SUDO_ASKPASS "
-    "LESSOPEN LESSCLOSE GIT_PROXY_COMMAND RSYNC_RSH CVS_RSH TAR_OPTIONS PS4 PERL5OPT RUBYOPT "
-    "PYTHONSTARTUP NODE_OPTIONS GIT_CONFIG_VALUE_0"
-)
+_CODE_VARIABLES = listed("code-variables")
 # Commands whose arguments and input carry shell code, and where it begins in them.
 _CARRIERS = {
     name: re.compile(pattern, re.MULTILINE)
@@ -229,10 +142,7 @@ def _wrapped(command: ShellCommand) -> Iterator[Nested]:
         yield from _rediscovered(command.args[start + 1 :], via)
 
 
-_WORTH_FINDING = SHELLS | words(
-    "rm dd mkfs shutdown reboot halt poweroff find chmod chown kill python python3 perl curl "
-    "wget env sudo xargs eval"
-)
+_WORTH_FINDING = SHELLS | listed("worth-finding")
 
 
 def _rediscovered(args: tuple[str, ...], via: str) -> Iterator[Nested]:
@@ -336,7 +246,7 @@ def _git(command: ShellCommand) -> Iterator[Nested]:
             yield NestedText(operand[5:], "git")
 
 
-_SSH_VALUES = "-b -c -D -E -e -F -I -i -J -L -l -m -O -o -p -Q -R -S -W -w -B"
+_SSH_VALUES = TABLES["words"]["ssh-values"]
 _LOCALHOST = re.compile(r"(?:.*@)?(?:localhost|127\.\d+\.\d+\.\d+|::1|\[::1\]|0\.0\.0\.0)$")
 
 
@@ -352,13 +262,7 @@ def _ssh(command: ShellCommand) -> Iterator[Nested]:
         yield NestedText(command.feed.text, via)
 
 
-_DOCKER_VALUES = (
-    "-v -e -p -w -u -h -m -l -a -c --name --volume --env --publish --workdir --user --hostname "
-    "--memory --label --network --net --mount --entrypoint --cpus --add-host --device --gpus "
-    "--platform --restart --ulimit --env-file --pull --shm-size --cap-add --cap-drop --ipc --pid "
-    "--security-opt --tmpfs --dns --log-driver --log-opt --runtime --userns --volumes-from -H "
-    "--context --host --config --detach-keys --index -f --file --project-name"
-)
+_DOCKER_VALUES = TABLES["words"]["docker-values"]
 
 
 def _docker(command: ShellCommand) -> Iterator[Nested]:

@@ -27,17 +27,8 @@ from importlib.resources import files
 
 from msgspec import Struct
 
-from hermes.execution.policy.command import Finding, ShellCommand
+from hermes.execution.policy.command import TABLES, Finding, ShellCommand
 from hermes.execution.policy.reader.expansion import COMPUTED, UNKNOWN, is_unknown
-
-# Options that take a value and may stand before a verb. Of a command that is not listed,
-# any word behind an option may be its value or the verb.
-_VALUED = {
-    "git": "-C -c --git-dir --work-tree --namespace --exec-path --config-env",
-    "docker": "-H -c -l -f -p --context --host --config --log-level --tlscacert --tlscert --tlskey "
-    "--file --project-name --profile --env-file --project-directory",
-}
-_VALUED |= dict.fromkeys(("podman", "nerdctl"), _VALUED["docker"] + " --connection --url --root")
 
 
 class _Rule(Struct, frozen=True):
@@ -106,7 +97,7 @@ def _parse(row: str) -> tuple[list[str], _Rule]:
 
 def _readings(name: str, args: tuple[str, ...]) -> list[tuple[list[str], tuple[str, ...]]]:
     """Return the operands from each place on where the verb may stand, and what follows there."""
-    valued = _VALUED.get(name)
+    valued = TABLES["valued"].get(name)
     known = valued.split() if valued is not None else []
     operands: list[int] = []
     starts: list[int] = []

@@ -8,34 +8,18 @@ import re
 from collections.abc import Iterator, Sequence
 
 from hermes.execution.policy.code import language_of
-from hermes.execution.policy.command import Finding, Ground, Input, ShellCommand, words
+from hermes.execution.policy.command import Finding, Ground, Input, ShellCommand, listed, words
 from hermes.execution.policy.floor import mentions_floor
 from hermes.execution.policy.nested import SHELLS, STDIN_FILES, assignments, is_followed, shell_code
 from hermes.execution.policy.reader.expansion import COMPUTED, is_unknown
 from hermes.execution.policy.rules.network import NETWORK, reads_secret
 from hermes.execution.policy.rules.places import absolute, written_paths
 
-_FETCHERS = words(
-    "curl wget wget2 fetch http https xh aria2c lynx w3m links nc ncat netcat socat ftp iwr irm "
-    "Invoke-WebRequest scp rsync ssh gh telnet dig nslookup lwp-request GET"
-)
-_DECODERS = words(
-    "base64 base32 xxd openssl gunzip zcat gzip bunzip2 bzcat unxz xzcat xz rev uudecode od gpg "
-    "zstd zstdcat uncompress basenc ascii85 tar unzip"
-)
+_FETCHERS = listed("fetchers")
+_DECODERS = listed("decoders")
 _SOURCES = _FETCHERS | _DECODERS
-# Tools whose output is shell settings that are meant to be evaluated.
-_HOOKS = words(
-    "ssh-agent direnv pyenv rbenv nodenv jenv goenv brew starship conda mamba micromamba zoxide "
-    "fnm dircolors kubectl helm pip pipenv poetry register-python-argcomplete fzf mise asdf "
-    "rustup gh docker thefuck atuin mcfly keychain gpg-connect-agent lesspipe opam luarocks npm "
-    "uv hermes resize tput stty getopt"
-)
-# Commands that only print, search or store the text they are given.
-_TEXT_TOOLS = words(
-    "echo printf grep egrep fgrep rg ag ack git gh jq tee cat : test [ man apropos curl logger "
-    "notify-send say read export declare local readonly"
-)
+_HOOKS = listed("hooks")
+_TEXT_TOOLS = listed("text-tools")
 _SCRIPTED = words("make gmake awk gawk sed crontab at psql mysql")
 _LOADER = re.compile(
     r"(?:LD_PRELOAD|LD_LIBRARY_PATH|LD_AUDIT|DYLD_\w+|PYTHONSTARTUP|PYTHONINSPECT|PERL5OPT|PERL5LIB|"

@@ -3,14 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from hermes.execution.policy.command import Finding, Ground, ShellCommand, words
+from hermes.execution.policy.command import Finding, Ground, ShellCommand, listed
 from hermes.execution.policy.rules.places import PlaceKind, place_of
 
-NETWORK = words(
-    "curl wget nc ncat netcat socat telnet ssh scp sftp rsync ftp lftp http https xh mail "
-    "sendmail mailx mutt aws gsutil rclone openssl nslookup dig host ping tftp smbclient irm "
-    "iwr gh Invoke-WebRequest transfer wormhole croc wget2 aria2c magic-wormhole"
-)
+NETWORK = listed("network")
 _SECRET_KINDS = frozenset(
     (PlaceKind.SSH, PlaceKind.CREDENTIALS, PlaceKind.SECRETS, PlaceKind.HERMES, PlaceKind.LEDGER)
 )
@@ -21,10 +17,7 @@ _SECRET_FILES = re.compile(
 )
 _PUBLIC = re.compile(r"\.pub$|known_hosts$|/\.ssh/config$|/cert\.pem$|ca-certificates|cacert")
 _COPIERS = frozenset({"scp", "rsync", "sftp", "rclone", "gsutil", "aws"})
-_SENT = words(
-    "-d --data --data-binary --data-raw --data-urlencode -F --form -T --upload-file --post-file "
-    "--body-file -a -H -u --user --url-query --json -b --header"
-)
+_SENT = listed("sent")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
 _PIPES = frozenset({"nc", "ncat", "netcat", "socat", "telnet"})
 _SHELLS = frozenset({"sh", "bash", "zsh"})

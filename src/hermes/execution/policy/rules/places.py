@@ -8,8 +8,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from hermes.execution.policy.command import Ground, Input, ShellCommand, words
-from hermes.execution.policy.reader.expansion import COMPUTED, UNKNOWN, UNKNOWN_QUOTED
+from hermes.execution.policy.command import TABLES, Finding, Ground, Input, ShellCommand, listed
+from hermes.execution.policy.reader.expansion import COMPUTED, UNKNOWN, UNKNOWN_QUOTED, is_unknown
 
 
 class PlaceKind(StrEnum):
@@ -36,14 +36,7 @@ class ProtectedPlace(Struct, frozen=True):
 
 
 _UNKNOWN = re.compile(f"[{UNKNOWN}{UNKNOWN_QUOTED}{COMPUTED}]")
-_VITAL = words(
-    "/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /libx32 /mnt /media /opt /proc /root /run "
-    "/sbin /srv /sys /usr /var /nix /snap /usr/bin /usr/sbin /usr/lib /usr/lib64 /usr/share "
-    "/usr/local /usr/local/bin /usr/local/lib /usr/include /usr/libexec /var/lib /var/lib/dpkg "
-    "/var/lib/docker /etc/ssh /etc/pam.d /etc/systemd /lib/modules /boot/efi /lib/systemd "
-    "/Users /System /Library /Applications /private /private/etc /private/var /Volumes /cores "
-    "/c /c/Windows /mnt/c /mnt/c/Windows C: C:/ C:/Windows C:/Users"
-)
+_VITAL = listed("vital")
 _EVERYTHING = re.compile(r"(?:/(?:\.?\*+|\.\[!\.\]\*|\.\?\?\*|\*\.\*|\.))+$")
 _A_HOME = re.compile(r"/(?:home|Users)/[^/]+(/\.)?")
 _DEVICE = re.compile(
@@ -189,24 +182,6 @@ def _hermes(clean: str, ground: Ground) -> ProtectedPlace | None:
 
 _SILENT = re.compile(r"/dev/(?:null|stdout|stderr|tty|fd/\d+|zero|full|tcp/|udp/)")
 _SED_WRITE = re.compile(r"(?:^|[;}\d$/gp])\s*[wW]\s+(/?\S+)")
-# `operands`, `last`, `first`, `rest` (all but the first), or options that name a file.
-_TARGETS = {
-    name: target
-    for names, target in (
-        ("tee sponge touch mkfifo mknod shred fallocate rm unlink rmdir mkdir", "operands"),
-        ("sgdisk badblocks hexedit Set-Content Out-File", "operands"),
-        ("chattr setfacl chmod chown chgrp objcopy", "last"),
-        ("xxd split", "rest"),
-        ("patch", "first -o --output -d --directory"),
-        ("curl", "-o --output --output-dir -D -c --cookie-jar"),
-        ("wget wget2", "-O -P -o --output-document --directory-prefix"),
-        ("unzip 7z", "-d"),
-        ("find gfind", "-fprint -fprintf -fls -fprint0"),
-        ("sort gpg pv", "-o --output"),
-        ("openssl", "-out"),
-    )
-    for name in names.split()
-}  # fmt: skip
 
 
 def written_paths(command: ShellCommand) -> Iterator[str]:
@@ -214,8 +189,8 @@ def written_paths(command: ShellCommand) -> Iterator[str]:
     named: Iterator[str] = iter(())
     if command.name in _WRITERS:
         named = _WRITERS[command.name](command)
-    elif command.name in _TARGETS:
-        named = _from_table(command, _TARGETS[command.name].split())
+    elif target := TABLES["targets"].get(command.name):
+        named = _from_table(command, target.split())
     for path in (*command.writes, *named):
         if path and not _SILENT.match(path):
             yield path
@@ -315,3 +290,53 @@ _WRITERS: dict[str, Callable[[ShellCommand], Iterator[str]]] = {
     "git": _git,
     "defaults": _defaults,
 }
+
+
+_MANY = frozenset({"xargs", "find", "parallel"})
+_LIGHT = frozenset({"touch", "mkdir", "git", "chmod"})
+_LOGS = re.compile(
+    r"(?:^|/)(?:\.\w*_history|\.lesshst|\.viminfo|fish_history)$|^/var/log/|^/var/(?:run/utmp|log)"
+)
+_ALL_HERE = re.compile(r"(?:\.\.?/)*(?:\*|\.\*|\*\*)/?")
+
+
+def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    yield from _writes(command, ground)
+    name = command.name
+    if name == "rm":
+        yield from _rm(command)
+    elif name in {"unlink", "rmdir"} and _MANY & set(command.via):
+        yield Finding("it deletes whatever a list names", f"xargs {name}")
+
+
+def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    """Yield a finding for every protected place that is written."""
+    seen: set[str] = set()
+    for path in written_paths(command):
+        if _LOGS.search(path):
+            yield Finding("it changes logs or history", "write logs")
+        place = place_of(path, command.cwd, ground)
+        if place is None or place.label in seen:
+            continue
+        if command.name in _LIGHT and place.kind is PlaceKind.PROJECT:
+            continue
+        seen.add(place.label)
+        where = absolute(path, command.cwd)
+        yield Finding(f"it writes to {place.kind}: {where}", f"write {place.label}")
+
+
+def _rm(command: ShellCommand) -> Iterator[Finding]:
+    letters = command.letters()
+    if letters & {"r", "R"} or command.has_long("recursive"):
+        yield Finding("it deletes recursively", "rm -r")
+    elif "f" in letters or command.has_long("force"):
+        yield Finding("it deletes without asking", "rm -f")
+    source = next((v for v in command.via if v in _MANY), "")
+    if source:
+        yield Finding("it deletes whatever a list names", f"{source} rm")
+        return
+    computed = [a for a in command.args if is_unknown(a)]
+    if len(computed) > 1 or any(COMPUTED in a or UNKNOWN in a for a in computed):
+        yield Finding("what it deletes is computed")
+    if any(_ALL_HERE.fullmatch(a) for a in command.operands()):
+        yield Finding("it deletes everything in a directory", "rm *")
