@@ -1,4 +1,4 @@
-"""How a tool is written down.
+"""Tools as they are written down.
 
 A tool is an argument struct, a handler and a `ToolSpec`; `tool` makes the
 spec from the handler's signature and docstring. The handler is an async
@@ -17,6 +17,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.domain.errors import UsageError
 from hermes.domain.ports.execution import ShellRun
@@ -110,13 +111,13 @@ def _inline(schema: Any, components: dict[str, Any]) -> Any:
     if len(options) == 1:
         rest = {k: v for k, v in schema.items() if k != "anyOf"}
         return _inline({**options[0], **rest}, components)
-    return {key: _value(key, value, components) for key, value in _ordered(schema)}
-
-
-def _value(key: str, value: Any, components: dict[str, Any]) -> Any:
-    if key == "properties":
-        return {name: _inline(field, components) for name, field in value.items()}
-    return _inline(value, components)
+    return {
+        # The names of fields are not words of the schema.
+        key: {name: _inline(field, components) for name, field in value.items()}
+        if key == "properties"
+        else _inline(value, components)
+        for key, value in _ordered(schema)
+    }
 
 
 _ORDER = ("type", "description", "enum", "properties", "items", "required")
@@ -202,35 +203,25 @@ _STORE = (
 )
 
 
-async def capped(result: ToolResult, limit: int, context: ToolContext) -> ToolResult:
-    """Return `result`, spilled if its text is longer than `limit`."""
-    if not isinstance(result.content, str) or len(result.content) <= limit:
+async def spill(result: ToolResult, limit: int, context: ToolContext) -> ToolResult:
+    """Move a text longer than `limit` into a file and return a result with a preview of it."""
+    text = result.content
+    if not isinstance(text, str) or len(text) <= limit:
         return result
-    return await spill(result, result.content, context)
-
-
-async def spill(result: ToolResult, text: str, context: ToolContext) -> ToolResult:
-    """Move `text` into a file and return a result with a preview of it."""
     script = _STORE.format(session=_safe(context.session_id), call=_safe(context.call_id))
     stored = await context.environment.run(
         ShellRun(script=script, cwd="/", stdin=text.encode("utf-8", "replace"), timeout=30)
     )
     preview = text[:PREVIEW_CHARS]
-    if stored.exit_code == 0:
-        where = (
-            f"The whole result has {len(text)} characters and is in {stored.output}."
-            " Page through it with read_file (offset, limit) or search it with search_files."
-        )
-    else:
-        where = (
-            f"The whole result had {len(text)} characters and could not be stored."
-            " Ask for less at a time."
-        )
-    return ToolResult(
-        content=f"{preview}\n\n[Cut after {len(preview)} characters. {where}]",
-        outcome=result.outcome,
-        diff=result.diff,
+    where = (
+        f"The whole result has {len(text)} characters and is in {stored.output}."
+        " Page through it with read_file (offset, limit) or search it with search_files."
+        if stored.exit_code == 0
+        else f"The whole result had {len(text)} characters and could not be stored."
+        " Ask for less at a time."
     )
+    content = f"{preview}\n\n[Cut after {len(preview)} characters. {where}]"
+    return replace(result, content=content)
 
 
 def _safe(name: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from hermes.agent.tools.define import Handler, Tool, capped, decode_arguments
+from hermes.agent.tools.define import Handler, Tool, decode_arguments, spill
 from hermes.agent.tools.toolsets import InstalledTool, installed_tools, resolve_toolsets
 from hermes.domain.entry_points import load_entry_point
 from hermes.domain.errors import HermesError, ToolRefused
@@ -82,7 +82,7 @@ class ToolRegistry:
         try:
             arguments = decode_arguments(entry.tool, call.arguments)
             result = await entry.handler(arguments, context)
-            return await capped(result, entry.tool.spec.max_result_chars, context)
+            return await spill(result, entry.tool.spec.max_result_chars, context)
         except ToolRefused as refusal:
             return _failure(_sentence(refusal), ToolOutcome.REFUSED)
         except HermesError as error:

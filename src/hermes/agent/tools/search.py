@@ -29,23 +29,21 @@ class Hit(Struct, frozen=True, kw_only=True):
     is_match: bool = True
 
 
-def parse_lines(output: str, root: str) -> list[Hit]:
-    found = (_LINE if "\0" in output else _PLAIN_LINE).findall(output)
-    return [
-        Hit(path=_from_root(name, root), number=int(number), text=text, is_match=mark == ":")
-        for name, number, mark, text in found
-    ]
-
-
-def parse_counts(output: str, root: str) -> list[Hit]:
-    """Return files with the number of matching lines, leaving out those with none."""
-    found = (_COUNT if "\0" in output else _PLAIN_COUNT).findall(output)
-    return [Hit(path=f"{_from_root(name, root)}: {count}") for name, count in found if count != "0"]
-
-
-def parse_names(output: str, root: str) -> list[str]:
-    names = output.split("\0" if "\0" in output else "\n")
-    return [_from_root(name, root) for name in names if root in name]
+def _parsed(output: str, mode: str, root: str) -> list[Hit]:
+    """Return the lines, files or counts in what a script printed."""
+    zero = "\0" in output
+    if mode == "content":
+        lines = (_LINE if zero else _PLAIN_LINE).findall(output)
+        return [
+            Hit(path=_from_root(name, root), number=int(number), text=text, is_match=mark == ":")
+            for name, number, mark, text in lines
+        ]
+    if mode == "count":
+        counts = (_COUNT if zero else _PLAIN_COUNT).findall(output)
+        shown = ((_from_root(name, root), count) for name, count in counts if count != "0")
+        return [Hit(path=f"{name}: {count}") for name, count in shown]
+    names = output.split("\0" if zero else "\n")
+    return [Hit(path=_from_root(name, root)) for name in names if root in name]
 
 
 def render(found: Iterable[Hit], page: list[Hit], context: int, cwd: str) -> str:
@@ -65,16 +63,13 @@ def render(found: Iterable[Hit], page: list[Hit], context: int, cwd: str) -> str
             last_path = hit.path
         if hit.number:
             mark = ":" if hit.is_match else "-"
-            lines.append(f"{hit.number}{mark}{_shortened(hit.text)}")
+            cut = f"{hit.text[:_MAX_LINE]} [...]" if len(hit.text) > _MAX_LINE else hit.text
+            lines.append(f"{hit.number}{mark}{cut}")
     return "\n".join(lines)
 
 
 def _from_root(name: str, root: str) -> str:
     return name[max(0, name.find(root)) :]
-
-
-def _shortened(line: str) -> str:
-    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]} [...]"
 
 
 # Exit code 1 means "nothing found", so the options are known.
@@ -102,13 +97,8 @@ def content_script(search: Search) -> str:
     pattern, root = shlex.quote(search.pattern), shlex.quote(search.root)
     rg = ["rg", "--no-config", "--color=never", "--no-messages", "--null", "--sort=path", "-H"]
     rg += _MODE[search.mode]["rg"]
-    gnu = [
-        "grep",
-        "-rHIs",
-        "--null",
-        "--color=never",
-        *(f"--exclude-dir={name}" for name in _SKIPPED),
-    ]
+    gnu = ["grep", "-rHIs", "--null", "--color=never"]
+    gnu += [f"--exclude-dir={name}" for name in _SKIPPED]
     gnu += _MODE[search.mode]["grep"]
     plain = ["grep", "-HsE", *_MODE[search.mode]["grep"]]
     if search.glob:
@@ -186,26 +176,15 @@ async def search_files(args: SearchFilesArgs, context: ToolContext) -> ToolResul
     result = await environment.run(
         ShellRun(script=script, cwd="/", timeout=_TIMEOUT, max_output=_MAX_BYTES)
     )
+    mode = "files_only" if args.target == "files" else search.mode
+    found = _parsed(result.output, mode, search.root)
     if args.target == "files":
-        names = sorted(parse_names(result.output, search.root))
-        found = [Hit(path=name) for name in names]
-    else:
-        found = _hits(result, search)
+        found.sort(key=lambda hit: hit.path)
+    elif not found and result.exit_code and result.output.strip() and not result.timed_out:
+        raise UsageError(f"The search failed: {result.output.strip()[:300]}")
     page = [hit for hit in found if hit.is_match][offset : offset + limit + 1]
     text = render(found, page[:limit], around, environment.cwd)
     return ToolResult(content=_with_notes(text, offset, page, limit, result))
-
-
-def _hits(result: CommandResult, search: Search) -> list[Hit]:
-    parse = {"content": parse_lines, "files_only": _names_as_hits, "count": parse_counts}
-    found = parse[search.mode](result.output, search.root)
-    if not found and result.exit_code and result.output.strip() and not result.timed_out:
-        raise UsageError(f"The search failed: {result.output.strip()[:300]}")
-    return found
-
-
-def _names_as_hits(output: str, root: str) -> list[Hit]:
-    return [Hit(path=name) for name in parse_names(output, root)]
 
 
 def _with_notes(text: str, offset: int, page: list[Hit], limit: int, result: CommandResult) -> str:

@@ -12,6 +12,8 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from hermes.agent.scope import durable
 from hermes.agent.tools.define import PREVIEW_CHARS, parse_object, spill
 from hermes.domain.errors import ToolRefused
@@ -72,18 +74,13 @@ class Budgeted(ToolWrapper):
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         result = await self._inner.run(call, context)
-        if not isinstance(result.content, str):
-            return result
-        over = self._used.get(context.turn_id, 0) + len(result.content) > self._limit
-        if over and len(result.content) > 2 * PREVIEW_CHARS:
-            result = await spill(result, result.content, context)
-        self._count(context.turn_id, len(result.content))
-        return result
-
-    def _count(self, turn_id: str, chars: int) -> None:
-        self._used[turn_id] = self._used.pop(turn_id, 0) + chars
+        if self._used.get(context.turn_id, 0) + len(result.content) > self._limit:
+            result = await spill(result, 2 * PREVIEW_CHARS, context)
+        if isinstance(result.content, str):
+            self._used[context.turn_id] = self._used.pop(context.turn_id, 0) + len(result.content)
         if len(self._used) > _TURNS_REMEMBERED:
             self._used.popitem(last=False)
+        return result
 
 
 class ClientSide(ToolWrapper):
@@ -162,9 +159,7 @@ class Guarded(ToolWrapper):
         advice = self._advice(call)
         if not advice or not isinstance(result.content, str):
             return result
-        return ToolResult(
-            content=f"{result.content}\n\n{advice}", outcome=result.outcome, diff=result.diff
-        )
+        return replace(result, content=f"{result.content}\n\n{advice}")
 
     def _advice(self, call: ToolCall) -> str:
         same_call = self._call_failures[call.name, call.arguments]
