@@ -20,7 +20,7 @@ from hermes.domain.ports.ledger import Ledger, SearchQuery
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.settings.live import LiveSettings
-from hermes.domain.tools import Fetched, Found, Need, ToolContext, TurnTools
+from hermes.domain.tools import Fetched, Need, SearchMatch, ToolContext, TurnTools
 
 YOLO = "yolo"
 """Where a session remembers that nothing is to be asked in it."""
@@ -97,7 +97,7 @@ class AgentTools(Struct, kw_only=True):
             judge=self.judge(job.profile, session) if self.judge else None,
         )
 
-    async def _search(self, context: ToolContext, text: str, limit: int) -> list[Found]:
+    async def _search(self, context: ToolContext, text: str, limit: int) -> list[SearchMatch]:
         query = SearchQuery(
             text=text,
             agent_id=context.agent_id,
@@ -105,7 +105,7 @@ class AgentTools(Struct, kw_only=True):
             limit=limit,
         )
         return [
-            Found(
+            SearchMatch(
                 session_id=hit.session_id,
                 title=hit.title or "",
                 role=hit.role,

@@ -103,7 +103,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     diff: str | None = None
 
 
-class Found(Struct, frozen=True, kw_only=True):
+class SearchMatch(Struct, frozen=True, kw_only=True):
     """A message of an earlier session that matches a search."""
 
     session_id: str
@@ -136,7 +136,9 @@ class AskPerson(Protocol):
 
 
 class SearchSessions(Protocol):
-    async def __call__(self, context: "ToolContext", text: str, limit: int, /) -> list[Found]: ...
+    async def __call__(
+        self, context: "ToolContext", text: str, limit: int, /
+    ) -> list[SearchMatch]: ...
 
 
 class SendMessage(Protocol):
@@ -187,7 +189,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
         """Put a question to the person and return the answer."""
         return await _granted(self.capabilities.ask, Need.ASK)(self, question, choices)
 
-    async def search(self, text: str, limit: int = 10) -> list[Found]:
+    async def search(self, text: str, limit: int = 10) -> list[SearchMatch]:
         """Search the messages of earlier sessions, best match first."""
         return await _granted(self.capabilities.search, Need.SEARCH)(self, text, limit)
 

@@ -58,7 +58,7 @@ class LocalServer(Struct, frozen=True, kw_only=True):
     """It is there but wants a key that was not given."""
 
 
-class Offer(Struct, frozen=True, kw_only=True):
+class ModelOffer(Struct, frozen=True, kw_only=True):
     provider: str
     model: str
     why: str
@@ -137,12 +137,12 @@ def facts_for(loaded: LoadedConfig, home: HermesHome, provider: str, model: str)
 
 def offers(
     loaded: LoadedConfig, home: HermesHome, servers: tuple[LocalServer, ...]
-) -> tuple[Offer, ...]:
+) -> tuple[ModelOffer, ...]:
     """Return everything that could be chosen now, most capable kinds first."""
 
-    def offer(provider: str, model: str, why: str, base_url: str = "") -> Offer:
+    def offer(provider: str, model: str, why: str, base_url: str = "") -> ModelOffer:
         facts = facts_for(loaded, home, provider, model)
-        return Offer(provider=provider, model=model, why=why, base_url=base_url, facts=facts)
+        return ModelOffer(provider=provider, model=model, why=why, base_url=base_url, facts=facts)
 
     own = loaded.config.providers.items()
     found = [offer(name, own.model, "in config.yaml") for name, own in own if own.model]

@@ -1,4 +1,4 @@
-"""From a name in the configuration to a `Route`: everything one call needs to know.
+"""Routes: everything one call needs to know, resolved from a name in the configuration.
 
 A route is protocol x endpoint x auth x quirks. It is resolved once, fails
 with a `ConfigError` that says what to do, and is plain data afterwards.

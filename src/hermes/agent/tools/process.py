@@ -13,12 +13,12 @@ _POLL_CHARS = 4000
 _LOG_LINES = 200
 _MAX_WAIT = 600.0
 
-Action = Literal["list", "poll", "log", "wait", "kill", "write", "submit", "close"]
+ProcessAction = Literal["list", "poll", "log", "wait", "kill", "write", "submit", "close"]
 
 
 class ProcessArgs(Struct, frozen=True, kw_only=True):
     action: Annotated[
-        Action,
+        ProcessAction,
         Meta(
             description="poll: state and newest output; log: page of output lines;"
             " write: send data to stdin; submit: the same and Enter; close: end stdin"

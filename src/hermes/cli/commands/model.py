@@ -34,7 +34,7 @@ from hermes.models.local.files import (
     remove_local,
 )
 from hermes.models.local.supervisor import stop_server
-from hermes.models.offers import Offer, detect_servers, facts_for, keys_present, offers
+from hermes.models.offers import ModelOffer, detect_servers, facts_for, keys_present, offers
 from hermes.models.providers import PROVIDERS, canonical_name
 from hermes.models.routes import ModelSources, ModelTarget, resolve_route
 
@@ -165,11 +165,11 @@ def fetch_with_progress(home: HermesHome, wheel: Path | None = None) -> None:
         shown.finish()
 
 
-def pick_offer(title: str, other: str = "") -> Offer | None:
+def pick_offer(title: str, other: str = "") -> ModelOffer | None:
     """Let a person pick; None if they leave, an offer of nobody for the line `other`."""
     rows = _offers(detect=True)
     if other:
-        rows.append((Offer(provider="", model="", why=other), False))
+        rows.append((ModelOffer(provider="", model="", why=other), False))
     lines = [_offer_line(o, current=c) if o.provider else f"  {other}" for o, c in rows]
     marked = next((at for at, (_, current) in enumerate(rows) if current), 0)
     at = pick(title, lines, chosen=marked)
@@ -215,7 +215,7 @@ def _sources(loaded: LoadedConfig) -> ModelSources:
     return ModelSources(settings=loaded.config, secret=loaded.variable)
 
 
-def _offers(*, detect: bool) -> list[tuple[Offer, bool]]:
+def _offers(*, detect: bool) -> list[tuple[ModelOffer, bool]]:
     """Return what could be chosen, and whether it is what is chosen now."""
     home = this_home()
     loaded = loaded_config(home)
@@ -239,7 +239,7 @@ def _show(*, as_json: bool) -> None:
             provider = ""
     facts = facts_for(loaded, home, provider, chosen.model)
     if as_json:
-        offer = Offer(provider=provider, model=chosen.model, why="", facts=facts)
+        offer = ModelOffer(provider=provider, model=chosen.model, why="", facts=facts)
         data = _offer_data(offer, current=True) | {"base_url": chosen.base_url or None}
         del data["why"]
         click.echo(json.dumps(data, indent=2))
@@ -301,14 +301,14 @@ def _price_text(facts: ModelFacts) -> str:
     return f"${facts.price.input:g} in, ${facts.price.output:g} out per 1M tokens"
 
 
-def _offer_line(offer: Offer, *, current: bool) -> str:
+def _offer_line(offer: ModelOffer, *, current: bool) -> str:
     facts = f"{_tokens_text(offer.facts.context_window)} context, {_price_text(offer.facts)}; "
     known = "" if offer.provider == PROVIDER else facts
     mark = "*" if current else " "
     return f"{mark} {offer.model:<32} {offer.provider:<12} {known}{offer.why}"
 
 
-def _offer_data(offer: Offer, *, current: bool) -> dict[str, Any]:
+def _offer_data(offer: ModelOffer, *, current: bool) -> dict[str, Any]:
     price = offer.facts.price
     return {
         "provider": offer.provider,
