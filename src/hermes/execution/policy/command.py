@@ -19,6 +19,7 @@ def words(text: str) -> frozenset[str]:
 
 def _tables() -> dict[str, dict[str, str]]:
     tables: dict[str, dict[str, str]] = {}
+    section: dict[str, str] = {}
     text = files("hermes.execution.policy").joinpath("tables.txt").read_text("utf-8")
     for row in text.replace("\n  ", " ").split("\n"):
         if row.startswith("["):
