@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from hermes.entry.terminal.markdown import Block, MarkdownRenderer, MarkdownStream
 from hermes.entry.terminal.paint import Colours, TerminalKind
-from hermes.entry.terminal.skins import SkinShelf
+from hermes.entry.terminal.skins import load_skin
 
 PLAIN = TerminalKind(colours=Colours.NONE, unicode=True, cursor=True)
-RENDERER = MarkdownRenderer(SkinShelf(None).load("default"), PLAIN)
+RENDERER = MarkdownRenderer(load_skin("default"), PLAIN)
 
 LINES = st.sampled_from(
     [

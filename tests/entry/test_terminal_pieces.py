@@ -14,7 +14,7 @@ from hermes.domain.messages import AssistantMessage, InputKind, ToolMessage, Use
 from hermes.domain.session import Session, StoredMessage
 from hermes.entry.terminal.banner import BannerFacts, banner_lines
 from hermes.entry.terminal.chat_session import recap_lines
-from hermes.entry.terminal.input import CompletionSources, CtrlC, InterruptKey, PasteShelf, suggest
+from hermes.entry.terminal.input import CompletionSources, CtrlC, InterruptKey, Pastes, suggest
 from hermes.entry.terminal.paint import (
     Colours,
     Painter,
@@ -26,7 +26,7 @@ from hermes.entry.terminal.paint import (
     wrap,
 )
 from hermes.entry.terminal.questions import PickerReply, list_picker, request_picker
-from hermes.entry.terminal.skins import BUILT_IN, SkinShelf
+from hermes.entry.terminal.skins import BUILT_IN, load_skin, skin_names
 from hermes.entry.terminal.statusbar import (
     Status,
     elapsed_words,
@@ -96,7 +96,7 @@ def test_numbers_and_times_are_short() -> None:
 
 
 def test_the_spinner_moves_and_is_plain_without_unicode() -> None:
-    spinner = SkinShelf(None).load("default").spinner
+    spinner = load_skin("default").spinner
     frames = {spinner_line(spinner, t / 5, thinking=True, unicode=True) for t in range(40)}
 
     assert len(frames) > 8
@@ -114,16 +114,16 @@ def test_the_spinner_moves_and_is_plain_without_unicode() -> None:
     ],
 )
 def test_a_long_paste_is_a_placeholder_until_it_is_sent(text: str, collapsed: bool) -> None:
-    shelf = PasteShelf()
+    pastes = Pastes()
 
-    shown = shelf.collapse(text)
+    shown = pastes.collapse(text)
 
     assert shown.startswith("[pasted #1") is collapsed
-    assert shelf.expand(f"see {shown} please") == f"see {text} please"
+    assert pastes.expand(f"see {shown} please") == f"see {text} please"
 
 
 def test_a_placeholder_nobody_pasted_stays_as_it_is() -> None:
-    assert PasteShelf().expand("[pasted #9: 5 lines, 3 characters]").startswith("[pasted #9")
+    assert Pastes().expand("[pasted #9: 5 lines, 3 characters]").startswith("[pasted #9")
 
 
 def request(kind: ApprovalKind, choices: tuple[str, ...]) -> ApprovalRequest:
@@ -155,31 +155,31 @@ def test_an_approval_offers_the_choices_and_a_reason() -> None:
         "deny",
     ]
     assert all("\x1b" not in line for _, line in picker.lines(40))
-    picker.move(-1)
-    picker.enter()
+    picker.press("up")
+    picker.press("enter")
     assert picker.reply is None
-    picker.enter("not now")
+    picker.press("enter", "not now")
     assert picker.reply == PickerReply(value="deny", text="not now")
 
 
 def test_escape_denies_an_approval_and_leaves_the_text_first() -> None:
     picker = request_picker(request(ApprovalKind.APPROVAL, tuple(Choice)))
-    picker.digit(5)
-    picker.escape()
+    picker.press("5")
+    picker.press("escape")
     assert (picker.typing, picker.reply) == (None, None)
 
-    picker.escape()
+    picker.press("escape")
 
     assert picker.reply == PickerReply(value="deny")
 
 
 def test_a_question_wants_words_if_none_of_its_choices_fits() -> None:
     picker = request_picker(request(ApprovalKind.QUESTION, ("red", "blue")))
-    picker.digit(3)
-    picker.enter("  ")
+    picker.press("3")
+    picker.press("enter", "  ")
     assert picker.reply is None
 
-    picker.enter(" green ")
+    picker.press("enter", " green ")
 
     assert picker.reply == PickerReply(value="", text="green")
 
@@ -189,17 +189,7 @@ def test_a_picker_always_has_something_selected(keys: list[str]) -> None:
     picker = list_picker("Which?", [f"option {number}" for number in range(25)])
 
     for key in keys:
-        match key:
-            case "up":
-                picker.move(-1)
-            case "down":
-                picker.move(1)
-            case "enter":
-                picker.enter()
-            case "escape":
-                picker.escape()
-            case _:
-                picker.digit(3)
+        picker.press(key)
         styles = [style for style, _ in picker.lines(40)]
         assert styles.count("selected") == 1
         assert len(styles) <= 12
@@ -232,26 +222,24 @@ def test_ascii_text_is_ascii(text: str) -> None:
 def test_built_in_skins_load_and_a_persons_own_win(tmp_path: Path) -> None:
     (tmp_path / "sea.yaml").write_text("branding: {prompt_symbol: '~'}\n", "utf-8")
     (tmp_path / "mono.yaml").write_text("code_theme: xcode\n", "utf-8")
-    shelf = SkinShelf(tmp_path)
 
-    assert [shelf.load(name).name for name in BUILT_IN] == list(BUILT_IN)
-    assert shelf.names() == ["default", "mono", "ember", "sea"]
-    assert shelf.load("sea").branding.prompt_symbol == "~"
-    assert shelf.load("sea").spinner.thinking_verbs
-    assert shelf.load("mono").code_theme == "xcode"
+    assert [load_skin(name, tmp_path).name for name in BUILT_IN] == list(BUILT_IN)
+    assert skin_names(tmp_path) == ["default", "mono", "ember", "sea"]
+    assert load_skin("sea", tmp_path).branding.prompt_symbol == "~"
+    assert load_skin("sea", tmp_path).spinner.thinking_verbs
+    assert load_skin("mono", tmp_path).code_theme == "xcode"
 
 
 def test_a_skin_that_cannot_be_read_is_explained(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("a: [", "utf-8")
     (tmp_path / "odd.yaml").write_text("colors: 3", "utf-8")
-    shelf = SkinShelf(tmp_path)
 
     with pytest.raises(ConfigError, match=r"bad\.yaml"):
-        shelf.load("bad")
+        load_skin("bad", tmp_path)
     with pytest.raises(ConfigError, match="odd"):
-        shelf.load("odd")
+        load_skin("odd", tmp_path)
     with pytest.raises(NotFound):
-        shelf.load("../bad")
+        load_skin("../bad", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +248,7 @@ def test_a_skin_that_cannot_be_read_is_explained(tmp_path: Path) -> None:
 )
 def test_colours_come_down_to_what_there_is(colours: Colours, code: str) -> None:
     kind = TerminalKind(colours=colours, unicode=True, cursor=True)
-    paint = Painter(SkinShelf(None).load("default"), kind)
+    paint = Painter(load_skin("default"), kind)
 
     assert paint("x", "prompt") == f"\x1b[{code}mx\x1b[0m"
 
@@ -276,7 +264,7 @@ def test_the_banner_fits(cells: int) -> None:
         notices=("This model is toy-sized: good for trying things out, not for work.",),
     )
 
-    lines = banner_lines(facts, SkinShelf(None).load("default"), cells, tip=3)
+    lines = banner_lines(facts, load_skin("default"), cells, tip=3)
 
     assert all(width(text) <= cells for _, text in lines)
     assert any("23 tools" in text for _, text in lines)

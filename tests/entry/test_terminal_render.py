@@ -22,10 +22,10 @@ from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
 from hermes.entry.terminal.paint import Colours, Painter, TerminalKind, harmless
 from hermes.entry.terminal.render import RenderSettings, TurnRenderer, diff_lines
-from hermes.entry.terminal.skins import SkinShelf
+from hermes.entry.terminal.skins import load_skin
 from hermes.streaming.units import width
 
-SKIN = SkinShelf(None).load("default")
+SKIN = load_skin("default")
 PLAIN = TerminalKind(colours=Colours.NONE, unicode=True, cursor=True)
 ASCII = TerminalKind(colours=Colours.NONE, unicode=False, cursor=True)
 TRUE = TerminalKind(colours=Colours.TRUE, unicode=True, cursor=True)

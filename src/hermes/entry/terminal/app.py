@@ -10,7 +10,6 @@ from prompt_toolkit.filters import Condition, Filter, FilterOrBool
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
-from hermes.control.commands.context import Screen
 from hermes.control.commands.running import EFFECTS
 from hermes.domain.approvals import ApprovalRequest
 from hermes.domain.errors import HermesError
@@ -24,13 +23,13 @@ from hermes.entry.terminal.input import (
     CompletionSources,
     CtrlC,
     InterruptKey,
-    PasteShelf,
+    Pastes,
     PrivateHistory,
     input_buffer,
 )
 from hermes.entry.terminal.paint import TerminalKind, ascii_text, cut, wrap
 from hermes.entry.terminal.questions import PickerReply, Questions
-from hermes.entry.terminal.skins import Skin, SkinShelf
+from hermes.entry.terminal.skins import Skin, load_skin, skin_names
 from hermes.entry.terminal.statusbar import FRAME_SECONDS, spinner_line, status_line
 from hermes.entry.terminal.tty import (
     clean_terminal,
@@ -46,14 +45,14 @@ LAST_WORDS_SECONDS = 2.0
 
 
 class TerminalApp:
-    """A `TerminalOutput` for the talk, a `Screen` for commands, and what the keys set off."""
+    """A `TerminalOutput` for the talk and its commands, and what the keys set off."""
 
     def __init__(self, parts: ChatParts, skin: Skin, kind: TerminalKind) -> None:
         self.talk = Talk(parts, skin, kind, self)
         self._parts = parts
         self._kind = kind
         self._canvas = Canvas(kind, skin, term=parts.environ.get("TERM", ""))
-        self._pastes = PasteShelf()
+        self._pastes = Pastes()
         self._ctrl_c = InterruptKey()
         self._typed: asyncio.Queue[tuple[str, tuple[Attachment, ...]]] = asyncio.Queue()
         self._command: asyncio.Task[None] | None = None
@@ -63,7 +62,6 @@ class TerminalApp:
         self._exit_code = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
-        self._skins = SkinShelf(parts.paths.skins_dir)
         self._input = input_buffer(self._sources(), PrivateHistory(parts.paths.history_file))
         self._status_shown = True
         self._attachments: list[Attachment] = []
@@ -75,7 +73,7 @@ class TerminalApp:
             specs=specs,
             cwd=self._parts.profile.workspace,
             arguments={
-                "skin": self._skins.names,
+                "skin": self.skins,
                 "help": lambda: [spec.name for spec in specs],
             },
         )
@@ -164,10 +162,6 @@ class TerminalApp:
     def cells(self) -> int:
         return max(20, self._canvas.size[0])
 
-    @property
-    def screen(self) -> Screen:
-        return self
-
     def show(self, lines: Sequence[str]) -> None:
         self._canvas.show(lines)
 
@@ -211,10 +205,10 @@ class TerminalApp:
         return self._status_shown
 
     def skins(self) -> Sequence[str]:
-        return self._skins.names()
+        return skin_names(self._parts.paths.skins_dir)
 
     def set_skin(self, name: str) -> None:
-        self.talk.skin = self._skins.load(name)
+        self.talk.skin = load_skin(name, self._parts.paths.skins_dir)
         self._canvas.wear(self.talk.skin)
 
     def copy(self, text: str) -> None:

@@ -69,7 +69,7 @@ async def run_chat(parts: ChatParts) -> int:
     """
     # Loaded here: a one-shot answer needs none of it, and a chat only one of the two screens.
     from hermes.entry.terminal.paint import terminal_kind  # noqa: PLC0415
-    from hermes.entry.terminal.skins import SkinShelf  # noqa: PLC0415
+    from hermes.entry.terminal.skins import load_skin  # noqa: PLC0415
 
     kind = terminal_kind(
         parts.environ,
@@ -77,9 +77,9 @@ async def run_chat(parts: ChatParts) -> int:
         encoding=sys.stdout.encoding,
     )
     try:
-        skin = SkinShelf(parts.paths.skins_dir).load(parts.settings().display.skin)
+        skin = load_skin(parts.settings().display.skin, parts.paths.skins_dir)
     except HermesError as error:
-        skin = SkinShelf(None).load("default")
+        skin = load_skin("default")
         problem = f"{error.message} {error.hint}".rstrip()
         parts = replace(parts, notices=(*parts.notices, problem))
     if not kind.cursor:

@@ -44,47 +44,37 @@ RECAP_EXCHANGES = 10
 ASKED_CHARS = 300
 ANSWER_CHARS = 200
 ANSWER_LINES = 3
+NO_ANSWER = "(no answer)"
 
 
 def recap_lines(session: Session, history: Sequence[StoredMessage]) -> list[tuple[str, str]]:
     """Return (who, text) pairs, `head`, `you` or `agent`."""
     found = exchanges(history)
     left_out = len(found) - RECAP_EXCHANGES
-    head = f"{session.title or session.id}"
+    head = session.title or session.id
     if left_out > 0:
         head += f" · {left_out} earlier exchanges not shown"
     lines = [("head", head)]
     for exchange in found[-RECAP_EXCHANGES:]:
-        lines.append(("you", _asked(exchange)))
-        lines.append(("agent", _answer(exchange)))
+        asked = one_line(harmless(exchange.asked_text), ASKED_CHARS)
+        lines += [("you", asked), ("agent", _answer(exchange))]
     return lines
-
-
-def _asked(exchange: Exchange) -> str:
-    return one_line(harmless(exchange.asked_text), ASKED_CHARS)
 
 
 def _answer(exchange: Exchange) -> str:
     lines = [line for line in harmless(exchange.answer).splitlines() if line.strip()]
     text = "\n".join(lines[:ANSWER_LINES])
-    cut = len(lines) > ANSWER_LINES or len(text) > ANSWER_CHARS
-    if cut:
+    if len(lines) > ANSWER_LINES or len(text) > ANSWER_CHARS:
         text = text[: ANSWER_CHARS - 1].rstrip() + "…"
     tools = f" ({exchange.tools} tool calls)" if exchange.tools else ""
-    return (text or "(no answer)") + tools
+    return (text or NO_ANSWER) + tools
 
 
-NO_ANSWER = "(no answer)"
-
-
-class TerminalOutput(Protocol):
-    """What `Talk` needs from a screen."""
+class TerminalOutput(Screen, Protocol):
+    """What `Talk` needs beyond what commands do with a screen."""
 
     @property
     def cells(self) -> int: ...
-
-    @property
-    def screen(self) -> Screen: ...
 
     def show(self, lines: Sequence[str]) -> None: ...
 
@@ -235,7 +225,7 @@ class Talk(Door):
 
     @property
     def screen(self) -> Screen:
-        return self.display.screen
+        return self.display
 
     async def reply(self, text: str) -> None:
         self.say(text, "")

@@ -148,17 +148,11 @@ class PrivateHistory(FileHistory):
             self._path.write_bytes(data[entry:])
 
 
-class _ChatCompleter(Completer):
-    def __init__(self, sources: CompletionSources) -> None:
-        self._sources = sources
-
-    def get_completions(
-        self, document: Document, _complete_event: CompleteEvent
-    ) -> Iterable[Completion]:
-        return suggest(document.text_before_cursor, self._sources)
-
-
 def input_buffer(sources: CompletionSources, history: PrivateHistory) -> Buffer:
+    class ChatCompleter(Completer):
+        def get_completions(self, document: Document, _: CompleteEvent) -> Iterable[Completion]:
+            return suggest(document.text_before_cursor, sources)
+
     def worth_completing() -> bool:
         before = buffer.document.text_before_cursor
         return before.startswith("/") or "@" in before.rpartition(" ")[2]
@@ -167,7 +161,7 @@ def input_buffer(sources: CompletionSources, history: PrivateHistory) -> Buffer:
         name="input",
         multiline=True,
         history=history,
-        completer=ThreadedCompleter(_ChatCompleter(sources)),
+        completer=ThreadedCompleter(ChatCompleter()),
         complete_while_typing=Condition(worth_completing),
     )
     return buffer
@@ -178,7 +172,7 @@ PASTE_CHARS = 2000
 _PLACEHOLDER = re.compile(r"\[pasted #(\d+): [^\]\n]*\]")
 
 
-class PasteShelf:
+class Pastes:
     """Keeps what long pastes stand for, until the chat ends."""
 
     def __init__(self) -> None:
@@ -195,10 +189,7 @@ class PasteShelf:
         return f"[pasted #{number}: {lines} lines, {len(text)} characters]"
 
     def expand(self, text: str) -> str:
-        return _PLACEHOLDER.sub(self._original, text)
-
-    def _original(self, match: re.Match[str]) -> str:
-        return self._pastes.get(int(match[1]), match[0])
+        return _PLACEHOLDER.sub(lambda found: self._pastes.get(int(found[1]), found[0]), text)
 
 
 AGAIN_SECONDS = 2.0

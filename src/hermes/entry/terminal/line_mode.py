@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from hermes.control.commands.context import Screen
 from hermes.domain.approvals import ApprovalRequest
 from hermes.domain.errors import UsageError
 from hermes.domain.inbound import Attachment
@@ -29,7 +28,7 @@ NO_SCREEN = "That needs a terminal with a movable cursor."
 
 
 class LineChat:
-    """A `TerminalOutput` and `Screen` that only ever adds lines."""
+    """A `TerminalOutput` that only ever adds lines."""
 
     def __init__(self, parts: ChatParts, skin: Skin, kind: TerminalKind) -> None:
         self.talk = Talk(parts, skin, kind, self)
@@ -115,11 +114,11 @@ class LineChat:
     async def _answer(self, line: str) -> None:
         request, picker = self._requests[0]
         if line.isdecimal() and picker.typing is None:
-            picker.digit(int(line))
+            picker.press(str(int(line)))
         else:
             own = next((option for option in picker.options if option.asks_text), None)
             picker.typing = picker.typing or own
-            picker.enter(line)
+            picker.press("enter", line)
         if picker.reply is None:
             self.show(["Type the text." if picker.typing else "Type the number of a choice."])
             return
@@ -159,10 +158,6 @@ class LineChat:
     @property
     def cells(self) -> int:
         return CELLS
-
-    @property
-    def screen(self) -> Screen:
-        return self
 
     def show(self, lines: Sequence[str]) -> None:
         for line in lines:

@@ -38,16 +38,27 @@ class Picker:
         self.selected = 0
         self._on_escape = on_escape
 
-    def move(self, step: int) -> None:
-        if self.typing is None:
-            self.selected = (self.selected + step) % len(self.options)
+    def press(self, key: str, text: str = "") -> None:
+        """Take `up`, `down`, `enter` with what was typed, `escape` or a digit."""
+        match key:
+            case "enter":
+                self._enter(text)
+            case "escape" if self.typing is not None:
+                self.typing = None
+            case "escape":
+                self.reply = PickerReply(value=self._on_escape)
+            case _ if self.typing is not None:
+                pass
+            case "up" | "down":
+                self.selected += 1 if key == "down" else -1
+                self.selected %= len(self.options)
+            case _ if 1 <= int(key) <= min(len(self.options), 9):
+                self.selected = int(key) - 1
+                self._enter("")
+            case _:
+                pass
 
-    def digit(self, number: int) -> None:
-        if self.typing is None and 1 <= number <= min(len(self.options), 9):
-            self.selected = number - 1
-            self.enter()
-
-    def enter(self, text: str = "") -> None:
+    def _enter(self, text: str) -> None:
         option = self.typing or self.options[self.selected]
         if option.asks_text and self.typing is None:
             self.typing = option
@@ -55,12 +66,6 @@ class Picker:
         if self.typing is not None and not text.strip() and option.value == "":
             return
         self.reply = PickerReply(value=option.value, text=text.strip())
-
-    def escape(self) -> None:
-        if self.typing is not None:
-            self.typing = None
-        else:
-            self.reply = PickerReply(value=self._on_escape)
 
     def lines(self, cells: int, *, pointer: str = "❯") -> list[tuple[str, str]]:
         """Return (style, text) lines: `title`, `body`, `option`, `selected` or `hint`."""
@@ -71,21 +76,15 @@ class Picker:
             lines.append(("body", f"  … {len(body) - SUBJECT_LINES} more lines"))
         if self.typing is not None:
             return [*lines, ("hint", cut(f"{self.typing.label}  (Enter sends, Esc back)", cells))]
-        start = self._first_shown()
+        most = max(0, len(self.options) - SHOWN_OPTIONS)
+        start = min(max(0, self.selected - SHOWN_OPTIONS // 2), most)
         for number, option in enumerate(self.options[start : start + SHOWN_OPTIONS], start + 1):
             chosen = number - 1 == self.selected
             mark = pointer if chosen else " "
             text = f"{mark} {number}. {harmless(option.label)}"
             lines.append(("selected" if chosen else "option", cut(text, cells)))
-        hidden = len(self.options) - SHOWN_OPTIONS
-        more = f" · {len(self.options)} in all" if hidden > 0 else ""
+        more = f" · {len(self.options)} in all" if most else ""
         return [*lines, ("hint", cut(f"↑↓ or digit, Enter, Esc{more}", cells))]
-
-    def _first_shown(self) -> int:
-        if len(self.options) <= SHOWN_OPTIONS:
-            return 0
-        start = self.selected - SHOWN_OPTIONS // 2
-        return max(0, min(start, len(self.options) - SHOWN_OPTIONS))
 
 
 def request_picker(request: ApprovalRequest) -> Picker:
@@ -180,7 +179,7 @@ class Questions:
         if not self._open:
             return
         question = self._open[0]
-        _press(question.picker, name, self.text.text)
+        question.picker.press(name, self.text.text)
         if question.picker.reply is not None:
             self._open.pop(0)
             question.done.set()
@@ -194,17 +193,3 @@ class Questions:
     def choosing_from_list(self) -> bool:
         """True if the picker belongs to a command, not to the agent."""
         return bool(self._open) and self._open[0].request is None
-
-
-def _press(picker: Picker, name: str, text: str) -> None:
-    match name:
-        case "up":
-            picker.move(-1)
-        case "down":
-            picker.move(1)
-        case "enter":
-            picker.enter(text)
-        case "escape":
-            picker.escape()
-        case _:
-            picker.digit(int(name))

@@ -63,35 +63,28 @@ class Skin(Struct, frozen=True, kw_only=True):
     tips: tuple[str, ...] = ()
 
 
-class SkinShelf:
-    def __init__(self, directory: Path | None) -> None:
-        self._directory = directory
+def skin_names(directory: Path | None) -> Sequence[str]:
+    own = sorted(path.stem for path in directory.glob("*.y*ml")) if directory else []
+    return list(dict.fromkeys([*BUILT_IN, *own]))
 
-    def names(self) -> Sequence[str]:
-        own: list[str] = []
-        if self._directory is not None and self._directory.is_dir():
-            own = sorted(path.stem for path in self._directory.glob("*.y*ml"))
-        return list(dict.fromkeys([*BUILT_IN, *own]))
 
-    def load(self, name: str) -> Skin:
-        """Return the skin called `name`; a person's own file wins over a built-in one."""
-        path = self._find(name)
-        if path is None:
-            raise NotFound(
-                f"There is no skin `{name}`.", hint=f"There are: {', '.join(self.names())}."
-            )
-        return _decode(_merged(_default_data(), _read(path)), name)
-
-    def _find(self, name: str) -> Path | None:
-        if Path(name).name != name:
-            return None
-        folders = [self._directory] if self._directory is not None else []
-        for folder in [*folders, _FILES]:
-            for suffix in (".yaml", ".yml"):
-                path = folder / f"{name}{suffix}"
-                if path.is_file():
-                    return path
-        return None
+def load_skin(name: str, directory: Path | None = None) -> Skin:
+    """Return the skin called `name`; a file in `directory` wins over a built-in one."""
+    files = [
+        path
+        for folder in (directory, _FILES)
+        for suffix in (".yaml", ".yml")
+        if folder and Path(name).name == name
+        if (path := folder / f"{name}{suffix}").is_file()
+    ]
+    if not files:
+        known = ", ".join(skin_names(directory))
+        raise NotFound(f"There is no skin `{name}`.", hint=f"There are: {known}.")
+    data = _merged(_default_data(), _read(files[0]))
+    try:
+        return msgspec.convert({**data, "name": name}, Skin)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"The skin `{name}` does not fit: {error}.") from error
 
 
 @cache
@@ -120,10 +113,3 @@ def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         else:
             merged[key] = value
     return merged
-
-
-def _decode(data: dict[str, Any], name: str) -> Skin:
-    try:
-        return msgspec.convert({**data, "name": name}, Skin)
-    except msgspec.ValidationError as error:
-        raise ConfigError(f"The skin `{name}` does not fit: {error}.") from error
