@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.app.access import access_settings
 from hermes.app.config_watch import ConfigWatcher, changed_variables
+from hermes.app.settings import access_settings
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import HermesHome
 from hermes.domain.settings.live import LiveSettings

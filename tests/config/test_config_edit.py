@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.config.document import format_key, parse_document, parse_key
-from hermes.config.edit import append_value, set_value, unset_value
+from hermes.config.edit import set_value, unset_value
 from hermes.config.loader import load_config
 from hermes.config.meaning import parse_value, type_of
 from hermes.config.paths import HermesHome
@@ -80,14 +80,12 @@ def test_a_key_is_added_to_a_mapping_on_one_line(home: HermesHome) -> None:
     assert "approvals: {mode: 'off', timeout: 60" in text(home)
 
 
-def test_a_list_is_replaced_as_a_whole_and_extended_by_append(home: HermesHome) -> None:
+def test_a_list_is_replaced_as_a_whole(home: HermesHome) -> None:
     set_value(home, "toolsets", ["a"])
     assert "toolsets: [a]\ncustom_thing: kept\n" in text(home)
-    append_value(home, "toolsets", "b")
-    append_value(home, "toolsets", "b")
-    append_value(home, "command_allowlist", "git status")
+    set_value(home, "command_allowlist", ["git status"])
     config = load_config(home, {}).config
-    assert config.toolsets == ("a", "b")
+    assert config.toolsets == ("a",)
     assert config.command_allowlist == ("git status",)
 
 
@@ -229,14 +227,14 @@ def test_a_value_shared_by_an_anchor_is_not_changed_in_the_other_place(home: Her
 def test_two_writers_do_not_lose_each_others_change(home: HermesHome) -> None:
     def write(name: str) -> None:
         for n in range(5):
-            append_value(home, "command_allowlist", f"{name}{n}")
+            set_value(home, f"platform_toolsets.{name}{n}", ["web"])
 
     threads = [threading.Thread(target=write, args=(name,)) for name in "ab"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert len(load_config(home, {}).config.command_allowlist) == 10
+    assert len(load_config(home, {}).config.platform_toolsets) == 10
 
 
 @pytest.mark.parametrize(
@@ -299,7 +297,9 @@ def test_a_key_below_an_empty_list_item_makes_it_a_mapping(home: HermesHome) -> 
         set_value(home, "quick_commands.a.1.b", "x")
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+)
 @given(st.lists(st.tuples(st.lists(names, min_size=1, max_size=3), json_values), max_size=4))
 def test_what_is_set_is_read_back_and_comments_stay(
     home: HermesHome, changes: list[tuple[list[str], Any]]
@@ -321,7 +321,9 @@ def test_what_is_set_is_read_back_and_comments_stay(
         assert line in after
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+)
 @given(st.dictionaries(names, json_values, min_size=1, max_size=3), st.data())
 def test_removing_what_was_set_restores_the_data(
     home: HermesHome, entries: dict[str, Any], data: st.DataObject

@@ -26,13 +26,12 @@ from fakes.model import Call, FakeModelServer, Rule, Script, Step
 from fakes.telegram import FakeTelegram
 from hermes.agent.compaction import Compactor
 from hermes.app import config_watch
-from hermes.app.access import access_settings
 from hermes.app.build import App, open_app
 from hermes.app.chat import chat_parts
 from hermes.app.chat_door import allowed_files
 from hermes.app.options import AppOptions
 from hermes.app.serve import Service
-from hermes.app.settings import toolsets_of
+from hermes.app.settings import access_settings, toolsets_of
 from hermes.app.shutdown import StopSignals
 from hermes.config.check import bare, fields_by_name, struct_of
 from hermes.config.meaning import type_of

@@ -9,10 +9,10 @@ from hermes.agent.fetch import PageFetcher
 from hermes.agent.images import PictureFiles
 from hermes.agent.side_calls import PlainCalls
 from hermes.agent.tools.toolsets import tools_by_toolset
-from hermes.app.access import platform_section
 from hermes.app.build import App
 from hermes.app.doors import DoorContext, listens
 from hermes.app.options import AppOptions
+from hermes.app.settings import platform_section
 from hermes.config.loader import LoadedConfig
 from hermes.control.jobs.schedules import zone_named
 from hermes.control.runs.runs import PLATFORM, Runs, RunSettings

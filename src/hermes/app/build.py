@@ -10,10 +10,11 @@ from hermes.agent.images import read_attachment
 from hermes.agent.scope import AgentServices
 from hermes.agent.side_calls import SecondOpinion
 from hermes.agent.turn_runner import TurnRunner
-from hermes.app.backends import environment_settings, has_private_workspace
 from hermes.app.options import AppOptions
 from hermes.app.settings import (
     agent_profiles,
+    environment_settings,
+    has_private_workspace,
     in_force,
     toolsets_of,
 )

@@ -5,10 +5,10 @@ from datetime import datetime
 from pathlib import Path
 
 from hermes import __version__
-from hermes.app.access import access_settings
 from hermes.app.doors import DoorContext
 from hermes.app.options import AppOptions
 from hermes.app.platforms import PlatformAccount, enabled_accounts, enabled_platforms
+from hermes.app.settings import access_settings
 from hermes.config.loader import LoadedConfig
 from hermes.control.admission.authz import Authorizer, AuthzSettings
 from hermes.control.admission.pairing import Pairing

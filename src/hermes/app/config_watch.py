@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from hermes.config.atomic import file_stamp
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.normalize import variables_for
 from hermes.config.paths import MANAGED_CONFIG, HermesHome
@@ -83,7 +84,7 @@ class ConfigWatcher:
         report(None if problem is None else f"The configuration on disk does not load: {problem}")
 
     def _stamps(self) -> object:
-        return tuple(map(_stamp, (self._home.config_file, self._home.env_file, self._managed)))
+        return tuple(map(file_stamp, (self._home.config_file, self._home.env_file, self._managed)))
 
 
 def changed_variables(old: Mapping[str, str], new: Mapping[str, str]) -> frozenset[str]:
@@ -94,11 +95,3 @@ def changed_variables(old: Mapping[str, str], new: Mapping[str, str]) -> frozens
         for name in {*old, *new} - settings
         if old.get(name) != new.get(name) and not name.endswith(ACCESS_SUFFIXES)
     )
-
-
-def _stamp(path: Path) -> object:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return (status.st_mtime_ns, status.st_ino, status.st_size)

@@ -1,4 +1,4 @@
-"""What a command line may change about one run."""
+"""Options of one run: what a command line may change."""
 
 import asyncio
 import os

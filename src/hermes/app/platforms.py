@@ -5,8 +5,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from hermes.app.access import platform_section
 from hermes.app.options import AppOptions
+from hermes.app.settings import platform_section
 from hermes.config.loader import LoadedConfig
 from hermes.control.supervision.instance import credential_locks_dir, hold_credential
 from hermes.domain.platforms import ChatPlatform, platforms

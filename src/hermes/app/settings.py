@@ -1,12 +1,19 @@
-"""From the configuration file to what each layer wants to know."""
+"""Settings as the layers want them: agents, their toolsets and backends, access to platforms."""
+
+import logging
+from collections.abc import Iterable
+from typing import Any
 
 from msgspec.structs import replace
 
-from hermes.app.backends import backend_name
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
+from hermes.control.admission.authz import AuthzSettings, authz_settings
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.settings import Settings
+from hermes.execution.backend import EnvironmentSettings, load_backend
+
+log = logging.getLogger(__name__)
 
 
 def agent_profiles(loaded: LoadedConfig, options: AppOptions) -> dict[str, AgentProfile]:
@@ -56,3 +63,83 @@ def in_force(config: Settings, options: AppOptions) -> Settings:
     if options.yolo:
         approvals = replace(approvals, mode="off")
     return replace(config, agent=agent, approvals=approvals)
+
+
+UNATTENDED = frozenset({"gateway", "webhook", "cron"})
+"""Doors where nobody watches what commands do."""
+UNATTENDED_BACKEND = "sandbox"
+"""Where their commands run unless a backend is configured."""
+
+
+def backend_name(loaded: LoadedConfig, options: AppOptions) -> str:
+    """Return the backend: what is configured, or the sandbox where nobody watches."""
+    configured = loaded.config.terminal.backend
+    chosen = loaded.origin("terminal.backend") != "default"
+    if chosen or options.platform not in UNATTENDED:
+        return configured
+    missing = load_backend(UNATTENDED_BACKEND).unavailable()
+    if missing:
+        log.warning("commands of chats run on `%s` without a sandbox: %s", configured, missing)
+        return configured
+    return UNATTENDED_BACKEND
+
+
+def has_private_workspace(loaded: LoadedConfig, options: AppOptions) -> bool:
+    """Return whether each session starts in an empty place of its own."""
+    if options.platform not in UNATTENDED:
+        return False
+    return load_backend(backend_name(loaded, options)).private_workspace
+
+
+def environment_settings(
+    loaded: LoadedConfig, options: AppOptions, profile: AgentProfile
+) -> EnvironmentSettings:
+    """Return how the environments of an agent are made."""
+    return EnvironmentSettings(
+        home=options.home,
+        backend=profile.backend,
+        terminal=loaded.config.terminal,
+        default_cwd=str(profile.workspace),
+        project="" if options.platform in UNATTENDED else str(options.cwd),
+        base_env=options.environ,
+        secret_names=loaded.secrets.names(),
+        variable=loaded.variable,
+    )
+
+
+def access_settings(
+    loaded: LoadedConfig, platforms: Iterable[tuple[str, str]]
+) -> dict[str, AuthzSettings]:
+    """Return the settings of each (platform, prefix of its variables)."""
+    config = loaded.config
+    gateway = {
+        "allowed_users": config.gateway.allowed_users,
+        "allow_all_users": config.gateway.allow_all_users,
+        "unauthorized_dm_behavior": config.unauthorized_dm_behavior,
+    }
+    return {
+        name: authz_settings(
+            name,
+            platform_section(loaded, name),
+            gateway=gateway,
+            variables=loaded.variables,
+            prefix=prefix,
+        )
+        for name, prefix in platforms
+    }
+
+
+def platform_section(loaded: LoadedConfig, name: str) -> dict[str, Any]:
+    """Return everything written about a platform as one mapping.
+
+    What `platforms.<name>` itself says wins over its `extra`.
+    """
+    platform = loaded.config.platforms.get(name)
+    if platform is None:
+        return {}
+    own = {
+        "token": platform.token,
+        "allowed_users": platform.allowed_users,
+        "allow_all_users": platform.allow_all_users,
+    }
+    return {**platform.extra, **{key: value for key, value in own.items() if value}}

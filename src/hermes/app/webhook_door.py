@@ -2,9 +2,9 @@
 
 from collections.abc import Collection
 
-from hermes.app.access import platform_section
 from hermes.app.doors import DoorContext, listens
 from hermes.app.options import AppOptions
+from hermes.app.settings import platform_section
 from hermes.config.loader import LoadedConfig
 from hermes.control.delivery.home_channel import home_channel
 from hermes.control.webhooks.receiver import PLATFORM, ReceiverParts, WebhookReceiver

@@ -38,6 +38,18 @@ def write_json(path: Path, value: Any) -> None:
     write_atomic(path, msgspec.json.format(data, indent=2) + b"\n")
 
 
+def file_stamp(path: Path) -> object:
+    """Return a value that differs after a change; None if there is no file.
+
+    A replaced file has a new inode, so two changes within one tick still differ.
+    """
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_ino, status.st_size
+
+
 @contextmanager
 def editing(home: HermesHome) -> Iterator[None]:
     """Let one process at a time read, change and write the files of `home`."""

@@ -74,19 +74,6 @@ def set_value(
         write_checked(home, text, changed, environ=environ, force=force)
 
 
-def append_value(home: HermesHome, key: str, item: Any) -> None:
-    """Add an item to a list of the configuration unless it is there already."""
-    path = parse_key(key)
-    with editing(home):
-        text = read_text(home)
-        data = parse_document(text.encode(), "config.yaml").data
-        present = lookup(data, path) or []
-        if not isinstance(present, list):
-            raise ConfigError(f"{key} in config.yaml is not a list.")
-        if item not in present:
-            write_checked(home, text, _apply(text, data, path, [*present, item]))
-
-
 def unset_value(home: HermesHome, key: str, *, environ: Mapping[str, str] = {}) -> bool:
     """Remove one key or name, so that its default holds; tell whether it was there."""
     with editing(home):
@@ -249,8 +236,8 @@ def _candidates(text: str, path: Path, value: Any, *, remove: bool) -> Iterator[
     lines = text.splitlines(keepends=True)
     kept = _lines_of_data(text, lines)
     bare = "".join(lines[at] for at in kept)
-    before = _round_trip(bare).splitlines(keepends=True)
-    after = _round_trip(bare, path, value, remove=remove).splitlines(keepends=True)
+    old, new = _round_trip(bare, path, value, remove=remove)
+    before, after = old.splitlines(keepends=True), new.splitlines(keepends=True)
     if len(before) == len(kept):
         changes = SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
         for tag, start, end, first, last in reversed(changes):
@@ -260,7 +247,7 @@ def _candidates(text: str, path: Path, value: Any, *, remove: bool) -> Iterator[
                 place = kept[start] if start < end else kept[start - 1] + 1 if start else len(lines)
                 lines[place:place] = after[first:last]
         yield "".join(lines)
-    yield _round_trip(text, path, value, remove=remove)
+    yield _round_trip(text, path, value, remove=remove)[1]
 
 
 def _lines_of_data(text: str, lines: list[str]) -> list[int]:
@@ -278,7 +265,8 @@ def _lines_of_data(text: str, lines: list[str]) -> list[int]:
     ]
 
 
-def _round_trip(text: str, path: Path = (), value: Any = None, *, remove: bool = False) -> str:
+def _round_trip(text: str, path: Path, value: Any, *, remove: bool) -> tuple[str, str]:
+    """Return the text as the editor writes it, without the change and with it."""
     from ruamel.yaml import YAML  # noqa: PLC0415 - heavy, and seldom needed
 
     editor = YAML()
@@ -292,12 +280,13 @@ def _round_trip(text: str, path: Path = (), value: Any = None, *, remove: bool =
     editor.indent(mapping=len(inner[1]) if inner else 2, sequence=offset + 2, offset=offset)
     loaded = editor.load(text)
     root = {} if loaded is None else loaded
-    if path:
-        _change(root, path, value if remove else editor.load(render(value)), remove=remove)
-    stream = StringIO()
+    before, after = StringIO(), StringIO()
     if root:
-        editor.dump(root, stream)
-    return stream.getvalue()
+        editor.dump(root, before)
+    _change(root, path, value if remove else editor.load(render(value)), remove=remove)
+    if root:
+        editor.dump(root, after)
+    return before.getvalue(), after.getvalue()
 
 
 def read_env_text(home: HermesHome) -> str:

@@ -1,4 +1,4 @@
-"""What a key means: the sentence under its field in the schema.
+"""Meaning of a key: the sentence under its field in the schema.
 
 The sentences are read from the source when somebody asks, so they cost
 nothing otherwise and cannot drift from the code.

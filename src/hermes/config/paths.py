@@ -35,7 +35,6 @@ class HermesHome(Struct, frozen=True, kw_only=True):
 
     @property
     def config_file(self) -> Path:
-        """The configuration, edited by people."""
         return self.root / "config.yaml"
 
     @property
@@ -45,7 +44,6 @@ class HermesHome(Struct, frozen=True, kw_only=True):
 
     @property
     def database(self) -> Path:
-        """The ledger."""
         return self.root / "state.db"
 
     @property
@@ -55,12 +53,10 @@ class HermesHome(Struct, frozen=True, kw_only=True):
 
     @property
     def memories_dir(self) -> Path:
-        """What the agent remembers."""
         return self.root / "memories"
 
     @property
     def skills_dir(self) -> Path:
-        """Skills, by category."""
         return self.root / "skills"
 
     @property
@@ -70,7 +66,6 @@ class HermesHome(Struct, frozen=True, kw_only=True):
 
     @property
     def logs_dir(self) -> Path:
-        """Rotating log files."""
         return self.root / "logs"
 
     @property
@@ -85,12 +80,10 @@ class HermesHome(Struct, frozen=True, kw_only=True):
 
     @property
     def run_dir(self) -> Path:
-        """Lock files and sockets of running processes."""
         return self.root / "run"
 
     @property
     def models_dir(self) -> Path:
-        """The model catalogue and models that run on this machine."""
         return self.root / "models"
 
     @property
@@ -105,18 +98,12 @@ class HermesHome(Struct, frozen=True, kw_only=True):
 
     @property
     def hooks_dir(self) -> Path:
-        """Gateway hooks, one directory each."""
         return self.root / "hooks"
 
     @property
     def scripts_dir(self) -> Path:
         """Scripts that jobs and webhooks may run."""
         return self.root / "scripts"
-
-    @property
-    def skins_dir(self) -> Path:
-        """Looks of the terminal door."""
-        return self.root / "skins"
 
     @property
     def platforms_dir(self) -> Path:
@@ -127,11 +114,6 @@ class HermesHome(Struct, frozen=True, kw_only=True):
     def webhooks_file(self) -> Path:
         """Webhook routes added at run time."""
         return self.root / "webhook_subscriptions.json"
-
-    @property
-    def history_file(self) -> Path:
-        """What was typed at the terminal door."""
-        return self.root / ".hermes_history"
 
     def profile(self, name: str) -> "HermesHome":
         """Return the home of a further agent, kept below this one."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.config.atomic import editing, write_json
+from hermes.config.atomic import editing, file_stamp, write_json
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import StoreError
 
@@ -27,7 +27,7 @@ class HookRouteFile:
 
     async def stamp(self) -> object:
         """Return a value that differs after a change."""
-        return await asyncio.to_thread(self._stamp)
+        return await asyncio.to_thread(file_stamp, self._path)
 
     async def load(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the routes as they are written."""
@@ -48,11 +48,3 @@ class HookRouteFile:
         """Replace the routes by what `edit` makes of them while nobody else can."""
         with editing(self._home):
             write_json(self._path, edit(self.read()))
-
-    def _stamp(self) -> object:
-        try:
-            status = self._path.stat()
-        except OSError:
-            return ()
-        # A replaced file has a new inode, so two changes within one tick still differ.
-        return status.st_mtime_ns, status.st_ino, status.st_size

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from hermes.app.access import platform_section
+from hermes.app.settings import platform_section
 from hermes.config.environment import process_environ
 from hermes.config.loader import load_config
 from hermes.config.paths import HermesHome

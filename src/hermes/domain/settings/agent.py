@@ -1,4 +1,4 @@
-"""How the agent works: the loop, its context and its memory."""
+"""Agent settings: the loop, its context and its memory."""
 
 from hermes.domain.settings.section import AtStart, Count, Fraction, Positive, Seconds, Section
 

@@ -1,4 +1,4 @@
-"""Where side effects happen, and what may happen without asking."""
+"""Execution settings: the place of side effects, and what may happen without asking."""
 
 from typing import Annotated, Any, Literal
 

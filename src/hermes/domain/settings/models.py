@@ -1,4 +1,4 @@
-"""Which model answers, over which provider, and what it may cost."""
+"""Model settings: the model that answers, its provider, and what it may cost."""
 
 from typing import Any, Literal
 

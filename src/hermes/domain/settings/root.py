@@ -43,7 +43,7 @@ class Settings(Section, frozen=True, kw_only=True):
     terminal: AtStart[execution.Terminal] = execution.Terminal()
     approvals: execution.Approvals = execution.Approvals()
     command_allowlist: tuple[str, ...] = ()
-    """Commands that need no approval, written by the answer `always`."""
+    """Patterns of commands that need no approval."""
 
     gateway: doors.GatewaySettings = doors.GatewaySettings()
     platforms: dict[str, doors.Platform] = field(default_factory=dict)
