@@ -198,15 +198,6 @@ def test_an_unfinished_block_is_live_and_printed_once() -> None:
     assert renderer.live(60, 5) == []
 
 
-def test_without_streaming_text_comes_when_it_is_complete() -> None:
-    renderer = TurnRenderer(SKIN, PLAIN, RenderSettings(streaming=False))
-
-    held = renderer.event(TextDelta("One.\n\nTwo.\n\nThree."), 60)
-
-    assert (held.lines, renderer.live(60, 5)) == ([], [])
-    assert renderer.event(text("x")[1], 60).lines == ["One.", "", "Two.", "", "Three."]
-
-
 def test_raw_text_is_left_as_written() -> None:
     lines = printed(text("# not a heading\n**x**"), settings=RenderSettings(markdown=False))
 

@@ -20,14 +20,12 @@ from hermes.domain.events import (
 )
 from hermes.domain.messages import FinishReason, ToolCall, ToolOutcome
 from hermes.domain.turn import TurnError, TurnState
-from hermes.streaming.wire.frames import KEEP_ALIVE, frame
+from hermes.streaming.wire.frames import frame
 
 
 def test_a_frame_has_its_id_and_its_name_before_the_data() -> None:
     assert frame(b"{}") == b"data: {}\n\n"
     assert frame(b"{}", event="ping", id="7") == b"id: 7\nevent: ping\ndata: {}\n\n"
-    assert KEEP_ALIVE.startswith(b":")
-    assert KEEP_ALIVE.endswith(b"\n\n")
 
 
 def test_the_role_comes_first_then_the_text_then_the_reason_and_the_usage() -> None:

@@ -60,7 +60,6 @@ class RenderSettings(Struct, frozen=True, kw_only=True):
     """What is shown of a turn."""
 
     markdown: bool = True
-    streaming: bool = True
     reasoning: bool = True
     diffs: bool = True
     detail: ToolDetail = ToolDetail.ALL
@@ -85,7 +84,6 @@ class TurnRenderer:
         """The model that answers this turn; empty before it has started."""
         self._view = TurnView()
         self._markdown = MarkdownStream()
-        self._held: list[Block] = []
         self._raw = ""
         self._thought = ""
         self._progress: dict[str, str] = {}
@@ -155,22 +153,17 @@ class TurnRenderer:
     def _say(self, text: str, cells: int) -> list[str]:
         if not self.settings.markdown:
             return self._say_raw(text, cells)
-        blocks = self._markdown.add(text)
-        if not self.settings.streaming:
-            self._held += blocks
-            return []
-        return self._blocks(blocks, cells)
+        return self._blocks(self._markdown.add(text), cells)
 
     def _say_raw(self, text: str, cells: int) -> list[str]:
         self._raw += text
-        if not self.settings.streaming or "\n" not in self._raw:
+        if "\n" not in self._raw:
             return []
         done, _, self._raw = self._raw.rpartition("\n")
         return self._lines_of(done, cells)
 
     def _end_text(self, cells: int) -> list[str]:
-        blocks, self._held = [*self._held, *self._markdown.end()], []
-        lines = self._blocks(blocks, cells)
+        lines = self._blocks(self._markdown.end(), cells)
         if self._raw:
             lines += self._lines_of(self._raw, cells)
             self._raw = ""
@@ -295,8 +288,6 @@ class TurnRenderer:
         return [self.paint(f"▏ {line}", "reasoning") for line in wrap(tail, cells - 2)[-3:]]
 
     def _live_text(self, cells: int, most: int) -> list[str]:
-        if not self.settings.streaming:
-            return []
         if self._raw:
             return [self.paint(line) for line in wrap(self._raw, cells)]
         block = self._markdown.tail(most)

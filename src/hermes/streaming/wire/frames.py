@@ -12,8 +12,6 @@ from hermes.domain.messages import ToolCall
 from hermes.domain.turn import TurnError
 from hermes.domain.usage import Usage
 
-KEEP_ALIVE = b": keep-alive\n\n"
-"""A comment: parsers skip it, and the connection counts as busy."""
 DONE = b"data: [DONE]\n\n"
 
 
