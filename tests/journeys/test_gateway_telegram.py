@@ -320,3 +320,31 @@ async def test_a_turn_that_fails_says_why_once(tmp_path: Path) -> None:
             telegram.say(ANN, ANN, "hello")
             (text,) = await until_answered(telegram, ANN, "⚠️")
             assert "this model is asleep" in text
+
+
+async def test_a_gateway_that_stops_begins_nothing_new(tmp_path: Path) -> None:
+    ben = 778
+    slow = Rule(contains="take your time", steps=[Step(text="at last", stall="first")])
+    script = Script(rules=[slow], default=Step(echo=True))
+    async with FakeModelServer(script) as model, FakeTelegram() as telegram:
+        patient = {"agent": {"restart_drain_timeout": 40}}
+        async with running_gateway(
+            tmp_path, model.base_url, telegram.base_url, **patient
+        ) as gateway:
+            state = gateway.hermes.home / "gateway_state.json"
+            assert gateway.process is not None
+            async with asyncio.timeout(50):
+                telegram.say(ANN, ANN, "take your time")
+                await model.arrived.wait()
+                gateway.process.send_signal(signal.SIGTERM)
+                while "draining" not in state.read_text():
+                    await asyncio.sleep(0.02)
+                telegram.say(ben, ben, "too late")
+                await telegram.until(lambda: not telegram.world.updates)
+                model.release()
+                assert await gateway.process.wait() == 0
+            assert said(telegram, ANN) == ["at last"]
+            assert said(telegram, ben) == []
+            await gateway.start()
+            assert await until_answered(telegram, ben, "too late") == ["too late"]
+            assert await gateway.stop() == 0

@@ -175,10 +175,11 @@ class Service:
         ending: dict[str, Any] = {"exit_reason": self._stop.reason, "restart": self._stop.restart}
         self._board.phase(GatewayPhase.DRAINING, **ending)
         # Before anything is awaited: what says it is not ready must not take anything either.
+        gateway = self._app.gateway
+        gateway.drain()
         for door in self._doors:
             door.drain()
         await self._board.write()
-        gateway = self._app.gateway
         await let_turns_end(gateway, self._stop, self._app.settings().agent.restart_drain_timeout)
         await gateway.suspend()
         for door in self._doors:

@@ -109,6 +109,7 @@ class Gateway:
             orphan=self.orphan,
             ended=self._spawn_after_turn,
         )
+        self._draining = False
         self._lanes: dict[str, Lane] = {}
         self._group: asyncio.TaskGroup | None = None
         self._after_turns: set[asyncio.Task[None]] = set()
@@ -262,6 +263,12 @@ class Gateway:
     def live_sessions(self) -> int:
         return len(self._lanes)
 
+    def drain(self) -> None:
+        """Begin nothing new: running turns may end, what arrives is kept for the next start."""
+        self._draining = True
+        for lane in self._lanes.values():
+            lane.hold()
+
     async def drained(self) -> None:
         """Return once no session has anything to do."""
         while self._lane_tasks:
@@ -370,6 +377,8 @@ class Gateway:
         if lane is None:
             lane = Lane(session_id, profile, self._host, self._forget)
             self._lanes[session_id] = lane
+            if self._draining:
+                lane.hold()
             task = self.group.create_task(self._run_lane(lane), name=f"lane {session_id}")
             self._lane_tasks.add(task)
             task.add_done_callback(self._lane_tasks.discard)
