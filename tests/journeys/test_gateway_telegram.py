@@ -337,7 +337,7 @@ async def test_a_gateway_that_stops_begins_nothing_new(tmp_path: Path) -> None:
                 telegram.say(ANN, ANN, "take your time")
                 await model.arrived.wait()
                 gateway.process.send_signal(signal.SIGTERM)
-                while "draining" not in state.read_text():
+                while "draining" not in state.read_text():  # noqa: ASYNC110 - another process writes it
                     await asyncio.sleep(0.02)
                 telegram.say(ben, ben, "too late")
                 await telegram.until(lambda: not telegram.world.updates)

@@ -32,6 +32,7 @@ from hermes.control.supervision.instance import (
 from hermes.control.supervision.metrics import TurnMetrics
 from hermes.control.supervision.supervisor import AdapterState
 from hermes.domain.errors import ConfigError, HermesError
+from hermes.entry.chat.kit.settings import ChatSettings
 from hermes.execution.clock import SystemClock
 from hermes.observability.metrics import Registry
 
@@ -39,8 +40,8 @@ log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 5.0
 RECOVER_EVERY_SECONDS = 60.0
-LIVE_EXTRAS = ACCESS_KEYS | {"key", "keys"}
-"""What is read again of `platforms.<name>.extra`: who may talk, and the keys of the API."""
+LIVE_EXTRAS = ACCESS_KEYS | {"key", "keys"} | {*ChatSettings.__struct_fields__}
+"""What is read again of `platforms.<name>.extra`: rules of chats, and the keys of the API."""
 
 
 def check_serving(options: AppOptions) -> None:
@@ -68,6 +69,8 @@ class Service:
         self._options = options
         self._stop = stop
         self._started = app.loaded
+        self._adopted: dict[str, object] = {}
+        """Settings of platforms that were taken over while these were not connected."""
         self._hooks = HookBus()
         self._doors = app.gateway.doors
         self._board = StateFile(
@@ -214,8 +217,13 @@ class Service:
         )
 
     def _read_again(self, key: str) -> bool:
-        """Tell whether a setting of a platform counts at once: it is live, or not in use."""
-        idle = [h.name for h in self._doors.health() if h.state is not AdapterState.CONNECTED]
-        unused = tuple(f"platforms.{name}." for name in idle)
-        unused += tuple(f"{name.upper()}_" for name in idle)
-        return key.rpartition(".")[2] in LIVE_EXTRAS or key.startswith(unused)
+        """Tell whether a setting of a platform counts at once: it is live, or was not in use."""
+        platform, _, name = key.removeprefix("platforms.").partition("." if "." in key else "_")
+        if name.rpartition(".")[2].lower() in LIVE_EXTRAS:
+            return True
+        states = {h.name: h.state for h in self._doors.health()}
+        value = self._app.loaded.variables.get(key), self._app.loaded.config.platforms.get(platform)
+        if states.get(platform.lower(), AdapterState.CONNECTED) is not AdapterState.CONNECTED:
+            # Its adapter tries again with what is there now.
+            self._adopted[key] = value
+        return self._adopted.get(key) == value

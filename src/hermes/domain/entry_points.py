@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from hermes.domain.errors import ConfigError
+
 
 def entry_points(group: str) -> Mapping[str, str]:
     """Return a group: name -> `module:attribute`, by name; the first on the path wins."""
@@ -30,8 +32,14 @@ def entry_points(group: str) -> Mapping[str, str]:
 def load_entry_point(target: str) -> Any:
     """Import what an entry point leads to: an attribute, or a module as a whole."""
     name, _, attribute = target.partition(":")
-    module = importlib.import_module(name)
-    return getattr(module, attribute) if attribute else module
+    try:
+        module = importlib.import_module(name)
+        return getattr(module, attribute) if attribute else module
+    except Exception as error:
+        raise ConfigError(
+            f"The entry point `{target}` cannot be loaded: {error}.",
+            hint="Repair or remove the installed package that declares it.",
+        ) from error
 
 
 def _declared(file: Path, group: str) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ A distribution brings a platform, ours included, by
 Listing the platforms imports only what says what they are, never an adapter or a library.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache
@@ -16,9 +17,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hermes.domain.entry_points import entry_points, load_entry_point
+from hermes.domain.errors import ConfigError
 
 if TYPE_CHECKING:
     from hermes.domain.ports.platform import Adapter, AdapterRequest
+
+log = logging.getLogger(__name__)
 
 GROUP = "hermes.platforms"
 
@@ -113,9 +117,14 @@ class ChatPlatform(Struct, frozen=True, kw_only=True):
 
 @cache
 def platforms() -> Mapping[str, ChatPlatform]:
-    """Return the installed platforms by name."""
-    loaded = [load_entry_point(target) for target in entry_points(GROUP).values()]
-    return {each.name: each for each in loaded}
+    """Return the installed platforms by name; a package that is broken is named and left out."""
+    found: dict[str, ChatPlatform] = {}
+    for name, target in entry_points(GROUP).items():
+        try:
+            found[name] = load_entry_point(target)
+        except ConfigError as error:
+            log.warning("The chat platform %s is left out. %s", name, error.message)
+    return {each.name: each for each in found.values()}
 
 
 def credentials() -> Iterator[tuple[ChatPlatform, Credential]]:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from hermes.agent.tools.define import Handler, Tool, decode_arguments, spill
 from hermes.agent.tools.toolsets import InstalledTool, installed_tools, resolve_toolsets
 from hermes.domain.entry_points import load_entry_point
-from hermes.domain.errors import HermesError, ToolRefused
+from hermes.domain.errors import ConfigError, HermesError, ToolRefused
 from hermes.domain.messages import ToolCall, ToolOutcome
 from hermes.domain.tools import Need, ToolContext, ToolResult, ToolSpec
 
@@ -56,10 +56,9 @@ class ToolRegistry:
             try:
                 tool = added.get(name) or _load(installed[name])
                 reason = tool.check(secret_names) or _missing(tool.spec.needs - granted)
-            except Exception as error:
-                # Somebody else's package must not take the others down with it.
-                log.exception("the tool %s cannot be loaded", name)
-                self.unavailable[name] = f"it cannot be loaded: {error}"
+            except ConfigError as error:
+                log.warning("The tool %s is left out. %s", name, error.message)
+                self.unavailable[name] = "it cannot be loaded"
                 continue
             if reason:
                 self.unavailable[name] = reason

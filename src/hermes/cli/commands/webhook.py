@@ -134,9 +134,10 @@ class _Place:
     def __init__(self) -> None:
         environ = process_environ()
         self.home = HermesHome.from_environ(environ)
-        section = platform_section(load_config(self.home, environ), "webhook")
-        self.enabled = bool(section.get("enabled"))
-        self.settings = webhook_settings(section)
+        loaded = load_config(self.home, environ)
+        receiver = loaded.config.platforms.get("webhook")
+        self.enabled = receiver is not None and bool(receiver.enabled)
+        self.settings = webhook_settings(platform_section(loaded, "webhook"))
         self.file = HookRouteFile(self.home)
         self.rules = RouteRules(
             home=self.home.root,
