@@ -57,7 +57,7 @@ def test_an_installed_package_brings_a_platform_without_a_line_in_the_core(tmp_p
     package, home = tmp_path / "site", tmp_path / "home"
     (package / "ntfy-1.dist-info").mkdir(parents=True)
     (package / "ntfy-1.dist-info/entry_points.txt").write_text(
-        "[hermes.platforms]\nntfy = ntfy_hermes:PLATFORM\n"
+        "[hermes.platforms]\nbroken = no_such_module:PLATFORM\nntfy = ntfy_hermes:PLATFORM\n"
     )
     (package / "ntfy_hermes.py").write_text(NTFY)
     home.mkdir()
@@ -72,10 +72,12 @@ def test_an_installed_package_brings_a_platform_without_a_line_in_the_core(tmp_p
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {
         "on": ["ntfy"],
-        "block": {"require_mention": False},
+        "block": {"require_mention": False, "topic": "t"},
         "redacted": "see ***NTFY_TOKEN*** there",
         "adapters": [],
     }
+    # A package that cannot be loaded is named and takes nothing else with it.
+    assert "The chat platform broken is left out" in done.stderr
 
 
 class Home:

@@ -217,3 +217,17 @@ def test_the_whole_program_prints_a_sentence_and_a_next_step(filled: Shell) -> N
         "hermes: config.yaml:1: terminal.lifetime_seconds should be a number of at least 0,"
         " but is 'soon'.\n  -> Fix it with: hermes config edit\n"
     )
+
+
+def test_settings_of_a_platform_are_found_in_its_older_block_and_in_the_environment(
+    shell: Shell,
+) -> None:
+    shell.root.mkdir()
+    shell.config.write_text("telegram: {require_mention: false}\n")
+    shell.env.write_text(f"TELEGRAM_BOT_TOKEN=123456:{SECRET}{SECRET}\n")
+    shell.env.chmod(0o600)
+    assert shell.out("get", "telegram.require_mention") == "false\n"
+    assert "config.yaml:1" in shell.out("explain", "telegram.require_mention")
+    shown = shell.out("show")
+    assert "platforms.telegram.token: ***  # .env:1 TELEGRAM_BOT_TOKEN" in shown
+    assert "platforms.telegram.extra.require_mention: false" in shown

@@ -42,6 +42,13 @@ def test_without_a_home_there_are_no_routes_and_nothing_is_made(home: Path) -> N
     assert not home.exists()
 
 
+def test_a_receiver_that_is_on_is_not_said_to_be_off(home: Path) -> None:
+    config(home)
+    done = hermes(home, "webhook", "subscribe", "gh", "--prompt", "Look")
+    assert done.returncode == 0, done.stderr
+    assert "off" not in done.stdout
+
+
 def test_a_route_is_added_with_a_secret_that_is_shown_once(home: Path) -> None:
     options = ("--prompt", "Look at {title}", "--events", "push, release", "--skills", "review")
     more = ("--deliver", "telegram", "--deliver-chat-id", "5", "--description", "CI")

@@ -171,10 +171,10 @@ def test_a_key_without_an_effect_is_named_with_what_to_use_instead(home: HermesH
     loaded = load_config(home, {}, managed=home.root / "none")
     assert loaded.warnings == ()
     assert loaded.unused == (
-        "config.yaml:1: agents has no effect here: not served yet; one agent answers everywhere",
+        "config.yaml:1: agents has no effect here: not supported yet; one agent answers everywhere",
         (
             "config.yaml:3: agent.environment_hint has no effect here:"
-            " not served; use platform_hints or SOUL.md"
+            " not supported; use platform_hints or SOUL.md"
         ),
     )
 

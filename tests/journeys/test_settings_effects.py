@@ -462,3 +462,12 @@ async def test_a_refused_token_is_tried_again_once_the_configuration_has_changed
         env.write_text(f"TELEGRAM_BOT_TOKEN={bench.telegram.token}\n")
         await bench.until(lambda: state() is AdapterState.CONNECTED)
         assert await bench.say("hello") == ["Done."]
+        # What was taken over then is not said to wait when something else changes,
+        # and neither are rules that the platform reads for each message.
+        changes = {"timezone": "UTC", "telegram": {"reactions": True}, "model.max_tokens": 77}
+        await bench.configure(changes)
+        file = bench.file.parent / "gateway_state.json"
+        await bench.until(lambda: "after a restart" in file.read_text())
+        (warning,) = [text for text in _warnings(file) if "after a restart" in text]
+        assert "token" not in warning.lower().replace("max_tokens", "")
+        assert "reactions" not in warning

@@ -31,8 +31,8 @@ def split(text: str, limit: int, weigh: Callable[[str], int]) -> list[str]:
 
 
 def letters(text: str) -> str:
-    """What must not get lost: everything but white space and fences."""
-    return re.sub(r"[\s`~]", "", text)
+    """What must not get lost: everything but white space, seen or not, and fences."""
+    return re.sub(r"[\s\u200b`~]", "", text)
 
 
 @pytest.mark.parametrize("name", sorted(entry_points(GROUP)))

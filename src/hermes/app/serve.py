@@ -12,6 +12,8 @@ import time
 from collections.abc import Coroutine
 from typing import Any
 
+import msgspec
+
 from hermes.app.build import App, open_app
 from hermes.app.config_watch import ConfigWatcher, changed_variables
 from hermes.app.doors import DoorContext, check_doors, open_doors
@@ -222,8 +224,18 @@ class Service:
         if name.rpartition(".")[2].lower() in LIVE_EXTRAS:
             return True
         states = {h.name: h.state for h in self._doors.health()}
-        value = self._app.loaded.variables.get(key), self._app.loaded.config.platforms.get(platform)
+        value = _value(self._app.loaded, key)
         if states.get(platform.lower(), AdapterState.CONNECTED) is not AdapterState.CONNECTED:
             # Its adapter tries again with what is there now.
             self._adopted[key] = value
         return self._adopted.get(key) == value
+
+
+def _value(loaded: LoadedConfig, key: str) -> Any:
+    """Return what the files say now about a variable or a dotted key."""
+    if key in loaded.variables:
+        return loaded.variables[key]
+    found: Any = msgspec.to_builtins(loaded.config)
+    for name in key.split("."):
+        found = found.get(name) if isinstance(found, dict) else None
+    return found

@@ -11,6 +11,7 @@ from typing import Any
 from hermes.config.check import fields_by_name
 from hermes.config.document import Document, Mark, Path, parse_key
 from hermes.domain.entry_points import entry_points
+from hermes.domain.platforms import credentials
 from hermes.domain.settings import Settings
 from hermes.domain.settings.doors import Platform
 from hermes.domain.settings.execution import Terminal
@@ -215,6 +216,9 @@ def variables_for(variables: Iterable[str] = ()) -> Iterator[tuple[str, Path]]:
     for name in fields_by_name(Terminal):
         if name != "backend":
             yield f"TERMINAL_{name.upper()}", ("terminal", name)
+    for owner, each in credentials():
+        inside = () if each.key in Platform.__struct_fields__ else ("extra",)
+        yield each.variable, ("platforms", owner.name, *inside, each.key)
     for name in variables:
         for suffix, key in _PLATFORM_SUFFIXES.items():
             platform = name.removesuffix(suffix).lower()

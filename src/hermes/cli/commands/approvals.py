@@ -27,7 +27,7 @@ STANDING = (Choice.SESSION, Choice.ALWAYS)
 
 @click.group("approvals")
 def command() -> None:
-    """See what needs a person's word, and what was granted."""
+    """List pending approvals and grants."""
 
 
 @command.command("list")

@@ -26,7 +26,9 @@ from hermes.config.meaning import default_of, meaning_of, parse_value, type_of
 from hermes.config.normalize import variables_for
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError, NotFound, UsageError
+from hermes.domain.platforms import platforms
 from hermes.domain.settings import CONFIG_VERSION
+from hermes.domain.settings.doors import Platform
 from hermes.domain.settings.section import is_secret_name, masked
 
 
@@ -41,6 +43,15 @@ def effective(loaded: LoadedConfig, path: Path) -> Any:
                 hint="List all keys with: hermes config show --all",
             )
     return value
+
+
+def meant(loaded: LoadedConfig, key: str) -> Path:
+    """Return the path of a key; what stands in the older block of a platform is found there too."""
+    path = parse_key(key)
+    if path[0] in {*platforms(), *loaded.config.platforms} and len(path) > 1:
+        inside = () if path[1] in Platform.__struct_fields__ else ("extra",)
+        return ("platforms", path[0], *inside, *path[1:])
+    return path
 
 
 def leaves(loaded: LoadedConfig, *, everything: bool) -> Iterator[tuple[Path, Any]]:
@@ -143,7 +154,7 @@ def get_command(key: str, as_json: bool) -> None:
         hidden = is_secret_name(key) or key in loaded.secrets
         data = "***" if hidden else loaded.redactor().redact(value)
     else:
-        path = parse_key(key)
+        path = meant(loaded, key)
         data = plain(loaded, path, effective(loaded, path))
     click.echo(json.dumps(data, ensure_ascii=False) if as_json else shown(data))
 
@@ -212,7 +223,7 @@ def migrate_command() -> None:
 def explain_command(key: str) -> None:
     """Print what KEY means, its value, where that comes from, and the default."""
     loaded = loaded_config()
-    path = parse_key(key)
+    path = meant(loaded, key)
     value, kind = effective(loaded, path), type_of(path)
     default = plain(loaded, path, default_of(path))
     click.echo(key)
@@ -220,7 +231,7 @@ def explain_command(key: str) -> None:
         click.echo(f"  {meaning}")
     rows = {
         "value": shown(plain(loaded, path, value)),
-        "from": loaded.origin(key),
+        "from": loaded.origin(format_key(path)),
         "default": shown(default),
         "accepts": "any value" if kind is None else describe(kind),
         "variable": ", ".join(name for name, target in variables_for() if target == path),

@@ -112,7 +112,7 @@ def _state(key: ApiKey, now: float) -> str:
 
 def _described(key: ApiKey) -> str:
     agents = ", ".join(key.agents) or "all agents"
-    until = f"until {when(key.expires_at)}" if key.expires_at else "without an end"
+    until = f"until {when(key.expires_at)}" if key.expires_at else "never expires"
     used = f"last used {when(key.last_used_at)}" if key.last_used_at else "never used"
     actions = ", ".join(action.value for action in key.actions)
     return f"{key.name}  …{key.hint}  {key.id}  {agents}: {actions}  {until}  {used}"

@@ -32,7 +32,7 @@ async def list_command(pairing: Pairing) -> None:
     """List who waits and who was let in."""
     waiting, paired = await pairing.waiting(), await pairing.paired()
     if not waiting and not paired:
-        say("Nobody waits and nobody is paired.")
+        say("No pending pairing codes, no paired users.")
     if waiting:
         say("Waiting for a person to confirm their code:")
     for each in waiting:

@@ -255,7 +255,7 @@ class FailureLimit:
 
 
 def _unauthorized() -> Problem:
-    message = "A good API key is needed: Authorization: Bearer <key>."
+    message = "A valid API key is needed: Authorization: Bearer <key>."
     return Problem(401, message, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
 
 

@@ -43,14 +43,20 @@ _FINISH = {FinishReason.LENGTH: "length", FinishReason.CONTENT_FILTER: "content_
 
 
 class PromptDetails(Struct, frozen=True, kw_only=True):
+    """What the prompt was made of."""
+
     cached_tokens: int = 0
 
 
 class CompletionDetails(Struct, frozen=True, kw_only=True):
+    """What the answer was made of."""
+
     reasoning_tokens: int = 0
 
 
 class ChatUsage(Struct, frozen=True, kw_only=True):
+    """Tokens of all model calls of the turn."""
+
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
@@ -59,6 +65,8 @@ class ChatUsage(Struct, frozen=True, kw_only=True):
 
 
 class Incomplete(Struct, frozen=True, kw_only=True):
+    """Why an answer is not a complete one."""
+
     completed: bool = False
     partial: bool
     """There is text, but not all of it."""

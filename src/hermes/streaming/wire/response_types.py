@@ -17,26 +17,36 @@ ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
 
 class OutputText(Struct, frozen=True, kw_only=True, tag_field="type", tag="output_text"):
+    """Text that the agent said."""
+
     text: str
     annotations: tuple[dict[str, Any], ...] = ()
     logprobs: tuple[dict[str, Any], ...] = ()
 
 
 class InputText(Struct, frozen=True, kw_only=True, tag_field="type", tag="input_text"):
+    """Text that was given to the agent."""
+
     text: str
 
 
 class InputImage(Struct, frozen=True, kw_only=True, tag_field="type", tag="input_image"):
+    """A picture that was given to the agent."""
+
     image_url: str | None = None
     """Null if the picture came with the request itself."""
     detail: str = "auto"
 
 
 class SummaryText(Struct, frozen=True, kw_only=True, tag_field="type", tag="summary_text"):
+    """What the model thought."""
+
     text: str
 
 
 class MessageItem(Struct, frozen=True, kw_only=True, tag_field="type", tag="message"):
+    """A message to or from the agent."""
+
     id: str
     status: ItemStatus
     role: Literal["user", "assistant", "system", "developer"]
@@ -44,6 +54,8 @@ class MessageItem(Struct, frozen=True, kw_only=True, tag_field="type", tag="mess
 
 
 class FunctionCallItem(Struct, frozen=True, kw_only=True, tag_field="type", tag="function_call"):
+    """A call of a tool: one of the client, or one that the agent ran itself."""
+
     id: str
     call_id: str
     name: str
@@ -54,6 +66,8 @@ class FunctionCallItem(Struct, frozen=True, kw_only=True, tag_field="type", tag=
 class FunctionCallOutputItem(
     Struct, frozen=True, kw_only=True, tag_field="type", tag="function_call_output"
 ):
+    """What a tool call gave back."""
+
     id: str
     call_id: str
     output: str | tuple[InputText | InputImage, ...]
@@ -61,6 +75,8 @@ class FunctionCallOutputItem(
 
 
 class ReasoningItem(Struct, frozen=True, kw_only=True, tag_field="type", tag="reasoning"):
+    """What the model thought before it spoke."""
+
     id: str
     summary: tuple[SummaryText, ...] = ()
 
@@ -72,15 +88,21 @@ ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "fa
 
 
 class IncompleteDetails(Struct, frozen=True, kw_only=True):
+    """Why the answer is not whole."""
+
     reason: str
 
 
 class ResponseError(Struct, frozen=True, kw_only=True):
+    """Why there is no answer."""
+
     code: str
     message: str
 
 
 class FunctionTool(Struct, frozen=True, kw_only=True, tag_field="type", tag="function"):
+    """A tool of the client."""
+
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
@@ -88,28 +110,40 @@ class FunctionTool(Struct, frozen=True, kw_only=True, tag_field="type", tag="fun
 
 
 class TextEcho(Struct, frozen=True, kw_only=True):
+    """How the text was wanted."""
+
     format: dict[str, Any] = field(default_factory=lambda: {"type": "text"})
     verbosity: str = "medium"
 
 
 class ReasoningEcho(Struct, frozen=True, kw_only=True):
+    """How much thought was wanted."""
+
     effort: str | None = None
     summary: str | None = None
 
 
 class ConversationRef(Struct, frozen=True, kw_only=True):
+    """The conversation that the response belongs to."""
+
     id: str
 
 
 class InputTokensDetails(Struct, frozen=True, kw_only=True):
+    """Parts of the input tokens."""
+
     cached_tokens: int
 
 
 class OutputTokensDetails(Struct, frozen=True, kw_only=True):
+    """Parts of the output tokens."""
+
     reasoning_tokens: int
 
 
 class ResponseUsage(Struct, frozen=True, kw_only=True):
+    """Tokens of all model calls of the response."""
+
     input_tokens: int
     input_tokens_details: InputTokensDetails
     output_tokens: int
@@ -118,6 +152,8 @@ class ResponseUsage(Struct, frozen=True, kw_only=True):
 
 
 class ResponseResource(Struct, frozen=True, kw_only=True):
+    """A response."""
+
     id: str
     object: Literal["response"] = "response"
     created_at: int

@@ -63,7 +63,7 @@ class NewJob(Struct, frozen=True, kw_only=True):
     """Another name for `agent`."""
 
     def draft(self) -> JobDraft:
-        """Return what the rules takes."""
+        """Return the draft that the rules check."""
         skills = tuple(self.skills) or ((self.skill,) if self.skill else ())
         return JobDraft(
             schedule=self.schedule,
@@ -88,7 +88,7 @@ class ChangedJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     enabled: bool | UnsetType = UNSET
 
     def change(self) -> JobChange:
-        """Return what the rules takes."""
+        """Return the draft that the rules check."""
         skills: tuple[str, ...] | UnsetType = UNSET
         if self.skills is not UNSET:
             skills = tuple(self.skills)
