@@ -71,7 +71,7 @@ class Service:
         self._options = options
         self._stop = stop
         self._started = app.loaded
-        self._adopted: dict[str, object] = {}
+        self._adopted: dict[str, Any] = {}
         """Settings of platforms that were taken over while these were not connected."""
         self._hooks = HookBus()
         self._doors = app.gateway.doors
@@ -228,7 +228,7 @@ class Service:
         if states.get(platform.lower(), AdapterState.CONNECTED) is not AdapterState.CONNECTED:
             # Its adapter tries again with what is there now.
             self._adopted[key] = value
-        return self._adopted.get(key) == value
+        return bool(self._adopted.get(key) == value)
 
 
 def _value(loaded: LoadedConfig, key: str) -> Any:
