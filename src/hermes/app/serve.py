@@ -220,6 +220,8 @@ class Service:
 
     def _read_again(self, key: str) -> bool:
         """Tell whether a setting of a platform counts at once: it is live, or was not in use."""
+        if "." in key and not key.startswith("platforms."):
+            return False
         platform, _, name = key.removeprefix("platforms.").partition("." if "." in key else "_")
         if name.rpartition(".")[2].lower() in LIVE_EXTRAS:
             return True
@@ -228,7 +230,7 @@ class Service:
         if states.get(platform.lower(), AdapterState.CONNECTED) is not AdapterState.CONNECTED:
             # Its adapter tries again with what is there now.
             self._adopted[key] = value
-        return bool(self._adopted.get(key) == value)
+        return key in self._adopted and bool(self._adopted[key] == value)
 
 
 def _value(loaded: LoadedConfig, key: str) -> Any:
