@@ -79,10 +79,9 @@ async def test_variables_that_stand_for_no_setting_are_named(watched: Watched) -
     )
     after = await watcher.look(watched.reports.append)
     assert after is not None
-    assert changed_variables(before.variables, after.variables) == {
-        "OPENAI_API_KEY",
-        "TELEGRAM_BOT_TOKEN",
-    }
+    assert changed_variables(before.variables, after.variables) == {"OPENAI_API_KEY"}
+    live = LiveSettings(before.config)
+    assert live.update(after.config) == {"platforms.telegram.token"}
 
 
 async def test_the_older_block_and_the_gateways_lists_count_as_lists(watched: Watched) -> None:
