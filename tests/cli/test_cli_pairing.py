@@ -26,7 +26,7 @@ async def code_for(home: Path, sender: Sender) -> str:
 def test_without_a_home_nobody_waits_and_nothing_is_made(home: Path) -> None:
     done = hermes(home, "pairing", "list")
     assert done.returncode == 0, done.stderr
-    assert "Nobody waits" in done.stdout
+    assert "No pending" in done.stdout
     assert not home.exists()
 
 

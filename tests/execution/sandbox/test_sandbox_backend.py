@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+import hermes
 from fakes.boxes import Boxes, says, sh
 from fakes.hermes_process import other_process, processes_with
 from fakes.toolbox import gone
@@ -146,11 +147,11 @@ async def test_everything_inside_dies_with_hermes(tmp_path: Path) -> None:
         import asyncio, sys
         from pathlib import Path
         from fakes.boxes import Boxes, sh
-        from hermes.domain.ports.execution import Command
+        from hermes.domain.ports.execution import ShellRun
         async def main():
             boxes = Boxes("sandbox", Path({str(tmp_path / "hermes")!r}))
             env = await boxes.open()
-            await env.spawn(Command(script="bash -c ': hermes-orphan; sleep 303; true'"))
+            await env.spawn(ShellRun(script="bash -c ': hermes-orphan; sleep 303; true'"))
             await sh(env, "(setsid bash -c ': hermes-orphan; sleep 303; true' >/dev/null &)")
             print("up", flush=True)
             await asyncio.sleep(60)
@@ -259,7 +260,7 @@ async def test_hermes_need_not_be_root(tmp_path: Path) -> None:
             script,
             python=python or "python3",
             before=nobody,
-            path=f"{Path(sandbox.__file__).parents[2]}:{site}",
+            path=f"{Path(hermes.__file__).parents[1]}:{site}",
         ) as child:
             output, _ = await asyncio.to_thread(child.communicate)
     if b"No module named" in output or b"Permission denied" in output:
