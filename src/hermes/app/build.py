@@ -114,11 +114,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
         sources = ModelSources(settings=loaded.config, secret=loaded.variable)
         models = ModelRegistry(sources, options.home, options.environ, clock)
         stack.push_async_callback(models.close)
-        places = {
-            agent_id: environment_settings(loaded, options, profile)
-            for agent_id, profile in profiles.items()
-        }
-        environments = EnvironmentPool(places.__getitem__, clock)
+        environments = _environments(loaded, options, profiles, clock)
         stack.push_async_callback(environments.close)
         desk = ApprovalAnswers(ledger, clock)
         tools = AgentTools(
@@ -180,6 +176,16 @@ async def _beside(pool: EnvironmentPool, gateway: Gateway, clock: Clock) -> Asyn
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _environments(
+    loaded: LoadedConfig, options: AppOptions, profiles: Mapping[str, AgentProfile], clock: Clock
+) -> EnvironmentPool:
+    settings = {
+        agent_id: environment_settings(loaded, options, profile)
+        for agent_id, profile in profiles.items()
+    }
+    return EnvironmentPool(settings.__getitem__, clock)
 
 
 def _gateway(

@@ -1,4 +1,4 @@
-"""What a key reaches: its own runs and sessions, or everything with `Action.ADMIN`.
+"""Access of a key: its own runs and sessions, or everything with `Action.ADMIN`.
 
 What is out of reach is answered exactly like what does not exist.
 """

@@ -1,4 +1,4 @@
-"""What the HTTP door works with, put together by the composition root."""
+"""Dependencies of the HTTP door, put together by the composition root."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, tzinfo

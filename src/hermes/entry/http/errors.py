@@ -1,4 +1,4 @@
-"""What goes wrong with a request, in the envelope that OpenAI clients read.
+"""Errors of requests, in the envelope that OpenAI clients read.
 
     {"error": {"message", "type", "code", "param"}}
 

@@ -1,4 +1,4 @@
-"""Who may address this server, and from which web pages.
+"""Guards: hosts and web pages from which this server may be addressed, and keys.
 
 A web page can make a browser send requests here, also under a name of its own
 that it points at this machine (DNS rebinding). Two checks stop that:

@@ -1,4 +1,4 @@
-"""What `platforms.api_server` says, checked before anything listens.
+"""Settings of `platforms.api_server`, checked before anything listens.
 
 Without a key nothing listens at all. A key that everybody could guess is
 refused everywhere, a short one where others than this machine can connect.

@@ -1,4 +1,4 @@
-"""What a turn has said so far, in the order in which a chat shows it.
+"""Reply: what a turn has said so far, in the order in which a chat shows it.
 
 A turn is a row of segments: each message that ends in tool calls closes one,
 and the answer is the last. A segment has a number that depends only on the

@@ -1,4 +1,4 @@
-"""How a turn is shown in a chat, as the configuration has it for one platform."""
+"""Presentation of turns in a chat, as configured for one platform."""
 
 from enum import StrEnum
 from typing import Literal, TypeVar

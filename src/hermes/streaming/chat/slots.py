@@ -1,4 +1,4 @@
-"""What is visible of one turn in one chat, slot by slot."""
+"""Slots: the native messages that show one turn in one chat."""
 
 from collections.abc import Callable, Sequence
 from itertools import groupby
