@@ -6,7 +6,7 @@ from msgspec import Meta, Struct
 
 from hermes.agent.tools.define import Check, Tool, always_available, tool
 from hermes.domain.errors import ToolRefused, UsageError
-from hermes.domain.tools import ToolContext, ToolResult
+from hermes.domain.tools import ToolContext, ToolResult, ToolSpec
 
 
 class Inner(Struct, frozen=True, kw_only=True):
@@ -40,4 +40,5 @@ async def echo(args: EchoArgs, context: ToolContext) -> ToolResult:
 
 def echo_tool(*, max_result_chars: int = 100_000, check: Check = always_available) -> Tool:
     """Make the tool, in the toolset `extra`."""
-    return tool(name="echo", toolset="extra", max_result_chars=max_result_chars, check=check)(echo)
+    spec = ToolSpec(name="echo", toolset="extra", max_result_chars=max_result_chars)
+    return tool(echo, spec, check)

@@ -12,7 +12,7 @@ TOOL = """
 from msgspec import Struct
 from hermes.agent.tools.define import tool
 from hermes.domain.errors import HermesError
-from hermes.domain.tools import Need, ToolResult
+from hermes.domain.tools import Need, ToolResult, ToolSpec
 
 class Args(Struct, frozen=True, kw_only=True):
     word: str
@@ -38,9 +38,10 @@ async def help_(args: Args, context) -> ToolResult:
     await context.send("telegram", f"report: {child.text}")
     return ToolResult(content=f"{child.failed} {child.text}")
 
-DIG = tool(name="dig", toolset="garden", needs=[Need.SEARCH, Need.FETCH])(dig)
-NAG = tool(name="nag", toolset="garden", needs=[Need.ASK])(nag)
-HELP = tool(name="help", toolset="garden", needs=[Need.SPAWN, Need.SEND], replay_safe=True)(help_)
+DIG = tool(dig, ToolSpec(name="dig", toolset="garden", needs=frozenset({Need.SEARCH, Need.FETCH})))
+NAG = tool(nag, ToolSpec(name="nag", toolset="garden", needs=frozenset({Need.ASK})))
+NEEDS = frozenset({Need.SPAWN, Need.SEND})
+HELP = tool(help_, ToolSpec(name="help", toolset="garden", needs=NEEDS, replay_safe=True))
 """
 POINTS = """[hermes.tools]
 garden.dig = garden_tools:DIG

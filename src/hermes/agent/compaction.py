@@ -8,7 +8,7 @@ otherwise ends with an explanation.
 
 from collections.abc import Callable, Iterable, Sequence
 
-from hermes.agent.scope import AgentServices, durable, usage_record
+from hermes.agent.scope import AgentServices, durable, side_call
 from hermes.domain.errors import HermesError
 from hermes.domain.messages import (
     AssistantMessage,
@@ -115,7 +115,7 @@ class Compactor:
         settings = self._services.settings().compression
         budget = int((self._window or DEFAULT_WINDOW) * settings.target_ratio)
         cut = split_point(history, budget, settings.protect_last_n)
-        if cut == 0 or (cut == 1 and _is_summary(history[0])):
+        if cut == 0 or (cut == 1 and _is(history[0], InputKind.SUMMARY)):
             raise CompactionImpossible(
                 "The conversation does not fit the model's context and cannot be made shorter.",
                 hint="Start a new session, or choose a model with a larger context window.",
@@ -135,24 +135,14 @@ class Compactor:
         model = services.models.auxiliary("compression", self._profile, self._session)
         room = int((model.info.context_window or DEFAULT_WINDOW) * 0.6) * 4
         focus_line = f"\nPay special attention to: {focus}" if focus else ""
-        reply = await model.complete(
-            ModelRequest(
-                system=INSTRUCTIONS + focus_line,
-                messages=(UserMessage(content=_render(head, room)),),
-                max_tokens=SUMMARY_TOKENS,
-                task="compression",
-            )
+        request = ModelRequest(
+            system=INSTRUCTIONS + focus_line,
+            messages=(UserMessage(content=_render(head, room)),),
+            max_tokens=SUMMARY_TOKENS,
+            task="compression",
         )
-        await services.ledger.record_usage(
-            usage_record(
-                reply,
-                "compression",
-                self._profile.id,
-                self._session.id,
-                self._turn_id,
-                at=services.clock.now(),
-            )
-        )
+        owner = (self._profile.id, self._session.id, self._turn_id)
+        reply = await side_call(services.ledger, services.clock, model, request, owner)
         summary = reply.message.text.strip()
         if not summary:
             raise HermesError(
@@ -160,7 +150,7 @@ class Compactor:
                 hint="Try again, or start a new session.",
             )
         header = "[Summary of the earlier conversation; the messages themselves are archived]"
-        asked = "" if any(_is_ask(stored) for stored in tail) else _last_ask(head)
+        asked = "" if any(_is(stored, InputKind.USER) for stored in tail) else _last_ask(head)
         return services.redact(f"{header}\n{summary}{asked}")
 
 
@@ -192,18 +182,15 @@ def _last_group(history: Sequence[StoredMessage]) -> int:
     return max(start, 0)
 
 
-def _is_summary(stored: StoredMessage) -> bool:
-    return isinstance(stored.message, UserMessage) and stored.message.kind is InputKind.SUMMARY
-
-
-def _is_ask(stored: StoredMessage) -> bool:
-    return isinstance(stored.message, UserMessage) and stored.message.kind is InputKind.USER
+def _is(stored: StoredMessage, kind: InputKind) -> bool:
+    return isinstance(stored.message, UserMessage) and stored.message.kind is kind
 
 
 def _last_ask(head: Sequence[StoredMessage]) -> str:
     for stored in reversed(head):
-        if _is_ask(stored) and isinstance(stored.message, UserMessage):
-            asked = content_text(stored.message.content)
+        message = stored.message
+        if isinstance(message, UserMessage) and message.kind is InputKind.USER:
+            asked = content_text(message.content)
             return f"\n\nThe user's last request, word for word:\n{asked}"
     return ""
 

@@ -70,11 +70,6 @@ class IterationBudget:
         return self.used <= self.limit
 
     @property
-    def exhausted(self) -> bool:
-        """True when the grace call has been made too."""
-        return self.used > self.limit
-
-    @property
     def note(self) -> str:
         """What to tell the model about its remaining calls, if anything."""
         if self.used > self.limit:

@@ -12,7 +12,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environments
 from hermes.domain.ports.files import Identity
 from hermes.domain.ports.ledger import Ledger
-from hermes.domain.ports.model import Model, ModelReply
+from hermes.domain.ports.model import Model, ModelReply, ModelRequest
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.settings.live import LiveSettings
@@ -67,6 +67,19 @@ def usage_record(
         cost_usd=reply.cost_usd,
         at=at,
     )
+
+
+async def side_call(
+    ledger: Ledger,
+    clock: Clock,
+    model: Model,
+    request: ModelRequest,
+    owner: tuple[str, str | None, str | None],
+) -> ModelReply:
+    """Make a call beside the turns' own, on record for (agent, session, turn) under its task."""
+    reply = await model.complete(request)
+    await ledger.record_usage(usage_record(reply, request.task, *owner, at=clock.now()))
+    return reply
 
 
 async def no_attachment(_path: str) -> bytes | None:

@@ -6,20 +6,20 @@ behind but its price. A session gets its title by one cheap call after the first
 exchange, and never by another.
 """
 
-import asyncio
 from collections.abc import Callable
 
-from hermes.agent.scope import AgentServices, Models, usage_record
+from msgspec import Struct
+
+from hermes.agent.scope import AgentServices, Models, side_call
 from hermes.domain.approvals import Gate
 from hermes.domain.errors import HermesError
 from hermes.domain.messages import AssistantMessage, InputKind, Message, UserMessage, content_text
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
-from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply, ModelRequest
+from hermes.domain.ports.model import ModelReply, ModelRequest
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session, StoredMessage
 
-SECONDS = 60.0
 INSTRUCTIONS = "Do exactly what the message asks for, in the form it asks for, and nothing else."
 
 
@@ -46,16 +46,9 @@ class PlainCalls:
             reasoning_effort="none",
             task=task,
         )
-        try:
-            async with asyncio.timeout(SECONDS):
-                reply = await model.complete(request)
-        except TimeoutError as error:
-            text = f"The model did not answer within {SECONDS:.0f} seconds."
-            raise ModelFailure(FailureKind.TIMEOUT, text) from error
-        await services.ledger.record_usage(
-            usage_record(reply, task, profile.id, None, at=services.clock.now())
+        return await side_call(
+            services.ledger, services.clock, model, request, (profile.id, None, None)
         )
-        return reply
 
 
 REVIEW_INSTRUCTIONS = """\
@@ -68,31 +61,22 @@ WORDS = {"APPROVE": Gate.ALLOW, "DENY": Gate.BLOCK, "ESCALATE": Gate.ASK}
 MAX_SUBJECT = 8_000
 
 
-class SecondOpinion:
+class SecondOpinion(Struct, frozen=True):
     """Asks the `approval` model about one action."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        models: Models,
-        clock: Clock,
-        redact: Callable[[str], str],
-        profile: AgentProfile,
-        session: Session,
-    ) -> None:
-        self._ledger = ledger
-        self._models = models
-        self._clock = clock
-        self._redact = redact
-        self._profile = profile
-        self._session = session
+    ledger: Ledger
+    models: Models
+    clock: Clock
+    redact: Callable[[str], str]
+    profile: AgentProfile
+    session: Session
 
     async def __call__(self, subject: str, reason: str) -> Gate:
         """Return allow or block if the model is sure, else ask."""
         if len(subject) > MAX_SUBJECT:
             return Gate.ASK
-        model = self._models.auxiliary("approval", self._profile, self._session)
-        text = self._redact(f"Stopped because: {reason}\n\nCommand:\n{subject}")
+        model = self.models.auxiliary("approval", self.profile, self.session)
+        text = self.redact(f"Stopped because: {reason}\n\nCommand:\n{subject}")
         request = ModelRequest(
             system=REVIEW_INSTRUCTIONS,
             messages=(UserMessage(content=text),),
@@ -102,13 +86,10 @@ class SecondOpinion:
             task="approval",
         )
         try:
-            reply = await model.complete(request)
+            owner = (self.profile.id, self.session.id, None)
+            reply = await side_call(self.ledger, self.clock, model, request, owner)
         except HermesError:
             return Gate.ASK
-        now = self._clock.now()
-        await self._ledger.record_usage(
-            usage_record(reply, "approval", self._profile.id, self._session.id, at=now)
-        )
         return opinion_of(reply.message.text)
 
 
@@ -150,7 +131,8 @@ class TitleMaker:
     async def _ask(
         self, profile: AgentProfile, session: Session, question: str, answer: str
     ) -> str:
-        model = self._services.models.auxiliary("title_generation", profile, session)
+        services = self._services
+        model = services.models.auxiliary("title_generation", profile, session)
         if not model.info.can_title:
             return ""
         text = f"User: {question[:EXCERPT_CHARS]}\n\nAssistant: {answer[:EXCERPT_CHARS]}"
@@ -162,17 +144,10 @@ class TitleMaker:
             task="title_generation",
         )
         try:
-            async with asyncio.timeout(
-                self._services.settings().auxiliary.title_generation.timeout
-            ):
-                reply = await model.complete(request)
-        except (HermesError, TimeoutError):
+            owner = (profile.id, session.id, None)
+            reply = await side_call(services.ledger, services.clock, model, request, owner)
+        except HermesError:
             return ""
-        await self._services.ledger.record_usage(
-            usage_record(
-                reply, "title_generation", profile.id, session.id, at=self._services.clock.now()
-            )
-        )
         return _clean(reply.message.text)
 
 

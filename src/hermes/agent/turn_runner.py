@@ -19,7 +19,7 @@ from hermes.domain.errors import HermesError, NotFound
 from hermes.domain.events import TurnFinished, TurnJob, TurnStarted
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.model import Model
-from hermes.domain.profile import AgentProfile, use_profile
+from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import ToolRunner
 from hermes.domain.turn import TurnError, TurnState
@@ -44,9 +44,8 @@ class TurnRunner:
 
     async def run(self, job: TurnJob) -> None:
         """Bring a turn to its end; everything it has to say goes into its stream."""
-        with use_profile(job.profile):
-            attempt = _Attempt(self._services, job)
-            await attempt.run()
+        attempt = _Attempt(self._services, job)
+        await attempt.run()
         if attempt.untitled:
             self._untitled.add(job.turn.session_id)
 

@@ -10,8 +10,6 @@ from msgspec import Struct
 
 
 class ApprovalKind(StrEnum):
-    """What is asked."""
-
     APPROVAL = "approval"
     """May this action be carried out?"""
     QUESTION = "question"
@@ -19,8 +17,6 @@ class ApprovalKind(StrEnum):
 
 
 class Choice(StrEnum):
-    """What a person can answer to an approval."""
-
     ONCE = "once"
     SESSION = "session"
     ALWAYS = "always"
@@ -28,8 +24,6 @@ class Choice(StrEnum):
 
 
 class ApprovalState(StrEnum):
-    """Where an approval or question stands."""
-
     PENDING = "pending"
     APPROVED = "approved"
     DENIED = "denied"
@@ -61,8 +55,6 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """How a request was answered."""
-
     state: ApprovalState
     choice: Choice | None = None
     text: str = ""
@@ -88,8 +80,6 @@ class Gate(StrEnum):
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
-    """Policy's word on one action."""
-
     gate: Gate
     reason: str = ""
     pattern: str = ""

@@ -21,22 +21,16 @@ class HermesError(Exception):
 
 
 class UsageError(HermesError):
-    """The caller asked for something that makes no sense."""
-
     exit_code = 2
     code = "usage"
 
 
 class ConfigError(HermesError):
-    """The configuration cannot work as written."""
-
     exit_code = 78
     code = "config"
 
 
 class MissingExtra(HermesError):
-    """An optional dependency is not installed."""
-
     exit_code = 78
     code = "missing_extra"
 
@@ -48,41 +42,29 @@ class MissingExtra(HermesError):
 
 
 class NotFound(HermesError):
-    """The named thing does not exist."""
-
     exit_code = 4
     code = "not_found"
 
 
 class Conflict(HermesError):
-    """The change collides with something that is already there."""
-
     exit_code = 5
     code = "conflict"
 
 
 class SessionBusy(Conflict):
-    """Another turn is already open on this session."""
-
     code = "session_busy"
 
 
 class StoreError(HermesError):
-    """The ledger cannot be read or written."""
-
     exit_code = 74
     code = "store"
 
 
 class StoreTooNew(StoreError):
-    """The ledger was written by a newer Hermes."""
-
     code = "store_too_new"
 
 
 class BudgetExhausted(HermesError):
-    """A hard limit on tokens or money has been reached."""
-
     exit_code = 6
     code = "budget"
 

@@ -35,8 +35,6 @@ class TurnStarted(Struct, frozen=True, kw_only=True, tag="turn.started"):
 
 
 class TextDelta(Struct, frozen=True, tag="text.delta", gc=False):
-    """A piece of the answer."""
-
     text: str
 
 
@@ -45,14 +43,10 @@ class TextReset(Struct, frozen=True, tag="text.reset"):
 
 
 class ReasoningDelta(Struct, frozen=True, tag="reasoning.delta", gc=False):
-    """A piece of what the model thinks."""
-
     text: str
 
 
 class ToolStarted(Struct, frozen=True, kw_only=True, tag="tool.started"):
-    """A tool call begins."""
-
     call_id: str
     name: str
     arguments: dict[str, Any]
@@ -64,8 +58,6 @@ class ToolStarted(Struct, frozen=True, kw_only=True, tag="tool.started"):
 
 
 class ToolProgress(Struct, frozen=True, kw_only=True, tag="tool.progress"):
-    """A running tool shows what it has so far."""
-
     call_id: str
     text: str
 
@@ -91,21 +83,15 @@ class ApprovalAsked(Struct, frozen=True, kw_only=True, tag="approval.asked"):
 
 
 class ApprovalAnswered(Struct, frozen=True, kw_only=True, tag="approval.answered"):
-    """The answer to an approval or a question, or its expiry."""
-
     approval_id: str
     decision: Decision
 
 
 class SteerTaken(Struct, frozen=True, kw_only=True, tag="steer.taken"):
-    """Text said meanwhile has been put before the model."""
-
     text: str
 
 
 class NoticeLevel(StrEnum):
-    """How much a notice matters."""
-
     INFO = "info"
     WARNING = "warning"
 
@@ -119,15 +105,11 @@ class Notice(Struct, frozen=True, kw_only=True, tag="notice"):
 
 
 class MessageCompleted(Struct, frozen=True, kw_only=True, tag="message.completed"):
-    """An assistant message is complete and in the ledger."""
-
     message_id: int
     message: AssistantMessage
 
 
 class UsageReported(Struct, frozen=True, kw_only=True, tag="usage"):
-    """What one model call used."""
-
     usage: Usage
     cost_usd: float | None
     context_tokens: int

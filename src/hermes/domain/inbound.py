@@ -23,8 +23,6 @@ class ChatKind(StrEnum):
 
 
 class Chat(Struct, frozen=True, kw_only=True):
-    """A place on a platform."""
-
     kind: ChatKind
     id: str
     name: str | None = None
@@ -36,8 +34,6 @@ class Chat(Struct, frozen=True, kw_only=True):
 
 
 class Sender(Struct, frozen=True, kw_only=True):
-    """Who said something."""
-
     id: str
     name: str | None = None
     alt_id: str | None = None
@@ -62,8 +58,6 @@ class Attachment(Struct, frozen=True, kw_only=True):
 
 
 class ReplyRef(Struct, frozen=True, kw_only=True):
-    """The earlier message that this one answers."""
-
     native_id: str
     text: str | None = None
     sender: Sender | None = None
@@ -72,8 +66,6 @@ class ReplyRef(Struct, frozen=True, kw_only=True):
 
 
 class InboundMessage(Struct, frozen=True, kw_only=True):
-    """One message that arrived at a door."""
-
     platform: str
     account: str
     """Which of our own accounts on that platform received it."""
@@ -102,8 +94,6 @@ class InboundMessage(Struct, frozen=True, kw_only=True):
 
 
 class InboxState(StrEnum):
-    """Where an admitted message stands."""
-
     WAITING = "waiting"
     TAKEN = "taken"
     """A turn has it in its history."""

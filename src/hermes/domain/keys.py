@@ -13,8 +13,6 @@ OWNER = "owner"
 
 
 class Action(StrEnum):
-    """What a key may be allowed to do."""
-
     RUN = "run"
     """Talk to agents: chat completions, responses, runs; read, stop and steer its own."""
     SESSIONS = "sessions"
@@ -30,8 +28,6 @@ class Action(StrEnum):
 
 
 class ApiKey(Struct, frozen=True, kw_only=True):
-    """One key, as the ledger keeps it."""
-
     id: str
     name: str
     hash: str

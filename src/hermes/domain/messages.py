@@ -12,8 +12,6 @@ from msgspec import Struct
 
 
 class TextPart(Struct, frozen=True, tag="text"):
-    """A run of text."""
-
     text: str
 
 
@@ -26,8 +24,6 @@ class ImagePart(Struct, frozen=True, tag="image", kw_only=True):
 
 
 class FilePart(Struct, frozen=True, tag="file", kw_only=True):
-    """A file on disk that tools can open."""
-
     path: str
     name: str
     media_type: str | None = None
@@ -52,8 +48,6 @@ class InputKind(StrEnum):
 
 
 class FinishReason(StrEnum):
-    """Why the model stopped."""
-
     STOP = "stop"
     TOOL_CALLS = "tool_calls"
     LENGTH = "length"
@@ -63,8 +57,6 @@ class FinishReason(StrEnum):
 
 
 class ToolOutcome(StrEnum):
-    """How a tool call ended."""
-
     OK = "ok"
     ERROR = "error"
     REFUSED = "refused"
@@ -76,8 +68,6 @@ class ToolOutcome(StrEnum):
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
-    """The model asks for a tool."""
-
     id: str
     name: str
     arguments: str
@@ -95,8 +85,6 @@ class Reasoning(Struct, frozen=True, kw_only=True):
 
 
 class UserMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag="user"):
-    """Input to the agent."""
-
     content: Content
     kind: InputKind = InputKind.USER
     sender: str | None = None
@@ -104,8 +92,6 @@ class UserMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag="user
 
 
 class AssistantMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
-    """What the model answered."""
-
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     reasoning: Reasoning | None = None
@@ -113,8 +99,6 @@ class AssistantMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag=
 
 
 class ToolMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag="tool"):
-    """What a tool call gave back."""
-
     call_id: str
     name: str
     content: Content

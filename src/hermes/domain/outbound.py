@@ -15,8 +15,6 @@ from hermes.domain.inbound import ChatKind
 
 
 class OutboxKind(StrEnum):
-    """What is being sent."""
-
     REPLY = "reply"
     FILE = "file"
     NOTICE = "notice"
@@ -27,8 +25,6 @@ class OutboxKind(StrEnum):
 
 
 class OutboxState(StrEnum):
-    """Where a send stands."""
-
     PENDING = "pending"
     SENDING = "sending"
     SENT = "sent"
@@ -37,8 +33,6 @@ class OutboxState(StrEnum):
 
 
 class Target(Struct, frozen=True, kw_only=True):
-    """An address on a platform."""
-
     platform: str
     account: str
     chat_id: str
@@ -51,8 +45,6 @@ class Target(Struct, frozen=True, kw_only=True):
 
 
 class OutboxEntry(Struct, frozen=True, kw_only=True):
-    """One outgoing piece."""
-
     id: str
     """Chosen by the caller, so that enqueuing twice is enqueuing once."""
     agent_id: str

@@ -28,16 +28,12 @@ GROUP = "hermes.platforms"
 
 
 class LengthUnit(StrEnum):
-    """What a platform counts when it limits the length of a message."""
-
     UTF16 = "utf16"
     CODEPOINTS = "codepoints"
     BYTES = "bytes"
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
-    """What a platform can do, and how much of it."""
-
     max_length: int
     """Of a message that is sent."""
     edit_length: int = 0

@@ -1,12 +1,5 @@
-"""AgentProfile: who the agent is, bound once per lane.
+"""AgentProfile: who the agent is. It is handed down with every turn job."""
 
-The current profile travels in one context variable. Child tasks and
-`asyncio.to_thread` inherit it; `run_in_executor` does not and is banned.
-"""
-
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from pathlib import Path
 
 from msgspec import Struct
@@ -18,8 +11,6 @@ DEFAULT_AGENT_NAMES = ("hermes", DEFAULT_AGENT, "hermes-agent")
 
 
 class AgentProfile(Struct, frozen=True, kw_only=True):
-    """One agent: its home and what it may use."""
-
     id: str
     home: Path
     workspace: Path
@@ -31,21 +22,3 @@ class AgentProfile(Struct, frozen=True, kw_only=True):
     backend: str = "local"
     secret_names: frozenset[str] = frozenset()
     """Names of the secrets this agent may use."""
-
-
-_current: ContextVar[AgentProfile] = ContextVar("hermes_profile")
-
-
-@contextmanager
-def use_profile(profile: AgentProfile) -> Iterator[AgentProfile]:
-    """Bind `profile` for the body of the `with` and for tasks started in it."""
-    token = _current.set(profile)
-    try:
-        yield profile
-    finally:
-        _current.reset(token)
-
-
-def current_profile() -> AgentProfile:
-    """Return the bound profile; a LookupError here is a bug, never a default."""
-    return _current.get()

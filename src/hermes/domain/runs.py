@@ -22,8 +22,6 @@ from hermes.domain.usage import Usage
 
 
 class RunKind(StrEnum):
-    """By which endpoint a run came in."""
-
     CHAT = "chat"
     RESPONSE = "response"
     RUN = "run"
@@ -33,8 +31,6 @@ class RunKind(StrEnum):
 
 
 class RunState(StrEnum):
-    """Where a run stands."""
-
     QUEUED = "queued"
     RUNNING = "running"
     WAITING = "waiting"
@@ -88,8 +84,6 @@ class NewRun(Struct, frozen=True, kw_only=True):
 
 
 class RunOutcome(Struct, frozen=True, kw_only=True):
-    """How a run ended."""
-
     state: RunState
     text: str = ""
     handed: tuple[ToolCall, ...] = ()
@@ -101,8 +95,6 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
 
 
 class Run(Struct, frozen=True, kw_only=True):
-    """One request and what came of it."""
-
     id: str
     kind: RunKind
     key_id: str
@@ -135,16 +127,12 @@ class OpenedRun(Struct, frozen=True, kw_only=True):
 
 
 class LoggedEvent(Struct, frozen=True, kw_only=True):
-    """An event of a run under its id."""
-
     seq: int
     at: float
     event: TurnEvent
 
 
 class RunQuery(Struct, frozen=True, kw_only=True):
-    """Which runs; unset fields do not restrict."""
-
     key_id: str | None = None
     agent_id: str | None = None
     session_id: str | None = None

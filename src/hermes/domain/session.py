@@ -19,8 +19,6 @@ MODEL_OVERRIDE = "model_override"
 
 
 class SessionKey(Struct, frozen=True, kw_only=True):
-    """The name of a place where one conversation goes on."""
-
     agent_id: str
     platform: str
     kind: ChatKind
@@ -67,8 +65,6 @@ class Lineage(StrEnum):
 
 
 class NewSession(Struct, frozen=True, kw_only=True):
-    """What is needed to open a session."""
-
     id: str
     agent_id: str
     source: str
@@ -83,21 +79,8 @@ class NewSession(Struct, frozen=True, kw_only=True):
     title: str | None = None
 
 
-class Session(Struct, frozen=True, kw_only=True):
-    """One conversation with one agent."""
-
-    id: str
-    agent_id: str
-    source: str
-    started_at: float
+class Session(NewSession, frozen=True, kw_only=True):
     updated_at: float
-    model: str = ""
-    provider: str = ""
-    cwd: str | None = None
-    user_id: str | None = None
-    parent_id: str | None = None
-    lineage: Lineage | None = None
-    title: str | None = None
     system_prompt: str | None = None
     """None until the first turn freezes it."""
     ended_at: float | None = None

@@ -67,13 +67,11 @@ class Intent(Struct, frozen=True, kw_only=True):
 
 
 class ToolSpec(Struct, frozen=True, kw_only=True):
-    """What is known about a tool without running it."""
-
     name: str
-    description: str
-    parameters: dict[str, Any]
-    """JSON Schema of the arguments; sorted and stable."""
     toolset: str
+    description: str = ""
+    parameters: dict[str, Any] = {}
+    """JSON Schema of the arguments; sorted and stable."""
     emoji: str = "🔧"
     verb: str = ""
     """What a tool line says it is doing, e.g. `read`."""
@@ -96,16 +94,12 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):
-    """What a tool gives back."""
-
     content: Content
     outcome: ToolOutcome = ToolOutcome.OK
     diff: str | None = None
 
 
 class SearchMatch(Struct, frozen=True, kw_only=True):
-    """A message of an earlier session that matches a search."""
-
     session_id: str
     title: str
     role: str
@@ -114,15 +108,11 @@ class SearchMatch(Struct, frozen=True, kw_only=True):
 
 
 class Fetched(Struct, frozen=True, kw_only=True):
-    """What an address on the network holds."""
-
     media_type: str
     body: bytes
 
 
 class Spawned(Struct, frozen=True, kw_only=True):
-    """What came of a child turn."""
-
     session_id: str
     text: str
     failed: bool = False
@@ -213,8 +203,6 @@ def _granted(capability: T | None, need: Need) -> T:
 
 
 class ToolRunner(Protocol):
-    """Lists tools and runs calls."""
-
     def specs(self) -> tuple[ToolSpec, ...]:
         """Return the available tools, sorted by name."""
 
@@ -226,7 +214,5 @@ class ToolRunner(Protocol):
 
 
 class TurnTools(Struct, frozen=True, kw_only=True):
-    """The tools of one turn, policy wrapped around them, and what they may do."""
-
     runner: ToolRunner
     capabilities: ToolCapabilities = ToolCapabilities()

@@ -25,8 +25,6 @@ class ClientTool(Struct, frozen=True, kw_only=True):
 
 
 class ClientResult(Struct, frozen=True, kw_only=True):
-    """What the program's tool gave back for a call that was handed to it."""
-
     call_id: str
     content: Content
 
@@ -56,8 +54,6 @@ MAX_UNBEGUN_RESUMES = 10
 
 
 class TurnState(StrEnum):
-    """Where a turn stands."""
-
     QUEUED = "queued"
     RUNNING = "running"
     WAITING = "waiting"
@@ -73,8 +69,6 @@ class TurnState(StrEnum):
 
 
 class TurnError(Struct, frozen=True, kw_only=True):
-    """Why a turn failed, in words for a person."""
-
     code: str
     message: str
     hint: str = ""
@@ -96,8 +90,6 @@ class NewTurn(Struct, frozen=True, kw_only=True):
 
 
 class Turn(Struct, frozen=True, kw_only=True):
-    """One run of one agent over one session."""
-
     id: str
     session_id: str
     agent_id: str

@@ -33,8 +33,6 @@ class Usage(Struct, frozen=True, kw_only=True):
 
 
 class UsageRecord(Struct, frozen=True, kw_only=True):
-    """One model call, as it is written to the ledger."""
-
     session_id: str | None
     turn_id: str | None
     agent_id: str
@@ -59,8 +57,6 @@ class Spent(Struct, frozen=True, kw_only=True):
 
 
 class TurnUsage(Struct, frozen=True, kw_only=True):
-    """What one turn has used so far."""
-
     calls: int = 0
     usage: Usage = Usage()
     cost_usd: float | None = 0.0

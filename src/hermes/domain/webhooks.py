@@ -14,8 +14,6 @@ from msgspec import Struct
 
 
 class HookState(StrEnum):
-    """Where a delivery stands."""
-
     RECEIVED = "received"
     RUNNING = "running"
     DONE = "done"
@@ -29,8 +27,6 @@ class HookState(StrEnum):
 
 
 class HookDelivery(Struct, frozen=True, kw_only=True):
-    """One delivery to one route."""
-
     route: str
     delivery_id: str
     event: str
@@ -50,8 +46,6 @@ class HookDelivery(Struct, frozen=True, kw_only=True):
 
 
 class ScriptEnd(Struct, frozen=True, kw_only=True):
-    """How the script of a route ended."""
-
     exit_code: int
     output: str
     errors: str

@@ -135,9 +135,6 @@ class _TaskModel:
                 provider=self.info.provider,
             ) from error
 
-    async def close(self) -> None:
-        """Leave the connections to their owner."""
-
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ import msgspec
 from hermes.config.atomic import write_json
 from hermes.config.locks import locked
 from hermes.domain.errors import StoreError, UsageError
-from hermes.domain.pairing import PairedUser, PairingRecords, PendingPairing
+from hermes.domain.ports.files import PairedUser, PairingRecords, PendingPairing
 
 LOCK = ".lock"
 

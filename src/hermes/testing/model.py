@@ -83,7 +83,6 @@ class ScriptedModel:
         self.active = 0
         """Calls that have begun and not ended."""
         self.most_active = 0
-        self.closed = False
 
     @property
     def info(self) -> ModelInfo:
@@ -111,9 +110,6 @@ class ScriptedModel:
             raise
         finally:
             self.active -= 1
-
-    async def close(self) -> None:
-        self.closed = True
 
     def _begin(self, request: ModelRequest) -> None:
         self.requests.append(request)

@@ -4,8 +4,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hermes.agent.tools.fuzzy import find
-from hermes.agent.tools.patch import added_text, apply_hunks
-from hermes.agent.tools.patch_parse import parse_patch
+from hermes.agent.tools.patch import added_text, apply_hunks, parse_patch
 from hermes.agent.tools.text_file import TextFile, count_changes, unified_diff
 from hermes.domain.errors import UsageError
 

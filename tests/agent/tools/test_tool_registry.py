@@ -10,7 +10,7 @@ from hermes.agent.tools.registry import ToolRegistry
 from hermes.agent.tools.toolsets import ToolsetChoice, installed_tools, resolve_toolsets
 from hermes.domain.entry_points import load_entry_point
 from hermes.domain.messages import ToolOutcome
-from hermes.domain.tools import Need, ToolContext, ToolResult
+from hermes.domain.tools import Need, ToolContext, ToolResult, ToolSpec
 from hermes.testing.environment import FakeEnvironment
 
 
@@ -130,7 +130,7 @@ async def test_a_tool_is_offered_only_where_its_needs_are_granted() -> None:
         """Ask until somebody answers."""
         return ToolResult(content=await context.ask(args.text))
 
-    made = tool(name="nag", toolset="extra", needs=[Need.ASK])(nag)
+    made = tool(nag, ToolSpec(name="nag", toolset="extra", needs=frozenset({Need.ASK})))
     alone = ToolRegistry(["extra"], extra=[made], granted=frozenset({Need.SEARCH}))
     assert alone.specs() == ()
     assert "may not ask here" in await Toolbox(FakeEnvironment(), alone).text("nag", text="?")

@@ -1,6 +1,6 @@
 """Tools as they are written down.
 
-A tool is an argument struct, a handler and a `ToolSpec`; `tool` makes the
+A tool is an argument struct, a handler and a `ToolSpec`; `tool` completes the
 spec from the handler's signature and docstring. The handler is an async
 function or, when it keeps something between calls, a class whose instances
 are called; each registry then makes its own instance. Nothing registers
@@ -12,7 +12,7 @@ import inspect
 import re
 import shlex
 import typing
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from hermes.domain.errors import UsageError
 from hermes.domain.ports.execution import ShellRun
-from hermes.domain.tools import Intent, Need, Parallel, ToolContext, ToolResult, ToolSpec
+from hermes.domain.tools import ToolContext, ToolResult, ToolSpec
 
 Handler = Callable[[Any, ToolContext], Awaitable[ToolResult]]
 Check = Callable[[frozenset[str]], str]
@@ -39,48 +39,18 @@ class Tool(Struct, frozen=True, kw_only=True):
     check: Check = always_available
 
 
-def tool(  # noqa: PLR0913 - one keyword for each thing a spec can say
-    *,
-    name: str,
-    toolset: str,
-    emoji: str = "🔧",
-    verb: str = "",
-    label_field: str = "",
-    parallel: Parallel = Parallel.NEVER,
-    path_fields: tuple[str, ...] = (),
-    replay_safe: bool = False,
-    destructive: bool = False,
-    intent: Callable[[dict[str, Any]], Intent] | None = None,
-    max_result_chars: int = 100_000,
-    needs: Iterable[Need] = (),
-    check: Check = always_available,
-) -> Callable[[Any], Tool]:
+def tool(handler: Any, spec: ToolSpec, check: Check = always_available) -> Tool:
     """Make a `Tool` of an async function or a callable class; its docstring is the description."""
-
-    def build(handler: Any) -> Tool:
-        is_class = inspect.isclass(handler)
-        call = handler.__call__ if is_class else handler
-        arguments = typing.get_type_hints(call)["args"]
-        spec = ToolSpec(
-            name=name,
-            description=" ".join((handler.__doc__ or "").split()),
-            parameters=simplified_schema(arguments),
-            toolset=toolset,
-            emoji=emoji,
-            verb=verb or name,
-            label_field=label_field,
-            parallel=parallel,
-            path_fields=path_fields,
-            replay_safe=replay_safe,
-            destructive=destructive,
-            intent=intent,
-            max_result_chars=max_result_chars,
-            needs=frozenset(needs),
-        )
-        make = handler if is_class else (lambda: handler)
-        return Tool(spec=spec, arguments=arguments, make_handler=make, check=check)
-
-    return build
+    is_class = inspect.isclass(handler)
+    arguments = typing.get_type_hints(handler.__call__ if is_class else handler)["args"]
+    described = replace(
+        spec,
+        description=" ".join((handler.__doc__ or "").split()),
+        parameters=simplified_schema(arguments),
+        verb=spec.verb or spec.name,
+    )
+    make = handler if is_class else (lambda: handler)
+    return Tool(spec=described, arguments=arguments, make_handler=make, check=check)
 
 
 def simplified_schema(arguments: type[Struct]) -> dict[str, Any]:

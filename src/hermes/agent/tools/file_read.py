@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from hermes.agent.tools.define import tool
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ports.execution import Environment
-from hermes.domain.tools import Parallel, ToolContext, ToolResult
+from hermes.domain.tools import Parallel, ToolContext, ToolResult, ToolSpec
 
 MAX_LINES = 2000
 MAX_CHARS = 99_000
@@ -153,12 +153,15 @@ async def not_found(environment: Environment, path: str) -> NotFound:
 
 
 TOOL = tool(
-    name="read_file",
-    toolset="file",
-    emoji="📖",
-    verb="read",
-    label_field="path",
-    parallel=Parallel.ALWAYS,
-    path_fields=("path",),
-    replay_safe=True,
-)(ReadFile)
+    ReadFile,
+    ToolSpec(
+        name="read_file",
+        toolset="file",
+        emoji="📖",
+        verb="read",
+        label_field="path",
+        parallel=Parallel.ALWAYS,
+        path_fields=("path",),
+        replay_safe=True,
+    ),
+)

@@ -8,7 +8,7 @@ from msgspec import Struct
 from hermes.agent.tools.define import tool
 from hermes.agent.tools.text_file import TextFile, load_if_there, syntax_problem, unified_diff
 from hermes.domain.errors import UsageError
-from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult
+from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult, ToolSpec
 
 
 class WriteFileArgs(Struct, frozen=True, kw_only=True):
@@ -49,13 +49,16 @@ def _review(args: WriteFileArgs, before: TextFile | None) -> tuple[str, str]:
 
 
 TOOL = tool(
-    name="write_file",
-    toolset="file",
-    emoji="✍️",
-    verb="write",
-    label_field="path",
-    parallel=Parallel.BY_PATH,
-    path_fields=("path",),
-    replay_safe=True,
-    intent=intent,
-)(write_file)
+    write_file,
+    ToolSpec(
+        name="write_file",
+        toolset="file",
+        emoji="✍️",
+        verb="write",
+        label_field="path",
+        parallel=Parallel.BY_PATH,
+        path_fields=("path",),
+        replay_safe=True,
+        intent=intent,
+    ),
+)

@@ -7,7 +7,7 @@ from msgspec import Meta, Struct
 from hermes.agent.tools.define import tool
 from hermes.domain.errors import UsageError
 from hermes.domain.ports.execution import Environment, ProcessInfo
-from hermes.domain.tools import Intent, ToolContext, ToolResult
+from hermes.domain.tools import Intent, ToolContext, ToolResult, ToolSpec
 
 _POLL_CHARS = 4000
 _LOG_LINES = 200
@@ -102,10 +102,13 @@ def _status(info: ProcessInfo) -> str:
 
 
 TOOL = tool(
-    name="process",
-    toolset="terminal",
-    emoji="⚙️",
-    verb="process",
-    label_field="action",
-    intent=intent,
-)(process)
+    process,
+    ToolSpec(
+        name="process",
+        toolset="terminal",
+        emoji="⚙️",
+        verb="process",
+        label_field="action",
+        intent=intent,
+    ),
+)

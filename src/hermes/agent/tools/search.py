@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from hermes.agent.tools.define import tool
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ports.execution import CommandResult, ShellRun
-from hermes.domain.tools import Parallel, ToolContext, ToolResult
+from hermes.domain.tools import Parallel, ToolContext, ToolResult, ToolSpec
 
 _MAX_LINE = 400
 
@@ -199,12 +199,15 @@ def _with_notes(text: str, offset: int, page: list[Hit], limit: int, result: Com
 
 
 TOOL = tool(
-    name="search_files",
-    toolset="file",
-    emoji="🔎",
-    verb="search",
-    label_field="pattern",
-    parallel=Parallel.ALWAYS,
-    path_fields=("path",),
-    replay_safe=True,
-)(search_files)
+    search_files,
+    ToolSpec(
+        name="search_files",
+        toolset="file",
+        emoji="🔎",
+        verb="search",
+        label_field="pattern",
+        parallel=Parallel.ALWAYS,
+        path_fields=("path",),
+        replay_safe=True,
+    ),
+)

@@ -9,7 +9,7 @@ from hermes.domain.errors import UsageError
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import CommandResult, ShellRun
-from hermes.domain.tools import Intent, ToolContext, ToolResult
+from hermes.domain.tools import Intent, ToolContext, ToolResult, ToolSpec
 
 MAX_FOREGROUND = 600.0
 _PROGRESS_EVERY = 1.0
@@ -114,10 +114,13 @@ class _Progress:
 
 
 TOOL = tool(
-    name="terminal",
-    toolset="terminal",
-    emoji="💻",
-    verb="run",
-    label_field="command",
-    intent=intent,
-)(terminal)
+    terminal,
+    ToolSpec(
+        name="terminal",
+        toolset="terminal",
+        emoji="💻",
+        verb="run",
+        label_field="command",
+        intent=intent,
+    ),
+)

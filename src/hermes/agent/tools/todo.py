@@ -6,7 +6,7 @@ from msgspec import Meta, Struct, to_builtins
 
 from hermes.agent.tools.define import tool
 from hermes.domain.errors import UsageError
-from hermes.domain.tools import ToolContext, ToolResult
+from hermes.domain.tools import ToolContext, ToolResult, ToolSpec
 
 TODO_FACT = "todo"
 """The durable fact of the session under which the list is kept."""
@@ -44,9 +44,12 @@ async def todo(args: TodoArgs, context: ToolContext) -> ToolResult:
 
 
 TOOL = tool(
-    name="todo",
-    toolset="todo",
-    emoji="📋",
-    verb="plan",
-    replay_safe=True,
-)(todo)
+    todo,
+    ToolSpec(
+        name="todo",
+        toolset="todo",
+        emoji="📋",
+        verb="plan",
+        replay_safe=True,
+    ),
+)

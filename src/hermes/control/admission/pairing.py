@@ -16,9 +16,8 @@ from msgspec.structs import asdict, replace
 
 from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.inbound import Sender
-from hermes.domain.pairing import PairedUser, PairingRecords, PendingPairing
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.files import PairingStore
+from hermes.domain.ports.files import PairedUser, PairingRecords, PairingStore, PendingPairing
 
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 CODE_LENGTH = 8

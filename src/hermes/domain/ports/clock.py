@@ -4,8 +4,6 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall time, elapsed time and waiting."""
-
     def now(self) -> float:
         """Seconds since the epoch."""
 

@@ -32,8 +32,6 @@ class ShellRun(Struct, frozen=True, kw_only=True):
 
 
 class CommandResult(Struct, frozen=True, kw_only=True):
-    """What a command left behind."""
-
     exit_code: int
     """As the shell reports it; 124 after a timeout, 130 after a cancel."""
     output: str
@@ -45,8 +43,6 @@ class CommandResult(Struct, frozen=True, kw_only=True):
 
 
 class ProcessInfo(Struct, frozen=True, kw_only=True):
-    """A background process of the session."""
-
     id: str
     command: str
     started_at: float
@@ -64,8 +60,6 @@ class ProcessNotice(Struct, frozen=True, kw_only=True):
 
 
 class FileStat(Struct, frozen=True, kw_only=True):
-    """What a path is."""
-
     path: str
     is_dir: bool
     is_file: bool
@@ -75,16 +69,12 @@ class FileStat(Struct, frozen=True, kw_only=True):
 
 
 class DirEntry(Struct, frozen=True, kw_only=True):
-    """One name in a directory."""
-
     name: str
     is_dir: bool
     size: int
 
 
 class Environment(Protocol):
-    """The hands of one session."""
-
     @property
     def isolated(self) -> bool:
         """True when commands cannot reach the host's files."""

@@ -1,13 +1,39 @@
 """Stores that are plain files of a home: jobs, pairing records, the agent's own texts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
 from hermes.domain.jobs import Job
-from hermes.domain.pairing import PairingRecords
 from hermes.domain.profile import AgentProfile
+
+
+class PendingPairing(Struct, frozen=True, kw_only=True):
+    """Somebody who was shown a code."""
+
+    user_id: str
+    user_name: str = ""
+    created_at: float = 0.0
+    hash: str = ""
+    """Hex SHA-256 of salt and code; empty in files of 0.5, whose key is the code itself."""
+    salt: str = ""
+
+
+class PairedUser(Struct, frozen=True, kw_only=True):
+    user_name: str = ""
+    approved_at: float = 0.0
+
+
+class PairingRecords(Struct, frozen=True, kw_only=True):
+    pending: Mapping[str, PendingPairing] = {}
+    """Entry id -> who was shown a code."""
+    approved: Mapping[str, PairedUser] = {}
+    """User id -> who was let in."""
+    asked_at: Mapping[str, float] = {}
+    """User id -> when they were last shown a code."""
+    failures: int = 0
+    locked_until: float = 0.0
 
 
 class JobStore(Protocol):
@@ -51,8 +77,6 @@ class PairingStore(Protocol):
 
 
 class IdentitySnapshot(Struct, frozen=True, kw_only=True):
-    """The agent's own files, as they were when a session began."""
-
     soul: str | None = None
     memory: str | None = None
     user: str | None = None
@@ -61,7 +85,5 @@ class IdentitySnapshot(Struct, frozen=True, kw_only=True):
 
 
 class Identity(Protocol):
-    """Reads the agent's own files."""
-
     async def snapshot(self, profile: AgentProfile) -> IdentitySnapshot:
         """Return what the prompt of a new session is made of."""

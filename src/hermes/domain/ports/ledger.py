@@ -32,8 +32,6 @@ from hermes.domain.webhooks import HookDelivery, HookState
 
 
 class SessionQuery(Struct, frozen=True, kw_only=True):
-    """Which sessions; unset fields do not restrict."""
-
     agent_id: str | None = None
     source: str | None = None
     exclude_sources: tuple[str, ...] = ()
@@ -54,8 +52,6 @@ class SessionQuery(Struct, frozen=True, kw_only=True):
 
 
 class SessionStore(Protocol):
-    """Sessions, their names and the keys that point at them."""
-
     async def create_session(self, new: NewSession) -> Session:
         """Open a session; `Conflict` if the id or the title is taken."""
 
@@ -120,8 +116,6 @@ class SessionStore(Protocol):
 
 
 class SearchQuery(Struct, frozen=True, kw_only=True):
-    """What to look for in the messages."""
-
     text: str
     agent_id: str | None = None
     session_id: str | None = None
@@ -136,8 +130,6 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
 
 
 class SearchHit(Struct, frozen=True, kw_only=True):
-    """One message that matches."""
-
     session_id: str
     title: str | None
     source: str
@@ -150,8 +142,6 @@ class SearchHit(Struct, frozen=True, kw_only=True):
 
 
 class MessageStore(Protocol):
-    """The history of sessions."""
-
     async def history(self, session_id: str) -> list[StoredMessage]:
         """Return the active messages in order: what the model is shown."""
 
@@ -190,8 +180,6 @@ class Arrival(Struct, frozen=True, kw_only=True):
 
 
 class Admission(Struct, frozen=True, kw_only=True):
-    """An admitted message."""
-
     entry: InboxEntry
     duplicate: bool
     """True if it had been admitted before; `entry` is then the first one."""
@@ -233,8 +221,6 @@ class BegunTurn(Struct, frozen=True, kw_only=True):
 
 
 class TurnStore(Protocol):
-    """Turns and what they write."""
-
     async def begin_turn(self, new: NewTurn) -> BegunTurn:
         """Commit the turn, its inputs and the taking of its inbox entries together.
 
@@ -300,8 +286,6 @@ class TurnStore(Protocol):
 
 
 class OutboxStore(Protocol):
-    """What is to be sent, and what became of it."""
-
     async def enqueue(self, entry: OutboxEntry) -> OutboxEntry:
         """Commit an entry; an id that exists already returns the existing one."""
 
@@ -333,8 +317,6 @@ class OutboxStore(Protocol):
 
 
 class ApprovalStore(Protocol):
-    """Approvals and questions, pending and decided."""
-
     async def ask(self, request: ApprovalRequest) -> Approval:
         """Commit a request; one for the same turn and call returns the existing."""
 
@@ -358,8 +340,6 @@ class ApprovalStore(Protocol):
 
 
 class UsageStore(Protocol):
-    """What was spent."""
-
     async def record_usage(self, record: UsageRecord) -> None:
         """Commit the usage of a call that is not part of a reply, e.g. a title."""
 
@@ -382,8 +362,6 @@ class UsageStore(Protocol):
 
 
 class RunStore(Protocol):
-    """Requests that were accepted."""
-
     async def open_run(self, new: NewRun) -> OpenedRun:
         """Commit the run, its session and the admission of its message together.
 
@@ -491,8 +469,6 @@ class InstantStore(Protocol):
 
 
 class LedgerStats(Struct, frozen=True, kw_only=True):
-    """How much there is."""
-
     sessions: int
     messages: int
     turns: int
@@ -519,8 +495,6 @@ class Ledger(
     HookStore,
     Protocol,
 ):
-    """Everything that survives a restart."""
-
     async def keep(self, name: str, value: Any) -> None:
         """Keep a small JSON-able fact that belongs to no session; None removes it."""
 

@@ -38,8 +38,6 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
 
 
 class ModelReply(Struct, frozen=True, kw_only=True):
-    """A finished call."""
-
     message: AssistantMessage
     usage: Usage
     provider: str
@@ -49,8 +47,6 @@ class ModelReply(Struct, frozen=True, kw_only=True):
 
 
 class ModelInfo(Struct, frozen=True, kw_only=True):
-    """What is known about the model in use."""
-
     provider: str
     model: str
     context_window: int | None = None
@@ -81,8 +77,6 @@ class CallListener(Protocol):
 
 
 class FailureKind(StrEnum):
-    """Why a call failed; decides what is tried next."""
-
     AUTH = "auth"
     BILLING = "billing"
     RATE_LIMIT = "rate_limit"
@@ -127,8 +121,6 @@ class ModelFailure(HermesError):
 
 
 class Model(Protocol):
-    """Answers requests."""
-
     @property
     def info(self) -> ModelInfo:
         """What is known about the primary model."""
@@ -137,6 +129,3 @@ class Model(Protocol):
         self, request: ModelRequest, listener: CallListener | None = None
     ) -> ModelReply:
         """Make one call; raise `ModelFailure` when nothing helped."""
-
-    async def close(self) -> None:
-        """Close connections."""

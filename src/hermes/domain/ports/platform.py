@@ -26,8 +26,6 @@ from hermes.domain.ports.clock import Clock
 
 
 class SettingPlaces(Struct, frozen=True, kw_only=True):
-    """Where the settings of an account stand."""
-
     section: Mapping[str, Any]
     """`platforms.<name>` of the configuration with its `extra`; the older block `<name>:` is
     part of it."""
@@ -36,8 +34,6 @@ class SettingPlaces(Struct, frozen=True, kw_only=True):
 
 
 class AdapterRequest(Struct, frozen=True, kw_only=True):
-    """What an adapter is made from."""
-
     places: Callable[[], SettingPlaces]
     """The settings as they are now; the same object while nothing has changed."""
     state_dir: Path
@@ -50,8 +46,6 @@ class AdapterRequest(Struct, frozen=True, kw_only=True):
 
 
 class Button(Struct, frozen=True, kw_only=True):
-    """Something a person can press under a message."""
-
     label: str
     data: str = ""
     """At most 64 bytes; comes back in `ButtonPress`."""
@@ -81,14 +75,10 @@ class Outgoing(Struct, frozen=True, kw_only=True):
 
 
 class Sent(Struct, frozen=True, kw_only=True):
-    """Something became visible."""
-
     native_id: str
 
 
 class MenuCommand(Struct, frozen=True, kw_only=True):
-    """A slash command, as a platform's own menu shows it."""
-
     name: str
     help: str
     args: str = ""
@@ -128,8 +118,6 @@ class LimitScope(StrEnum):
 
 
 class PlatformFailure(HermesError):
-    """A platform call that did not work."""
-
     code = "platform"
 
     def __init__(
@@ -160,8 +148,6 @@ class PlatformFailure(HermesError):
 
 
 class ButtonPress(Struct, frozen=True, kw_only=True):
-    """A person pressed a button under one of our messages."""
-
     platform: str
     account: str
     native_id: str
@@ -173,8 +159,6 @@ class ButtonPress(Struct, frozen=True, kw_only=True):
 
 
 class InboundSink(Protocol):
-    """Where an adapter puts what it receives."""
-
     async def message(self, message: InboundMessage) -> None:
         """Take a message. When this returns, it is in the inbox or deliberately refused.
 
@@ -206,8 +190,6 @@ class ListenerCall(Struct, frozen=True, kw_only=True):
 
 
 class ListenerReply(Struct, frozen=True, kw_only=True):
-    """The answer to a request of a platform."""
-
     status: int = 200
     body: bytes = b""
     media_type: str = "text/plain; charset=utf-8"
@@ -234,8 +216,6 @@ class HttpListener(Protocol):
 
 
 class Adapter(Protocol):
-    """One account on one platform."""
-
     @property
     def account(self) -> str:
         """A stable name for this account, e.g. the bot's id; known after `connect`."""

@@ -17,8 +17,6 @@ from hermes.domain.platforms import Capabilities
 
 
 class Shown(Struct, frozen=True, kw_only=True):
-    """What a slot should look like."""
-
     text: str
     """In the platform's dialect, within its length limit."""
     plain: str
@@ -28,8 +26,6 @@ class Shown(Struct, frozen=True, kw_only=True):
 
 
 class Surface(Protocol):
-    """One turn's place in one chat."""
-
     @property
     def capabilities(self) -> Capabilities:
         """What the platform can do."""

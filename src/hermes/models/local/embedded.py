@@ -86,9 +86,6 @@ class EmbeddedModel:
         reply = await self._call(asked.request, asked.options, heard)
         return replace(reply, message=called(reply.message, asked.forms))
 
-    async def close(self) -> None:
-        """Leave the server running for the next process; it ends by itself when idle."""
-
     async def _call(
         self, request: ModelRequest, options: Mapping[str, object], listener: CallListener | None
     ) -> ModelReply:
