@@ -36,11 +36,12 @@ async def two(tmp_path: Path) -> AsyncIterator[list[SqliteLedger]]:
         await ledger.close()
 
 
-async def same(one: SqliteLedger, other: SqliteLedger, folder: Path) -> None:
+async def assert_same(one: SqliteLedger, other: SqliteLedger, folder: Path) -> None:
     """Both see what a ledger that has kept nothing sees."""
     fresh = await SqliteLedger.open(folder / "state.db", backups=folder)
     expected = await fresh.history("s1")
     await fresh.close()
+    assert expected
     assert await one.history("s1") == expected
     assert await other.history("s1") == expected
 
@@ -50,23 +51,23 @@ async def test_what_is_added_here_or_elsewhere_is_seen(
 ) -> None:
     one, other = two
     await long_session(one)
-    await same(one, other, tmp_path)
+    await assert_same(one, other, tmp_path)
     await one_turn(other, "from the other")
-    await same(one, other, tmp_path)
+    await assert_same(one, other, tmp_path)
     await one_turn(one, "from the first")
-    await same(one, other, tmp_path)
+    await assert_same(one, other, tmp_path)
 
 
 async def test_undoing_and_compacting_are_seen(two: list[SqliteLedger], tmp_path: Path) -> None:
     one, other = two
     await long_session(one)
-    await same(one, other, tmp_path)
+    await assert_same(one, other, tmp_path)
     history = await one.history("s1")
     await other.rewind("s1", history[-4].seq)
-    await same(one, other, tmp_path)
+    await assert_same(one, other, tmp_path)
     summary = UserMessage(content="summary", kind=InputKind.SUMMARY)
     await other.compact("s1", history[40].seq, summary)
-    await same(one, other, tmp_path)
+    await assert_same(one, other, tmp_path)
     assert (await one.history("s1"))[0].message == summary
 
 
@@ -81,7 +82,7 @@ async def test_results_that_come_out_of_order_stand_in_call_order(
     await one.record_result("late", result("y"), 4.0)
     await one.history("s1")
     await one.record_result("late", result("x"), 5.0)
-    await same(one, other, tmp_path)
+    await assert_same(one, other, tmp_path)
     names = [getattr(s.message, "call_id", "") for s in await one.history("s1")]
     assert names[-2:] == ["x", "y"]
 
@@ -92,7 +93,7 @@ async def test_changing_a_returned_history_changes_nothing_kept(
     one, other = two
     await long_session(one)
     (await one.history("s1")).clear()
-    await same(one, other, tmp_path)
+    await assert_same(one, other, tmp_path)
 
 
 async def test_a_deleted_session_has_no_history(two: list[SqliteLedger]) -> None:
@@ -114,7 +115,7 @@ async def test_late_results_of_a_client_are_seen_at_their_seats(
     kept = await one.history("s1")
     assert await other.history("s1") == kept
     await other.begin_turn(turn("next", says="on", results={"x": "given"}, at=5.0))
-    await same(one, other, tmp_path)
+    await assert_same(one, other, tmp_path)
     assert texts(await one.history("s1"))[-4:] == [
         "",
         "given",

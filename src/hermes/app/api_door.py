@@ -27,8 +27,8 @@ from hermes.entry.http.door import ApiDoor
 from hermes.entry.http.guards import KeyRing
 from hermes.entry.http.server import HttpServer
 from hermes.entry.http.settings import HttpSettings, acceptable_keys, http_settings
+from hermes.state.agent_files import skill_cards
 from hermes.state.jobs import JobFiles
-from hermes.state.skills import skill_cards
 
 
 def enabled(loaded: LoadedConfig) -> bool:

@@ -37,7 +37,7 @@ from hermes.execution.pool import EnvironmentPool
 from hermes.models.registry import ModelRegistry
 from hermes.models.routes import ModelSources
 from hermes.observability.logs import configure_logging
-from hermes.state.identity import FileIdentity
+from hermes.state.agent_files import FileIdentity
 from hermes.state.ownership import Owner, owner_alive
 from hermes.state.sqlite.ledger import open_ledger
 from hermes.state.transcripts import TranscriptMirror

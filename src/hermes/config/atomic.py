@@ -11,13 +11,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from hermes.config.locks import locked
 from hermes.config.paths import HermesHome
-from hermes.domain.errors import ConfigError
+from hermes.domain.errors import ConfigError, StoreError
+
+T = TypeVar("T")
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
@@ -36,6 +38,21 @@ def write_json(path: Path, value: Any) -> None:
     """Replace the content of `path` by `value` as JSON that people can read."""
     data = msgspec.json.encode(value, enc_hook=str)
     write_atomic(path, msgspec.json.format(data, indent=2) + b"\n")
+
+
+def read_json(path: Path, kind: type[T]) -> T:
+    """Return what a JSON file holds; an empty `kind` if there is no file.
+
+    One that makes no sense is an error, never empty: that would be written back over it.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes() or b"{}", type=kind, strict=False)
+    except FileNotFoundError:
+        return kind()
+    except (OSError, msgspec.DecodeError) as error:
+        raise StoreError(
+            f"{path} cannot be read: {error}.", hint="Repair the file or move it away."
+        ) from error
 
 
 def file_stamp(path: Path) -> object:

@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 
 import msgspec
 
-from hermes.config.atomic import write_json
+from hermes.config.atomic import read_json, write_json
 from hermes.config.locks import locked
 from hermes.domain.errors import ConfigError, Conflict, NotFound, StoreError
 from hermes.domain.jobs import Job, JobState, Schedule, ScheduleKind
@@ -67,7 +67,7 @@ class JobFiles:
     def _add(self, job: Job) -> Job:
         with locked(self._folder / LOCK, StoreError):
             content = self._load()
-            if any(entry["id"] == job.id for entry in _entries(content)):
+            if _entry(content, job.id) is not None:
                 raise Conflict(f"There is a job {job.id} already.")
             content["jobs"].append(msgspec.to_builtins(job))
             self._save(content)
@@ -76,7 +76,7 @@ class JobFiles:
     def _change(self, job_id: str, change: Callable[[Job], Job]) -> Job:
         with locked(self._folder / LOCK, StoreError):
             content = self._load()
-            entry = next((each for each in _entries(content) if each["id"] == job_id), None)
+            entry = _entry(content, job_id)
             if entry is None:
                 raise NotFound(f"There is no job {job_id}.")
             old = _job(entry)
@@ -94,7 +94,7 @@ class JobFiles:
     def _remove(self, job_id: str) -> bool:
         with locked(self._folder / LOCK, StoreError):
             content = self._load()
-            entry = next((each for each in _entries(content) if each["id"] == job_id), None)
+            entry = _entry(content, job_id)
             if entry is None:
                 return False
             content["jobs"] = [each for each in content["jobs"] if each is not entry]
@@ -102,18 +102,12 @@ class JobFiles:
             return True
 
     def _load(self) -> Raw:
-        try:
-            content = msgspec.json.decode(self.path.read_bytes() or b"{}")
-        except FileNotFoundError:
-            content = {}
-        except (OSError, msgspec.DecodeError) as error:
-            raise self._broken(f"cannot be read: {error}") from error
-        if not isinstance(content, dict) or not isinstance(content.setdefault("jobs", []), list):
-            raise self._broken("is not a list of jobs")
+        content = read_json(self.path, Raw)
+        if not isinstance(content.setdefault("jobs", []), list):
+            raise StoreError(
+                f"{self.path} is not a list of jobs.", hint="Repair the file or move it away."
+            )
         return content
-
-    def _broken(self, what: str) -> StoreError:
-        return StoreError(f"{self.path} {what}.", hint="Repair the file or move it away.")
 
     def _save(self, content: Raw) -> None:
         content["updated_at"] = datetime.now(UTC).isoformat(timespec="seconds")
@@ -132,6 +126,10 @@ def _entries(content: Raw) -> list[Raw]:
         else:
             log.warning("entry %d of jobs.json has no id and is left alone", position)
     return found
+
+
+def _entry(content: Raw, job_id: str) -> Raw | None:
+    return next((entry for entry in _entries(content) if entry["id"] == job_id), None)
 
 
 def _job(entry: Raw) -> Job:

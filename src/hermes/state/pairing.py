@@ -12,9 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import msgspec
-
-from hermes.config.atomic import write_json
+from hermes.config.atomic import read_json, write_json
 from hermes.config.locks import locked
 from hermes.domain.errors import StoreError, UsageError
 from hermes.domain.ports.files import PairedUser, PairingRecords, PendingPairing
@@ -113,15 +111,7 @@ class PairingFiles:
             self._save(LIMITS, limits)
 
     def _load(self, name: str, kind: type[T]) -> T:
-        path = self._folder / name
-        try:
-            return msgspec.json.decode(path.read_bytes() or b"{}", type=kind, strict=False)
-        except FileNotFoundError:
-            return kind()
-        except (OSError, msgspec.DecodeError) as error:
-            raise StoreError(
-                f"{path} cannot be read: {error}.", hint="Repair the file or move it away."
-            ) from error
+        return read_json(self._folder / name, kind)
 
     def _save(self, name: str, value: Any) -> None:
         write_json(self._folder / name, value)

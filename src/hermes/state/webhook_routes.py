@@ -9,11 +9,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import msgspec
-
-from hermes.config.atomic import editing, file_stamp, write_json
+from hermes.config.atomic import editing, file_stamp, read_json, write_json
 from hermes.config.paths import HermesHome
-from hermes.domain.errors import StoreError
 
 Routes = dict[str, dict[str, Any]]
 
@@ -35,14 +32,7 @@ class HookRouteFile:
 
     def read(self) -> Routes:
         """Return the routes as they are written."""
-        try:
-            return msgspec.json.decode(self._path.read_bytes() or b"{}", type=Routes)
-        except FileNotFoundError:
-            return {}
-        except (OSError, msgspec.DecodeError) as error:
-            raise StoreError(
-                f"{self._path} cannot be read: {error}.", hint="Repair the file or move it away."
-            ) from error
+        return read_json(self._path, Routes)
 
     def change(self, edit: Callable[[Routes], Routes]) -> None:
         """Replace the routes by what `edit` makes of them while nobody else can."""

@@ -6,18 +6,19 @@ SQL is read once from the `.sql` files beside this module. A block starts with
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import cache, wraps
 from importlib.resources import files
-from pathlib import Path
 from sqlite3 import Connection, Row
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from hermes.state.sqlite.errors import unknown_session
 from hermes.state.sqlite.readers import Readers
-from hermes.state.sqlite.writer import Work, Writer
+from hermes.state.sqlite.writer import Writer
 
 T = TypeVar("T")
+P = ParamSpec("P")
+L = TypeVar("L", bound="LedgerPart")
 Read = Callable[[Row], T]
 Parameters = Sequence[Any] | Mapping[str, Any]
 
@@ -27,20 +28,13 @@ _HEADER = re.compile(r"^-- name: *(\w+) *$", re.MULTILINE)
 class LedgerPart:
     """A group of verbs over the shared connections; the port says what each verb does."""
 
-    def __init__(self, path: Path, writer: Writer, readers: Readers) -> None:
-        self._path = path
+    def __init__(self, writer: Writer, readers: Readers) -> None:
         self._writer = writer
         self._readers = readers
-
-    async def _write(self, work: Work[T]) -> T:
-        return await self._writer.run(work)
-
-    async def _read(self, work: Work[T]) -> T:
-        return await self._readers.run(work)
-
-    async def _quick(self, work: Work[T]) -> T:
-        """Run a read of a few rows by key; see `Readers.quick`."""
-        return await self._readers.quick(work)
+        self._write = writer.run
+        self._read = readers.run
+        self._quick = readers.quick
+        """For a few rows by key."""
 
     async def _get(self, read: Read[T], query: str, parameters: Parameters) -> T | None:
         """Return the value of one row by key, or None."""
@@ -59,6 +53,18 @@ class LedgerPart:
         """Run a query that changes one row; return its new value, or None."""
         row = await self._write(lambda c: one(c, query, parameters))
         return None if row is None else read(row)
+
+
+def transaction(
+    verb: Callable[Concatenate[L, Connection, P], T],
+) -> Callable[Concatenate[L, P], Coroutine[Any, Any, T]]:
+    """Make a verb of a method that writes: all of it is committed when it returns, or nothing."""
+
+    @wraps(verb)
+    async def committed(part: L, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await part._write(lambda c: verb(part, c, *args, **kwargs))  # noqa: SLF001
+
+    return committed
 
 
 def sql(name: str) -> str:
@@ -92,6 +98,13 @@ def one(connection: Connection, query: str, parameters: Parameters = ()) -> Row 
     """
     found = connection.execute(sql(query), parameters).fetchall()
     return found[0] if found else None
+
+
+def row_of(connection: Connection, query: str, parameters: Parameters = ()) -> Row:
+    """Run a named query that always finds something and return its first row."""
+    row = one(connection, query, parameters)
+    assert row is not None, query
+    return row
 
 
 def change(connection: Connection, query: str, parameters: Parameters = ()) -> int:

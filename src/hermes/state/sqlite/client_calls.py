@@ -13,7 +13,7 @@ from hermes.domain.messages import ToolCall, ToolMessage, ToolOutcome
 from hermes.domain.session import NewSession
 from hermes.domain.turn import ClientResult
 from hermes.state.sqlite.base import change, many, one
-from hermes.state.sqlite.messages import put_late
+from hermes.state.sqlite.messages import Seat, put_late
 from hermes.state.sqlite.rows import read_calls
 
 NOT_ANSWERED = "The client did not answer this call."
@@ -26,8 +26,9 @@ def answer_handed(
 ) -> None:
     """Give every call that waits for a client its result, or say that there is none."""
     for row, call in _seated(many(connection, "handed.waiting", (session_id,))):
-        seat = {"session_id": session_id, "turn_id": row["turn_id"], "seq": row["seq"]}
-        put_late(connection, _answer(call, results), **seat, at=at)
+        turn_id, seq = row["turn_id"], row["seq"]
+        seat = Seat(session_id=session_id, turn_id=turn_id, seq=seq, timestamp=at)
+        put_late(connection, _answer(call, results), seat)
     change(connection, "handed.clear", (session_id,))
 
 
@@ -54,8 +55,8 @@ def answer_copies(
 ) -> None:
     """Give the copied calls that `handed.unanswered` finds their results in a branch."""
     for row, call in _seated(many(connection, "handed.unanswered", wanted)):
-        seat = {"session_id": wanted["to"], "turn_id": None, "seq": row["seq"]}
-        put_late(connection, _answer(call, results), **seat, at=at)
+        seat = Seat(session_id=wanted["to"], seq=row["seq"], timestamp=at)
+        put_late(connection, _answer(call, results), seat)
 
 
 def _answer(call: ToolCall, results: Sequence[ClientResult]) -> ToolMessage:

@@ -129,10 +129,3 @@ def session_busy(session_id: str) -> SessionBusy:
         f"Session `{session_id}` is in the middle of a turn.",
         hint="Wait until it has ended, or interrupt it.",
     )
-
-
-def unknown_call(call_id: str) -> NotFound:
-    return NotFound(
-        f"The turn has no tool call `{call_id}`.",
-        hint="A call is known once the reply that makes it is recorded.",
-    )

@@ -13,8 +13,7 @@ import msgspec
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import StoreError
 from hermes.domain.ports.ledger import Ledger, LedgerStats
-from hermes.state.sqlite.approvals import ApprovalPart
-from hermes.state.sqlite.base import change, many, one
+from hermes.state.sqlite.base import change, many, one, row_of
 from hermes.state.sqlite.database import (
     BUSY_SECONDS,
     check_ours,
@@ -23,19 +22,16 @@ from hermes.state.sqlite.database import (
     open_writer,
     switch_to_wal,
 )
+from hermes.state.sqlite.delivery import InboxPart, OutboxPart
 from hermes.state.sqlite.doors import HookPart, InstantPart, KeyPart
 from hermes.state.sqlite.errors import store_error
-from hermes.state.sqlite.inbox import InboxPart
-from hermes.state.sqlite.maintenance import some_upkeep
 from hermes.state.sqlite.messages import MessagePart
-from hermes.state.sqlite.outbox import OutboxPart
 from hermes.state.sqlite.readers import Readers
 from hermes.state.sqlite.rows import dump
 from hermes.state.sqlite.runs import RunPart
-from hermes.state.sqlite.search import SearchPart
+from hermes.state.sqlite.search import SearchPart, some_upkeep
 from hermes.state.sqlite.sessions import SessionPart
-from hermes.state.sqlite.turns import TurnPart
-from hermes.state.sqlite.usage import UsagePart
+from hermes.state.sqlite.turns import ApprovalPart, TurnPart, UsagePart
 from hermes.state.sqlite.writer import Writer
 
 
@@ -60,7 +56,7 @@ class SqliteLedger(
         """Open the ledger, making or migrating the database where needed."""
         connections = await asyncio.to_thread(_prepare, path, backups, busy_seconds)
         writer = Writer(*connections, path, some_upkeep, busy_seconds=busy_seconds)
-        return cls(path, writer, Readers(path))
+        return cls(writer, Readers(path))
 
     async def keep(self, name: str, value: Any) -> None:
         if value is None:
@@ -75,8 +71,7 @@ class SqliteLedger(
 
     async def stats(self) -> LedgerStats:
         def work(connection: sqlite3.Connection) -> LedgerStats:
-            counts = one(connection, "ledger.stats")
-            assert counts is not None
+            counts = row_of(connection, "ledger.stats")
             by_source = many(connection, "ledger.by_source")
             return LedgerStats(
                 by_source={row["source"]: row["sessions"] for row in by_source}, **dict(counts)

@@ -14,15 +14,23 @@ them costs less than the memory.
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from pathlib import Path
 from sqlite3 import Connection
 
+import msgspec
 from msgspec import Struct
 
 from hermes.domain.errors import Conflict, SessionBusy
 from hermes.domain.messages import AssistantMessage, InputKind, Message, UserMessage, content_text
 from hermes.domain.session import StoredMessage
-from hermes.state.sqlite.base import LedgerPart, change, check_session, many, one, sql
+from hermes.state.sqlite.base import (
+    LedgerPart,
+    change,
+    check_session,
+    many,
+    one,
+    sql,
+    transaction,
+)
 from hermes.state.sqlite.errors import unknown_session
 from hermes.state.sqlite.readers import Readers
 from hermes.state.sqlite.rows import message_columns, read_message
@@ -39,8 +47,8 @@ MAX_TOP_UP = 200
 class MessagePart(LedgerPart):
     """Implements the history half of `MessageStore`."""
 
-    def __init__(self, path: Path, writer: Writer, readers: Readers) -> None:
-        super().__init__(path, writer, readers)
+    def __init__(self, writer: Writer, readers: Readers) -> None:
+        super().__init__(writer, readers)
         self._histories = HistoryCache()
 
     async def history(self, session_id: str) -> list[StoredMessage]:
@@ -56,41 +64,44 @@ class MessagePart(LedgerPart):
     async def transcript(self, session_id: str) -> list[StoredMessage]:
         return await self._list(read_message, "messages.transcript", (session_id,))
 
-    async def rewind(self, session_id: str, seq: int) -> int:
-        def work(connection: Connection) -> int:
-            check_session(connection, session_id)
-            if one(connection, "sessions.has_open_turn", (session_id,)):
-                raise SessionBusy(
-                    f"The history of session `{session_id}` cannot be rewound during a turn.",
-                    hint="Interrupt the turn first.",
-                )
-            change(connection, "messages.count_rewrite", (session_id,))
-            return change(connection, "messages.rewind", (session_id, seq))
-
-        return await self._write(work)
-
-    async def compact(
-        self, session_id: str, through_seq: int, summary: UserMessage
-    ) -> StoredMessage:
-        def work(connection: Connection) -> StoredMessage:
-            check_session(connection, session_id)
-            last = one(connection, "messages.last_to_compact", (session_id, through_seq))
-            if last is None:
-                raise Conflict(
-                    f"Session `{session_id}` has nothing to compact there.",
-                    hint="Read the history again; it may have been compacted meanwhile.",
-                )
-            change(connection, "messages.compact", (session_id, through_seq))
-            change(connection, "messages.count_rewrite", (session_id,))
-            seq, at = int(last["seq"]), float(last["timestamp"])
-            return put_late(
-                connection, summary, session_id=session_id, turn_id=None, seq=seq, at=at
+    @transaction
+    def rewind(self, connection: Connection, session_id: str, seq: int) -> int:
+        check_session(connection, session_id)
+        if one(connection, "sessions.has_open_turn", (session_id,)):
+            raise SessionBusy(
+                f"The history of session `{session_id}` cannot be rewound during a turn.",
+                hint="Interrupt the turn first.",
             )
+        change(connection, "messages.count_rewrite", (session_id,))
+        return change(connection, "messages.rewind", (session_id, seq))
 
-        return await self._write(work)
+    @transaction
+    def compact(
+        self, connection: Connection, session_id: str, through_seq: int, summary: UserMessage
+    ) -> StoredMessage:
+        check_session(connection, session_id)
+        last = one(connection, "messages.last_to_compact", (session_id, through_seq))
+        if last is None:
+            raise Conflict(
+                f"Session `{session_id}` has nothing to compact there.",
+                hint="Read the history again; it may have been compacted meanwhile.",
+            )
+        change(connection, "messages.compact", (session_id, through_seq))
+        change(connection, "messages.count_rewrite", (session_id,))
+        seat = Seat(session_id=session_id, seq=last["seq"], timestamp=last["timestamp"])
+        return put_late(connection, summary, seat)
 
 
 # -- seats ---------------------------------------------------------------------
+
+
+class Seat(Struct, frozen=True, kw_only=True):
+    """Where and when a message is written."""
+
+    session_id: str
+    turn_id: str | None = None
+    seq: int
+    timestamp: float
 
 
 def take_seats(
@@ -112,42 +123,25 @@ def take_seats(
     return int(row["next_seq"]) - seats
 
 
-def put(
-    connection: Connection,
-    message: Message,
-    *,
-    session_id: str,
-    turn_id: str | None,
-    seq: int,
-    at: float,
-) -> StoredMessage:
+def put(connection: Connection, message: Message, seat: Seat) -> StoredMessage:
     """Write a message into a seat."""
-    columns = message_columns(message)
-    columns |= {"session_id": session_id, "turn_id": turn_id, "seq": seq, "timestamp": at}
-    cursor = connection.execute(sql("messages.insert"), columns)
+    values = message_columns(message) | msgspec.structs.asdict(seat)
+    cursor = connection.execute(sql("messages.insert"), values)
     assert cursor.lastrowid is not None
     return StoredMessage(
         id=cursor.lastrowid,
-        session_id=session_id,
-        turn_id=turn_id,
-        seq=seq,
-        at=at,
+        session_id=seat.session_id,
+        turn_id=seat.turn_id,
+        seq=seat.seq,
+        at=seat.timestamp,
         message=message,
     )
 
 
-def put_late(
-    connection: Connection,
-    message: Message,
-    *,
-    session_id: str,
-    turn_id: str | None,
-    seq: int,
-    at: float,
-) -> StoredMessage:
+def put_late(connection: Connection, message: Message, seat: Seat) -> StoredMessage:
     """Write a message into a seat that was taken before, and count it."""
-    take_seats(connection, session_id, at, seats=0, messages=[message])
-    return put(connection, message, session_id=session_id, turn_id=turn_id, seq=seq, at=at)
+    take_seats(connection, seat.session_id, seat.timestamp, seats=0, messages=[message])
+    return put(connection, message, seat)
 
 
 def put_all(
@@ -159,10 +153,11 @@ def put_all(
     at: float,
 ) -> list[StoredMessage]:
     """Write messages into the next seats of a session."""
-    first = take_seats(connection, session_id, at, seats=len(messages), messages=messages)
+    seq = take_seats(connection, session_id, at, seats=len(messages), messages=messages)
+    first = Seat(session_id=session_id, turn_id=turn_id, seq=seq, timestamp=at)
     return [
-        put(connection, message, session_id=session_id, turn_id=turn_id, seq=seq, at=at)
-        for seq, message in enumerate(messages, start=first)
+        put(connection, message, msgspec.structs.replace(first, seq=seq + offset))
+        for offset, message in enumerate(messages)
     ]
 
 

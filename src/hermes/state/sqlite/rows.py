@@ -101,45 +101,30 @@ def _cleaned(value: Any) -> Any:
 
 # -- messages ----------------------------------------------------------------
 
-_MESSAGE_COLUMNS = (
-    "role",
-    "content",
-    "parts",
-    "kind",
-    "sender",
-    "tool_calls",
-    "calls_text",
-    "tool_call_id",
-    "tool_name",
-    "outcome",
-    "finish_reason",
-    "reasoning",
+_NOTHING: dict[str, Any] = dict.fromkeys(
+    (
+        *("role", "content", "parts", "kind", "sender", "tool_calls", "calls_text"),
+        *("tool_call_id", "tool_name", "outcome", "finish_reason", "reasoning"),
+    )
 )
 
 
 def message_columns(message: Message) -> dict[str, Any]:
-    columns: dict[str, Any] = dict.fromkeys(_MESSAGE_COLUMNS)
+    own: dict[str, Any]
     match message:
-        case UserMessage():
-            columns["role"] = "user"
-            columns["content"], columns["parts"] = _content_columns(message.content)
-            columns["kind"] = message.kind.value
-            columns["sender"] = message.sender and clean_text(message.sender)
-        case AssistantMessage():
-            columns["role"] = "assistant"
-            columns["content"] = clean_text(message.text)
-            if message.tool_calls:
-                columns["tool_calls"] = dump(message.tool_calls)
-                columns["calls_text"] = clean_text(calls_text(message))[:MAX_SEARCHED]
-            columns["finish_reason"] = message.finish.value
-            columns["reasoning"] = None if message.reasoning is None else dump(message.reasoning)
+        case UserMessage(sender=sender):
+            own = _content_columns(message.content) | {"role": "user", "kind": message.kind}
+            own["sender"] = sender and clean_text(sender)
+        case AssistantMessage(tool_calls=calls, reasoning=reasoning):
+            own = {"role": "assistant", "content": clean_text(message.text)}
+            own["tool_calls"] = dump(calls) if calls else None
+            own["calls_text"] = clean_text(calls_text(message))[:MAX_SEARCHED] if calls else None
+            own["finish_reason"] = message.finish
+            own["reasoning"] = None if reasoning is None else dump(reasoning)
         case ToolMessage():
-            columns["role"] = "tool"
-            columns["content"], columns["parts"] = _content_columns(message.content)
-            columns["tool_call_id"] = message.call_id
-            columns["tool_name"] = clean_text(message.name)
-            columns["outcome"] = message.outcome.value
-    return columns
+            own = _content_columns(message.content) | {"role": "tool", "outcome": message.outcome}
+            own |= {"tool_call_id": message.call_id, "tool_name": clean_text(message.name)}
+    return _NOTHING | own
 
 
 def read_message(row: Row) -> StoredMessage:
@@ -185,6 +170,6 @@ def _content(row: Row) -> Content:
     return row["content"] if row["parts"] is None else _parts.decode(row["parts"])
 
 
-def _content_columns(content: Content) -> tuple[str, str | None]:
-    text = clean_text(content_text(content))
-    return text, None if isinstance(content, str) else dump(content)
+def _content_columns(content: Content) -> dict[str, str | None]:
+    parts = None if isinstance(content, str) else dump(content)
+    return {"content": clean_text(content_text(content)), "parts": parts}

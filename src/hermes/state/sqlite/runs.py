@@ -17,10 +17,10 @@ from hermes.domain.events import TurnEvent
 from hermes.domain.ports.ledger import Arrival
 from hermes.domain.runs import LoggedEvent, NewRun, OpenedRun, Run, RunOutcome, RunQuery
 from hermes.domain.session import Lineage
-from hermes.state.sqlite.base import LedgerPart, change, check_session, many, one, sql
+from hermes.state.sqlite.base import LedgerPart, change, check_session, many, one, row_of, sql
 from hermes.state.sqlite.client_calls import answer_copies, waiting_session
+from hermes.state.sqlite.delivery import admit, read_inbox
 from hermes.state.sqlite.errors import id_taken
-from hermes.state.sqlite.inbox import admit, read_entry
 from hermes.state.sqlite.messages import put_all
 from hermes.state.sqlite.rows import columns, dump, reader
 from hermes.state.sqlite.sessions import insert_session
@@ -84,8 +84,7 @@ class RunPart(LedgerPart):
             end = one(connection, "runs.end", (run_id,))
             if end is None:
                 return False
-            row = one(connection, "runs.finish", values | _through(connection, end))
-            assert row is not None
+            row = row_of(connection, "runs.finish", values | _through(connection, end))
             _append(connection, run_id, row["last_event"], texts, at)
             change(connection, "runs.mark_answered", (run_id,))
             return True
@@ -150,8 +149,7 @@ class RunOpening:
             "branched": branched,
         }
         change(connection, "runs.insert", values)
-        row = one(connection, "runs.get", (new.id,))
-        assert row is not None
+        row = row_of(connection, "runs.get", (new.id,))
         return OpenedRun(run=read_run(row), entry=admission.entry)
 
     def _found(self, connection: Connection) -> OpenedRun | None:
@@ -166,9 +164,8 @@ class RunOpening:
                 f"The idempotency key `{new.idempotency_key}` was used for another request.",
                 hint="Repeat that request unchanged, or use a new idempotency key.",
             )
-        entry = one(connection, "inbox.get", (row["inbox_id"],))
-        assert entry is not None
-        return OpenedRun(run=read_run(row), entry=read_entry(entry), duplicate=True)
+        entry = read_inbox(row_of(connection, "inbox.get", (row["inbox_id"],)))
+        return OpenedRun(run=read_run(row), entry=entry, duplicate=True)
 
     def _session(self, connection: Connection) -> tuple[str, bool]:
         """Return the session of the run, and whether it is a branch made for it."""

@@ -1,9 +1,13 @@
-"""Search in all messages.
+"""Search in all messages, and the upkeep of its index while the writer has nothing to do.
 
 The two full-text indexes only find candidates: the newest `MAX_CANDIDATES`
 matches among the newest `MAX_SCANNED`. Ranking is done on those (see
 `search_text`): the index's own bm25 visits every occurrence of every word,
 which takes longer the more ordinary the word is.
+
+Writing a message never touches the index: messages up to `indexed_through` are in it,
+the writer thread moves this watermark in idle moments, and a search moves it as far as
+needed before it answers. Idle moments also shorten the file once a good part is unused.
 """
 
 from sqlite3 import Connection, Row
@@ -11,8 +15,7 @@ from typing import Any
 
 from hermes.domain.ports.ledger import SearchHit, SearchQuery
 from hermes.state.search_text import MAX_CANDIDATES, SearchPlan, fold, plans_for, score, snippet
-from hermes.state.sqlite.base import LedgerPart, many, one
-from hermes.state.sqlite.maintenance import index_some, is_behind
+from hermes.state.sqlite.base import LedgerPart, change, many, one, row_of
 from hermes.state.sqlite.rows import columns
 
 MAX_SCANNED = 20_000
@@ -26,6 +29,12 @@ SEARCH_BATCH = 2000
 
 MAX_TERMS = 200
 """How many trigrams a needle of one or two characters may stand for."""
+
+IDLE_BATCH = 64
+"""Messages indexed at once. Small: a writer that arrives meanwhile waits for it."""
+MIN_FREE_PAGES = 2_000
+FREE_SHARE = 4
+PAGES_AT_ONCE = 500
 
 
 class SearchPart(LedgerPart):
@@ -93,8 +102,7 @@ def _from_index(connection: Connection, query: str, values: dict[str, Any]) -> l
 def _values(connection: Connection, query: SearchQuery) -> dict[str, Any]:
     low, high = 0, 2**62
     if query.session_id is not None:
-        between = one(connection, "search.session_range", (query.session_id,))
-        assert between is not None
+        between = row_of(connection, "search.session_range", (query.session_id,))
         low, high = between["low"], between["high"]
     return columns(query) | {
         "low": low,
@@ -161,3 +169,57 @@ def _hit(plan: SearchPlan, row: Row, folded: str) -> SearchHit:
         at=row["timestamp"],
         snippet=snippet(plan, row["text"], folded),
     )
+
+
+# -- upkeep --------------------------------------------------------------------
+
+
+def some_upkeep(connection: Connection) -> bool:
+    """Index some messages, then give some free space back; return whether more is left."""
+    return index_some(connection, IDLE_BATCH) or _shrink(connection)
+
+
+def is_behind(connection: Connection) -> bool:
+    """Tell whether there are messages that are not in the index."""
+    newest = _number(connection, "search.newest_message")
+    return newest > _number(connection, "search.indexed_through")
+
+
+def index_some(connection: Connection, limit: int) -> bool:
+    """Index the next messages; return whether more are left."""
+    done = _number(connection, "search.indexed_through")
+    row = one(connection, "search.batch_end", (done, limit))
+    if row is None or row["id"] is None:
+        return False
+    end = int(row["id"])
+    change(connection, "search.index_words", (done, end))
+    change(connection, "search.index_trigrams", (done, end))
+    change(connection, "search.set_indexed", (str(end),))
+    return is_behind(connection)
+
+
+def forget_session(connection: Connection, session_id: str) -> None:
+    """Take a session out of the index, before its messages are deleted.
+
+    The index stores no text: it must be told exactly what it was given.
+    """
+    indexed = _number(connection, "search.indexed_through")
+    values = {"session_id": session_id, "indexed": indexed}
+    change(connection, "search.forget_words", values)
+    change(connection, "search.forget_trigrams", values)
+
+
+def _number(connection: Connection, query: str) -> int:
+    return int(row_of(connection, query)["id"])
+
+
+def _shrink(connection: Connection) -> bool:
+    """Shorten the file once a good part of it is unused, as after a prune."""
+    free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
+    pages = int(connection.execute("PRAGMA page_count").fetchone()[0])
+    if free < MIN_FREE_PAGES or free * FREE_SHARE < pages:
+        return False
+    for _ in range(PAGES_AT_ONCE):
+        # One at a time: the sqlite3 module steps this statement once, which frees one page.
+        connection.execute("PRAGMA incremental_vacuum(1)").fetchall()
+    return True

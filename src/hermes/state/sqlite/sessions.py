@@ -9,11 +9,19 @@ import msgspec
 from hermes.domain.errors import Conflict
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session
-from hermes.state.sqlite.base import LedgerPart, change, check_session, many, one
+from hermes.state.sqlite.base import (
+    LedgerPart,
+    change,
+    check_session,
+    many,
+    one,
+    row_of,
+    transaction,
+)
 from hermes.state.sqlite.client_calls import answer_in_branch
 from hermes.state.sqlite.errors import id_taken, session_busy, unknown_session
-from hermes.state.sqlite.maintenance import forget_session
 from hermes.state.sqlite.rows import columns, dump, reader
+from hermes.state.sqlite.search import forget_session
 from hermes.state.titles import clean_text, clean_title, numbered, title_scope
 
 read_session = reader(
@@ -27,12 +35,10 @@ read_session = reader(
 class SessionPart(LedgerPart):
     """Implements `SessionStore`."""
 
-    async def create_session(self, new: NewSession) -> Session:
-        def work(connection: Connection) -> Session:
-            insert_session(connection, new)
-            return _get(connection, new.id)
-
-        return await self._write(work)
+    @transaction
+    def create_session(self, connection: Connection, new: NewSession) -> Session:
+        insert_session(connection, new)
+        return _get(connection, new.id)
 
     async def session(self, session_id: str) -> Session | None:
         return await self._get(read_session, "sessions.get", (clean_text(session_id),))
@@ -62,89 +68,73 @@ class SessionPart(LedgerPart):
 
         return await self._read(work)
 
-    async def freeze_prompt(self, session_id: str, prompt: str) -> str:
-        def work(connection: Connection) -> str:
-            check_session(connection, session_id)
-            change(connection, "sessions.freeze_prompt", (session_id, clean_text(prompt)))
-            row = one(connection, "sessions.prompt", (session_id,))
-            assert row is not None
-            return str(row["system_prompt"])
+    @transaction
+    def freeze_prompt(self, connection: Connection, session_id: str, prompt: str) -> str:
+        check_session(connection, session_id)
+        change(connection, "sessions.freeze_prompt", (session_id, clean_text(prompt)))
+        return str(row_of(connection, "sessions.prompt", (session_id,))["system_prompt"])
 
-        return await self._write(work)
-
-    async def rename_session(self, session_id: str, title: str) -> Session:
+    @transaction
+    def rename_session(self, connection: Connection, session_id: str, title: str) -> Session:
         wanted = clean_title(title)
+        _check_title_free(connection, _get(connection, session_id), wanted)
+        change(connection, "sessions.set_title", {"id": session_id, "title": wanted})
+        return _get(connection, session_id)
 
-        def work(connection: Connection) -> Session:
-            _check_title_free(connection, _get(connection, session_id), wanted)
-            change(connection, "sessions.set_title", {"id": session_id, "title": wanted})
-            return _get(connection, session_id)
+    @transaction
+    def name_session(self, connection: Connection, session_id: str, title: str) -> Session:
+        wanted = free = clean_title(title)
+        current = _get(connection, session_id)
+        if current.title is not None:
+            return current
+        number = 1
+        while _title_exists(connection, current, free):
+            number += 1
+            free = numbered(wanted, number)
+        change(connection, "sessions.set_title", {"id": session_id, "title": free})
+        return _get(connection, session_id)
 
-        return await self._write(work)
-
-    async def name_session(self, session_id: str, title: str) -> Session:
-        wanted = clean_title(title)
-
-        def work(connection: Connection) -> Session:
-            current = _get(connection, session_id)
-            if current.title is not None:
-                return current
-            free, number = wanted, 1
-            while _title_exists(connection, current, free):
-                number += 1
-                free = numbered(wanted, number)
-            change(connection, "sessions.set_title", {"id": session_id, "title": free})
-            return _get(connection, session_id)
-
-        return await self._write(work)
-
-    async def update_session(
+    @transaction
+    def update_session(
         self,
+        connection: Connection,
         session_id: str,
         *,
         model: str | None = None,
         provider: str | None = None,
         cwd: str | None = None,
     ) -> Session:
-        def work(connection: Connection) -> Session:
-            values = {"id": session_id, "model": model, "provider": provider, "cwd": cwd}
-            change(connection, "sessions.update", values)
-            return _get(connection, session_id)
+        values = {"id": session_id, "model": model, "provider": provider, "cwd": cwd}
+        change(connection, "sessions.update", values)
+        return _get(connection, session_id)
 
-        return await self._write(work)
+    @transaction
+    def end_session(self, connection: Connection, session_id: str, reason: str, at: float) -> None:
+        values = {"id": session_id, "reason": reason, "at": at}
+        if not change(connection, "sessions.end", values):
+            raise unknown_session(session_id)
 
-    async def end_session(self, session_id: str, reason: str, at: float) -> None:
-        def work(connection: Connection) -> None:
-            values = {"id": session_id, "reason": reason, "at": at}
-            if not change(connection, "sessions.end", values):
-                raise unknown_session(session_id)
-
-        await self._write(work)
-
-    async def branch_session(self, session_id: str, new: NewSession) -> Session:
+    @transaction
+    def branch_session(self, connection: Connection, session_id: str, new: NewSession) -> Session:
         # A turn that is still open stays with the origin.
         child = msgspec.structs.replace(
             new, parent_id=new.parent_id or session_id, lineage=new.lineage or Lineage.BRANCH
         )
+        check_session(connection, session_id)
+        insert_session(connection, child)
+        both = {"from": session_id, "to": child.id}
+        for step in ("copy_prompt", "copy_messages", "copy_counters"):
+            change(connection, f"sessions.{step}", both)
+        answer_in_branch(connection, session_id, child)
+        return _get(connection, child.id)
 
-        def work(connection: Connection) -> Session:
-            check_session(connection, session_id)
-            insert_session(connection, child)
-            both = {"from": session_id, "to": child.id}
-            for step in ("copy_prompt", "copy_messages", "copy_counters"):
-                change(connection, f"sessions.{step}", both)
-            answer_in_branch(connection, session_id, child)
-            return _get(connection, child.id)
-
-        return await self._write(work)
-
-    async def delete_session(self, session_id: str, *, idle: bool = False) -> bool:
-        def work(connection: Connection) -> bool:
-            if idle and one(connection, "sessions.is_busy", {"id": session_id}):
-                raise session_busy(session_id)
-            return _delete(connection, session_id)
-
-        return await self._write(work)
+    @transaction
+    def delete_session(
+        self, connection: Connection, session_id: str, *, idle: bool = False
+    ) -> bool:
+        if idle and one(connection, "sessions.is_busy", {"id": session_id}):
+            raise session_busy(session_id)
+        return _delete(connection, session_id)
 
     async def prune_sessions(self, query: SessionQuery) -> int:
         ids = await self._read(lambda connection: _matching(connection, query))
@@ -152,28 +142,22 @@ class SessionPart(LedgerPart):
         deleted = [await self._write(partial(_delete_idle, session_id=i)) for i in ids]
         return sum(deleted)
 
-    async def remember(self, session_id: str, name: str, value: Any) -> None:
-        text = dump(value)
-
-        def work(connection: Connection) -> None:
-            check_session(connection, session_id)
-            if value is None:
-                change(connection, "sessions.clear_fact", (session_id, name))
-            else:
-                change(connection, "sessions.set_fact", (session_id, name, text))
-
-        await self._write(work)
+    @transaction
+    def remember(self, connection: Connection, session_id: str, name: str, value: Any) -> None:
+        check_session(connection, session_id)
+        if value is None:
+            change(connection, "sessions.clear_fact", (session_id, name))
+        else:
+            change(connection, "sessions.set_fact", (session_id, name, dump(value)))
 
     async def recall(self, session_id: str, name: str) -> Any:
         row = await self._quick(lambda c: one(c, "sessions.fact", (session_id, name)))
         return None if row is None else msgspec.json.decode(row["value"])
 
-    async def bind_key(self, key: str, session_id: str, at: float) -> None:
-        def work(connection: Connection) -> None:
-            check_session(connection, session_id)
-            change(connection, "sessions.bind_key", (key, session_id, at))
-
-        await self._write(work)
+    @transaction
+    def bind_key(self, connection: Connection, key: str, session_id: str, at: float) -> None:
+        check_session(connection, session_id)
+        change(connection, "sessions.bind_key", (key, session_id, at))
 
     async def session_for_key(self, key: str) -> Session | None:
         return await self._get(read_session, "sessions.for_key", (key,))

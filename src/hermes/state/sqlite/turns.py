@@ -1,118 +1,121 @@
-"""Turns and what they write, each step one transaction."""
+"""Turns: what they write, what they ask of people and what they cost."""
 
 from collections.abc import Sequence
 from sqlite3 import Connection, IntegrityError
+from typing import Any
 
+import msgspec
+
+from hermes.domain.approvals import Approval, ApprovalRequest, ApprovalState, Decision
 from hermes.domain.errors import Conflict, HermesError, NotFound
 from hermes.domain.messages import AssistantMessage, ToolMessage, UserMessage
 from hermes.domain.ports.ledger import BegunTurn
 from hermes.domain.session import StoredMessage
 from hermes.domain.turn import NewTurn, Turn, TurnError, TurnState
-from hermes.domain.usage import UsageRecord
-from hermes.state.sqlite.base import LedgerPart, change, many, one
+from hermes.domain.usage import Spent, TurnUsage, UsageRecord
+from hermes.state.sqlite.base import LedgerPart, change, many, one, row_of, transaction
 from hermes.state.sqlite.client_calls import answer_handed
-from hermes.state.sqlite.errors import id_taken, session_busy, unknown_call, unknown_session
-from hermes.state.sqlite.inbox import take_entries
-from hermes.state.sqlite.messages import put, put_all, put_late, take_seats
-from hermes.state.sqlite.rows import dump, reader
-from hermes.state.sqlite.usage import add_usage
+from hermes.state.sqlite.delivery import take_entries
+from hermes.state.sqlite.errors import id_taken, session_busy, unknown_session
+from hermes.state.sqlite.messages import Seat, put, put_all, put_late, take_seats
+from hermes.state.sqlite.rows import columns, dump, reader
 
 read_turn = reader(Turn, json={"error": TurnError})
+read_approval = reader(
+    Approval, json={"choices": tuple[str, ...], "decision": Decision}, inner=("request",)
+)
+read_spent = reader(Spent)
+read_turn_usage = reader(TurnUsage, inner=("usage",))
 
 
 class TurnPart(LedgerPart):
     """Implements `TurnStore`."""
 
-    async def begin_turn(self, new: NewTurn) -> BegunTurn:
-        def work(connection: Connection) -> BegunTurn:
-            turn = _insert(connection, new)
-            change(connection, "turns.reopen_session", (new.session_id,))
-            take_entries(connection, new.session_id, new.id, new.inbox_ids)
-            answer_handed(connection, turn.session_id, new.results, new.at)
-            inputs = put_all(
-                connection, new.inputs, session_id=turn.session_id, turn_id=turn.id, at=new.at
-            )
-            return BegunTurn(turn=turn, inputs=tuple(inputs))
+    @transaction
+    def begin_turn(self, connection: Connection, new: NewTurn) -> BegunTurn:
+        turn = _insert(connection, new)
+        change(connection, "turns.reopen_session", (new.session_id,))
+        take_entries(connection, new.session_id, new.id, new.inbox_ids)
+        answer_handed(connection, turn.session_id, new.results, new.at)
+        inputs = put_all(
+            connection, new.inputs, session_id=turn.session_id, turn_id=turn.id, at=new.at
+        )
+        return BegunTurn(turn=turn, inputs=tuple(inputs))
 
-        return await self._write(work)
-
-    async def add_inputs(
-        self, turn_id: str, inputs: Sequence[UserMessage], inbox_ids: Sequence[int], at: float
+    @transaction
+    def add_inputs(
+        self,
+        connection: Connection,
+        turn_id: str,
+        inputs: Sequence[UserMessage],
+        inbox_ids: Sequence[int],
+        at: float,
     ) -> list[StoredMessage]:
-        def work(connection: Connection) -> list[StoredMessage]:
-            session_id = _touch(connection, turn_id, at)
-            take_entries(connection, session_id, turn_id, inbox_ids)
-            return put_all(connection, inputs, session_id=session_id, turn_id=turn_id, at=at)
+        session_id = _touch(connection, turn_id, at)
+        take_entries(connection, session_id, turn_id, inbox_ids)
+        return put_all(connection, inputs, session_id=session_id, turn_id=turn_id, at=at)
 
-        return await self._write(work)
-
-    async def record_reply(
-        self, turn_id: str, message: AssistantMessage, usage: UsageRecord | None, at: float
+    @transaction
+    def record_reply(
+        self,
+        connection: Connection,
+        turn_id: str,
+        message: AssistantMessage,
+        usage: UsageRecord | None,
+        at: float,
     ) -> StoredMessage:
-        calls = message.tool_calls
+        session_id, calls = _touch(connection, turn_id, at), message.tool_calls
+        seq = take_seats(connection, session_id, at, seats=1 + len(calls), messages=[message])
+        for offset, call in enumerate(calls, start=1):
+            try:
+                change(connection, "turns.seat_call", (turn_id, call.id, seq + offset))
+            except IntegrityError as error:
+                raise Conflict(
+                    f"Two tool calls of one turn have the id `{call.id}`.",
+                    hint="Give each call its own id.",
+                ) from error
+        if usage is not None:
+            add_usage(connection, usage, session_id)
+        seat = Seat(session_id=session_id, turn_id=turn_id, seq=seq, timestamp=at)
+        return put(connection, message, seat)
 
-        def work(connection: Connection) -> StoredMessage:
-            session_id = _touch(connection, turn_id, at)
-            seq = take_seats(connection, session_id, at, seats=1 + len(calls), messages=[message])
-            for offset, call in enumerate(calls, start=1):
-                try:
-                    change(connection, "turns.seat_call", (turn_id, call.id, seq + offset))
-                except IntegrityError as error:
-                    raise Conflict(
-                        f"Two tool calls of one turn have the id `{call.id}`.",
-                        hint="Give each call its own id.",
-                    ) from error
-            if usage is not None:
-                add_usage(connection, usage, session_id)
-            return put(connection, message, session_id=session_id, turn_id=turn_id, seq=seq, at=at)
-
-        return await self._write(work)
-
-    async def start_call(self, turn_id: str, call_id: str, at: float) -> None:
-        def work(connection: Connection) -> None:
-            _touch(connection, turn_id, at)
-            if change(connection, "turns.start_call", (at, turn_id, call_id)):
-                return
-            if one(connection, "turns.call", (turn_id, call_id)) is None:
-                raise unknown_call(call_id)
-            raise Conflict(
-                f"Tool call `{call_id}` was already started.", hint="Its effect may have happened."
-            )
-
-        await self._write(work)
+    @transaction
+    def start_call(self, connection: Connection, turn_id: str, call_id: str, at: float) -> None:
+        _touch(connection, turn_id, at)
+        if change(connection, "turns.start_call", (at, turn_id, call_id)):
+            return
+        _call_seat(connection, turn_id, call_id)
+        raise Conflict(
+            f"Tool call `{call_id}` was already started.", hint="Its effect may have happened."
+        )
 
     async def started_calls(self, turn_id: str) -> frozenset[str]:
         found = await self._quick(lambda c: many(c, "turns.started_calls", (turn_id,)))
         return frozenset(row["call_id"] for row in found)
 
-    async def record_result(self, turn_id: str, message: ToolMessage, at: float) -> StoredMessage:
-        def work(connection: Connection) -> StoredMessage:
-            session_id = _touch(connection, turn_id, at)
-            call = one(connection, "turns.call", (turn_id, message.call_id))
-            if call is None:
-                raise unknown_call(message.call_id)
-            seq = int(call["seq"])
-            try:
-                return put_late(
-                    connection, message, session_id=session_id, turn_id=turn_id, seq=seq, at=at
-                )
-            except IntegrityError as error:
-                raise Conflict(
-                    f"Tool call `{message.call_id}` already has a result.",
-                    hint="Read it from history.",
-                ) from error
+    @transaction
+    def record_result(
+        self, connection: Connection, turn_id: str, message: ToolMessage, at: float
+    ) -> StoredMessage:
+        session_id = _touch(connection, turn_id, at)
+        seq = _call_seat(connection, turn_id, message.call_id)
+        seat = Seat(session_id=session_id, turn_id=turn_id, seq=seq, timestamp=at)
+        try:
+            return put_late(connection, message, seat)
+        except IntegrityError as error:
+            raise Conflict(
+                f"Tool call `{message.call_id}` already has a result.",
+                hint="Read it from history.",
+            ) from error
 
-        return await self._write(work)
-
-    async def set_waiting(self, turn_id: str, *, waiting: bool, at: float) -> None:
+    @transaction
+    def set_waiting(
+        self, connection: Connection, turn_id: str, *, waiting: bool, at: float
+    ) -> None:
         state = TurnState.WAITING if waiting else TurnState.RUNNING
-
-        def work(connection: Connection) -> None:
-            values = {"id": turn_id, "state": state, "at": at}
-            if one(connection, "turns.set_state", values) is None:
-                raise _not_open(connection, turn_id)
-
-        await self._write(work)
+        values = {"id": turn_id, "state": state, "at": at}
+        if one(connection, "turns.set_state", values) is None:
+            raise _not_open(connection, turn_id)
 
     async def finish_turn(
         self,
@@ -167,6 +170,16 @@ def _insert(connection: Connection, new: NewTurn) -> Turn:
     return read_turn(row)
 
 
+def _call_seat(connection: Connection, turn_id: str, call_id: str) -> int:
+    call = one(connection, "turns.call", (turn_id, call_id))
+    if call is None:
+        raise NotFound(
+            f"The turn has no tool call `{call_id}`.",
+            hint="A call is known once the reply that makes it is recorded.",
+        )
+    return int(call["seq"])
+
+
 def _touch(connection: Connection, turn_id: str, at: float) -> str:
     """Check that the turn is open and return its session."""
     row = one(connection, "turns.touch", {"id": turn_id, "at": at})
@@ -179,3 +192,86 @@ def _not_open(connection: Connection, turn_id: str) -> HermesError:
     if one(connection, "turns.exists", (turn_id,)) is None:
         return NotFound(f"There is no turn `{turn_id}`.", hint="Its session may have been deleted.")
     return Conflict(f"Turn `{turn_id}` has already ended.", hint="Begin a new turn.")
+
+
+class ApprovalPart(LedgerPart):
+    """Implements `ApprovalStore`."""
+
+    @transaction
+    def ask(self, connection: Connection, request: ApprovalRequest) -> Approval:
+        row = one(connection, "approvals.for_call", (request.turn_id, request.call_id))
+        if row is None:
+            if one(connection, "approvals.get", (request.id,)):
+                raise id_taken("request", request.id)
+            change(connection, "approvals.insert", columns(request))
+            row = row_of(connection, "approvals.get", (request.id,))
+        return read_approval(row)
+
+    async def approval(self, approval_id: str) -> Approval | None:
+        return await self._get(read_approval, "approvals.get", (approval_id,))
+
+    async def decide(self, approval_id: str, decision: Decision) -> Approval | None:
+        if decision.state is ApprovalState.PENDING:
+            raise ValueError("a decision cannot leave a request pending")
+        values = {
+            "id": approval_id,
+            "state": decision.state,
+            "choice": decision.choice,
+            "decision": dump(decision),
+        }
+        return await self._change(read_approval, "approvals.decide", values)
+
+    async def pending_approvals(self, session_id: str | None = None) -> list[Approval]:
+        return await self._few(read_approval, "approvals.pending", {"session_id": session_id})
+
+    async def grants(self, agent_id: str, session_id: str) -> list[Approval]:
+        values = {"agent_id": agent_id, "session_id": session_id}
+        return await self._few(read_approval, "approvals.grants", values)
+
+    async def approvals(self, *, limit: int = 50) -> list[Approval]:
+        return await self._list(read_approval, "approvals.newest", (limit,))
+
+    async def revoke(self, approval_id: str, at: float) -> bool:
+        values = {"id": approval_id, "at": at}
+        return await self._write(lambda c: change(c, "approvals.revoke", values) > 0)
+
+
+class UsagePart(LedgerPart):
+    """Implements `UsageStore`."""
+
+    async def record_usage(self, record: UsageRecord) -> None:
+        await self._write(lambda c: add_usage(c, record, record.session_id))
+
+    async def spent(
+        self,
+        *,
+        session_id: str | None = None,
+        agent_id: str | None = None,
+        since: float | None = None,
+    ) -> Spent:
+        values: dict[str, Any] = {"agent_id": agent_id, "session_id": session_id, "since": since}
+        query = "usage.spent_in_session"
+        if session_id is None:
+            query = "usage.spent_since"
+            values["since"] = float("-inf") if since is None else since
+        return read_spent(await self._read(lambda c: row_of(c, query, values)))
+
+    async def usage_of_turn(self, turn_id: str) -> TurnUsage:
+        row = await self._quick(lambda c: row_of(c, "usage.of_turn", (turn_id,) * 2))
+        return read_turn_usage(row)
+
+    async def usage_by_model(
+        self, *, session_id: str | None = None, since: float | None = None
+    ) -> list[tuple[str, str, Spent]]:
+        values = {"session_id": session_id, "since": since}
+        found = await self._read(lambda c: many(c, "usage.by_model", values))
+        return [(row["provider"], row["model"], read_spent(row)) for row in found]
+
+
+def add_usage(connection: Connection, record: UsageRecord, session_id: str | None) -> None:
+    """Write one call down and count it in its session."""
+    values = msgspec.structs.asdict(record) | msgspec.structs.asdict(record.usage)
+    values["session_id"] = session_id
+    if session_id is not None:
+        change(connection, "usage.count_in_session", values)
+    change(connection, "usage.insert", values)

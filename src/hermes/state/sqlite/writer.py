@@ -21,6 +21,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
+from msgspec import Struct
+
 from hermes.domain.errors import StoreError
 from hermes.state.sqlite.errors import is_busy, store_error
 
@@ -35,19 +37,14 @@ CHECKPOINT_CHANGES = 4000
 CHECKPOINT_BYTES = 16 * 1024 * 1024
 
 
-class _Job:
+class _Job(Struct):
     """One transaction function and the caller who waits for it."""
 
-    __slots__ = ("error", "future", "loop", "result", "work")
-
-    def __init__(
-        self, work: Work[Any], future: "asyncio.Future[Any]", loop: asyncio.AbstractEventLoop
-    ) -> None:
-        self.work = work
-        self.future = future
-        self.loop = loop
-        self.result: Any = None
-        self.error: BaseException | None = None
+    work: Work[Any]
+    future: "asyncio.Future[Any]"
+    loop: asyncio.AbstractEventLoop
+    result: Any = None
+    error: BaseException | None = None
 
     def settle(self) -> None:
         """Answer the caller; runs in the caller's event loop."""

@@ -6,7 +6,7 @@ from hermes.domain.profile import AgentProfile
 from hermes.domain.settings import Settings
 from hermes.domain.settings.agent import Memory
 from hermes.domain.settings.live import LiveSettings
-from hermes.state.identity import MAX_BYTES, FileIdentity, read_text
+from hermes.state.agent_files import MAX_BYTES, FileIdentity, read_text
 
 
 def test_a_missing_or_blank_file_is_none(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The agent's own files, read for the prompt of a new session: SOUL.md and the memories.
+"""The agent's own files: SOUL.md and the memories for the prompt, and the heads of skills.
 
 People edit them by hand. They are read in full but never more than a bound, as UTF-8
 whatever is in them, so that a huge or binary file cannot hurt. A file that is missing
@@ -7,6 +7,9 @@ or blank is None.
 
 import asyncio
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import StoreError
@@ -15,6 +18,8 @@ from hermes.domain.profile import AgentProfile
 from hermes.domain.settings.live import LiveSettings
 
 MAX_BYTES = 64 * 1024
+MAX_HEAD = 4000
+"""Bytes of a skill, of which its head is a part."""
 
 
 class FileIdentity:
@@ -54,3 +59,34 @@ def read_text(path: Path, max_bytes: int = MAX_BYTES) -> str | None:
     cut = data[:max_bytes].decode("utf-8-sig", "ignore" if len(data) > max_bytes else "replace")
     text = cut.replace("\r\n", "\n").strip()
     return text or None
+
+
+async def skill_cards(directory: Path) -> list[dict[str, Any]]:
+    """List the skills: name, description, category and path below the skills directory."""
+    return await asyncio.to_thread(_cards, directory)
+
+
+def _cards(directory: Path) -> list[dict[str, Any]]:
+    cards = []
+    for path in sorted(directory.rglob("SKILL.md")) if directory.is_dir() else ():
+        head = _head(path)
+        place = path.parent.relative_to(directory)
+        cards.append(
+            {
+                "name": str(head.get("name") or place.name),
+                "description": str(head.get("description") or ""),
+                "category": place.parts[0] if len(place.parts) > 1 else "",
+                "path": str(place),
+            }
+        )
+    return cards
+
+
+def _head(path: Path) -> dict[str, Any]:
+    """Return the YAML between the first two `---` lines; nothing if there is none."""
+    try:
+        parts = (read_text(path, MAX_HEAD) or "").split("---", 2)
+        head = yaml.safe_load(parts[1]) if not parts[0] and len(parts) > 2 else {}
+    except (StoreError, yaml.YAMLError):
+        return {}
+    return head if isinstance(head, dict) else {}

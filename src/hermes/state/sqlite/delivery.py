@@ -1,0 +1,133 @@
+"""Inbox and outbox: messages that arrived, each committed once, and what leaves."""
+
+from collections.abc import Sequence
+from sqlite3 import Connection
+
+from hermes.domain.errors import Conflict, NotFound
+from hermes.domain.inbound import InboundMessage, InboxEntry, InboxState
+from hermes.domain.outbound import OutboxEntry, OutboxState
+from hermes.domain.ports.ledger import Admission, Arrival
+from hermes.state.sqlite.base import LedgerPart, change, check_session, one, row_of, transaction
+from hermes.state.sqlite.rows import columns, dump, reader
+from hermes.state.titles import clean_text
+
+read_inbox = reader(InboxEntry, json={"message": InboundMessage})
+read_outbox = reader(OutboxEntry, inner=("target",))
+
+
+class InboxPart(LedgerPart):
+    """Implements `InboxStore`."""
+
+    async def admit(self, arrival: Arrival) -> Admission:
+        text = dump(arrival.message)
+        return await self._write(lambda connection: admit(connection, arrival, text))
+
+    async def waiting(self, session_id: str) -> list[InboxEntry]:
+        return await self._few(read_inbox, "inbox.waiting", (session_id,))
+
+    async def sessions_waiting(self) -> list[str]:
+        return await self._list(lambda row: str(row["session_id"]), "inbox.sessions_waiting")
+
+    async def mark_answered(self, turn_id: str) -> int:
+        return await self._write(lambda c: change(c, "inbox.mark_answered", (turn_id,)))
+
+    async def unanswered(self, platforms: Sequence[str]) -> list[InboxEntry]:
+        return await self._list(read_inbox, "inbox.unanswered", (dump(list(platforms)),))
+
+    async def entry(self, inbox_id: int) -> InboxEntry | None:
+        return await self._get(read_inbox, "inbox.get", (inbox_id,))
+
+    async def entries_of_turn(self, turn_id: str) -> list[InboxEntry]:
+        return await self._few(read_inbox, "inbox.of_turn", (turn_id,))
+
+    @transaction
+    def drop(self, connection: Connection, inbox_ids: Sequence[int], reason: str) -> None:
+        # What a turn has taken already stays taken.
+        for inbox_id in inbox_ids:
+            change(connection, "inbox.drop", (reason, inbox_id))
+
+
+class OutboxPart(LedgerPart):
+    """Implements `OutboxStore`."""
+
+    @transaction
+    def enqueue(self, connection: Connection, entry: OutboxEntry) -> OutboxEntry:
+        change(connection, "outbox.insert", columns(entry) | columns(entry.target))
+        return read_outbox(row_of(connection, "outbox.get", (entry.id,)))
+
+    async def outbox_entry(self, entry_id: str) -> OutboxEntry | None:
+        return await self._get(read_outbox, "outbox.get", (entry_id,))
+
+    async def claim_send(self, entry_id: str, at: float) -> OutboxEntry | None:
+        return await self._change(read_outbox, "outbox.claim", {"id": entry_id, "at": at})
+
+    async def update_outbox(
+        self,
+        entry_id: str,
+        *,
+        state: OutboxState,
+        at: float,
+        native_id: str | None = None,
+        content: str | None = None,
+        error: str | None = None,
+    ) -> OutboxEntry:
+        values = {
+            "id": entry_id,
+            "state": state,
+            "at": at,
+            "native_id": native_id,
+            "content": content and clean_text(content),
+            "error": error and clean_text(error),
+        }
+        found = await self._change(read_outbox, "outbox.update", values)
+        if found is None:
+            raise NotFound(
+                f"There is no outbox entry `{entry_id}`.", hint="Its session may have been deleted."
+            )
+        return found
+
+    async def outbox_of_turn(self, turn_id: str) -> list[OutboxEntry]:
+        return await self._few(read_outbox, "outbox.of_turn", (turn_id,))
+
+    async def outbox(
+        self, states: Sequence[OutboxState], *, platform: str | None = None, limit: int = 100
+    ) -> list[OutboxEntry]:
+        values = {"states": dump(list(states)), "platform": platform, "limit": limit}
+        return await self._list(read_outbox, "outbox.in_states", values)
+
+
+def admit(connection: Connection, arrival: Arrival, text: str) -> Admission:
+    """Commit a message, of which `text` is the stored form, unless it is known."""
+    message = arrival.message
+    native = (message.platform, message.account, message.native_id)
+    known = one(connection, "inbox.by_native", native)
+    if known is not None:
+        return Admission(entry=read_inbox(known), duplicate=True)
+    check_session(connection, arrival.session_id)
+    values = {
+        "platform": message.platform,
+        "account": message.account,
+        "native_id": message.native_id,
+        "agent_id": arrival.agent_id,
+        "session_key": arrival.session_key,
+        "session_id": arrival.session_id,
+        "message": text,
+        "at": arrival.at,
+        "state": InboxState.DROPPED if arrival.handled_as else InboxState.WAITING,
+        "drop_reason": arrival.handled_as,
+    }
+    entry = read_inbox(row_of(connection, "inbox.insert", values))
+    return Admission(entry=entry, duplicate=False)
+
+
+def take_entries(
+    connection: Connection, session_id: str, turn_id: str, inbox_ids: Sequence[int]
+) -> None:
+    """Give waiting entries to a turn; all of them or none."""
+    values = {"session_id": session_id, "turn_id": turn_id}
+    gone = [i for i in inbox_ids if not change(connection, "inbox.take", values | {"id": i})]
+    if gone:
+        raise Conflict(
+            f"Inbox entries are no longer waiting in this session: {', '.join(map(str, gone))}.",
+            hint="Read the inbox again; another turn has taken them.",
+        )
