@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fakes.chat_kit import ChatKit
 from fakes.scripted_turns import Play, Script
+from hermes.config.paths import HermesHome
 from hermes.domain.approvals import ApprovalKind
 from hermes.domain.events import ReasoningDelta, TextDelta, TextReset
 from hermes.domain.messages import ToolOutcome
@@ -21,9 +22,8 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.settings.doors import Display
-from hermes.domain.settings.live import LiveSettings
-from hermes.entry.terminal.chat import ChatParts, ChatPaths, run_chat
-from hermes.entry.terminal.oneshot import Question, inbound
+from hermes.entry.terminal.chat import ChatParts, run_chat
+from hermes.entry.terminal.oneshot import inbound
 from hermes.execution.clock import SystemClock
 from hermes.testing import temporary_ledger
 
@@ -102,10 +102,8 @@ async def earlier(kit: ChatKit) -> Session:
     session = await kit.gateway.open_session("main", "cli", "tester")
     for number in range(12):
         text = f"earlier {number} " + "q" * (400 if number == 11 else 10)
-        asked = Question(
-            agent_id="main", session=session, text=text, asked_by="tester", at=kit.clock.now()
-        )
-        ticket = await kit.gateway.submit("main", inbound(asked), session_id=session.id)
+        asked = inbound(session, text, "tester", kit.clock.now())
+        ticket = await kit.gateway.submit("main", asked, session_id=session.id)
         await (await ticket.stream()).wait()
     return await kit.ledger.rename_session(session.id, "old talk")
 
@@ -139,23 +137,7 @@ async def chat(ledger: Ledger, home: Path, arguments: list[str]) -> int:
     try:
         async with kit.gateway.running():
             parts = ChatParts(
-                gateway=kit.gateway,
-                ledger=kit.ledger,
-                desk=kit.desk,
-                controls=kit.controls,
-                clock=kit.clock,
-                profile=kit.profile,
-                paths=ChatPaths(
-                    history_file=home / "history",
-                    cache_dir=home / "cache",
-                    skins_dir=home / "skins",
-                    saved_dir=home / "saved",
-                ),
-                environ=dict(os.environ),
-                version="1.2.3",
-                user="tester",
-                model_label="demo",
-                settings=LiveSettings(
+                host=kit.host(
                     Settings(
                         display=Display(
                             busy_input_mode="steer" if "--steer" in arguments else "interrupt",
@@ -163,6 +145,10 @@ async def chat(ledger: Ledger, home: Path, arguments: list[str]) -> int:
                         )
                     )
                 ),
+                profile=kit.profile,
+                home=HermesHome(root=home),
+                environ=dict(os.environ),
+                user="tester",
                 session=await earlier(kit) if "--resume" in arguments else None,
                 notices=("This is a demonstration.",),
             )

@@ -12,8 +12,7 @@ from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
 from hermes.domain.errors import ConfigError, NotFound, UsageError
 from hermes.domain.messages import AssistantMessage, InputKind, ToolMessage, UserMessage
 from hermes.domain.session import Session, StoredMessage
-from hermes.entry.terminal.banner import BannerFacts, banner_lines
-from hermes.entry.terminal.chat_session import recap_lines
+from hermes.entry.terminal.chat_session import banner_lines, recap_lines
 from hermes.entry.terminal.input import CompletionSources, CtrlC, InterruptKey, Pastes, suggest
 from hermes.entry.terminal.paint import (
     Colours,
@@ -255,16 +254,13 @@ def test_colours_come_down_to_what_there_is(colours: Colours, code: str) -> None
 
 @pytest.mark.parametrize("cells", [40, 80, 120])
 def test_the_banner_fits(cells: int) -> None:
-    facts = BannerFacts(
-        version="1.0",
-        model="some-provider/a-rather-long-model-name-2026",
-        tools=23,
-        session="20260101_000000_abcdef01",
-        cwd="/a/rather/long/path/to/the/project/that/one/works/on",
-        notices=("This model is toy-sized: good for trying things out, not for work.",),
-    )
+    details = [
+        "some-provider/a-rather-long-model-name-2026",
+        "23 tools",
+        "20260101_000000_abcdef01",
+    ]
 
-    lines = banner_lines(facts, load_skin("default"), cells, tip=3)
+    lines = banner_lines("⚕ Hermes 1.0", details, cells)
 
     assert all(width(text) <= cells for _, text in lines)
     assert any("23 tools" in text for _, text in lines)

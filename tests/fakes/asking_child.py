@@ -14,7 +14,7 @@ from hermes.app.build import open_app
 from hermes.app.options import AppOptions
 from hermes.config.paths import HermesHome
 from hermes.domain.events import ApprovalAsked
-from hermes.entry.terminal.oneshot import Question, inbound
+from hermes.entry.terminal.oneshot import inbound
 
 
 def options(home: Path, work: Path) -> AppOptions:
@@ -25,8 +25,8 @@ def options(home: Path, work: Path) -> AppOptions:
 async def main(home: Path, work: Path, text: str) -> None:
     async with open_app(options(home, work)) as app:
         session = await app.gateway.open_session("main", "cli", "ann")
-        question = Question(agent_id="main", session=session, text=text, asked_by="ann", at=0.0)
-        ticket = await app.gateway.submit("main", inbound(question), session_id=session.id)
+        message = inbound(session, text, "ann", 0.0)
+        ticket = await app.gateway.submit("main", message, session_id=session.id)
         async for event in (await ticket.stream()).follow():
             if isinstance(event, ApprovalAsked):
                 sys.stdout.write(f"{session.id} {event.request.id}\n")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from fakes.scripted_turns import Script, ScriptedRunner
 from hermes.control.approvals import ApprovalAnswers
+from hermes.control.commands.context import CommandHost
 from hermes.control.commands.controls import Compacted, ContextUse, CoreControls
 from hermes.control.lanes.gateway import Gateway, GatewayParts
 from hermes.domain.errors import NotFound
@@ -11,6 +12,8 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
+from hermes.domain.settings import Settings
+from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import ToolSpec
 
 __all__ = ["ChatKit", "RecordedControls"]
@@ -79,4 +82,17 @@ class ChatKit:
                 owner="test",
                 owner_alive=lambda _owner: False,
             )
+        )
+
+    def host(self, settings: Settings) -> CommandHost:
+        return CommandHost(
+            ledger=self.ledger,
+            gateway=self.gateway,
+            desk=self.desk,
+            controls=self.controls,
+            clock=self.clock,
+            profiles={"main": self.profile},
+            version="1.2.3",
+            saved_dir=self.profile.home / "saved",
+            settings=LiveSettings(settings),
         )

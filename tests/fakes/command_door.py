@@ -5,16 +5,15 @@ from collections.abc import Sequence
 
 from fakes.chat_kit import MODELS, ChatKit
 from hermes.control.commands.builtin import builtin_registry
-from hermes.control.commands.context import CommandContext, CommandHost, Screen
+from hermes.control.commands.context import CommandContext, Screen
 from hermes.control.commands.registry import Invocation, parse, run_command
 from hermes.control.lanes.gateway import BusyMode, submit_while_busy
 from hermes.domain.events import ApprovalAsked
 from hermes.domain.inbound import Attachment
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
-from hermes.domain.settings.live import LiveSettings
 from hermes.domain.settings.models import Provider
-from hermes.entry.terminal.oneshot import Question, inbound
+from hermes.entry.terminal.oneshot import inbound
 
 __all__ = ["RecordingDoor", "RecordingScreen"]
 
@@ -29,9 +28,6 @@ class RecordingScreen:
 
     def clear(self) -> None:
         self.done.append(("clear",))
-
-    def redraw(self) -> None:
-        self.done.append(("redraw",))
 
     def leave(self) -> None:
         self.done.append(("leave",))
@@ -75,17 +71,7 @@ class RecordingDoor:
         self.recorded = RecordingScreen()
         self._terminal = terminal
         self._admin = admin
-        self._host = CommandHost(
-            ledger=kit.ledger,
-            gateway=kit.gateway,
-            desk=kit.desk,
-            controls=kit.controls,
-            clock=kit.clock,
-            profiles={"main": kit.profile},
-            version="1.2.3",
-            saved_dir=kit.profile.home / "saved",
-            settings=LiveSettings(Settings(providers={"fake": Provider(models=list(MODELS))})),
-        )
+        self._host = kit.host(Settings(providers={"fake": Provider(models=list(MODELS))}))
 
     async def type(self, text: str) -> str:
         """Run a command and return what it said."""
@@ -158,16 +144,9 @@ class RecordingDoor:
         self, text: str, *, mode: BusyMode, attachments: tuple[Attachment, ...] = ()
     ) -> None:
         session = await self.ensure_session()
-        question = Question(
-            agent_id="main",
-            session=session,
-            text=text,
-            asked_by="tester",
-            at=self.kit.clock.now(),
-            attachments=attachments,
-        )
+        message = inbound(session, text, "tester", self.kit.clock.now(), attachments)
         submission = await submit_while_busy(
-            self.kit.gateway, "main", inbound(question), session_id=session.id, mode=mode
+            self.kit.gateway, "main", message, session_id=session.id, mode=mode
         )
         self.effects.append(submission.effect)
 

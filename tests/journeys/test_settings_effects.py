@@ -27,17 +27,16 @@ from fakes.telegram import FakeTelegram
 from hermes.agent.compaction import Compactor
 from hermes.app import config_watch
 from hermes.app.build import App, open_app
-from hermes.app.chat import chat_parts
 from hermes.app.chat_door import allowed_files
 from hermes.app.options import AppOptions
 from hermes.app.serve import Service
 from hermes.app.settings import access_settings, toolsets_of
 from hermes.app.shutdown import StopSignals
+from hermes.cli.commands.chat import chat_parts
 from hermes.config.check import bare, fields_by_name, struct_of
 from hermes.config.meaning import type_of
 from hermes.config.paths import HermesHome
 from hermes.control.admission.resets import Resets, user_note
-from hermes.control.commands.context import CommandHost
 from hermes.control.delivery.home_channel import configured_homes
 from hermes.control.supervision.supervisor import AdapterState
 from hermes.domain.inbound import ChatKind
@@ -217,26 +216,12 @@ async def cli_tools(bench: Bench) -> object:
 
 
 async def busy(bench: Bench) -> object:
-    options = AppOptions(home=HermesHome(root=bench.file.parent), environ={}, cwd=bench.work)
-    parts = chat_parts(bench.app, options, bench.app.agent("main"), None)
-    door = CommandHost(
-        ledger=parts.ledger,
-        gateway=parts.gateway,
-        desk=parts.desk,
-        controls=parts.controls,
-        clock=parts.clock,
-        profiles=bench.app.profiles,
-        version="1",
-        saved_dir=bench.work,
-        settings=parts.settings,
-    )
-    return await door.busy_mode("telegram", None)
+    return await bench.app.commands().busy_mode("telegram", None)
 
 
 async def terminal(bench: Bench) -> object:
     """Return what a terminal chat that is opened now shows, and how."""
-    options = AppOptions(home=HermesHome(root=bench.file.parent), environ={}, cwd=bench.work)
-    return chat_parts(bench.app, options, bench.app.agent("main"), None).settings().display
+    return chat_parts(bench.app, bench.app.agent("main")).host.settings().display
 
 
 async def patience(bench: Bench) -> object:
@@ -377,7 +362,7 @@ async def running(
         )
         stop = StopSignals()
         async with open_app(options) as app, asyncio.TaskGroup() as group:
-            group.create_task(Service(app, options, stop).run())
+            group.create_task(Service(app, stop).run())
             yield Bench(app, hermes, telegram, model)
             stop.stop("the test is over")
             stop.stop("now")

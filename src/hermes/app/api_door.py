@@ -66,11 +66,11 @@ def open_door(context: DoorContext) -> ApiDoor:
 
 
 def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpContext:
-    app, home, board = context.app, context.options.home, context.board
+    app, home, state_file = context.app, context.app.options.home, context.state_file
     jobs = JobFiles(home.root / "cron")
 
     def ready() -> Mapping[str, bool]:
-        running = board.state.gateway_state == GatewayPhase.RUNNING.value
+        running = state_file.state.gateway_state == GatewayPhase.RUNNING.value
         return {"gateway": running, "accepting": not runs.draining}
 
     return HttpContext(
@@ -86,7 +86,7 @@ def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpCont
         toolsets=lambda agent: _toolsets(app, agent),
         skills=lambda _agent: skill_cards(home.skills_dir),
         metrics=context.metrics,
-        gateway_state=lambda: msgspec.to_builtins(board.current()),
+        gateway_state=lambda: msgspec.to_builtins(state_file.current()),
         ready=ready,
         redact=app.services.redact,
         version=__version__,

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from msgspec import Struct
 
+from hermes import __version__
 from hermes.agent.images import read_attachment
 from hermes.agent.scope import AgentServices
 from hermes.agent.side_calls import SecondOpinion
@@ -23,6 +24,7 @@ from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.secrets import RedactedStream
 from hermes.control.approvals import ApprovalAnswers
 from hermes.control.child_turns import ChildTurns
+from hermes.control.commands.context import CommandHost
 from hermes.control.commands.controls import CoreControls
 from hermes.control.lanes.gateway import Gateway, GatewayParts, pass_on_notices
 from hermes.domain.events import TurnJob
@@ -71,6 +73,7 @@ class MirroredRunner:
 class App(Struct, kw_only=True):
     """A Hermes, ready to take messages."""
 
+    options: AppOptions
     loaded: LoadedConfig
     profiles: Mapping[str, AgentProfile]
     """The agents that are served, by id."""
@@ -88,12 +91,22 @@ class App(Struct, kw_only=True):
         """Return a served agent; `NotFound` names those there are."""
         return self.gateway.profile(agent_id)
 
-    def controls(self) -> CoreControls:
-        """Return the switches for slash commands."""
-        return CoreControls(
-            self.services,
-            self.profiles,
-            lambda agent, source: self.tools.registry(agent, source).specs(),
+    def commands(self) -> CommandHost:
+        """Return what slash commands work on."""
+        return CommandHost(
+            ledger=self.ledger,
+            gateway=self.gateway,
+            desk=self.desk,
+            controls=CoreControls(
+                self.services,
+                self.profiles,
+                lambda agent, source: self.tools.registry(agent, source).specs(),
+            ),
+            clock=self.clock,
+            profiles=self.profiles,
+            version=__version__,
+            saved_dir=self.options.home.sessions_dir / "saved",
+            settings=self.settings,
         )
 
 
@@ -146,6 +159,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
         gateway = _gateway(services, loaded, options, profiles, owner)
         async with gateway.running(), _beside(environments, gateway, clock):
             yield App(
+                options=options,
                 loaded=loaded,
                 profiles=profiles,
                 ledger=ledger,

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from hermes import __version__
 from hermes.app.doors import DoorContext
 from hermes.app.options import AppOptions
 from hermes.app.platforms import PlatformAccount, enabled_accounts, enabled_platforms
@@ -15,7 +14,6 @@ from hermes.control.admission.pairing import Pairing
 from hermes.control.admission.pipeline import PipelineParts
 from hermes.control.admission.resets import Resets, check_policies
 from hermes.control.commands.builtin import builtin_registry
-from hermes.control.commands.context import CommandHost
 from hermes.control.supervision.supervisor import SupervisorSettings
 from hermes.domain.profile import DEFAULT_AGENT
 from hermes.domain.settings.live import LiveSettings
@@ -62,7 +60,7 @@ def check(loaded: LoadedConfig, options: AppOptions) -> None:
 
 def open_door(context: DoorContext) -> ChatDoor:
     app = context.app
-    accounts = enabled_accounts(lambda: app.loaded, context.options, app.clock)
+    accounts = enabled_accounts(lambda: app.loaded, app.options, app.clock)
     names = {each.platform.name: each.platform.prefix for each in accounts}
 
     def access() -> dict[str, AuthzSettings]:
@@ -79,7 +77,7 @@ def open_door(context: DoorContext) -> ChatDoor:
     return ChatDoor(
         ChatDoorParts(
             accounts=accounts,
-            media_dir=context.options.home.cache_dir / "media",
+            media_dir=app.options.home.cache_dir / "media",
             ledger=app.ledger,
             clock=app.clock,
             group=context.group,
@@ -89,12 +87,12 @@ def open_door(context: DoorContext) -> ChatDoor:
                 settings=app.settings,
             ),
             presentation=lambda name: presentation(app.settings(), name),
-            may_send=allowed_files(app.settings, context.options),
+            may_send=allowed_files(app.settings, app.options),
             manners=manners,
             supervision=SupervisorSettings(
                 connect_timeout=app.settings().gateway.platform_connect_timeout
             ),
-            on_change=context.board.changed,
+            on_change=context.state_file.changed,
             admission=lambda door: _admission(context, door, access()),
             access=access,
         )
@@ -112,22 +110,12 @@ def _prompts(accounts: Sequence[PlatformAccount], name: str) -> Callable[[str, s
 def _admission(
     context: DoorContext, door: ChatDoor, access: dict[str, AuthzSettings]
 ) -> PipelineParts:
-    app, home = context.app, context.options.home
-    pairing = Pairing(PairingFiles(home.platforms_dir / "pairing"), app.clock)
+    app = context.app
+    pairing = Pairing(PairingFiles(app.options.home.platforms_dir / "pairing"), app.clock)
     zone = datetime.now().astimezone().tzinfo
     assert zone is not None
     return PipelineParts(
-        host=CommandHost(
-            ledger=app.ledger,
-            gateway=app.gateway,
-            desk=app.desk,
-            controls=app.controls(),
-            clock=app.clock,
-            profiles=app.profiles,
-            version=__version__,
-            saved_dir=home.sessions_dir / "saved",
-            settings=app.settings,
-        ),
+        host=app.commands(),
         registry=builtin_registry(),
         authorizer=Authorizer(access, paired=pairing.is_paired),
         pairing=pairing,

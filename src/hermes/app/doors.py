@@ -36,11 +36,10 @@ class DoorContext(Struct, frozen=True, kw_only=True):
     """What a door of the gateway is made from."""
 
     app: App
-    options: AppOptions
     group: asyncio.TaskGroup
     """Where it runs what goes on beside its services."""
     hooks: HookBus
-    board: StateFile
+    state_file: StateFile
     metrics: Registry
 
 

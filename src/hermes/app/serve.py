@@ -59,23 +59,23 @@ async def serve(options: AppOptions, *, replace: bool = False) -> int:
     supervised = is_supervised(options.environ)
     with Instance.claim(options.home.root, sys.argv, supervised=supervised), stop_signals() as stop:
         async with open_app(options) as app:
-            await Service(app, options, stop).run()
+            await Service(app, stop).run()
     return stop.exit_code
 
 
 class Service:
     """One run of the gateway."""
 
-    def __init__(self, app: App, options: AppOptions, stop: StopSignals) -> None:
+    def __init__(self, app: App, stop: StopSignals) -> None:
         self._app = app
-        self._options = options
+        self._options = options = app.options
         self._stop = stop
         self._started = app.loaded
         self._adopted: dict[str, Any] = {}
         """Settings of platforms that were taken over while these were not connected."""
         self._hooks = HookBus()
         self._doors = app.gateway.doors
-        self._board = StateFile(
+        self._state_file = StateFile(
             options.home.root / "gateway_state.json",
             app.clock,
             argv=tuple(sys.argv),
@@ -94,10 +94,9 @@ class Service:
         async with asyncio.TaskGroup() as group:
             context = DoorContext(
                 app=self._app,
-                options=self._options,
                 group=group,
                 hooks=self._hooks,
-                board=self._board,
+                state_file=self._state_file,
                 metrics=metrics,
             )
             counted = self._doors.watching(TurnMetrics(metrics, self._app.clock).on_turn)
@@ -112,7 +111,7 @@ class Service:
             raise refused
 
     def _services(self) -> list[Coroutine[Any, Any, None]]:
-        own = [self._board.run(), self._hooks.run(), self._watch_config()]
+        own = [self._state_file.run(), self._hooks.run(), self._watch_config()]
         own += [self._keep_recovering(), self._warm()]
         return own + [service for door in self._doors for service in door.services()]
 
@@ -158,7 +157,7 @@ class Service:
             # Nothing is held back for it: a turn that keeps ending the process is given up
             # after its second resume.
             text = "Several starts in a short time: something may be ending the gateway."
-            self._board.warn("restart_loop", text)
+            self._state_file.warn("restart_loop", text)
             log.error(text)
         await self._recover()
         try:
@@ -170,21 +169,21 @@ class Service:
         if all(health.state is AdapterState.FATAL for health in healths):
             first = healths[0]
             return ConfigError(first.error or "No platform can be reached.", hint=first.hint or "")
-        self._board.phase(GatewayPhase.RUNNING)
-        await self._board.write()
+        self._state_file.phase(GatewayPhase.RUNNING)
+        await self._state_file.write()
         self._hooks.post(GATEWAY_STARTUP, {"platforms": sorted(self._doors.platforms)})
         return None
 
     async def _wind_down(self, services: list[asyncio.Task[None]]) -> None:
         """Take nothing new, let running turns end if there is time, keep the rest for later."""
         ending: dict[str, Any] = {"exit_reason": self._stop.reason, "restart": self._stop.restart}
-        self._board.phase(GatewayPhase.DRAINING, **ending)
+        self._state_file.phase(GatewayPhase.DRAINING, **ending)
         # Before anything is awaited: what says it is not ready must not take anything either.
         gateway = self._app.gateway
         gateway.drain()
         for door in self._doors:
             door.drain()
-        await self._board.write()
+        await self._state_file.write()
         await let_turns_end(gateway, self._stop, self._app.settings().agent.restart_drain_timeout)
         await gateway.suspend()
         for door in self._doors:
@@ -195,15 +194,15 @@ class Service:
         for service in services:
             service.cancel()
         await asyncio.wait(services)
-        self._board.phase(GatewayPhase.STOPPED, **ending)
-        await self._board.write()
+        self._state_file.phase(GatewayPhase.STOPPED, **ending)
+        await self._state_file.write()
 
     # -- changes while running ---------------------------------------------------
 
     async def _watch_config(self) -> None:
         app, options = self._app, self._options
         watcher = ConfigWatcher(options.home, options.environ, self._started, app.clock)
-        await watcher.run(self._apply, lambda text: self._board.warn("config", text))
+        await watcher.run(self._apply, lambda text: self._state_file.warn("config", text))
 
     def _apply(self, loaded: LoadedConfig) -> None:
         self._app.loaded = loaded
@@ -214,7 +213,7 @@ class Service:
             door.configured()
         if named:
             log.warning("the configuration changed; used only after a restart: %s", named)
-        self._board.warn(
+        self._state_file.warn(
             "restart", f"Changed, but used only after a restart: {named}" if named else None
         )
 

@@ -73,7 +73,7 @@ class _Delivery:
 
 
 def _receiver(context: DoorContext, settings: WebhookSettings) -> WebhookReceiver:
-    app, options = context.app, context.options
+    app, options = context.app, context.app.options
     secrets = app.agent(DEFAULT_AGENT).secret_names
     scripts = _scripts(options, secrets)
     rules = _rules(options, settings, scripts)

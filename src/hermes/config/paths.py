@@ -101,6 +101,10 @@ class HermesHome(Struct, frozen=True, kw_only=True):
         return self.root / "hooks"
 
     @property
+    def skins_dir(self) -> Path:
+        return self.root / "skins"
+
+    @property
     def scripts_dir(self) -> Path:
         """Scripts that jobs and webhooks may run."""
         return self.root / "scripts"

@@ -371,7 +371,7 @@ async def test_the_screen_does_what_it_is_told(door: RecordingDoor) -> None:
         ("skin", "mono"),
         ("image", "a.png"),
         ("compose", "draft"),
-        ("redraw",),
+        ("clear",),
         ("leave",),
     ]
     assert "hidden" in await door.type("/statusbar")

@@ -1,5 +1,6 @@
 """`hermes chat`: talk to the agent."""
 
+import getpass
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,8 @@ import click
 import msgspec
 from msgspec import Struct
 
+from hermes.agent.fetch import PageFetcher
 from hermes.app.build import App, open_app
-from hermes.app.chat import chat_parts, user_name
 from hermes.app.options import AppOptions, run
 from hermes.cli.home import app_options
 from hermes.cli.widgets import ProgressLine
@@ -18,8 +19,8 @@ from hermes.domain.events import TurnFinished
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.session import Session
-from hermes.entry.terminal.chat import run_chat
-from hermes.entry.terminal.oneshot import EXIT_CODES, PLATFORM, Question, answer_once
+from hermes.entry.terminal.chat import ChatParts, run_chat
+from hermes.entry.terminal.oneshot import EXIT_CODES, PLATFORM, answer_once, inbound
 from hermes.models.local.files import EMBEDDED, PROVIDER, TOY_NOTICE
 from hermes.streaming.stdout import PlainOutput
 
@@ -98,7 +99,9 @@ async def _ask_once(options: AppOptions, ask: Ask) -> int:
     async with open_app(options) as app:
         for warning in app.loaded.warnings:
             note(f"· {warning}")
-        session = await _session(app, options, ask)
+        session = await _earlier_session(app, ask)
+        if session is None:
+            session = await app.gateway.open_session(DEFAULT_AGENT, ask.source, user_name())
         if await app.gateway.recover(session.id):
             note("· first finishing the turn that was cut off")
         output = PlainOutput(
@@ -107,14 +110,8 @@ async def _ask_once(options: AppOptions, ask: Ask) -> int:
             monotonic=app.clock.monotonic,
             hold=0.0 if sys.stdout.isatty() else HOLD_SECONDS,
         )
-        question = Question(
-            agent_id=session.agent_id,
-            session=session,
-            text=ask.text,
-            asked_by=user_name(),
-            at=app.clock.now(),
-        )
-        finished = await answer_once(app.gateway, question, output)
+        message = inbound(session, ask.text, user_name(), app.clock.now())
+        finished = await answer_once(app.gateway, session, message, output)
     if ask.usage_file is not None:
         _write_usage(ask.usage_file, session, app, finished)
     note(f"· session {session.id}")
@@ -123,16 +120,40 @@ async def _ask_once(options: AppOptions, ask: Ask) -> int:
 
 async def _chat(options: AppOptions, ask: Ask) -> int:
     async with open_app(options) as app:
-        session = await _earlier_session(app, options, ask)
+        session = await _earlier_session(app, ask)
         if session is not None:
             await app.gateway.recover(session.id)
         profile = app.agent(session.agent_id if session else DEFAULT_AGENT)
         notices = await _ready(app, profile)
-        code = await run_chat(chat_parts(app, options, profile, session, notices))
+        code = await run_chat(chat_parts(app, profile, session, notices))
         if code > KILLED:
             # Leaving by an exception keeps a running turn open for the next start.
             raise SystemExit(code)
         return code
+
+
+def chat_parts(
+    app: App, profile: AgentProfile, session: Session | None = None, notices: tuple[str, ...] = ()
+) -> ChatParts:
+    """Return what the interactive chat is made of."""
+    return ChatParts(
+        host=app.commands(),
+        profile=profile,
+        home=app.options.home,
+        environ=app.options.environ,
+        user=user_name(),
+        session=session,
+        notices=(*app.loaded.warnings, *notices),
+        fetch_url=PageFetcher(),
+    )
+
+
+def user_name() -> str:
+    """Return who sits at the terminal."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return "user"
 
 
 async def _ready(app: App, profile: AgentProfile) -> tuple[str, ...]:
@@ -148,12 +169,7 @@ async def _ready(app: App, profile: AgentProfile) -> tuple[str, ...]:
     return (TOY_NOTICE,) if profile.model == EMBEDDED else ()
 
 
-async def _session(app: App, options: AppOptions, ask: Ask) -> Session:
-    session = await _earlier_session(app, options, ask)
-    return session or await app.gateway.open_session(DEFAULT_AGENT, ask.source, user_name())
-
-
-async def _earlier_session(app: App, options: AppOptions, ask: Ask) -> Session | None:
+async def _earlier_session(app: App, ask: Ask) -> Session | None:
     """Find the session that `-r` or `-c` means; None if a new one is wanted."""
     if ask.resume is None and ask.latest is None:
         return None
@@ -167,7 +183,7 @@ async def _earlier_session(app: App, options: AppOptions, ask: Ask) -> Session |
         what = f"no session `{reference}`" if reference else "no session to continue yet"
         raise NotFound(f"There is {what}.", hint="List them with: hermes sessions list")
     if not ask.restore_cwd:
-        session = await app.ledger.update_session(session.id, cwd=str(options.cwd))
+        session = await app.ledger.update_session(session.id, cwd=str(app.options.cwd))
     return session
 
 

@@ -129,7 +129,7 @@ async def compose(context: CommandContext, invocation: Invocation) -> None:
 
 
 async def redraw(context: CommandContext, _invocation: Invocation) -> None:
-    context.screen.redraw()
+    context.screen.clear()
 
 
 async def statusbar(context: CommandContext, invocation: Invocation) -> None:

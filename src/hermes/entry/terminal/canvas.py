@@ -10,13 +10,12 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
-from msgspec import Struct
 from prompt_toolkit.application import Application
 from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
-from prompt_toolkit.filters import Condition, has_completions, is_done, to_filter
-from prompt_toolkit.formatted_text import ANSI, AnyFormattedText, StyleAndTextTuples
+from prompt_toolkit.filters import Condition, Filter, has_completions, is_done, to_filter
+from prompt_toolkit.formatted_text import AnyFormattedText, StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.layout import (
     BufferControl,
@@ -24,9 +23,7 @@ from prompt_toolkit.layout import (
     Container,
     Dimension,
     FormattedTextControl,
-    HSplit,
     Layout,
-    VerticalAlign,
     Window,
 )
 from prompt_toolkit.layout.menus import CompletionsMenuControl
@@ -38,80 +35,46 @@ from hermes.entry.terminal.paint import Colours, Painter, TerminalKind
 from hermes.entry.terminal.skins import Skin
 
 MENU_LINES = 8
-INPUT_LINES = 10
 
 
-class Panes(Struct, frozen=True, kw_only=True):
-    """What the layout asks for each time it is drawn."""
+def text_window(buffer: Buffer, most: int, prompt: Callable[[], str]) -> Window:
+    """Make a window to write in, as high as its text but at most so many lines."""
 
-    live: Callable[[], Sequence[str]]
-    spinner: Callable[[], str]
-    picker: Callable[[], Sequence[tuple[str, str]]]
-    prompt: Callable[[], str]
-    hint: Callable[[], str]
-    status: Callable[[], str]
+    def prefix(line: int, wrapped: int) -> StyleAndTextTuples:
+        return [("class:prompt", prompt())] if line == 0 == wrapped else [("", "  ")]
 
-
-def chat_layout(panes: Panes, text: Buffer, answer: Buffer, *, typing: Condition) -> Layout:
-    """Put the panes together, input last but for the status bar."""
-    picking = Condition(lambda: bool(panes.picker()))
-    input_window = Window(
-        BufferControl(buffer=text),
-        height=Dimension(min=1, max=INPUT_LINES),
+    return Window(
+        BufferControl(buffer=buffer),
+        height=Dimension(min=1, max=most),
         wrap_lines=True,
         dont_extend_height=True,
-        get_line_prefix=lambda line, wrapped: _prefix(panes.prompt(), line, wrapped),
+        get_line_prefix=prefix,
     )
-    answer_window = Window(
-        BufferControl(buffer=answer),
-        height=Dimension(min=1, max=4),
-        wrap_lines=True,
-        dont_extend_height=True,
-        get_line_prefix=lambda line, wrapped: _prefix("  > ", line, wrapped),
-    )
+
+
+def completion_menu(shown: Filter) -> Container:
     menu = Window(
         CompletionsMenuControl(),
         height=Dimension(min=1, max=MENU_LINES),
         dont_extend_height=True,
         style="class:completion-menu",
     )
-    body: list[Container] = [
-        _pane(lambda: ANSI("\n".join(panes.live())), lambda: bool(panes.live())),
-        ConditionalContainer(Window(height=1), filter=Condition(lambda: not panes.live())),
-        _pane(lambda: [("class:spinner", panes.spinner())], lambda: bool(panes.spinner())),
-        _pane(lambda: styled(panes.picker()), lambda: bool(panes.picker())),
-        ConditionalContainer(answer_window, filter=picking & typing),
-        ConditionalContainer(input_window, filter=~picking),
-        _pane(lambda: [("class:hint", panes.hint())], lambda: bool(panes.hint())),
-        ConditionalContainer(menu, filter=has_completions & ~is_done & ~picking),
-        _pane(lambda: [("class:status", panes.status())], lambda: bool(panes.status())),
-    ]
-    return Layout(HSplit(body, align=VerticalAlign.TOP), focused_element=input_window)
+    return ConditionalContainer(menu, filter=has_completions & ~is_done & shown)
 
 
-def _pane(text: Callable[[], AnyFormattedText], shown: Callable[[], bool]) -> Container:
+def pane(text: Callable[[], AnyFormattedText]) -> Container:
+    """Make a pane that is there while it has something to show."""
     window = Window(
         FormattedTextControl(text),
         dont_extend_height=True,
         wrap_lines=False,
         always_hide_cursor=True,
     )
-    return ConditionalContainer(window, filter=Condition(shown))
+    return ConditionalContainer(window, filter=Condition(lambda: bool(text())))
 
 
-def _prefix(prompt: str, line: int, wrapped: int) -> StyleAndTextTuples:
-    if line == 0 and wrapped == 0:
-        return [("class:prompt", prompt)]
-    return [("", "  ")]
-
-
-def styled(lines: Sequence[tuple[str, str]]) -> StyleAndTextTuples:
-    fragments: StyleAndTextTuples = []
-    for number, (style, text) in enumerate(lines):
-        if number:
-            fragments.append(("", "\n"))
-        fragments.append((f"class:picker.{style}", text))
-    return fragments
+def styled(style: str, text: str) -> StyleAndTextTuples:
+    return [(f"class:{style}", text)] if text else []
 
 
 def chat_style(paint: Painter) -> Style:
@@ -257,7 +220,7 @@ class Canvas:
             self._flush()
 
     def focus(self, name: str) -> None:
-        if self._app is not None:
+        if self._app is not None and not self._app.layout.has_focus(name):
             self._app.layout.focus(name)
 
     def _shrink(self, app: Application[None]) -> None:

@@ -1,19 +1,18 @@
 """The conversation behind the screen: which session, which choices, which turn.
 
-`Talk` is the `Door` of slash commands and follows every turn of its session,
-whoever started it: typed, queued, steered or picked up after a crash. Painting
-is left to a `TerminalOutput`, so the full screen and the line-by-line chat share all
-of this.
+`TerminalChat` is the `Door` of slash commands and follows every turn of its session,
+whoever started it: typed, queued, steered or picked up after a crash. Painting is
+left to its two forms, the full screen (`app`) and the chat line by line (`line_mode`).
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import Protocol
+from abc import abstractmethod
+from collections.abc import Coroutine, Sequence
+from typing import Any
 
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.commands.context import (
     CommandContext,
-    CommandHost,
     Preference,
     Screen,
     ToolDetail,
@@ -25,20 +24,22 @@ from hermes.control.commands.wording import Exchange, exchanges
 from hermes.control.door import ANY, Door
 from hermes.control.lanes.gateway import BusyMode, submit_while_busy
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
-from hermes.domain.errors import HermesError
+from hermes.domain.errors import HermesError, UsageError
 from hermes.domain.events import TurnJob, TurnStream, UsageReported
 from hermes.domain.inbound import Attachment
 from hermes.domain.session import Session, StoredMessage
-from hermes.domain.settings import Settings
+from hermes.domain.settings.doors import Display
 from hermes.domain.wording import one_line
 from hermes.entry.terminal.chat import ChatParts
-from hermes.entry.terminal.oneshot import PLATFORM, Question, inbound
-from hermes.entry.terminal.paint import Painter, TerminalKind, harmless, wrap
-from hermes.entry.terminal.questions import PickerReply
+from hermes.entry.terminal.oneshot import PLATFORM, inbound
+from hermes.entry.terminal.paint import Painter, TerminalKind, cut, harmless, wrap
+from hermes.entry.terminal.questions import PickerReply, Questions
 from hermes.entry.terminal.references import ReferenceReader
 from hermes.entry.terminal.render import RenderSettings, TurnRenderer
 from hermes.entry.terminal.skins import Skin
 from hermes.entry.terminal.statusbar import Status
+from hermes.entry.terminal.tty import image_file, on_signals
+from hermes.streaming.units import width
 
 RECAP_EXCHANGES = 10
 ASKED_CHARS = 300
@@ -70,71 +71,146 @@ def _answer(exchange: Exchange) -> str:
     return (text or NO_ANSWER) + tools
 
 
-class TerminalOutput(Screen, Protocol):
-    """What `Talk` needs beyond what commands do with a screen."""
-
-    @property
-    def cells(self) -> int: ...
-
-    def show(self, lines: Sequence[str]) -> None: ...
-
-    def ask(self, request: ApprovalRequest) -> None: ...
-
-    def settle(self, approval_id: str) -> None: ...
-
-    def changed(self) -> None: ...
-
-    def ring(self) -> None: ...
+def banner_lines(title: str, details: Sequence[str], cells: int) -> list[tuple[str, str]]:
+    """Return (colour, text): title and details in one line, or one below the other."""
+    one_line = f"{title}  {' · '.join(details)}"
+    if width(one_line) <= cells:
+        return [("banner_title", one_line)]
+    below = [("banner_dim", cut(f"  {detail}", cells)) for detail in details]
+    return [("banner_title", cut(title, cells)), *below]
 
 
-def tool_detail(settings: Settings) -> ToolDetail:
+def tool_detail(display: Display) -> ToolDetail:
     """Return which tool calls the terminal shows unless a session says otherwise."""
-    progress = settings.display.tool_progress
+    progress = display.tool_progress
     return ToolDetail(progress) if progress in set(ToolDetail) else ToolDetail.ALL
 
 
-class Talk(Door):
+class TerminalChat(Door, Screen):
+    """The conversation behind a screen; the full screen and the chat line by line are the two."""
+
     name = "terminal"
     platforms = (ANY,)
 
     def __init__(
-        self, parts: ChatParts, skin: Skin, kind: TerminalKind, display: TerminalOutput
+        self, parts: ChatParts, skin: Skin, kind: TerminalKind, group: asyncio.TaskGroup
     ) -> None:
         self.parts = parts
+        self.host = parts.host
         self.skin = skin
         self.kind = kind
-        self.display = display
         self.session = parts.session
-        self.registry = parts.registry or builtin_registry()
-        self.mode = BusyMode(parts.settings().display.busy_input_mode)
+        self.registry = builtin_registry()
+        self.mode = BusyMode(self._display.busy_input_mode)
         self.yolo = False
         self.queued = 0
         self.renderer: TurnRenderer | None = None
         self.started_at: float | None = None
         self.last_seconds = 0.0
-        self._detail = tool_detail(parts.settings())
-        self._reasoning = parts.settings().display.show_reasoning
+        self.exit_code = 0
+        self.attachments: list[Attachment] = []
+        """What goes with the next message."""
+        self.questions = Questions(self.changed)
+        self._detail = tool_detail(self._display)
+        self._reasoning = self._display.show_reasoning
         self._usage: UsageReported | None = None
         self._turn_tokens = 0
         self._turn_cost = 0.0
         self._streams: asyncio.Queue[TurnStream] = asyncio.Queue()
-        self._host = CommandHost(
-            ledger=parts.ledger,
-            gateway=parts.gateway,
-            desk=parts.desk,
-            controls=parts.controls,
-            clock=parts.clock,
-            profiles={parts.profile.id: parts.profile},
-            version=parts.version,
-            saved_dir=parts.paths.saved_dir,
-            settings=parts.settings,
-        )
+        self._group = group
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- what a screen does -------------------------------------------------
+
+    @property
+    @abstractmethod
+    def cells(self) -> int: ...
+
+    @abstractmethod
+    async def chat(self) -> None:
+        """Take what is typed until the person leaves."""
+
+    @abstractmethod
+    def show(self, lines: Sequence[str]) -> None: ...
+
+    @abstractmethod
+    def changed(self) -> None: ...
+
+    @abstractmethod
+    def ring(self) -> None: ...
+
+    # -- its life -----------------------------------------------------------
+
+    async def run(self) -> int:
+        """Chat until the person leaves; return the exit code."""
+        with on_signals(self._signalled), self.host.gateway.doors.attached(self):
+            self.show(self._banner())
+            self.spawn(self._follow_turns())
+            await self.explained(self._go_on())
+            try:
+                await self.chat()
+            finally:
+                for task in self._tasks:
+                    task.cancel()
+        return self.exit_code
+
+    async def _go_on(self) -> None:
+        await self.refresh()
+        await self.recap()
+        await self.pick_up()
+
+    def _signalled(self, number: int) -> None:
+        self.exit_code = 128 + number
+        self.leave()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something beside the chat, until this ends."""
+        task = self._group.create_task(self.explained(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def explained(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something; an error is told to the person."""
+        try:
+            await work
+        except HermesError as error:
+            self.say(f"{error.message} {error.hint}".rstrip(), "ui_error")
+
+    def _banner(self) -> list[str]:
+        """Return which model, how many tools, which session, notices and one tip."""
+        parts, branding, session = self.parts, self.skin.branding, self.session
+        if self._display.compact:
+            return [self.paint(f"· {notice}", "ui_warn") for notice in parts.notices]
+        title = f"⚕ {branding.agent_name} {self.host.version}"
+        tools = self.host.controls.tools(parts.profile.id, session)
+        named = (session.title or session.id) if session else "new session"
+        below = [("banner_dim", str(parts.profile.workspace))]
+        below += [("ui_warn", notice) for notice in parts.notices]
+        below += [("banner_dim", branding.welcome)] if branding.welcome else []
+        if tips := self.skin.tips:
+            minute = int(self.host.clock.now()) // 60
+            below.append(("banner_dim", f"Tip: {tips[minute % len(tips)]}"))
+        lines = banner_lines(title, [self._model(), f"{len(tools)} tools", named], self.cells)
+        lines += [
+            (colour, f"  {line}") for colour, text in below for line in wrap(text, self.cells - 2)
+        ]
+        return [self.paint(text, colour) for colour, text in lines]
 
     # -- what the screen shows --------------------------------------------
 
     @property
     def working(self) -> bool:
         return self.renderer is not None
+
+    @property
+    def _display(self) -> Display:
+        return self.host.settings().display
+
+    def _model(self) -> str:
+        running = self.renderer.model if self.renderer else ""
+        known = running or (self.session.model if self.session else "")
+        return known or self.parts.profile.model or "no model"
 
     def paint(self, text: str, colour: str = "", *, bold: bool = False) -> str:
         return Painter(self.skin, self.kind)(text, colour, bold=bold)
@@ -143,20 +219,18 @@ class Talk(Door):
         """Return the seconds of the running turn, or of the last one."""
         if self.started_at is None:
             return self.last_seconds
-        return self.parts.clock.monotonic() - self.started_at
+        return self.host.clock.monotonic() - self.started_at
 
     def status(self) -> Status:
         session, usage = self.session, self._usage
         spent = (session.cost_usd if session else 0.0) + self._turn_cost
         known = usage is None or usage.cost_usd is not None
         return Status(
-            model=(self.renderer.model if self.renderer else "")
-            or (session.model if session else "")
-            or self.parts.model_label,
+            model=self._model(),
             context_tokens=usage.context_tokens if usage else 0,
             context_window=usage.context_window if usage else None,
             tokens=(session.usage.total_tokens if session else 0) + self._turn_tokens,
-            cost_usd=spent if self.parts.settings().display.show_cost and known else None,
+            cost_usd=spent if self._display.show_cost and known else None,
             elapsed=self.elapsed(),
             busy_mode=self.mode,
             working=self.working,
@@ -167,28 +241,26 @@ class Talk(Door):
 
     def say(self, text: str, colour: str = "banner_dim") -> None:
         """Print something that is not part of the conversation."""
-        lines = wrap(harmless(text), self.display.cells)
-        self.display.show([self.paint(line, colour) for line in lines])
+        lines = wrap(harmless(text), self.cells)
+        self.show([self.paint(line, colour) for line in lines])
 
     # -- what was typed ----------------------------------------------------
 
     async def typed(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
         """Take what a person sent: a command, or a message for the agent."""
-        try:
-            parsed = parse(text)
-            if isinstance(parsed, Invocation) and not attachments:
-                await self._command(parsed)
-                return
-            message = text if isinstance(parsed, Invocation) else parsed.text
-            await self.submit(
-                await self._expanded(message), mode=self.mode, attachments=attachments
-            )
-        except HermesError as error:
-            self.say(f"{error.message} {error.hint}".rstrip(), "ui_error")
+        await self.explained(self._take(text, attachments))
+
+    async def _take(self, text: str, attachments: tuple[Attachment, ...]) -> None:
+        parsed = parse(text)
+        if isinstance(parsed, Invocation) and not attachments:
+            await self._command(parsed)
+            return
+        message = await self._expanded(text if isinstance(parsed, Invocation) else parsed.text)
+        await self.submit(message, mode=self.mode, attachments=attachments)
 
     async def _command(self, invocation: Invocation) -> None:
         context = CommandContext(
-            host=self._host,
+            host=self.host,
             caller=self,
             agent_id=self.parts.profile.id,
             session=await self._current(),
@@ -197,7 +269,7 @@ class Talk(Door):
 
     async def _current(self) -> Session | None:
         if self.session is not None:
-            self.session = await self.parts.ledger.session(self.session.id) or self.session
+            self.session = await self.host.ledger.session(self.session.id) or self.session
         return self.session
 
     async def _expanded(self, text: str) -> str:
@@ -213,7 +285,19 @@ class Talk(Door):
             self.say(f"! {line}", "ui_warn")
         return expanded.text
 
-    # -- the Door of commands ---------------------------------------------
+    async def attach_image(self, path: str | None) -> str:
+        picture = await self.picture(path)
+        self.attachments.append(picture)
+        self.changed()
+        return f"Attached {picture.name} to the next message."
+
+    async def picture(self, path: str | None) -> Attachment:
+        """Read a picture from a file; some screens read the clipboard if none is named."""
+        if path is None:
+            raise UsageError("Which file?", hint="/image PATH")
+        return await image_file(path, self.parts.profile.workspace)
+
+    # -- the caller of commands ---------------------------------------------
 
     @property
     def source(self) -> str:
@@ -225,7 +309,7 @@ class Talk(Door):
 
     @property
     def screen(self) -> Screen:
-        return self.display
+        return self
 
     async def reply(self, text: str) -> None:
         self.say(text, "")
@@ -233,7 +317,7 @@ class Talk(Door):
     async def ensure_session(self) -> Session:
         """Return the current session, opening one if there is none yet."""
         if self.session is None:
-            self.session = await self.parts.gateway.open_session(
+            self.session = await self.host.gateway.open_session(
                 self.parts.profile.id, PLATFORM, self.parts.user
             )
         return self.session
@@ -253,18 +337,11 @@ class Talk(Door):
     ) -> None:
         """Send text to the agent; say what it does if a turn is running."""
         session = await self.ensure_session()
-        question = Question(
-            agent_id=self.parts.profile.id,
-            session=session,
-            text=text,
-            asked_by=self.parts.user,
-            at=self.parts.clock.now(),
-            attachments=attachments,
-        )
+        user, now = self.parts.user, self.host.clock.now()
         submission = await submit_while_busy(
-            self.parts.gateway,
+            self.host.gateway,
             self.parts.profile.id,
-            inbound(question),
+            inbound(session, text, user, now, attachments),
             session_id=session.id,
             mode=mode,
         )
@@ -273,22 +350,24 @@ class Talk(Door):
         await self._count_queued()
 
     async def refresh(self) -> None:
-        session, ledger = await self._current(), self.parts.ledger
-        session_id, settings = session.id if session else None, self.parts.settings()
-        self.mode = await self._host.busy_mode(PLATFORM, session_id)
+        session, ledger, display = await self._current(), self.host.ledger, self._display
+        session_id = session.id if session else None
+        self.mode = await self.host.busy_mode(PLATFORM, session_id)
         shown = await recalled(ledger, session_id, Preference.SHOW_REASONING, bool)
-        self._reasoning = settings.display.show_reasoning if shown is None else shown
+        self._reasoning = display.show_reasoning if shown is None else shown
         detail = await recalled(ledger, session_id, Preference.TOOL_DETAIL, str)
-        self._detail = ToolDetail(detail) if detail in set(ToolDetail) else tool_detail(settings)
+        self._detail = (
+            ToolDetail(detail) if detail in set(ToolDetail) else tool_detail(display)
+        )
         self.yolo = await recalled(ledger, session_id, Preference.YOLO, bool) or False
         if self.renderer is not None:
             self.renderer.settings = self._render_settings()
         await self._count_queued()
 
     async def _count_queued(self) -> None:
-        waiting = await self.parts.ledger.waiting(self.session.id) if self.session else []
+        waiting = await self.host.ledger.waiting(self.session.id) if self.session else []
         self.queued = len(waiting)
-        self.display.changed()
+        self.changed()
 
     # -- turns -------------------------------------------------------------
 
@@ -296,34 +375,34 @@ class Talk(Door):
         if self.session is not None and job.stream.session_id == self.session.id:
             self._streams.put_nowait(job.stream)
 
-    async def follow_turns(self) -> None:
+    async def _follow_turns(self) -> None:
         """Show the turns of the session, one after the other, until cancelled."""
         while True:
             await self._follow(await self._streams.get())
 
     async def _follow(self, stream: TurnStream) -> None:
         renderer = TurnRenderer(self.skin, self.kind, self._render_settings())
-        self.renderer, self.started_at = renderer, self.parts.clock.monotonic()
+        self.renderer, self.started_at = renderer, self.host.clock.monotonic()
         self._turn_tokens, self._turn_cost = 0, 0.0
         await self._count_queued()
         async for event in stream.follow():
-            shown = renderer.event(event, self.display.cells)
+            shown = renderer.event(event, self.cells)
             if shown.lines:
-                self.display.show(shown.lines)
+                self.show(shown.lines)
             for request in shown.asked:
-                self.display.ask(request)
+                self.questions.ask(request)
             for approval_id in shown.answered:
-                self.display.settle(approval_id)
+                self.questions.settle(approval_id)
             if isinstance(event, UsageReported):
                 self._count(event)
-            self.display.changed()
+            self.changed()
         self.last_seconds, self.started_at = self.elapsed(), None
         self.renderer = None
         self._turn_tokens, self._turn_cost = 0, 0.0
-        self.display.settle("")
+        self.questions.settle("")
         await self.refresh()
-        if self.parts.settings().display.bell_on_complete:
-            self.display.ring()
+        if self._display.bell_on_complete:
+            self.ring()
 
     def _count(self, usage: UsageReported) -> None:
         self._usage = usage
@@ -331,7 +410,7 @@ class Talk(Door):
         self._turn_cost += usage.cost_usd or 0.0
 
     def _render_settings(self) -> RenderSettings:
-        display = self.parts.settings().display
+        display = self._display
         return RenderSettings(
             markdown=display.final_response_markdown != "raw",
             reasoning=self._reasoning,
@@ -342,10 +421,10 @@ class Talk(Door):
 
     def interrupt(self) -> bool:
         """Stop the running turn; False if none runs."""
-        return self.session is not None and self.parts.gateway.interrupt(self.session.id)
+        return self.session is not None and self.host.gateway.interrupt(self.session.id)
 
     async def answer(self, request: ApprovalRequest, reply: PickerReply) -> None:
-        desk, user = self.parts.desk, self.parts.user
+        desk, user = self.host.desk, self.parts.user
         if request.kind is ApprovalKind.APPROVAL:
             taken = await desk.answer(request.id, Choice(reply.value), by=user, text=reply.text)
         else:
@@ -358,37 +437,37 @@ class Talk(Door):
 
     async def recap(self) -> None:
         session = self.session
-        if session is None or self.parts.settings().display.resume_display == "minimal":
+        if session is None or self._display.resume_display == "minimal":
             return
-        history = await self.parts.ledger.history(session.id)
+        history = await self.host.ledger.history(session.id)
         lines: list[str] = []
         for who, text in recap_lines(session, history):
             mark = {"head": "· ", "you": f"{self.skin.branding.prompt_symbol} "}.get(who, "  ")
             colour = {"head": "ui_accent", "you": "prompt"}.get(who, "banner_dim")
-            wrapped = wrap(text, self.display.cells - 2)
+            wrapped = wrap(text, self.cells - 2)
             lines += [
                 self.paint(f"{mark if number == 0 else '  '}{line}", colour)
                 for number, line in enumerate(wrapped)
             ]
-        self.display.show(["", *lines])
+        self.show(["", *lines])
 
     async def pick_up(self) -> None:
         """Go on with what another process left open in this session."""
         if self.session is None:
             return
         try:
-            await self.parts.gateway.recover(self.session.id)
+            await self.host.gateway.recover(self.session.id)
         except HermesError as error:
             self.say(f"{error.message} {error.hint}".rstrip(), "ui_warn")
             return
         if self.queued:
-            await self.parts.gateway.wake(self.session.id)
+            await self.host.gateway.wake(self.session.id)
 
-    async def leave(self) -> None:
+    async def hold(self) -> None:
         """Stop the running turn and keep what is queued for the next time."""
         if self.session is None:
             return
-        self.parts.gateway.hold(self.session.id)
+        self.host.gateway.hold(self.session.id)
         self.interrupt()
         if self.queued:
             self.say(f"· {self.queued} queued: answered when this conversation goes on.")

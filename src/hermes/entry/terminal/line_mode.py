@@ -12,58 +12,42 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from hermes.domain.approvals import ApprovalRequest
 from hermes.domain.errors import UsageError
-from hermes.domain.inbound import Attachment
-from hermes.entry.terminal.banner import opening_lines
 from hermes.entry.terminal.chat import ChatParts
-from hermes.entry.terminal.chat_session import Talk
+from hermes.entry.terminal.chat_session import TerminalChat
 from hermes.entry.terminal.paint import TerminalKind, ascii_text
-from hermes.entry.terminal.questions import Picker, list_picker, request_picker
+from hermes.entry.terminal.questions import Picker, list_picker
 from hermes.entry.terminal.skins import Skin
-from hermes.entry.terminal.tty import image_file, on_signals
 
 CELLS = 80
+TYPE_NUMBER = "Type the number of a choice."
 NO_SCREEN = "That needs a terminal with a movable cursor."
 
 
-class LineChat:
-    """A `TerminalOutput` that only ever adds lines."""
+class LineChat(TerminalChat):
+    """A chat that only ever adds lines."""
 
-    def __init__(self, parts: ChatParts, skin: Skin, kind: TerminalKind) -> None:
-        self.talk = Talk(parts, skin, kind, self)
-        self._kind = kind
+    def __init__(
+        self, parts: ChatParts, skin: Skin, kind: TerminalKind, group: asyncio.TaskGroup
+    ) -> None:
+        super().__init__(parts, skin, kind, group)
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
-        self._requests: list[tuple[ApprovalRequest, Picker]] = []
-        self._attachments: list[Attachment] = []
+        self._asked: Picker | None = None
+        """The question that was shown last."""
         self._leaving = False
         self._idle = asyncio.Event()
-        self._exit_code = 0
         self._partial = b""
 
-    async def run(self) -> int:
-        parts = self.talk.parts
+    async def chat(self) -> None:
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._ctrl_c)
-        with on_signals(self._signalled), parts.gateway.doors.attached(self.talk):
-            async with asyncio.TaskGroup() as group:
-                self.show(await opening_lines(self.talk))
-                await self.talk.refresh()
-                await self.talk.recap()
-                tasks = [group.create_task(self.talk.follow_turns())]
-                await self.talk.pick_up()
-                reading = await self._start_reading()
-                if parts.first_message:
-                    await self.talk.typed(parts.first_message)
-                try:
-                    await self._take_lines()
-                finally:
-                    loop.remove_signal_handler(signal.SIGINT)
-                    if reading:
-                        loop.remove_reader(sys.stdin.fileno())
-                    for task in tasks:
-                        task.cancel()
-        return self._exit_code
+        watched = await self._start_reading()
+        try:
+            await self._take_lines()
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+            if watched:
+                loop.remove_reader(sys.stdin.fileno())
 
     async def _start_reading(self) -> bool:
         """Watch stdin; a regular file, which cannot be watched, is read at once."""
@@ -100,38 +84,37 @@ class LineChat:
                 await self._finish_work()
                 return
             if line.strip():
-                await self._take(line)
-        if not self._exit_code:
-            await self.talk.leave()
+                await self._take_line(line)
+        if not self.exit_code:
+            await self.hold()
 
-    async def _take(self, line: str) -> None:
-        if self._requests and not line.startswith("/"):
-            await self._answer(line.strip())
+    async def _take_line(self, line: str) -> None:
+        picker = self.questions.picker
+        if picker is not None and not line.startswith("/"):
+            await self._reply_to(picker, line.strip())
             return
-        attachments, self._attachments = tuple(self._attachments), []
-        await self.talk.typed(line, attachments)
+        attachments, self.attachments = tuple(self.attachments), []
+        await self.typed(line, attachments)
 
-    async def _answer(self, line: str) -> None:
-        request, picker = self._requests[0]
+    async def _reply_to(self, picker: Picker, line: str) -> None:
         if line.isdecimal() and picker.typing is None:
-            picker.press(str(int(line)))
+            answered = self.questions.key(str(int(line)))
         else:
             own = next((option for option in picker.options if option.asks_text), None)
             picker.typing = picker.typing or own
-            picker.press("enter", line)
-        if picker.reply is None:
-            self.show(["Type the text." if picker.typing else "Type the number of a choice."])
-            return
-        self._requests.pop(0)
-        await self.talk.answer(request, picker.reply)
+            answered = self.questions.key("enter", line)
+        if answered is not None:
+            await self.answer(*answered)
+        elif picker.reply is None:
+            self.show(["Type the text." if picker.typing else TYPE_NUMBER])
 
     async def _finish_work(self) -> None:
         """The input has ended: let what was asked be answered."""
-        session = self.talk.session
+        session = self.session
         while session is not None:
-            stream = self.talk.parts.gateway.current_turn(session.id)
-            waiting = await self.talk.parts.ledger.waiting(session.id)
-            if stream is None and not waiting and not self.talk.working:
+            stream = self.host.gateway.current_turn(session.id)
+            waiting = await self.host.ledger.waiting(session.id)
+            if stream is None and not waiting and not self.working:
                 return
             if stream is not None:
                 await stream.wait()
@@ -141,19 +124,15 @@ class LineChat:
                     await self._idle.wait()
 
     def _prompt(self) -> None:
-        if self._kind.cursor or sys.stdin.isatty():
+        if self.kind.cursor or sys.stdin.isatty():
             sys.stdout.write("> ")
             sys.stdout.flush()
 
     def _ctrl_c(self) -> None:
-        if not self.talk.interrupt():
+        if not self.interrupt():
             self.leave()
 
-    def _signalled(self, number: int) -> None:
-        self._exit_code = 128 + number
-        self.leave()
-
-    # -- TerminalOutput -----------------------------------------------------------
+    # -- the screen ----------------------------------------------------------
 
     @property
     def cells(self) -> int:
@@ -161,36 +140,23 @@ class LineChat:
 
     def show(self, lines: Sequence[str]) -> None:
         for line in lines:
-            sys.stdout.write((line if self._kind.unicode else ascii_text(line)) + "\n")
+            sys.stdout.write((line if self.kind.unicode else ascii_text(line)) + "\n")
         sys.stdout.flush()
 
-    def ask(self, request: ApprovalRequest) -> None:
-        picker = request_picker(request)
-        self._requests.append((request, picker))
-        self.show([text for _, text in picker.lines(CELLS)[:-1]])
-        self.show(["Type the number of a choice."])
-
-    def settle(self, approval_id: str) -> None:
-        """Take a request away; an empty id takes all away."""
-        self._requests = [
-            each for each in self._requests if approval_id and each[0].id != approval_id
-        ]
-
     def changed(self) -> None:
-        """Nothing is redrawn here; somebody may wait for the end of a turn."""
-        if not self.talk.working:
+        """Nothing is redrawn; show a new question, wake who waits for the end of a turn."""
+        if not self.working:
             self._idle.set()
+        picker = self.questions.picker
+        if picker is not None and picker is not self._asked:
+            self.show([*(text for _, text in picker.lines(CELLS)[:-1]), TYPE_NUMBER])
+        self._asked = picker
 
     def ring(self) -> None:
         sys.stdout.write("\a")
 
-    # -- Screen ------------------------------------------------------------
-
     def clear(self) -> None:
         self.show([""])
-
-    def redraw(self) -> None:
-        """Do nothing: lines stay."""
 
     def leave(self) -> None:
         self._leaving = True
@@ -213,12 +179,6 @@ class LineChat:
 
     def copy(self, text: str) -> None:  # noqa: ARG002 (the port's name)
         raise UsageError(NO_SCREEN)
-
-    async def attach_image(self, path: str | None) -> str:
-        if path is None:
-            raise UsageError("Which file?", hint="/image PATH")
-        self._attachments.append(await image_file(path, self.talk.parts.profile.workspace))
-        return "Attached to the next message."
 
     async def pick(self, title: str, options: Sequence[str]) -> int | None:
         """Show a numbered list and take the next line as the choice."""

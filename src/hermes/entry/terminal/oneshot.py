@@ -7,75 +7,58 @@ history behind.
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from msgspec import Struct
-
 from hermes.control.lanes.gateway import Gateway
-from hermes.domain.events import TurnFinished, TurnStream
+from hermes.domain.events import TurnFinished
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.session import Session
-from hermes.domain.turn import TurnError, TurnState
+from hermes.domain.turn import TurnState
 from hermes.streaming.stdout import PlainOutput, write_plain
 
 PLATFORM = "cli"
 EXIT_CODES = {TurnState.DONE: 0, TurnState.FAILED: 1, TurnState.INTERRUPTED: 130}
 
 
-class Question(Struct, frozen=True, kw_only=True):
-    agent_id: str
-    session: Session
-    text: str
-    asked_by: str
-    at: float
-    attachments: tuple[Attachment, ...] = ()
-
-
-def inbound(question: Question) -> InboundMessage:
+def inbound(
+    session: Session, text: str, user: str, at: float, attachments: tuple[Attachment, ...] = ()
+) -> InboundMessage:
     """Make the inbound message; at the terminal the session itself is the chat."""
     return InboundMessage(
         platform=PLATFORM,
         account="local",
         native_id=new_id("cli"),
-        chat=Chat(kind=ChatKind.PRIVATE, id=question.session.id),
-        sender=Sender(id=question.asked_by, name=question.asked_by),
-        text=question.text,
-        sent_at=question.at,
-        attachments=question.attachments,
+        chat=Chat(kind=ChatKind.PRIVATE, id=session.id),
+        sender=Sender(id=user, name=user),
+        text=text,
+        sent_at=at,
+        attachments=attachments,
     )
 
 
-async def answer_once(gateway: Gateway, question: Question, output: PlainOutput) -> TurnFinished:
+async def answer_once(
+    gateway: Gateway, session: Session, message: InboundMessage, output: PlainOutput
+) -> TurnFinished:
     """Submit the question, write the answer and return how it ended."""
-    with _interrupt_on_sigint(gateway, question.session.id):
-        ticket = await gateway.submit(
-            question.agent_id, inbound(question), session_id=question.session.id
-        )
+    with _interrupt_on_sigint(gateway, session.id):
+        ticket = await gateway.submit(session.agent_id, message, session_id=session.id)
         stream = await ticket.stream()
         try:
-            return await _follow(stream, output)
+            finished = await write_plain(stream, output)
         except BrokenPipeError:
             # Nobody reads the answer any more: end the turn properly, then say so.
-            gateway.interrupt(question.session.id)
+            gateway.interrupt(session.id)
             await stream.wait()
             raise
-
-
-async def _follow(stream: TurnStream, output: PlainOutput) -> TurnFinished:
-    finished = await write_plain(stream, output)
     if finished.error is not None:
-        _report(finished.error, output.note)
+        output.note(f"hermes: {finished.error.message}")
+        if finished.error.hint:
+            output.note(f"  -> {finished.error.hint}")
     elif finished.outcome is TurnState.INTERRUPTED:
         output.note("· interrupted")
     return finished
-
-
-def _report(error: TurnError, note: Callable[[str], None]) -> None:
-    note(f"hermes: {error.message}")
-    if error.hint:
-        note(f"  -> {error.hint}")
 
 
 @contextmanager

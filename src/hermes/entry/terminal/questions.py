@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
-from prompt_toolkit.buffer import Buffer
 
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
 from hermes.entry.terminal.paint import cut, harmless, wrap
@@ -126,13 +125,7 @@ class _Question:
 class Questions:
     """What a person is asked; the first one has the keys."""
 
-    def __init__(
-        self,
-        on_reply: Callable[[ApprovalRequest, PickerReply], None],
-        on_change: Callable[[], None],
-    ) -> None:
-        self.text = Buffer(name="answer", multiline=False)
-        self._on_reply = on_reply
+    def __init__(self, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
         self._open: list[_Question] = []
 
@@ -143,6 +136,11 @@ class Questions:
     @property
     def typing(self) -> bool:
         return self.picker is not None and self.picker.typing is not None
+
+    @property
+    def choosing_from_list(self) -> bool:
+        """True if the picker belongs to a command, not to the agent."""
+        return bool(self._open) and self._open[0].request is None
 
     def ask(self, request: ApprovalRequest) -> None:
         """Put a request before the person; once, however often it is announced."""
@@ -159,7 +157,6 @@ class Questions:
         ]
         if len(kept) != len(self._open):
             self._open = kept
-            self.text.reset()
             self._on_change()
 
     async def pick(self, title: str, labels: Sequence[str]) -> int | None:
@@ -175,21 +172,15 @@ class Questions:
         reply = question.picker.reply
         return int(reply.value) if reply is not None and reply.value else None
 
-    def key(self, name: str) -> None:
+    def key(self, name: str, text: str = "") -> tuple[ApprovalRequest, PickerReply] | None:
+        """Press a key in the first picker; return a request of the agent and its answer."""
         if not self._open:
-            return
+            return None
         question = self._open[0]
-        question.picker.press(name, self.text.text)
-        if question.picker.reply is not None:
+        question.picker.press(name, text)
+        reply = question.picker.reply
+        if reply is not None:
             self._open.pop(0)
             question.done.set()
-            if question.request is not None:
-                self._on_reply(question.request, question.picker.reply)
-        if question.picker.reply is not None or not self.typing:
-            self.text.reset()
         self._on_change()
-
-    @property
-    def choosing_from_list(self) -> bool:
-        """True if the picker belongs to a command, not to the agent."""
-        return bool(self._open) and self._open[0].request is None
+        return (question.request, reply) if question.request and reply else None
