@@ -356,9 +356,7 @@ class TerminalChat(Door, Screen):
         shown = await recalled(ledger, session_id, Preference.SHOW_REASONING, bool)
         self._reasoning = display.show_reasoning if shown is None else shown
         detail = await recalled(ledger, session_id, Preference.TOOL_DETAIL, str)
-        self._detail = (
-            ToolDetail(detail) if detail in set(ToolDetail) else tool_detail(display)
-        )
+        self._detail = ToolDetail(detail) if detail in set(ToolDetail) else tool_detail(display)
         self.yolo = await recalled(ledger, session_id, Preference.YOLO, bool) or False
         if self.renderer is not None:
             self.renderer.settings = self._render_settings()
