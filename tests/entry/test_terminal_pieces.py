@@ -10,6 +10,7 @@ from hermes.control.commands.builtin import builtin_registry
 from hermes.control.lanes.gateway import BusyMode
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
 from hermes.domain.errors import ConfigError, NotFound, UsageError
+from hermes.domain.inbound import image_type
 from hermes.domain.messages import AssistantMessage, InputKind, ToolMessage, UserMessage
 from hermes.domain.session import Session, StoredMessage
 from hermes.entry.terminal.chat_session import banner_lines, recap_lines
@@ -33,7 +34,7 @@ from hermes.entry.terminal.statusbar import (
     spinner_line,
     status_line,
 )
-from hermes.entry.terminal.tty import copy_sequence, image_type
+from hermes.entry.terminal.tty import copy_sequence
 from hermes.streaming.units import width
 
 WIDE = st.text(alphabet="ab 漢字🙂é", max_size=80)
@@ -371,8 +372,8 @@ def test_completion_replaces_only_what_was_typed(before: str) -> None:
 
 
 def test_pictures_are_known_by_their_first_bytes() -> None:
-    assert image_type(b"\x89PNG\r\n\x1a\n...") == ("image/png", ".png")
-    assert image_type(b"RIFF1234WEBPVP8 ") == ("image/webp", ".webp")
+    assert image_type(b"\x89PNG\r\n\x1a\n...") == "image/png"
+    assert image_type(b"RIFF1234WEBPVP8 ") == "image/webp"
     assert image_type(b"#!/bin/sh") is None
 
 

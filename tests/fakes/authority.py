@@ -19,8 +19,7 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import ModelRequest
 from hermes.domain.runs import RunQuery
 from hermes.entry.http.api import all_endpoints
-from hermes.entry.http.context import HttpContext, ServedAgent
-from hermes.entry.http.endpoint import Endpoint
+from hermes.entry.http.endpoint import Endpoint, HttpContext, ServedAgent
 from hermes.entry.http.openapi import with_description
 from hermes.state.sqlite.ledger import SqliteLedger
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say

@@ -32,8 +32,7 @@ from hermes.domain.ports.model import Model, ModelReply
 from hermes.domain.settings import Settings
 from hermes.domain.usage import Usage
 from hermes.entry.http.app import HttpApp
-from hermes.entry.http.context import HttpContext, ServedAgent, Toolset
-from hermes.entry.http.endpoint import Endpoint
+from hermes.entry.http.endpoint import Endpoint, HttpContext, ServedAgent, Toolset
 from hermes.entry.http.guards import KeyRing
 from hermes.entry.http.server import HttpServer
 from hermes.entry.http.settings import HttpSettings

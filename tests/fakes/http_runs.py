@@ -15,17 +15,12 @@ from hermes.control.runs.runs import Runs
 from hermes.domain.keys import Action
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.model import Model
-from hermes.entry.http.api import approvals, runs, session_chat, sessions
+from hermes.entry.http.api import approvals, runs, sessions
 from hermes.entry.http.endpoint import operations
 
 __all__ = ["Door", "Event", "all_events", "door", "events"]
 
-ENDPOINTS = (
-    *operations(runs),
-    *operations(approvals),
-    *operations(sessions),
-    *operations(session_chat),
-)
+ENDPOINTS = (*operations(runs), *operations(approvals), *operations(sessions))
 Event = dict[str, Any]
 
 

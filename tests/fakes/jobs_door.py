@@ -13,8 +13,7 @@ from fakes.http_door import KEY, SECRET, HttpDoor, bearer, http_door, with_agent
 from hermes.control.supervision.metrics import TurnMetrics
 from hermes.domain.keys import Action
 from hermes.entry.http.api import catalog, health, jobs
-from hermes.entry.http.context import HttpContext, ServedAgent, Toolset
-from hermes.entry.http.endpoint import operations
+from hermes.entry.http.endpoint import HttpContext, ServedAgent, Toolset, operations
 from hermes.state.jobs import JobFiles
 from hermes.testing.clock import FakeClock
 from hermes.testing.model import ScriptedModel, say

@@ -30,8 +30,9 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Admission, Arrival, Ledger
 from hermes.domain.ports.model import Model
 from hermes.domain.webhooks import HookDelivery, HookState
+from hermes.entry.http.listener import webhook_app
 from hermes.entry.http.server import HttpServer
-from hermes.entry.http.webhooks import webhook_app, webhook_settings
+from hermes.entry.http.settings import webhook_settings
 from hermes.execution.clock import SystemClock
 from hermes.execution.webhook_effects import HookScripts
 from hermes.state.sqlite.ledger import SqliteLedger

@@ -40,8 +40,7 @@ from hermes.domain.messages import (
 from hermes.domain.runs import RunState
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
-from hermes.streaming.wire.response_types import ResponseResource
-from hermes.streaming.wire.responses import ResponseEvent, ResponseStream
+from hermes.streaming.wire.responses import ResponseEvent, ResponseResource, ResponseStream
 
 BASE = ResponseResource(id="resp_1", created_at=1000, status="in_progress", model="hermes")
 QUEUED = msgspec.structs.replace(BASE, status="queued", background=True)

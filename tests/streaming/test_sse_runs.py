@@ -28,8 +28,7 @@ from hermes.domain.messages import AssistantMessage, Reasoning, ToolCall, ToolOu
 from hermes.domain.runs import LoggedEvent
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
-from hermes.streaming.wire.runs import run_frame
-from hermes.streaming.wire.sessions import SessionStream
+from hermes.streaming.wire.runs import SessionStream, run_frame
 
 USAGE = Usage(input_tokens=7, output_tokens=3)
 ASKED = ApprovalRequest(

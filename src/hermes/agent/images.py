@@ -15,14 +15,13 @@ from msgspec.structs import replace
 
 from hermes.config.atomic import write_atomic
 from hermes.domain.errors import HermesError, UsageError
-from hermes.domain.inbound import Attachment
+from hermes.domain.inbound import ENDINGS, Attachment
 from hermes.domain.messages import FilePart, ImagePart, Message, Part, TextPart, UserMessage
 
 ReadAttachment = Callable[[str], Awaitable[bytes | None]]
 """Returns the bytes of a file that came with a message; None if it is gone."""
 
 MAX_IMAGE_BYTES = 5_000_000
-KINDS = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 KEPT = 16
 
 
@@ -68,10 +67,7 @@ class ImageCache:
 
 
 def _is_picture(part: Part) -> bool:
-    return isinstance(part, FilePart) and part.media_type in KINDS
-
-
-_ENDINGS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
+    return isinstance(part, FilePart) and part.media_type in ENDINGS
 
 
 class PictureFiles:
@@ -87,12 +83,12 @@ class PictureFiles:
     async def keep(self, data: bytes, media_type: str) -> Attachment:
         """Store a picture and return where it is."""
         kind = media_type.split(";", maxsplit=1)[0].strip().lower()
-        if kind not in _ENDINGS:
+        if kind not in ENDINGS:
             raise UsageError(f"Pictures of type {kind or 'unknown'} are not supported.")
         if not data or len(data) > MAX_IMAGE_BYTES:
             limit = MAX_IMAGE_BYTES // (1024 * 1024)
             raise UsageError(f"A picture must have between 1 byte and {limit} MB.")
-        name = f"{hashlib.sha256(data).hexdigest()[:32]}.{_ENDINGS[kind]}"
+        name = f"{hashlib.sha256(data).hexdigest()[:32]}.{ENDINGS[kind]}"
         path = self._directory / name
         await asyncio.to_thread(_store, path, data)
         return Attachment(kind="image", path=str(path), name=name, media_type=kind, size=len(data))

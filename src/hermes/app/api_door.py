@@ -22,8 +22,8 @@ from hermes.domain.ports.model import ModelReply
 from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES, AgentProfile
 from hermes.entry.http.api import all_endpoints
 from hermes.entry.http.app import HttpApp
-from hermes.entry.http.context import HttpContext, ServedAgent, Toolset
 from hermes.entry.http.door import ApiDoor
+from hermes.entry.http.endpoint import HttpContext, ServedAgent, Toolset
 from hermes.entry.http.guards import KeyRing
 from hermes.entry.http.server import HttpServer
 from hermes.entry.http.settings import HttpSettings, acceptable_keys, http_settings

@@ -13,8 +13,9 @@ from hermes.domain.errors import HermesError
 from hermes.domain.outbound import Target
 from hermes.domain.profile import DEFAULT_AGENT
 from hermes.entry.http.door import WebhookDoor
+from hermes.entry.http.listener import webhook_app
 from hermes.entry.http.server import HttpServer
-from hermes.entry.http.webhooks import WebhookSettings, webhook_app, webhook_settings
+from hermes.entry.http.settings import WebhookSettings, webhook_settings
 from hermes.execution.webhook_effects import GhComments, HookScripts
 from hermes.state.webhook_routes import HookRouteFile
 

@@ -9,7 +9,7 @@ The way of a turn to a screen or a wire:
     chat/                messages that grow by edits, or one final message
     wire/chat.py         chunks of a chat completion, or one completion
     wire/responses.py    events and the resource of a response
-    wire/sessions.py     named events of a session's chat
+    wire/runs.py         named events of a session's chat
 
 Events are told as they happen, and some take back what earlier ones said: a
 model call that is repeated (`TextReset`), a process that goes on with the turn

@@ -36,7 +36,7 @@ from hermes.domain.messages import (
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply
 from hermes.domain.runs import RunQuery
-from hermes.entry.http.context import HttpContext
+from hermes.entry.http.endpoint import HttpContext
 from hermes.testing.model import Reply, call, calls, say, thinks
 
 

@@ -299,4 +299,5 @@ async def test_pictures_on_the_network_are_fetched_by_the_shelf() -> None:
     ],
 )
 async def test_what_is_not_a_picture_is_refused(url: str) -> None:
-    await bad_picture(url)
+    problem = await bad_picture(url)
+    assert problem.problem_code in {"invalid_image_url", "invalid_image"}

@@ -14,8 +14,7 @@ from hermes.domain.errors import Conflict, NotFound, StoreError, UsageError
 from hermes.domain.keys import OWNER, Action, ApiKey
 from hermes.domain.ports.ledger import Ledger
 from hermes.entry.http.access import require_agent
-from hermes.entry.http.context import HttpContext, ServedAgent
-from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer
+from hermes.entry.http.endpoint import Answer, Call, Endpoint, HttpContext, JsonAnswer, ServedAgent
 from hermes.entry.http.guards import FailureLimit, KeyRing
 from hermes.entry.http.settings import HttpSettings
 from hermes.testing import FakeClock, ScriptedModel

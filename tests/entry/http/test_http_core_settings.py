@@ -98,7 +98,7 @@ def test_a_short_key_is_enough_on_loopback_only() -> None:
     ],
 )
 def test_a_value_that_makes_no_sense_is_named(name: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=f"extra.{name} has to be"):
+    with pytest.raises(ConfigError, match=f"extra.{name} cannot be used"):
         http_settings({"key": GOOD, name: value})
 
 

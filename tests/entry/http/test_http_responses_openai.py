@@ -28,8 +28,7 @@ from hermes.domain.ports.model import Model
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, StreamAnswer
-from hermes.streaming.wire.response_types import ResponseResource
-from hermes.streaming.wire.responses import ResponseStream
+from hermes.streaming.wire.responses import ResponseResource, ResponseStream
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say, thinks
 
 TOOL: Any = {

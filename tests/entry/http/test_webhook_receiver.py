@@ -13,7 +13,7 @@ from hermes.config.paths import HermesHome
 from hermes.control.webhooks.signatures import sign_v2
 from hermes.domain.errors import ConfigError
 from hermes.domain.webhooks import HookState
-from hermes.entry.http.webhooks import webhook_settings
+from hermes.entry.http.settings import webhook_settings
 from hermes.state.webhook_routes import HookRouteFile
 from hermes.testing.clock import FakeClock
 from hermes.testing.model import ScriptedModel, say

@@ -18,7 +18,7 @@ from hermes.config.paths import HermesHome
 from hermes.control.webhooks.routes import HookRoute, RouteRules, read_route
 from hermes.control.webhooks.signatures import NO_AUTH, sign_v2
 from hermes.domain.errors import Conflict, HermesError, NotFound, UsageError
-from hermes.entry.http.webhooks import WebhookSettings, webhook_settings
+from hermes.entry.http.settings import WebhookSettings, webhook_settings
 from hermes.execution.webhook_effects import HookScripts
 from hermes.state.webhook_routes import HookRouteFile
 

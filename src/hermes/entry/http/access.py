@@ -13,8 +13,7 @@ from hermes.domain.keys import Action, Caller
 from hermes.domain.ports.ledger import SessionStore
 from hermes.domain.runs import Run, RunQuery, RunState, SessionChoice
 from hermes.domain.session import Session, SessionKey
-from hermes.entry.http.context import ServedAgent
-from hermes.entry.http.endpoint import Call, CallHeaders
+from hermes.entry.http.endpoint import Call, CallHeaders, ServedAgent
 from hermes.entry.http.errors import Problem
 
 OPEN_STATES = tuple(state for state in RunState if state.open)

@@ -20,12 +20,12 @@ import msgspec
 from hermes.control.runs.runs import Draining
 from hermes.domain.errors import HermesError
 from hermes.domain.keys import Caller
-from hermes.entry.http.context import HttpContext
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     ON_EVERY_ANSWER,
     Call,
     Endpoint,
+    HttpContext,
     JsonAnswer,
     StreamAnswer,
     TextAnswer,

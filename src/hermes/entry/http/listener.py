@@ -14,6 +14,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from urllib.parse import parse_qsl
 
+import msgspec
+
+from hermes.control.webhooks.intake import HookAnswer, HookRefused, HookRequest
+from hermes.control.webhooks.receiver import WebhookReceiver
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.ports.platform import ListenerCall, ListenerHandler, ListenerReply
 from hermes.entry.http.endpoint import ON_EVERY_ANSWER
@@ -27,6 +31,7 @@ from hermes.entry.http.request import (
     read_body,
     read_headers,
 )
+from hermes.entry.http.settings import WebhookSettings
 
 log = logging.getLogger(__name__)
 _MAX_BODY = 16 * 1024 * 1024
@@ -146,3 +151,58 @@ def _status(error: HermesError | None) -> ListenerReply:
     if error is not None and not isinstance(error, Problem):
         log.error("a call of a platform could not be handled: %s", error.message)
     return ListenerReply(status=error.status if isinstance(error, Problem) else 500)
+
+
+# -- webhooks ---------------------------------------------------------------------
+
+
+def webhook_app(receiver: WebhookReceiver, settings: WebhookSettings) -> AsgiApp:
+    async def find(method: str, path: str) -> ListenerHandler:
+        if path == "/health":
+            if method not in {"GET", "HEAD"}:
+                raise HookRefused(405, "Use GET.")
+            return health
+        route = await receiver.route(_route_name(path, receiver.agent_id))
+        if method != "POST":
+            raise HookRefused(405, "Use POST.")
+
+        async def take(call: ListenerCall) -> ListenerReply:
+            request = HookRequest(headers=call.headers, body=call.body)
+            return _reply(await receiver.receive(route, request))
+
+        return take
+
+    async def health(_call: ListenerCall) -> ListenerReply:
+        return _reply(HookAnswer(status=200, body={"status": "ok", "platform": "webhook"}))
+
+    return receiver_app(find, _refusal, settings.max_body_bytes)
+
+
+def _route_name(path: str, agent_id: str) -> str:
+    match path.split("/"):
+        case ["", "webhooks", name] if name:
+            return name
+        case ["", "p", agent, "webhooks", name] if name and agent == agent_id:
+            return name
+    raise HookRefused(404, "There is no such route.")
+
+
+def _refusal(error: HermesError | None) -> ListenerReply:
+    if isinstance(error, Problem):
+        error = HookRefused(error.status, error.message)
+    elif error is None:
+        error = HookRefused(500, "Something unexpected happened.")
+    elif not isinstance(error, HookRefused):
+        log.error("a webhook delivery was not taken: %s", error.message)
+        error = HookRefused(503, "Not now; send it again.", retry_after=30)
+    return _reply(error.answer())
+
+
+def _reply(answer: HookAnswer) -> ListenerReply:
+    wait = answer.retry_after
+    return ListenerReply(
+        status=answer.status,
+        body=msgspec.json.encode(answer.body),
+        media_type="application/json",
+        headers={} if wait is None else {"retry-after": str(wait)},
+    )

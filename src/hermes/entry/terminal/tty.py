@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ids import new_id
-from hermes.domain.inbound import Attachment
+from hermes.domain.inbound import ENDINGS, Attachment, image_type
 
 RESET_MODES = "\x1b[0m\x1b[?25h\x1b[?7h\x1b[?2004l\x1b[?1l\x1b>"
 """Attributes, visible cursor, line wrap; no bracketed paste, normal cursor keys and keypad."""
@@ -114,21 +114,6 @@ async def edit(text: str, environ: Mapping[str, str]) -> str:
 
 MAX_IMAGE_BYTES = 20 * 1024 * 1024
 MAX_COPY_BYTES = 100_000
-MAGIC = (
-    (b"\x89PNG\r\n\x1a\n", "image/png", ".png"),
-    (b"\xff\xd8\xff", "image/jpeg", ".jpg"),
-    (b"GIF8", "image/gif", ".gif"),
-)
-
-
-def image_type(data: bytes) -> tuple[str, str] | None:
-    """Return (media type, suffix) of a picture; None if it is none that models take."""
-    for magic, media_type, suffix in MAGIC:
-        if data.startswith(magic):
-            return media_type, suffix
-    if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
-        return "image/webp", ".webp"
-    return None
 
 
 async def clipboard_image(environ: Mapping[str, str], cache_dir: Path) -> Attachment:
@@ -163,12 +148,10 @@ def _keep(data: bytes, cache_dir: Path) -> Attachment:
     kind = _checked(data, "The clipboard")
     folder = cache_dir / "images"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / f"{new_id('clip')}{kind[1]}"
+    path = folder / f"{new_id('clip')}.{ENDINGS[kind]}"
     path.touch(mode=0o600)
     path.write_bytes(data)
-    return Attachment(
-        kind="image", path=str(path), name=path.name, media_type=kind[0], size=len(data)
-    )
+    return Attachment(kind="image", path=str(path), name=path.name, media_type=kind, size=len(data))
 
 
 async def image_file(name: str, cwd: Path) -> Attachment:
@@ -181,13 +164,13 @@ def _image_file(name: str, cwd: Path) -> Attachment:
         data = path.read_bytes()
     except OSError as error:
         raise NotFound(f"{path} cannot be read: {error.strerror}.") from error
-    media_type, _ = _checked(data, str(path))
+    media_type = _checked(data, str(path))
     return Attachment(
         kind="image", path=str(path), name=path.name, media_type=media_type, size=len(data)
     )
 
 
-def _checked(data: bytes, where: str) -> tuple[str, str]:
+def _checked(data: bytes, where: str) -> str:
     if len(data) > MAX_IMAGE_BYTES:
         raise UsageError(f"{where} holds more than {MAX_IMAGE_BYTES // 1024 // 1024} MB.")
     kind = image_type(data)

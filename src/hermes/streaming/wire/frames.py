@@ -3,14 +3,23 @@
 Data is JSON and therefore one line; names and ids come from us.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import asdict
+
 from hermes.domain.approvals import ApprovalRequest, Decision
-from hermes.domain.events import ApprovalAnswered, ApprovalAsked, SteerTaken, ToolProgress
+from hermes.domain.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    SteerTaken,
+    ToolProgress,
+    TurnFinished,
+    UsageReported,
+)
 from hermes.domain.messages import ToolCall
+from hermes.domain.runs import RunOutcome
 from hermes.domain.turn import TurnError
-from hermes.domain.usage import Usage
 
 DONE = b"data: [DONE]\n\n"
 
@@ -70,16 +79,9 @@ def decision_fields(decision: Decision) -> Fields:
     }
 
 
-def usage_fields(usage: Usage, cost_usd: float | None) -> Fields:
-    return {
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-        "cache_read_tokens": usage.cache_read_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-        "reasoning_tokens": usage.reasoning_tokens,
-        "cost_usd": cost_usd,
-    }
+def usage_fields(used: UsageReported | TurnFinished | RunOutcome) -> Fields:
+    total = {"total_tokens": used.usage.total_tokens, "cost_usd": used.cost_usd}
+    return asdict(used.usage) | total
 
 
 def error_fields(error: TurnError | None) -> Fields:
@@ -92,3 +94,8 @@ def tool_call_fields(call: ToolCall) -> Fields:
     """Return a call of a client tool in the form that OpenAI clients know."""
     function = {"name": call.name, "arguments": call.arguments}
     return {"id": call.id, "type": "function", "function": function}
+
+
+def handed_fields(calls: Sequence[ToolCall]) -> Fields:
+    """Return the field of calls that the client has to carry out; nothing if there are none."""
+    return {"tool_calls": [tool_call_fields(call) for call in calls]} if calls else {}

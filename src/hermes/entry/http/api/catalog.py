@@ -10,8 +10,15 @@ from msgspec import Struct
 
 from hermes.entry.http.access import reachable_agents, require_agent
 from hermes.entry.http.api.health import PLATFORM_NAME
-from hermes.entry.http.context import ServedAgent, Toolset
-from hermes.entry.http.endpoint import Answer, Call, Endpoint, JsonAnswer, Operations
+from hermes.entry.http.endpoint import (
+    Answer,
+    Call,
+    Endpoint,
+    JsonAnswer,
+    Operations,
+    ServedAgent,
+    Toolset,
+)
 
 operation = Operations("Catalog")
 CREATED = 1_767_225_600

@@ -14,7 +14,6 @@ under the same id gets a new one, together with its result.
 """
 
 import base64
-import binascii
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
@@ -26,7 +25,7 @@ from msgspec.structs import replace
 from hermes.control.runs.runs import RunRequest
 from hermes.domain.errors import UsageError
 from hermes.domain.ids import new_call_id, new_id
-from hermes.domain.inbound import Attachment
+from hermes.domain.inbound import Attachment, image_type
 from hermes.domain.messages import (
     AssistantMessage,
     Content,
@@ -43,18 +42,11 @@ from hermes.domain.messages import (
 from hermes.domain.runs import SessionChoice
 from hermes.domain.turn import ClientResult, ClientTool, TurnOptions
 from hermes.entry.http.access import kept_instructions, waiting_session
-from hermes.entry.http.context import PictureStore
-from hermes.entry.http.endpoint import Call
+from hermes.entry.http.endpoint import Call, PictureStore
 from hermes.entry.http.errors import Problem
 
 MAX_PICTURES = 50
 """How many one request may carry."""
-_HEADS = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
 
 
 async def picture(url: str, media: PictureStore, param: str = "image_url") -> Attachment:
@@ -63,38 +55,32 @@ async def picture(url: str, media: PictureStore, param: str = "image_url") -> At
     try:
         if scheme.startswith("data:"):
             data = _data(url, param)
-            return await media.keep(data, _media_type(data, param))
+            kind = image_type(data)
+            if kind is None:
+                message = "Only PNG, JPEG, GIF and WebP pictures are understood."
+                raise _bad_picture(message, param, "invalid_image")
+            return await media.keep(data, kind)
         if scheme.startswith(("http://", "https://")):
             return await media.fetch(url)
     except UsageError as error:
-        message = f"{error.message} {error.hint}".strip()
-        raise Problem(400, message, code="invalid_image_url", param=param) from error
-    message = "A picture needs a data URL or an http or https address."
-    raise Problem(400, message, code="invalid_image_url", param=param)
+        raise _bad_picture(f"{error.message} {error.hint}".strip(), param) from error
+    raise _bad_picture("A picture needs a data URL or an http or https address.", param)
 
 
 def _data(url: str, param: str) -> bytes:
     head, comma, body = url[5:].partition(",")
-    options = [option.strip().lower() for option in head.split(";")]
     if not comma:
-        raise Problem(400, "The data URL has no data.", code="invalid_image_url", param=param)
-    if "base64" not in options[1:]:
+        raise _bad_picture("The data URL has no data.", param)
+    if "base64" not in [option.strip().lower() for option in head.split(";")[1:]]:
         return unquote_to_bytes(body)
     try:
         return base64.b64decode(body, validate=True)
-    except (binascii.Error, ValueError) as error:
-        message = "The data URL is not valid base64."
-        raise Problem(400, message, code="invalid_image_url", param=param) from error
+    except ValueError as error:
+        raise _bad_picture("The data URL is not valid base64.", param) from error
 
 
-def _media_type(data: bytes, param: str) -> str:
-    for head, media_type in _HEADS:
-        if data.startswith(head):
-            return media_type
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return "image/webp"
-    message = "Only PNG, JPEG, GIF and WebP pictures are understood."
-    raise Problem(400, message, code="invalid_image", param=param)
+def _bad_picture(message: str, param: str, code: str = "invalid_image_url") -> Problem:
+    return Problem(400, message, code=code, param=param)
 
 
 SYSTEM = ("system", "developer")

@@ -40,20 +40,21 @@ from hermes.entry.http.api.responses_request import (
     reached_response,
     turn_options,
 )
-from hermes.entry.http.context import HttpContext, ServedAgent
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     STARTS_RUN,
     Answer,
     Call,
+    HttpContext,
     JsonAnswer,
     Operations,
+    ServedAgent,
     StreamAnswer,
 )
 from hermes.entry.http.errors import Problem
 from hermes.entry.http.sse import Stop, attended
 from hermes.streaming.wire.frames import DONE
-from hermes.streaming.wire.response_types import (
+from hermes.streaming.wire.responses import (
     FunctionCallItem,
     FunctionCallOutputItem,
     InputImage,
@@ -61,9 +62,10 @@ from hermes.streaming.wire.response_types import (
     Item,
     MessageItem,
     OutputText,
+    ResponseEvent,
     ResponseResource,
+    ResponseStream,
 )
-from hermes.streaming.wire.responses import ResponseEvent, ResponseStream
 
 operation = Operations("responses", Action.RUN)
 

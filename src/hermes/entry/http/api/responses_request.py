@@ -22,7 +22,7 @@ from hermes.entry.http.api.conversation import (
 )
 from hermes.entry.http.endpoint import Call
 from hermes.entry.http.errors import Problem
-from hermes.streaming.wire.response_types import (
+from hermes.streaming.wire.responses import (
     ConversationRef,
     FunctionTool,
     Item,

@@ -48,7 +48,7 @@ from hermes.entry.http.endpoint import (
     TextAnswer,
 )
 from hermes.entry.http.errors import Problem
-from hermes.streaming.wire.frames import error_fields, tool_call_fields, usage_fields
+from hermes.streaming.wire.frames import error_fields, handed_fields, usage_fields
 from hermes.streaming.wire.runs import run_frame
 
 operation = Operations("runs", Action.RUN)
@@ -135,15 +135,13 @@ def _ended(run: Run) -> dict[str, Any]:
     outcome = run.outcome
     if outcome is None:
         return {}
-    fields: dict[str, Any] = {"usage": usage_fields(outcome.usage, outcome.cost_usd)}
+    fields: dict[str, Any] = {"usage": usage_fields(outcome), **handed_fields(outcome.handed)}
     if outcome.state in (RunState.COMPLETED, RunState.INCOMPLETE):
         fields["output"] = outcome.text
     if outcome.state is RunState.INCOMPLETE:
         fields["incomplete"] = True
     if outcome.state is RunState.FAILED:
         fields["error"] = error_fields(outcome.error)
-    if outcome.handed:
-        fields["tool_calls"] = [tool_call_fields(each) for each in outcome.handed]
     return fields
 
 
