@@ -22,15 +22,7 @@ from msgspec import Struct
 from hermes.domain.errors import Conflict, SessionBusy
 from hermes.domain.messages import AssistantMessage, InputKind, Message, UserMessage, content_text
 from hermes.domain.session import StoredMessage
-from hermes.state.sqlite.base import (
-    LedgerPart,
-    change,
-    check_session,
-    many,
-    one,
-    sql,
-    transaction,
-)
+from hermes.state.sqlite.base import LedgerPart, change, check_session, many, one, sql, transaction
 from hermes.state.sqlite.errors import unknown_session
 from hermes.state.sqlite.readers import Readers
 from hermes.state.sqlite.rows import message_columns, read_message

@@ -98,6 +98,7 @@ async def test_a_slow_file_does_not_hold_up_receiving(tmp_path: Path) -> None:
             await sink.until(lambda: sink.texts == ["", "quick"])
             telegram.say(5, 5, "next")
             await sink.until(lambda: sink.texts == ["", "quick", "next"])
+        assert not telegram.called("getFile")
 
 
 async def test_malformed_updates_are_skipped_and_the_cursor_moves_on(
@@ -174,6 +175,7 @@ async def test_a_webhook_set_by_somebody_is_removed(tmp_path: Path) -> None:
                 await clock.until_sleeping()
                 clock.advance(10)
                 await sink.until(lambda: sink.texts)
+        assert (sink.texts, telegram.world.webhook) == (["hi"], {})
 
 
 async def test_a_poll_that_hangs_is_given_up(tmp_path: Path) -> None:
@@ -187,7 +189,9 @@ async def test_a_poll_that_hangs_is_given_up(tmp_path: Path) -> None:
             async with receiving(adapter, sink):
                 await clock.until_sleeping()
                 clock.advance(5)
-                await sink.until(lambda: sink.texts == ["hi"])
+                await sink.until(lambda: sink.texts)
+        assert sink.texts == ["hi"]
+        assert len(telegram.called("getUpdates")) > 1
 
 
 async def test_a_flood_of_polls_waits_as_long_as_it_is_told(tmp_path: Path) -> None:
@@ -301,6 +305,7 @@ async def test_a_press_that_is_too_old_to_answer_disturbs_nothing(tmp_path: Path
             await telegram.until(lambda: telegram.called("answerCallbackQuery"))
             telegram.say(5, 5, "and on")
             await sink.until(lambda: len(sink.texts) == 2)
+        assert [press.data for press in sink.presses] == ["a"]
 
 
 async def test_the_token_is_neither_logged_nor_part_of_an_error(

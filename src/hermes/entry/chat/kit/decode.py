@@ -43,14 +43,18 @@ def loose_document(raw: bytes) -> dict[str, Any]:
     return _clean(document) if isinstance(document, dict) else {}
 
 
+def writable(text: str) -> str:
+    """Take half characters (lone surrogates) out of a text: nothing can store or send them."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
 def _holds(field: Any, wanted: type) -> bool:
     return field is wanted or wanted in getattr(field, "__args__", ())
 
 
 def _clean(value: Any, depth: int = 0) -> Any:
-    """Take half characters (lone surrogates) out: nothing downstream can store them."""
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
+        return writable(value)
     if depth > _DEPTH:
         return None
     if isinstance(value, dict):

@@ -1,23 +1,32 @@
 """The way of parsed updates to the inbox: mention rules, albums, observed context, order.
 
-A platform turns its updates into `Heard` messages and button presses; `MessageIntake.take` hands a
-batch over. Within a chat the order is kept, chats do not wait for each other. When it returns,
+A platform turns its updates into `Heard` messages and button presses; a `HandOver` takes them in
+batches. Within a chat the order is kept, chats do not wait for each other. When it returns,
 everything is in the inbox or deliberately left out, and the platform may be told so.
 """
 
 import asyncio
 import logging
+import re
 from collections import OrderedDict, deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.domain.inbound import ChatKind, InboundMessage
-from hermes.domain.ports.platform import ButtonPress, FailureAction, InboundSink, PlatformFailure
+from hermes.domain.ports.platform import (
+    ButtonPress,
+    FailureAction,
+    InboundSink,
+    MenuCommand,
+    PlatformFailure,
+)
 from hermes.entry.chat.kit.settings import ChatSettings
 
 _LOG = logging.getLogger(__name__)
+_NOT_IN_MENUS = re.compile(r"[^a-z0-9_]+")
 _ALBUMS = 200
 _OBSERVED_CHATS = 200
 _OBSERVED_LINES = 30
@@ -76,6 +85,10 @@ def _listed(names: frozenset[str], alone: str | None, chat_id: str, thread_id: s
     return alone in names or (thread_id is not None and f"{chat_id}:{thread_id}" in names)
 
 
+HandOver = Callable[[Sequence[Heard | ButtonPress]], Awaitable[None]]
+"""Takes a batch; when it returns, all of it is in the inbox or deliberately left out."""
+
+
 class MessageIntake:
     def __init__(
         self,
@@ -88,23 +101,28 @@ class MessageIntake:
         self._observed = _Observed()
         self._albums: OrderedDict[str | None, None] = OrderedDict()
 
-    async def take(
+    @asynccontextmanager
+    async def into(self, sink: InboundSink) -> AsyncIterator[HandOver]:
+        """Yield what takes batches; presses are answered behind it, for the length of the body."""
+        try:
+            async with asyncio.TaskGroup() as answers:
+                yield lambda items: self._take(items, sink, answers)
+        except BaseExceptionGroup as group:
+            raise group.exceptions[0] from None
+
+    async def _take(
         self, items: Sequence[Heard | ButtonPress], sink: InboundSink, answers: asyncio.TaskGroup
     ) -> None:
-        """Hand a batch over; presses are answered in `answers`, behind it."""
         chats: dict[str, list[InboundMessage | ButtonPress]] = {}
         for item in self._heard(items):
             chats.setdefault(item.chat.id, []).append(item)
-        if len(chats) == 1:
-            await self._hand_over(next(iter(chats.values())), sink, answers)
-        elif chats:
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for each in chats.values():
-                        group.create_task(self._hand_over(each, sink, answers))
-            except BaseExceptionGroup as failures:
-                # One reason is enough: the batch is not confirmed and will come again.
-                raise failures.exceptions[0] from None
+        try:
+            async with asyncio.TaskGroup() as group:
+                for each in chats.values():
+                    group.create_task(self._hand_over(each, sink, answers))
+        except BaseExceptionGroup as failures:
+            # One reason is enough: the batch is not confirmed and will come again.
+            raise failures.exceptions[0] from None
 
     async def _hand_over(
         self,
@@ -207,6 +225,12 @@ def read_addressing(
         command=True,
         for_another_bot=bool(addressee) and not ours,
     )
+
+
+def menu_names(commands: Sequence[MenuCommand]) -> dict[str, MenuCommand]:
+    """Give commands the names that menus take: 32 small letters, digits and underscores."""
+    named = {_NOT_IN_MENUS.sub("_", each.name.lower())[:32]: each for each in commands}
+    return {name: each for name, each in named.items() if name.strip("_")}
 
 
 def _without_names(text: str, mentions: Sequence[Span]) -> str:

@@ -1,11 +1,11 @@
-"""Receiving: patience with a connection that fails, webhooks, and catching up from history."""
+"""Receiving: polls, webhooks on the shared listener, and catching up from a history."""
 
 import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
@@ -15,6 +15,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import (
     FailureAction,
     HttpListener,
+    InboundSink,
     ListenerCall,
     ListenerHandler,
     ListenerReply,
@@ -29,14 +30,20 @@ _LONGEST_PAUSE = 30.0
 _CONFLICT_STEP = 10.0
 _CONFLICTS = 4
 _CONFLICT_WINDOW = 300.0
+_TOO_QUICK = 0.2
+"""A server that answers empty polls at once does not hold them; it is not hammered."""
 _CHECK_SECONDS = 60.0
 _CHECKS = 5
 Check = Callable[[], Awaitable[None]]
 T = TypeVar("T")
 
 
-class Patience:
-    """Waits after a failure as the failure asks for, or passes it on."""
+class Polling:
+    """Asks for updates again and again, from where the last answer ended.
+
+    A connection that fails is tried again for a while, as the failure asks for. A poll that is
+    refused because somebody else receives (HTTP 409) gives the other one time to go away.
+    """
 
     def __init__(self, label: str, clock: Clock) -> None:
         self._label = label
@@ -46,11 +53,48 @@ class Patience:
         self._conflicts: list[float] = []
         self._random = random.Random()  # noqa: S311 - spreads retries, guards nothing
 
-    def success(self) -> None:
-        self._failures = 0
+    async def run(
+        self,
+        sink: InboundSink,
+        ask: Callable[[int | None], Awaitable[Sequence[T]]],
+        take: Callable[[Sequence[T]], Awaitable[int | None]],
+        *,
+        offset_life: float,
+    ) -> None:
+        """Poll until cancelled; raise the failure that cannot be overcome.
 
-    async def overcome(self, failure: PlatformFailure) -> None:
+        `ask` confirms everything before the offset it is given. `take` hands a batch over and
+        returns the next offset, so that a crash in between brings the batch again. An offset
+        older than `offset_life` is not used.
+        """
+        loop = asyncio.get_running_loop()
+        offset, at = _restored(await sink.cursor())
+        while True:
+            asked_at = loop.time()
+            try:
+                found = await ask(offset if self._clock.now() - at < offset_life else None)
+            except PlatformFailure as failure:
+                await self._overcome(failure)
+                continue
+            self._failures = 0
+            sink.alive()
+            if not found:
+                if loop.time() - asked_at < _TOO_QUICK:
+                    await self._clock.sleep(1.0)
+                continue
+            following = await take(found)
+            if following is None:
+                message = f"{self._label} sent updates without numbers."
+                await self._overcome(PlatformFailure(FailureAction.RETRY, message))
+                continue
+            offset, at = following, self._clock.now()
+            await sink.save_cursor({"offset": offset, "at": at})
+
+    async def _overcome(self, failure: PlatformFailure) -> None:
         """Return when it is time for another try; raise `failure` if that is pointless."""
+        if failure.status == 409:
+            await self._conflict()
+            return
         if failure.action is FailureAction.WAIT:
             _LOG.warning("%s asks to poll less: waiting %.0f s", self._label, failure.retry_after)
             await self._clock.sleep(failure.retry_after)
@@ -67,7 +111,7 @@ class Patience:
         _LOG.warning("Polling failed: %s Trying again in %.1f s", failure.message, pause)
         await self._clock.sleep(pause)
 
-    async def conflict(self) -> None:
+    async def _conflict(self) -> None:
         """Give another receiver time to go away, but do not take turns with it forever.
 
         Success in between does not reset the count: two receivers that displace each other
@@ -85,6 +129,15 @@ class Patience:
         pause = _CONFLICT_STEP * len(self._conflicts)
         _LOG.warning("Somebody else receives with this token; trying again in %.0f s", pause)
         await self._clock.sleep(pause)
+
+
+def _restored(saved: Any) -> tuple[int | None, float]:
+    """Read what was saved; anything else is no cursor, and the inbox knows duplicates."""
+    if isinstance(saved, dict):
+        offset, at = saved.get("offset"), saved.get("at")
+        if isinstance(offset, int) and isinstance(at, int | float):
+            return offset, float(at)
+    return None, 0.0
 
 
 async def keep_checking(clock: Clock, alive: Callable[[], None], check: Check) -> None:

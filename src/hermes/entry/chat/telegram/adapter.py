@@ -4,19 +4,16 @@ Only what is truly Telegram's: the shape of its calls, its General topic, its sh
 reactions, its rules for command names. Pacing, splitting, markup, retrying and remembering are
 the control plane's.
 
-Updates are confirmed only after they are in the inbox. Telegram forgets an update when a later
-poll names a higher offset. So the offset moves after the whole batch was taken, and a crash in
-between means that the batch comes again and is recognised. A poll that hangs is given up,
-because a dead connection looks just like a quiet one. In webhook mode an update is answered
-when the inbox has it.
+Telegram forgets an update when a later poll names a higher offset, or when its call was
+answered; both happen only after the inbox has it. A poll that hangs is given up, because a dead
+connection looks just like a quiet one.
 """
 
-import asyncio
 import hmac
 import logging
-import re
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -39,10 +36,10 @@ from hermes.domain.ports.platform import (
     PlatformFailure,
     Sent,
 )
-from hermes.entry.chat.kit.decode import decode_leniently, loose_document
+from hermes.entry.chat.kit.decode import decode_leniently, loose_document, writable
 from hermes.entry.chat.kit.http import Upload, check_size, copy_file, read_file
-from hermes.entry.chat.kit.intake import Heard, MessageIntake
-from hermes.entry.chat.kit.receiver import Patience, called_at, keep_checking
+from hermes.entry.chat.kit.intake import HandOver, Heard, MessageIntake, menu_names
+from hermes.entry.chat.kit.receiver import Polling, called_at, keep_checking
 from hermes.entry.chat.kit.settings import ChatSettings, WebhookAddress, live_settings
 from hermes.entry.chat.telegram.inbound import (
     GENERAL_TOPIC,
@@ -68,8 +65,6 @@ _REACTIONS = {"✅": "👍", "❌": "👎", "⏳": "👀", "♾️": "💯"}
 """Bots may react with Telegram's own short list only; these are the nearest."""
 _COMMANDS = 100
 _COMMAND_TEXT = 256
-_NOT_A_COMMAND = re.compile(r"[^a-z0-9_]+")
-_LENIENT_REPLY = {"allow_sending_without_reply": True}
 _MAX_PHOTO = 10_000_000
 _SUFFIXES = {
     "image": frozenset({".jpg", ".jpeg", ".png", ".webp"}),
@@ -78,13 +73,9 @@ _SUFFIXES = {
     "video": frozenset({".mp4"}),
 }
 """What Telegram shows as such; everything else goes as a file."""
-
-
 _UPDATES = ("message", "channel_post", "callback_query")
 _OFFSET_LIFE = 6 * 86400.0
 """After a week of silence Telegram picks new numbers at random, perhaps lower ones."""
-_TOO_QUICK = 0.2
-"""A server that answers empty polls at once does not hold them; it is not hammered."""
 _TOAST_LENGTH = 200
 _SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - a header's name
 
@@ -106,7 +97,7 @@ class TelegramAdapter:
         self._bot: Bot | None = None
         self._clock = clock
         self._intake = MessageIntake(self._rules, self._answer)
-        self._patience = Patience("Telegram", clock)
+        self._polling = Polling("Telegram", clock)
         self._secret = ""
         off = settings.disable_link_previews
         self._previews = {"link_preview_options": {"is_disabled": True}} if off else {}
@@ -156,81 +147,48 @@ class TelegramAdapter:
         await self._api.call("setWebhook", wanted, bool)
 
     async def receive(self, sink: InboundSink) -> None:
-        try:
-            async with asyncio.TaskGroup() as answers:
-                if self._settings.webhook is None:
-                    await self._poll(sink, answers)
-                else:
-                    await self._be_called(sink, answers, self._settings.webhook)
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
-
-    async def _poll(self, sink: InboundSink, answers: asyncio.TaskGroup) -> None:
-        loop = asyncio.get_running_loop()
-        offset, at = _restored(await sink.cursor())
-        while True:
-            asked_at = loop.time()
-            fresh = self._clock.now() - at < _OFFSET_LIFE
-            try:
-                raws = await self._updates(offset if fresh else None)
-            except PlatformFailure as failure:
-                await self._overcome(failure)
-                continue
-            self._patience.success()
-            sink.alive()
-            if not raws:
-                if loop.time() - asked_at < _TOO_QUICK:
-                    await self._clock.sleep(1.0)
-                continue
-            following = await self._take(raws, sink, answers)
-            if following is None:
-                message = "Telegram sent updates without numbers."
-                await self._overcome(PlatformFailure(FailureAction.RETRY, message))
-                continue
-            offset, at = following, self._clock.now()
-            await sink.save_cursor({"offset": offset, "at": at})
+        async with self._intake.into(sink) as hand_over:
+            take = partial(self._take, hand_over)
+            if self._settings.webhook is None:
+                await self._polling.run(sink, self._updates, take, offset_life=_OFFSET_LIFE)
+            else:
+                await self._be_called(sink, take, self._settings.webhook)
 
     async def _updates(self, offset: int | None) -> list[msgspec.Raw]:
         """Wait for updates; naming an offset confirms everything before it."""
         seconds = max(1, round(self._settings.poll_timeout))
         wanted = {"timeout": seconds, "limit": 100, "allowed_updates": _UPDATES}
         confirmed = {} if offset is None else {"offset": offset}
-        return await self._api.call("getUpdates", wanted | confirmed, list[msgspec.Raw])
-
-    async def _overcome(self, failure: PlatformFailure) -> None:
-        if failure.status != 409:
-            await self._patience.overcome(failure)
-            return
-        if "webhook is active" in failure.description:
-            try:
+        try:
+            return await self._api.call("getUpdates", wanted | confirmed, list[msgspec.Raw])
+        except PlatformFailure as failure:
+            if "webhook is active" in failure.description:
                 await self._register()
-            except PlatformFailure as refused:
-                _LOG.warning("A webhook is in the way and cannot be removed: %s", refused.message)
-        await self._patience.conflict()
+            raise
 
     async def _be_called(
         self,
         sink: InboundSink,
-        answers: asyncio.TaskGroup,
+        take: Callable[[Sequence[bytes]], Awaitable[object]],
         webhook: WebhookAddress,
     ) -> None:
         async def handle(call: ListenerCall) -> ListenerReply:
             given = call.headers.get(_SECRET_HEADER, "").encode("latin-1", "replace")
             if call.method != "POST" or not hmac.compare_digest(given, self._secret.encode()):
                 return ListenerReply(status=401)
-            await self._take([call.body], sink, answers)
+            await take([call.body])
             sink.alive()
             return ListenerReply()
 
         path = urlsplit(webhook.url).path or "/"
         async with called_at(self._listener, PLATFORM, webhook, path, handle):
             sink.alive()
-            await keep_checking(self._clock, sink.alive, self._still_called)
+            check = partial(self._still_called, webhook.url)
+            await keep_checking(self._clock, sink.alive, check)
 
-    async def _still_called(self) -> None:
+    async def _still_called(self, url: str) -> None:
         info = await self._api.call("getWebhookInfo", {}, WebhookInfo)
-        assert self._settings.webhook is not None
-        if info.url != self._settings.webhook.url:
+        if info.url != url:
             raise PlatformFailure(
                 FailureAction.GIVE_UP,
                 "Telegram sends this bot's updates to another place.",
@@ -239,9 +197,7 @@ class TelegramAdapter:
         if info.last_error_message:
             _LOG.warning("Telegram had trouble calling us: %s", info.last_error_message)
 
-    async def _take(
-        self, raws: Sequence[bytes], sink: InboundSink, answers: asyncio.TaskGroup
-    ) -> int | None:
+    async def _take(self, hand_over: HandOver, raws: Sequence[bytes]) -> int | None:
         """Hand a batch over; return the number after its last update."""
         numbers, items = list[int](), list[Heard | ButtonPress]()
         for raw in raws:
@@ -257,7 +213,7 @@ class TelegramAdapter:
                 _LOG.debug("Ignored update %s: %s", number, item)
             else:
                 items.append(item)
-        await self._intake.take(items, sink, answers)
+        await hand_over(items)
         return max(numbers) + 1 if numbers else None
 
     async def _answer(self, press: ButtonPress, text: str) -> None:
@@ -279,8 +235,7 @@ class TelegramAdapter:
 
     async def edit(self, native_id: str, outgoing: Outgoing) -> None:
         """Make a message look like `outgoing`; without buttons there is no keyboard afterwards."""
-        fields: dict[str, Any] = {"chat_id": outgoing.target.chat_id}
-        fields |= {"message_id": _numbered(native_id)} | _keyboard(outgoing.buttons)
+        fields = _existing(outgoing.target, native_id) | _keyboard(outgoing.buttons)
         method = "editMessageText"
         if outgoing.attachment is not None:
             method, fields = "editMessageCaption", fields | _formatted(outgoing, "caption")
@@ -291,8 +246,8 @@ class TelegramAdapter:
         await self._api.attempt(method, fields, "message is not modified")
 
     async def delete(self, target: Target, native_id: str) -> None:
-        fields = {"chat_id": target.chat_id, "message_id": _numbered(native_id)}
-        await self._api.attempt("deleteMessage", fields, "message to delete not found")
+        gone = "message to delete not found"
+        await self._api.attempt("deleteMessage", _existing(target, native_id), gone)
 
     async def typing(self, target: Target) -> None:
         """Show for five seconds that something is being done; not while answers wait."""
@@ -308,16 +263,15 @@ class TelegramAdapter:
             return
         emoji = _REACTIONS.get(emoji, emoji)
         reaction = [{"type": "emoji", "emoji": emoji}] if emoji else []
-        fields: dict[str, Any] = {"chat_id": target.chat_id, "message_id": _numbered(native_id)}
-        await self._api.call("setMessageReaction", fields | {"reaction": reaction}, bool)
+        fields = _existing(target, native_id) | {"reaction": reaction}
+        await self._api.call("setMessageReaction", fields, bool)
 
     async def publish_commands(self, commands: Sequence[MenuCommand]) -> None:
         """Set the command menu; as much of it as Telegram takes."""
-        named = {_NOT_A_COMMAND.sub("_", each.name.lower())[:32]: each for each in commands}
+        named = menu_names(commands)
         menu = [
             {"command": short, "description": each.help[:_COMMAND_TEXT] or each.name}
             for short, each in named.items()
-            if short.strip("_")
         ][:_COMMANDS]
         if self._bot is not None:
             aliases = {short: each.name for short, each in named.items() if short != each.name}
@@ -335,7 +289,8 @@ class TelegramAdapter:
             fields |= _in_topic(target.thread_id)
         replied = message_number(target.reply_to) if target.reply_to else None
         if replied is not None and self._settings.reply_to_mode != "off":
-            fields["reply_parameters"] = _LENIENT_REPLY | {"message_id": replied}
+            lenient = {"message_id": replied, "allow_sending_without_reply": True}
+            fields["reply_parameters"] = lenient
         return fields | (_keyboard(outgoing.buttons) if outgoing.buttons else {})
 
     # -- files ---------------------------------------------------------------------------
@@ -350,10 +305,8 @@ class TelegramAdapter:
 
     async def _send_file(self, outgoing: Outgoing) -> Sent:
         kind, upload = await self._upload(outgoing)
-        field = "photo" if kind == "image" else kind
-        method = f"send{field.capitalize()}"
+        method = f"send{kind.capitalize()}"
         fields = self._common(outgoing) | _formatted(outgoing, "caption")
-        upload = msgspec.structs.replace(upload, field=field)
         try:
             return _sent(await self._api.call(method, fields, SentWire, uploads=(upload,)))
         except PlatformFailure as failure:
@@ -372,21 +325,21 @@ class TelegramAdapter:
             kind, upload = await self._upload(piece, f"file{number}")
             uploads.append(upload)
             described = _formatted(piece, "caption") if number == 0 else {}
-            shown = "photo" if kind == "image" else kind
-            media.append({"type": shown, "media": f"attach://{upload.field}"} | described)
+            media.append({"type": kind, "media": f"attach://{upload.field}"} | described)
         fields = self._common(pieces[0]) | {"media": media}
         sent = await self._api.call("sendMediaGroup", fields, list[SentWire], uploads=uploads)
         return [_sent(each) for each in sent]
 
     async def _upload(self, outgoing: Outgoing, field: str = "") -> tuple[str, Upload]:
-        """Return as what Telegram will show a file, and the file."""
+        """Return as what Telegram will show a file, in its words, and the file."""
         path = Path(outgoing.attachment or "")
         content = await read_file(path, self._settings.max_file_bytes)
         kind = outgoing.attachment_kind
         too_large = kind == "image" and len(content) > _MAX_PHOTO
         if too_large or path.suffix.lower() not in _SUFFIXES.get(kind, ()):
             kind = "document"
-        return kind, Upload(field=field, name=_writable(path.name), content=content)
+        kind = "photo" if kind == "image" else kind
+        return kind, Upload(field=field or kind, name=writable(path.name), content=content)
 
 
 def _formatted(outgoing: Outgoing, name: str) -> dict[str, Any]:
@@ -396,18 +349,14 @@ def _formatted(outgoing: Outgoing, name: str) -> dict[str, Any]:
     Telegram refused the markup; then a `<` in it is just that.
     """
     if outgoing.text and outgoing.text != outgoing.plain:
-        return {name: _writable(outgoing.text), "parse_mode": "HTML"}
-    return {name: _writable(outgoing.plain)} if outgoing.plain else {}
-
-
-def _writable(text: str) -> str:
-    return text.encode("utf-8", "replace").decode("utf-8")
+        return {name: writable(outgoing.text), "parse_mode": "HTML"}
+    return {name: writable(outgoing.plain)} if outgoing.plain else {}
 
 
 def _keyboard(rows: Sequence[Sequence[Button]]) -> dict[str, Any]:
     def key(button: Button) -> dict[str, str]:
         does = {"url": button.url} if button.url else {"callback_data": button.data}
-        return {"text": _writable(button.label)} | does
+        return {"text": writable(button.label)} | does
 
     return {"reply_markup": {"inline_keyboard": [[key(each) for each in row] for row in rows]}}
 
@@ -416,12 +365,12 @@ def _sent(sent: SentWire) -> Sent:
     return Sent(native_id=message_name(sent.chat.id, sent.message_id))
 
 
-def _numbered(native_id: str) -> int:
+def _existing(target: Target, native_id: str) -> dict[str, Any]:
     number = message_number(native_id)
     if number is None:
         message = f"{native_id!r} does not name a Telegram message."
         raise PlatformFailure(FailureAction.SEND_NEW, message)
-    return number
+    return {"chat_id": target.chat_id, "message_id": number}
 
 
 def _in_topic(thread_id: str) -> dict[str, Any]:
@@ -429,12 +378,3 @@ def _in_topic(thread_id: str) -> dict[str, Any]:
         message = f"{thread_id!r} does not name a Telegram topic."
         raise PlatformFailure(FailureAction.DROP_THREAD, message)
     return {"message_thread_id": int(thread_id)}
-
-
-def _restored(saved: Any) -> tuple[int | None, float]:
-    """Read what was saved; anything else is no cursor, and the inbox knows duplicates."""
-    if isinstance(saved, dict):
-        offset, at = saved.get("offset"), saved.get("at")
-        if isinstance(offset, int) and isinstance(at, int | float):
-            return offset, float(at)
-    return None, 0.0

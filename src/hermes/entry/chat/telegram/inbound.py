@@ -12,9 +12,9 @@ from msgspec import Struct, field
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, ReplyRef, Sender
 from hermes.domain.ports.platform import ButtonPress
 from hermes.entry.chat.kit.intake import Addressing, Heard, Span, read_addressing
+from hermes.entry.chat.telegram.manifest import PLATFORM
 from hermes.entry.chat.telegram.wire import CallbackQuery, FileWire, MessageWire, Party, UpdateWire
 
-PLATFORM_NAME = "telegram"
 GENERAL_TOPIC = "1"
 _QUOTE_LENGTH = 4000
 _KINDS = {
@@ -72,7 +72,7 @@ def _message(message: MessageWire, bot: Bot) -> Heard | str:
     if not text and not files and not address.mentioned:
         return "service message"
     inbound = InboundMessage(
-        platform=PLATFORM_NAME,
+        platform=PLATFORM.name,
         account=str(bot.id),
         native_id=message_name(message.chat.id, message.message_id),
         chat=_chat(message.chat),
@@ -92,7 +92,7 @@ def _press(query: CallbackQuery, bot: Bot) -> ButtonPress | str:
     if message is None or not query.data:
         return "button without a message of ours"
     return ButtonPress(
-        platform=PLATFORM_NAME,
+        platform=PLATFORM.name,
         account=str(bot.id),
         native_id=query.id,
         chat=_chat(message.chat),

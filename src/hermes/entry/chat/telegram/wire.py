@@ -16,13 +16,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from hermes.domain.ports.platform import FailureAction, PlatformFailure
-from hermes.entry.chat.kit.http import (
-    Effect,
-    HttpAnswer,
-    HttpClient,
-    HttpRequest,
-    Upload,
-)
+from hermes.entry.chat.kit.http import Effect, HttpAnswer, HttpClient, HttpRequest, Upload
 from hermes.entry.chat.telegram.settings import TelegramSettings
 
 
@@ -173,7 +167,6 @@ _TOKEN_HINT = (
     "and the token must not have been revoked since."
 )
 _TOKEN = re.compile(r"\d+:[A-Za-z0-9_-]+")
-_POLL = "getUpdates"
 _ENVELOPE = msgspec.json.Decoder(Envelope)
 _BY_DESCRIPTION = {
     "can't parse entities": FailureAction.PLAIN,
@@ -210,7 +203,7 @@ class BotApi:
         uploads: Sequence[Upload] = (),
     ) -> T:
         effect = Effect.ONCE if method.startswith("send") else Effect.REPEATABLE
-        settings, polling = self._settings, method == _POLL
+        settings, polling = self._settings, method == "getUpdates"
         patience = settings.poll_timeout + settings.poll_grace
         answer = await self.http.call(
             HttpRequest(
