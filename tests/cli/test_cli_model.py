@@ -187,12 +187,12 @@ def test_stopping_what_does_not_run_is_fine(home: Path) -> None:
 def test_the_picker_changes_the_model_with_the_arrow_keys(home: Path, tmp_path: Path) -> None:
     hermes(home, "model", "add-local", str(_gguf(tmp_path / "first.gguf")))
     hermes(home, "model", "add-local", str(_gguf(tmp_path / "second.gguf")))
-    screen = in_terminal(home, ["model"], [("esc leave", b"\x1b[B\x1b[B\r")])
+    screen = in_terminal(home, ["model"], [("Enter, Esc", b"\x1b[B\x1b[B\r")])
     assert "second (embedded) answers from now on." in screen
     assert "second" in _config(home)
 
 
 def test_leaving_the_picker_changes_nothing(home: Path) -> None:
-    screen = in_terminal(home, ["model"], [("esc leave", b"q")])
+    screen = in_terminal(home, ["model"], [("Enter, Esc", b"q")])
     assert "Nothing changed" in screen
     assert not (home / "config.yaml").exists()

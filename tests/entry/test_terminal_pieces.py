@@ -21,7 +21,6 @@ from hermes.entry.terminal.paint import (
     TerminalKind,
     ascii_text,
     cut,
-    pad,
     terminal_kind,
     wrap,
 )
@@ -53,7 +52,6 @@ def test_wrapping_loses_nothing_but_blanks(text: str, cells: int) -> None:
 
 def test_wide_characters_take_two_cells() -> None:
     assert width("漢字") == 4
-    assert pad("漢", 4) == "漢  "
 
 
 @given(st.integers(10, 120), st.booleans(), st.text(alphabet="ab漢", max_size=40))
@@ -198,11 +196,11 @@ def test_a_picker_always_has_something_selected(keys: list[str]) -> None:
 @pytest.mark.parametrize(
     ("environ", "kind"),
     [
-        ({"TERM": "xterm-256color", "LANG": "C.UTF-8"}, (Colours.MANY, True, True)),
-        ({"TERM": "xterm", "LC_ALL": "en_US.ISO-8859-1"}, (Colours.SIXTEEN, False, True)),
+        ({"TERM": "xterm-256color", "LANG": "C.UTF-8"}, (Colours.EIGHT_BIT, True, True)),
+        ({"TERM": "xterm", "LC_ALL": "en_US.ISO-8859-1"}, (Colours.STANDARD, False, True)),
         ({"TERM": "xterm", "NO_COLOR": "1", "LANG": "C.utf8"}, (Colours.NONE, True, True)),
-        ({"TERM": "xterm", "COLORTERM": "truecolor"}, (Colours.TRUE, True, True)),
-        ({"TERM": "xterm", "LC_ALL": "POSIX"}, (Colours.SIXTEEN, False, True)),
+        ({"TERM": "xterm", "COLORTERM": "truecolor"}, (Colours.TRUECOLOR, True, True)),
+        ({"TERM": "xterm", "LC_ALL": "POSIX"}, (Colours.STANDARD, False, True)),
         ({"TERM": "dumb", "LANG": "C.UTF-8"}, (Colours.NONE, False, False)),
     ],
 )
@@ -244,7 +242,11 @@ def test_a_skin_that_cannot_be_read_is_explained(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("colours", "code"),
-    [(Colours.TRUE, "38;2;230;180;80"), (Colours.MANY, "38;5;179"), (Colours.SIXTEEN, "93")],
+    [
+        (Colours.TRUECOLOR, "38;2;230;180;80"),
+        (Colours.EIGHT_BIT, "38;5;179"),
+        (Colours.STANDARD, "93"),
+    ],
 )
 def test_colours_come_down_to_what_there_is(colours: Colours, code: str) -> None:
     kind = TerminalKind(colours=colours, unicode=True, cursor=True)

@@ -28,7 +28,7 @@ from hermes.streaming.units import width
 SKIN = load_skin("default")
 PLAIN = TerminalKind(colours=Colours.NONE, unicode=True, cursor=True)
 ASCII = TerminalKind(colours=Colours.NONE, unicode=False, cursor=True)
-TRUE = TerminalKind(colours=Colours.TRUE, unicode=True, cursor=True)
+TRUE = TerminalKind(colours=Colours.TRUECOLOR, unicode=True, cursor=True)
 
 
 def tool(

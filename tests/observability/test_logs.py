@@ -15,7 +15,7 @@ from fakes.scripted_turns import Play
 from hermes.config.secrets import Redactor, Secrets
 from hermes.domain.settings.doors import Logging
 from hermes.execution.clock import SystemClock
-from hermes.observability.logs import LogSetup, configure_logging, tag_session
+from hermes.observability.logs import configure_logging, tag_session
 from hermes.testing import temporary_ledger
 
 SECRET = "hunter2hunter2"
@@ -151,16 +151,3 @@ def test_configuring_again_replaces_the_earlier_setup(logs: Path, tmp_path: Path
         log.debug("detail")
     assert "detail" in (tmp_path / "other" / "agent.log").read_text()
     assert not logs.exists()
-
-
-def test_stderr_is_used_only_when_asked_for(tmp_path: Path) -> None:
-    said = io.StringIO()
-    with redirect_stderr(said):
-        quiet: LogSetup = configure_logging(tmp_path, Logging(), REDACTOR)
-        log.warning("first")
-        quiet.close()
-        loud = configure_logging(tmp_path, Logging(), REDACTOR, stderr=True)
-        log.warning("second %s", SECRET)
-        loud.close()
-    assert "first" not in said.getvalue()
-    assert "second ***MY_KEY***" in said.getvalue()

@@ -6,6 +6,7 @@ pipe it goes to; what comes from the ledger is free of secrets too.
 """
 
 import asyncio
+import json
 import re
 import sys
 import time
@@ -67,6 +68,11 @@ def say(text: str) -> None:
     click.echo(shown.encode(encoding, "backslashreplace").decode(encoding).rstrip())
 
 
+def say_json(data: Any) -> None:
+    """Print plain data as JSON that people can read too."""
+    click.echo(json.dumps(data, indent=2, ensure_ascii=False))
+
+
 def when(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
@@ -110,6 +116,16 @@ def given(
     return decorate
 
 
+async def session_called(ledger: Ledger, reference: str) -> Session:
+    found = await ledger.find_session(reference)
+    if found is None:
+        raise NotFound(
+            f"There is no session with the id or title “{reference}”.",
+            hint="List the sessions with: hermes sessions list",
+        )
+    return found
+
+
 class HomeLedger:
     """The ledger of a home, as commands read it."""
 
@@ -139,13 +155,7 @@ class HomeLedger:
             self.say(line)
 
     async def find(self, reference: str) -> Session:
-        found = await self.ledger.find_session(reference)
-        if found is None:
-            raise NotFound(
-                f"There is no session with the id or title “{reference}”.",
-                hint="List the sessions with: hermes sessions list",
-            )
-        return found
+        return await session_called(self.ledger, reference)
 
     async def matching(self, query: SessionQuery) -> AsyncIterator[Session]:
         """Yield the sessions that match, a page at a time."""

@@ -1,18 +1,13 @@
-"""Widgets at the terminal: a picker (arrow keys, or numbers) and a progress line on stderr."""
+"""Widgets at the terminal: a picker and a progress line on stderr."""
 
+import shutil
 import sys
 import time
 from collections.abc import Sequence
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TextIO
-
-import click
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
-
-_ROWS: Final = 15
-"""Lines shown at once."""
 
 
 def is_interactive() -> bool:
@@ -21,53 +16,35 @@ def is_interactive() -> bool:
 
 def pick(title: str, lines: Sequence[str], *, chosen: int = 0) -> int | None:
     """Return the number of the line a person picks, None if they leave."""
-    if find_spec("prompt_toolkit") is not None:
-        return _Arrows(title, lines, chosen).run()
-    click.echo(title)
-    for at, line in enumerate(lines, 1):
-        click.echo(f"{'*' if at - 1 == chosen else ' '}{at:3}. {line}")
-    answer = click.prompt(
-        "Number, or 0 to leave it", default=chosen + 1, type=click.IntRange(0, len(lines))
-    )
-    return None if answer == 0 else int(answer) - 1
+    # prompt_toolkit is heavy: most commands ask nothing.
+    from prompt_toolkit.application import Application  # noqa: PLC0415
+    from prompt_toolkit.key_binding import KeyBindings  # noqa: PLC0415
+    from prompt_toolkit.layout import Layout, Window  # noqa: PLC0415
+    from prompt_toolkit.layout.controls import FormattedTextControl  # noqa: PLC0415
 
+    from hermes.entry.terminal.questions import list_picker  # noqa: PLC0415
 
-class _Arrows:
-    def __init__(self, title: str, lines: Sequence[str], at: int) -> None:
-        self._title = title
-        self._lines = lines
-        self._at = at
+    picker, keys = list_picker(title, lines), KeyBindings()
+    picker.selected = chosen
+    styles = {"title": "bold", "selected": "reverse"}
 
-    def run(self) -> int | None:
-        # prompt_toolkit is heavy and optional
-        from prompt_toolkit.application import Application  # noqa: PLC0415
-        from prompt_toolkit.key_binding import KeyBindings  # noqa: PLC0415
-        from prompt_toolkit.layout import Layout, Window  # noqa: PLC0415
-        from prompt_toolkit.layout.controls import FormattedTextControl  # noqa: PLC0415
+    def press(key: str) -> None:
+        picker.press(key)
+        if picker.reply is not None:
+            app.exit()
 
-        keys = KeyBindings()
-        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "pageup": -_ROWS, "pagedown": _ROWS}
-        for key, step in steps.items():
-            keys.add(key)(lambda _event, step=step: self._move(step))
-        keys.add("enter")(lambda event: event.app.exit(result=self._at))
-        for key in ("escape", "q", "c-c", "c-d"):
-            keys.add(key, eager=True)(lambda event: event.app.exit(result=None))
-        window = Window(FormattedTextControl(self._shown), always_hide_cursor=True)
-        app: Any = Application(layout=Layout(window), key_bindings=keys, erase_when_done=True)
-        result = app.run()
-        return result if isinstance(result, int) else None
+    def shown() -> "StyleAndTextTuples":
+        cells = shutil.get_terminal_size().columns
+        return [(styles.get(style, ""), f"{text}\n") for style, text in picker.lines(cells)]
 
-    def _move(self, step: int) -> None:
-        self._at = (self._at + step) % len(self._lines)
-
-    def _shown(self) -> "StyleAndTextTuples":
-        first = max(0, min(self._at - _ROWS // 2, len(self._lines) - _ROWS))
-        shown: StyleAndTextTuples = [("bold", f"{self._title}\n")]
-        for at in range(first, min(first + _ROWS, len(self._lines))):
-            style, mark = ("reverse", "❯") if at == self._at else ("", " ")
-            shown.append((style, f"{mark} {self._lines[at]}\n"))
-        shown.append(("", f"{self._at + 1}/{len(self._lines)}  ↑↓ move  enter choose  esc leave"))
-        return shown
+    pressed = {"k": "up", "j": "down", "q": "escape", "c-c": "escape", "c-d": "escape"}
+    names = ("up", "down", "pageup", "pagedown", "enter", "escape", *"123456789")
+    for key, name in {**pressed, **{name: name for name in names}}.items():
+        keys.add(key, eager=True)(lambda _event, name=name: press(name))
+    window = Window(FormattedTextControl(shown), always_hide_cursor=True)
+    app: Any = Application(layout=Layout(window), key_bindings=keys, erase_when_done=True)
+    app.run()
+    return int(picker.reply.value) if picker.reply and picker.reply.value else None
 
 
 _WIDTH: Final = 30

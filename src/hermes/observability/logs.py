@@ -11,12 +11,12 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
 
 from hermes.config.secrets import Redactor
 from hermes.domain.settings.doors import Logging
@@ -38,8 +38,8 @@ def tag_session(session_id: str) -> Iterator[None]:
 class RedactingFormatter(logging.Formatter):
     """Formats a record completely, then takes the secrets out."""
 
-    def __init__(self, redactor: Redactor) -> None:
-        super().__init__(_FORMAT)
+    def __init__(self, redactor: Redactor, pattern: str = _FORMAT) -> None:
+        super().__init__(pattern)
         self._redactor = redactor
 
     def format(self, record: logging.LogRecord) -> str:
@@ -92,52 +92,31 @@ class QuietFileHandler(RotatingFileHandler):
             _say(f"hermes: a log line was lost: {type(error).__name__}\n")
 
 
-class LogSetup:
-    """The handlers one `configure_logging` added; close it to take them away."""
-
-    def __init__(self, handlers: tuple[logging.Handler, ...]) -> None:
-        self._handlers = handlers
-
-    def close(self) -> None:
-        root = logging.getLogger()
-        for handler in self._handlers:
-            root.removeHandler(handler)
-            handler.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def configure_logging(
-    logs_dir: Path, settings: Logging, redactor: Redactor, *, stderr: bool = False
-) -> LogSetup:
-    """Send logs to files below `logs_dir`, and to stderr if asked; call it once.
+def configure_logging(logs_dir: Path, settings: Logging, redactor: Redactor) -> ExitStack:
+    """Send logs to files below `logs_dir`; close what is returned to stop that.
 
     Calling it again replaces what the earlier call set up. Libraries are heard
     from WARNING on only.
     """
-    root = logging.getLogger()
+    root, stack = logging.getLogger(), ExitStack()
+
+    def remove(handler: logging.Handler) -> None:
+        root.removeHandler(handler)
+        handler.close()
+
     for old in [h for h in root.handlers if isinstance(h.formatter, RedactingFormatter)]:
-        root.removeHandler(old)
-        old.close()
+        remove(old)
     level = logging.getLevelNamesMapping()[settings.level]
-    everything = QuietFileHandler(logs_dir / "agent.log", settings)
-    errors = QuietFileHandler(logs_dir / "errors.log", settings)
-    everything.setLevel(level)
-    errors.setLevel(logging.WARNING)
-    handlers: list[logging.Handler] = [everything, errors]
-    if stderr:
-        handlers.append(logging.StreamHandler())
     formatter = RedactingFormatter(redactor)
-    for handler in handlers:
+    for name, least in (("agent.log", level), ("errors.log", logging.WARNING)):
+        handler = QuietFileHandler(logs_dir / name, settings)
+        handler.setLevel(least)
         handler.setFormatter(formatter)
         root.addHandler(handler)
+        stack.callback(remove, handler)
     root.setLevel(max(level, logging.WARNING))
     logging.getLogger("hermes").setLevel(level)
-    return LogSetup(tuple(handlers))
+    return stack
 
 
 def _say(text: str) -> None:

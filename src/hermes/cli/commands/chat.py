@@ -12,7 +12,7 @@ from msgspec import Struct
 from hermes.agent.fetch import PageFetcher
 from hermes.app.build import App, open_app
 from hermes.app.options import AppOptions, run
-from hermes.cli.home import app_options
+from hermes.cli.home import app_options, session_called
 from hermes.cli.widgets import ProgressLine
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.events import TurnFinished
@@ -175,13 +175,13 @@ async def _earlier_session(app: App, ask: Ask) -> Session | None:
         return None
     reference = ask.resume or ask.latest
     if reference:
-        session = await app.ledger.find_session(reference)
+        session = await session_called(app.ledger, reference)
     else:
         query = SessionQuery(agent_id=DEFAULT_AGENT, source=PLATFORM, limit=1)
-        session = next(iter(await app.ledger.sessions(query)), None)
-    if session is None:
-        what = f"no session `{reference}`" if reference else "no session to continue yet"
-        raise NotFound(f"There is {what}.", hint="List them with: hermes sessions list")
+        latest = await app.ledger.sessions(query)
+        if not latest:
+            raise NotFound("There is no session to continue yet.", hint="Start one with: hermes")
+        session = latest[0]
     if not ask.restore_cwd:
         session = await app.ledger.update_session(session.id, cwd=str(app.options.cwd))
     return session

@@ -5,9 +5,6 @@ No command ever prints a secret.
 """
 
 import json
-import shlex
-import shutil
-import subprocess
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
@@ -16,7 +13,7 @@ import click
 import msgspec
 from msgspec import Struct
 
-from hermes.cli.home import json_option, loaded_config, this_home
+from hermes.cli.home import json_option, loaded_config, say_json, this_home
 from hermes.config.check import describe, fields_by_name
 from hermes.config.document import Path, format_key, parse_key
 from hermes.config.edit import is_env_name, migrate_files, set_value, unset_value
@@ -126,14 +123,14 @@ def show_command(everything: bool, as_json: bool) -> None:
     """Print the effective configuration and where each value comes from."""
     loaded = loaded_config()
     if as_json and everything:
-        click.echo(json.dumps(plain(loaded, (), loaded.config), indent=2, ensure_ascii=False))
+        say_json(plain(loaded, (), loaded.config))
         return
     found = {
         format_key(key): plain(loaded, key, value)
         for key, value in leaves(loaded, everything=everything)
     }
     if as_json:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        say_json(found)
         return
     for key, value in found.items():
         click.echo(f"{key}: {shown(value)}  # {loaded.origin(key)}")
@@ -190,13 +187,11 @@ def edit_command() -> None:
     home = this_home().ensure()
     home.config_file.touch(mode=0o600)
     try:
-        done = subprocess.run([*_editor(), str(home.config_file)], check=False)
-    except OSError as error:
+        click.edit(filename=str(home.config_file))
+    except click.ClickException as error:
         raise UsageError(
-            f"The editor cannot be started: {error.strerror}.", hint="Set EDITOR to your editor."
+            f"The editor cannot be used: {error.message}.", hint="Set EDITOR to your editor."
         ) from error
-    if done.returncode:
-        raise UsageError(f"The editor ended with code {done.returncode}.")
     _report(quiet=True)
 
 
@@ -239,17 +234,6 @@ def explain_command(key: str) -> None:
     for title, text in rows.items():
         if text:
             click.echo(f"  {title:<8} {text}")
-
-
-def _editor() -> list[str]:
-    environ = process_environ()
-    named = environ.get("VISUAL") or environ.get("EDITOR")
-    if named:
-        return shlex.split(named)
-    for program in ("nano", "vim", "vi"):
-        if shutil.which(program):
-            return [program]
-    raise UsageError("No editor was found.", hint="Set EDITOR to your editor.")
 
 
 def _report(*, quiet: bool) -> None:

@@ -19,7 +19,6 @@ from hermes.app.options import AppOptions, run
 from hermes.cli.home import app_options, json_option, known_secrets, this_home
 from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
-from hermes.config.secrets import Redactor
 from hermes.control.supervision.health import (
     GatewayPhase,
     GatewayState,
@@ -35,6 +34,7 @@ from hermes.control.supervision.instance import (
 from hermes.domain.errors import Conflict
 from hermes.domain.wording import ago
 from hermes.execution.clock import SystemClock
+from hermes.observability.logs import RedactingFormatter
 
 NOT_RUNNING = 3
 """What `status` ends with when nothing runs, as service managers expect."""
@@ -213,23 +213,12 @@ def _tail(path: Path, since: int) -> str:
     return "".join(f"{line}\n" for line in lines[-TAIL_LINES:])
 
 
-class _ConsoleFormatter(logging.Formatter):
-    """Log lines for a person, without secrets."""
-
-    def __init__(self, pattern: str, redactor: Redactor) -> None:
-        super().__init__(pattern)
-        self._redactor = redactor
-
-    def format(self, record: logging.LogRecord) -> str:
-        return self._redactor.redact(super().format(record))
-
-
 def _log_to_console(*, verbose: bool, quiet: bool) -> None:
     """Show log lines of Hermes on stderr, beside the files that hold everything."""
     handler = logging.StreamHandler()
     handler.setLevel(logging.WARNING if quiet else logging.NOTSET)
     pattern = "%(asctime)s %(levelname)-7s %(name)s: %(message)s" if verbose else "%(message)s"
-    handler.setFormatter(_ConsoleFormatter(pattern, known_secrets(this_home())))
+    handler.setFormatter(RedactingFormatter(known_secrets(this_home()), pattern))
     logging.getLogger("hermes").addHandler(handler)
 
 

@@ -6,13 +6,12 @@ model chosen before (its address, key, window) go with it.
 """
 
 import asyncio
-import json
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from hermes.cli.home import json_option, loaded_config, this_home
+from hermes.cli.home import json_option, loaded_config, say_json, this_home
 from hermes.cli.widgets import ProgressLine, is_interactive, pick
 from hermes.config.atomic import editing
 from hermes.config.document import parse_document
@@ -71,7 +70,7 @@ def list_command(as_json: bool, no_detect: bool) -> None:
     """List the models that could answer here."""
     rows = _offers(detect=not no_detect)
     if as_json:
-        click.echo(json.dumps([_offer_data(o, current=c) for o, c in rows], indent=2))
+        say_json([_offer_data(o, current=c) for o, c in rows])
         return
     for offer, current in rows:
         click.echo(_offer_line(offer, current=current))
@@ -102,7 +101,7 @@ def detect_command(as_json: bool) -> None:
             for s in servers
         ]
         names = [{"provider": provider, "variable": name} for provider, name in keys]
-        click.echo(json.dumps({"servers": found, "keys": names}, indent=2))
+        say_json({"servers": found, "keys": names})
         return
     for server in servers:
         what = "wants a key" if server.needs_key else ", ".join(server.models)
@@ -242,7 +241,7 @@ def _show(*, as_json: bool) -> None:
         offer = ModelOffer(provider=provider, model=chosen.model, why="", facts=facts)
         data = _offer_data(offer, current=True) | {"base_url": chosen.base_url or None}
         del data["why"]
-        click.echo(json.dumps(data, indent=2))
+        say_json(data)
         return
     if not chosen.model:
         click.echo("No model is chosen. Choose one with: hermes setup")

@@ -6,8 +6,7 @@ count that needs no provider.
 """
 
 import asyncio
-import json
-from collections.abc import Iterable
+from collections.abc import Iterator
 
 import click
 import msgspec
@@ -16,7 +15,7 @@ from msgspec import Struct
 from hermes.agent.prompt import gather_inputs, prompt_sections
 from hermes.app.build import App, open_app
 from hermes.app.options import AppOptions
-from hermes.cli.home import app_options, json_option
+from hermes.cli.home import app_options, json_option, say_json
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import ToolSpec
@@ -25,26 +24,19 @@ BUDGET_TOKENS = 5_000
 BYTES_PER_TOKEN = 4
 
 
-class PromptPart(Struct, frozen=True, kw_only=True):
-    name: str
-    bytes: int
-
-    @property
-    def tokens(self) -> int:
-        return round(self.bytes / BYTES_PER_TOKEN)
-
-
 class PromptSize(Struct, frozen=True, kw_only=True):
-    sections: tuple[PromptPart, ...]
-    tools: tuple[PromptPart, ...]
+    """Bytes by name."""
+
+    sections: dict[str, int]
+    tools: dict[str, int]
 
     @property
     def bytes(self) -> int:
-        return sum(part.bytes for part in (*self.sections, *self.tools))
+        return sum(self.sections.values()) + sum(self.tools.values())
 
     @property
     def tokens(self) -> int:
-        return round(self.bytes / BYTES_PER_TOKEN)
+        return _tokens(self.bytes)
 
 
 @click.command("prompt-size")
@@ -55,7 +47,10 @@ def command(as_json: bool, toolsets: str | None, ignore_rules: bool) -> None:
     """Show where the fixed prompt goes: sections and tools in bytes and tokens."""
     names = tuple(name.strip() for name in toolsets.split(",")) if toolsets else None
     size = asyncio.run(_measure(app_options(toolsets=names, ignore_rules=ignore_rules)))
-    click.echo(json.dumps(_document(size), indent=2) if as_json else "\n".join(_lines(size)))
+    if as_json:
+        say_json(_document(size))
+    else:
+        click.echo("\n".join(_lines(size)))
 
 
 async def _measure(chosen: AppOptions) -> PromptSize:
@@ -79,12 +74,13 @@ async def measure_prompt(app: App, profile: AgentProfile) -> PromptSize:
     sections = prompt_sections(await gather_inputs(app.services, profile, session, model, tools))
     await app.environments.release(session.id)
     return PromptSize(
-        sections=tuple(
-            PromptPart(name=section.name, bytes=len(section.text.strip().encode()))
-            for section in sections
-        ),
-        tools=tuple(PromptPart(name=spec.name, bytes=_wire_bytes(spec)) for spec in tools.specs()),
+        sections={section.name: len(section.text.strip().encode()) for section in sections},
+        tools={spec.name: _wire_bytes(spec) for spec in tools.specs()},
     )
+
+
+def _tokens(size: int) -> int:
+    return round(size / BYTES_PER_TOKEN)
 
 
 def _wire_bytes(spec: ToolSpec) -> int:
@@ -98,8 +94,8 @@ def _wire_bytes(spec: ToolSpec) -> int:
 
 
 def _document(size: PromptSize) -> dict[str, object]:
-    def listed(parts: Iterable[PromptPart]) -> list[dict[str, object]]:
-        return [{"name": p.name, "bytes": p.bytes, "tokens": p.tokens} for p in parts]
+    def listed(parts: dict[str, int]) -> list[dict[str, object]]:
+        return [{"name": k, "bytes": n, "tokens": _tokens(n)} for k, n in parts.items()]
 
     return {
         "sections": listed(size.sections),
@@ -110,18 +106,12 @@ def _document(size: PromptSize) -> dict[str, object]:
     }
 
 
-def _lines(size: PromptSize) -> list[str]:
-    parts = (*size.sections, *size.tools)
-    width = max((len(part.name) for part in parts), default=0)
-    lines = []
-    for title, group in (("System prompt", size.sections), ("Tools", size.tools)):
-        lines.append(f"{title:{width + 2}} {'bytes':>8} {'tokens':>8}")
-        lines += [
-            f"  {part.name:{width}} {part.bytes:>8,} {part.tokens:>8,}"
-            for part in sorted(group, key=lambda part: -part.bytes)
-        ]
-        lines.append("")
-    share = size.tokens / BUDGET_TOKENS
-    lines.append(f"{'Total':{width + 2}} {size.bytes:>8,} {size.tokens:>8,}")
-    lines.append(f"{share:.0%} of the budget of {BUDGET_TOKENS:,} tokens.")
-    return lines
+def _lines(size: PromptSize) -> Iterator[str]:
+    width = max(map(len, (*size.sections, *size.tools)), default=0)
+    for title, parts in (("System prompt", size.sections), ("Tools", size.tools)):
+        yield f"{title:{width + 2}} {'bytes':>8} {'tokens':>8}"
+        for name, count in sorted(parts.items(), key=lambda part: -part[1]):
+            yield f"  {name:{width}} {count:>8,} {_tokens(count):>8,}"
+        yield ""
+    yield f"{'Total':{width + 2}} {size.bytes:>8,} {size.tokens:>8,}"
+    yield f"{size.tokens / BUDGET_TOKENS:.0%} of the budget of {BUDGET_TOKENS:,} tokens."

@@ -19,10 +19,11 @@ from hermes.cli.home import (
     date,
     json_lines_option,
     json_option,
+    session_called,
     when,
     with_ledger,
 )
-from hermes.domain.errors import NotFound, SessionBusy, StoreError, UsageError
+from hermes.domain.errors import SessionBusy, StoreError, UsageError
 from hermes.domain.events import TurnStream
 from hermes.domain.messages import (
     AssistantMessage,
@@ -435,12 +436,7 @@ async def _recover_one(app: App, session_id: str, *, explicit: bool) -> None:
 
 async def _sessions(app: App, reference: str | None) -> list[str]:
     if reference is not None:
-        session = await app.ledger.find_session(reference)
-        if session is None:
-            raise NotFound(
-                f"There is no session `{reference}`.", hint="List them with: hermes sessions list"
-            )
-        return [session.id]
+        return [(await session_called(app.ledger, reference)).id]
     found = [turn.session_id for turn in await app.ledger.open_turns()]
     found += await app.ledger.sessions_waiting()
     sessions = [await app.ledger.session(session_id) for session_id in dict.fromkeys(found)]

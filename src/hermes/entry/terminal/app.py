@@ -34,6 +34,7 @@ from hermes.entry.terminal.input import (
     input_buffer,
 )
 from hermes.entry.terminal.paint import TerminalKind, ascii_text, cut, wrap
+from hermes.entry.terminal.questions import STEPS
 from hermes.entry.terminal.skins import Skin, load_skin, skin_names
 from hermes.entry.terminal.statusbar import FRAME_SECONDS, spinner_line, status_line
 from hermes.entry.terminal.tty import (
@@ -272,7 +273,7 @@ class TerminalApp(TerminalChat):
         bind(idle, self._delete_or_leave, "c-d")
         # The input is not reachable while something is asked: other keys do nothing.
         bind(choosing, lambda _: None, Keys.Any.value)
-        bind_picker(choosing, {"up": "up", "down": "down", "c-p": "up", "c-n": "down"})
+        bind_picker(choosing, {**{step: step for step in STEPS}, "c-p": "up", "c-n": "down"})
         bind_picker(choosing, {digit: digit for digit in "123456789"})
         bind_picker(picking, {"enter": "enter", "escape": "escape"})
         bind(True, lambda _: self._press_ctrl_c(), "c-c", "<sigint>")  # noqa: FBT003 (a filter)

@@ -109,9 +109,9 @@ def chat_style(paint: Painter) -> Style:
 
 DEPTHS = {
     Colours.NONE: ColorDepth.DEPTH_1_BIT,
-    Colours.SIXTEEN: ColorDepth.DEPTH_4_BIT,
-    Colours.MANY: ColorDepth.DEPTH_8_BIT,
-    Colours.TRUE: ColorDepth.DEPTH_24_BIT,
+    Colours.STANDARD: ColorDepth.DEPTH_4_BIT,
+    Colours.EIGHT_BIT: ColorDepth.DEPTH_8_BIT,
+    Colours.TRUECOLOR: ColorDepth.DEPTH_24_BIT,
 }
 REPAINT_SECONDS = 0.04
 ESCAPE_SECONDS = 0.05

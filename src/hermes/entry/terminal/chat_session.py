@@ -212,8 +212,8 @@ class TerminalChat(Door, Screen):
         known = running or (self.session.model if self.session else "")
         return known or self.parts.profile.model or "no model"
 
-    def paint(self, text: str, colour: str = "", *, bold: bool = False) -> str:
-        return Painter(self.skin, self.kind)(text, colour, bold=bold)
+    def paint(self, text: str, colour: str = "") -> str:
+        return Painter(self.skin, self.kind)(text, colour)
 
     def elapsed(self) -> float:
         """Return the seconds of the running turn, or of the last one."""

@@ -8,7 +8,7 @@ can follow a hidden one.
 import re
 from functools import cache
 from io import StringIO
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -20,7 +20,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 from rich.theme import Theme
 
-from hermes.entry.terminal.paint import Colours, TerminalKind, ascii_text
+from hermes.entry.terminal.paint import TerminalKind, ascii_text
 from hermes.entry.terminal.skins import Skin
 
 LISTS = ("bullet_list_open", "ordered_list_open")
@@ -170,13 +170,6 @@ def _closing(tokens: list[Token]) -> int:
     return len(tokens)
 
 
-ColourSystem = Literal["standard", "256", "truecolor"]
-_SYSTEMS: dict[Colours, ColourSystem | None] = {
-    Colours.NONE: None,
-    Colours.SIXTEEN: "standard",
-    Colours.MANY: "256",
-    Colours.TRUE: "truecolor",
-}
 TAB = 4
 
 
@@ -249,7 +242,7 @@ class MarkdownRenderer:
             file=out,
             width=max(20, cells),
             force_terminal=True,
-            color_system=_SYSTEMS[self._kind.colours],
+            color_system=self._kind.colours.value,
             legacy_windows=False,
             highlight=False,
             emoji=False,

@@ -7,14 +7,18 @@ there is no Unicode.
 
 import re
 from collections.abc import Mapping
-from enum import StrEnum
+from enum import Enum
 from functools import cache
+from typing import TYPE_CHECKING
 
+import wcwidth
 from msgspec import Struct
-from wcwidth import iter_graphemes
 
 from hermes.entry.terminal.skins import Skin
 from hermes.streaming.units import width
+
+if TYPE_CHECKING:
+    from rich.style import Style
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
@@ -24,11 +28,13 @@ def harmless(text: str) -> str:
     return text if text.isprintable() and text.isascii() else _CONTROL.sub("", text)
 
 
-class Colours(StrEnum):
-    NONE = "none"
-    SIXTEEN = "16"
-    MANY = "256"
-    TRUE = "true"
+class Colours(Enum):
+    """The colours of a terminal, under the names that rich has for them."""
+
+    NONE = None
+    STANDARD = "standard"
+    EIGHT_BIT = "256"
+    TRUECOLOR = "truecolor"
 
 
 class TerminalKind(Struct, frozen=True, kw_only=True):
@@ -55,8 +61,8 @@ def _colours(environ: Mapping[str, str], term: str) -> Colours:
     if environ.get("NO_COLOR"):
         return Colours.NONE
     if environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
-        return Colours.TRUE
-    return Colours.MANY if "256" in term or term.endswith("-direct") else Colours.SIXTEEN
+        return Colours.TRUECOLOR
+    return Colours.EIGHT_BIT if "256" in term or term.endswith("-direct") else Colours.STANDARD
 
 
 def _is_utf8(environ: Mapping[str, str], encoding: str | None) -> bool:
@@ -86,7 +92,6 @@ def ascii_text(text: str) -> str:
     return translated.encode("ascii", "replace").decode("ascii")
 
 
-RESET = "\x1b[0m"
 _HEX = re.compile("#[0-9a-fA-F]{6}")
 
 
@@ -97,85 +102,41 @@ class Painter:
         self.skin = skin
         self.kind = kind
 
-    def __call__(self, text: str, colour: str = "", *, bold: bool = False) -> str:
+    def __call__(self, text: str, colour: str = "") -> str:
         if not self.kind.unicode:
             text = ascii_text(text)
-        codes = self._codes(colour, bold=bold)
-        if not codes or not text:
-            return text
-        return f"\x1b[{codes}m{text}{RESET}"
+        value = self.hex(colour)
+        return _style(value, self.kind.colours).render(text) if value else text
 
     def hex(self, colour: str) -> str:
         """Return `#rrggbb` for a colour of the palette; empty if there is none to use."""
         if self.kind.colours is Colours.NONE or not colour:
             return ""
-        value = getattr(self.skin.colors, colour)
-        assert isinstance(value, str)
+        value: str = getattr(self.skin.colors, colour)
         return value if _HEX.fullmatch(value) else ""
-
-    def _codes(self, colour: str, *, bold: bool) -> str:
-        if self.kind.colours is Colours.NONE:
-            return ""
-        codes = ["1"] if bold else []
-        value = self.hex(colour)
-        if value:
-            codes.append(_codes(value, self.kind.colours))
-        return ";".join(codes)
 
 
 @cache
-def _codes(value: str, colours: Colours) -> str:
+def _style(value: str, colours: Colours) -> "Style":
     # Loaded with the first colour: a chat in a pipe has none.
     from rich.color import Color, ColorSystem  # noqa: PLC0415
+    from rich.style import Style  # noqa: PLC0415
 
-    system = {
-        Colours.SIXTEEN: ColorSystem.STANDARD,
-        Colours.MANY: ColorSystem.EIGHT_BIT,
-        Colours.TRUE: ColorSystem.TRUECOLOR,
-    }[colours]
-    return ";".join(Color.parse(value).downgrade(system).get_ansi_codes())
+    return Style(color=Color.parse(value).downgrade(ColorSystem[colours.name]))
 
 
-def cut(text: str, cells: int, *, ellipsis: str = "…") -> str:
+def cut(text: str, cells: int) -> str:
     """Return `text`, shortened to at most `cells`."""
     if width(text) <= cells:
         return text
-    room = cells - width(ellipsis)
-    if room <= 0:
-        return ellipsis[: max(0, cells)]
-    return _fitting(text, room).rstrip() + ellipsis
-
-
-def pad(text: str, cells: int) -> str:
-    return text + " " * max(0, cells - width(text))
+    return wcwidth.clip(text, 0, cells - 1).rstrip() + "…" if cells > 0 else ""
 
 
 def wrap(text: str, cells: int) -> list[str]:
     """Break text into lines of at most `cells`, between words where possible."""
     lines: list[str] = []
     for paragraph in text.split("\n"):
-        lines += _wrap_line(paragraph, max(1, cells))
+        lines += wcwidth.wrap(
+            paragraph, max(1, cells), replace_whitespace=False, break_on_hyphens=False
+        ) or [""]
     return lines
-
-
-def _wrap_line(line: str, cells: int) -> list[str]:
-    lines: list[str] = []
-    rest = line
-    while width(rest) > cells:
-        head = _fitting(rest, cells) or rest[0]
-        blank = head.rfind(" ")
-        if blank > 0 and len(head) < len(rest) and rest[len(head)] != " ":
-            head = head[:blank]
-        lines.append(head.rstrip())
-        rest = rest[len(head) :].lstrip(" ")
-    return [*lines, rest]
-
-
-def _fitting(text: str, cells: int) -> str:
-    end = 0
-    for character in iter_graphemes(text):
-        cells -= width(character)
-        if cells < 0:
-            break
-        end += len(character)
-    return text[:end]

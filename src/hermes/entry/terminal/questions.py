@@ -10,6 +10,7 @@ from hermes.entry.terminal.paint import cut, harmless, wrap
 
 SHOWN_OPTIONS = 10
 SUBJECT_LINES = 8
+STEPS = {"up": -1, "down": 1, "pageup": -SHOWN_OPTIONS, "pagedown": SHOWN_OPTIONS}
 
 
 class Option(Struct, frozen=True, kw_only=True):
@@ -38,7 +39,7 @@ class Picker:
         self._on_escape = on_escape
 
     def press(self, key: str, text: str = "") -> None:
-        """Take `up`, `down`, `enter` with what was typed, `escape` or a digit."""
+        """Take an arrow, a page, `enter` with what was typed, `escape` or a digit."""
         match key:
             case "enter":
                 self._enter(text)
@@ -48,9 +49,8 @@ class Picker:
                 self.reply = PickerReply(value=self._on_escape)
             case _ if self.typing is not None:
                 pass
-            case "up" | "down":
-                self.selected += 1 if key == "down" else -1
-                self.selected %= len(self.options)
+            case "up" | "down" | "pageup" | "pagedown":
+                self.selected = (self.selected + STEPS[key]) % len(self.options)
             case _ if 1 <= int(key) <= min(len(self.options), 9):
                 self.selected = int(key) - 1
                 self._enter("")

@@ -26,7 +26,6 @@ class Palette(Struct, frozen=True, kw_only=True):
     banner_title: str = ""
     banner_dim: str = ""
     ui_accent: str = ""
-    ui_ok: str = ""
     ui_warn: str = ""
     ui_error: str = ""
     prompt: str = ""
@@ -47,7 +46,6 @@ class Spinner(Struct, frozen=True, kw_only=True):
 class Branding(Struct, frozen=True, kw_only=True):
     agent_name: str = "Hermes"
     welcome: str = ""
-    goodbye: str = ""
     prompt_symbol: str = "❯"
     working_symbol: str = "⚕ ❯"
 

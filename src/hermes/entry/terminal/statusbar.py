@@ -1,9 +1,10 @@
 """The status bar: one line that drops its least important parts when space is short."""
 
 from msgspec import Struct
+from wcwidth import ljust
 
 from hermes.control.lanes.gateway import BusyMode
-from hermes.entry.terminal.paint import cut, pad
+from hermes.entry.terminal.paint import cut
 from hermes.entry.terminal.skins import Spinner
 from hermes.streaming.units import width
 
@@ -56,7 +57,7 @@ def status_line(status: Status, cells: int) -> str:
     separator = " · "
     while len(parts) > 1 and width(_joined(parts, separator)) > cells - 2:
         parts.remove(max(parts, key=lambda part: part[0]))
-    return pad(cut(f" {_joined(parts, separator)}", cells), cells)
+    return ljust(cut(f" {_joined(parts, separator)}", cells), cells)
 
 
 def _joined(parts: list[tuple[int, str]], separator: str) -> str:
