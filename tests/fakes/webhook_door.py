@@ -3,7 +3,7 @@
     async with webhook_door(tmp_path, model, {"gh": {"secret": SECRET}}) as door:
         answer = await door.post("gh", {"a": 1}, id="1")
 
-What the desk needs from outside is real where it can be (scripts, ledger,
+What the receiver needs from outside is real where it can be (scripts, ledger,
 gateway) and scripted where it would leave the machine (chats, GitHub).
 """
 
@@ -26,6 +26,7 @@ from hermes.control.webhooks.routes import HookRoutes, RouteRules, read_routes
 from hermes.domain.errors import HermesError, StoreError
 from hermes.domain.events import TurnJob
 from hermes.domain.inbound import InboxEntry
+from hermes.domain.outbound import Target
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Admission, Arrival, Ledger
 from hermes.domain.ports.model import Model
@@ -54,21 +55,14 @@ class Chats:
         self.go = asyncio.Event()
         self.go.set()
 
-    async def deliver(
-        self,
-        platform: str,
-        chat_id: str | None,
-        thread_id: str | None,
-        text: str,
-        *,
-        entry_id: str,
-    ) -> None:
+    async def deliver(self, target: Target, text: str, entry_id: str) -> None:
         self.tried += 1
         self.asked.set()
         await self.go.wait()
         if self.fails:
             raise HermesError("The chat is gone.", hint="Choose another.")
-        self.sent.setdefault(entry_id, (platform, chat_id, thread_id, text))
+        place = (target.platform, target.chat_id or None, target.thread_id)
+        self.sent.setdefault(entry_id, (*place, text))
 
     @property
     def texts(self) -> list[str]:
@@ -142,10 +136,10 @@ class _Turns(Door):
 class WebhookDoor:
     """A running receiver and everything around it."""
 
-    def __init__(self, core: Core, desk: WebhookReceiver, client: httpx2.AsyncClient) -> None:
+    def __init__(self, core: Core, receiver: WebhookReceiver, client: httpx2.AsyncClient) -> None:
         self.core = core
         self.ledger = core.ledger
-        self.desk = desk
+        self.receiver = receiver
         self.client = client
         self.chats = Chats()
         self.hub = Hub()
@@ -172,7 +166,7 @@ class WebhookDoor:
         """Wait until no turn runs and no result is on its way."""
         async with asyncio.timeout(20):
             await self.core.gateway.drained()
-            await self.desk.idle()
+            await self.receiver.idle()
 
     async def delivery(self, route: str, delivery_id: str) -> HookDelivery:
         found = await self.ledger.hook(route, delivery_id)
@@ -208,37 +202,37 @@ async def webhook_door(
         loopback=settings.loopback,
         check_script=scripts.check,
     )
-    book = HookRoutes(
+    routes_now = HookRoutes(
         read_routes(settings.routes, rules), HookRouteFile(HermesHome(root=folder)), rules
     )
     async with running_core(folder, model, ledger=ledger) as core:
         hub, places = Hub(), chats or Chats()
         async with asyncio.TaskGroup() as group:
-            desk = WebhookReceiver(
+            receiver = WebhookReceiver(
                 ReceiverParts(
                     ledger=core.ledger,
                     gateway=core.gateway,
                     clock=clock or SystemClock(),
                     group=group,
-                    routes=book,
-                    scripts=scripts,
-                    deliver=places,
-                    comments=hub,
+                    routes=routes_now,
+                    scripts=scripts.run,
+                    deliver=places.deliver,
+                    comment=hub.comment,
                     agent_id="main",
                     rate_limit=settings.rate_limit,
                     script_timeout=settings.script_timeout_seconds,
                     send_patience=send_patience,
                 )
             )
-            server = HttpServer(webhook_app(desk, settings), settings.host, settings.port)
+            server = HttpServer(webhook_app(receiver, settings), settings.host, settings.port)
             serving = group.create_task(server.run())
             await server.started.wait()
             base = f"http://127.0.0.1:{server.port}"
             async with httpx2.AsyncClient(base_url=base, timeout=30) as client:
-                with core.gateway.doors.attached(_Turns(desk)):
-                    door = WebhookDoor(core, desk, client)
+                with core.gateway.doors.attached(_Turns(receiver)):
+                    door = WebhookDoor(core, receiver, client)
                     door.hub, door.chats = hub, places
                     yield door
                     await core.gateway.suspend()
             serving.cancel()
-            await desk.close(0.5)
+            await receiver.close(0.5)

@@ -1,7 +1,9 @@
 """The webhook receiver, put together from a running app."""
 
 from collections.abc import Collection
+from functools import partial
 
+from hermes.app.build import App
 from hermes.app.doors import DoorContext, listens
 from hermes.app.options import AppOptions
 from hermes.app.settings import platform_section
@@ -40,37 +42,17 @@ def open_door(context: DoorContext) -> WebhookDoor:
     return WebhookDoor(server, receiver, context.app.clock, context.group)
 
 
-class _Delivery:
-    """Sends results to the chats of this gateway."""
-
-    def __init__(self, context: DoorContext) -> None:
-        self._context = context
-
-    async def deliver(
-        self,
-        platform: str,
-        chat_id: str | None,
-        thread_id: str | None,
-        text: str,
-        *,
-        entry_id: str,
-    ) -> None:
-        """Send a text and return when it is there."""
-        doors = self._context.app.gateway.doors
-        target = await self._target(platform, chat_id, thread_id)
-        await doors.of(platform).deliver(target, text, entry_id)
-
-    async def _target(self, platform: str, chat_id: str | None, thread_id: str | None) -> Target:
-        if chat_id is not None:
-            return Target(platform=platform, account="", chat_id=chat_id, thread_id=thread_id)
-        app = self._context.app
-        home = await home_channel(app.ledger, app.settings(), platform)
+async def _deliver(app: App, target: Target, text: str, entry_id: str) -> None:
+    """Send a result to a chat of this gateway, without a chat to the home channel."""
+    if not target.chat_id:
+        home = await home_channel(app.ledger, app.settings(), target.platform)
         if home is None:
             raise HermesError(
-                f"{platform} has no home channel.",
+                f"{target.platform} has no home channel.",
                 hint="Send /sethome in a chat there, or name one in deliver_extra.chat_id.",
             )
-        return home.target
+        target = home.target
+    await app.gateway.doors.of(target.platform).deliver(target, text, entry_id)
 
 
 def _receiver(context: DoorContext, settings: WebhookSettings) -> WebhookReceiver:
@@ -87,9 +69,9 @@ def _receiver(context: DoorContext, settings: WebhookSettings) -> WebhookReceive
             routes=HookRoutes(
                 read_routes(settings.routes, rules), HookRouteFile(options.home), rules
             ),
-            scripts=scripts,
-            deliver=_Delivery(context),
-            comments=GhComments(options.environ, secrets),
+            scripts=scripts.run,
+            deliver=partial(_deliver, app),
+            comment=GhComments(options.environ, secrets).comment,
             agent_id=DEFAULT_AGENT,
             rate_limit=settings.rate_limit,
             script_timeout=settings.script_timeout_seconds,

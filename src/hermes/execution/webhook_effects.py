@@ -27,7 +27,7 @@ GRACE_SECONDS = 1.0
 
 
 class HookScripts:
-    """Implements `ScriptRunner` of the webhooks."""
+    """Scripts of webhook routes."""
 
     def __init__(
         self, folder: Path, base_env: Mapping[str, str], secret_names: Collection[str] = ()
@@ -97,7 +97,7 @@ LOGIN_VARIABLES = (
 
 
 class GhComments:
-    """Implements `GitHubComments` of the webhooks."""
+    """Comments on pull requests, made with `gh`."""
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.control.webhooks.filters import Facts, read_filter, read_lists
+from hermes.control.webhooks.payload import Facts, Filter
 from hermes.domain.errors import ConfigError, HermesError
 
 PAYLOAD: dict[str, Any] = {
@@ -55,7 +55,7 @@ FACTS = Facts(payload=PAYLOAD, event="pull_request", headers={"x-kind": "Nightly
     ],
 )
 def test_conditions_hold(tmp_path: Path, condition: Any, holds: bool) -> None:
-    assert read_filter(condition, tmp_path).holds(FACTS) is holds
+    assert Filter(condition, tmp_path).holds(FACTS) is holds
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_a_filter_that_cannot_work_is_refused_when_it_is_loaded(
     tmp_path: Path, condition: Any
 ) -> None:
     with pytest.raises(ConfigError):
-        read_filter(condition, tmp_path)
+        Filter(condition, tmp_path)
 
 
 def test_filters_nested_without_end_are_refused(tmp_path: Path) -> None:
@@ -97,16 +97,15 @@ def test_filters_nested_without_end_are_refused(tmp_path: Path) -> None:
     for _ in range(50):
         condition = {"not": condition}
     with pytest.raises(ConfigError, match="nested"):
-        read_filter(condition, tmp_path)
+        Filter(condition, tmp_path)
 
 
 @pytest.mark.parametrize("text", ["# people\nann\nbob\n", '["ann", "bob"]'])
 def test_a_value_can_be_looked_for_in_a_file_of_the_home(tmp_path: Path, text: str) -> None:
     (tmp_path / "people.txt").write_text(text, encoding="utf-8")
-    condition = read_filter({"field": "payload.who", "in_file": "people.txt"}, tmp_path)
-    lists = read_lists(condition.files)
+    condition = Filter({"field": "payload.who", "in_file": "people.txt"}, tmp_path)
     for who, listed in (("ann", True), ("eve", False), ("# people", False)):
-        facts = Facts(payload={"who": who}, event="e", headers={}, lists=lists)
+        facts = Facts(payload={"who": who}, event="e", headers={})
         assert condition.holds(facts) is listed
 
 
@@ -116,13 +115,13 @@ def test_a_link_out_of_the_home_is_refused(tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("x", encoding="utf-8")
     (home / "list.txt").symlink_to(tmp_path / "secret.txt")
     with pytest.raises(ConfigError, match="home"):
-        read_filter({"field": "event", "in_file": "list.txt"}, home)
+        Filter({"field": "event", "in_file": "list.txt"}, home)
 
 
 def test_a_list_that_cannot_be_read_is_an_error_and_not_an_empty_list(tmp_path: Path) -> None:
-    condition = read_filter({"field": "event", "in_file": "none.txt"}, tmp_path)
+    condition = Filter({"field": "event", "in_file": "none.txt"}, tmp_path)
     with pytest.raises(HermesError, match=r"none\.txt"):
-        read_lists(condition.files)
+        condition.holds(FACTS)
 
 
 conditions = st.recursive(
@@ -145,8 +144,8 @@ conditions = st.recursive(
 def test_a_filter_and_its_opposite_never_agree(condition: Any) -> None:
     home = Path("/nowhere")
     try:
-        plain = read_filter(condition, home)
-        opposite = read_filter({"not": condition}, home)
+        plain = Filter(condition, home)
+        opposite = Filter({"not": condition}, home)
     except ConfigError:
         return
     assert plain.holds(FACTS) is not opposite.holds(FACTS)

@@ -6,18 +6,18 @@ from hypothesis import strategies as st
 
 from hermes.control.webhooks.intake import (
     HookRefused,
-    HookRequest,
     RateLimit,
     delivery_id_of,
     event_of,
     parse_body,
 )
 from hermes.control.webhooks.signatures import Scheme
+from hermes.domain.ports.platform import ListenerCall
 
 
-def request(body: bytes = b"{}", **headers: str) -> HookRequest:
+def request(body: bytes = b"{}", **headers: str) -> ListenerCall:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return HookRequest(headers=named, body=body)
+    return ListenerCall(method="POST", path="/", query={}, headers=named, body=body)
 
 
 def test_json_and_forms_are_understood() -> None:

@@ -7,9 +7,10 @@ import pytest
 
 from hermes.config.environment import is_loopback
 from hermes.config.paths import HermesHome
-from hermes.control.webhooks.effects import Address, address_of, is_silent
+from hermes.control.webhooks.effects import chat_of, is_silent
 from hermes.control.webhooks.routes import HookRoutes, RouteRules, read_routes
 from hermes.domain.errors import ConfigError, HermesError
+from hermes.domain.outbound import Target
 from hermes.execution.webhook_effects import HookScripts
 from hermes.state.webhook_routes import HookRouteFile
 
@@ -97,38 +98,38 @@ async def test_the_file_is_read_again_when_it_changes_and_the_configuration_wins
 ) -> None:
     file = HookRouteFile(HermesHome(root=tmp_path))
     fixed = read_routes({"a": {"secret": "fixed"}}, rules(tmp_path))
-    book = HookRoutes(fixed, file, rules(tmp_path))
-    assert await book.find("b") is None
+    routes = HookRoutes(fixed, file, rules(tmp_path))
+    assert await routes.find("b") is None
     file.change(lambda _: {"a": {"secret": "added"}, "b": {"secret": "added"}})
     for name, secret in (("a", "fixed"), ("b", "added")):
-        route = await book.find(name)
+        route = await routes.find(name)
         assert route is not None
         assert route.secret == secret
     file.change(lambda routes: {"b": {"secret": "newer"}})
-    route = await book.find("b")
+    route = await routes.find("b")
     assert route is not None
     assert route.secret == "newer"
     file.change(lambda routes: {})
-    assert await book.find("b") is None
+    assert await routes.find("b") is None
     assert (tmp_path / "webhook_subscriptions.json").stat().st_mode & 0o777 == 0o600
 
 
 async def test_one_broken_route_takes_only_itself_out_of_service(tmp_path: Path) -> None:
     file = HookRouteFile(HermesHome(root=tmp_path))
-    book = HookRoutes({}, file, rules(tmp_path))
+    routes = HookRoutes({}, file, rules(tmp_path))
     file.change(lambda _: {"bad": {}, "../x": {"secret": "s"}, "good": {"secret": "s"}})
-    assert await book.find("bad") is None
-    assert await book.find("../x") is None
-    assert await book.find("good") is not None
+    assert await routes.find("bad") is None
+    assert await routes.find("../x") is None
+    assert await routes.find("good") is not None
 
 
 async def test_a_file_that_cannot_be_read_leaves_the_routes_as_they_are(tmp_path: Path) -> None:
     file = HookRouteFile(HermesHome(root=tmp_path))
-    book = HookRoutes({}, file, rules(tmp_path))
+    routes = HookRoutes({}, file, rules(tmp_path))
     file.change(lambda _: {"good": {"secret": "s"}})
-    assert await book.find("good") is not None
+    assert await routes.find("good") is not None
     (tmp_path / "webhook_subscriptions.json").write_text("{ broken", encoding="utf-8")
-    assert await book.find("good") is not None
+    assert await routes.find("good") is not None
     with pytest.raises(HermesError):
         file.change(lambda routes: {**routes, "other": {"secret": "s"}})
 
@@ -148,14 +149,14 @@ def test_a_target_names_a_chat(
     target: str, extra: dict[str, str], address: tuple[str, str | None, str | None]
 ) -> None:
     platform, chat, thread = address
-    expected = Address(platform=platform, chat_id=chat, thread_id=thread)
-    assert address_of(target, extra) == expected
+    expected = Target(platform=platform, account="", chat_id=chat or "", thread_id=thread)
+    assert chat_of(target, extra) == expected
 
 
 def test_a_target_that_is_none_is_an_error() -> None:
     for target in ("", "{x}", "../etc", ":5"):
         with pytest.raises(HermesError):
-            address_of(target, {})
+            chat_of(target, {})
 
 
 @pytest.mark.parametrize(

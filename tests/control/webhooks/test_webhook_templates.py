@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.control.webhooks.intake import agent_prompt, plain_text
+from hermes.control.webhooks.payload import MAX_TEXT, MISSING, look_up, render
 from hermes.control.webhooks.routes import HookRoute
-from hermes.control.webhooks.templates import MAX_TEXT, MISSING, look_up, render
 
 PAYLOAD: dict[str, Any] = {
     "action": "opened",

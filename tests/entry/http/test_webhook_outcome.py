@@ -73,7 +73,7 @@ async def test_a_turn_that_is_quicker_than_the_receiver_ends_its_delivery_for_go
                 await door.core.gateway.drained()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(0.2):
-                        await door.desk.idle()
+                        await door.receiver.idle()
                 ledger.may_run.set()
             await door.quiet()
             assert await door.state("a", "1") is HookState.DONE
@@ -178,7 +178,7 @@ async def test_a_comment_that_was_cut_off_is_not_written_again(tmp_path: Path) -
         await door.ledger.update_outbox("webhook:gh:1#1", state=OutboxState.SENDING, at=1.0)
         await door.ledger.update_hook("gh", "1", state=HookState.RUNNING, at=1.0)
         door.hub.fails = False
-        await door.desk.recover()
+        await door.receiver.recover()
         await door.quiet()
         assert door.hub.comments == []
         assert "may be there already" in ((await door.delivery("gh", "1")).error or "")
@@ -234,7 +234,7 @@ async def test_a_text_that_takes_long_is_accepted_and_sent_on_later(tmp_path: Pa
         answer = await door.post("a", {"name": "x", "chat": "9"}, id="1")
         assert answer.status_code == 202
         assert await door.state("a", "1") is HookState.RECEIVED
-        await door.desk.recover()
+        await door.receiver.recover()
         chats.go.set()
         await door.quiet()
         assert await door.state("a", "1") is HookState.DONE
@@ -271,7 +271,7 @@ async def test_a_turn_cut_off_by_a_restart_goes_on_and_is_delivered(tmp_path: Pa
         await model.called(1)
     async with webhook_door(tmp_path, ScriptedModel(default=say("Back.")), CHAT) as door:
         assert await door.state("a", "1") is HookState.RUNNING
-        await door.desk.recover()
+        await door.receiver.recover()
         await door.core.gateway.recover(platforms=("webhook",))
         await door.quiet()
         assert await door.state("a", "1") is HookState.DONE
@@ -290,12 +290,12 @@ async def test_a_result_that_nobody_delivered_is_delivered_after_a_restart(tmp_p
     assert chats.sent == {}
     model = ScriptedModel()
     async with webhook_door(tmp_path, model, CHAT) as door:
-        await door.desk.recover()
+        await door.receiver.recover()
         await door.quiet()
         assert door.chats.sent == {"webhook:a:1#1": ("telegram", "5", "7", "Fine.")}
         assert await door.state("a", "1") is HookState.DONE
         assert await door.entries() == []
-        await door.desk.recover()
+        await door.receiver.recover()
     assert model.requests == []
 
 
@@ -325,7 +325,7 @@ async def test_a_delivery_that_was_committed_only_is_run_after_a_restart(
                 assert await door.state("a", "1") is HookState.RECEIVED
             else:
                 await ledger.receive_hook(delivery)
-            await door.desk.recover()
+            await door.receiver.recover()
             await door.quiet()
             await door.quiet()
             assert await door.state("a", "1") is HookState.DONE
@@ -351,7 +351,7 @@ async def test_whichever_write_fails_the_result_arrives_once(tmp_path: Path, ste
     finally:
         await ledger.close()
     async with webhook_door(tmp_path, model, CHAT, chats=chats) as door:
-        await door.desk.recover()
+        await door.receiver.recover()
         await door.core.gateway.recover(platforms=("webhook",))
         await door.quiet()
         delivery = await door.delivery("a", "1")
@@ -378,7 +378,7 @@ async def test_a_text_to_be_sent_on_is_sent_after_a_restart(tmp_path: Path) -> N
             deliver_only=True,
         )
         await door.ledger.receive_hook(delivery)
-        await door.desk.recover()
+        await door.receiver.recover()
         await door.quiet()
         assert await door.state("a", "1") is HookState.DONE
     assert chats.texts == ["Build x"]
@@ -396,7 +396,7 @@ async def test_a_turn_that_was_given_up_ends_its_delivery(tmp_path: Path) -> Non
         error = TurnError(code="given_up", message="It was cut off too often.")
         await door.ledger.finish_turn(turn.id, TurnState.FAILED, error, clock.now())
         assert await door.state("a", "1") is HookState.RUNNING
-        await door.desk.recover()
+        await door.receiver.recover()
         await door.quiet()
         failed = await door.delivery("a", "1")
         assert (failed.state, failed.error) == (HookState.FAILED, "It was cut off too often.")
@@ -411,5 +411,5 @@ async def test_deliveries_are_forgotten_after_a_month(tmp_path: Path) -> None:
         await door.post("a", {"title": "it"}, id="1")
         await door.quiet()
         clock.advance(31 * 24 * 3600)
-        await door.desk.recover()
+        await door.receiver.recover()
         assert await door.ledger.hook("a", "1") is None

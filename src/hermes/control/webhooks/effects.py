@@ -7,10 +7,11 @@ again what may be there already.
 
 import logging
 import re
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
 
 import msgspec
-from msgspec import Struct
 
 from hermes.control.webhooks.intake import HookRefused, Ignored
 from hermes.control.webhooks.routes import GITHUB_COMMENT
@@ -32,45 +33,16 @@ _REPO = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.-]{0,99}/[A-Za-z0-9_.][A-Za-z0-9_.
 _NUMBER = re.compile(r"[0-9]{1,10}")
 
 
-class ScriptRunner(Protocol):
-    def check(self, script: str) -> None:
-        """Raise `ConfigError` if a route may not run this."""
-        ...
+Scripts = Callable[[str, bytes, float], Awaitable[ScriptEnd]]
+"""(script, stdin, timeout): runs to its end; `HermesError` if it cannot be started."""
+Comments = Callable[[str, str, str], Awaitable[None]]
+"""(repo, number, text): comments on GitHub; `HermesError` if that fails."""
+Deliver = Callable[[Target, str, str], Awaitable[None]]
+"""(target, text, outbox id): returns when the text is there; `HermesError` if it cannot be sent.
 
-    async def run(self, script: str, stdin: bytes, timeout: float) -> ScriptEnd:
-        """Run a script to its end; `HermesError` if it cannot be started."""
-        ...
-
-
-class GitHubComments(Protocol):
-    async def comment(self, repo: str, number: str, text: str) -> None:
-        """Post a comment; `HermesError` if that fails."""
-        ...
-
-
-class Deliver(Protocol):
-    async def deliver(
-        self,
-        platform: str,
-        chat_id: str | None,
-        thread_id: str | None,
-        text: str,
-        *,
-        entry_id: str,
-    ) -> None:
-        """Send a text and return when it is there; `HermesError` if it cannot be sent.
-
-        Without a chat it goes to the platform's home channel. `entry_id` is the
-        id of the outbox entry: what was sent under it is not sent again.
-        """
-        ...
-
-
-class Address(Struct, frozen=True, kw_only=True):
-    platform: str
-    chat_id: str | None = None
-    """None: the platform's home channel."""
-    thread_id: str | None = None
+A target without a chat is the home channel of its platform. What was sent under an
+id is not sent again.
+"""
 
 
 def is_silent(text: str) -> bool:
@@ -82,7 +54,7 @@ def is_silent(text: str) -> bool:
     )
 
 
-def address_of(target: str, extra: dict[str, str]) -> Address:
+def chat_of(target: str, extra: dict[str, str]) -> Target:
     """Return the chat that `platform[:chat[:thread]]` and `deliver_extra` name."""
     platform, _, place = target.partition(":")
     if _PLATFORM.fullmatch(platform) is None:
@@ -93,26 +65,22 @@ def address_of(target: str, extra: dict[str, str]) -> Address:
     # Matrix rooms and users have a colon in their own names.
     whole = place.startswith(("!", "#", "@"))
     chat, thread = (place, "") if whole else (*place.split(":", 1), "")[:2]
-    return Address(
+    return Target(
         platform=platform,
-        chat_id=chat or extra.get("chat_id") or None,
+        account="",
+        chat_id=chat or extra.get("chat_id", ""),
         thread_id=thread or extra.get("thread_id") or extra.get("message_thread_id") or None,
     )
 
 
 class Results:
     def __init__(
-        self,
-        outbox: OutboxStore,
-        clock: Clock,
-        deliver: Deliver,
-        comments: GitHubComments,
-        agent_id: str,
+        self, outbox: OutboxStore, clock: Clock, deliver: Deliver, comment: Comments, agent_id: str
     ) -> None:
         self._outbox = outbox
         self._clock = clock
         self._deliver = deliver
-        self._comments = comments
+        self._comment = comment
         self._agent_id = agent_id
 
     async def send(self, delivery: HookDelivery, text: str) -> None:
@@ -120,61 +88,50 @@ class Results:
         if delivery.target == LOG:
             log.info("webhook %s, %s: %s", delivery.route, delivery.delivery_id, text)
         elif delivery.target == GITHUB_COMMENT:
-            await self._comment(delivery, text)
+            await self._send_comment(delivery, text)
         else:
-            address = address_of(delivery.target, delivery.target_extra)
-            await self._deliver.deliver(
-                address.platform,
-                address.chat_id,
-                address.thread_id,
-                text,
-                entry_id=outbox_id(delivery),
-            )
+            chat = chat_of(delivery.target, delivery.target_extra)
+            await self._deliver(chat, text, outbox_id(delivery))
 
-    async def _comment(self, delivery: HookDelivery, text: str) -> None:
+    async def _send_comment(self, delivery: HookDelivery, text: str) -> None:
         repo, number = (delivery.target_extra.get(name, "") for name in ("repo", "pr_number"))
         if _REPO.fullmatch(repo) is None or _NUMBER.fullmatch(number) is None:
             raise HermesError(
                 f"`{repo}` and `{number}` do not name a pull request.",
                 hint="Check deliver_extra.repo (owner/name) and deliver_extra.pr_number.",
             )
-        entry = await self._outbox.enqueue(self._entry(delivery, f"{repo}#{number}", text))
+        now = self._clock.now()
+        entry = await self._outbox.enqueue(
+            OutboxEntry(
+                id=outbox_id(delivery),
+                agent_id=self._agent_id,
+                target=Target(platform=GITHUB, account="gh", chat_id=f"{repo}#{number}"),
+                kind=OutboxKind.DELIVERY,
+                content=text[:MAX_COMMENT],
+                session_id=delivery.session_id,
+                created_at=now,
+                updated_at=now,
+            )
+        )
         if entry.state is OutboxState.SENT:
             return
-        if await self._outbox.claim_send(entry.id, self._clock.now()) is None:
+        if await self._outbox.claim_send(entry.id, now) is None:
             raise HermesError(
                 "An earlier attempt at this comment was cut off; it may be there already.",
                 hint=f"Look at {repo}#{number}.",
             )
+        record = partial(self._outbox.update_outbox, entry.id)
         try:
-            await self._comments.comment(repo, number, entry.content)
+            await self._comment(repo, number, entry.content)
         except HermesError as error:
-            await self._record(entry.id, OutboxState.FAILED, error.message)
+            await record(state=OutboxState.FAILED, at=self._clock.now(), error=error.message)
             raise
-        await self._record(entry.id, OutboxState.SENT)
-
-    def _entry(self, delivery: HookDelivery, place: str, text: str) -> OutboxEntry:
-        now = self._clock.now()
-        return OutboxEntry(
-            id=outbox_id(delivery),
-            agent_id=self._agent_id,
-            target=Target(platform=GITHUB, account="gh", chat_id=place),
-            kind=OutboxKind.DELIVERY,
-            content=text[:MAX_COMMENT],
-            session_id=delivery.session_id,
-            created_at=now,
-            updated_at=now,
-        )
-
-    async def _record(self, entry_id: str, state: OutboxState, error: str | None = None) -> None:
-        await self._outbox.update_outbox(entry_id, state=state, at=self._clock.now(), error=error)
+        await record(state=OutboxState.SENT, at=self._clock.now())
 
 
-async def apply_script(
-    runner: ScriptRunner, script: str, payload: Any, timeout: float
-) -> Any | Ignored:
+async def apply_script(run: Scripts, script: str, payload: Any, timeout: float) -> Any | Ignored:
     """Run a script; return what takes the payload's place."""
-    outcome = await runner.run(script, msgspec.json.encode(payload), timeout)
+    outcome = await run(script, msgspec.json.encode(payload), timeout)
     if outcome.timed_out:
         raise HookRefused(503, "The script of this route did not end in time.")
     if outcome.cut:

@@ -9,18 +9,19 @@ import math
 import re
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qsl
 
 import msgspec
 from msgspec import Struct
 
-from hermes.control.webhooks.filters import Facts, read_lists
+from hermes.control.webhooks.payload import Facts, as_json, render
 from hermes.control.webhooks.routes import HookRoute
 from hermes.control.webhooks.signatures import Scheme, verified_by
-from hermes.control.webhooks.templates import MAX_RAW, as_json, render
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.platform import ListenerCall
 
 WINDOW_SECONDS = 60.0
 MAX_FORM_FIELDS = 1000
@@ -38,31 +39,16 @@ _EVENT_HEADERS = ("x-github-event", "x-gitlab-event")
 _EVENT_FIELDS = ("event_type", "type")
 
 
-class HookRequest(Struct, frozen=True, kw_only=True):
-    headers: Mapping[str, str]
-    """Names in lower case."""
-    body: bytes
-
-
-class HookAnswer(Struct, frozen=True, kw_only=True):
-    status: int
-    body: dict[str, Any]
-    retry_after: int | None = None
-    """Seconds."""
-
-
 class HookRefused(HermesError):
+    """The service is told no, with this status."""
+
     code = "webhook_refused"
 
     def __init__(self, status: int, message: str, *, retry_after: int | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.retry_after = retry_after
-
-    def answer(self) -> HookAnswer:
-        """Return what the service is told."""
-        body = {"status": "error", "error": self.message}
-        return HookAnswer(status=self.status, body=body, retry_after=self.retry_after)
+        """Seconds."""
 
 
 class Ignored(Struct, frozen=True):
@@ -109,36 +95,30 @@ class Intake:
         self._clock = clock
         self._rate = RateLimit(rate_limit)
 
-    async def read(self, route: HookRoute, request: HookRequest) -> Arrived:
+    async def read(self, route: HookRoute, call: ListenerCall) -> Arrived:
         if not route.secret:
             raise HookRefused(403, "This route has no secret and takes nothing.")
-        scheme = verified_by(route.secret, request.headers, request.body, self._clock.now())
+        scheme = verified_by(route.secret, call.headers, call.body, self._clock.now())
         if scheme is None:
             raise HookRefused(401, "The signature is missing or wrong.")
         wait = self._rate.wait(route.name, self._clock.monotonic())
         if wait is not None:
             raise HookRefused(429, "Too many deliveries to this route.", retry_after=wait)
-        payload = parse_body(request.body)
-        event = event_of(request.headers, payload)
+        payload = parse_body(call.body)
+        event = event_of(call.headers, payload)
+        ignored = None
+        if route.events and event not in route.events:
+            ignored = Ignored("event")
+        elif route.filters is not None:
+            facts = Facts(payload=payload, event=event, headers=call.headers)
+            if not await asyncio.to_thread(route.filters.holds, facts):
+                ignored = Ignored("filter")
         return Arrived(
             event=event,
-            delivery_id=delivery_id_of(route.name, request, scheme),
+            delivery_id=delivery_id_of(route.name, call, scheme),
             payload=payload,
-            ignored=await self._uncared_for(route, request, event, payload),
+            ignored=ignored,
         )
-
-    async def _uncared_for(
-        self, route: HookRoute, request: HookRequest, event: str, payload: Any
-    ) -> Ignored | None:
-        if route.events and event not in route.events:
-            return Ignored("event")
-        if route.filter is None:
-            return None
-        lists = (
-            await asyncio.to_thread(read_lists, route.filter.files) if route.filter.files else {}
-        )
-        facts = Facts(payload=payload, event=event, headers=request.headers, lists=lists)
-        return None if route.filter.holds(facts) else Ignored("filter")
 
 
 def parse_body(body: bytes) -> Any:
@@ -159,24 +139,21 @@ def event_of(headers: Mapping[str, str], payload: Any) -> str:
         named += [payload.get(name) for name in _EVENT_FIELDS]
     for name in named:
         if isinstance(name, str) and name.strip():
-            return _printable(name.strip())[:MAX_EVENT_CHARS] or UNKNOWN_EVENT
+            printable = "".join(c for c in name.strip() if c.isprintable())
+            return printable[:MAX_EVENT_CHARS] or UNKNOWN_EVENT
     return UNKNOWN_EVENT
 
 
-def delivery_id_of(route: str, request: HookRequest, scheme: Scheme) -> str:
+def delivery_id_of(route: str, call: ListenerCall, scheme: Scheme) -> str:
     """Return the sender's id of the delivery, or else one made of what it sent.
 
     An id that the signature covers comes before one that anybody could change.
     A body without an id is known by itself, so its repetition is recognised.
     """
-    headers = request.headers
-    if scheme is Scheme.SVIX:
-        names: tuple[str, ...] = ("svix-id", "webhook-id")
-    else:
-        names = _ID_HEADERS
-    given = next((headers[name] for name in names if headers.get(name)), None)
+    names = ("svix-id", "webhook-id") if scheme is Scheme.SVIX else _ID_HEADERS
+    given = next((call.headers[name] for name in names if call.headers.get(name)), None)
     if given is None:
-        digest = hashlib.sha256(route.encode() + b"\0" + request.body).hexdigest()
+        digest = hashlib.sha256(route.encode() + b"\0" + call.body).hexdigest()
         return f"body-{digest[:40]}"
     if _ID.fullmatch(given) is None:
         raise HookRefused(400, "The delivery id has more than 200 or unusual characters.")
@@ -185,9 +162,8 @@ def delivery_id_of(route: str, request: HookRequest, scheme: Scheme) -> str:
 
 def _form(body: bytes) -> Any:
     try:
-        text = body.decode("utf-8")
         pairs = parse_qsl(
-            text,
+            body.decode("utf-8"),
             keep_blank_values=True,
             strict_parsing=True,
             errors="strict",
@@ -197,30 +173,14 @@ def _form(body: bytes) -> Any:
         raise HookRefused(400, "The body is neither JSON nor a form.") from None
     if not pairs:
         raise HookRefused(400, "The body is empty.")
-    fields: dict[str, Any] = {}
+    if len(pairs) == 1 and pairs[0][0] == "payload":
+        # This is how GitHub sends forms.
+        with suppress(msgspec.DecodeError, RecursionError, ValueError):
+            return msgspec.json.decode(pairs[0][1])
+    values: dict[str, list[str]] = {}
     for name, value in pairs:
-        if name not in fields:
-            fields[name] = value
-        elif isinstance(fields[name], list):
-            fields[name].append(value)
-        else:
-            fields[name] = [fields[name], value]
-    return _unpacked(fields)
-
-
-def _unpacked(fields: dict[str, Any]) -> Any:
-    """Return the JSON in a form's only field `payload`, which is how GitHub sends forms."""
-    inner = fields.get("payload")
-    if len(fields) != 1 or not isinstance(inner, str):
-        return fields
-    try:
-        return msgspec.json.decode(inner)
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        return fields
-
-
-def _printable(text: str) -> str:
-    return "".join(c for c in text if c.isprintable())
+        values.setdefault(name, []).append(value)
+    return {name: each if len(each) > 1 else each[0] for name, each in values.items()}
 
 
 INLINE_CHARS = 60
@@ -239,7 +199,7 @@ def agent_prompt(route: HookRoute, event: str, payload: Any) -> str:
     if route.prompt.strip():
         task = render(route.prompt, payload, _fenced)
     else:
-        task = f"Tell what has happened and what should be done:\n{_dump(payload)}"
+        task = f"Tell what has happened and what should be done:\n{_marked(as_json(payload))}"
     return "\n\n".join([head, *skills, task])
 
 
@@ -247,20 +207,19 @@ def plain_text(route: HookRoute, event: str, payload: Any) -> str:
     """Return what is sent on without asking the agent."""
     if route.prompt.strip():
         return render(route.prompt, payload)
-    return f"{route.name}: {event}\n{as_json(payload, MAX_RAW)}"
-
-
-def _dump(payload: Any) -> str:
-    return f"<payload>\n{_MARK.sub(_opened, as_json(payload, MAX_RAW))}\n</payload>"
+    return f"{route.name}: {event}\n{as_json(payload)}"
 
 
 def _fenced(value: str) -> str:
-    value = _MARK.sub(_opened, value)
     if len(value) <= INLINE_CHARS and "\n" not in value:
-        return value
-    return f"<payload>\n{value}\n</payload>"
+        return _disarmed(value)
+    return _marked(value)
 
 
-def _opened(mark: re.Match[str]) -> str:
-    """Return a mark in a value so that it is none."""
-    return mark[0].replace("<", "‹")
+def _marked(value: str) -> str:
+    return f"<payload>\n{_disarmed(value)}\n</payload>"
+
+
+def _disarmed(value: str) -> str:
+    """Return a value in which nothing looks like our marks."""
+    return _MARK.sub(lambda mark: mark[0].replace("<", "‹"), value)

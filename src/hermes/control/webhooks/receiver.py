@@ -21,30 +21,29 @@ from hermes.control.follow import Follower, Obligations, Outcome
 from hermes.control.lanes.gateway import Gateway
 from hermes.control.lanes.lane import Ticket
 from hermes.control.webhooks.effects import (
+    Comments,
     Deliver,
-    GitHubComments,
     Results,
-    ScriptRunner,
+    Scripts,
     apply_script,
     is_silent,
 )
 from hermes.control.webhooks.intake import (
     Arrived,
-    HookAnswer,
     HookRefused,
-    HookRequest,
     Ignored,
     Intake,
     agent_prompt,
     plain_text,
 )
+from hermes.control.webhooks.payload import render
 from hermes.control.webhooks.routes import HookRoute, HookRoutes
-from hermes.control.webhooks.templates import render
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Sender
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
+from hermes.domain.ports.platform import ListenerCall
 from hermes.domain.turn import TurnOptions, TurnState
 from hermes.domain.webhooks import HookDelivery, HookState
 
@@ -58,6 +57,8 @@ MANY = 10_000
 
 Key = tuple[str, str]
 """Route and the sender's id."""
+Answer = tuple[int, dict[str, str]]
+"""HTTP status and what the service is told."""
 
 
 class ReceiverParts(Struct, frozen=True, kw_only=True):
@@ -66,9 +67,9 @@ class ReceiverParts(Struct, frozen=True, kw_only=True):
     clock: Clock
     group: asyncio.TaskGroup
     routes: HookRoutes
-    scripts: ScriptRunner
+    scripts: Scripts
     deliver: Deliver
-    comments: GitHubComments
+    comment: Comments
     agent_id: str
     rate_limit: int = 30
     """Deliveries a minute and route; 0: no limit."""
@@ -84,11 +85,11 @@ class WebhookReceiver(Obligations):
         self._clock = parts.clock
         self._intake = Intake(parts.clock, parts.rate_limit)
         self._results = Results(
-            parts.ledger, parts.clock, parts.deliver, parts.comments, parts.agent_id
+            parts.ledger, parts.clock, parts.deliver, parts.comment, parts.agent_id
         )
         self._follower = Follower(self, parts.ledger, parts.group)
-        self._taking: dict[Key, asyncio.Future[HookAnswer]] = {}
-        """Deliveries that are being taken in right now, with the answer they will get."""
+        self._taking: dict[Key, asyncio.Future[HookRefused | None]] = {}
+        """Deliveries that are being taken in right now, with what copies are told; None: taken."""
         self._sending: dict[Key, asyncio.Task[None]] = {}
         """Texts that are being sent on without the agent."""
 
@@ -107,55 +108,60 @@ class WebhookReceiver(Obligations):
 
     # -- taking a delivery -------------------------------------------------------------------
 
-    async def receive(self, route: HookRoute, request: HookRequest) -> HookAnswer:
-        """Take a delivery; the answer says success only if it is in the ledger."""
-        try:
-            arrived = await self._intake.read(route, request)
-        except HookRefused as refused:
-            return refused.answer()
-        except HermesError as error:
-            return _failed(route, error)
-        if arrived.ignored is not None:
-            return _ignored(route, arrived, arrived.ignored)
-        key = (route.name, arrived.delivery_id)
-        if key in self._taking:
-            answer = await asyncio.shield(self._taking[key])
-            return _duplicate(route, arrived) if answer.status < 300 else answer
-        return await self._alone(key, route, arrived)
+    async def receive(self, route: HookRoute, call: ListenerCall) -> Answer:
+        """Take a delivery; return status and answer once it is in the ledger.
 
-    async def _alone(self, key: Key, route: HookRoute, arrived: Arrived) -> HookAnswer:
-        """Take a delivery while others with the same id wait for the answer."""
-        waiting: asyncio.Future[HookAnswer] = asyncio.get_running_loop().create_future()
-        self._taking[key] = waiting
-        answer = _unavailable()
+        Raises `HookRefused`, also if it could not be written down.
+        """
+        try:
+            arrived = await self._intake.read(route, call)
+            if arrived.ignored is not None:
+                return _answer("ignored", route, arrived, reason=arrived.ignored.reason)
+            key = (route.name, arrived.delivery_id)
+            if key not in self._taking:
+                return await self._alone(key, route, arrived)
+            if refused := await asyncio.shield(self._taking[key]):
+                raise refused
+            return _answer("duplicate", route, arrived)
+        except HookRefused:
+            raise
+        except HermesError as error:
+            log.error("webhook %s: a delivery was not taken: %s", route.name, error.message)
+            raise _not_taken() from error
+
+    async def _alone(self, key: Key, route: HookRoute, arrived: Arrived) -> Answer:
+        """Take a delivery; copies that come meanwhile share its fate."""
+        waiting = self._taking[key] = asyncio.get_running_loop().create_future()
+        refused: HookRefused | None = _not_taken()
         try:
             answer = await self._take(route, arrived)
-        except HookRefused as refused:
-            answer = refused.answer()
-        except HermesError as error:
-            answer = _failed(route, error)
+            refused = None
+        except HookRefused as error:
+            refused = error
+            raise
         finally:
             del self._taking[key]
-            waiting.set_result(answer)
+            waiting.set_result(refused)
         return answer
 
-    async def _take(self, route: HookRoute, arrived: Arrived) -> HookAnswer:
+    async def _take(self, route: HookRoute, arrived: Arrived) -> Answer:
         known = await self._ledger.hook(route.name, arrived.delivery_id)
         if known is not None and known.state is not HookState.FAILED:
-            return _duplicate(route, arrived)
+            return _answer("duplicate", route, arrived)
         payload = arrived.payload
         if route.script is not None:
             timeout = self._parts.script_timeout
             payload = await apply_script(self._parts.scripts, route.script, payload, timeout)
         delivery = await self._ledger.receive_hook(self._delivery(route, arrived, payload))
         if delivery is None:
-            return _duplicate(route, arrived)
+            return _answer("duplicate", route, arrived)
         if isinstance(payload, Ignored):
-            return _ignored(route, arrived, payload)
+            return _answer("ignored", route, arrived, reason=payload.reason)
         if route.deliver_only:
-            return await self._send_on(route, delivery)
+            delivered = await self._send_on(delivery)
+            return _answer("delivered" if delivered else "accepted", route, arrived)
         await self._start(delivery)
-        return _answer(202, "accepted", route, arrived.event, delivery.delivery_id)
+        return _answer("accepted", route, arrived)
 
     async def _start(self, delivery: HookDelivery) -> None:
         """Give a committed delivery to the agent; it is failed if that is impossible."""
@@ -193,17 +199,16 @@ class WebhookReceiver(Obligations):
 
     # -- texts that need no agent --------------------------------------------------------------
 
-    async def _send_on(self, route: HookRoute, delivery: HookDelivery) -> HookAnswer:
-        """Deliver a text; a target that takes long keeps the delivery open, and it goes on."""
+    async def _send_on(self, delivery: HookDelivery) -> bool:
+        """Deliver a text; False: the target takes long, and the delivery goes on."""
         sending = self._sender(delivery)
         await asyncio.wait({sending}, timeout=self._parts.send_patience)
         ended = await self._ledger.hook(*_key_of(delivery)) or delivery
-        if ended.state is HookState.DONE:
-            return _answer(200, "delivered", route, delivery.event, delivery.delivery_id)
         if not ended.state.over:
             log.warning("webhook %s, %s: delivering takes long", *_key_of(delivery))
-            return _answer(202, "accepted", route, delivery.event, delivery.delivery_id)
-        return HookRefused(502, ended.error or "It could not be delivered.").answer()
+        elif ended.state is not HookState.DONE:
+            raise HookRefused(502, ended.error or "It could not be delivered.")
+        return ended.state is HookState.DONE
 
     def _sender(self, delivery: HookDelivery) -> asyncio.Task[None]:
         key = _key_of(delivery)
@@ -330,26 +335,11 @@ def _sentence(error: HermesError) -> str:
     return f"{error.message} {error.hint}".strip()
 
 
-def _answer(
-    status: int, word: str, route: HookRoute, event: str, delivery_id: str, **more: str
-) -> HookAnswer:
-    body = {"status": word, "route": route.name, "event": event, "delivery_id": delivery_id, **more}
-    return HookAnswer(status=status, body=body)
+def _answer(word: str, route: HookRoute, arrived: Arrived, **more: str) -> Answer:
+    body = {"status": word, "route": route.name, "event": arrived.event}
+    status = 202 if word == "accepted" else 200
+    return status, {**body, "delivery_id": arrived.delivery_id, **more}
 
 
-def _duplicate(route: HookRoute, arrived: Arrived) -> HookAnswer:
-    return _answer(200, "duplicate", route, arrived.event, arrived.delivery_id)
-
-
-def _ignored(route: HookRoute, arrived: Arrived, ignored: Ignored) -> HookAnswer:
-    return _answer(200, "ignored", route, arrived.event, arrived.delivery_id, reason=ignored.reason)
-
-
-def _failed(route: HookRoute, error: HermesError) -> HookAnswer:
-    log.error("webhook %s: a delivery was not taken: %s", route.name, error.message)
-    return _unavailable()
-
-
-def _unavailable() -> HookAnswer:
-    text = "The delivery could not be taken; send it again."
-    return HookRefused(503, text, retry_after=30).answer()
+def _not_taken() -> HookRefused:
+    return HookRefused(503, "The delivery could not be taken; send it again.", retry_after=30)

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from hermes.control.webhooks.filters import Filter, read_filter
+from hermes.control.webhooks.payload import Filter, as_text
 from hermes.control.webhooks.signatures import NO_AUTH, check_secret
-from hermes.control.webhooks.templates import as_text
 from hermes.domain.errors import ConfigError, HermesError
 
 log = logging.getLogger(__name__)
@@ -27,22 +27,23 @@ GITHUB_COMMENT = "github_comment"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class HookRoute(Struct, frozen=True, kw_only=True):
-    """One route, ready for use."""
+class HookRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One route, as people write it; `read_route` names it and fills in the shared secret."""
 
-    name: str
-    secret: str
+    name: str = ""
+    secret: str = ""
     enabled: bool = True
     events: frozenset[str] = frozenset()
     """Only these; empty: all."""
     prompt: str = ""
     skills: tuple[str, ...] = ()
-    filter: Filter | None = None
+    filters: Filter | None = None
     script: str | None = None
     deliver: str = "log"
-    deliver_extra: dict[str, str] = {}
+    deliver_extra: dict[str, Any] = {}
     deliver_only: bool = False
     description: str = ""
+    created_at: Any = None
 
 
 class RouteRules(Struct, frozen=True, kw_only=True):
@@ -55,32 +56,6 @@ class RouteRules(Struct, frozen=True, kw_only=True):
     check_script: Callable[[str], None] = lambda _script: None
 
 
-class _Written(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A route as people write it."""
-
-    enabled: bool = True
-    events: tuple[str, ...] = ()
-    secret: str = ""
-    prompt: str = ""
-    skills: tuple[str, ...] = ()
-    filters: Any = None
-    script: str | None = None
-    deliver: str = "log"
-    deliver_extra: dict[str, Any] = {}
-    deliver_only: bool = False
-    description: str = ""
-    created_at: Any = None
-
-
-def check_route_name(name: str) -> None:
-    """Raise `ConfigError` for a name that cannot be part of an address."""
-    if _NAME.fullmatch(name) is None:
-        raise ConfigError(
-            f"`{name}` cannot be the name of a webhook route.",
-            hint="Use up to 64 letters, digits, dots, hyphens and underscores.",
-        )
-
-
 def read_routes(raw: Mapping[str, Any], rules: RouteRules) -> dict[str, HookRoute]:
     """Check all routes of the configuration; `ConfigError` names the first that is wrong."""
     return {str(name): read_route(str(name), written, rules) for name, written in raw.items()}
@@ -88,61 +63,56 @@ def read_routes(raw: Mapping[str, Any], rules: RouteRules) -> dict[str, HookRout
 
 def read_route(name: str, raw: Any, rules: RouteRules) -> HookRoute:
     """Check one route; `ConfigError` says what is wrong with it."""
-    check_route_name(name)
+    if _NAME.fullmatch(name) is None:
+        raise ConfigError(
+            f"`{name}` cannot be the name of a webhook route.",
+            hint="Use up to 64 letters, digits, dots, hyphens and underscores.",
+        )
     try:
-        written = msgspec.convert(raw, _Written, strict=False)
+        route = msgspec.convert(
+            raw,
+            HookRoute,
+            strict=False,
+            dec_hook=lambda _, filters: Filter(filters or [], rules.home),
+        )
+        route = replace(
+            route,
+            name=name,
+            secret=route.secret or rules.secret,
+            deliver=route.deliver.strip() or "log",
+            deliver_extra={key: as_text(value) for key, value in route.deliver_extra.items()},
+        )
+        _check(route, rules)
     except msgspec.ValidationError as error:
         raise ConfigError(
             f"The webhook route `{name}` is not written correctly: {error}.",
             hint="See docs/how-to/webhooks.md for what a route can have.",
         ) from None
-    try:
-        return _checked(name, written, rules)
     except ConfigError as error:
         raise ConfigError(f"Webhook route `{name}`: {error.message}", hint=error.hint) from None
+    return route
 
 
-def _checked(name: str, written: _Written, rules: RouteRules) -> HookRoute:
-    secret = written.secret or rules.secret
-    _check_access(secret, loopback=rules.loopback)
-    if written.script is not None:
-        rules.check_script(written.script)
-    if written.deliver == GITHUB_COMMENT and not {"repo", "pr_number"} <= set(
-        written.deliver_extra
-    ):
-        raise ConfigError(
-            "it delivers a GitHub comment but does not say where.",
-            hint="Set deliver_extra.repo and deliver_extra.pr_number.",
-        )
-    return HookRoute(
-        name=name,
-        secret=secret,
-        enabled=written.enabled,
-        events=frozenset(written.events),
-        prompt=written.prompt,
-        skills=written.skills,
-        filter=read_filter(written.filters, rules.home) if written.filters else None,
-        script=written.script,
-        deliver=written.deliver.strip() or "log",
-        deliver_extra={key: as_text(value) for key, value in written.deliver_extra.items()},
-        deliver_only=written.deliver_only,
-        description=written.description,
-    )
-
-
-def _check_access(secret: str, *, loopback: bool) -> None:
-    if not secret:
+def _check(route: HookRoute, rules: RouteRules) -> None:
+    if not route.secret:
         raise ConfigError(
             "it has no secret, so anybody could wake the agent.",
             hint="Set `secret` for the route or for platforms.webhook.extra; "
             "`hermes webhook subscribe` makes one.",
         )
-    if secret == NO_AUTH and not loopback:
+    if route.secret == NO_AUTH and not rules.loopback:
         raise ConfigError(
             f"{NO_AUTH} is for a receiver that only this machine reaches.",
             hint="Set a secret, or let platforms.webhook.extra.host be 127.0.0.1.",
         )
-    check_secret(secret)
+    check_secret(route.secret)
+    if route.script is not None:
+        rules.check_script(route.script)
+    if route.deliver == GITHUB_COMMENT and not {"repo", "pr_number"} <= set(route.deliver_extra):
+        raise ConfigError(
+            "it delivers a GitHub comment but does not say where.",
+            hint="Set deliver_extra.repo and deliver_extra.pr_number.",
+        )
 
 
 class RouteSource(Protocol):
@@ -172,10 +142,10 @@ class HookRoutes:
     async def find(self, name: str) -> HookRoute | None:
         if name in self._fixed:
             return self._fixed[name]
-        await self.refresh()
+        await self._refresh()
         return self._added.get(name)
 
-    async def refresh(self) -> None:
+    async def _refresh(self) -> None:
         """Take over what has changed in the file; keep what there is if it cannot be read."""
         stamp = await self._source.stamp()
         if stamp == self._stamp:

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from hermes.control.webhooks.intake import HookAnswer, HookRefused, HookRequest
+from hermes.control.webhooks.intake import HookRefused
 from hermes.control.webhooks.receiver import WebhookReceiver
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.ports.platform import ListenerCall, ListenerHandler, ListenerReply
@@ -167,13 +167,12 @@ def webhook_app(receiver: WebhookReceiver, settings: WebhookSettings) -> AsgiApp
             raise HookRefused(405, "Use POST.")
 
         async def take(call: ListenerCall) -> ListenerReply:
-            request = HookRequest(headers=call.headers, body=call.body)
-            return _reply(await receiver.receive(route, request))
+            return _reply(*await receiver.receive(route, call))
 
         return take
 
     async def health(_call: ListenerCall) -> ListenerReply:
-        return _reply(HookAnswer(status=200, body={"status": "ok", "platform": "webhook"}))
+        return _reply(200, {"status": "ok", "platform": "webhook"})
 
     return receiver_app(find, _refusal, settings.max_body_bytes)
 
@@ -195,14 +194,14 @@ def _refusal(error: HermesError | None) -> ListenerReply:
     elif not isinstance(error, HookRefused):
         log.error("a webhook delivery was not taken: %s", error.message)
         error = HookRefused(503, "Not now; send it again.", retry_after=30)
-    return _reply(error.answer())
+    told = {"status": "error", "error": error.message}
+    return _reply(error.status, told, retry_after=error.retry_after)
 
 
-def _reply(answer: HookAnswer) -> ListenerReply:
-    wait = answer.retry_after
+def _reply(status: int, body: dict[str, str], retry_after: int | None = None) -> ListenerReply:
     return ListenerReply(
-        status=answer.status,
-        body=msgspec.json.encode(answer.body),
+        status=status,
+        body=msgspec.json.encode(body),
         media_type="application/json",
-        headers={} if wait is None else {"retry-after": str(wait)},
+        headers={} if retry_after is None else {"retry-after": str(retry_after)},
     )
