@@ -49,7 +49,7 @@ class Bench:
     def __init__(self, ledger: SqliteLedger, approvals: Approvals, **door: bool) -> None:
         self.ledger = ledger
         self.clock = SystemClock()
-        self.desk = ApprovalAnswers(ledger, self.clock)
+        self.answers = ApprovalAnswers(ledger, self.clock)
         self.stream = TurnStream("t1", "s1")
         self.settings = LiveSettings(Settings(approvals=approvals))
         self.door = {"can_ask": True, **door}
@@ -64,7 +64,7 @@ class Bench:
         return LedgerGate(
             ledger=self.ledger,
             policy=WordPolicy(),
-            desk=self.desk,
+            answers=self.answers,
             settings=self.settings,
             **self.door,
             stream=self.stream,
@@ -157,7 +157,7 @@ async def test_an_approved_call_runs_and_both_sides_are_told(tmp_path: Path) -> 
         turn = await b.ledger.turn("t1")
         assert turn is not None
         assert turn.state is TurnState.WAITING
-        assert await b.desk.answer(approval_id, Choice.ONCE, by="ann")
+        assert await b.answers.answer(approval_id, Choice.ONCE, by="ann")
         await waiting
         turn = await b.ledger.turn("t1")
         assert turn is not None
@@ -180,7 +180,7 @@ async def test_a_denial_carries_its_reason_to_the_model(tmp_path: Path) -> None:
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(_refusal(b.admit("rm x")))
             (approval_id,) = await b.asked()
-            await b.desk.answer(approval_id, Choice.DENY, by="ann", text="wrong folder")
+            await b.answers.answer(approval_id, Choice.DENY, by="ann", text="wrong folder")
         assert "wrong folder" in waiting.result()
 
 
@@ -195,8 +195,8 @@ async def test_an_answer_counts_once(tmp_path: Path) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(b.admit("rm x"))
             (approval_id,) = await b.asked()
-            assert await b.desk.answer(approval_id, Choice.ONCE, by="ann")
-            assert await b.desk.answer(approval_id, Choice.DENY, by="bob") is None
+            assert await b.answers.answer(approval_id, Choice.ONCE, by="ann")
+            assert await b.answers.answer(approval_id, Choice.DENY, by="bob") is None
         stored = await b.ledger.approval(approval_id)
         assert stored is not None
         assert stored.state is ApprovalState.APPROVED
@@ -211,8 +211,8 @@ async def test_two_may_wait_at_once_and_each_gets_its_own_answer(tmp_path: Path)
             by_call = {
                 a.request.call_id: a.request.id for a in await b.ledger.pending_approvals("s1")
             }
-            await b.desk.answer(by_call["c2"], Choice.DENY, by="ann")
-            await b.desk.answer(by_call["c1"], Choice.ONCE, by="ann")
+            await b.answers.answer(by_call["c2"], Choice.DENY, by="ann")
+            await b.answers.answer(by_call["c1"], Choice.ONCE, by="ann")
         assert "refused" in refused.result()
 
 
@@ -221,7 +221,7 @@ async def test_nobody_answering_is_a_denial(tmp_path: Path) -> None:
         assert "in time" in await _refusal(b.admit("rm x"))
         (stored,) = await b.ledger.approvals()
         assert stored.state is ApprovalState.EXPIRED
-        assert await b.desk.answer(stored.request.id, Choice.ONCE, by="late") is None
+        assert await b.answers.answer(stored.request.id, Choice.ONCE, by="late") is None
 
 
 async def test_a_grant_for_the_session_covers_later_calls_and_can_be_revoked(
@@ -231,7 +231,7 @@ async def test_a_grant_for_the_session_covers_later_calls_and_can_be_revoked(
         async with asyncio.TaskGroup() as group:
             group.create_task(b.admit("rm one", "c1"))
             (approval_id,) = await b.asked()
-            await b.desk.answer(approval_id, Choice.SESSION, by="ann")
+            await b.answers.answer(approval_id, Choice.SESSION, by="ann")
         await b.admit("rm two", "c2")
         assert await b.ledger.revoke(approval_id, 1.0)
         b.door["can_ask"] = False
@@ -247,7 +247,7 @@ async def test_an_answer_given_after_a_restart_is_found(tmp_path: Path) -> None:
         await asyncio.wait([waiting])
     async with bench(tmp_path) as b:
         assert len(await b.ledger.pending_approvals("s1")) == 1
-        await b.desk.answer(approval_id, Choice.ONCE, by="ann")
+        await b.answers.answer(approval_id, Choice.ONCE, by="ann")
         await b.admit("rm x")
         assert len(await b.ledger.approvals()) == 1
 
@@ -282,7 +282,7 @@ async def test_a_question_of_a_tool_is_answered_once_and_for_all(tmp_path: Path)
         turn = await it.ledger.turn("t1")
         assert turn is not None
         assert turn.state is TurnState.WAITING
-        assert await it.desk.reply(approval_id, "blue", by="ann") is not None
+        assert await it.answers.reply(approval_id, "blue", by="ann") is not None
         assert await asking == "blue"
         # The same question of the same call, for instance after a restart, is not asked again.
         assert await it.gate().question(context("c1"), "Red or blue?", ["red"]) == "blue"

@@ -34,7 +34,7 @@ def pipeline(kit: ChatKit, group: asyncio.TaskGroup, agent_id: str, said: Said) 
         host=CommandHost(
             ledger=kit.ledger,
             gateway=kit.gateway,
-            desk=kit.desk,
+            answers=kit.answers,
             controls=kit.controls,
             clock=kit.clock,
             profiles={"main": kit.profile},

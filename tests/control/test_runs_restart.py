@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from fakes.core import Core, running_core
-from fakes.run_desk import asked, desk_on, finished, restarted
+from fakes.runs_on import asked, finished, restarted, runs_on
 from hermes.control.lanes.lane import TurnRunnerPort
 from hermes.control.runs.runs import Runs, new_run
 from hermes.domain.errors import StoreError
@@ -26,11 +26,11 @@ async def unwatched(core: Core) -> OpenedRun:
     return opened
 
 
-async def text_in_log(desk: Runs, run: Run) -> str:
+async def text_in_log(runs: Runs, run: Run) -> str:
     """Return the answer as somebody builds it who follows the log."""
     text, growing = "", ""
     async with asyncio.timeout(10):
-        async for logged in desk.log(run):
+        async for logged in runs.log(run):
             match logged.event:
                 case TextDelta(text=piece):
                     growing += piece
@@ -49,10 +49,10 @@ async def test_the_log_of_a_run_tells_what_was_said_when_nobody_logged_it(tmp_pa
         opened = await unwatched(core)
         await core.gateway.idle(opened.run.session_id)
         await core.ledger.log_run(opened.run.id, [TextDelta("Sa")], 1.0)
-        async with desk_on(core) as desk:
-            await restarted(core, desk)
-            await finished(desk, opened.run)
-            assert await text_in_log(desk, opened.run) == "Said."
+        async with runs_on(core) as runs:
+            await restarted(core, runs)
+            await finished(runs, opened.run)
+            assert await text_in_log(runs, opened.run) == "Said."
 
 
 async def test_a_queued_run_does_not_hold_up_the_end_and_is_kept(tmp_path: Path) -> None:
@@ -60,15 +60,15 @@ async def test_a_queued_run_does_not_hold_up_the_end_and_is_kept(tmp_path: Path)
     model = ScriptedModel([Reply(before=never)])
     choice = SessionChoice(key="agent:main:api_server:one")
     async with asyncio.timeout(10), running_core(tmp_path, model) as core:
-        async with desk_on(core) as desk:
-            first = (await desk.start(asked("one", choice=choice, logged=True))).run
+        async with runs_on(core) as runs:
+            first = (await runs.start(asked("one", choice=choice, logged=True))).run
             await model.called(1)
-            queued = (await desk.start(asked("two", choice=choice, logged=True))).run
-            events = asyncio.create_task(_events(desk, queued))
-            followed = asyncio.create_task(_followed(desk, queued))
-            desk.drain()
+            queued = (await runs.start(asked("two", choice=choice, logged=True))).run
+            events = asyncio.create_task(_events(runs, queued))
+            followed = asyncio.create_task(_followed(runs, queued))
+            runs.drain()
             await core.gateway.suspend()
-            await desk.close(5.0)
+            await runs.close(5.0)
         last = (await events)[-1]
         assert isinstance(last, TurnFinished)
         assert last.outcome is TurnState.INTERRUPTED
@@ -76,31 +76,31 @@ async def test_a_queued_run_does_not_hold_up_the_end_and_is_kept(tmp_path: Path)
         assert last.error.code == "shutdown"
         assert await followed == 0
     async with running_core(tmp_path, ScriptedModel([say("1"), say("2")])) as core:
-        async with desk_on(core) as desk:
-            await restarted(core, desk)
-            texts = [(await finished(desk, run)).outcome for run in (first, queued)]
+        async with runs_on(core) as runs:
+            await restarted(core, runs)
+            texts = [(await finished(runs, run)).outcome for run in (first, queued)]
     assert [outcome.text for outcome in texts if outcome] == ["1", "2"]
 
 
 async def test_followers_see_the_end_of_a_run_that_ends_while_draining(tmp_path: Path) -> None:
     go = asyncio.Event()
     model = ScriptedModel([Reply(pieces=("Said.",), before=go)])
-    async with running_core(tmp_path, model) as core, desk_on(core) as desk:
-        run = (await desk.start(asked("go", logged=True))).run
+    async with running_core(tmp_path, model) as core, runs_on(core) as runs:
+        run = (await runs.start(asked("go", logged=True))).run
         await model.called(1)
         async with asyncio.TaskGroup() as group:
-            told = group.create_task(text_in_log(desk, run))
-            desk.drain()
+            told = group.create_task(text_in_log(runs, run))
+            runs.drain()
             go.set()
         assert told.result() == "Said."
 
 
-async def _events(desk: Runs, run: Run) -> list[object]:
-    return [event async for event in desk.events(run)]
+async def _events(runs: Runs, run: Run) -> list[object]:
+    return [event async for event in runs.events(run)]
 
 
-async def _followed(desk: Runs, run: Run) -> int:
-    return len([logged async for logged in desk.log(run)])
+async def _followed(runs: Runs, run: Run) -> int:
+    return len([logged async for logged in runs.log(run)])
 
 
 class FailingOnce:
@@ -123,28 +123,28 @@ class FailingOnce:
 async def test_a_run_whose_lane_failed_goes_on_without_a_restart(tmp_path: Path) -> None:
     model = ScriptedModel([say("After all.")])
     async with running_core(tmp_path, model, runner=FailingOnce) as core:
-        async with desk_on(core) as desk:
-            run = (await desk.start(asked("go", logged=True))).run
+        async with runs_on(core) as runs:
+            run = (await runs.start(asked("go", logged=True))).run
             await core.gateway.idle(run.session_id)
             stored = await core.ledger.run(run.id)
             assert stored is not None
             assert stored.state.open
             # What the gateway does now and then.
-            await restarted(core, desk)
-            ended = await finished(desk, run)
+            await restarted(core, runs)
+            ended = await finished(runs, run)
             assert ended.state is RunState.COMPLETED
-            assert await text_in_log(desk, run) == "After all."
-            assert desk.open_runs == 0
+            assert await text_in_log(runs, run) == "After all."
+            assert runs.open_runs == 0
 
 
 async def test_looking_again_does_not_disturb_runs_under_way(tmp_path: Path) -> None:
     go = asyncio.Event()
     model = ScriptedModel([Reply(pieces=("Done.",), before=go)])
-    async with running_core(tmp_path, model) as core, desk_on(core) as desk:
-        run = (await desk.start(asked("go", logged=True))).run
+    async with running_core(tmp_path, model) as core, runs_on(core) as runs:
+        run = (await runs.start(asked("go", logged=True))).run
         for _ in range(3):
-            await restarted(core, desk)
+            await restarted(core, runs)
         go.set()
-        assert (await finished(desk, run)).state is RunState.COMPLETED
-        assert await text_in_log(desk, run) == "Done."
+        assert (await finished(runs, run)).state is RunState.COMPLETED
+        assert await text_in_log(runs, run) == "Done."
         assert len(model.requests) == 1

@@ -29,7 +29,7 @@ class Asking:
 
     def _handler(self, kind: ApprovalKind, choices: tuple[str, ...]) -> Handler:
         async def handler(arguments: dict[str, Any], context: ToolContext) -> ToolResult:
-            desk: ApprovalAnswers = self.at.behind.context.desk
+            answers: ApprovalAnswers = self.at.behind.context.answers
             approval = await self.at.ledger.ask(
                 ApprovalRequest(
                     id=f"appr_{context.call_id}",
@@ -50,7 +50,7 @@ class Asking:
             )
             self.asked.put_nowait(approval.request.id)
             WAITING.set(True)
-            decision = await desk.wait(approval)
+            decision = await answers.wait(approval)
             return ToolResult(content=f"{decision.state.value} {decision.text} by {decision.by}")
 
         return handler

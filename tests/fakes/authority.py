@@ -233,6 +233,6 @@ async def world(folder: Path) -> AsyncIterator[World]:
                 yield made
             finally:
                 # A turn that waits for a person would hold up the end of the gateway.
-                await at.context.desk.answer(made.things["approval_id"], Choice.DENY, by="test")
+                await at.context.answers.answer(made.things["approval_id"], Choice.DENY, by="test")
     finally:
         await inner.close()

@@ -62,9 +62,9 @@ class ChatKit:
     ) -> None:
         self.ledger = ledger
         self.clock = clock
-        self.desk = ApprovalAnswers(ledger, clock)
+        self.answers = ApprovalAnswers(ledger, clock)
         self.controls = RecordedControls(ledger)
-        self.runner = ScriptedRunner(ledger, self.desk, clock, scripts)
+        self.runner = ScriptedRunner(ledger, self.answers, clock, scripts)
         self.profile = AgentProfile(
             id="main",
             home=home,
@@ -88,7 +88,7 @@ class ChatKit:
         return CommandHost(
             ledger=self.ledger,
             gateway=self.gateway,
-            desk=self.desk,
+            answers=self.answers,
             controls=self.controls,
             clock=self.clock,
             profiles={"main": self.profile},

@@ -18,7 +18,7 @@ import httpx2
 from msgspec.structs import replace
 
 from fakes.core import Core, ScriptedTools, running_core
-from fakes.run_desk import desk_on
+from fakes.runs_on import runs_on
 from hermes.control.api_keys import ApiKeys
 from hermes.control.approvals import ApprovalAnswers
 from hermes.control.runs.runs import Runs, RunSettings
@@ -161,9 +161,9 @@ async def http_door(
     core_of = running_core(
         folder, model, tools=tools, settings=agent, side=side, redact=without_secret, ledger=ledger
     )
-    async with core_of as core, desk_on(core, settings=run_settings, redact=without_secret) as desk:
+    async with core_of as core, runs_on(core, settings=run_settings, redact=without_secret) as runs:
         media, side_calls = FakeMedia(folder / "media"), FakeSideCalls()
-        context = more(_context(folder, core, desk, media, side_calls))
+        context = more(_context(folder, core, runs, media, side_calls))
         doors: list[HttpDoor] = []
         keys = KeyRing(core.ledger, context.clock, lambda: doors[0].owner_keys if doors else ())
         app = HttpApp(endpoints, context, wanted, keys)
@@ -183,7 +183,7 @@ async def http_door(
 
 
 def _context(
-    folder: Path, core: Core, desk: Runs, media: FakeMedia, side_calls: FakeSideCalls
+    folder: Path, core: Core, runs: Runs, media: FakeMedia, side_calls: FakeSideCalls
 ) -> HttpContext:
     clock = SystemClock()
     job_files: dict[str, JobFiles] = {}
@@ -197,8 +197,8 @@ def _context(
     return HttpContext(
         ledger=core.ledger,
         gateway=core.gateway,
-        desk=ApprovalAnswers(core.ledger, clock),
-        runs=desk,
+        answers=ApprovalAnswers(core.ledger, clock),
+        runs=runs,
         clock=clock,
         agents=(
             ServedAgent(

@@ -36,7 +36,7 @@ class Door:
         return self.behind.ledger
 
     @property
-    def desk(self) -> Runs:
+    def runs(self) -> Runs:
         return self.behind.runs
 
     async def key(
@@ -60,10 +60,10 @@ class Door:
 
     async def ended(self, run_id: str) -> dict[str, Any]:
         """Wait for the end of a run and return how it stands."""
-        run = await self.desk.get(run_id)
+        run = await self.runs.get(run_id)
         assert run is not None
         async with asyncio.timeout(10):
-            await self.desk.wait(run)
+            await self.runs.wait(run)
         value: dict[str, Any] = (await self.owner.get(f"/v1/runs/{run_id}")).json()
         return value
 

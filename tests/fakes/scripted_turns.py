@@ -125,7 +125,7 @@ class Play:
             )
         )
         self.emit(ApprovalAsked(request=approval.request))
-        decision = await self._runner.desk.wait(approval)
+        decision = await self._runner.answers.wait(approval)
         self.emit(ApprovalAnswered(approval_id=approval.request.id, decision=decision))
         return decision
 
@@ -153,10 +153,10 @@ class ScriptedRunner:
     """Plays the script whose name is the first word of what was said; else echoes."""
 
     def __init__(
-        self, ledger: Ledger, desk: ApprovalAnswers, clock: Clock, scripts: dict[str, Script]
+        self, ledger: Ledger, answers: ApprovalAnswers, clock: Clock, scripts: dict[str, Script]
     ) -> None:
         self.ledger = ledger
-        self.desk = desk
+        self.answers = answers
         self.clock = clock
         self.turns: list[str] = []
         self._scripts = scripts

@@ -57,8 +57,8 @@ async def test_an_answer_after_a_kill_resumes_the_turn_and_the_command_runs_once
         async with open_app(options(hermes.home, hermes.work)) as app:
             (pending,) = await app.ledger.pending_approvals(session_id)
             assert pending.request.id == approval_id
-            assert await app.desk.answer(approval_id, choice, by="ann")
-            assert await app.desk.answer(approval_id, choice, by="bob") is None
+            assert await app.answers.answer(approval_id, choice, by="ann")
+            assert await app.answers.answer(approval_id, choice, by="bob") is None
             assert len(await app.gateway.recover(session_id)) == 1
             await app.gateway.idle(session_id)
             history = [s.message for s in await app.ledger.history(session_id)]
@@ -79,7 +79,7 @@ async def test_a_request_still_pending_after_a_restart_can_be_answered_while_it_
         ((session_id, approval_id),) = await asked_and_killed(hermes)
         async with open_app(options(hermes.home, hermes.work)) as app:
             await app.gateway.recover(session_id)
-            await app.desk.answer(approval_id, Choice.ONCE, by="ann")
+            await app.answers.answer(approval_id, Choice.ONCE, by="ann")
             await app.gateway.idle(session_id)
             assert len(await app.ledger.approvals()) == 1
     assert (hermes.work / "marks").read_text() == "tmp\n"
@@ -91,7 +91,7 @@ async def test_two_requests_of_one_reply_are_asked_one_after_the_other(tmp_path:
         hermes = Hermes(tmp_path, server.base_url)
         ((session_id, first),) = await asked_and_killed(hermes)
         async with open_app(options(hermes.home, hermes.work)) as app:
-            await app.desk.answer(first, Choice.SESSION, by="ann")
+            await app.answers.answer(first, Choice.SESSION, by="ann")
             await app.gateway.recover(session_id)
             await app.gateway.idle(session_id)
     assert (hermes.work / "marks").read_text() == "one\ntwo\n"

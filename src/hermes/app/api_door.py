@@ -76,7 +76,7 @@ def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpCont
     return HttpContext(
         ledger=app.ledger,
         gateway=app.gateway,
-        desk=app.desk,
+        answers=app.answers,
         runs=runs,
         clock=app.clock,
         agents=tuple(_card(profile, settings) for profile in app.profiles.values()),

@@ -79,7 +79,7 @@ class App(Struct, kw_only=True):
     """The agents that are served, by id."""
     ledger: Ledger
     gateway: Gateway
-    desk: ApprovalAnswers
+    answers: ApprovalAnswers
     models: ModelRegistry
     tools: AgentTools
     environments: EnvironmentPool
@@ -96,7 +96,7 @@ class App(Struct, kw_only=True):
         return CommandHost(
             ledger=self.ledger,
             gateway=self.gateway,
-            desk=self.desk,
+            answers=self.answers,
             controls=CoreControls(
                 self.services,
                 self.profiles,
@@ -129,12 +129,12 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
         stack.push_async_callback(models.close)
         environments = _environments(loaded, options, profiles, clock)
         stack.push_async_callback(environments.close)
-        desk = ApprovalAnswers(ledger, clock)
+        answers = ApprovalAnswers(ledger, clock)
         tools = AgentTools(
             ledger=ledger,
             clock=clock,
             policy=HostPolicy(live, options.environ, options.home.root),
-            desk=desk,
+            answers=answers,
             settings=live,
             can_ask=options.can_ask,
             toolsets=lambda _agent, source: toolsets_of(live(), options, source),
@@ -164,7 +164,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
                 profiles=profiles,
                 ledger=ledger,
                 gateway=gateway,
-                desk=desk,
+                answers=answers,
                 models=models,
                 tools=tools,
                 environments=environments,

@@ -36,7 +36,7 @@ class AgentTools(Struct, kw_only=True):
     ledger: Ledger
     clock: Clock
     policy: ActionPolicy
-    desk: ApprovalAnswers
+    answers: ApprovalAnswers
     settings: LiveSettings
     can_ask: bool = False
     """Whether a person at the door can answer."""
@@ -88,7 +88,7 @@ class AgentTools(Struct, kw_only=True):
         return LedgerGate(
             ledger=self.ledger,
             policy=self.policy,
-            desk=self.desk,
+            answers=self.answers,
             settings=self.settings,
             stream=job.stream,
             clock=self.clock,

@@ -115,7 +115,7 @@ class ApprovalAnswers:
 class LedgerGate(Struct, frozen=True, kw_only=True):
     ledger: Ledger
     policy: ActionPolicy
-    desk: ApprovalAnswers
+    answers: ApprovalAnswers
     settings: LiveSettings
     stream: TurnStream
     clock: Clock
@@ -215,7 +215,7 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
             return approval.decision
         await self.ledger.set_waiting(context.turn_id, waiting=True, at=self.clock.now())
         self.stream.emit(ApprovalAsked(request=approval.request))
-        decision = await self.desk.wait(approval)
+        decision = await self.answers.wait(approval)
         self.stream.emit(ApprovalAnswered(approval_id=approval.request.id, decision=decision))
         await self.ledger.set_waiting(context.turn_id, waiting=False, at=self.clock.now())
         return decision

@@ -73,6 +73,7 @@ async def test_a_job_needs_only_a_schedule_and_a_prompt(door: JobsDoor) -> None:
         ({**NEWS, "repeat": 0}, "repeat"),
         ({**NEWS, "repeat": "often"}, "repeat"),
         ({**NEWS, "skills": [""]}, "skills"),
+        ({**NEWS, "skills": [str(n) for n in range(51)]}, "skills"),
     ],
 )
 async def test_what_cannot_be_a_job_is_a_400_that_says_why(

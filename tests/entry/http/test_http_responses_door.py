@@ -19,7 +19,7 @@ from fakes.http_responses import (
     user,
 )
 from fakes.responses_schema import resource_errors
-from fakes.run_desk import restarted
+from fakes.runs_on import restarted
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TextDelta, ToolStarted, TurnEvent
 from hermes.domain.messages import (

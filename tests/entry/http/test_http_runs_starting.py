@@ -8,7 +8,7 @@ import pytest
 
 from fakes.core import ScriptedTools, returns, waits
 from fakes.http_runs import all_events, door, events
-from fakes.run_desk import restarted
+from fakes.runs_on import restarted
 from hermes.domain.messages import AssistantMessage, ToolMessage, UserMessage
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say
 
@@ -128,11 +128,11 @@ async def test_events_go_on_without_a_gap_after_a_restart(tmp_path: Path) -> Non
                 seen.append(event)
                 if event["event"] == "tool.started":
                     break
-        at.desk.drain()
+        at.runs.drain()
         await at.behind.core.gateway.suspend()
     tools.add("look", returns("seen"), replay_safe=True)
     async with door(tmp_path, ScriptedModel([say("There it is.")]), tools=tools) as at:
-        await restarted(at.behind.core, at.desk)
+        await restarted(at.behind.core, at.runs)
         path = f"/v1/runs/{run_id}/events"
         rest = await all_events(at.owner, path, headers={"Last-Event-ID": seen[-1]["_id"]})
         whole = await all_events(at.owner, path)

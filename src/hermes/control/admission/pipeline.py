@@ -278,7 +278,7 @@ class InboundPipeline:
         return True
 
     async def _decide(self, answer: Answer, sender: Sender) -> Approval | None:
-        answers, by = self._parts.host.desk, sender.name or sender.id
+        answers, by = self._parts.host.answers, sender.name or sender.id
         if answer.choice is None:
             return await answers.reply(answer.approval_id, answer.text, by=by)
         return await answers.answer(answer.approval_id, answer.choice, by=by, text=answer.text)

@@ -127,7 +127,7 @@ class CommandHost(Struct, frozen=True, kw_only=True):
 
     ledger: Ledger
     gateway: Gateway
-    desk: ApprovalAnswers
+    answers: ApprovalAnswers
     controls: CoreControls
     clock: Clock
     profiles: Mapping[str, AgentProfile]

@@ -86,7 +86,7 @@ async def answer(context: CommandContext, invocation: Invocation) -> None:
         raise UsageError("What is the answer?", hint="For example: /answer the second one")
     request = pending[0].request
     text = _choice_text(request.choices, invocation.rest)
-    taken = await context.host.desk.reply(request.id, text, by=context.caller.user_id)
+    taken = await context.host.answers.reply(request.id, text, by=context.caller.user_id)
     await context.reply(f"Answered: {text}" if taken else "It had been answered already.")
 
 
@@ -118,7 +118,7 @@ async def _answer(
     verb = "Refused" if choice is Choice.DENY else f"Allowed ({choice.value})"
     for approval in approvals:
         request = approval.request
-        taken = await context.host.desk.answer(
+        taken = await context.host.answers.answer(
             request.id, choice, by=context.caller.user_id, text=reason
         )
         subject = one_line(request.subject, 70)

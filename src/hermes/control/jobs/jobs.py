@@ -11,11 +11,12 @@ import re
 import secrets
 from collections.abc import Sequence
 from datetime import tzinfo
+from typing import Annotated
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from hermes.control.jobs.schedules import next_instant, parse_schedule, stamp
+from hermes.control.jobs.schedules import MAX_LENGTH, next_instant, parse_schedule, stamp
 from hermes.domain.errors import Conflict, NotFound, UsageError
 from hermes.domain.jobs import (
     Instant,
@@ -30,120 +31,52 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.files import JobStore
 from hermes.domain.ports.ledger import InstantStore
 
-MAX_NAME = 200
-MAX_PROMPT = 5000
-MAX_SKILLS = 50
-MAX_DELIVER = 1000
-MAX_TIMES = 1_000_000
+_SHORT_NAME = 50
 _PLACES = ("origin", "local", "all")
 _TARGET = re.compile(r"[a-z][a-z0-9_-]{0,40}(:[^\s,:][^\s,]*)?")
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
-
-def checked_name(text: str) -> str:
-    name = " ".join(_UNPRINTABLE.sub("", text).split())
-    if not name:
-        raise UsageError("The name of a job cannot be empty.")
-    if len(name) > MAX_NAME:
-        raise UsageError(f"The name is longer than {MAX_NAME} characters.")
-    return name
-
-
-def checked_prompt(text: str, script: str | None) -> str:
-    prompt = text.strip()
-    if not prompt and script is None:
-        raise UsageError("A job needs a prompt.", hint="Say what is to be done.")
-    if len(prompt) > MAX_PROMPT:
-        raise UsageError(
-            f"The prompt is longer than {MAX_PROMPT} characters.",
-            hint="Put the long part into a file or a skill.",
-        )
-    if "\x00" in prompt:
-        raise UsageError("The prompt contains a null character.")
-    return prompt
+Name = Annotated[str, Meta(max_length=200, examples=["Morning news"])]
+Prompt = Annotated[str, Meta(max_length=5000, examples=["Summarise the news of today."])]
+When = Annotated[str, Meta(min_length=1, max_length=MAX_LENGTH, examples=["every 2h"])]
+Deliver = Annotated[str, Meta(min_length=1, max_length=1000, examples=["telegram:12345"])]
+Skill = Annotated[str, Meta(min_length=1, max_length=200)]
+Skills = Annotated[tuple[Skill, ...], Meta(max_length=50)]
+Times = Annotated[int, Meta(ge=1, le=1_000_000)]
+Reason = Annotated[str, Meta(max_length=500)]
 
 
-def checked_skills(names: Sequence[str]) -> tuple[str, ...]:
-    skills = tuple(dict.fromkeys(name.strip() for name in names))
-    if len(skills) > MAX_SKILLS:
-        raise UsageError(f"A job can have {MAX_SKILLS} skills at most.")
-    if not all(skills) or any(len(name) > MAX_NAME or not name.isprintable() for name in skills):
-        raise UsageError("A skill has an empty or impossible name.")
-    return skills
+class RepeatBody(Struct, frozen=True, kw_only=True):
+    """How often a job runs."""
 
-
-def checked_times(times: int | None) -> int | None:
-    if times is not None and not 1 <= times <= MAX_TIMES:
-        raise UsageError(
-            f"A job cannot run {times} times.", hint="Give a number from 1, or null for ever."
-        )
-    return times
-
-
-def changed_repeat(job: Job, times: int | None) -> JobRepeat:
-    completed = job.repeat.completed
-    if checked_times(times) is not None and times is not None and times <= completed:
-        raise UsageError(
-            f"Job {job.id} has run {completed} times already.", hint="Give a greater number."
-        )
-    return JobRepeat(times=times, completed=completed)
-
-
-def check_exhausted(job: Job) -> None:
-    if job.repeat.times is not None and job.repeat.completed >= job.repeat.times:
-        raise Conflict(
-            f"Job {job.id} has run as often as it was to.", hint="Raise its `repeat` first."
-        )
-
-
-def checked_deliver(text: str, origin: JobOrigin | None) -> str:
-    """Check where results go; the form only, not whether the chat exists."""
-    targets = [target.strip() for target in text.split(",")]
-    if len(text) > MAX_DELIVER or not all(_TARGET.fullmatch(target) for target in targets):
-        raise UsageError(
-            "`deliver` names no place to deliver to.",
-            hint="Use origin, local, all, a platform, platform:chat or platform:chat:thread, "
-            "or several of them with commas between.",
-        )
-    for target in targets:
-        place, colon, _ = target.partition(":")
-        if colon and place in _PLACES:
-            raise UsageError(f"`{target}`: {place} is not a platform.")
-    if "origin" in targets and origin is None:
-        raise UsageError(
-            "This job was not made in a chat, so it cannot deliver to `origin`.",
-            hint="Name a platform, or use local.",
-        )
-    return ",".join(dict.fromkeys(targets))
-
-
-_SHORT_NAME = 50
-MAX_REASON = 500
+    times: Times | None = None
+    """null: without end."""
 
 
 class JobDraft(Struct, frozen=True, kw_only=True):
-    schedule: str
-    name: str = ""
+    """A job that is to be made."""
+
+    schedule: When
+    """`30m`, `every 2h`, five or six cron fields, or an ISO 8601 time."""
+    prompt: Prompt = ""
+    name: Name = ""
     """Empty: made from the prompt."""
-    prompt: str = ""
-    script: str | None = None
-    no_agent: bool = False
-    skills: tuple[str, ...] = ()
-    deliver: str = "local"
-    repeat: int | None = None
-    """How often; None for without end."""
-    origin: JobOrigin | None = None
+    deliver: Deliver = "local"
+    skills: Skills = ()
+    skill: Skill | None = None
+    repeat: Times | RepeatBody | None = None
 
 
-class JobChange(Struct, frozen=True, kw_only=True):
-    """What is to be different; unset fields stay as they are."""
+class ChangedJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be different; fields that are left out stay as they are."""
 
-    name: str | UnsetType = UNSET
-    schedule: str | UnsetType = UNSET
-    prompt: str | UnsetType = UNSET
-    deliver: str | UnsetType = UNSET
-    skills: tuple[str, ...] | UnsetType = UNSET
-    repeat: int | UnsetType | None = UNSET
+    name: Name | UnsetType = UNSET
+    schedule: When | UnsetType = UNSET
+    prompt: Prompt | UnsetType = UNSET
+    deliver: Deliver | UnsetType = UNSET
+    skills: Skills | UnsetType = UNSET
+    skill: Skill | UnsetType | None = UNSET
+    repeat: Times | RepeatBody | UnsetType | None = UNSET
     enabled: bool | UnsetType = UNSET
 
 
@@ -165,32 +98,26 @@ class AgentJobs:
 
     async def create(self, draft: JobDraft) -> Job:
         now = self._clock.now()
-        script = (draft.script or "").strip() or None
-        prompt = checked_prompt(draft.prompt, script)
-        if draft.no_agent and script is None:
-            raise UsageError("A job without an agent needs a script.")
+        prompt = _prompt(draft.prompt, None)
         schedule = parse_schedule(draft.schedule, now, self._zone)
-        skills = checked_skills(draft.skills)
+        skills = _skills(draft.skills, draft.skill)
         return await self._store.add_job(
             Job(
                 id=secrets.token_hex(6),
-                name=checked_name(draft.name or prompt[:_SHORT_NAME] or script or ""),
+                name=_name(draft.name or prompt[:_SHORT_NAME]),
                 prompt=prompt,
-                script=script,
-                no_agent=draft.no_agent,
                 skills=skills,
-                skill=skills[0] if skills else None,
+                skill=next(iter(skills), None),
                 schedule=schedule,
                 schedule_display=schedule.display,
-                repeat=JobRepeat(times=checked_times(draft.repeat)),
+                repeat=JobRepeat(times=_times(draft.repeat)),
                 created_at=stamp(now, self._zone),
                 next_run_at=self._first(schedule, now),
-                deliver=checked_deliver(draft.deliver, draft.origin),
-                origin=draft.origin,
+                deliver=_deliver(draft.deliver, None),
             )
         )
 
-    async def change(self, job_id: str, change: JobChange) -> Job:
+    async def change(self, job_id: str, change: ChangedJob) -> Job:
         """Change a job; all of it or nothing."""
         now = self._clock.now()
         return await self._store.change_job(job_id, lambda job: self._changed(job, change, now))
@@ -199,8 +126,6 @@ class AgentJobs:
         """Let a job rest; pausing a paused one only changes the reason."""
         now = self._clock.now()
         reason = (reason or "").strip() or None
-        if reason is not None and len(reason) > MAX_REASON:
-            raise UsageError(f"The reason is longer than {MAX_REASON} characters.")
         return await self._store.change_job(job_id, lambda job: self._paused(job, reason, now))
 
     async def resume(self, job_id: str) -> Job:
@@ -223,18 +148,18 @@ class AgentJobs:
         await self.job(job_id)
         return await self._instants.instants(job_id, limit=limit)
 
-    def _changed(self, job: Job, change: JobChange, now: float) -> Job:
+    def _changed(self, job: Job, change: ChangedJob, now: float) -> Job:
         if change.name is not UNSET:
-            job = replace(job, name=checked_name(change.name))
+            job = replace(job, name=_name(change.name))
         if change.prompt is not UNSET:
-            job = replace(job, prompt=checked_prompt(change.prompt, job.script))
+            job = replace(job, prompt=_prompt(change.prompt, job.script))
         if change.deliver is not UNSET:
-            job = replace(job, deliver=checked_deliver(change.deliver, job.origin))
-        if change.skills is not UNSET:
-            skills = checked_skills(change.skills)
-            job = replace(job, skills=skills, skill=skills[0] if skills else None)
+            job = replace(job, deliver=_deliver(change.deliver, job.origin))
+        if change.skills is not UNSET or change.skill is not UNSET:
+            skills = _skills(change.skills or (), change.skill or None)
+            job = replace(job, skills=skills, skill=next(iter(skills), None))
         if change.repeat is not UNSET:
-            job = replace(job, repeat=changed_repeat(job, change.repeat))
+            job = replace(job, repeat=_repeat(job, _times(change.repeat)))
         if change.schedule is not UNSET:
             job = self._rescheduled(job, change.schedule, now)
         if change.enabled is UNSET or change.enabled is job.enabled:
@@ -272,7 +197,7 @@ class AgentJobs:
     def _resumed(self, job: Job, now: float) -> Job:
         if job.enabled and job.state is JobState.SCHEDULED and job.next_run_at is not None:
             return job
-        check_exhausted(job)
+        _check_exhausted(job)
         due = next_instant(job.schedule, now, zone=self._zone, anchor=now)
         if due is None:
             raise Conflict(
@@ -295,7 +220,7 @@ class AgentJobs:
                 f"Job {job.id} cannot run: {job.last_error or 'its schedule has failed.'}",
                 hint="Give it a new schedule, or repair it in jobs.json.",
             )
-        check_exhausted(job)
+        _check_exhausted(job)
         return replace(job, state=JobState.SCHEDULED, next_run_at=stamp(now, self._zone))
 
     def _first(self, schedule: Schedule, now: float) -> str | None:
@@ -304,3 +229,67 @@ class AgentJobs:
             return schedule.run_at
         due = next_instant(schedule, now, zone=self._zone, anchor=now)
         return None if due is None else stamp(due, self._zone)
+
+
+def _name(text: str) -> str:
+    name = " ".join(_UNPRINTABLE.sub("", text).split())
+    if not name:
+        raise UsageError("The name of a job cannot be empty.")
+    return name
+
+
+def _prompt(text: str, script: str | None) -> str:
+    prompt = text.strip()
+    if not prompt and script is None:
+        raise UsageError("A job needs a prompt.", hint="Say what is to be done.")
+    if "\x00" in prompt:
+        raise UsageError("The prompt contains a null character.")
+    return prompt
+
+
+def _skills(names: Sequence[str], only: str | None) -> tuple[str, ...]:
+    skills = tuple(dict.fromkeys(name.strip() for name in names or filter(None, [only])))
+    if not all(name and name.isprintable() for name in skills):
+        raise UsageError("A skill has an empty or impossible name.")
+    return skills
+
+
+def _times(repeat: int | RepeatBody | None) -> int | None:
+    return repeat.times if isinstance(repeat, RepeatBody) else repeat
+
+
+def _repeat(job: Job, times: int | None) -> JobRepeat:
+    completed = job.repeat.completed
+    if times is not None and times <= completed:
+        raise UsageError(
+            f"Job {job.id} has run {completed} times already.", hint="Give a greater number."
+        )
+    return JobRepeat(times=times, completed=completed)
+
+
+def _check_exhausted(job: Job) -> None:
+    if job.repeat.times is not None and job.repeat.completed >= job.repeat.times:
+        raise Conflict(
+            f"Job {job.id} has run as often as it was to.", hint="Raise its `repeat` first."
+        )
+
+
+def _deliver(text: str, origin: JobOrigin | None) -> str:
+    """Check where results go; the form only, not whether the chat exists."""
+    targets = [target.strip() for target in text.split(",")]
+    if not all(_TARGET.fullmatch(target) for target in targets):
+        raise UsageError(
+            "`deliver` names no place to deliver to.",
+            hint="Use origin, local, all, a platform, platform:chat or platform:chat:thread, "
+            "or several of them with commas between.",
+        )
+    for target in targets:
+        place, colon, _ = target.partition(":")
+        if colon and place in _PLACES:
+            raise UsageError(f"`{target}`: {place} is not a platform.")
+    if "origin" in targets and origin is None:
+        raise UsageError(
+            "This job was not made in a chat, so it cannot deliver to `origin`.",
+            hint="Name a platform, or use local.",
+        )
+    return ",".join(dict.fromkeys(targets))

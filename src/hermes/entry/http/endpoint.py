@@ -73,7 +73,7 @@ class HttpContext(Struct, frozen=True, kw_only=True):
 
     ledger: Ledger
     gateway: Gateway
-    desk: ApprovalAnswers
+    answers: ApprovalAnswers
     runs: Runs
     clock: Clock
     agents: tuple[ServedAgent, ...]

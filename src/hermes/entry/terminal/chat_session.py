@@ -422,12 +422,12 @@ class TerminalChat(Door, Screen):
         return self.session is not None and self.host.gateway.interrupt(self.session.id)
 
     async def answer(self, request: ApprovalRequest, reply: PickerReply) -> None:
-        desk, user = self.host.desk, self.parts.user
+        answers, user = self.host.answers, self.parts.user
         if request.kind is ApprovalKind.APPROVAL:
-            taken = await desk.answer(request.id, Choice(reply.value), by=user, text=reply.text)
+            taken = await answers.answer(request.id, Choice(reply.value), by=user, text=reply.text)
         else:
             text = reply.text or reply.value or NO_ANSWER
-            taken = await desk.reply(request.id, text, by=user)
+            taken = await answers.reply(request.id, text, by=user)
         if taken is None:
             self.say("It had been answered already, or it has expired.")
 

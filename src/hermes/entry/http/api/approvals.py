@@ -96,11 +96,11 @@ async def hand_in(
     call: Call[Any, Any], approval: Approval, choice: str | None, text: str | None
 ) -> Approval | None:
     """Hand in an answer that was checked; None if somebody was quicker."""
-    request, by, desk = approval.request, call.caller.name, call.context.desk
+    request, by, answers = approval.request, call.caller.name, call.context.answers
     if request.kind is ApprovalKind.QUESTION:
-        return await desk.reply(request.id, text or choice or "", by=by)
+        return await answers.reply(request.id, text or choice or "", by=by)
     assert choice is not None
-    return await desk.answer(request.id, Choice(choice), by=by, text=text or "")
+    return await answers.answer(request.id, Choice(choice), by=by, text=text or "")
 
 
 @operation("GET /v1/approvals")

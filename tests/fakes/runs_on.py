@@ -1,4 +1,4 @@
-"""A run desk on a running core."""
+"""A run runs on a running core."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -13,7 +13,7 @@ from hermes.domain.ids import new_id
 from hermes.domain.runs import Run, RunKind
 from hermes.execution.clock import SystemClock
 
-__all__ = ["asked", "desk_on", "restarted"]
+__all__ = ["asked", "restarted", "runs_on"]
 
 
 class RunsDoor(Door):
@@ -29,26 +29,26 @@ class RunsDoor(Door):
 
 
 @asynccontextmanager
-async def desk_on(
+async def runs_on(
     core: Core,
     *,
     settings: RunSettings | None = None,
     redact: Callable[[str], str] = str,
 ) -> AsyncIterator[Runs]:
-    """Run a desk for the body of the `with`."""
+    """Follow runs for the body of the `with`."""
     async with asyncio.TaskGroup() as group:
-        desk = Runs(
+        runs = Runs(
             core.ledger, core.gateway, SystemClock(), group, redact=redact, settings=settings
         )
-        with core.gateway.doors.attached(RunsDoor(desk)):
-            yield desk
+        with core.gateway.doors.attached(RunsDoor(runs)):
+            yield runs
 
 
-async def restarted(core: Core, desk: Runs) -> None:
+async def restarted(core: Core, runs: Runs) -> None:
     """Do what a gateway does when it starts."""
-    await desk.recover()
+    await runs.recover()
     await core.gateway.recover(platforms=["api_server"])
-    await desk.recover()
+    await runs.recover()
 
 
 def asked(text: str = "", **more: Any) -> RunRequest:
@@ -64,7 +64,7 @@ def asked(text: str = "", **more: Any) -> RunRequest:
     return RunRequest(**given)
 
 
-async def finished(desk: Runs, run: Run) -> Run:
+async def finished(runs: Runs, run: Run) -> Run:
     """Return the run once it has ended, within a bounded time."""
     async with asyncio.timeout(10):
-        return await desk.wait(run)
+        return await runs.wait(run)
