@@ -9,7 +9,7 @@ from fakes.model_client import InstantClock, ask, route_to
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.domain.settings import Settings
-from hermes.domain.settings.models import Auxiliary, AuxiliaryTask
+from hermes.domain.settings.models import Auxiliary, AuxiliaryTask, TitleGeneration
 from hermes.models.registry import AuxiliaryModels
 from hermes.models.routes import ModelRoute, ModelSources
 from hermes.models.transport import Transport
@@ -51,6 +51,13 @@ async def test_a_task_with_its_own_model_uses_that() -> None:
         await transport.close()
     assert (reply.message.text, reply.model) == ("small and fast", "tiny")
     assert main.requests == []
+
+
+async def test_the_effort_set_for_a_task_wins_over_what_the_call_asks_for() -> None:
+    main = ScriptedModel([say("A title")])
+    settings = Auxiliary(title_generation=TitleGeneration(reasoning_effort="low"))
+    await auxiliary(main, settings).model("title_generation").complete(ask(reasoning_effort="none"))
+    assert main.requests[0].reasoning_effort == "low"
 
 
 async def test_a_failing_task_model_falls_back_to_the_main_routes_after_two_retries() -> None:

@@ -334,7 +334,8 @@ EFFORTS: list[tuple[str, str, dict[str, Any]]] = [
     ("openrouter", "none", {"reasoning": {"enabled": False}}),
     ("deepseek", "none", {"thinking": {"type": "disabled"}}),
     ("deepseek", "ultra", {"thinking": {"type": "enabled"}, "reasoning_effort": "max"}),
-    ("", "high", {}),
+    ("", "high", {"reasoning_effort": "high"}),
+    ("", "none", {"reasoning_effort": "none"}),
 ]
 
 
@@ -347,6 +348,18 @@ def test_effort_is_asked_for_in_the_words_of_the_server(
     body = encode(ApiMode.CHAT_COMPLETIONS, messages, to=to, reasoning_effort=effort)
     known = {"reasoning", "reasoning_effort", "thinking"}
     assert {name: value for name, value in body.items() if name in known} == expected
+
+
+def test_a_side_call_does_not_bother_an_unknown_server_with_no_effort() -> None:
+    to = route(ApiMode.CHAT_COMPLETIONS, quirks=Quirks())
+    body = encode(
+        ApiMode.CHAT_COMPLETIONS,
+        (UserMessage(content="a"),),
+        to=to,
+        reasoning_effort="none",
+        task="title_generation",
+    )
+    assert "reasoning_effort" not in body
 
 
 def test_newer_claude_thinks_adaptively_and_older_within_a_budget() -> None:

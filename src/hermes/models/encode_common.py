@@ -7,7 +7,7 @@ function of the messages alone, which also keeps the prefix byte-stable.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -26,8 +26,9 @@ from hermes.domain.messages import (
     UserMessage,
 )
 from hermes.domain.ports.model import ModelRequest
+from hermes.domain.tools import ToolSpec
 from hermes.models.routes import ModelRoute
-from hermes.models.wire import WireCall, encode_json
+from hermes.models.wire import Repairs, WireCall, encode_json
 
 EPHEMERAL_LABEL = "[Context for this reply; not said by the user]"
 _STEER_LABEL = "[Said while you were working] "
@@ -89,6 +90,29 @@ def own_reasoning(message: AssistantMessage, protocol: str) -> Reasoning | None:
     """Return the reasoning of a message if it came over `protocol`: others cannot read it."""
     reasoning = message.reasoning
     return reasoning if reasoning is not None and reasoning.protocol == protocol else None
+
+
+Mark = dict[str, str] | None
+"""What asks a provider to keep the prompt up to there; None where it is not asked."""
+MARKED = 3
+"""How many messages at the end of the history are marked."""
+
+
+def cache_mark(route: ModelRoute, repairs: Repairs) -> Mark:
+    if "cache_control" in repairs.drop_fields:
+        return None
+    return {"type": "ephemeral", **({"ttl": "1h"} if route.cache_ttl == "1h" else {})}
+
+
+def effort_word(effort: str) -> str:
+    """Return a reasoning effort as OpenAI spells it."""
+    return {"false": "none", "max": "xhigh", "ultra": "xhigh"}.get(effort, effort)
+
+
+def lowered_tools(
+    tools: Iterable[ToolSpec], shape: Callable[[ToolSpec], dict[str, Any]]
+) -> list[msgspec.Raw]:
+    return [msgspec.Raw(encode_json(shape(t))) for t in sorted(tools, key=lambda tool: tool.name)]
 
 
 def wire_call(

@@ -25,18 +25,6 @@ from hermes.models.wire import WireFault
 _PATIENCE: Final = 0.5
 """Seconds a local server has for its answer."""
 _FREE: Final = Price(input=0.0, output=0.0)
-_FAMILIES: Final[Mapping[str, tuple[str, ...]]] = {
-    "anthropic": ("claude-",),
-    "openai": ("gpt-5", "gpt-4", "o3", "o4"),
-    "gemini": ("gemini-",),
-    "deepseek": ("deepseek-chat", "deepseek-reasoner"),
-    "xai": ("grok-",),
-    "kimi": ("kimi-",),
-    "zai": ("glm-",),
-    "minimax": ("minimax-",),
-    "mistral": ("mistral-", "codestral", "devstral"),
-}
-"""Provider -> how the catalogue names that it serves begin."""
 _OPENROUTER: Final = (
     "anthropic/claude-sonnet-5",
     "openai/gpt-5.2",
@@ -108,7 +96,8 @@ def suggested_models(provider: str) -> tuple[str, ...]:
     """Return well-known models of a provider, best known first."""
     if provider == "openrouter":
         return _OPENROUTER
-    prefixes = _FAMILIES.get(provider, ())
+    spec = PROVIDERS.get(provider)
+    prefixes = spec.models if spec is not None else ()
     names = [name for name in catalog() if name.startswith(prefixes) and "gpt-oss" not in name]
     return tuple(names[:_MOST_SUGGESTED])
 

@@ -30,7 +30,8 @@ class Quirks(Struct, frozen=True, kw_only=True):
     """Accepts a system message at the end; otherwise context goes into a user message."""
     output_limit_field: str = "max_tokens"
     effort: str = ""
-    """How reasoning effort is asked for: `openai`, `openrouter`, `deepseek`, or not at all."""
+    """How reasoning effort is asked for: `openai`, `openrouter`, `deepseek`; empty: as `openai`,
+    but side calls do not switch it off."""
     replay: str = ""
     """What of earlier reasoning goes back: `details`, `content`, or nothing."""
     session_field: str = ""
@@ -53,6 +54,12 @@ class ProviderSpec(Struct, frozen=True, kw_only=True):
     key_url: str = ""
     """Where a person gets a key."""
     quirks: Quirks = Quirks()
+    models: tuple[str, ...] = ()
+    """How the catalogue's names of its own models begin, best known first."""
+
+    def makes(self, model: str) -> bool:
+        """Whether the model's name is of a family that this provider makes."""
+        return model.lower().startswith(tuple(name.partition("-")[0] for name in self.models))
 
 
 GENERIC: Final = Quirks()
@@ -80,7 +87,7 @@ _QUIRKS: Final = {
 
 
 def _spec(row: str) -> ProviderSpec:
-    name, address, keys, quirks, page, mode, auth = (*row.split(","), "", "", "", "", "")[:7]
+    name, address, keys, quirks, page, mode, auth, models = (*row.split(","), *[""] * 6)[:8]
     key_env = tuple(keys.split())
     stem = key_env[0].removesuffix("_API_KEY").removesuffix("_TOKEN") if keys else name.upper()
     return ProviderSpec(
@@ -93,6 +100,7 @@ def _spec(row: str) -> ProviderSpec:
         local=page == "here",
         key_url="" if page == "here" else page,
         quirks=_QUIRKS[quirks],
+        models=tuple(models.split()),
     )
 
 

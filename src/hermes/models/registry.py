@@ -122,7 +122,7 @@ class _TaskModel:
     ) -> ModelReply:
         if request.task == "turn":
             request = replace(request, task=self._task)
-        if self._effort is not None and request.reasoning_effort is None:
+        if self._effort is not None:
             request = replace(request, reasoning_effort=self._effort)
         try:
             async with asyncio.timeout(self._timeout):

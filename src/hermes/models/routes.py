@@ -38,17 +38,6 @@ _MODE_NAMES = {
     ApiMode.ANTHROPIC_MESSAGES: ("anthropic_messages", "anthropic", "messages"),
 }
 _AUTO_ORDER = ("openrouter", "anthropic", "openai", "gemini", "deepseek", "xai", "groq")
-_MODEL_HOMES = (
-    ("claude", "anthropic"),
-    ("gpt-", "openai"),
-    ("o3", "openai"),
-    ("o4", "openai"),
-    ("gemini", "gemini"),
-    ("deepseek", "deepseek"),
-    ("grok", "xai"),
-    ("kimi", "kimi"),
-    ("glm", "zai"),
-)
 _MAX_NUMBERED_KEYS = 20
 
 
@@ -224,7 +213,7 @@ def _guess(model: str, sources: ModelSources) -> str:
             return name
     vendor, slash, _ = model.partition("/")
     wanted = ["openrouter", canonical_name(vendor)] if slash else []
-    wanted += [home for prefix, home in _MODEL_HOMES if model.lower().startswith(prefix)]
+    wanted += [spec.name for spec in PROVIDERS.values() if spec.makes(model)]
     for name in [*wanted, *_AUTO_ORDER]:
         spec = PROVIDERS.get(name)
         if spec is not None and any(map(sources.secret, spec.key_env)):
@@ -347,7 +336,7 @@ def _auth(spec: ProviderSpec, mode: ApiMode) -> Auth:
 def _model_id(model: str, provider: str, own: Provider) -> str:
     """Drop a vendor prefix that names the provider itself; keep all others."""
     vendor, slash, rest = model.partition("/")
-    direct = provider in {"anthropic", "openai", "deepseek", "gemini", "xai", "kimi", "zai"}
+    direct = provider in PROVIDERS and bool(PROVIDERS[provider].models)
     if slash and rest and direct and canonical_name(vendor) == provider and not own.base_url:
         return rest
     return model

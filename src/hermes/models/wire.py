@@ -75,6 +75,74 @@ class WireFault(Exception):
         self.code = code
 
 
+_STATUSES = {
+    "authentication_error": 401,
+    "permission_error": 403,
+    "invalid_request_error": 400,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "server_is_overloaded": 503,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+def stream_fault(error: Any) -> WireFault:
+    """Return the fault that a provider reports inside an answer that began well."""
+    if not isinstance(error, dict):
+        return WireFault(str(error))
+    code = str(error.get("code") or error.get("type") or "")
+    status = int(code) if code.isdigit() else _STATUSES.get(code)
+    return WireFault(str(error.get("message") or code or error), status=status, code=code)
+
+
+class TokenDetails(Struct, gc=False):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cache_creation_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class OpenAIUsage(Struct):
+    """Token counts in the spellings of OpenAI and of those who imitate it."""
+
+    prompt_tokens: int | None = None
+    input_tokens: int | None = None
+    completion_tokens: int | None = None
+    output_tokens: int | None = None
+    prompt_tokens_details: TokenDetails | None = None
+    input_tokens_details: TokenDetails | None = None
+    completion_tokens_details: TokenDetails | None = None
+    output_tokens_details: TokenDetails | None = None
+    prompt_cache_hit_tokens: int | None = None
+    cached_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost: float | None = None
+
+    def total(self) -> Usage:
+        given = self.prompt_tokens_details or self.input_tokens_details or TokenDetails()
+        made = self.completion_tokens_details or self.output_tokens_details or TokenDetails()
+        return Usage(
+            input_tokens=self.prompt_tokens or self.input_tokens or 0,
+            output_tokens=self.completion_tokens or self.output_tokens or 0,
+            cache_read_tokens=given.cached_tokens
+            or self.prompt_cache_hit_tokens
+            or self.cached_tokens
+            or self.cache_read_input_tokens
+            or 0,
+            cache_write_tokens=given.cache_write_tokens
+            or given.cache_creation_tokens
+            or self.cache_creation_input_tokens
+            or 0,
+            reasoning_tokens=made.reasoning_tokens or self.reasoning_tokens or 0,
+        )
+
+
 class Sink:
     """Passes deltas on to a listener and remembers whether it heard any."""
 

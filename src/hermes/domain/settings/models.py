@@ -113,6 +113,7 @@ class AuxiliaryTask(Section, frozen=True, kw_only=True):
     extra_body: dict[str, Any] = field(default_factory=dict)
     """Further fields for the body of every request."""
     reasoning_effort: str = ""
+    """none, minimal, low, medium, high, xhigh, max; empty for what suits the task."""
 
 
 class TitleGeneration(AuxiliaryTask, frozen=True, kw_only=True):

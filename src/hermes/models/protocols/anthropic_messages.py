@@ -30,8 +30,12 @@ from hermes.domain.tools import ToolSpec
 from hermes.domain.usage import Usage
 from hermes.models.encode_common import (
     EPHEMERAL_LABEL,
+    MARKED,
     LoweredCache,
+    Mark,
+    cache_mark,
     data_url,
+    lowered_tools,
     object_arguments,
     own_reasoning,
     parts_of,
@@ -39,17 +43,15 @@ from hermes.models.encode_common import (
     wire_call,
 )
 from hermes.models.routes import ModelRoute
-from hermes.models.wire import Decoded, Repairs, Sink, WireCall, WireFault, encode_json
+from hermes.models.wire import Decoded, Repairs, Sink, WireCall, encode_json, stream_fault
 
 _PROTOCOL = "anthropic_messages"
-_MARKED = 3
 _DEFAULT_OUTPUT = 16_000
 _BUDGETS = {"minimal": 1024, "low": 4096, "medium": 8192, "high": 16_384}
 _LARGE_BUDGET = 32_000
 _BAD_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _ADAPTIVE = re.compile(r"(opus|sonnet|haiku)-(4[-.][6-9]|[5-9])|fable|mythos")
 _OPENING = b'{"role":"user","content":[{"type":"text","text":"(The conversation goes on.)"}'
-Mark = dict[str, str] | None
 
 
 def encode(
@@ -60,7 +62,11 @@ def encode(
     marked = lowering.with_marks(request.messages, chunks)
     body: dict[str, Any] = {"model": route.model}
     if request.tools:
-        body["tools"] = _tools(request.tools, None if request.system else lowering.mark)
+        last = max(request.tools, key=lambda tool: tool.name)
+        mark = None if request.system else lowering.mark
+        body["tools"] = lowered_tools(
+            request.tools, lambda tool: _marked(_tool(tool), mark if tool is last else None)
+        )
         if request.tool_choice:
             body["tool_choice"] = _tool_choice(request.tool_choice)
     if request.system:
@@ -112,13 +118,8 @@ def _betas(body: dict[str, Any]) -> dict[str, str]:
     return {}
 
 
-def _tools(tools: tuple[ToolSpec, ...], mark: Mark) -> list[Raw]:
-    lowered = [
-        {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
-        for tool in sorted(tools, key=lambda tool: tool.name)
-    ]
-    lowered[-1] = _marked(lowered[-1], mark)
-    return [Raw(encode_json(tool)) for tool in lowered]
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
 
 
 def _marked(block: dict[str, Any], mark: Mark) -> dict[str, Any]:
@@ -165,10 +166,7 @@ class _Lowering:
     def __init__(self, route: ModelRoute, repairs: Repairs) -> None:
         self._images = not repairs.strip_images
         self._thinking = not repairs.drop_reasoning
-        self.mark: Mark = None
-        if "cache_control" not in repairs.drop_fields:
-            hour = route.cache_ttl == "1h"
-            self.mark = {"type": "ephemeral", "ttl": "1h"} if hour else {"type": "ephemeral"}
+        self.mark = cache_mark(route, repairs)
 
     def chunks(self, messages: tuple[Message, ...], start: int) -> list[bytes]:
         before = _role_before(messages, start)
@@ -184,7 +182,7 @@ class _Lowering:
         marked = list(chunks)
         if self.mark is None:
             return marked
-        for at in range(max(0, len(messages) - _MARKED), len(messages)):
+        for at in range(max(0, len(messages) - MARKED), len(messages)):
             marked[at] = self._joined(messages[at], _role_before(messages, at), self.mark)
         return marked
 
@@ -218,15 +216,9 @@ class _Lowering:
         if message.text.strip():
             blocks.append({"type": "text", "text": message.text})
         for call in message.tool_calls:
-            arguments = Raw(object_arguments(call.arguments).encode())
-            blocks.append(
-                {
-                    "type": "tool_use",
-                    "id": _BAD_ID.sub("_", call.id),
-                    "name": call.name,
-                    "input": arguments,
-                }
-            )
+            given = Raw(object_arguments(call.arguments).encode())
+            call_id = _BAD_ID.sub("_", call.id)
+            blocks.append({"type": "tool_use", "id": call_id, "name": call.name, "input": given})
         return blocks
 
     def _content(self, content: Content, prefix: str = "") -> list[dict[str, Any]]:
@@ -261,16 +253,6 @@ _FINISH = {
     "max_tokens": FinishReason.LENGTH,
     "model_context_window_exceeded": FinishReason.LENGTH,
     "refusal": FinishReason.CONTENT_FILTER,
-}
-_STATUS = {
-    "overloaded_error": 529,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "authentication_error": 401,
-    "permission_error": 403,
-    "invalid_request_error": 400,
-    "request_too_large": 413,
-    "timeout_error": 504,
 }
 
 
@@ -346,7 +328,7 @@ class MessagesDecoder:
             case "message_stop":
                 self.done = True
             case "error":
-                raise _stream_fault(event.error)
+                raise stream_fault(event.error)
 
     def feed_document(self, data: bytes) -> None:
         message = _message_decoder.decode(data)
@@ -450,13 +432,6 @@ def _reasoning(blocks: list[_Block]) -> Reasoning | None:
     if not details and not texts:
         return None
     return Reasoning(text="\n".join(texts), details=tuple(details), protocol=_PROTOCOL)
-
-
-def _stream_fault(error: Any) -> WireFault:
-    if not isinstance(error, dict):
-        return WireFault(str(error))
-    code = str(error.get("type") or "")
-    return WireFault(str(error.get("message") or code), status=_STATUS.get(code), code=code)
 
 
 decoder = MessagesDecoder

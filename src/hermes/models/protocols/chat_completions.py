@@ -18,16 +18,21 @@ from hermes.domain.messages import (
     Message,
     Reasoning,
     TextPart,
+    ToolCall,
     ToolMessage,
     UserMessage,
 )
 from hermes.domain.ports.model import FailureKind, ModelRequest
 from hermes.domain.tools import ToolSpec
-from hermes.domain.usage import Usage
 from hermes.models.encode_common import (
     EPHEMERAL_LABEL,
+    MARKED,
     LoweredCache,
+    Mark,
+    cache_mark,
+    effort_word,
     images_of,
+    lowered_tools,
     object_arguments,
     own_reasoning,
     parts_of,
@@ -38,10 +43,18 @@ from hermes.models.encode_common import (
 from hermes.models.routes import ModelRoute
 from hermes.models.thinking import ThinkSplitter
 from hermes.models.tool_calls import CallAssembler
-from hermes.models.wire import Decoded, Repairs, Sink, WireCall, WireFault, encode_json
+from hermes.models.wire import (
+    Decoded,
+    OpenAIUsage,
+    Repairs,
+    Sink,
+    WireCall,
+    WireFault,
+    encode_json,
+    stream_fault,
+)
 
 _PROTOCOL = "chat_completions"
-_MARKED = 3
 
 
 def encode(
@@ -70,7 +83,7 @@ def _options(request: ModelRequest, route: ModelRoute, repairs: Repairs) -> dict
     if quirks.usage_include:
         options["usage"] = {"include": True}
     if request.tools:
-        options["tools"] = [Raw(chunk) for chunk in _tools(request.tools)]
+        options["tools"] = lowered_tools(request.tools, _tool)
         if request.tool_choice:
             options["tool_choice"] = _tool_choice(request.tool_choice)
     limit = request.max_tokens or route.max_tokens
@@ -79,7 +92,7 @@ def _options(request: ModelRequest, route: ModelRoute, repairs: Repairs) -> dict
     if request.temperature is not None:
         options["temperature"] = request.temperature
     if request.reasoning_effort:
-        options |= _effort(request.reasoning_effort, quirks.effort)
+        options |= _effort(request, quirks.effort)
     if request.response_schema is not None:
         schema = {"name": "reply", "schema": request.response_schema}
         options["response_format"] = {"type": "json_schema", "json_schema": schema}
@@ -96,44 +109,31 @@ def _limit_field(route: ModelRoute, repairs: Repairs) -> str:
     return "max_tokens" if name == "max_completion_tokens" else "max_completion_tokens"
 
 
-def _effort(effort: str, style: str) -> dict[str, Any]:
-    off = effort in {"none", "false"}
+def _effort(request: ModelRequest, style: str) -> dict[str, Any]:
+    word = effort_word(request.reasoning_effort or "")
+    off = word == "none"
     match style:
         case "openrouter":
-            return {"reasoning": {"enabled": False} if off else {"effort": _capped(effort)}}
-        case "openai":
-            return {"reasoning_effort": "none" if off else _capped(effort)}
+            return {"reasoning": {"enabled": False} if off else {"effort": word}}
+        case "deepseek" if off:
+            return {"thinking": {"type": "disabled"}}
         case "deepseek":
-            if off:
-                return {"thinking": {"type": "disabled"}}
-            return {"thinking": {"type": "enabled"}, "reasoning_effort": _deepseek(effort)}
-    return {}
+            words = {"minimal": "low", "low": "low", "max": "max", "ultra": "max"}
+            asked = words.get(request.reasoning_effort or "", "high")
+            return {"thinking": {"type": "enabled"}, "reasoning_effort": asked}
+        case "" if off and request.task != "turn":
+            # Side calls ask for none wherever they go; this server may not know the field.
+            return {}
+    return {"reasoning_effort": word}
 
 
-def _capped(effort: str) -> str:
-    return "xhigh" if effort in {"max", "ultra"} else effort
-
-
-def _deepseek(effort: str) -> str:
-    if effort in {"max", "ultra"}:
-        return "max"
-    return "low" if effort in {"minimal", "low"} else "high"
-
-
-def _tools(tools: tuple[ToolSpec, ...]) -> list[bytes]:
-    return [
-        encode_json(
-            {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                },
-            }
-        )
-        for tool in sorted(tools, key=lambda tool: tool.name)
-    ]
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    function = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    return {"type": "function", "function": function}
 
 
 def _add_ephemeral(messages: list[bytes], request: ModelRequest, route: ModelRoute) -> None:
@@ -155,12 +155,8 @@ class _Lowering:
     def __init__(self, route: ModelRoute, repairs: Repairs) -> None:
         self._images = not repairs.strip_images
         self._replay = "" if repairs.drop_reasoning else route.quirks.replay
-        self._mark: dict[str, str] | None = None
-        if "claude" in route.model and "cache_control" not in repairs.drop_fields:
-            marks = route.provider == "openrouter" or "openrouter" in route.base_url
-            hour = route.cache_ttl == "1h"
-            ttl = {"ttl": "1h"} if hour else {}
-            self._mark = {"type": "ephemeral", **ttl} if marks else None
+        there = route.provider == "openrouter" or "openrouter" in route.base_url
+        self._mark = cache_mark(route, repairs) if there and "claude" in route.model else None
 
     def system(self, text: str) -> bytes:
         if self._mark is None:
@@ -192,51 +188,35 @@ class _Lowering:
 
     def with_marks(self, messages: tuple[Message, ...], chunks: list[bytes]) -> list[bytes]:
         """Mark the last messages for the provider's cache, where it wants that."""
-        if self._mark is None:
-            return list(chunks)
         marked = list(chunks)
-        for at in range(max(0, len(messages) - _MARKED), len(messages)):
-            message = messages[at]
-            bare = self.message(message)
-            lead = chunks[at][: len(chunks[at]) - len(bare)]
-            marked[at] = lead + self.message(message, self._mark)
+        first = max(0, len(messages) - MARKED) if self._mark is not None else len(messages)
+        for at in range(first, len(messages)):
+            lead = chunks[at].removesuffix(self.message(messages[at]))
+            marked[at] = lead + self.message(messages[at], self._mark)
         return marked
 
-    def message(self, message: Message, mark: dict[str, str] | None = None) -> bytes:
+    def message(self, message: Message, mark: Mark = None) -> bytes:
         match message:
             case UserMessage():
                 content = self._content(message.content, user_prefix(message), mark)
                 return encode_json({"role": "user", "content": content})
             case ToolMessage():
-                text: Any = text_of(message.content)
+                text = _marked_text(text_of(message.content), mark)
                 return encode_json(
-                    {
-                        "role": "tool",
-                        "tool_call_id": message.call_id,
-                        "content": _marked_text(text, mark),
-                    }
+                    {"role": "tool", "tool_call_id": message.call_id, "content": text}
                 )
             case AssistantMessage():
                 return encode_json(self._assistant(message, mark))
 
-    def _assistant(self, message: AssistantMessage, mark: dict[str, str] | None) -> dict[str, Any]:
-        lowered: dict[str, Any] = {"role": "assistant", "content": message.text or None}
-        if message.text:
-            lowered["content"] = _marked_text(message.text, mark)
+    def _assistant(self, message: AssistantMessage, mark: Mark) -> dict[str, Any]:
+        text = _marked_text(message.text, mark)
+        lowered: dict[str, Any] = {"role": "assistant", "content": text}
         if message.tool_calls:
+            lowered["content"] = text or None
             lowered["tool_calls"] = [
-                {
-                    "id": call.id,
-                    "type": "function",
-                    "function": {
-                        "name": call.name,
-                        "arguments": object_arguments(call.arguments),
-                    },
-                }
+                {"id": call.id, "type": "function", "function": _function(call)}
                 for call in message.tool_calls
             ]
-        elif not message.text:
-            lowered["content"] = ""
         if self._replay == "content" and message.tool_calls:
             lowered["reasoning_content"] = message.reasoning.text if message.reasoning else ""
         ours = own_reasoning(message, _PROTOCOL) if self._replay == "details" else None
@@ -244,7 +224,7 @@ class _Lowering:
             lowered["reasoning_details"] = list(ours.details)
         return lowered
 
-    def _content(self, content: Content, prefix: str, mark: dict[str, str] | None) -> Any:
+    def _content(self, content: Content, prefix: str, mark: Mark) -> Any:
         if isinstance(content, str) or not (self._images and images_of(content)):
             return _marked_text(text_of(content, prefix), mark)
         parts = [_part(part) for part in parts_of(content, prefix)]
@@ -258,7 +238,11 @@ class _Lowering:
         return encode_json({"role": "user", "content": [lead, *map(_part, images)]})
 
 
-def _marked_text(text: str, mark: dict[str, str] | None) -> Any:
+def _function(call: ToolCall) -> dict[str, str]:
+    return {"name": call.name, "arguments": object_arguments(call.arguments)}
+
+
+def _marked_text(text: str, mark: Mark) -> Any:
     if mark is None or not text:
         return text
     return [{"type": "text", "text": text, "cache_control": mark}]
@@ -322,37 +306,14 @@ class _Choice(Struct):
     error: Any = None
 
 
-class _PromptDetails(Struct, gc=False):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    cache_creation_tokens: int | None = None
-
-
-class _OutputDetails(Struct, gc=False):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _PromptDetails | None = None
-    completion_tokens_details: _OutputDetails | None = None
-    prompt_cache_hit_tokens: int | None = None
-    cached_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    cost: float | None = None
-
-
 class _Groq(Struct):
-    usage: _Usage | None = None
+    usage: OpenAIUsage | None = None
 
 
 class _Chunk(Struct):
     model: str | None = None
     choices: list[_Choice] | None = None
-    usage: _Usage | None = None
+    usage: OpenAIUsage | None = None
     x_groq: _Groq | None = None
     error: Any = None
     message: Any = None
@@ -369,7 +330,7 @@ class ChatDecoder:
         self._reasoning: list[str] = []
         self._details: list[dict[str, Any]] = []
         self._finish: str | None = None
-        self._usage: _Usage | None = None
+        self._usage: OpenAIUsage | None = None
         self._model = ""
         self._refused = False
         self.done = False
@@ -410,7 +371,7 @@ class ChatDecoder:
         )
         return Decoded(
             message=message,
-            usage=_usage(self._usage),
+            usage=(self._usage or OpenAIUsage()).total(),
             model=self._model,
             complete=self._finish is not None or self.done,
             cost_usd=self._usage.cost if self._usage is not None else None,
@@ -428,7 +389,7 @@ class ChatDecoder:
 
     def _take(self, chunk: _Chunk, *, whole: bool) -> None:
         if chunk.error is not None:
-            raise _stream_fault(chunk.error)
+            raise stream_fault(chunk.error)
         if chunk.model:
             self._model = chunk.model
         usage = chunk.usage or (chunk.x_groq.usage if chunk.x_groq is not None else None)
@@ -438,7 +399,7 @@ class ChatDecoder:
             return
         choice = chunk.choices[0]
         if choice.error is not None:
-            raise _stream_fault(choice.error)
+            raise stream_fault(choice.error)
         delta = choice.message if whole or choice.delta is None else choice.delta
         if delta is not None:
             self._take_delta(delta)
@@ -476,16 +437,6 @@ def _part_texts(parts: list[Any]) -> str:
     )
 
 
-def _stream_fault(error: Any) -> WireFault:
-    if not isinstance(error, dict):
-        return WireFault(str(error))
-    code = error.get("code") or error.get("type") or ""
-    status = code if isinstance(code, int) else None
-    if isinstance(code, str) and code.isdigit():
-        status = int(code)
-    return WireFault(str(error.get("message") or error), status=status, code=str(code))
-
-
 def _joined(details: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Join the fragments of each reasoning block, by index and type."""
     blocks: list[dict[str, Any]] = []
@@ -505,27 +456,6 @@ def _joined(details: list[dict[str, Any]]) -> list[dict[str, Any]]:
             elif value is not None:
                 last[name] = value
     return blocks
-
-
-def _usage(usage: _Usage | None) -> Usage:
-    if usage is None:
-        return Usage()
-    prompt = usage.prompt_tokens_details or _PromptDetails()
-    output = usage.completion_tokens_details or _OutputDetails()
-    return Usage(
-        input_tokens=usage.prompt_tokens or 0,
-        output_tokens=usage.completion_tokens or 0,
-        cache_read_tokens=prompt.cached_tokens
-        or usage.prompt_cache_hit_tokens
-        or usage.cached_tokens
-        or usage.cache_read_input_tokens
-        or 0,
-        cache_write_tokens=prompt.cache_write_tokens
-        or prompt.cache_creation_tokens
-        or usage.cache_creation_input_tokens
-        or 0,
-        reasoning_tokens=output.reasoning_tokens or usage.reasoning_tokens or 0,
-    )
 
 
 decoder = ChatDecoder

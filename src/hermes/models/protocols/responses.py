@@ -22,10 +22,11 @@ from hermes.domain.messages import (
 )
 from hermes.domain.ports.model import ModelRequest
 from hermes.domain.tools import ToolSpec
-from hermes.domain.usage import Usage
 from hermes.models.encode_common import (
     LoweredCache,
+    effort_word,
     images_of,
+    lowered_tools,
     object_arguments,
     own_reasoning,
     parts_of,
@@ -34,7 +35,16 @@ from hermes.models.encode_common import (
     wire_call,
 )
 from hermes.models.routes import ModelRoute
-from hermes.models.wire import Decoded, Repairs, Sink, WireCall, WireFault, encode_json
+from hermes.models.wire import (
+    Decoded,
+    OpenAIUsage,
+    Repairs,
+    Sink,
+    WireCall,
+    WireFault,
+    encode_json,
+    stream_fault,
+)
 
 _PROTOCOL = "responses"
 
@@ -65,7 +75,7 @@ def encode(
 def _options(request: ModelRequest, route: ModelRoute) -> dict[str, Any]:
     options: dict[str, Any] = {}
     if request.tools:
-        options["tools"] = _tools(request.tools)
+        options["tools"] = lowered_tools(request.tools, _tool)
         if request.tool_choice:
             options["tool_choice"] = _tool_choice(request.tool_choice)
     limit = request.max_tokens or route.max_tokens
@@ -84,26 +94,18 @@ def _options(request: ModelRequest, route: ModelRoute) -> dict[str, Any]:
 
 
 def _reasoning(effort: str) -> dict[str, str]:
-    if effort in {"none", "false"}:
-        return {"effort": "none"}
-    return {"effort": "xhigh" if effort in {"max", "ultra"} else effort, "summary": "auto"}
+    word = effort_word(effort)
+    return {"effort": word} if word == "none" else {"effort": word, "summary": "auto"}
 
 
-def _tools(tools: tuple[ToolSpec, ...]) -> list[Raw]:
-    return [
-        Raw(
-            encode_json(
-                {
-                    "type": "function",
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": tool.parameters,
-                    "strict": False,
-                }
-            )
-        )
-        for tool in sorted(tools, key=lambda tool: tool.name)
-    ]
+def _tool(tool: ToolSpec) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": False,
+    }
 
 
 class _Lowering:
@@ -123,13 +125,8 @@ class _Lowering:
                 output: Any = text_of(message.content)
                 if self._images and images_of(message.content):
                     output = self._parts(message.content)
-                return [
-                    {
-                        "type": "function_call_output",
-                        "call_id": message.call_id,
-                        "output": output,
-                    }
-                ]
+                kind = "function_call_output"
+                return [{"type": kind, "call_id": message.call_id, "output": output}]
             case AssistantMessage():
                 return self._assistant(message)
 
@@ -171,23 +168,6 @@ def _tool_choice(choice: str) -> Any:
 _TEXT = frozenset({"response.output_text.delta", "response.refusal.delta"})
 _REASONING = frozenset({"response.reasoning_summary_text.delta", "response.reasoning_text.delta"})
 _LAST = frozenset({"response.completed", "response.incomplete", "response.done"})
-_CODES = {"rate_limit_exceeded": 429, "server_error": 500, "server_is_overloaded": 503}
-
-
-class _InputDetails(Struct, gc=False):
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-
-
-class _OutputDetails(Struct, gc=False):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _InputDetails | None = None
-    output_tokens_details: _OutputDetails | None = None
 
 
 class _Incomplete(Struct):
@@ -198,7 +178,7 @@ class _Response(Struct):
     model: str | None = None
     status: str | None = None
     output: list[dict[str, Any]] | None = None
-    usage: _Usage | None = None
+    usage: OpenAIUsage | None = None
     error: Any = None
     incomplete_details: _Incomplete | None = None
 
@@ -246,12 +226,12 @@ class ResponsesDecoder:
         elif kind in _LAST and event.response is not None:
             self._end(event.response)
         elif kind in {"response.failed", "error"}:
-            raise _stream_fault(event)
+            raise _event_fault(event)
 
     def feed_document(self, data: bytes) -> None:
         response = _response_decoder.decode(data)
         if response.error is not None:
-            raise _fault(response.error)
+            raise stream_fault(response.error)
         self._end(response)
         text, thought = _item_text(self._ordered()), _thought(self._ordered())
         if thought:
@@ -275,7 +255,7 @@ class ResponsesDecoder:
         )
         return Decoded(
             message=message,
-            usage=_usage(self._response.usage),
+            usage=(self._response.usage or OpenAIUsage()).total(),
             model=self._response.model or "",
             complete=self.done,
         )
@@ -332,33 +312,12 @@ def _thought(items: list[dict[str, Any]]) -> str:
     )
 
 
-def _usage(usage: _Usage | None) -> Usage:
-    if usage is None:
-        return Usage()
-    given = usage.input_tokens_details or _InputDetails()
-    made = usage.output_tokens_details or _OutputDetails()
-    return Usage(
-        input_tokens=usage.input_tokens or 0,
-        output_tokens=usage.output_tokens or 0,
-        cache_read_tokens=given.cached_tokens or 0,
-        cache_write_tokens=given.cache_write_tokens or 0,
-        reasoning_tokens=made.reasoning_tokens or 0,
-    )
-
-
-def _stream_fault(event: _Event) -> WireFault:
+def _event_fault(event: _Event) -> WireFault:
     if event.response is not None and event.response.error is not None:
-        return _fault(event.response.error)
+        return stream_fault(event.response.error)
     if event.error is not None:
-        return _fault(event.error)
+        return stream_fault(event.error)
     return WireFault(event.message or "the response failed", code=event.code or "")
-
-
-def _fault(error: Any) -> WireFault:
-    if not isinstance(error, dict):
-        return WireFault(str(error))
-    code = str(error.get("code") or error.get("type") or "")
-    return WireFault(str(error.get("message") or code), status=_CODES.get(code), code=code)
 
 
 decoder = ResponsesDecoder
