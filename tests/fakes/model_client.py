@@ -1,5 +1,6 @@
 """A model client wired to a loopback server, with a clock that never waits."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from hermes.models.client import ModelClient, RetryPolicy
 from hermes.models.credentials import ProviderKey
 from hermes.models.providers import ApiMode
 from hermes.models.routes import ModelRoute
+from hermes.models.transport import Transport
 
 __all__ = ["Heard", "InstantClock", "ask", "client_of", "route_to"]
 
@@ -102,10 +104,23 @@ def route_to(
     return msgspec.structs.replace(route, **changes)
 
 
+class LoneClient(ModelClient):
+    """A client with connections of its own."""
+
+    def __init__(
+        self, routes: Sequence[ModelRoute], clock: InstantClock, policy: RetryPolicy | None
+    ) -> None:
+        self._own = Transport()
+        super().__init__(routes, clock=clock, transport=self._own, policy=policy, seed=1)
+
+    async def close(self) -> None:
+        await self._own.close()
+
+
 def client_of(
     *routes: ModelRoute, clock: InstantClock | None = None, policy: RetryPolicy | None = None
-) -> ModelClient:
-    return ModelClient(routes, clock=clock or InstantClock(), policy=policy, seed=1)
+) -> LoneClient:
+    return LoneClient(routes, clock or InstantClock(), policy)
 
 
 def ask(text: str = "hi", **fields: Any) -> ModelRequest:

@@ -1,5 +1,7 @@
 """Which key is used next."""
 
+import math
+
 from fakes.model_client import InstantClock
 from hermes.models.credentials import CredentialPool, PoolStrategy, ProviderKey
 
@@ -14,7 +16,7 @@ def taken(pool: CredentialPool, times: int) -> str:
 def test_fill_first_stays_with_the_first_usable_key() -> None:
     pool = CredentialPool(KEYS, PoolStrategy.FILL_FIRST, InstantClock())
     assert taken(pool, 2) == "aa"
-    pool.bury(KEYS[0])
+    pool.exhaust(KEYS[0], math.inf)
     assert taken(pool, 2) == "bb"
 
 
@@ -39,11 +41,11 @@ def test_an_exhausted_key_comes_back_with_time_and_a_dead_one_does_not() -> None
     clock = InstantClock()
     pool = CredentialPool(KEYS[:2], PoolStrategy.FILL_FIRST, clock)
     pool.exhaust(KEYS[0], 60)
-    pool.bury(KEYS[1])
+    pool.exhaust(KEYS[1], math.inf)
     assert taken(pool, 1) == "-"
     clock.time += 61
     assert taken(pool, 2) == "aa"
-    pool.bury(KEYS[0])
+    pool.exhaust(KEYS[0], math.inf)
     assert taken(pool, 1) == "-"
     pool.reset()
     assert taken(pool, 1) == "a"

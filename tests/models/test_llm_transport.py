@@ -90,7 +90,6 @@ async def test_a_shared_transport_outlives_the_clients_that_use_it() -> None:
             client = ModelClient([route_to(server)], clock=InstantClock(), transport=transport)
             await client.warm()
             await client.complete(ask())
-            await client.close()
         await transport.close()
     assert server.connections == 1
 

@@ -17,10 +17,50 @@ MANAGED_CONFIG = Path("/etc/hermes/config.yaml")
 """The machine-wide overlay an administrator may install; it wins per key."""
 
 
+class _Inside:
+    """A place in a home, by its name there."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, home: "HermesHome", _kind: object = None) -> Path:
+        return home.root / self._name
+
+
 class HermesHome(Struct, frozen=True, kw_only=True):
     """A directory with everything that belongs to one agent."""
 
     root: Path
+
+    config_file = _Inside("config.yaml")
+    env_file = _Inside(".env")
+    """The secrets, one `NAME=value` a line."""
+    database = _Inside("state.db")
+    soul_file = _Inside("SOUL.md")
+    """Who the agent is."""
+    memories_dir = _Inside("memories")
+    skills_dir = _Inside("skills")
+    sessions_dir = _Inside("sessions")
+    """Transcripts and saved conversations."""
+    logs_dir = _Inside("logs")
+    cache_dir = _Inside("cache")
+    """Files that can be fetched or made again."""
+    sandboxes_dir = _Inside("sandboxes")
+    """Homes and workspaces of containers and sandboxes."""
+    run_dir = _Inside("run")
+    models_dir = _Inside("models")
+    backups_dir = _Inside("backups")
+    """Copies made before something is rewritten."""
+    workspace = _Inside("workspace")
+    """Where the agent's tools start when no other directory is given."""
+    hooks_dir = _Inside("hooks")
+    skins_dir = _Inside("skins")
+    scripts_dir = _Inside("scripts")
+    """Scripts that jobs and webhooks may run."""
+    platforms_dir = _Inside("platforms")
+    """State of the chat platforms, such as pairing files."""
+    webhooks_file = _Inside("webhook_subscriptions.json")
+    """Webhook routes added at run time."""
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "HermesHome":
@@ -32,92 +72,6 @@ class HermesHome(Struct, frozen=True, kw_only=True):
         if named == "~" or named.startswith("~/"):
             return cls(root=user / named[2:])
         return cls(root=Path(named).absolute())
-
-    @property
-    def config_file(self) -> Path:
-        return self.root / "config.yaml"
-
-    @property
-    def env_file(self) -> Path:
-        """The secrets, one `NAME=value` a line."""
-        return self.root / ".env"
-
-    @property
-    def database(self) -> Path:
-        return self.root / "state.db"
-
-    @property
-    def soul_file(self) -> Path:
-        """Who the agent is."""
-        return self.root / "SOUL.md"
-
-    @property
-    def memories_dir(self) -> Path:
-        return self.root / "memories"
-
-    @property
-    def skills_dir(self) -> Path:
-        return self.root / "skills"
-
-    @property
-    def sessions_dir(self) -> Path:
-        """Transcripts and saved conversations."""
-        return self.root / "sessions"
-
-    @property
-    def logs_dir(self) -> Path:
-        return self.root / "logs"
-
-    @property
-    def cache_dir(self) -> Path:
-        """Files that can be fetched or made again."""
-        return self.root / "cache"
-
-    @property
-    def sandboxes_dir(self) -> Path:
-        """Homes and workspaces of containers and sandboxes."""
-        return self.root / "sandboxes"
-
-    @property
-    def run_dir(self) -> Path:
-        return self.root / "run"
-
-    @property
-    def models_dir(self) -> Path:
-        return self.root / "models"
-
-    @property
-    def backups_dir(self) -> Path:
-        """Copies made before something is rewritten."""
-        return self.root / "backups"
-
-    @property
-    def workspace(self) -> Path:
-        """Where the agent's tools start when no other directory is given."""
-        return self.root / "workspace"
-
-    @property
-    def hooks_dir(self) -> Path:
-        return self.root / "hooks"
-
-    @property
-    def skins_dir(self) -> Path:
-        return self.root / "skins"
-
-    @property
-    def scripts_dir(self) -> Path:
-        """Scripts that jobs and webhooks may run."""
-        return self.root / "scripts"
-
-    @property
-    def platforms_dir(self) -> Path:
-        """State of the chat platforms, such as pairing files."""
-        return self.root / "platforms"
-
-    @property
-    def webhooks_file(self) -> Path:
-        """Webhook routes added at run time."""
-        return self.root / "webhook_subscriptions.json"
 
     def profile(self, name: str) -> "HermesHome":
         """Return the home of a further agent, kept below this one."""

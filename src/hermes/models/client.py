@@ -8,6 +8,7 @@ waits is the provider's own wish (`Retry-After` and its relatives) up to a
 bound, otherwise exponential backoff with jitter.
 """
 
+import math
 import random
 import re
 from collections import Counter
@@ -42,7 +43,7 @@ from hermes.models.wire import Decoded, Decoder, Repairs, Sink, WireCall, WireFa
 
 _MAX_MENDS = 5
 _EXHAUSTED_SECONDS = 60.0
-_UNPAID_SECONDS = 3600.0
+_REFUSED_SECONDS = {FailureKind.AUTH: math.inf, FailureKind.BILLING: 3600.0}
 _RESET_HEADERS = (
     "x-ratelimit-reset-requests",
     "x-ratelimit-reset-tokens",
@@ -96,7 +97,7 @@ class ModelClient:
         routes: Sequence[ModelRoute],
         *,
         clock: Clock,
-        transport: Transport | None = None,
+        transport: Transport,
         policy: RetryPolicy | None = None,
         cache: LoweredCache | None = None,
         seed: int | None = None,
@@ -111,10 +112,9 @@ class ModelClient:
             )
             for route in routes
         ]
-        self._owned = Transport() if transport is None else None
         self._shared = _Shared(
             clock=clock,
-            transport=transport or self._owned or Transport(),
+            transport=transport,
             policy=policy or RetryPolicy(),
             rng=random.Random(seed),  # noqa: S311 - jitter, not security
             cache=cache or LoweredCache(),
@@ -144,11 +144,6 @@ class ModelClient:
     async def warm(self) -> None:
         """Load what the first call would otherwise wait for."""
         await self._shared.transport.warm(self._lanes[0].route.base_url)
-
-    async def close(self) -> None:
-        """Close connections that are not shared with other clients."""
-        if self._owned is not None:
-            await self._owned.close()
 
 
 class _RouteState(Struct, frozen=True, kw_only=True):
@@ -239,15 +234,10 @@ class _RouteCall:
         self._rotations += 1
         if self._key is None or self._rotations > len(self._pool):
             return False
-        match kind:
-            case FailureKind.AUTH:
-                self._pool.bury(self._key)
-            case FailureKind.BILLING:
-                self._pool.exhaust(self._key, _UNPAID_SECONDS)
-            case _:
-                if len(self._pool) == 1:
-                    return False
-                self._pool.exhaust(self._key, self._asked_wait(fault) or _EXHAUSTED_SECONDS)
+        seconds = _REFUSED_SECONDS.get(kind)
+        if seconds is None and len(self._pool) == 1:
+            return False
+        self._pool.exhaust(self._key, seconds or self._asked_wait(fault) or _EXHAUSTED_SECONDS)
         key = self._pool.acquire()
         if key is None:
             return False

@@ -32,14 +32,6 @@ class ProviderKey(Struct, frozen=True, kw_only=True):
         return f"ProviderKey({self.label or 'key'})"
 
 
-class _Slot:
-    def __init__(self, key: ProviderKey) -> None:
-        self.key = key
-        self.uses = 0
-        self.dead = False
-        self.exhausted_until = 0.0
-
-
 class CredentialPool:
     """Hands out keys and remembers what became of them."""
 
@@ -50,60 +42,46 @@ class CredentialPool:
         clock: Clock,
         seed: int | None = None,
     ) -> None:
-        self._slots = [_Slot(key) for key in keys]
+        self._keys = tuple(keys)
         self._strategy = strategy
         self._clock = clock
         self._random = random.Random(seed)  # noqa: S311 - spreads load, guards nothing
-        self._next = 0
+        self._last = -1
+        self._uses = [0] * len(keys)
+        self._spent_until = [0.0] * len(keys)
 
     def __len__(self) -> int:
-        return len(self._slots)
+        return len(self._keys)
 
     def acquire(self) -> ProviderKey | None:
         """Return a usable key and count the use; None if all are spent."""
-        usable = self._usable()
+        now = self._clock.monotonic()
+        usable = [at for at, until in enumerate(self._spent_until) if until <= now]
         if not usable:
             return None
-        slot = self._pick(usable)
-        slot.uses += 1
-        return slot.key
+        self._last = self._pick(usable)
+        self._uses[self._last] += 1
+        return self._keys[self._last]
 
     def exhaust(self, key: ProviderKey, seconds: float) -> None:
-        slot = self._slot(key)
-        slot.exhausted_until = max(slot.exhausted_until, self._clock.monotonic() + seconds)
-
-    def bury(self, key: ProviderKey) -> None:
-        """Never use a key again: the provider refuses it."""
-        self._slot(key).dead = True
+        """Do not use a key for a while; `inf` if the provider refuses it."""
+        at = self._keys.index(key)
+        self._spent_until[at] = max(self._spent_until[at], self._clock.monotonic() + seconds)
 
     def revive(self, key: ProviderKey) -> None:
-        slot = self._slot(key)
-        slot.dead = False
-        slot.exhausted_until = 0.0
+        self._spent_until[self._keys.index(key)] = 0.0
 
     def reset(self) -> None:
         """Make every key usable again; a call that has no other key tries anyway."""
-        for slot in self._slots:
-            self.revive(slot.key)
+        self._spent_until = [0.0] * len(self._keys)
 
-    def _slot(self, key: ProviderKey) -> _Slot:
-        return next(slot for slot in self._slots if slot.key is key)
-
-    def _usable(self) -> list[_Slot]:
-        now = self._clock.monotonic()
-        return [slot for slot in self._slots if not slot.dead and slot.exhausted_until <= now]
-
-    def _pick(self, usable: list[_Slot]) -> _Slot:
+    def _pick(self, usable: list[int]) -> int:
         match self._strategy:
             case PoolStrategy.ROUND_ROBIN:
-                chosen = min(
-                    usable, key=lambda s: (self._slots.index(s) - self._next) % len(self._slots)
-                )
-                self._next = self._slots.index(chosen) + 1
-                return chosen
+                return min(usable, key=lambda at: (at - self._last - 1) % len(self._keys))
             case PoolStrategy.RANDOM:
                 return self._random.choice(usable)
             case PoolStrategy.LEAST_USED:
-                return min(usable, key=lambda slot: slot.uses)
+                return min(usable, key=self._uses.__getitem__)
             case _:
                 return usable[0]

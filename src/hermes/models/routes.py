@@ -16,7 +16,7 @@ from hermes.config.environment import is_loopback
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.model import ModelInfo
 from hermes.domain.settings import Settings
-from hermes.domain.settings.models import FallbackProvider, ModelTimeouts, Provider
+from hermes.domain.settings.models import FallbackProvider, ModelChoice, ModelTimeouts, Provider
 from hermes.models.catalog import UNKNOWN, ModelFacts, find_model
 from hermes.models.credentials import PoolStrategy, ProviderKey
 from hermes.models.providers import (
@@ -41,18 +41,10 @@ _AUTO_ORDER = ("openrouter", "anthropic", "openai", "gemini", "deepseek", "xai",
 _MAX_NUMBERED_KEYS = 20
 
 
-class ModelTarget(Struct, frozen=True, kw_only=True):
+class ModelTarget(ModelChoice, frozen=True, kw_only=True):
     """Which model to call: `model:`, an entry of `fallback_providers:` or a task override."""
 
-    model: str
-    provider: str = ""
-    """A built-in name, a name of `providers:`, `custom`, or empty or `auto` to find out."""
-    base_url: str = ""
-    api_key: str = ""
     key_env: str = ""
-    api_mode: str = ""
-    context_length: int | None = None
-    max_tokens: int | None = None
     extra_body: dict[str, Any] = field(default_factory=dict)
 
 
@@ -110,7 +102,8 @@ def resolve_route(target: ModelTarget, sources: ModelSources) -> ModelRoute:
     name = _provider_name(target, sources)
     own = sources.settings.providers.get(name) or Provider()
     spec = _spec(name, own, sources)
-    base_url = target.base_url or own.base_url or _default_url(spec, sources)
+    named_url = target.base_url or own.base_url
+    base_url = named_url or sources.secret(spec.base_url_env) or spec.base_url
     if not base_url:
         raise ConfigError(
             f"Provider `{name}` has no address.",
@@ -118,9 +111,15 @@ def resolve_route(target: ModelTarget, sources: ModelSources) -> ModelRoute:
         )
     host = urlsplit(base_url).hostname or ""
     local = spec.local or is_loopback(host) or host == "0.0.0.0"  # noqa: S104 - compared only
-    keys = _keys(target, own, spec, base_url, sources)
-    if not keys and not local and _needs_key(name, own, target):
-        raise _missing_key(name, spec, own, target)
+    own_names = tuple(filter(None, (target.key_env or own.key_env,)))
+    names = own_names or spec.key_env
+    # A key is never sent to another host than its provider's.
+    theirs = not named_url or _same_host(base_url, spec) or spec.name == "custom"
+    found = _numbered_keys(names, sources, every=bool(own_names)) if own_names or theirs else []
+    keys = _given_keys(target, own, found)
+    optional = not own_names and (name == "custom" or name not in PROVIDERS)
+    if not keys and not local and not optional:
+        raise _missing_key(name, spec, names)
     mode = _mode(target.api_mode or own.api_mode, spec, base_url)
     return ModelRoute(
         provider=name,
@@ -140,7 +139,7 @@ def resolve_route(target: ModelTarget, sources: ModelSources) -> ModelRoute:
         local=local,
         ssl_verify=own.ssl_verify,
         ssl_ca=own.ssl_ca_cert,
-        key_names=_key_names(target, own, spec),
+        key_names=names,
     )
 
 
@@ -244,65 +243,38 @@ def _names(models: Any) -> tuple[str, ...]:
     return tuple(map(str, models)) if isinstance(models, list | tuple | dict) else ()
 
 
-def _default_url(spec: ProviderSpec, sources: ModelSources) -> str:
-    from_env = sources.secret(spec.base_url_env) if spec.base_url_env else None
-    return from_env or spec.base_url
-
-
-def _key_names(target: ModelTarget, own: Provider, spec: ProviderSpec) -> tuple[str, ...]:
-    if target.key_env:
-        return (target.key_env,)
-    return (own.key_env,) if own.key_env else spec.key_env
-
-
-def _keys(
-    target: ModelTarget,
-    own: Provider,
-    spec: ProviderSpec,
-    base_url: str,
-    sources: ModelSources,
+def _given_keys(
+    target: ModelTarget, own: Provider, found: list[ProviderKey]
 ) -> tuple[ProviderKey, ...]:
+    """Return the keys to use: one of the target's own wins over all others."""
     if target.api_key:
         return (ProviderKey(secret=target.api_key, label="api_key"),)
-    keys = [ProviderKey(secret=own.api_key, label="api_key")] if own.api_key else []
-    foreign = bool(target.base_url or own.base_url) and not _same_host(base_url, spec)
-    own_names = bool(target.key_env or own.key_env)
-    if foreign and not own_names and spec.name != "custom":
-        return tuple(keys)
-    for name in _key_names(target, own, spec):
-        found = _numbered(name, sources)
-        keys += found
-        if found and not own_names:
-            break
-    return tuple(keys)
+    first = [ProviderKey(secret=own.api_key, label="api_key")] if own.api_key else []
+    return (*first, *found)
 
 
 def _same_host(base_url: str, spec: ProviderSpec) -> bool:
-    """Whether `base_url` is the provider's own: a key is never sent to another host."""
     own = urlsplit(spec.base_url).hostname
     return own is None or own == urlsplit(base_url).hostname
 
 
-def _numbered(name: str, sources: ModelSources) -> list[ProviderKey]:
-    """Return `NAME`, then `NAME_2`, `NAME_3` and so on while they exist."""
-    names = [name, *(f"{name}_{number}" for number in range(2, _MAX_NUMBERED_KEYS))]
+def _numbered_keys(
+    names: tuple[str, ...], sources: ModelSources, *, every: bool
+) -> list[ProviderKey]:
+    """Return `NAME`, `NAME_2`, `NAME_3` and so on while they exist, of the first name or of all."""
     keys: list[ProviderKey] = []
-    for each in names:
-        secret = (sources.secret(each) or "").strip()
-        if not secret:
+    for name in names:
+        for each in (name, *(f"{name}_{number}" for number in range(2, _MAX_NUMBERED_KEYS))):
+            secret = (sources.secret(each) or "").strip()
+            if not secret:
+                break
+            keys.append(ProviderKey(secret=secret, label=each))
+        if keys and not every:
             break
-        keys.append(ProviderKey(secret=secret, label=each))
     return keys
 
 
-def _needs_key(name: str, own: Provider, target: ModelTarget) -> bool:
-    """Own servers may do without a key unless the configuration names one."""
-    theirs = name == "custom" or name not in PROVIDERS
-    return not theirs or bool(own.key_env or target.key_env)
-
-
-def _missing_key(name: str, spec: ProviderSpec, own: Provider, target: ModelTarget) -> ConfigError:
-    names = _key_names(target, own, spec)
+def _missing_key(name: str, spec: ProviderSpec, names: tuple[str, ...]) -> ConfigError:
     where = f" Get one at {spec.key_url} ." if spec.key_url else ""
     return ConfigError(
         f"Provider `{name}` needs an API key: {' or '.join(names)} is not set.",
