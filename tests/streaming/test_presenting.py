@@ -35,7 +35,7 @@ from hermes.domain.usage import Usage
 from hermes.streaming.chat.media import MediaRef
 from hermes.streaming.chat.presenter import present, present_again
 from hermes.streaming.chat.reply import Ending, final_segments
-from hermes.streaming.chat.settings import PresentationSettings, Shape, choose_shape, presentation
+from hermes.streaming.chat.settings import PresentationSettings, presentation
 from hermes.streaming.chat.slots import ChatLayout, Presented, Resumed
 from hermes.testing.clock import FakeClock
 
@@ -657,14 +657,16 @@ async def test_showing_it_again_from_the_ledger_gives_the_same(
 @settings(max_examples=100, deadline=None)
 def test_a_preview_fits_with_its_cursor(text: str, cut: int) -> None:
     layout, surface = ChatLayout(CHAT, QUICK), FakeSurface()
-    for look in layout.growing().add(text[:cut]):
+    growing = layout.chunker()
+    growing.add(text[:cut])
+    for look in layout.preview(growing):
         assert isinstance(look, Shown)
         assert surface._dialect.visible_length(look.text, CHAT.unit) <= CHAT.max_length
 
 
 def test_the_shape_depends_on_settings_and_on_what_the_platform_can_do() -> None:
-    assert choose_shape(shown_as(), CHAT) is Shape.EDITS
-    assert choose_shape(shown_as(transport="draft"), CHAT) is Shape.EDITS
-    assert choose_shape(shown_as(transport="off"), CHAT) is Shape.FINAL
-    assert choose_shape(shown_as(enabled=False), CHAT) is Shape.FINAL
-    assert choose_shape(shown_as(), NO_EDITS) is Shape.FINAL
+    assert shown_as().grows(CHAT)
+    assert shown_as(transport="draft").grows(CHAT)
+    assert not shown_as(transport="off").grows(CHAT)
+    assert not shown_as(enabled=False).grows(CHAT)
+    assert not shown_as().grows(NO_EDITS)

@@ -23,8 +23,6 @@ MAX_HEAD = 4000
 
 
 class FileIdentity:
-    """Reads SOUL.md and the memory files of an agent's home."""
-
     def __init__(self, settings: LiveSettings) -> None:
         self._settings = settings
 

@@ -35,8 +35,6 @@ _LISTS = ("skills", "context_from", "enabled_toolsets")
 
 
 class JobFiles:
-    """The jobs of one agent, in its `cron` folder."""
-
     def __init__(self, folder: Path) -> None:
         self.path = folder / "jobs.json"
         self._folder = folder

@@ -29,8 +29,6 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}")
 
 
 class PairingFiles:
-    """The pairing records of a home."""
-
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._turn = asyncio.Lock()

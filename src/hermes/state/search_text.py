@@ -38,8 +38,6 @@ _UNSPACED = re.compile(
 
 
 class Needle(Struct, frozen=True):
-    """One thing that must occur."""
-
     text: str
     """Folded. For words: the words of a phrase, joined by one space."""
     prefix: bool = False

@@ -16,8 +16,6 @@ Routes = dict[str, dict[str, Any]]
 
 
 class HookRouteFile:
-    """The routes in the home."""
-
     def __init__(self, home: HermesHome) -> None:
         self._home = home
         self._path = home.webhooks_file
@@ -27,11 +25,9 @@ class HookRouteFile:
         return await asyncio.to_thread(file_stamp, self._path)
 
     async def load(self) -> Mapping[str, Mapping[str, Any]]:
-        """Return the routes as they are written."""
         return await asyncio.to_thread(self.read)
 
     def read(self) -> Routes:
-        """Return the routes as they are written."""
         return read_json(self._path, Routes)
 
     def change(self, edit: Callable[[Routes], Routes]) -> None:

@@ -54,8 +54,6 @@ class SessionContext(Struct, frozen=True, kw_only=True):
 
 
 class ChatContext(Struct, frozen=True, kw_only=True):
-    """Describes the chat of a turn."""
-
     ledger: Ledger
     prompts: Mapping[str, Callable[[str, str | None], str]]
     """Platform -> (chat, thread) -> what the owner wants the model to know there."""
@@ -71,7 +69,6 @@ class ChatContext(Struct, frozen=True, kw_only=True):
             return ""
 
     async def home(self, platform: str) -> HomeChannel | None:
-        """Return the home channel of a platform."""
         return await home_channel(self.ledger, self.settings(), platform)
 
     async def _context(self, turn: Turn, entry: InboxEntry) -> SessionContext:

@@ -68,8 +68,6 @@ class ChatAccount(Protocol):
 
 
 class ChatDoorParts(Struct, frozen=True, kw_only=True):
-    """What the chat door is made of."""
-
     accounts: Sequence[ChatAccount]
     media_dir: Path
     """Where files of messages are kept."""
@@ -91,8 +89,6 @@ class ChatDoorParts(Struct, frozen=True, kw_only=True):
 
 
 class ChatDoor(Door):
-    """All chat platforms of a gateway."""
-
     name = "chat"
 
     def __init__(self, parts: ChatDoorParts) -> None:

@@ -46,8 +46,6 @@ SETTLED_STATES = (OutboxState.SENT, OutboxState.FAILED, OutboxState.UNKNOWN)
 
 
 class ReplyParts(Struct, frozen=True, kw_only=True):
-    """What the replies are made of."""
-
     ledger: Ledger
     clock: Clock
     line: Callable[[str, str], Line | None]
@@ -59,8 +57,6 @@ class ReplyParts(Struct, frozen=True, kw_only=True):
 
 
 class ChatReplies(Obligations):
-    """Shows turns in the chats they came from."""
-
     def __init__(self, parts: ReplyParts) -> None:
         self._parts = parts
         self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -295,8 +291,6 @@ MOST_CHATS = 5_000
 
 
 class Apologies:
-    """Remembers who has been told."""
-
     def __init__(self, send: Callable[[Target, str], Awaitable[None]], clock: Clock) -> None:
         self._send = send
         self._clock = clock

@@ -68,13 +68,11 @@ def transaction(
 
 
 def sql(name: str) -> str:
-    """Return the text of a named query."""
     return queries()[name]
 
 
 @cache
 def queries() -> dict[str, str]:
-    """Return the text of all queries by name."""
     folder = files("hermes.state.sqlite") / "sql"
     found: dict[str, str] = {}
     for file in folder.iterdir():

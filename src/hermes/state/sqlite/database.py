@@ -37,7 +37,6 @@ def open_writer(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Co
 
 
 def open_reader(path: Path, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
-    """Open a connection that cannot write."""
     return _open(path, "ro", busy_seconds)
 
 
@@ -106,15 +105,12 @@ def _fold(text: str | None) -> str | None:
 
 
 class SchemaStep(Struct, frozen=True, kw_only=True):
-    """One step of the schema."""
-
     version: int
     name: str
     text: str
 
 
 def load_migrations() -> list[SchemaStep]:
-    """Read the numbered files, in order."""
     folder = files("hermes.state.sqlite") / "sql" / "migrations"
     found = [
         SchemaStep(

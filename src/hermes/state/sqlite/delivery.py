@@ -16,8 +16,6 @@ read_outbox = reader(OutboxEntry, inner=("target",))
 
 
 class InboxPart(LedgerPart):
-    """Implements `InboxStore`."""
-
     async def admit(self, arrival: Arrival) -> Admission:
         text = dump(arrival.message)
         return await self._write(lambda connection: admit(connection, arrival, text))
@@ -48,8 +46,6 @@ class InboxPart(LedgerPart):
 
 
 class OutboxPart(LedgerPart):
-    """Implements `OutboxStore`."""
-
     @transaction
     def enqueue(self, connection: Connection, entry: OutboxEntry) -> OutboxEntry:
         change(connection, "outbox.insert", columns(entry) | columns(entry.target))

@@ -22,8 +22,6 @@ read_instant = reader(Instant, json={"detail": dict[str, Any]})
 
 
 class KeyPart(LedgerPart):
-    """Implements `KeyStore`."""
-
     @transaction
     def add_key(self, connection: Connection, key: ApiKey) -> None:
         if one(connection, "keys.by_id", (key.id,)):
@@ -51,8 +49,6 @@ class KeyPart(LedgerPart):
 
 
 class HookPart(LedgerPart):
-    """Implements `HookStore`."""
-
     async def receive_hook(self, delivery: HookDelivery) -> HookDelivery | None:
         return await self._change(read_delivery, "hooks.receive", columns(delivery))
 
@@ -90,8 +86,6 @@ class HookPart(LedgerPart):
 
 
 class InstantPart(LedgerPart):
-    """Implements `InstantStore`."""
-
     async def claim_instant(self, instant: Instant) -> bool:
         return await self._write(lambda c: change(c, "instants.claim", columns(instant)) > 0)
 

@@ -49,8 +49,6 @@ class SqliteLedger(
     InstantPart,
     HookPart,
 ):
-    """Everything that survives a restart, in one file."""
-
     @classmethod
     async def open(cls, path: Path, *, backups: Path, busy_seconds: float = BUSY_SECONDS) -> Self:
         """Open the ledger, making or migrating the database where needed."""
@@ -115,7 +113,6 @@ def _prepare(
 
 @asynccontextmanager
 async def open_ledger(home: HermesHome) -> AsyncIterator[Ledger]:
-    """Open the ledger for the body of the `with`."""
     async with _opened(home.database, home.backups_dir) as ledger:
         yield ledger
 

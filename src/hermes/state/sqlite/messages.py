@@ -37,8 +37,6 @@ MAX_TOP_UP = 200
 
 
 class MessagePart(LedgerPart):
-    """Implements the history half of `MessageStore`."""
-
     def __init__(self, writer: Writer, readers: Readers) -> None:
         super().__init__(writer, readers)
         self._histories = HistoryCache()
@@ -116,7 +114,6 @@ def take_seats(
 
 
 def put(connection: Connection, message: Message, seat: Seat) -> StoredMessage:
-    """Write a message into a seat."""
     values = message_columns(message) | msgspec.structs.asdict(seat)
     cursor = connection.execute(sql("messages.insert"), values)
     assert cursor.lastrowid is not None
@@ -165,8 +162,6 @@ def _preview_of(messages: Sequence[Message]) -> str:
 
 
 class KeptHistory(Struct, frozen=True):
-    """A history as it was at some moment."""
-
     messages: list[StoredMessage]
     count: int
     rewrites: int
@@ -174,8 +169,6 @@ class KeptHistory(Struct, frozen=True):
 
 
 class HistoryCache:
-    """The most recently used long histories."""
-
     def __init__(self) -> None:
         self._kept: OrderedDict[str, KeptHistory] = OrderedDict()
         self._messages = 0

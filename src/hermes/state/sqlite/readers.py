@@ -37,7 +37,6 @@ class Readers:
         self._closed = False
 
     async def run(self, work: Work[T]) -> T:
-        """Run `work` on a connection of the pool."""
         async with self._seats:
             return await asyncio.to_thread(self._run, work)
 
@@ -53,7 +52,6 @@ class Readers:
         return await self.run(work)
 
     async def close(self) -> None:
-        """Close the connections once their reads have ended."""
         self._closed = True
         if self._quick is not None:
             self._quick.close()

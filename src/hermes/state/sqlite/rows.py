@@ -76,7 +76,6 @@ def columns(value: Struct) -> dict[str, Any]:
 
 
 def dump(value: Any) -> str:
-    """Return `value` as JSON text."""
     try:
         return _dumps(value).decode()
     except UnicodeEncodeError:

@@ -33,8 +33,6 @@ read_event = reader(LoggedEvent, json={"event": TurnEvent})
 
 
 class RunPart(LedgerPart):
-    """Implements `RunStore`."""
-
     async def open_run(self, new: NewRun) -> OpenedRun:
         return await self._write(RunOpening(new))
 

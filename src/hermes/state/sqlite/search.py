@@ -38,8 +38,6 @@ PAGES_AT_ONCE = 500
 
 
 class SearchPart(LedgerPart):
-    """Implements the search half of `MessageStore`."""
-
     async def search(self, query: SearchQuery) -> list[SearchHit]:
         plans = plans_for(query.text)
         if not plans or query.limit < 1:

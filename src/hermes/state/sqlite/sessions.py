@@ -33,8 +33,6 @@ read_session = reader(
 
 
 class SessionPart(LedgerPart):
-    """Implements `SessionStore`."""
-
     @transaction
     def create_session(self, connection: Connection, new: NewSession) -> Session:
         insert_session(connection, new)

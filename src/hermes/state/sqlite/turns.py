@@ -29,8 +29,6 @@ read_turn_usage = reader(TurnUsage, inner=("usage",))
 
 
 class TurnPart(LedgerPart):
-    """Implements `TurnStore`."""
-
     @transaction
     def begin_turn(self, connection: Connection, new: NewTurn) -> BegunTurn:
         turn = _insert(connection, new)
@@ -195,8 +193,6 @@ def _not_open(connection: Connection, turn_id: str) -> HermesError:
 
 
 class ApprovalPart(LedgerPart):
-    """Implements `ApprovalStore`."""
-
     @transaction
     def ask(self, connection: Connection, request: ApprovalRequest) -> Approval:
         row = one(connection, "approvals.for_call", (request.turn_id, request.call_id))
@@ -237,8 +233,6 @@ class ApprovalPart(LedgerPart):
 
 
 class UsagePart(LedgerPart):
-    """Implements `UsageStore`."""
-
     async def record_usage(self, record: UsageRecord) -> None:
         await self._write(lambda c: add_usage(c, record, record.session_id))
 

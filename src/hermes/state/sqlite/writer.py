@@ -57,8 +57,6 @@ class _Job(Struct):
 
 
 class Writer:
-    """Runs transaction functions on one thread."""
-
     def __init__(
         self,
         connection: sqlite3.Connection,

@@ -60,19 +60,15 @@ class Chunker:
             raise ValueError(f"a message of {limit} is too short to split text into")
         self._limit = limit - CLOSING
         self._weigh = weigh
-        self._text = ""
+        self.text = ""
         self._start = 0
         self._skip = _BLANK_LINES
         self._carry = ""
         self.finished: list[str] = []
         """Pieces that will never change."""
 
-    @property
-    def text(self) -> str:
-        return self._text
-
     def add(self, text: str) -> None:
-        self._text += text
+        self.text += text
         while (piece := self._next()) is not None:
             if piece:
                 self.finished.append(piece)
@@ -80,7 +76,7 @@ class Chunker:
     @property
     def open(self) -> str:
         """The piece that still grows; empty if there is nothing to see in it."""
-        return close_code(_whole(self._carry, self._text[self._begin() :].rstrip()))
+        return close_code(_whole(self._carry, self.text[self._begin() :].rstrip()))
 
     @property
     def pieces(self) -> list[str]:
@@ -88,13 +84,13 @@ class Chunker:
         return [*self.finished, growing] if growing else list(self.finished)
 
     def _begin(self) -> int:
-        found = self._skip.match(self._text, self._start)
+        found = self._skip.match(self.text, self._start)
         return found.end() if found else self._start
 
     def _next(self) -> str | None:
         begin = self._begin()
         # No character weighs less than one, so the window never needs to be longer.
-        window = self._carry + self._text[begin : begin + self._limit + 1]
+        window = self._carry + self.text[begin : begin + self._limit + 1]
         if self._weigh(window) <= self._limit:
             return None
         within = self._within(window)
@@ -137,21 +133,18 @@ def _cut(window: str, within: int, carried: int) -> _Cut:
         return _line_cut(lines[-1])
     if place is None:
         place = max(fit(window, within), carried + 1)
-    if fence is not None:
-        closing, carry = f"\n{fence.marker}", f"{fence.opener()}\n"
-        return _Cut(end=place, skip=_NEWLINE, closing=closing, carry=carry)
-    return _Cut(end=place, skip=_REST_OF_LINE, carry=table)
+    return _cut_at(place, fence, table, _REST_OF_LINE)
+
+
+def _cut_at(end: int, fence: Fence | None, table: str, skip: re.Pattern[str]) -> _Cut:
+    if fence is None:
+        return _Cut(end=end, skip=skip, carry=table)
+    closing, carry = f"\n{fence.marker}", f"{fence.opener()}\n"
+    return _Cut(end=end, skip=_NEWLINE, closing=closing, carry=carry)
 
 
 def _line_cut(line: _Line) -> _Cut:
-    if line.fence is not None:
-        return _Cut(
-            end=line.at,
-            skip=_NEWLINE,
-            closing=f"\n{line.fence.marker}",
-            carry=f"{line.fence.opener()}\n",
-        )
-    return _Cut(end=line.at, skip=_BLANK_LINES, carry=line.table)
+    return _cut_at(line.at, line.fence, line.table, _BLANK_LINES)
 
 
 def _lines(text: str) -> Iterator[_Line]:

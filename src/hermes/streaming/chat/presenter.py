@@ -13,9 +13,10 @@ from hermes.domain.events import ReasoningDelta, TextDelta, ToolProgress, TurnSt
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.surface import Shown, Surface
+from hermes.streaming.chat.chunking import Chunker
 from hermes.streaming.chat.reply import Bubble, Ending, Segment, TurnReply, final_segments
-from hermes.streaming.chat.settings import PresentationSettings, Shape, choose_shape
-from hermes.streaming.chat.slots import MaySend, Presented, Preview, Resumed, Slots, refuse_files
+from hermes.streaming.chat.settings import PresentationSettings
+from hermes.streaming.chat.slots import MaySend, Presented, Resumed, Slots, refuse_files
 
 
 class _Presenter:
@@ -41,11 +42,11 @@ class _Presenter:
         self._edited_at = clock.monotonic()
         self._edited_size = 0
         self._typed_at: float | None = None
-        self._growing: tuple[int, Preview] | None = None
+        self._growing: tuple[int, Chunker] | None = None
         can = surface.capabilities
         # Without deletes a remark that turns out not to be wanted could not be taken back.
         hideable = settings.interim_assistant_messages or can.deletes
-        self._text_previews = choose_shape(settings, can) is Shape.EDITS and hideable
+        self._text_previews = settings.grows(can) and hideable
 
     async def run(self) -> Presented:
         async with asyncio.TaskGroup() as group:
@@ -140,9 +141,10 @@ class _Presenter:
         text = segment.content(self._settings).text
         index, growing = self._growing or (-1, None)
         if growing is None or index != segment.index or not text.startswith(growing.text):
-            growing = self._slots.layout.growing()
+            growing = self._slots.layout.chunker()
             self._growing = (segment.index, growing)
-        looks = growing.add(text[len(growing.text) :])
+        growing.add(text[len(growing.text) :])
+        looks = self._slots.layout.preview(growing)
         return [(segment.slot(piece), look) for piece, look in enumerate(looks)]
 
     async def _rest(self) -> None:

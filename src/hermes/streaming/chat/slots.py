@@ -1,6 +1,7 @@
 """Slots: the native messages that show one turn in one chat."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from itertools import groupby
 from pathlib import PurePosixPath
 
@@ -11,7 +12,7 @@ from hermes.domain.ports.surface import Shown, Surface
 from hermes.streaming.chat.chunking import Chunker
 from hermes.streaming.chat.media import MediaRef
 from hermes.streaming.chat.reply import Segment
-from hermes.streaming.chat.settings import PresentationSettings, Shape, choose_shape
+from hermes.streaming.chat.settings import PresentationSettings
 from hermes.streaming.markup import load_dialect
 from hermes.streaming.units import length
 
@@ -27,13 +28,15 @@ class ChatLayout:
         self._placeholder = settings.placeholder
         # What is appended to a message cannot be taken away again.
         self._cursor = "" if capabilities.streams else settings.cursor
-        final = choose_shape(settings, capabilities) is Shape.FINAL
+        final = not settings.grows(capabilities)
         self._marks = settings.chunk_marks and final
         reserve = _MARK_ROOM if self._marks else length(settings.cursor, capabilities.unit)
         longest = capabilities.max_length
         if not final and capabilities.edit_length:
             longest = min(longest, capabilities.edit_length)
         self.room = longest - reserve
+        # Pieces that will never change are formatted only once.
+        self._finished = lru_cache(maxsize=32)(partial(self.shown, final=False))
 
     def chunker(self) -> Chunker:
         return Chunker(self.room, self.weigh)
@@ -52,8 +55,12 @@ class ChatLayout:
             for number, piece in enumerate(pieces, 1)
         ]
 
-    def growing(self) -> "Preview":
-        return Preview(self, self._cursor)
+    def preview(self, growing: Chunker) -> list[Shown]:
+        """Return the messages of a text that still grows, with the cursor behind the last."""
+        shown = [self._finished(piece) for piece in growing.finished]
+        if last := growing.open:
+            shown.append(self.shown(last, final=False, tail=self._cursor))
+        return shown
 
     def shown(self, markdown: str, *, final: bool, tail: str = "") -> Shown:
         """Return one message; `tail` stands behind it whatever it ends with."""
@@ -66,30 +73,6 @@ class ChatLayout:
 
     def placeholder(self) -> Shown:
         return self.shown(self._placeholder, final=False)
-
-
-class Preview:
-    """A text that still grows, as messages; what is finished is formatted only once."""
-
-    def __init__(self, layout: ChatLayout, cursor: str) -> None:
-        self._layout = layout
-        self._cursor = cursor
-        self._chunker = layout.chunker()
-        self._finished: list[Shown] = []
-
-    @property
-    def text(self) -> str:
-        return self._chunker.text
-
-    def add(self, markdown: str) -> list[Shown]:
-        """Take more text and return all messages, with the cursor at the end of the last."""
-        self._chunker.add(markdown)
-        for piece in self._chunker.finished[len(self._finished) :]:
-            self._finished.append(self._layout.shown(piece, final=False))
-        if open_piece := self._chunker.open:
-            last = self._layout.shown(open_piece, final=False, tail=self._cursor)
-            return [*self._finished, last]
-        return self._finished
 
 
 MaySend = Callable[[str], bool]
@@ -110,8 +93,6 @@ class Resumed(Struct, frozen=True, kw_only=True):
 
 
 class Presented(Struct, frozen=True, kw_only=True):
-    """What a turn has left in a chat."""
-
     complete: bool
     """False if the process is stopping: previews stand, and the turn goes on later."""
     slots: tuple[str, ...]

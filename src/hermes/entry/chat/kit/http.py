@@ -14,6 +14,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -55,8 +56,6 @@ class Upload(Struct, frozen=True, kw_only=True):
 
 
 class HttpRequest(Struct, frozen=True, kw_only=True):
-    """One call."""
-
     name: str
     """What failures call it."""
     url: str
@@ -110,7 +109,6 @@ class HttpClient:
             self._client = await asyncio.to_thread(self._new_client)
 
     async def call(self, wanted: HttpRequest) -> HttpAnswer:
-        client = self._open()
         headers, body = dict(wanted.headers), dict[str, Any]()
         if wanted.uploads:
             files = [(u.field, (u.name, u.content)) for u in wanted.uploads]
@@ -120,43 +118,24 @@ class HttpClient:
         elif wanted.verb != "GET":
             headers["content-type"] = "application/json"
             body = {"content": msgspec.json.encode(wanted.fields)}
-        extensions = {"target": wanted.target.encode()} if wanted.target else None
-        request = client.build_request(
-            wanted.verb, wanted.url, headers=headers, extensions=extensions, **body
-        )
 
-        async def exchange() -> HttpAnswer:
-            response = await client.send(request, stream=True)
-            try:
-                content = await _content(response)
-            finally:
-                await response.aclose()
+        async def read(response: "httpx2.Response") -> HttpAnswer:
+            content = await _content(response)
             headers = {name.lower(): value for name, value in response.headers.items()}
             return HttpAnswer(status=response.status_code, headers=headers, content=content)
 
         size = sum(len(upload.content) for upload in wanted.uploads)
         seconds = wanted.timeout + size / _UPLOAD_BYTES_PER_SECOND
         async with self._slots if wanted.queued else nullcontext():
-            return await self._guarded(wanted.name, wanted.effect, seconds, exchange)
+            return await self._exchange(wanted, seconds, read, headers=headers, **body)
 
     async def download(self, wanted: HttpRequest, path: Path, limit: int) -> int:
         """Stream a file to disk and return its size; nothing is left there when it fails."""
-        client = self._open()
-        extensions = {"target": wanted.target.encode()} if wanted.target else None
-        request = client.build_request(
-            "GET", wanted.url, headers=dict(wanted.headers), extensions=extensions
-        )
         part = path.with_name(f"{path.name}.part")
-
-        async def exchange() -> int:
-            response = await client.send(request, stream=True)
-            try:
-                return await _save(response, part, limit)
-            finally:
-                await response.aclose()
-
+        read = partial(_save, part=part, limit=limit)
+        get = msgspec.structs.replace(wanted, verb="GET")
         try:
-            size = await self._guarded(wanted.name, Effect.REPEATABLE, wanted.timeout, exchange)
+            size = await self._exchange(get, wanted.timeout, read, headers=wanted.headers)
             await asyncio.to_thread(part.replace, path)
         finally:
             await asyncio.to_thread(part.unlink, missing_ok=True)
@@ -218,14 +197,25 @@ class HttpClient:
             ) from None
         return client
 
-    async def _guarded(
-        self, name: str, effect: Effect, seconds: float, exchange: Callable[[], Awaitable[T]]
+    async def _exchange(
+        self,
+        wanted: HttpRequest,
+        seconds: float,
+        read: "Callable[[httpx2.Response], Awaitable[T]]",
+        **content: Any,
     ) -> T:
-        """Bound an exchange and translate what goes wrong on the way."""
-        library = _library()
+        """Send a request and read its answer, within a bound; translate what goes wrong."""
+        library, client = _library(), self._open()
+        name, effect = wanted.name, wanted.effect
+        hidden = {"target": wanted.target.encode()} if wanted.target else None
+        request = client.build_request(wanted.verb, wanted.url, extensions=hidden, **content)
         try:
             async with asyncio.timeout(seconds):
-                return await exchange()
+                response = await client.send(request, stream=True)
+                try:
+                    return await read(response)
+                finally:
+                    await response.aclose()
         except TimeoutError:
             reason = f"no answer within {seconds:.0f} s"
             raise self._broken(name, reason, sent=True, effect=effect) from None

@@ -44,8 +44,6 @@ class Heard(Struct, frozen=True, kw_only=True):
 
 
 class Hearing(Struct, frozen=True, kw_only=True):
-    """What the mention rules say about a message."""
-
     heard: bool
     reason: str = ""
     observed: bool = False
@@ -201,8 +199,6 @@ Span = tuple[int, int]
 
 
 class Addressing(Struct, frozen=True, kw_only=True):
-    """How a text speaks to us."""
-
     text: str
     """Without the mention at its beginning or end and without `@bot` after a command."""
     mentioned: bool = False

@@ -28,8 +28,6 @@ _UNREADABLE = ("story", "game", "paid_media", "checklist", "invoice", "giveaway"
 
 
 class Bot(Struct, frozen=True, kw_only=True):
-    """Who we are."""
-
     id: int
     username: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)

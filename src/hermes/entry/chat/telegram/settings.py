@@ -11,8 +11,6 @@ _PUBLIC_ROOT = "https://api.telegram.org"
 
 
 class TelegramSettings(ChatSettings, frozen=True, kw_only=True):
-    """One bot."""
-
     token: str
     base_url: str = _PUBLIC_ROOT
     """The root of the server, without `/bot`."""

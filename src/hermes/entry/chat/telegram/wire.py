@@ -34,8 +34,6 @@ class Envelope(Struct, frozen=True, kw_only=True):
 
 
 class Party(Struct, frozen=True, kw_only=True):
-    """A person, a bot or a chat."""
-
     id: int
     type: str = ""
     is_bot: bool = False
