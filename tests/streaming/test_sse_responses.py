@@ -37,7 +37,7 @@ from hermes.domain.messages import (
     ToolCall,
     ToolOutcome,
 )
-from hermes.domain.runs import RunState
+from hermes.domain.runs import Run, RunKind, RunOutcome, RunState
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
 from hermes.streaming.wire.responses import ResponseEvent, ResponseResource, ResponseStream
@@ -334,6 +334,20 @@ def test_a_failure_closes_the_open_message_and_names_the_error() -> None:
     assert texts(resource) == ["Half"]
 
 
+def run_ended(state: RunState | None) -> Run:
+    return Run(
+        id="resp_1",
+        kind=RunKind.RESPONSE,
+        key_id="owner",
+        agent_id="main",
+        session_id="s1",
+        inbox_id=1,
+        created_at=1000.0,
+        updated_at=1234.5,
+        outcome=None if state is None else RunOutcome(state=state),
+    )
+
+
 @pytest.mark.parametrize(
     ("base", "state", "status"),
     [
@@ -349,7 +363,7 @@ def test_an_interrupted_response_is_incomplete_or_cancelled(
     fold = ResponseStream(base)
     fold.begin()
     fold.feed(TextDelta("Half"))
-    last = fold.finish(finished(TurnState.INTERRUPTED), state, 1234.5)[-1]
+    last = fold.feed(finished(TurnState.INTERRUPTED), run_ended(state))[-1]
     assert last.name == "response.incomplete"
     assert fold.resource.status == status
     assert fold.resource.completed_at is None
@@ -359,7 +373,7 @@ def test_an_interrupted_response_is_incomplete_or_cancelled(
 def test_only_a_completed_response_has_a_time_of_completion() -> None:
     fold = ResponseStream(BASE)
     fold.feed(completed("Yes."))
-    fold.finish(finished(text="Yes."), RunState.COMPLETED, 1234.5)
+    fold.feed(finished(text="Yes."), run_ended(RunState.COMPLETED))
     assert fold.resource.completed_at == 1234
 
 

@@ -26,11 +26,11 @@ from hermes.entry.http.api.conversation import (
     read_items,
     stored,
 )
-from hermes.entry.http.api.responses import input_page, listed_input
+from hermes.entry.http.api.responses import InputItemsQuery, input_page
 from hermes.entry.http.api.responses_request import (
     CreateResponse,
-    InputItemsQuery,
     base_resource,
+    listed_input,
     turn_options,
 )
 from hermes.entry.http.errors import Problem

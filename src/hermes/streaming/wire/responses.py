@@ -26,12 +26,13 @@ from hermes.domain.events import (
     TurnStarted,
 )
 from hermes.domain.messages import AssistantMessage, FinishReason, ToolCall, ToolOutcome
-from hermes.domain.runs import RunState
+from hermes.domain.runs import Run, RunState
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
 from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
-from hermes.streaming.wire.frames import aside_fields, frame
+from hermes.streaming.wire.frames import aside_fields, error_fields, frame
 
+Role = Literal["user", "assistant", "system", "developer"]
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
 
@@ -68,7 +69,7 @@ class MessageItem(Struct, frozen=True, kw_only=True, tag_field="type", tag="mess
 
     id: str
     status: ItemStatus
-    role: Literal["user", "assistant", "system", "developer"]
+    role: Role
     content: tuple[OutputText | InputText | InputImage, ...] = ()
 
 
@@ -376,43 +377,36 @@ class ResponseStream:
         self._emit(name, {"response": self._base})
         return self._taken()
 
-    def feed(self, event: TurnEvent) -> list[ResponseEvent]:
+    def feed(self, event: TurnEvent, ended: Run | None = None) -> list[ResponseEvent]:
+        """Take the next event; with the last one the run says how and when it ended."""
         if isinstance(event, TurnFinished):
-            return self.finish(event)
-        for piece in self._view.feed(event):
-            self._take(piece)
+            self._finish(event, ended)
+        else:
+            self._take_all(event)
         return self._taken()
 
-    def finish(
-        self, event: TurnFinished, state: RunState | None = None, at: float | None = None
-    ) -> list[ResponseEvent]:
-        """Take the last event; `state` and `at` say how and when the run ended."""
+    def _finish(self, event: TurnFinished, ended: Run | None) -> None:
         if event.error is not None and event.error.code == SHUTDOWN:
-            return self.broken(event.error.code, f"{event.error.message} {event.error.hint}")
-        for piece in self._view.feed(event):
-            self._take(piece)
+            # The stream ends although the response does not.
+            fields = {**error_fields(event.error), "param": None}
+            self._emit("error", {**fields, "error": {"type": "server_error", **fields}})
+            return
+        self._take_all(event)
         for call in event.handed:
             self._call(call)
-        status, cut_off = self._ending(event, state)
+        status, cut_off = self._ending(event, ended)
         self._close_reasoning()
         self._close_message("completed" if status == "completed" else "incomplete")
         self._show_outputs(all_there=True)
         self._base = replace(
             self._base,
             status=status,
-            completed_at=int(at) if status == "completed" and at is not None else None,
+            completed_at=int(ended.updated_at) if ended and status == "completed" else None,
             incomplete_details=IncompleteDetails(reason=cut_off) if cut_off else None,
             error=error_of(event.error) if status == "failed" else None,
             usage=usage_of(event.usage),
         )
         self._emit(_FINAL_EVENT[status], {"response": self.resource})
-        return self._taken()
-
-    def broken(self, code: str, message: str) -> list[ResponseEvent]:
-        """Return what is sent when the stream ends although the response does not."""
-        fields = {"code": code, "message": message.strip(), "param": None}
-        self._emit("error", {**fields, "error": {"type": "server_error", **fields}})
-        return self._taken()
 
     def _emit(self, name: str, fields: dict[str, Any]) -> None:
         self._events.append(ResponseEvent(name, self._sent, fields))
@@ -422,9 +416,7 @@ class ResponseStream:
         taken, self._events = self._events, []
         return taken
 
-    def _ending(
-        self, event: TurnFinished, state: RunState | None
-    ) -> tuple[ResponseStatus, str | None]:
+    def _ending(self, event: TurnFinished, ended: Run | None) -> tuple[ResponseStatus, str | None]:
         """Return the status and, if that is `incomplete`, the reason."""
         if event.outcome is TurnState.FAILED:
             return "failed", None
@@ -432,8 +424,13 @@ class ResponseStream:
             last = self._view.last
             cut_off = _CUT_OFF.get(last.finish) if last else None
             return ("incomplete" if cut_off else "completed"), cut_off
-        cancelled = self._base.background if state is None else state is RunState.CANCELLED
+        outcome = ended.outcome if ended else None
+        cancelled = outcome.state is RunState.CANCELLED if outcome else self._base.background
         return ("cancelled", None) if cancelled else ("incomplete", "interrupted")
+
+    def _take_all(self, event: TurnEvent) -> None:
+        for piece in self._view.feed(event):
+            self._take(piece)
 
     def _take(self, piece: Piece) -> None:
         match piece:

@@ -209,7 +209,7 @@ class Conversation(Struct, frozen=True, kw_only=True):
         return replace(
             self,
             earlier=(),
-            text=_joined([*(one.text for one in said), self.text]),
+            text=joined([*(one.text for one in said), self.text]),
             pictures=(*(shown for one in said for shown in one.pictures), *self.pictures),
         )
 
@@ -259,7 +259,7 @@ async def run_request(
     known = fields.pop("session_id", None) or choice.session_id
     if known is not None:
         kept = await kept_instructions(call.context.ledger, known)
-        options = replace(options, instructions=_joined([kept, options.instructions]))
+        options = replace(options, instructions=joined([kept, options.instructions]))
     said = await stored(talk, call.context.media)
     given = {
         "id": new_id("run"),
@@ -497,10 +497,10 @@ def _taken_apart(read: Sequence[Utterance], *, strict: bool) -> Conversation:
     earlier = talk[: _last(talk, "user")]
     new = talk[len(earlier) :]
     return Conversation(
-        instructions=_joined(said.text for said in read if said.role in SYSTEM),
+        instructions=joined(said.text for said in read if said.role in SYSTEM),
         earlier=_matched(earlier) if strict else _completed(earlier),
         results=tuple(earlier[_last(earlier, "tool") :]),
-        text=_joined(said.text for said in new),
+        text=joined(said.text for said in new),
         pictures=tuple(shown for said in new for shown in said.pictures),
     )
 
@@ -556,7 +556,7 @@ def _completed(said: Sequence[Utterance]) -> tuple[Utterance, ...]:
     return tuple(history)
 
 
-def _joined(texts: Iterable[str]) -> str:
+def joined(texts: Iterable[str]) -> str:
     return "\n\n".join(text for text in texts if text.strip())
 
 

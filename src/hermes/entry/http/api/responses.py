@@ -8,9 +8,9 @@ it is made from the same parts.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import Any, Literal, cast
+from typing import Annotated, Any, Literal
 
-from msgspec import convert, to_builtins
+from msgspec import Meta, Struct, convert, to_builtins
 from msgspec.structs import replace
 
 from hermes.control.runs.runs import RunRequest
@@ -20,24 +20,21 @@ from hermes.domain.ids import new_id
 from hermes.domain.keys import Action
 from hermes.domain.messages import Message, ToolMessage
 from hermes.domain.ports.ledger import Ledger
-from hermes.domain.runs import Run, RunKind, RunQuery, RunState
-from hermes.entry.http.access import require_agent, run_headers
-from hermes.entry.http.api.conversation import (
-    ContentPart,
-    ImageUrl,
-    InputItem,
-    read_items,
-    run_request,
+from hermes.domain.runs import Run, RunKind, RunQuery, RunState, SessionChoice
+from hermes.entry.http.access import (
+    AnyCall,
+    require_agent,
+    run_headers,
+    session_choice,
+    session_key_of,
+    waiting_session,
 )
+from hermes.entry.http.api.conversation import Conversation, Short, joined, read_items, run_request
 from hermes.entry.http.api.responses_request import (
     CreateResponse,
-    DeletedResponse,
-    GetQuery,
-    InputItemList,
-    InputItemsQuery,
     base_resource,
-    find_session,
-    reached_response,
+    conversation_name,
+    listed_input,
     turn_options,
 )
 from hermes.entry.http.endpoint import (
@@ -54,176 +51,106 @@ from hermes.entry.http.endpoint import (
 from hermes.entry.http.errors import Problem
 from hermes.entry.http.sse import Stop, attended
 from hermes.streaming.wire.frames import DONE
-from hermes.streaming.wire.responses import (
-    FunctionCallItem,
-    FunctionCallOutputItem,
-    InputImage,
-    InputText,
-    Item,
-    MessageItem,
-    OutputText,
-    ResponseEvent,
-    ResponseResource,
-    ResponseStream,
-)
+from hermes.streaming.wire.responses import Item, ResponseEvent, ResponseResource, ResponseStream
 
 operation = Operations("responses", Action.RUN)
+CreateCall = Call[CreateResponse, None]
 
 KEEP_FOR_REPEATS = 86400.0
+KEPT_WHEN_TRUNCATED = 100
+STOPPING_SECONDS = 10.0
 _PAGE = 200
+_LOG_PAGE = 1000
 _ENDED = tuple(state for state in RunState if not state.open)
 
 
-def is_stored(run: Run) -> bool:
-    """Tell whether a response may be asked for later."""
-    return bool(run.request.get("store", True))
+class GetQuery(Struct, frozen=True, kw_only=True):
+    stream: bool = False
+    starting_after: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+    """The number of the last event that the client has."""
 
 
-async def forget_response(ledger: Ledger, run: Run) -> None:
-    """Delete a response, and the session that was opened for it alone."""
-    await ledger.delete_run(run.id)
-    if not run.request.get("own_session"):
-        return
-    if not await ledger.runs(RunQuery(session_id=run.session_id, limit=1)):
-        # Somebody may be going on in it just now; then it is not ours alone any more.
-        with suppress(SessionBusy):
-            await ledger.delete_session(run.session_id, idle=True)
+class InputItemsQuery(Struct, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=100)] = 20
+    order: Literal["asc", "desc"] = "desc"
+    after: Short | None = None
 
 
-async def forget_unstored(ledger: Ledger, now: float) -> int:
-    """Delete what should have been deleted before; return how many responses."""
-    forgotten = offset = 0
-    while True:
-        query = RunQuery(kinds=(RunKind.RESPONSE,), states=_ENDED, limit=_PAGE, offset=offset)
-        page = await ledger.runs(query)
-        due = [run for run in page if not is_stored(run) and _due(run, now)]
-        for run in due:
-            await forget_response(ledger, run)
-        forgotten += len(due)
-        offset += len(page) - len(due)
-        if len(page) < _PAGE:
-            return forgotten
+class InputItemList(Struct, frozen=True, kw_only=True):
+    """What was put into a response."""
+
+    object: Literal["list"] = "list"
+    data: tuple[Item, ...]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
 
 
-def _due(run: Run, now: float) -> bool:
-    return run.idempotency_key is None or run.updated_at < now - KEEP_FOR_REPEATS
+class DeletedResponse(Struct, frozen=True, kw_only=True):
+    """A response that is no more."""
+
+    id: str
+    object: Literal["response"] = "response"
+    deleted: bool = True
 
 
-_LOG_PAGE = 1000
+# -- endpoints ---------------------------------------------------------------------
 
 
-async def answer_whole(call: Call[Any, Any], run: Run) -> Answer:
-    """Answer when the response has ended; a client that leaves meanwhile interrupts it."""
+@operation("POST /v1/responses", *STARTS_RUN, answers={200: (ResponseResource, EVENT_STREAM)})
+async def create_response(call: CreateCall) -> Answer:
+    """Create a response."""
+    agent = require_agent(call, call.body.model)
+    run = await _earlier_run(call)
+    if run is None:
+        run = (await call.context.runs.start(await _run_request(call, agent))).run
+    if call.body.stream:
+        return _streamed(call.context, run)
+    if call.body.background:
+        return await _answer_at_once(call, run)
     stop = None if run.idempotency_key else _stopper(call.context, run)
     ended = await attended(call, call.context.runs.wait(run), stop)
-    value = await response_of(call.context, ended)
+    value = await _response(call.context, ended)
     await _forget_unstored(call.context, ended)
     return JsonAnswer(value=value, headers=run_headers(run))
 
 
-async def answer_at_once(call: Call[Any, Any], run: Run) -> Answer:
-    """Answer with the response as it stands."""
-    current = await call.context.runs.get(run.id) or run
-    value = await response_of(call.context, current)
-    return JsonAnswer(value=value, headers=run_headers(run))
+@operation("GET /v1/responses/{response_id}", 404, answers={200: (ResponseResource, EVENT_STREAM)})
+async def get_response(call: Call[None, GetQuery]) -> Answer:
+    """Read a response, or stream it again."""
+    run = await _reached(call)
+    after = call.query.starting_after
+    if not call.query.stream:
+        return await _answer_at_once(call, run)
+    if not run.logged and (after is not None or run.outcome is None):
+        message = "Only a response that was created with `background` can be streamed again."
+        raise Problem(400, message, code="not_in_background", param="stream")
+    return _streamed(call.context, run, after)
 
 
-def streamed(context: HttpContext, run: Run, after: int | None = None) -> StreamAnswer:
-    """Answer with the events of a response whose numbers are greater than `after`."""
-    stop = None if run.logged or run.idempotency_key else _stopper(context, run)
-    return StreamAnswer(chunks=_chunks(context, run, after), headers=run_headers(run), left=stop)
+@operation("POST /v1/responses/{response_id}/cancel", 404, answers={200: ResponseResource})
+async def cancel_response(call: Call[None, None]) -> Answer:
+    """Stop a response."""
+    run = await _reached(call)
+    await _stopped(call, run)
+    return await _answer_at_once(call, run)
 
 
-async def response_of(context: HttpContext, run: Run) -> ResponseResource:
-    fold = _fold(context, run)
-    if run.outcome is None:
-        await _catch_up(context, run, fold)
-        return fold.resource
-    async for event in context.runs.events(run):
-        _feed(fold, event, run)
-    return fold.resource
+@operation("DELETE /v1/responses/{response_id}", 404, 409)
+async def delete_response(call: Call[None, None]) -> DeletedResponse:
+    """Delete a response."""
+    run = await _reached(call)
+    if (await _stopped(call, run)).outcome is None:
+        message = "The response is still in progress and could not be stopped."
+        raise Problem(409, message, code="response_in_progress")
+    await _forget(call.context.ledger, run)
+    return DeletedResponse(id=run.id)
 
 
-def _fold(context: HttpContext, run: Run) -> ResponseStream:
-    base = convert(run.request["response"], ResponseResource)
-    return ResponseStream(base, context.redact)
-
-
-def _feed(fold: ResponseStream, event: TurnEvent, ended: Run) -> list[ResponseEvent]:
-    if not isinstance(event, TurnFinished):
-        return fold.feed(event)
-    state = ended.outcome.state if ended.outcome else None
-    return fold.finish(event, state, ended.updated_at)
-
-
-async def _catch_up(context: HttpContext, run: Run, fold: ResponseStream) -> None:
-    """Fold what the log has so far."""
-    after = 0
-    while run.logged and (
-        page := await context.ledger.run_log(run.id, after=after, limit=_LOG_PAGE)
-    ):
-        for logged in page:
-            fold.feed(logged.event)
-        after = page[-1].seq
-
-
-async def _chunks(context: HttpContext, run: Run, after: int | None) -> AsyncIterator[bytes]:
-    fold, ended = _fold(context, run), run
-    seen = -1 if after is None else after
-    if chunk := _framed(fold.begin(), seen):
-        yield chunk
-    async for batch in _batches(context, run):
-        if isinstance(batch[-1], TurnFinished):
-            ended = await context.runs.wait(run)
-        told = [each for event in batch for each in _feed(fold, event, ended)]
-        if chunk := _framed(told, seen):
-            yield chunk
-    yield DONE
-    await _forget_unstored(context, ended)
-
-
-async def _batches(context: HttpContext, run: Run) -> AsyncIterator[Sequence[TurnEvent]]:
-    told = False
-    if run.logged:
-        async for logged in context.runs.log(run):
-            told = True
-            yield [logged.event]
-    if not told:  # never logged, or the log is older than logs are kept
-        async for batch in context.runs.batches(run):
-            yield batch
-
-
-def _framed(events: list[ResponseEvent], after: int) -> bytes:
-    return b"".join(event.frame() for event in events if event.sequence_number > after)
-
-
-def _stopper(context: HttpContext, run: Run) -> Stop:
-    async def stop() -> None:
-        await context.runs.stop(run, left=True)
-        if not is_stored(run):
-            await _forget_unstored(context, await context.runs.wait(run))
-
-    return stop
-
-
-async def _forget_unstored(context: HttpContext, run: Run) -> None:
-    if not is_stored(run) and run.idempotency_key is None and run.outcome is not None:
-        await forget_response(context.ledger, run)
-
-
-_Asking = Literal["user", "system", "developer"]
-
-
-def listed_input(body: CreateResponse, response_id: str) -> tuple[Item, ...]:
-    """Return the items of a request under the ids they are listed with."""
-    token = response_id.removeprefix("resp_")
-    items: Sequence[InputItem]
-    if isinstance(body.input, str):
-        items = (InputItem(role="user", content=body.input),)
-    else:
-        items = body.input or ()
-    listed = (_listed(item, f"{token}_in{number}") for number, item in enumerate(items))
-    return tuple(item for item in listed if item is not None)
+@operation("GET /v1/responses/{response_id}/input_items", 404)
+async def list_input_items(call: Call[None, InputItemsQuery]) -> InputItemList:
+    """List what was put into a response."""
+    return input_page(await _reached(call), call.query)
 
 
 def input_page(run: Run, query: InputItemsQuery) -> InputItemList:
@@ -241,120 +168,18 @@ def input_page(run: Run, query: InputItemsQuery) -> InputItemList:
     )
 
 
-def _listed(item: InputItem, token: str) -> Item | None:
-    if item.type == "function_call":
-        return FunctionCallItem(
-            id=f"fc_{token}",
-            call_id=item.call_id or "",
-            name=item.name or "",
-            arguments=item.arguments or "{}",
-            status="completed",
-        )
-    if item.type == "function_call_output":
-        return FunctionCallOutputItem(
-            id=f"fco_{token}",
-            call_id=item.call_id or "",
-            output=_given_parts(item.output or ""),
-            status="completed",
-        )
-    if item.type == "reasoning":
-        return None
-    return _message(item, f"msg_{token}")
+async def _reached(call: AnyCall, previous: str | None = None) -> Run:
+    """Return the stored response that is named in the path, or as `previous`; 404 otherwise."""
+    response_id = previous or call.path["response_id"]
+    run = await call.context.runs.get(response_id)
+    known = run is not None and run.kind is RunKind.RESPONSE and _is_stored(run)
+    if run is None or not known or not call.caller.owns(run.key_id, run.agent_id):
+        message, param = f"There is no response `{response_id}`.", "previous_response_id"
+        raise Problem(404, message, code="response_not_found", param=param if previous else None)
+    return run
 
 
-def _message(item: InputItem, item_id: str) -> MessageItem:
-    content = item.content or ""
-    if item.role == "assistant":
-        return MessageItem(
-            id=item_id, status="completed", role="assistant", content=_said_parts(content)
-        )
-    parts = _given_parts(content)
-    shown = (InputText(text=parts),) if isinstance(parts, str) else parts
-    role = item.role if item.role in ("system", "developer") else "user"
-    return MessageItem(id=item_id, status="completed", role=cast("_Asking", role), content=shown)
-
-
-def _said_parts(content: str | Sequence[ContentPart]) -> tuple[OutputText, ...]:
-    if isinstance(content, str):
-        return (OutputText(text=content),)
-    return tuple(OutputText(text=part.text or part.refusal or "") for part in content)
-
-
-def _given_parts(
-    content: str | Sequence[ContentPart],
-) -> str | tuple[InputText | InputImage, ...]:
-    if isinstance(content, str):
-        return content
-    return tuple(_given_part(part) for part in content)
-
-
-def _given_part(part: ContentPart) -> InputText | InputImage:
-    if part.type not in ("input_image", "image_url"):
-        return InputText(text=part.text or part.refusal or "")
-    url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url
-    inline = url is None or url[:5].lower() == "data:"
-    return InputImage(image_url=None if inline else url, detail=part.detail or "auto")
-
-
-KEPT_WHEN_TRUNCATED = 100
-STOPPING_SECONDS = 10.0
-CreateCall = Call[CreateResponse, None]
-
-
-@operation("POST /v1/responses", *STARTS_RUN, answers={200: (ResponseResource, EVENT_STREAM)})
-async def create_response(call: CreateCall) -> Answer:
-    """Create a response."""
-    agent = require_agent(call, call.body.model)
-    run = await _earlier_run(call)
-    if run is None:
-        run = (await call.context.runs.start(await _run_request(call, agent))).run
-    if call.body.stream:
-        return streamed(call.context, run)
-    if call.body.background:
-        return await answer_at_once(call, run)
-    return await answer_whole(call, run)
-
-
-@operation("GET /v1/responses/{response_id}", 404, answers={200: (ResponseResource, EVENT_STREAM)})
-async def get_response(call: Call[None, GetQuery]) -> Answer:
-    """Read a response, or stream it again."""
-    run = await reached_response(call, call.path["response_id"])
-    after = call.query.starting_after
-    if not call.query.stream:
-        return await answer_at_once(call, run)
-    if not run.logged and (after is not None or run.outcome is None):
-        message = "Only a response that was created with `background` can be streamed again."
-        raise Problem(400, message, code="not_in_background", param="stream")
-    return streamed(call.context, run, after)
-
-
-@operation("POST /v1/responses/{response_id}/cancel", 404, answers={200: ResponseResource})
-async def cancel_response(call: Call[None, None]) -> Answer:
-    """Stop a response."""
-    run = await reached_response(call, call.path["response_id"])
-    await _stopped(call, run)
-    return await answer_at_once(call, run)
-
-
-@operation("DELETE /v1/responses/{response_id}", 404, 409)
-async def delete_response(call: Call[None, None]) -> DeletedResponse:
-    """Delete a response."""
-    run = await reached_response(call, call.path["response_id"])
-    if (await _stopped(call, run)).outcome is None:
-        message = "The response is still in progress and could not be stopped."
-        raise Problem(409, message, code="response_in_progress")
-    await forget_response(call.context.ledger, run)
-    return DeletedResponse(id=run.id)
-
-
-@operation("GET /v1/responses/{response_id}/input_items", 404)
-async def list_input_items(call: Call[None, InputItemsQuery]) -> InputItemList:
-    """List what was put into a response."""
-    run = await reached_response(call, call.path["response_id"])
-    return input_page(run, call.query)
-
-
-async def _stopped(call: Call[Any, Any], run: Run) -> Run:
+async def _stopped(call: AnyCall, run: Run) -> Run:
     """Stop a run and return it as it ended, or as it stands if that takes too long."""
     if run.outcome is not None:
         return run
@@ -364,6 +189,9 @@ async def _stopped(call: Call[Any, Any], run: Run) -> Run:
             return await call.context.runs.wait(run)
     except TimeoutError:
         return run
+
+
+# -- from the request to the run ---------------------------------------------------
 
 
 async def _earlier_run(call: CreateCall) -> Run | None:
@@ -387,8 +215,8 @@ async def _run_request(call: CreateCall, agent: ServedAgent) -> RunRequest:
     said = read_items(
         ("conversation_history", body.conversation_history or ()), ("input", body.input or ())
     )
-    given = "\n\n".join(text for text in (options.instructions, said.instructions) if text)
-    place = await find_session(call, agent.agent_id, said)
+    given = joined([options.instructions, said.instructions])
+    place = await _find_session(call, agent.agent_id, said)
     response_id = new_id("resp")
     request = await run_request(
         call,
@@ -415,7 +243,7 @@ def _kept(call: CreateCall, response_id: str, agent: ServedAgent, *, own: bool) 
     return {
         "response": to_builtins(base),
         "input": to_builtins(listed_input(call.body, response_id)),
-        "store": call.body.store is not False,
+        "store": base.store,
         "own_session": own,
         "fingerprint": call.fingerprint,
     }
@@ -427,3 +255,208 @@ def _truncated(history: tuple[Message, ...]) -> tuple[Message, ...]:
     while kept and isinstance(kept[0], ToolMessage):
         kept = kept[1:]
     return kept
+
+
+class _ResponseSession(Struct, frozen=True, kw_only=True):
+    choice: SessionChoice
+    said: Conversation
+    """What is new there."""
+    session_id: str | None = None
+    """The session, if it exists already."""
+    own: bool = False
+    """The session is there for this response and those that it goes on from."""
+    named: bool = False
+    """The client knows the conversation: it deserves a title."""
+
+
+async def _find_session(call: CreateCall, agent_id: str, said: Conversation) -> _ResponseSession:
+    """Return the session that the request continues."""
+    body, ledger = call.body, call.context.ledger
+    _only_one(call)
+    if body.previous_response_id is not None:
+        previous = await _previous(call, agent_id, body.previous_response_id)
+        handed = previous.outcome.handed if previous.outcome else ()
+        _check_results(said, {waiting.id for waiting in handed})
+        place = _continued(SessionChoice(after_run=previous.id), previous.session_id, said)
+        return replace(place, own=bool(previous.request.get("own_session")))
+    name = conversation_name(body)
+    if name is not None:
+        choice = SessionChoice(key=session_key_of(agent_id, call.caller.key_id, name))
+    else:
+        choice = await session_choice(call, agent_id)
+    if choice == SessionChoice():
+        return await _own_or_waiting(call, agent_id, said)
+    session = await ledger.session_for_key(choice.key) if choice.key else None
+    known = choice.session_id or (session.id if session else None)
+    if known is None:
+        return _ResponseSession(choice=choice, said=replace(said, results=()), named=True)
+    calls = [one.call_id for one in said.results if await ledger.handed_call(one.call_id) == known]
+    _check_results(said, set(calls))
+    return _continued(choice, known, said)
+
+
+def _only_one(call: CreateCall) -> None:
+    body, headers = call.body, call.headers
+    given = {
+        "previous_response_id": body.previous_response_id,
+        "conversation": body.conversation,
+        "X-Hermes-Session-Id": headers.session_id,
+        "X-Hermes-Session-Key": headers.session_key,
+    }
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        message = f"{names[0]} and {names[1]} cannot be used together."
+        raise Problem(400, message, code="conflicting_parameters", param=names[1])
+
+
+async def _previous(call: CreateCall, agent_id: str, response_id: str) -> Run:
+    run = await _reached(call, response_id)
+    if run.agent_id != agent_id:
+        message = f"Response `{response_id}` is from another agent than the one asked for."
+        raise Problem(400, message, code="agent_mismatch", param="model")
+    if run.outcome is None:
+        message, param = f"Response `{response_id}` is still in progress.", "previous_response_id"
+        raise Problem(409, message, code="response_in_progress", param=param)
+    return run
+
+
+def _check_results(said: Conversation, waiting: set[str]) -> None:
+    for result in said.results:
+        if result.call_id not in waiting:
+            message = f"No call `{result.call_id}` waits for its output there."
+            raise Problem(400, message, code="tool_call_not_found", param="input")
+
+
+def _continued(choice: SessionChoice, session_id: str, said: Conversation) -> _ResponseSession:
+    if said.quotes_agent:
+        message = "A conversation that is stored cannot be given further words of the agent."
+        hint = "Send only what is new, or everything without naming a conversation."
+        raise Problem(400, f"{message} {hint}", code="unsupported_value", param="input")
+    new = said.continuing()
+    return _ResponseSession(choice=choice, session_id=session_id, said=new, named=True)
+
+
+async def _own_or_waiting(call: CreateCall, agent_id: str, said: Conversation) -> _ResponseSession:
+    """Continue where all the calls wait whose results came; else in a session of its own."""
+    session = await waiting_session(call, agent_id, (one.call_id for one in said.results))
+    if session is None:
+        return _ResponseSession(choice=SessionChoice(), said=replace(said, results=()), own=True)
+    choice = SessionChoice(session_id=session.id)
+    return _ResponseSession(choice=choice, session_id=session.id, said=replace(said, earlier=()))
+
+
+# -- from the run to the answer ----------------------------------------------------
+
+
+async def _answer_at_once(call: AnyCall, run: Run) -> Answer:
+    """Answer with the response as it stands."""
+    current = await call.context.runs.get(run.id) or run
+    return JsonAnswer(value=await _response(call.context, current), headers=run_headers(run))
+
+
+def _streamed(context: HttpContext, run: Run, after: int | None = None) -> StreamAnswer:
+    """Answer with the events of a response whose numbers are greater than `after`."""
+    stop = None if run.logged or run.idempotency_key else _stopper(context, run)
+    return StreamAnswer(chunks=_chunks(context, run, after), headers=run_headers(run), left=stop)
+
+
+async def _response(context: HttpContext, run: Run) -> ResponseResource:
+    stream = _stream(context, run)
+    if run.outcome is not None:
+        async for event in context.runs.events(run):
+            stream.feed(event, run)
+        return stream.resource
+    after = 0
+    while run.logged and (
+        page := await context.ledger.run_log(run.id, after=after, limit=_LOG_PAGE)
+    ):
+        for logged in page:
+            stream.feed(logged.event)
+        after = page[-1].seq
+    return stream.resource
+
+
+def _stream(context: HttpContext, run: Run) -> ResponseStream:
+    return ResponseStream(convert(run.request["response"], ResponseResource), context.redact)
+
+
+async def _chunks(context: HttpContext, run: Run, after: int | None) -> AsyncIterator[bytes]:
+    stream, ended = _stream(context, run), run
+    seen = -1 if after is None else after
+    if chunk := _framed(stream.begin(), seen):
+        yield chunk
+    async for batch in _batches(context, run):
+        if isinstance(batch[-1], TurnFinished):
+            ended = await context.runs.wait(run)
+        told = [each for event in batch for each in stream.feed(event, ended)]
+        if chunk := _framed(told, seen):
+            yield chunk
+    yield DONE
+    await _forget_unstored(context, ended)
+
+
+async def _batches(context: HttpContext, run: Run) -> AsyncIterator[Sequence[TurnEvent]]:
+    told = False
+    if run.logged:
+        async for logged in context.runs.log(run):
+            told = True
+            yield [logged.event]
+    if not told:  # never logged, or the log is older than logs are kept
+        async for batch in context.runs.batches(run):
+            yield batch
+
+
+def _framed(events: list[ResponseEvent], after: int) -> bytes:
+    return b"".join(event.frame() for event in events if event.sequence_number > after)
+
+
+def _stopper(context: HttpContext, run: Run) -> Stop:
+    async def stop() -> None:
+        await context.runs.stop(run, left=True)
+        if not _is_stored(run):
+            await _forget_unstored(context, await context.runs.wait(run))
+
+    return stop
+
+
+# -- responses that are not stored -------------------------------------------------
+
+
+def _is_stored(run: Run) -> bool:
+    """Tell whether a response may be asked for later."""
+    return bool(run.request.get("store", True))
+
+
+async def _forget_unstored(context: HttpContext, run: Run) -> None:
+    if not _is_stored(run) and run.idempotency_key is None and run.outcome is not None:
+        await _forget(context.ledger, run)
+
+
+async def forget_unstored(ledger: Ledger, now: float) -> int:
+    """Delete what should have been deleted before; return how many responses."""
+    forgotten = offset = 0
+    while True:
+        query = RunQuery(kinds=(RunKind.RESPONSE,), states=_ENDED, limit=_PAGE, offset=offset)
+        page = await ledger.runs(query)
+        due = [run for run in page if not _is_stored(run) and _due(run, now)]
+        for run in due:
+            await _forget(ledger, run)
+        forgotten += len(due)
+        offset += len(page) - len(due)
+        if len(page) < _PAGE:
+            return forgotten
+
+
+def _due(run: Run, now: float) -> bool:
+    return run.idempotency_key is None or run.updated_at < now - KEEP_FOR_REPEATS
+
+
+async def _forget(ledger: Ledger, run: Run) -> None:
+    """Delete a response, and the session that was opened for it alone."""
+    await ledger.delete_run(run.id)
+    if not run.request.get("own_session"):
+        return
+    if not await ledger.runs(RunQuery(session_id=run.session_id, limit=1)):
+        # Somebody may continue it just now; then it is not ours alone any more.
+        with suppress(SessionBusy):
+            await ledger.delete_session(run.session_id, idle=True)

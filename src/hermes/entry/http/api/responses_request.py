@@ -1,16 +1,15 @@
-"""Requests to `/v1/responses`, and the small answers."""
+"""Requests to `/v1/responses`: checked, and repeated in the response and its list of input."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct, convert, to_builtins
-from msgspec.structs import replace
 
-from hermes.domain.runs import Run, RunKind, SessionChoice
 from hermes.domain.turn import ClientTool, TurnOptions
-from hermes.entry.http.access import session_choice, session_key_of, waiting_session
 from hermes.entry.http.api.conversation import (
-    Conversation,
+    PICTURES,
+    ContentPart,
+    ImageUrl,
     InputItem,
     Short,
     ToolFunction,
@@ -20,14 +19,19 @@ from hermes.entry.http.api.conversation import (
     response_schema,
     tool_choice,
 )
-from hermes.entry.http.endpoint import Call
-from hermes.entry.http.errors import Problem
 from hermes.streaming.wire.responses import (
     ConversationRef,
+    FunctionCallItem,
+    FunctionCallOutputItem,
     FunctionTool,
+    InputImage,
+    InputText,
     Item,
+    MessageItem,
+    OutputText,
     ReasoningEcho,
     ResponseResource,
+    Role,
     TextEcho,
 )
 
@@ -134,40 +138,7 @@ class CreateResponse(Struct, frozen=True, kw_only=True):
     prompt: dict[str, Any] | None = None
 
 
-class GetQuery(Struct, frozen=True, kw_only=True):
-    """How a response is to be shown."""
-
-    stream: bool = False
-    starting_after: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
-    """The number of the last event that the client has."""
-
-
-class InputItemsQuery(Struct, frozen=True, kw_only=True):
-    """Which input items."""
-
-    limit: Annotated[int, Meta(ge=1, le=100)] = 20
-    order: Literal["asc", "desc"] = "desc"
-    after: Short | None = None
-
-
-class InputItemList(Struct, frozen=True, kw_only=True):
-    """What was put into a response."""
-
-    object: Literal["list"] = "list"
-    data: tuple[Item, ...]
-    first_id: str | None
-    last_id: str | None
-    has_more: bool
-
-
-class DeletedResponse(Struct, frozen=True, kw_only=True):
-    """A response that is no more."""
-
-    id: str
-    object: Literal["response"] = "response"
-    deleted: bool = True
-
-
+_ROLES = get_args(Role)
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra")
 
@@ -200,49 +171,34 @@ def turn_options(body: CreateResponse) -> TurnOptions:
     )
 
 
-_ECHOED: dict[str, Any] = {
-    "previous_response_id": None,
-    "instructions": None,
-    "truncation": "disabled",
-    "top_p": 1.0,
-    "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-    "top_logprobs": 0,
-    "temperature": 1.0,
-    "max_output_tokens": None,
-    "max_tool_calls": None,
-    "metadata": {},
-    "safety_identifier": None,
-    "prompt_cache_key": None,
-    "user": None,
-}
-"""What the response repeats as it was asked for, and what it says if nothing was."""
+_ECHOED = (
+    *("previous_response_id", "instructions", "truncation", "temperature", "top_p", "metadata"),
+    *("presence_penalty", "frequency_penalty", "top_logprobs", "max_output_tokens"),
+    *("max_tool_calls", "safety_identifier", "prompt_cache_key", "user"),
+)
+"""What the response repeats if it was asked for."""
 
 
 def base_resource(
     body: CreateResponse, response_id: str, model: str, at: float
 ) -> ResponseResource:
     """Return the response before anything has happened."""
-    name, reasoning, choice = conversation_name(body), body.reasoning, body.tool_choice
+    name, choice = conversation_name(body), body.tool_choice
     given = {field: getattr(body, field) for field in _ECHOED}
-    echo = {field: _ECHOED[field] if value is None else value for field, value in given.items()}
     return ResponseResource(
         id=response_id,
         created_at=int(at),
         status="queued" if body.background else "in_progress",
         model=model,
-        tools=tuple(convert(to_builtins(tool), FunctionTool) for tool in body.tools or ()),
+        tools=convert(to_builtins(body.tools or ()), tuple[FunctionTool, ...]),
         tool_choice=_choice_echo(choice) if isinstance(choice, ToolChoice) else choice or "auto",
         parallel_tool_calls=body.parallel_tool_calls is not False,
-        text=_text_echo(body),
-        reasoning=ReasoningEcho(effort=reasoning.effort, summary=reasoning.summary)
-        if reasoning
-        else None,
+        text=_text_echo(body.text),
+        reasoning=convert(body.reasoning, ReasoningEcho | None, from_attributes=True),
         store=body.store is not False,
         background=bool(body.background),
-        service_tier="default",
         conversation=ConversationRef(id=name) if name else None,
-        **echo,
+        **{field: value for field, value in given.items() if value is not None},
     )
 
 
@@ -289,126 +245,68 @@ def _choice_echo(choice: ToolChoice) -> dict[str, Any]:
     return {"type": choice.type, "name": choice.name}
 
 
-def _text_echo(body: CreateResponse) -> TextEcho:
-    options = body.text
-    if options is None:
-        return TextEcho()
-    verbosity, wanted = options.verbosity or "medium", options.format
-    if wanted is None or wanted.type != "json_schema":
-        return TextEcho(format={"type": wanted.type if wanted else "text"}, verbosity=verbosity)
-    echo = {
-        "type": wanted.type,
-        "name": wanted.name or "answer",
-        "description": wanted.description,
-        "schema": wanted.schema,
-        "strict": bool(wanted.strict),
-    }
-    return TextEcho(format=echo, verbosity=verbosity)
+def _text_echo(options: TextOptions | None) -> TextEcho:
+    wanted = options.format if options else None
+    echo: dict[str, Any] = {"type": wanted.type if wanted else "text"}
+    if wanted is not None and wanted.type == "json_schema":
+        echo |= {
+            "name": wanted.name or "answer",
+            "description": wanted.description,
+            "schema": wanted.schema,
+            "strict": bool(wanted.strict),
+        }
+    return TextEcho(format=echo, verbosity=(options and options.verbosity) or "medium")
 
 
-CreateCall = Call[CreateResponse, None]
+def listed_input(body: CreateResponse, response_id: str) -> tuple[Item, ...]:
+    """Return the items of a request under the ids they are listed with."""
+    token = response_id.removeprefix("resp_")
+    given = () if body.input is None else body.input
+    items = (InputItem(role="user", content=given),) if isinstance(given, str) else given
+    return tuple(
+        _listed(item, f"{token}_in{number}")
+        for number, item in enumerate(items)
+        if item.type != "reasoning"
+    )
 
 
-class ResponseSession(Struct, frozen=True, kw_only=True):
-    """Where a response goes on, and what is new there."""
-
-    choice: SessionChoice
-    said: Conversation
-    """What is new there."""
-    session_id: str | None = None
-    """The session, if it exists already."""
-    own: bool = False
-    """The session is there for this response and those that it goes on from."""
-    named: bool = False
-    """The client knows the conversation: it deserves a title."""
-
-
-def response_missing(response_id: str, param: str | None = None) -> Problem:
-    """Return what a client is told about a response that it cannot reach."""
-    message = f"There is no response `{response_id}`."
-    return Problem(404, message, code="response_not_found", param=param)
-
-
-async def reached_response(call: Call[Any, Any], response_id: str, param: str | None = None) -> Run:
-    """Return the run behind a stored response of the caller; 404 otherwise."""
-    run = await call.context.runs.get(response_id)
-    known = run is not None and run.kind is RunKind.RESPONSE and run.request.get("store", True)
-    if run is None or not known or not call.caller.owns(run.key_id, run.agent_id):
-        raise response_missing(response_id, param)
-    return run
-
-
-async def find_session(call: CreateCall, agent_id: str, said: Conversation) -> ResponseSession:
-    """Return the session that the request continues."""
-    body, ledger = call.body, call.context.ledger
-    _only_one(call)
-    if body.previous_response_id is not None:
-        previous = await _previous(call, agent_id, body.previous_response_id)
-        handed = previous.outcome.handed if previous.outcome else ()
-        _check_results(said, {waiting.id for waiting in handed})
-        place = _going_on(SessionChoice(after_run=previous.id), previous.session_id, said)
-        return replace(place, own=bool(previous.request.get("own_session")))
-    name = conversation_name(body)
-    if name is not None:
-        choice = SessionChoice(key=session_key_of(agent_id, call.caller.key_id, name))
-    else:
-        choice = await session_choice(call, agent_id)
-    if choice == SessionChoice():
-        return await _own_or_waiting(call, agent_id, said)
-    session = await ledger.session_for_key(choice.key) if choice.key else None
-    known = choice.session_id or (session.id if session else None)
-    if known is None:
-        return ResponseSession(choice=choice, said=replace(said, results=()), named=True)
-    calls = [one.call_id for one in said.results if await ledger.handed_call(one.call_id) == known]
-    _check_results(said, set(calls))
-    return _going_on(choice, known, said)
+def _listed(item: InputItem, token: str) -> Item:
+    if item.type == "function_call":
+        return FunctionCallItem(
+            id=f"fc_{token}",
+            call_id=item.call_id or "",
+            name=item.name or "",
+            arguments=item.arguments or "{}",
+            status="completed",
+        )
+    if item.type == "function_call_output":
+        given = item.output or ""
+        return FunctionCallOutputItem(
+            id=f"fco_{token}",
+            call_id=item.call_id or "",
+            output=given if isinstance(given, str) else tuple(map(_given_part, given)),
+            status="completed",
+        )
+    content = item.content or ""
+    parts = (ContentPart(type="text", text=content),) if isinstance(content, str) else content
+    said = item.role == "assistant"
+    return MessageItem(
+        id=f"msg_{token}",
+        status="completed",
+        role=convert(item.role if item.role in _ROLES else "user", Role),
+        content=tuple(
+            OutputText(text=_text(part)) if said else _given_part(part) for part in parts
+        ),
+    )
 
 
-def _only_one(call: CreateCall) -> None:
-    body, headers = call.body, call.headers
-    given = {
-        "previous_response_id": body.previous_response_id,
-        "conversation": body.conversation,
-        "X-Hermes-Session-Id": headers.session_id,
-        "X-Hermes-Session-Key": headers.session_key,
-    }
-    names = [name for name, value in given.items() if value is not None]
-    if len(names) > 1:
-        message = f"{names[0]} and {names[1]} cannot be used together."
-        raise Problem(400, message, code="conflicting_parameters", param=names[1])
+def _given_part(part: ContentPart) -> InputText | InputImage:
+    if part.type not in PICTURES:
+        return InputText(text=_text(part))
+    url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url
+    inline = url is None or url[:5].lower() == "data:"
+    return InputImage(image_url=None if inline else url, detail=part.detail or "auto")
 
 
-async def _previous(call: CreateCall, agent_id: str, response_id: str) -> Run:
-    param = "previous_response_id"
-    run = await reached_response(call, response_id, param)
-    if run.agent_id != agent_id:
-        message = f"Response `{response_id}` is from another agent than the one asked for."
-        raise Problem(400, message, code="agent_mismatch", param="model")
-    if run.outcome is None:
-        message = f"Response `{response_id}` is still in progress."
-        raise Problem(409, message, code="response_in_progress", param=param)
-    return run
-
-
-def _check_results(said: Conversation, waiting: set[str]) -> None:
-    for result in said.results:
-        if result.call_id not in waiting:
-            message = f"No call `{result.call_id}` waits for its output there."
-            raise Problem(400, message, code="tool_call_not_found", param="input")
-
-
-def _going_on(choice: SessionChoice, session_id: str, said: Conversation) -> ResponseSession:
-    if said.quotes_agent:
-        message = "A conversation that is stored cannot be given further words of the agent."
-        hint = "Send only what is new, or everything without naming a conversation."
-        raise Problem(400, f"{message} {hint}", code="unsupported_value", param="input")
-    return ResponseSession(choice=choice, session_id=session_id, said=said.continuing(), named=True)
-
-
-async def _own_or_waiting(call: CreateCall, agent_id: str, said: Conversation) -> ResponseSession:
-    """Go on where all the calls wait whose results came; else in a session of its own."""
-    session = await waiting_session(call, agent_id, (one.call_id for one in said.results))
-    if session is None:
-        return ResponseSession(choice=SessionChoice(), said=replace(said, results=()), own=True)
-    choice = SessionChoice(session_id=session.id)
-    return ResponseSession(choice=choice, session_id=session.id, said=replace(said, earlier=()))
+def _text(part: ContentPart) -> str:
+    return part.text or part.refusal or ""
