@@ -200,15 +200,7 @@ def _context(
         answers=ApprovalAnswers(core.ledger, clock),
         runs=runs,
         clock=clock,
-        agents=(
-            ServedAgent(
-                agent_id="main",
-                name="hermes",
-                aliases=("main", "hermes-agent"),
-                model="scripted-1",
-                provider="scripted",
-            ),
-        ),
+        agents=(ServedAgent(agent_id="main", name="hermes", aliases=("main", "hermes-agent")),),
         side_calls=side_calls,
         media=media,
         jobs=jobs,

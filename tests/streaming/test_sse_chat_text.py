@@ -29,7 +29,7 @@ from hermes.domain.events import (
 )
 from hermes.domain.messages import AssistantMessage, FinishReason
 from hermes.domain.turn import TurnError, TurnState
-from hermes.streaming.wire.chat import ChatCollector, ChatResult
+from hermes.streaming.wire.chat import ChatResult, chat_result
 
 
 def test_text_that_comes_again_after_a_reset_is_not_repeated() -> None:
@@ -115,11 +115,7 @@ def test_an_answer_without_deltas_is_sent_whole_and_once() -> None:
 
 
 def collect(*events: TurnEvent) -> ChatResult:
-    collector = ChatCollector()
-    *before, last = [collector.feed(event) for event in events]
-    assert before == [None] * len(before)
-    assert last is not None
-    return last
+    return chat_result(events)
 
 
 def test_one_answer_is_the_final_text_without_the_remarks_before_tools() -> None:

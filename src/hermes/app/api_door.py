@@ -118,8 +118,6 @@ def _card(profile: AgentProfile, settings: HttpSettings) -> ServedAgent:
         agent_id=profile.id,
         name=own_name if default else profile.id,
         aliases=DEFAULT_AGENT_NAMES if default else (),
-        model=profile.model,
-        provider=profile.provider,
     )
 
 

@@ -33,9 +33,6 @@ class ServedAgent(Struct, frozen=True, kw_only=True):
     """What it is called in the `model` field; the default agent is `hermes`."""
     aliases: tuple[str, ...] = ()
     """Other names that are accepted for it."""
-    model: str = ""
-    """The language model behind it."""
-    provider: str = ""
 
 
 class Toolset(Struct, frozen=True, kw_only=True):

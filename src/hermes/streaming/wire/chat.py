@@ -17,8 +17,8 @@ Only the text of a chunk is encoded for each piece; what is the same in all of
 them is encoded once.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from itertools import chain
 
 import msgspec
 from msgspec import Struct
@@ -35,7 +35,7 @@ from hermes.domain.messages import AssistantMessage, FinishReason, ToolOutcome
 from hermes.domain.turn import TurnState
 from hermes.domain.usage import Usage
 from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
-from hermes.streaming.wire.frames import DONE, aside_fields, frame, tool_call_fields
+from hermes.streaming.wire.frames import DONE, Fields, aside_fields, frame, tool_call_fields
 
 _encode = msgspec.json.Encoder().encode
 _AFTER = b'},"logprobs":null,"finish_reason":null}]}\n\n'
@@ -95,7 +95,13 @@ def chat_usage(usage: Usage) -> ChatUsage:
     )
 
 
-def failure_text(finished: TurnFinished) -> str:
+def failure_fields(finished: TurnFinished) -> Fields:
+    """Return the error of a turn that gave no answer, in the form that OpenAI clients know."""
+    known = {"type": "server_error", "code": "agent_incomplete", "param": None}
+    return {"message": _failure_text(finished), **known}
+
+
+def _failure_text(finished: TurnFinished) -> str:
     error = finished.error
     if error is not None:
         return f"{error.message} {error.hint}".strip()
@@ -122,7 +128,7 @@ def _incomplete(finished: TurnFinished, reason: str, *, text: bool) -> Incomplet
     return Incomplete(
         partial=text,
         failed=reason == "error",
-        error=failure_text(finished),
+        error=_failure_text(finished),
         error_code="agent_error" if reason == "error" else "interrupted",
         cause=finished.error.code if finished.error else None,
     )
@@ -153,42 +159,35 @@ class _Joined:
         return "\n" if self._end.endswith("\n") else "\n\n"
 
 
-class ChatCollector:
-    """Makes one answer of the events of a turn."""
+def chat_result(events: Iterable[TurnEvent]) -> ChatResult:
+    """Return the one answer that all the events of a turn make."""
+    view, text, said = TurnView(), _Joined(), list[str]()
+    for piece in chain.from_iterable(map(view.feed, events)):
+        match piece:
+            case Said():
+                said.append(text.say(piece))
+            case Completed(message):
+                text.complete(message)
+            case TurnFinished():
+                return _result(piece, view.last, "".join(said))
+            case _:
+                pass
+    raise AssertionError("the last event of a turn is always its end")
 
-    def __init__(self) -> None:
-        self._view = TurnView()
-        self._text = _Joined()
-        self._said: list[str] = []
 
-    def feed(self, event: TurnEvent) -> ChatResult | None:
-        """Take the next event; return the answer with the last one."""
-        for piece in self._view.feed(event):
-            match piece:
-                case Said():
-                    self._said.append(self._text.say(piece))
-                case Completed(message):
-                    self._text.complete(message)
-                case TurnFinished():
-                    return self._result(piece)
-                case _:
-                    pass
-        return None
-
-    def _result(self, finished: TurnFinished) -> ChatResult:
-        last = self._view.last
-        reason = _finish_reason(finished, last)
-        text = finished.text
-        if finished.handed and last is not None:
-            text = text or last.text
-        if finished.outcome is not TurnState.DONE:
-            text = text or "".join(self._said)
-        return ChatResult(
-            finished=finished,
-            text=text,
-            finish_reason=reason,
-            incomplete=_incomplete(finished, reason, text=bool(text.strip())),
-        )
+def _result(finished: TurnFinished, last: AssistantMessage | None, said: str) -> ChatResult:
+    reason = _finish_reason(finished, last)
+    text = finished.text
+    if finished.handed and last is not None:
+        text = text or last.text
+    if finished.outcome is not TurnState.DONE:
+        text = text or said
+    return ChatResult(
+        finished=finished,
+        text=text,
+        finish_reason=reason,
+        incomplete=_incomplete(finished, reason, text=bool(text.strip())),
+    )
 
 
 class ChatStream:
@@ -203,7 +202,7 @@ class ChatStream:
         include_usage: bool = False,
         redact: Callable[[str], str] = str,
     ) -> None:
-        self._head: dict[str, Any] = {
+        self._head: Fields = {
             "id": completion_id,
             "object": "chat.completion.chunk",
             "created": int(created),
@@ -276,14 +275,11 @@ class ChatStream:
     def _finish(self, finished: TurnFinished) -> bytes:
         out = b""
         if finished.handed:
-            calls = [
-                {"index": index, **tool_call_fields(call)}
-                for index, call in enumerate(finished.handed)
-            ]
-            out = self._delta({"tool_calls": calls})
+            calls = enumerate(map(tool_call_fields, finished.handed))
+            out = self._delta({"tool_calls": [{"index": at, **call} for at, call in calls]})
         reason = _finish_reason(finished, self._view.last)
         choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": reason}
-        last: dict[str, Any] = {**self._head, "choices": [choice]}
+        last: Fields = {**self._head, "choices": [choice]}
         usage = chat_usage(finished.usage)
         if not self._include_usage:
             last["usage"] = usage
@@ -291,20 +287,15 @@ class ChatStream:
         if missing is not None:
             last["hermes"] = missing
         if reason == "error":
-            last["error"] = {
-                "message": failure_text(finished),
-                "type": "server_error",
-                "code": "agent_incomplete",
-                "param": None,
-            }
+            last["error"] = failure_fields(finished)
         out += frame(_encode(last))
         if self._include_usage:
             out += frame(_encode({**self._head, "choices": [], "usage": usage}))
         return out + DONE
 
-    def _delta(self, delta: dict[str, Any]) -> bytes:
+    def _delta(self, delta: Fields) -> bytes:
         return self._before + _encode(delta)[:-1] + _AFTER
 
-    def _named(self, name: str, fields: dict[str, Any]) -> bytes:
+    def _named(self, name: str, fields: Fields) -> bytes:
         choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": None}
         return frame(_encode({**self._head, "choices": [choice], **fields}), event=name)

@@ -11,10 +11,8 @@ from msgspec import Struct
 from hermes.entry.http.access import reachable_agents, require_agent
 from hermes.entry.http.api.health import PLATFORM_NAME
 from hermes.entry.http.endpoint import (
-    Answer,
     Call,
     Endpoint,
-    JsonAnswer,
     Operations,
     ServedAgent,
     Toolset,
@@ -34,6 +32,10 @@ _FEATURES = {
     "sessions": "/api/sessions",
     "jobs": "/api/jobs",
     "metrics": "/metrics",
+    "chat_completions_streaming": "/v1/chat/completions",
+    "responses_streaming": "/v1/responses",
+    "session_continuity": "/v1/chat/completions",
+    "idempotency": "/v1/chat/completions",
 }
 """A feature is there if its endpoint is."""
 
@@ -143,42 +145,23 @@ async def list_skills(call: Call[None, CatalogQuery]) -> SkillList:
 def capabilities_endpoint(others: Sequence[Endpoint]) -> Endpoint:
     """Return the endpoint that tells of `others` and of itself."""
 
-    async def capabilities(call: Call[None, None]) -> Answer:
+    @operation("GET /v1/capabilities")
+    async def capabilities(call: Call[None, None]) -> ApiCapabilities:
+        """What this server can do."""
         default = next(iter(call.context.agents), None)
         may = default is not None and call.caller.may_reach(default.agent_id)
-        return JsonAnswer(
-            value=ApiCapabilities(
-                version=call.context.version,
-                model=default.name if default is not None and may else None,
-                features=features,
-                endpoints=operations,
-            )
+        return ApiCapabilities(
+            version=call.context.version,
+            model=default.name if default is not None and may else None,
+            features=features,
+            endpoints=endpoints,
         )
 
-    own = Endpoint(
-        name="capabilities",
-        method="GET",
-        path="/v1/capabilities",
-        summary="What this server can do",
-        tag="Catalog",
-        handler=capabilities,
-        answers={200: ApiCapabilities},
-    )
-    operations = {each.name: Operation(method=each.method, path=each.path) for each in others}
-    operations[own.name] = Operation(method=own.method, path=own.path)
-    features = _features({each.path for each in others})
-    return own
-
-
-def _features(paths: set[str]) -> dict[str, bool]:
-    found = {name: path in paths for name, path in _FEATURES.items()}
-    implied: dict[str, bool] = {
-        "chat_completions_streaming": found["chat_completions"],
-        "responses_streaming": found["responses"],
-        "session_continuity": found["chat_completions"],
-        "idempotency": found["chat_completions"],
-    }
-    return found | implied
+    listed = (*others, capabilities)
+    endpoints = {each.name: Operation(method=each.method, path=each.path) for each in listed}
+    paths = {each.path for each in others}
+    features = {name: path in paths for name, path in _FEATURES.items()}
+    return capabilities
 
 
 def _chosen(call: Call[None, CatalogQuery]) -> ServedAgent:

@@ -17,7 +17,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from hermes.control.runs.runs import RunRequest, Runs
-from hermes.domain.events import MessageCompleted, TextDelta, TurnFinished
+from hermes.domain.events import MessageCompleted, TextDelta, TurnEvent, TurnFinished
 from hermes.domain.keys import Action
 from hermes.domain.messages import FinishReason
 from hermes.domain.ports.model import ModelFailure, ModelReply
@@ -50,13 +50,13 @@ from hermes.entry.http.endpoint import (
 from hermes.entry.http.errors import Problem
 from hermes.entry.http.sse import attended, stopper
 from hermes.streaming.wire.chat import (
-    ChatCollector,
     ChatResult,
     ChatStream,
     ChatUsage,
     Incomplete,
+    chat_result,
     chat_usage,
-    failure_text,
+    failure_fields,
 )
 
 operation = Operations("chat", Action.RUN)
@@ -177,10 +177,9 @@ class ChatCompletion(Struct, frozen=True, kw_only=True):
     """Only if the answer is not complete."""
 
 
-def completion(
+def _completion(
     completion_id: str, created: float, model: str, result: ChatResult
 ) -> ChatCompletion:
-    """Return the answer that a turn gave."""
     calls = [
         AnswerCall(id=call.id, function=AnswerFunction(name=call.name, arguments=call.arguments))
         for call in result.finished.handed
@@ -198,44 +197,18 @@ def completion(
     )
 
 
-def failure(result: ChatResult) -> dict[str, Any]:
-    """Return the body of the 502 for a turn that ended without any text."""
-    return {
-        "error": {
-            "message": failure_text(result.finished),
-            "type": "server_error",
-            "code": "agent_incomplete",
-            "param": None,
-            "hermes": result.incomplete,
-        }
-    }
-
-
-def helper_result(reply: ModelReply) -> ChatResult:
+def _events(reply: ModelReply) -> tuple[TurnEvent, ...]:
     """Return the answer of a plain model call in the form of a turn's."""
-    collector = ChatCollector()
-    collector.feed(MessageCompleted(message_id=0, message=reply.message))
-    result = collector.feed(_finished(reply))
-    assert result is not None
-    return result
-
-
-def streamed(stream: ChatStream, reply: ModelReply) -> bytes:
-    """Return the answer of a plain model call as a whole stream."""
-    said = stream.feed(TextDelta(reply.message.text))
-    completed = stream.feed(MessageCompleted(message_id=0, message=reply.message))
-    return stream.opening() + said + completed + stream.feed(_finished(reply))
-
-
-def _finished(reply: ModelReply) -> TurnFinished:
     blocked = reply.message.finish is FinishReason.INTERRUPTED
-    return TurnFinished(
+    finished = TurnFinished(
         outcome=TurnState.INTERRUPTED if blocked else TurnState.DONE,
         text=reply.message.text,
         usage=reply.usage,
         cost_usd=reply.cost_usd,
         model_calls=1,
     )
+    completed = MessageCompleted(message_id=0, message=reply.message)
+    return TextDelta(reply.message.text), completed, finished
 
 
 ChatCall = Call[ChatRequest, None]
@@ -261,8 +234,9 @@ async def create_chat_completion(call: ChatCall) -> Answer:
     result = await attended(call, _result(call.context.runs, run), stop)
     result = replace(result, text=call.context.redact(result.text))
     if not result.text.strip() and not result.finished.handed and result.incomplete is not None:
-        return JsonAnswer(value=failure(result), status=502, headers=headers)
-    body = completion(run.id, run.created_at, agent.name, result)
+        error = {**failure_fields(result.finished), "hermes": result.incomplete}
+        return JsonAnswer(value={"error": error}, status=502, headers=headers)
+    body = _completion(run.id, run.created_at, agent.name, result)
     return JsonAnswer(value=body, headers=headers)
 
 
@@ -347,12 +321,7 @@ async def _repeated(call: ChatCall) -> bool:
 
 
 async def _result(runs: Runs, run: Run) -> ChatResult:
-    collector = ChatCollector()
-    async for event in runs.events(run):
-        result = collector.feed(event)
-        if result is not None:
-            return result
-    raise AssertionError("the last event of a run is always its end")
+    return chat_result([event async for event in runs.events(run)])
 
 
 async def _chunks(runs: Runs, run: Run, stream: ChatStream) -> AsyncIterator[bytes]:
@@ -374,9 +343,10 @@ async def _help(call: ChatCall, agent_id: str, name: str, helper: HelperCall) ->
     headers = {"X-Hermes-Task": helper.task}
     completion_id, now = _completion_id(), call.context.clock.now()
     if body.stream:
-        whole = streamed(_stream(call, completion_id, now, name), reply)
+        stream = _stream(call, completion_id, now, name)
+        whole = stream.opening() + b"".join(map(stream.feed, _events(reply)))
         return StreamAnswer(chunks=_one(whole), headers=headers)
-    answer = completion(completion_id, now, name, helper_result(reply))
+    answer = _completion(completion_id, now, name, chat_result(_events(reply)))
     return JsonAnswer(value=answer, headers=headers)
 
 
@@ -387,13 +357,8 @@ async def _one(chunk: bytes) -> AsyncIterator[bytes]:
 def _stream(call: ChatCall, completion_id: str, created: float, model: str) -> ChatStream:
     options = call.body.stream_options
     include_usage = options is not None and bool(options.include_usage)
-    return ChatStream(
-        completion_id,
-        created,
-        model,
-        include_usage=include_usage,
-        redact=call.context.redact,
-    )
+    redact = call.context.redact
+    return ChatStream(completion_id, created, model, include_usage=include_usage, redact=redact)
 
 
 def _completion_id() -> str:

@@ -84,6 +84,7 @@ def _bad_picture(message: str, param: str, code: str = "invalid_image_url") -> P
 
 
 SYSTEM = ("system", "developer")
+ROLES = "system, developer, user, assistant or tool"
 TEXTS = ("text", "input_text", "output_text", "summary_text", "reasoning_text")
 PICTURES = ("image_url", "input_image")
 NO_RESULT = "No result was given for this call."
@@ -327,7 +328,7 @@ def _unique(call: ToolCall, seen: set[str]) -> ToolCall:
 
 def read_conversation(messages: Sequence[ChatMessage]) -> Conversation:
     """Take the messages of a chat apart; 400 if they make no valid conversation."""
-    read = [_said(message, f"messages[{at}]") for at, message in enumerate(messages)]
+    read = [_message(one, f"messages[{at}]", items=False) for at, one in enumerate(messages)]
     talk = [said for said in read if said.role not in SYSTEM]
     if not talk:
         raise bad_value("There is no message from the user.", "messages")
@@ -340,24 +341,6 @@ def read_conversation(messages: Sequence[ChatMessage]) -> Conversation:
     if _count(talk) > MAX_PICTURES:
         raise bad_value(f"There are more than {MAX_PICTURES} pictures.", "messages")
     return found
-
-
-def _said(message: ChatMessage, where: str) -> Utterance:
-    reader = _Parts(where=where, items=False, pictures=message.role == "user")
-    text, pictures = reader.read(message.content or "", "content")
-    match message.role:
-        case "system" | "developer" | "user":
-            return Utterance(role=message.role, where=where, text=text, pictures=pictures)
-        case "assistant":
-            calls = tuple(_call(call, where) for call in message.tool_calls or ())
-            return Utterance(role="assistant", where=where, text=text, calls=calls)
-        case "tool":
-            if not message.tool_call_id:
-                raise bad_value("A tool result needs the id of its call.", f"{where}.tool_call_id")
-            return Utterance(role="tool", where=where, text=text, call_id=message.tool_call_id)
-        case _:
-            roles = "system, developer, user, assistant or tool"
-            raise bad_value(f"The role `{message.role}` is not one of {roles}.", f"{where}.role")
 
 
 def _call(call: CallIn, where: str) -> ToolCall:
@@ -392,7 +375,7 @@ def _take(item: InputItem, where: str, read: list[Utterance]) -> None:
     kind = item.type or ("message" if item.role else "")
     match kind:
         case "message":
-            read.append(_message(item, where))
+            read.append(_message(item, where, items=True))
         case "function_call":
             call = ToolCall(
                 id=_given(item.call_id, f"{where}.call_id"),
@@ -405,7 +388,9 @@ def _take(item: InputItem, where: str, read: list[Utterance]) -> None:
                 read.append(Utterance(role="assistant", where=where, calls=(call,)))
         case "function_call_output":
             call_id = _given(item.call_id, f"{where}.call_id")
-            text, shown = _item_content(item.output, where, "output", pictures=True)
+            if item.output is None:
+                raise missing(f"{where}.output")
+            text, shown = _Parts(where=where, items=True, pictures=True).read(item.output, "output")
             read.append(
                 Utterance(role="tool", where=where, text=text, pictures=shown, call_id=call_id)
             )
@@ -422,28 +407,26 @@ def _take(item: InputItem, where: str, read: list[Utterance]) -> None:
             raise unsupported(f"Items of type `{kind}` are not supported.", f"{where}.type")
 
 
-def _message(item: InputItem, where: str) -> Utterance:
-    role = item.role or ""
-    if role == "tool" and item.tool_call_id:
-        text, shown = _item_content(item.content, where, "content", pictures=True)
-        return Utterance(
-            role="tool", where=where, text=text, pictures=shown, call_id=item.tool_call_id
-        )
-    if role not in (*SYSTEM, "user", "assistant"):
-        message = "`role` is one of user, assistant, system and developer."
-        raise bad_value(message, f"{where}.role")
-    calls = tuple(_call(call, where) for call in item.tool_calls or ())
-    given = "" if calls and item.content is None else item.content
-    text, shown = _item_content(given, where, "content", pictures=role == "user")
-    return Utterance(role=role, where=where, text=text, pictures=shown, calls=calls)
-
-
-def _item_content(
-    content: str | Sequence[ContentPart] | None, where: str, field: str, *, pictures: bool
-) -> tuple[str, tuple[Picture, ...]]:
-    if content is None:
-        raise missing(f"{where}.{field}")
-    return _Parts(where=where, items=True, pictures=pictures).read(content, field)
+def _message(message: ChatMessage | InputItem, where: str, *, items: bool) -> Utterance:
+    role, content, call_id = message.role or "", message.content, message.tool_call_id or ""
+    result = role == "tool" and (bool(call_id) or not items)
+    if result and not call_id:
+        raise bad_value("A tool result needs the id of its call.", f"{where}.tool_call_id")
+    if not result and role not in (*SYSTEM, "user", "assistant"):
+        raise bad_value(f"The role `{role}` is not one of {ROLES}.", f"{where}.role")
+    made = message.tool_calls or () if role == "assistant" else ()
+    if content is None and items and not made:
+        raise missing(f"{where}.content")
+    reader = _Parts(where=where, items=items, pictures=role == "user" or (items and result))
+    text, shown = reader.read(content or "", "content")
+    return Utterance(
+        role=role,
+        where=where,
+        text=text,
+        pictures=shown,
+        calls=tuple(_call(call, where) for call in made),
+        call_id=call_id if result else "",
+    )
 
 
 def _given(value: str | None, param: str) -> str:

@@ -40,11 +40,7 @@ class AgentQuery(Struct, frozen=True, kw_only=True):
     """Another name for `agent`."""
 
 
-class HistoryQuery(Struct, frozen=True, kw_only=True):
-    """How much of the history."""
-
-    agent: str | None = None
-    model: str | None = None
+class HistoryQuery(AgentQuery, frozen=True, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 50
 
 
@@ -92,21 +88,11 @@ class JobHistory(Struct, frozen=True, kw_only=True):
     has_more: bool
 
 
-def moment_of(instant: Instant, zone: tzinfo) -> JobMoment:
-    """Return an instant as clients see it."""
-    return JobMoment(
-        job_id=instant.job_id,
-        due_at=stamp(instant.due_at, zone),
-        source=instant.source,
-        status=instant.status,
-        delivery=instant.delivery,
-        started_at=None if instant.started_at is None else stamp(instant.started_at, zone),
-        finished_at=None if instant.finished_at is None else stamp(instant.finished_at, zone),
-        session_id=instant.session_id,
-        error=instant.error,
-        delivery_error=instant.delivery_error,
-        detail=instant.detail,
-    )
+def _moment(instant: Instant, zone: tzinfo) -> JobMoment:
+    given = {name: getattr(instant, name) for name in JobMoment.__struct_fields__}
+    for name in ("due_at", "started_at", "finished_at"):
+        given[name] = None if given[name] is None else stamp(given[name], zone)
+    return JobMoment(**given)
 
 
 _JOBS = "/api/jobs"
@@ -175,7 +161,7 @@ async def job_history(call: Call[None, HistoryQuery]) -> JobHistory:
     limit = call.query.limit
     found = await _jobs(call).history(call.path["job_id"], limit=limit + 1)
     return JobHistory(
-        data=[moment_of(instant, call.context.zone) for instant in found[:limit]],
+        data=[_moment(instant, call.context.zone) for instant in found[:limit]],
         limit=limit,
         has_more=len(found) > limit,
     )
