@@ -209,7 +209,7 @@ async def test_a_chat_becomes_the_home_channel_and_the_model_knows(tmp_path: Pat
         telegram.chat(group, "supergroup", title="Ops room")
         async with running_gateway(tmp_path, model.base_url, telegram.base_url) as gateway:
             telegram.say(group, ANN, "/sethome@hermes_bot")
-            await until_answered(telegram, group, "is the home channel of telegram now")
+            await until_answered(telegram, group, "is now the home channel of telegram")
             await gateway.kill()
             await gateway.start()
             telegram.say(ANN, ANN, "hello")

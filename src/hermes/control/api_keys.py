@@ -48,7 +48,7 @@ class ApiKeys:
                 hint="Use letters, digits, dots, dashes and underscores; `owner` is taken.",
             )
         if expires_in is not None and not 0 < expires_in <= _MAX_SECONDS:
-            raise UsageError("A key has to be good for some time, and not for ever and a day.")
+            raise UsageError("A key has to be valid for more than nothing and at most 100 years.")
         secret = f"hk_{secrets.token_urlsafe(32)}"
         now = self._clock.now()
         key = ApiKey(
@@ -73,7 +73,7 @@ class ApiKeys:
         key = await self._store.revoke_key(reference, self._clock.now())
         if key is None:
             raise NotFound(
-                f"There is no key “{reference}” that is still good.",
+                f"There is no valid key “{reference}”.",
                 hint="List the keys with: hermes keys list",
             )
         return key

@@ -231,6 +231,6 @@ def _subject(call: ToolCall, intent: Intent | None) -> str:
 
 def _refusal(decision: Decision, verdict: Verdict) -> str:
     if decision.state is ApprovalState.EXPIRED:
-        return f"Not carried out ({verdict.reason}): nobody approved it in time."
+        return f"Not run ({verdict.reason}): nobody approved it in time."
     reason = f" They said: {decision.text}" if decision.text else ""
     return f"The user refused this ({verdict.reason}).{reason} Do not try it again another way."

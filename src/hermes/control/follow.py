@@ -131,7 +131,7 @@ class Follower:
     async def close(self, seconds: float) -> None:
         """Give what has begun so many seconds; the rest is found by the next process."""
         for ticket in self._tickets.values():
-            ticket.fail(Kept("This is kept and goes on later."))
+            ticket.fail(Kept("This is kept and continues later."))
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=seconds)
         left = set(self._tasks)

@@ -241,7 +241,7 @@ class InboundPipeline:
         parts, message, session = self._parts, caller.message, caller.session
         command = parts.registry.find(invocation.name, terminal=False)
         if command is None or not may_run(command, access):
-            await caller.reply(f"/{invocation.name} is not for you here.")
+            await caller.reply(f"You are not allowed to use /{invocation.name} here.")
             return
         decision = await parts.hooks.decide(invocation.name, command_context(message, invocation))
         if decision.decision in (HookAction.DENY, HookAction.HANDLED):
@@ -290,9 +290,9 @@ class InboundPipeline:
             return "You are not allowed to answer this."
         answer = read_press(press.data)
         if answer is None:
-            return "This button does nothing any more."
+            return "This button no longer works."
         decided = await self._decide(answer, sender)
-        return "Noted." if decided is not None else "This was answered already."
+        return "Noted." if decided is not None else "This was already answered."
 
     # -- the rest of the sink --------------------------------------------------
 
@@ -327,7 +327,7 @@ async def _safely(work: Awaitable[None]) -> None:
     try:
         await work
     except Exception:
-        log.exception("something beside the way in went wrong")
+        log.exception("a command or a reply of admission failed")
 
 
 def target_of(message: InboundMessage) -> Target:

@@ -108,7 +108,7 @@ def user_note(reason: ResetReason, policy: SessionReset) -> str | None:
         ResetReason.DAILY: f"because a new day began at {policy.at_hour:02d}:00",
         ResetReason.TRIGGER: "as you asked",
     }[reason]
-    return f"This is a new conversation, {why}. /resume brings the earlier one back."
+    return f"New conversation {why}. /resume returns to the previous one."
 
 
 def model_note(reason: ResetReason) -> str:

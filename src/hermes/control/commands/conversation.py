@@ -1,12 +1,13 @@
 """Commands about the conversation: new, retry, undo, branch, resume, save, compress, sethome."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from hermes.control.commands.context import CommandContext
-from hermes.control.commands.registry import Invocation
+from hermes.control.commands.registry import Category, Invocation, Where, command
 from hermes.control.commands.wording import (
     Exchange,
     asked_again,
@@ -27,16 +28,23 @@ from hermes.domain.wording import one_line
 LISTED = 20
 HISTORY_LINES = 20
 
+_talk = partial(command, Category.SESSION)
+_idle = partial(command, Category.SESSION, needs_idle=True)
+_screen = partial(command, Category.SESSION, where=Where.TERMINAL)
+_admin = partial(command, Category.SESSION, where=Where.CHAT, admin=True)
 
+
+@_idle("new reset", "[title]", "Start a new conversation")
 async def new(context: CommandContext, invocation: Invocation) -> None:
     await _leave(context, "new")
-    await context.reply("A new conversation. The last one is kept: /resume finds it.")
+    await context.reply("New conversation. /resume returns to the previous one.")
     if invocation.rest:
         session = await context.caller.ensure_session()
         await context.ledger.rename_session(session.id, invocation.rest)
         await context.caller.refresh()
 
 
+@_screen("clear", "", "Clear the screen and start over", needs_idle=True)
 async def clear(context: CommandContext, _invocation: Invocation) -> None:
     await _leave(context, "clear")
     context.screen.clear()
@@ -48,6 +56,7 @@ async def _leave(context: CommandContext, reason: str) -> None:
     await context.caller.switch(None)
 
 
+@_idle("retry", "", "Send the last message again")
 async def retry(context: CommandContext, _invocation: Invocation) -> None:
     session = context.need_session()
     last = (await _exchanges(context, session))[-1]
@@ -56,6 +65,7 @@ async def retry(context: CommandContext, _invocation: Invocation) -> None:
     await context.caller.submit(text, mode=BusyMode.QUEUE, attachments=attachments)
 
 
+@_idle("undo", "[N]", "Take back the last exchanges")
 async def undo(context: CommandContext, invocation: Invocation) -> None:
     session = context.need_session()
     number = _number(invocation.rest or "1")
@@ -85,6 +95,7 @@ async def _exchanges(context: CommandContext, session: Session) -> list[Exchange
     return found
 
 
+@_talk("title", "[name]", "Show or set the title")
 async def title(context: CommandContext, invocation: Invocation) -> None:
     if not invocation.rest:
         session = context.need_session()
@@ -98,6 +109,7 @@ async def title(context: CommandContext, invocation: Invocation) -> None:
     await context.reply(f"Title: {renamed.title}")
 
 
+@_talk("sessions", "[title]", "List conversations")
 async def sessions(context: CommandContext, invocation: Invocation) -> None:
     found = await _recent(context, invocation.rest or None)
     if not found:
@@ -105,15 +117,16 @@ async def sessions(context: CommandContext, invocation: Invocation) -> None:
         return
     now, current = context.host.clock.now(), context.session.id if context.session else None
     lines = [session_line(each, now, current=each.id == current) for each in found]
-    await context.reply("\n".join([*lines, "/resume ID or TITLE goes on with one."]))
+    await context.reply("\n".join([*lines, "/resume ID or TITLE continues one."]))
 
 
+@_idle("resume", "[id|title]", "Continue an earlier conversation")
 async def resume(context: CommandContext, invocation: Invocation) -> None:
     session = await _wanted(context, invocation.rest)
     if session is None:
         return
     if context.session is not None and session.id == context.session.id:
-        await context.reply("That is this conversation.")
+        await context.reply("This is that conversation already.")
         return
     await context.caller.switch(session)
 
@@ -131,9 +144,9 @@ async def _wanted(context: CommandContext, reference: str) -> Session | None:
     now = context.host.clock.now()
     lines = [session_line(each, now, current=False).strip() for each in found]
     if context.caller.screen is None:
-        await context.reply("\n".join([*lines, "/resume ID or TITLE goes on with one."]))
+        await context.reply("\n".join([*lines, "/resume ID or TITLE continues one."]))
         return None
-    chosen = await context.caller.screen.pick("Go on with which conversation?", lines)
+    chosen = await context.caller.screen.pick("Which conversation should continue?", lines)
     return None if chosen is None else found[chosen]
 
 
@@ -149,6 +162,7 @@ async def _recent(context: CommandContext, title_part: str | None) -> list[Sessi
     return await context.ledger.sessions(query)
 
 
+@_idle("branch fork", "[name]", "Continue in a copy of this conversation")
 async def branch(context: CommandContext, invocation: Invocation) -> None:
     parent, now = context.need_session(), context.host.clock.now()
     copy = await context.ledger.branch_session(
@@ -171,6 +185,7 @@ async def branch(context: CommandContext, invocation: Invocation) -> None:
     await context.reply(f"This is a branch of {parent.title or parent.id}: {copy.id}")
 
 
+@_screen("history", "[N]", "Show the conversation so far")
 async def history(context: CommandContext, invocation: Invocation) -> None:
     session = context.need_session()
     limit = _number(invocation.rest) if invocation.rest else HISTORY_LINES
@@ -183,6 +198,7 @@ async def history(context: CommandContext, invocation: Invocation) -> None:
     await context.reply("\n".join(lines))
 
 
+@_screen("save", "[file]", "Write the conversation to a file")
 async def save(context: CommandContext, invocation: Invocation) -> None:
     session = context.need_session()
     stored = await context.ledger.history(session.id)
@@ -224,6 +240,7 @@ def _as_markdown(session: Session, stored: list[StoredMessage]) -> str:
     return "\n".join([*lines, ""])
 
 
+@_idle("compress compact", "[focus]", "Summarise older messages")
 async def compress(context: CommandContext, invocation: Invocation) -> None:
     session = context.need_session()
     await context.reply("Summarising the older part of the conversation…")
@@ -233,11 +250,12 @@ async def compress(context: CommandContext, invocation: Invocation) -> None:
         await context.reply("There is nothing old enough to summarise.")
         return
     await context.reply(
-        f"{count(done.messages, 'message')} are one summary now: "
+        f"Summarised {count(done.messages, 'message')}: "
         f"{done.tokens_before:,} tokens became {done.tokens_after:,}."
     )
 
 
+@_admin("sethome set-home", "", "Make this chat the home channel")
 async def sethome(context: CommandContext, _invocation: Invocation) -> None:
     chat = context.chat
     if chat is None:
@@ -253,6 +271,6 @@ async def sethome(context: CommandContext, _invocation: Invocation) -> None:
     await set_home_channel(context.ledger, home)
     where = "topic" if chat.thread_id is not None else "chat"
     await context.reply(
-        f"This {where} is the home channel of {chat.platform} now: reminders and results"
-        " that nobody waits for come here."
+        f"This {where} is now the home channel of {chat.platform}: what no chat asked for,"
+        " such as reminders and results, is sent here."
     )

@@ -1,40 +1,54 @@
 """Commands that tell something, and those of the screen: help, status, skin, quit."""
 
+from functools import partial
+
 from hermes.control.commands.context import CommandContext
-from hermes.control.commands.registry import CommandRegistry, Invocation, SlashCommand
+from hermes.control.commands.registry import (
+    Category,
+    CommandRegistry,
+    Invocation,
+    SlashCommand,
+    Where,
+    command,
+)
 from hermes.control.commands.wording import clock_time, count, exchanges, table
 from hermes.domain.errors import UsageError
 
 PAGE = 12
 
 
-async def help_command(
-    registry: CommandRegistry, context: CommandContext, invocation: Invocation
-) -> None:
-    terminal = context.caller.screen is not None
-    if invocation.rest:
-        name = invocation.words[0].lstrip("/").lower()
-        await context.reply(_about(registry.resolve(name, terminal=terminal)))
-        return
-    blocks: dict[str, list[tuple[str, str]]] = {}
-    for command in registry.commands(terminal=terminal):
-        blocks.setdefault(command.category, []).append((f"  {command.usage}", command.help))
-    lines = [f"{category}\n{table(rows)}" for category, rows in blocks.items()]
-    lines.append("/help COMMAND tells more about one. //text sends text that begins with /.")
-    await context.reply("\n".join(lines))
+_tell = partial(command, Category.INFO)
+_screen = partial(command, where=Where.TERMINAL)
 
 
-async def commands(
-    registry: CommandRegistry, context: CommandContext, invocation: Invocation
-) -> None:
-    found = registry.commands(terminal=context.caller.screen is not None)
-    pages = -(-len(found) // PAGE)
-    word = invocation.rest or "1"
-    if not word.isdecimal() or not 1 <= int(word) <= pages:
-        raise UsageError(f"There is no page `{word}`.", hint=f"Pages 1 to {pages}.")
-    start = (int(word) - 1) * PAGE
-    rows = [(command.usage, command.help) for command in found[start : start + PAGE]]
-    await context.reply(f"{table(rows)}\nPage {word} of {pages}.")
+def listings(registry: CommandRegistry) -> tuple[SlashCommand, SlashCommand]:
+    """Return the commands that list the commands of a registry."""
+
+    @_tell("help h", "[command]", "List or explain commands")
+    async def help_command(context: CommandContext, invocation: Invocation) -> None:
+        terminal = context.caller.screen is not None
+        if invocation.rest:
+            name = invocation.words[0].lstrip("/").lower()
+            await context.reply(_about(registry.resolve(name, terminal=terminal)))
+            return
+        blocks: dict[str, list[tuple[str, str]]] = {}
+        for each in registry.commands(terminal=terminal):
+            blocks.setdefault(each.category, []).append((f"  {each.usage}", each.help))
+        lines = [f"{category}\n{table(rows)}" for category, rows in blocks.items()]
+        lines.append("/help COMMAND tells more about one. //text sends text that begins with /.")
+        await context.reply("\n".join(lines))
+
+    @_tell("commands", "[page]", "List commands in pages", where=Where.CHAT)
+    async def pages(context: CommandContext, invocation: Invocation) -> None:
+        found = registry.commands(terminal=context.caller.screen is not None)
+        last, word = -(-len(found) // PAGE), invocation.rest or "1"
+        if not word.isdecimal() or not 1 <= int(word) <= last:
+            raise UsageError(f"There is no page `{word}`.", hint=f"Pages 1 to {last}.")
+        start = (int(word) - 1) * PAGE
+        rows = [(each.usage, each.help) for each in found[start : start + PAGE]]
+        await context.reply(f"{table(rows)}\nPage {word} of {last}.")
+
+    return help_command, pages
 
 
 def _about(command: SlashCommand) -> str:
@@ -48,6 +62,7 @@ def _about(command: SlashCommand) -> str:
     return "\n".join(lines)
 
 
+@command(Category.SESSION, "status", "", "Show the state of the conversation")
 async def status(context: CommandContext, _invocation: Invocation) -> None:
     host, session = context.host, context.session
     session_id = session.id if session else None
@@ -72,6 +87,7 @@ async def status(context: CommandContext, _invocation: Invocation) -> None:
     await context.reply(table(rows))
 
 
+@_tell("whoami profile", "", "Show who talks to which agent")
 async def whoami(context: CommandContext, _invocation: Invocation) -> None:
     profile = context.profile
     await context.reply(
@@ -88,10 +104,12 @@ async def whoami(context: CommandContext, _invocation: Invocation) -> None:
     )
 
 
+@_tell("version v", "", "Show the version")
 async def version(context: CommandContext, _invocation: Invocation) -> None:
     await context.reply(f"Hermes {context.host.version}")
 
 
+@_screen(Category.CONFIGURATION, "config", "[part of name]", "Show the settings")
 async def config(context: CommandContext, invocation: Invocation) -> None:
     settings, profile = context.host.settings(), context.profile
     rows = [
@@ -109,6 +127,7 @@ async def config(context: CommandContext, invocation: Invocation) -> None:
     await context.reply(table(rows) if rows else f"There is no setting `{wanted}` to show.")
 
 
+@_screen(Category.TOOLS, "copy", "", "Copy the last answer")
 async def copy(context: CommandContext, _invocation: Invocation) -> None:
     session = context.need_session()
     answers = [
@@ -120,18 +139,28 @@ async def copy(context: CommandContext, _invocation: Invocation) -> None:
     await context.reply(f"Copied {len(answers[-1]):,} characters.")
 
 
+@_screen(Category.TOOLS, "image paste", "[file]", "Attach a picture")
 async def image(context: CommandContext, invocation: Invocation) -> None:
     await context.reply(await context.screen.attach_image(invocation.rest or None))
 
 
+@_screen(Category.SESSION, "prompt compose", "", "Write in the external editor")
 async def compose(context: CommandContext, invocation: Invocation) -> None:
     await context.screen.compose(invocation.rest)
 
 
+@_screen(Category.SESSION, "redraw", "", "Redraw the screen")
 async def redraw(context: CommandContext, _invocation: Invocation) -> None:
     context.screen.clear()
 
 
+@_screen(
+    Category.CONFIGURATION,
+    "statusbar sb",
+    "[on|off]",
+    "Show or hide the status bar",
+    choices=("on", "off"),
+)
 async def statusbar(context: CommandContext, invocation: Invocation) -> None:
     word = invocation.rest.lower()
     if word not in ("", "on", "off"):
@@ -140,6 +169,7 @@ async def statusbar(context: CommandContext, invocation: Invocation) -> None:
     await context.reply(f"The status bar is {'shown' if shown else 'hidden'}.")
 
 
+@_screen(Category.CONFIGURATION, "skin", "[name]", "Change the look")
 async def skin(context: CommandContext, invocation: Invocation) -> None:
     screen, name = context.screen, invocation.rest
     if not name:
@@ -152,5 +182,6 @@ async def skin(context: CommandContext, invocation: Invocation) -> None:
     await context.reply(f"Skin: {name}")
 
 
+@_screen(Category.INFO, "quit exit", "", "Leave the chat")
 async def quit_door(context: CommandContext, _invocation: Invocation) -> None:
     context.screen.leave()

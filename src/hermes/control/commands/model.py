@@ -1,5 +1,7 @@
 """Commands about the model and its tools: model, reasoning, yolo, verbose, tools, usage."""
 
+from functools import partial
+
 from hermes.control.commands.context import (
     REASONING_EFFORTS,
     CommandContext,
@@ -7,7 +9,7 @@ from hermes.control.commands.context import (
     ToolDetail,
 )
 from hermes.control.commands.controls import ContextUse
-from hermes.control.commands.registry import Invocation
+from hermes.control.commands.registry import Category, Invocation, command
 from hermes.control.commands.wording import count, money, table
 from hermes.domain.errors import UsageError
 from hermes.domain.session import Session
@@ -21,6 +23,13 @@ DETAIL_WORDS = {
 }
 
 
+EFFORTS = (*REASONING_EFFORTS, "default", "show", "hide")
+
+_configure = partial(command, Category.CONFIGURATION)
+_tell = partial(command, Category.INFO)
+
+
+@_configure("model", "[name] [--provider P]", "Show or change the model", admin=True)
 async def model(context: CommandContext, invocation: Invocation) -> None:
     name, provider = _model_words(invocation.words)
     if name is None:
@@ -31,7 +40,7 @@ async def model(context: CommandContext, invocation: Invocation) -> None:
     session = await context.caller.ensure_session()
     changed = await context.host.controls.set_model(session, name, provider)
     await context.caller.refresh()
-    await context.reply(f"The next turn is answered by {_model_label(changed)}.")
+    await context.reply(f"Model from the next turn on: {_model_label(changed)}")
 
 
 def _model_words(words: tuple[str, ...]) -> tuple[str | None, str | None]:
@@ -85,6 +94,7 @@ def _model_label(session: Session) -> str:
     return f"{session.model} ({session.provider})" if session.provider else session.model
 
 
+@_configure("reasoning", "[effort|show|hide]", "Set the reasoning effort", choices=EFFORTS)
 async def reasoning(context: CommandContext, invocation: Invocation) -> None:
     word = invocation.rest.lower()
     if word in ("show", "hide"):
@@ -96,7 +106,7 @@ async def reasoning(context: CommandContext, invocation: Invocation) -> None:
     elif word:
         raise UsageError(
             f"`{word}` is not an effort.",
-            hint=f"One of: {', '.join(REASONING_EFFORTS)}, default, show, hide.",
+            hint=f"One of: {', '.join(EFFORTS)}.",
         )
     else:
         effort = await context.preference(Preference.REASONING, str)
@@ -107,6 +117,9 @@ async def reasoning(context: CommandContext, invocation: Invocation) -> None:
         await context.reply(f"Reasoning effort: {effort or 'default'} · thoughts are {thoughts}")
 
 
+@_configure(
+    "yolo", "[on|off]", "Run dangerous actions without asking", admin=True, choices=("on", "off")
+)
 async def yolo(context: CommandContext, invocation: Invocation) -> None:
     word = invocation.rest.lower()
     if word not in ("", "on", "off"):
@@ -116,10 +129,11 @@ async def yolo(context: CommandContext, invocation: Invocation) -> None:
     await context.reply(
         "YOLO: dangerous actions run without asking in this conversation. /yolo turns it off."
         if on
-        else "Dangerous actions are asked about again."
+        else "YOLO is off: dangerous actions need approval again."
     )
 
 
+@_configure("verbose", "[level]", "Choose how tool calls are shown", choices=tuple(ToolDetail))
 async def verbose(context: CommandContext, invocation: Invocation) -> None:
     word, levels = invocation.rest.lower(), list(ToolDetail)
     if word and word not in levels:
@@ -131,6 +145,7 @@ async def verbose(context: CommandContext, invocation: Invocation) -> None:
     await context.reply(f"{DETAIL_WORDS[level]} ({level.value})")
 
 
+@command(Category.TOOLS, "tools", "", "List the tools the model has")
 async def tools(context: CommandContext, _invocation: Invocation) -> None:
     found = context.host.controls.tools(context.agent_id, context.session)
     if not found:
@@ -144,6 +159,7 @@ async def tools(context: CommandContext, _invocation: Invocation) -> None:
     await context.reply("\n".join([f"{count(len(found), 'tool')}:", *blocks]))
 
 
+@_tell("usage", "", "Show tokens and cost")
 async def usage(context: CommandContext, _invocation: Invocation) -> None:
     session = context.need_session()
     spent = await context.ledger.spent(session_id=session.id)
@@ -171,6 +187,7 @@ def _cost(usd: float, unpriced: int, calls: int) -> str:
     return f"{money(usd)}{missing}"
 
 
+@_tell("context prompt-size", "", "Show what fills the context")
 async def context_use(context: CommandContext, _invocation: Invocation) -> None:
     size = await context.host.controls.prompt_size(context.agent_id, context.session)
     rows = [(name, f"{tokens:>8,}") for name, tokens in size.parts.items()]

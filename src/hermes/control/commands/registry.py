@@ -5,6 +5,7 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 
@@ -101,6 +102,26 @@ class SlashCommand(Struct, frozen=True, kw_only=True):
         return self.where in (Where.BOTH, Where.TERMINAL if terminal else Where.CHAT)
 
 
+def command(
+    category: Category, names: str, args: str, about: str, **rest: Any
+) -> Callable[[Handler], SlashCommand]:
+    """Make a handler a command: name and aliases, what may follow, one sentence."""
+    name, *aliases = names.split()
+
+    def made(run: Handler) -> SlashCommand:
+        return SlashCommand(
+            name=name,
+            aliases=tuple(aliases),
+            args=args,
+            help=about,
+            category=category,
+            run=run,
+            **rest,
+        )
+
+    return made
+
+
 class CommandRegistry:
     def __init__(self) -> None:
         self._by_name: dict[str, SlashCommand] = {}
@@ -158,8 +179,8 @@ async def run_command(
 
 def _check(command: SlashCommand, context: CommandContext) -> None:
     if command.admin and not context.admin:
-        raise UsageError(f"/{command.name} is for administrators.")
+        raise UsageError(f"Only administrators can use /{command.name}.")
     if command.needs_idle and context.busy:
         raise Conflict(
-            f"/{command.name} has to wait: a turn is running.", hint="Stop it with /stop first."
+            f"/{command.name} has to wait until the turn has ended.", hint="/stop ends it now."
         )

@@ -1,7 +1,9 @@
 """Commands about work in progress: stop, queue, steer, busy, approve, deny, answer."""
 
+from functools import partial
+
 from hermes.control.commands.context import CommandContext, Preference
-from hermes.control.commands.registry import Invocation
+from hermes.control.commands.registry import Category, Invocation, command
 from hermes.control.commands.wording import count
 from hermes.control.lanes.gateway import BusyMode
 from hermes.domain.approvals import Approval, ApprovalKind, Choice
@@ -13,8 +15,13 @@ EFFECTS = {
     BusyMode.QUEUE: "waits until the running turn has ended",
     BusyMode.STEER: "reaches the running turn after its next tool call",
 }
+SCOPES = tuple(choice.value for choice in Choice if choice is not Choice.DENY)
 
 
+_row = partial(command, Category.RUNNING)
+
+
+@_row("stop", "", "Stop the turn and drop queued messages")
 async def stop(context: CommandContext, _invocation: Invocation) -> None:
     if context.session is None:
         await context.reply("Nothing is running.")
@@ -31,10 +38,12 @@ async def stop(context: CommandContext, _invocation: Invocation) -> None:
     await context.reply("\n".join(lines))
 
 
+@_row("queue q", "TEXT", "Send text after the running turn")
 async def queue(context: CommandContext, invocation: Invocation) -> None:
     await context.caller.submit(_text(invocation), mode=BusyMode.QUEUE)
 
 
+@_row("steer", "TEXT", "Send text to the running turn")
 async def steer(context: CommandContext, invocation: Invocation) -> None:
     await context.caller.submit(_text(invocation), mode=BusyMode.STEER)
 
@@ -47,6 +56,7 @@ def _text(invocation: Invocation) -> str:
     return invocation.rest
 
 
+@_row("busy", "[mode]", "Choose what text sent during a turn does", choices=tuple(BusyMode))
 async def busy(context: CommandContext, invocation: Invocation) -> None:
     word, session = invocation.rest.lower(), context.session
     if word and word not in set(BusyMode):
@@ -56,22 +66,23 @@ async def busy(context: CommandContext, invocation: Invocation) -> None:
         mode = BusyMode(word)
     else:
         mode = await context.host.busy_mode(context.caller.source, session.id if session else None)
-    await context.reply(f"Text typed while it works {EFFECTS[mode]} ({mode.value}).")
+    await context.reply(f"Busy mode {mode.value}: text sent during a turn {EFFECTS[mode]}.")
 
 
+@_row("approve", "[session|always|all]", "Approve what waits", choices=(*SCOPES, "all"))
 async def approve(context: CommandContext, invocation: Invocation) -> None:
     words = [word.lower() for word in invocation.words]
     everything = "all" in words
     scopes = [word for word in words if word != "all"] or [Choice.ONCE.value]
-    if scopes[0] not in ("once", "session", "always"):
-        raise UsageError(
-            f"`{scopes[0]}` is not how long.", hint="One of: once, session, always, all."
-        )
+    if scopes[0] not in SCOPES:
+        hint = f"One of: {', '.join(SCOPES)}, all."
+        raise UsageError(f"`{scopes[0]}` does not say how long.", hint=hint)
     pending = await _pending(context, ApprovalKind.APPROVAL)
     chosen = pending if everything else pending[:1]
     await _answer(context, chosen, Choice(scopes[0]), "")
 
 
+@_row("deny", "[all] [reason]", "Deny what waits for approval", choices=("all",))
 async def deny(context: CommandContext, invocation: Invocation) -> None:
     first, _, after = invocation.rest.partition(" ")
     everything = first.lower() == "all"
@@ -80,6 +91,7 @@ async def deny(context: CommandContext, invocation: Invocation) -> None:
     await _answer(context, pending if everything else pending[:1], Choice.DENY, reason)
 
 
+@_row("answer", "TEXT", "Answer the model's question")
 async def answer(context: CommandContext, invocation: Invocation) -> None:
     pending = await _pending(context, ApprovalKind.QUESTION)
     if not invocation.rest:
@@ -87,7 +99,7 @@ async def answer(context: CommandContext, invocation: Invocation) -> None:
     request = pending[0].request
     text = _choice_text(request.choices, invocation.rest)
     taken = await context.host.answers.reply(request.id, text, by=context.caller.user_id)
-    await context.reply(f"Answered: {text}" if taken else "It had been answered already.")
+    await context.reply(f"Answered: {text}" if taken else "This was already answered.")
 
 
 def _choice_text(choices: tuple[str, ...], typed: str) -> str:
@@ -105,9 +117,9 @@ async def _pending(context: CommandContext, kind: ApprovalKind) -> list[Approval
     ]
     if not found:
         raise UsageError(
-            "Nothing waits for an approval."
+            "Nothing is waiting for approval."
             if kind is ApprovalKind.APPROVAL
-            else "No question waits for an answer."
+            else "No question is waiting for an answer."
         )
     return found
 
@@ -115,13 +127,11 @@ async def _pending(context: CommandContext, kind: ApprovalKind) -> list[Approval
 async def _answer(
     context: CommandContext, approvals: list[Approval], choice: Choice, reason: str
 ) -> None:
-    verb = "Refused" if choice is Choice.DENY else f"Allowed ({choice.value})"
+    verb = "Denied" if choice is Choice.DENY else f"Approved ({choice.value})"
     for approval in approvals:
         request = approval.request
         taken = await context.host.answers.answer(
             request.id, choice, by=context.caller.user_id, text=reason
         )
         subject = one_line(request.subject, 70)
-        await context.reply(
-            f"{verb}: {subject}" if taken else f"It had been answered already: {subject}"
-        )
+        await context.reply(f"{verb}: {subject}" if taken else f"Already answered: {subject}")

@@ -66,7 +66,7 @@ def given_up(turn: Turn) -> TurnError:
     return TurnError(
         code="resume_limit",
         message=(
-            f"This turn was cut off and picked up {turn.resumes - turn.releases - 1} times already;"
+            f"This turn was interrupted and resumed {turn.resumes - turn.releases - 1} times;"
             " it was given up."
         ),
         hint="Ask again, perhaps in smaller steps.",

@@ -298,7 +298,7 @@ class Lane:
 
 
 def _explained(error: Exception) -> HermesError:
-    return error if isinstance(error, HermesError) else HermesError("Something went wrong.")
+    return error if isinstance(error, HermesError) else HermesError("Something went wrong.", hint="The log has the details.")
 
 
 def _left_open() -> TurnFinished:
@@ -312,5 +312,5 @@ def _left_open() -> TurnFinished:
         usage=Usage(),
         cost_usd=None,
         model_calls=0,
-        error=TurnError(code="shutdown", message="This turn is kept and goes on later."),
+        error=TurnError(code="shutdown", message="This turn is kept and continues later."),
     )

@@ -440,7 +440,7 @@ class Runs(Obligations):
 
     async def _told(self, run: Run) -> Sequence[TurnEvent]:
         if run.outcome is None:
-            error = TurnError(code="shutdown", message="This run is kept and goes on later.")
+            error = TurnError(code="shutdown", message="This run is kept and continues later.")
             return [finished_event(RunOutcome(state=RunState.CANCELLED, error=error))]
         session = await self._ledger.session(run.session_id)
         transcript = await self._ledger.transcript(run.session_id) if session else []

@@ -277,7 +277,8 @@ def _outcome(request: ApprovalRequest, decision: Decision) -> str:
         ApprovalState.EXPIRED: "⌛ Nobody answered in time; not done",
         ApprovalState.ANSWERED: "💬 Answered",
     }
-    choice = f" ({decision.choice.value})" if decision.choice else ""
+    scope = decision.choice if decision.state is ApprovalState.APPROVED else None
+    choice = f" ({scope.value})" if scope else ""
     by = f" by {decision.by}" if decision.by else ""
     said = f": {decision.text}" if decision.text else ""
     head = f"{words.get(decision.state, decision.state.value)}{choice}{by}{said}"

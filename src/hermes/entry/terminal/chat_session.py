@@ -429,7 +429,7 @@ class TerminalChat(Door, Screen):
             text = reply.text or reply.value or NO_ANSWER
             taken = await answers.reply(request.id, text, by=user)
         if taken is None:
-            self.say("It had been answered already, or it has expired.")
+            self.say("This was already answered, or it has expired.")
 
     # -- beginning and end -------------------------------------------------
 

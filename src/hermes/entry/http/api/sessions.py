@@ -628,7 +628,7 @@ def _good(run: Run) -> RunOutcome:
     """Return the outcome of a run that has an answer."""
     outcome = run.outcome
     if outcome is None:
-        message = f"Hermes is stopping. The run {run.id} is kept and goes on later."
+        message = f"Hermes is stopping. The run {run.id} is kept and continues later."
         raise Problem(503, message, code="draining")
     if outcome.state is RunState.FAILED:
         raise Problem(502, str(error_fields(outcome.error)["message"]), code="agent_incomplete")
