@@ -240,8 +240,7 @@ async def test_a_run_whose_turn_had_ended_before_the_crash_gets_its_outcome(
     async with running_core(tmp_path, ScriptedModel([say("Said.")])) as core:
         # Nobody watches: the turn ends, the outcome of the run is never written.
         gateway = core.gateway
-        session = gateway.new_session("main", "api_server", "key:owner")
-        new = new_run(request, session, lambda inbound: gateway.key_of("main", inbound), str)
+        new = new_run(request, gateway, str)
         opened = await core.ledger.open_run(new)
         gateway.take(opened.entry)
         await gateway.idle(opened.run.session_id)

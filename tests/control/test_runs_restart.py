@@ -18,9 +18,8 @@ from hermes.testing.model import Reply, ScriptedModel, say
 async def unwatched(core: Core) -> OpenedRun:
     """Run a turn for a run that nobody watches."""
     gateway = core.gateway
-    session = gateway.new_session("main", "api_server", "key:owner")
     request = asked("go", logged=True)
-    new = new_run(request, session, lambda inbound: gateway.key_of("main", inbound), str)
+    new = new_run(request, gateway, str)
     opened = await core.ledger.open_run(new)
     gateway.take(opened.entry)
     return opened

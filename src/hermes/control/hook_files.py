@@ -12,7 +12,7 @@ import stat
 import time
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import cast
 
 import msgspec
 import yaml
@@ -111,11 +111,10 @@ def _handler(hook: HookFile) -> Handler:
     path = str(hook.folder / HANDLER)
     module.__file__ = path
     exec(compile(hook.source, path, "exec"), module.__dict__)  # noqa: S102 - a person enabled it
-    handler: Any = module.__dict__.get("handle")
+    handler = module.__dict__.get("handle")
     if not callable(handler):
         raise ConfigError("handler.py has no function `handle(event_type, context)`")
-    assert callable(handler)
-    return handler  # type: ignore[no-any-return]
+    return cast("Handler", handler)
 
 
 def _find(home: HermesHome, name: str) -> HookFile:

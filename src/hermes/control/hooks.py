@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.control.commands.registry import Invocation
+from hermes.control.follow import goes_on_later
 from hermes.domain.entry_points import entry_points, load_entry_point
 from hermes.domain.events import MessageCompleted, TurnFinished, TurnStream
 from hermes.domain.inbound import InboundMessage
@@ -94,7 +95,8 @@ class HookBus:
         """Call `handler` whenever `event` happens; return what undoes that."""
         if not is_event(event):
             raise ValueError(f"there is no event `{event}`")
-        registered = _Registered(name or _name_of(handler), event, handler)
+        name = name or getattr(handler, "__qualname__", type(handler).__name__)
+        registered = _Registered(name, event, handler)
         self._registered.append(registered)
 
         def off() -> None:
@@ -220,10 +222,6 @@ def _in_thread(handler: Handler, event: str, context: dict[str, Any]) -> asyncio
     return outcome
 
 
-def _name_of(handler: Handler) -> str:
-    return getattr(handler, "__qualname__", type(handler).__name__)
-
-
 def session_context(message: InboundMessage, session_id: str, key: str) -> dict[str, Any]:
     return {
         "platform": message.platform,
@@ -265,7 +263,7 @@ async def post_turn(hooks: HookBus, stream: TurnStream, message: InboundMessage)
         if isinstance(event, MessageCompleted) and event.message.tool_calls:
             iteration += 1
             hooks.post(AGENT_STEP, _step(message, stream.session_id, iteration, event))
-        elif isinstance(event, TurnFinished) and not _goes_on(event):
+        elif isinstance(event, TurnFinished) and not goes_on_later(event):
             hooks.post(AGENT_END, {**start, "response": shortened(event.text)})
 
 
@@ -281,10 +279,6 @@ def _step(
         "tool_names": [call.name for call in calls],
         "tools": [{"name": call.name, "arguments": shortened(call.arguments)} for call in calls],
     }
-
-
-def _goes_on(finished: TurnFinished) -> bool:
-    return finished.error is not None and finished.error.code == "shutdown"
 
 
 GROUP = "hermes.hooks"

@@ -29,18 +29,15 @@ LOCKOUT_SECONDS = 3600.0
 LOOK_AGAIN_SECONDS = 1.0
 
 
-class WaitingUser(Struct, frozen=True, kw_only=True):
+class PairingUser(Struct, frozen=True, kw_only=True):
+    """Somebody who was let in, or was shown a code."""
+
     platform: str
     user_id: str
     user_name: str
-    minutes_left: int
-
-
-class Newcomer(Struct, frozen=True, kw_only=True):
-    platform: str
-    user_id: str
-    user_name: str
-    approved_at: float
+    approved_at: float = 0.0
+    minutes_left: int = 0
+    """How long the code still counts."""
 
 
 class Pairing:
@@ -58,7 +55,7 @@ class Pairing:
         approved = self._approved.get(platform, {})
         return sender.id in approved or (sender.alt_id or sender.id) in approved
 
-    async def refresh(self, *, force: bool = False) -> tuple[Newcomer, ...]:
+    async def refresh(self, *, force: bool = False) -> tuple[PairingUser, ...]:
         """Notice what other processes changed; return who was let in since the last look.
 
         Without `force` it looks at most once a second.
@@ -113,12 +110,12 @@ class Pairing:
 
     # -- a person at the machine -------------------------------------------
 
-    async def approve(self, platform: str, code: str) -> Newcomer:
+    async def approve(self, platform: str, code: str) -> PairingUser:
         """Let in whoever was shown `code`."""
         now = self._clock.now()
         typed = "".join(character for character in code.upper() if character.isalnum())
 
-        def edit(records: PairingRecords) -> tuple[PairingRecords, Newcomer | None]:
+        def edit(records: PairingRecords) -> tuple[PairingRecords, PairingUser | None]:
             records = _without_expired(records, now)
             if records.locked_until:
                 return records, None
@@ -161,14 +158,14 @@ class Pairing:
 
         return await self._store.change(platform, edit)
 
-    async def waiting(self) -> list[WaitingUser]:
+    async def waiting(self) -> list[PairingUser]:
         """Return who was shown a code that still counts."""
         now = self._clock.now()
         found = []
         for platform in await self._store.platforms():
             records = _without_expired(await self._store.read(platform), now)
             found += [
-                WaitingUser(
+                PairingUser(
                     platform=platform,
                     user_id=pending.user_id,
                     user_name=pending.user_name,
@@ -178,7 +175,7 @@ class Pairing:
             ]
         return found
 
-    async def paired(self) -> list[Newcomer]:
+    async def paired(self) -> list[PairingUser]:
         """Return who was let in."""
         return [
             _newcomer(platform, user_id, user)
@@ -239,5 +236,5 @@ def _minutes(seconds: float) -> int:
     return max(1, round(seconds / 60))
 
 
-def _newcomer(platform: str, user_id: str, user: PairedUser) -> Newcomer:
-    return Newcomer(platform=platform, user_id=user_id, **asdict(user))
+def _newcomer(platform: str, user_id: str, user: PairedUser) -> PairingUser:
+    return PairingUser(platform=platform, user_id=user_id, **asdict(user))

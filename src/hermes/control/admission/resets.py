@@ -26,7 +26,6 @@ AUTO_RESET = "auto_reset"
 class ResetReason(StrEnum):
     IDLE = "idle"
     DAILY = "daily"
-    TRIGGER = "trigger"
 
 
 def policy_of(settings: Settings, platform: str, kind: ChatKind) -> SessionReset:
@@ -35,21 +34,17 @@ def policy_of(settings: Settings, platform: str, kind: ChatKind) -> SessionReset
     What a part leaves out is as in the whole.
     """
     section = settings.session_reset
-    for key, parts, name in (
-        ("reset_by_platform", section.reset_by_platform, platform),
-        ("reset_by_type", section.reset_by_type, kind.value),
-    ):
-        if name in parts:
-            return _over(section, parts[name], f"session_reset.{key}.{name}")
+    for key, name in (("reset_by_platform", platform), ("reset_by_type", kind.value)):
+        if name in getattr(section, key):
+            return _part(section, key, name)
     return section
 
 
 def check_policies(section: SessionReset) -> None:
     """Raise `ConfigError` if a part for a platform or a kind of chat makes no sense."""
-    for name, part in section.reset_by_platform.items():
-        _over(section, part, f"session_reset.reset_by_platform.{name}")
-    for name, part in section.reset_by_type.items():
-        _over(section, part, f"session_reset.reset_by_type.{name}")
+    for key in ("reset_by_platform", "reset_by_type"):
+        for name in getattr(section, key):
+            _part(section, key, name)
 
 
 def is_trigger(settings: Settings, text: str) -> bool:
@@ -103,18 +98,14 @@ class Resets:
 def user_note(reason: ResetReason, policy: SessionReset) -> str | None:
     if not policy.notify:
         return None
-    why = {
-        ResetReason.IDLE: f"after {_span(policy.idle_minutes)} of silence",
-        ResetReason.DAILY: f"because a new day began at {policy.at_hour:02d}:00",
-        ResetReason.TRIGGER: "as you asked",
-    }[reason]
+    why = f"because a new day began at {policy.at_hour:02d}:00"
+    if reason is ResetReason.IDLE:
+        why = f"after {_span(policy.idle_minutes)} of silence"
     return f"New conversation {why}. /resume returns to the previous one."
 
 
 def model_note(reason: ResetReason) -> str:
     """Return what the model is told at the beginning of the new session."""
-    if reason is ResetReason.TRIGGER:
-        return "The user has just started a new conversation."
     return (
         "The earlier conversation in this chat ended automatically"
         f" ({'idle' if reason is ResetReason.IDLE else 'daily reset'});"
@@ -138,12 +129,13 @@ def _span(minutes: float) -> str:
     return f"{round(minutes)} minutes"
 
 
-def _over(section: SessionReset, part: Any, where: str) -> SessionReset:
+def _part(section: SessionReset, key: str, name: str) -> SessionReset:
+    part: Any = getattr(section, key)[name]
     values = part if isinstance(part, Mapping) else {"mode": part}
     try:
         return msgspec.convert({**msgspec.structs.asdict(section), **values}, SessionReset)
     except msgspec.ValidationError as error:
         raise ConfigError(
-            f"{where} cannot be understood: {error}.",
+            f"session_reset.{key}.{name} cannot be understood: {error}.",
             hint="`mode` is one of: none, idle, daily, both.",
         ) from error

@@ -299,7 +299,9 @@ class Gateway:
         what came from there: a chat gateway leaves the terminal's turns alone.
         Returns what is resumed.
         """
-        ours = await self._turns_from(platforms)
+        ours: set[str | None] | None = None
+        if platforms is not None:
+            ours = {entry.turn_id for entry in await self.ledger.unanswered(tuple(platforms))}
         resumed = []
         for turn in await self.ledger.open_turns(session_id):
             if turn.session_id in self._lanes or (ours is not None and turn.id not in ours):
@@ -317,12 +319,6 @@ class Gateway:
             if session_id in {None, waiting} and await self._came_from(waiting, platforms):
                 await self.wake(waiting)
         return resumed
-
-    async def _turns_from(self, platforms: Collection[str] | None) -> set[str | None] | None:
-        """Return the turns that answer messages of `platforms`; None for all."""
-        if platforms is None:
-            return None
-        return {entry.turn_id for entry in await self.ledger.unanswered(tuple(platforms))}
 
     async def _came_from(self, session_id: str, platforms: Collection[str] | None) -> bool:
         if platforms is None:
@@ -452,15 +448,13 @@ async def submit_while_busy(
     """Admit `message`, then interrupt, steer or leave alone the turn that runs."""
     running = gateway.current_turn(session_id)
     ticket = await gateway.submit(agent_id, message, session_id=session_id)
-    if running is None or ticket.duplicate:
+    # If it ended while the message was committed, what runs now is the answer to it.
+    if running is None or ticket.duplicate or gateway.current_turn(session_id) is not running:
         return Submission(ticket=ticket, effect=None)
-    if gateway.current_turn(session_id) is not running:
-        # It ended while the message was committed; what runs now is the answer to it.
-        return Submission(ticket=ticket, effect=None)
-    if mode is BusyMode.INTERRUPT and gateway.interrupt(session_id, turn_id=running.turn_id):
-        return Submission(ticket=ticket, effect=BusyMode.INTERRUPT)
-    if mode is BusyMode.STEER and gateway.steer(ticket):
-        return Submission(ticket=ticket, effect=BusyMode.STEER)
+    if (mode is BusyMode.INTERRUPT and gateway.interrupt(session_id, turn_id=running.turn_id)) or (
+        mode is BusyMode.STEER and gateway.steer(ticket)
+    ):
+        return Submission(ticket=ticket, effect=mode)
     return Submission(ticket=ticket, effect=BusyMode.QUEUE)
 
 

@@ -298,7 +298,11 @@ class Lane:
 
 
 def _explained(error: Exception) -> HermesError:
-    return error if isinstance(error, HermesError) else HermesError("Something went wrong.", hint="The log has the details.")
+    return (
+        error
+        if isinstance(error, HermesError)
+        else HermesError("Something went wrong.", hint="The log has the details.")
+    )
 
 
 def _left_open() -> TurnFinished:

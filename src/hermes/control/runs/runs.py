@@ -51,6 +51,7 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import (
     LoggedEvent,
     NewRun,
+    OpenedRun,
     Run,
     RunKind,
     RunOutcome,
@@ -58,7 +59,6 @@ from hermes.domain.runs import (
     RunState,
     SessionChoice,
 )
-from hermes.domain.session import NewSession
 from hermes.domain.turn import ClientResult, TurnError, TurnOptions
 
 PLATFORM = "api_server"
@@ -100,15 +100,10 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     logged: bool = False
 
 
-def new_run(
-    request: RunRequest,
-    session: NewSession,
-    key_of: Callable[[InboundMessage], str],
-    redact: Callable[[str], str],
-) -> NewRun:
+def new_run(request: RunRequest, gateway: Gateway, redact: Callable[[str], str]) -> NewRun:
     """Return what is committed for a request; secrets do not get that far."""
-    chosen = request.choice
-    options = request.options
+    session = gateway.new_session(request.agent_id, PLATFORM, owner_tag(request.key_id))
+    chosen, options = request.choice, request.options
     message = InboundMessage(
         platform=PLATFORM,
         account=request.key_id,
@@ -132,25 +127,12 @@ def new_run(
         session=session,
         history=tuple(_clean_message(each, redact) for each in request.history),
         message=message,
-        session_key=chosen.key or key_of(message),
+        session_key=chosen.key or gateway.key_of(request.agent_id, message),
         request=request.request,
         idempotency_key=request.idempotency_key,
         fingerprint=request.fingerprint,
         logged=request.logged,
         at=session.started_at,
-    )
-
-
-def steer_message(run: Run, text: str, at: float) -> InboundMessage:
-    """Return what is said to the running turn of a run."""
-    return InboundMessage(
-        platform=PLATFORM,
-        account=run.key_id,
-        native_id=new_id("steer"),
-        chat=Chat(kind=ChatKind.PRIVATE, id=run.session_id),
-        sender=Sender(id=owner_tag(run.key_id)),
-        text=text,
-        sent_at=at,
     )
 
 
@@ -174,12 +156,6 @@ POLL_SECONDS = 1.0
 """How often a run that is not under way here is looked at."""
 
 OPEN_STATES = tuple(state for state in RunState if state.open)
-
-
-class StartedRun(Struct, frozen=True, kw_only=True):
-    run: Run
-    duplicate: bool = False
-    """It was accepted before, under the same idempotency key."""
 
 
 class RunSettings(Struct, frozen=True, kw_only=True):
@@ -228,7 +204,7 @@ class Runs(Obligations):
 
     # -- requests --------------------------------------------------------------
 
-    async def start(self, request: RunRequest) -> StartedRun:
+    async def start(self, request: RunRequest) -> OpenedRun:
         """Commit a request and have it answered.
 
         Raises `TooBusy`, `Draining`, `NotFound` (session, earlier run) or
@@ -238,18 +214,11 @@ class Runs(Obligations):
             raise Draining("Hermes is stopping; try again in a moment.")
         if len(self._live) >= self._settings.max_open and not await self._repeats(request):
             raise TooBusy(f"{len(self._live)} runs are under way already; try again shortly.")
-        session = self._gateway.new_session(request.agent_id, PLATFORM, owner_tag(request.key_id))
-        new = new_run(
-            request,
-            session,
-            lambda message: self._gateway.key_of(request.agent_id, message),
-            self._redact,
-        )
-        opened = await self._ledger.open_run(new)
-        if opened.duplicate:
-            return StartedRun(run=opened.run, duplicate=True)
-        self._follower.expect(self._watch(opened.run, self._gateway.take(opened.entry)).ticket)
-        return StartedRun(run=opened.run)
+        opened = await self._ledger.open_run(new_run(request, self._gateway, self._redact))
+        if not opened.duplicate:
+            live = self._watch(opened.run, self._gateway.take(opened.entry))
+            self._follower.expect(live.ticket)
+        return opened
 
     async def _repeats(self, request: RunRequest) -> bool:
         """Tell whether a request was accepted before: a repeat starts nothing."""
@@ -289,7 +258,15 @@ class Runs(Obligations):
         live = self._live.get(run.id)
         if live is None or live.stream is None or live.stream.finished is not None:
             return False
-        message = steer_message(run, text, self._clock.now())
+        message = InboundMessage(
+            platform=PLATFORM,
+            account=run.key_id,
+            native_id=new_id("steer"),
+            chat=Chat(kind=ChatKind.PRIVATE, id=run.session_id),
+            sender=Sender(id=owner_tag(run.key_id)),
+            text=text,
+            sent_at=self._clock.now(),
+        )
         ticket = await self._gateway.submit(run.agent_id, message, session_id=run.session_id)
         if self._gateway.steer(ticket):
             return True

@@ -37,7 +37,6 @@ class GatewayPhase(StrEnum):
     RUNNING = "running"
     DRAINING = "draining"
     STOPPED = "stopped"
-    STARTUP_FAILED = "startup_failed"
 
 
 class PlatformState(Struct, frozen=True, kw_only=True):

@@ -10,12 +10,12 @@ label `other` once there are too many.
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct, to_builtins
+from msgspec import to_builtins
 
 from hermes.control.lanes.gateway import Gateway
 from hermes.domain.events import (
@@ -31,7 +31,6 @@ from hermes.domain.events import (
 )
 from hermes.domain.outbound import OutboxState
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import RunQuery, RunState
 from hermes.observability.metrics import Registry
 
@@ -139,22 +138,17 @@ class _TurnTap:
         )
 
 
-class Sources(Struct, frozen=True, kw_only=True):
-    ledger: Ledger
-    gateway: Gateway
-    clock: Clock
-    state: Callable[[], Mapping[str, Any]]
-    """What `gateway_state.json` would say now."""
+async def sample(registry: Registry, gateway: Gateway, state: Mapping[str, Any]) -> None:
+    """Note how things stand right now: queues, ages, adapters, memory.
 
-
-async def sample(registry: Registry, sources: Sources) -> None:
-    """Note how things stand right now: queues, ages, adapters, memory."""
-    ledger, now = sources.ledger, sources.clock.now()
+    `state` is what `gateway_state.json` would say now.
+    """
+    ledger, now = gateway.ledger, gateway.clock.now()
     stats = await ledger.stats()
     oldest = await ledger.outbox(UNSENT, limit=1)
     runs = await ledger.runs(RunQuery(states=OPEN_RUNS, limit=MAX_RUNS))
     values = {
-        "hermes_live_sessions": ("Sessions with something to do.", sources.gateway.live_sessions),
+        "hermes_live_sessions": ("Sessions with something to do.", gateway.live_sessions),
         "hermes_inbox_waiting": ("Messages no turn has taken yet.", stats.inbox_waiting),
         "hermes_outbox_pending": ("Pieces that wait to be sent.", stats.outbox_pending),
         "hermes_outbox_oldest_seconds": (
@@ -167,19 +161,14 @@ async def sample(registry: Registry, sources: Sources) -> None:
     }
     for name, (help_text, value) in values.items():
         registry.gauge(name, help_text).set(value)
-    _adapters(registry, sources.state())
+    up = registry.gauge("hermes_adapter_up", "1 while the platform is connected.")
+    for name, platform in to_builtins(state.get("platforms", {})).items():
+        up.set(1.0 if platform.get("state") == "connected" else 0.0, platform=name)
     resident = await asyncio.to_thread(_resident_bytes)
     if resident is not None:
         registry.gauge("process_resident_memory_bytes", "Resident memory of this process.").set(
             resident
         )
-
-
-def _adapters(registry: Registry, state: Mapping[str, Any]) -> None:
-    up = registry.gauge("hermes_adapter_up", "1 while the platform is connected.")
-    platforms = to_builtins(state.get("platforms", {}))
-    for name, platform in platforms.items():
-        up.set(1.0 if platform.get("state") == "connected" else 0.0, platform=name)
 
 
 def _resident_bytes() -> int | None:

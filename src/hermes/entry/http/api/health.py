@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.control.supervision.health import GatewayPhase
-from hermes.control.supervision.metrics import Sources, sample
+from hermes.control.supervision.metrics import sample
 from hermes.domain.keys import Action
 from hermes.entry.http.endpoint import Answer, Call, JsonAnswer, Operations, TextAnswer
 from hermes.observability.metrics import render
@@ -101,15 +101,7 @@ async def detailed_health(call: Call[None, None]) -> DetailedHealth:
 async def metrics(call: Call[None, None]) -> Answer:
     """Metrics for Prometheus."""
     context = call.context
-    await sample(
-        context.metrics,
-        Sources(
-            ledger=context.ledger,
-            gateway=context.gateway,
-            clock=context.clock,
-            state=context.gateway_state,
-        ),
-    )
+    await sample(context.metrics, context.gateway, context.gateway_state())
     return TextAnswer(text=render(context.metrics), media_type=PROMETHEUS)
 
 
