@@ -9,31 +9,69 @@ from hypothesis import strategies as st
 from hermes.domain.errors import ConfigError
 from hermes.domain.patterns import SafePattern
 
+EVIL = [
+    r"(a+)+$",
+    r"(a|a)*b",
+    r"(a*)*b",
+    r"(?:x+x+)+y",
+    "a?" * 30 + "a" * 30,
+    ".*" * 12,
+    r"(\w+\s?)+$",
+    r"(?P<n>a+)(?P=n)+$",
+    r"(?:(?:a{1,20}){1,20}){1,20}b",
+]
+LONG = ["a" * 5000 + "!", "aaa " * 2000 + "!", "ab" * 50_000, "x" * 200_000]
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_a_pattern_that_could_take_for_ever_is_given_up(evil: str) -> None:
+    try:
+        pattern = SafePattern(evil)
+    except ConfigError:
+        return
+    for text in LONG:
+        begun = time.process_time()
+        pattern.found_in(text)
+        assert time.process_time() - begun < 2.0, "seconds of work, not years"
+
+
+def test_a_pattern_that_was_given_up_says_so() -> None:
+    pattern = SafePattern(r"\s+$")
+    assert pattern.found_in("end ")
+    assert not pattern.too_slow
+    assert not pattern.found_in(" " * 50_000 + "!")
+    assert pattern.too_slow
+
 
 @pytest.mark.parametrize(
-    "evil",
+    "huge",
     [
+        "(x{1000}){1000}",
         r"(a+)+$",
-        r"(a|a)*b",
-        r"(a*)*b",
-        r"(?:x+x+)+y",
-        "a?" * 30 + "a" * 30,
-        ".*" * 12,
         r"(\w+\s?)+$",
+        r"(?:x+x+)+y",
+        "(((a{99}){99}){99}){99}",
+        "x" * 501,
+        "(",
     ],
 )
-def test_a_pattern_that_could_take_for_ever_is_refused(evil: str) -> None:
+def test_a_pattern_that_takes_too_long_is_refused(huge: str) -> None:
     with pytest.raises(ConfigError, match="cannot be used"):
-        SafePattern(evil)
+        SafePattern(huge)
 
 
-@pytest.mark.parametrize("allowed", [r"\w+\s*\w+!", r".*hermes.*", r"(hey|hi)? hermes", r"a+b+c"])
-def test_a_pattern_that_is_allowed_is_quick_on_the_worst_text(allowed: str) -> None:
-    pattern = SafePattern(allowed)
-    started = time.process_time()
-    for text in ("a" * 5000, "aaa " * 1000, "ab" * 3000):
-        pattern.found_in(text)
-    assert time.process_time() - started < 0.5
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        (r"\bгермес\b", "привет гермес"),
+        (r"^hey,? hermes", "Hey hermes"),
+        (r"listening on .*:\d+", "x" * 3000 + " listening on 127.0.0.1:8080"),
+        (r"(?=.*error)(?=.*disk)", "disk error"),
+        ("\ud800", "\ud800"),
+    ],
+)
+def test_ordinary_patterns_find_what_they_should(source: str, text: str) -> None:
+    assert SafePattern(source, ignore_case=True).found_in(text)
 
 
 @settings(deadline=None)
@@ -46,13 +84,3 @@ def test_any_text_is_a_pattern_or_a_config_error(source: str) -> None:
     started = time.process_time()
     pattern.found_in("ab" * 2000 + "a" * 500)
     assert time.process_time() - started < 1.0
-
-
-@pytest.mark.parametrize(
-    "pattern", [".*.*x", ".*.*.*x", "a*a*a*a*a*b", r"(\w+\s)x", "(foo|bar)?baz", "^(feat|fix): .+$"]
-)
-def test_every_pattern_that_is_accepted_ends_soon(pattern: str) -> None:
-    regex = SafePattern(pattern)
-    begun = time.perf_counter()
-    regex.found_in("a" * 100_000)
-    assert time.perf_counter() - begun < 5

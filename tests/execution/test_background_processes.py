@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fakes.toolbox import PATH, gone, local_environment
-from hermes.domain.errors import Conflict, HermesError, NotFound, UsageError
+from hermes.domain.errors import Conflict, HermesError, NotFound
 from hermes.domain.ports.execution import ShellRun
 from hermes.execution.backends.local import LocalEnvironment
 from hermes.execution.host import background
@@ -159,5 +159,6 @@ async def test_watching_is_given_up_when_it_becomes_a_flood() -> None:
     watch.feed("x\nx\nx\nx\n")
     assert len(told) == 3
     assert "no longer watched" in told[2]
-    with pytest.raises(UsageError, match="not a regex"):
-        OutputWatch(("(",), clock, told.append)
+    for unusable in ("(", "(a+)+$"):
+        with pytest.raises(HermesError, match="cannot be used"):
+            OutputWatch((unusable,), clock, told.append)

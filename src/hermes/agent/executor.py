@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from hermes.agent.scope import AgentServices, TurnScope, durable
 from hermes.agent.tools.define import parse_object
-from hermes.domain.errors import HermesError
+from hermes.domain.errors import Conflict, HermesError, NotFound
 from hermes.domain.events import ToolFinished, ToolProgress, ToolStarted
 from hermes.domain.messages import (
     AssistantMessage,
@@ -27,8 +27,10 @@ from hermes.domain.messages import (
     content_text,
 )
 from hermes.domain.ports.execution import Environment
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.session import StoredMessage
 from hermes.domain.tools import Parallel, ToolContext, ToolResult, ToolSpec
+from hermes.domain.turn import Turn
 from hermes.domain.wording import one_line
 
 _ELSEWHERE = frozenset({"..", "~", "~/"})
@@ -237,8 +239,10 @@ NOT_STARTED = ToolResult(
 class OpenCalls(Struct, frozen=True, kw_only=True):
     """The calls of the last reply that lack a result."""
 
-    repeatable: tuple[ToolCall, ...]
-    cut_off: tuple[ToolCall, ...]
+    repeatable: tuple[ToolCall, ...] = ()
+    cut_off: tuple[ToolCall, ...] = ()
+    turn_id: str | None = None
+    """The turn that asked for them."""
 
     def __bool__(self) -> bool:
         return bool(self.repeatable or self.cut_off)
@@ -262,8 +266,24 @@ def open_calls(
             return OpenCalls(
                 repeatable=tuple(call for call in missing if call not in cut_off),
                 cut_off=tuple(cut_off),
+                turn_id=stored.turn_id,
             )
-    return OpenCalls(repeatable=(), cut_off=())
+    return OpenCalls()
+
+
+async def close_calls(ledger: Ledger, turn: Turn, now: float) -> None:
+    """Give every open call of a turn that ends here a result: no later turn may run it."""
+    started = await ledger.started_calls(turn.id)
+    calls = open_calls(await ledger.history(turn.session_id), started, lambda _: None)
+    for group, result in ((calls.cut_off, CUT_OFF), (calls.repeatable, NOT_STARTED)):
+        for call in group:
+            message = ToolMessage(
+                call_id=call.id, name=call.name, content=result.content, outcome=result.outcome
+            )
+            try:
+                await durable(ledger.record_result(turn.id, message, now))
+            except (Conflict, NotFound):
+                log.debug("call %s has its own result, or is another turn's", call.id)
 
 
 def _repeatable(spec: Callable[[str], ToolSpec | None], call: ToolCall) -> bool:

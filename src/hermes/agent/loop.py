@@ -19,10 +19,10 @@ from hermes.agent.compaction import (
     estimate_message,
     estimate_tokens,
 )
-from hermes.agent.executor import CUT_OFF, NOT_STARTED, ToolExecutor, open_calls
+from hermes.agent.executor import CUT_OFF, ToolExecutor, close_calls, open_calls
 from hermes.agent.images import ImageCache
 from hermes.agent.scope import AgentServices, TextFilter, TurnScope, durable, usage_record
-from hermes.domain.errors import BudgetExhausted, Conflict, HermesError
+from hermes.domain.errors import BudgetExhausted, HermesError
 from hermes.domain.events import (
     MessageCompleted,
     Notice,
@@ -238,14 +238,7 @@ class TurnLoop:
             text = self._services.redact(partial)
             cut = AssistantMessage(text=text, finish=FinishReason.INTERRUPTED)
             await durable(ledger.record_reply(turn.id, cut, None, self._services.clock.now()))
-        started = await ledger.started_calls(turn.id)
-        calls = open_calls(await ledger.history(turn.session_id), started, lambda _: None)
-        for group, result in ((calls.cut_off, CUT_OFF), (calls.repeatable, NOT_STARTED)):
-            for call in group:
-                try:
-                    await self._executor.record(call, result)
-                except Conflict:
-                    log.debug("call %s got its own result meanwhile", call.id)
+        await close_calls(ledger, turn, self._services.clock.now())
 
     def _allowed_continuations(self) -> int:
         """Return how often an answer that was cut off by its length is continued."""
@@ -263,7 +256,8 @@ class TurnLoop:
 
     async def _settle_open_calls(self) -> None:
         """Give every call of an earlier attempt at this turn its result."""
-        if not open_calls(self._history, frozenset(), self._tools.spec):
+        found = open_calls(self._history, frozenset(), self._tools.spec)
+        if not found or found.turn_id != self._job.turn.id:
             return
         started = await self._services.ledger.started_calls(self._job.turn.id)
         calls = open_calls(self._history, started, self._tools.spec)

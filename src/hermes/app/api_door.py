@@ -18,6 +18,7 @@ from hermes.control.jobs.schedules import zone_named
 from hermes.control.runs.runs import PLATFORM, Runs, RunSettings
 from hermes.control.supervision.health import GatewayPhase
 from hermes.domain.messages import Message
+from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.model import ModelReply
 from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES, AgentProfile
 from hermes.entry.http.api import all_endpoints
@@ -91,7 +92,7 @@ def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpCont
         redact=app.services.redact,
         version=__version__,
         zone=zone_named(app.loaded.config.timezone),
-        helper_patterns=settings.helper_patterns,
+        helper_patterns=tuple(map(SafePattern, settings.helper_patterns)),
     )
 
 

@@ -1,8 +1,10 @@
 """Putting a Hermes together: from options to a running gateway."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 from msgspec import Struct
 
@@ -27,6 +29,7 @@ from hermes.control.child_turns import ChildTurns
 from hermes.control.commands.context import CommandHost
 from hermes.control.commands.controls import CoreControls
 from hermes.control.lanes.gateway import Gateway, GatewayParts, pass_on_notices
+from hermes.control.supervision.services import keep_running
 from hermes.domain.events import TurnJob
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
@@ -40,12 +43,15 @@ from hermes.models.registry import ModelRegistry
 from hermes.models.routes import ModelSources
 from hermes.observability.logs import configure_logging
 from hermes.state.agent_files import FileIdentity
-from hermes.state.ownership import Owner, owner_alive
+from hermes.state.ownership import Owner, blocked_by, new_stalls, owner_alive
 from hermes.state.sqlite.ledger import open_ledger
 from hermes.state.transcripts import TranscriptMirror
 
 MIRRORED = "mirrored_message_id"
 """Where a session remembers how far its mirror goes."""
+
+
+log = logging.getLogger(__name__)
 
 
 class MirroredRunner:
@@ -84,6 +90,7 @@ class App(Struct, kw_only=True):
     tools: AgentTools
     environments: EnvironmentPool
     services: AgentServices
+    owner: Owner
     clock: Clock
     settings: LiveSettings
 
@@ -124,6 +131,8 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
         stack.enter_context(logs)
         ledger = await stack.enter_async_context(open_ledger(options.home))
         owner = stack.enter_context(Owner.claim(options.home.run_dir))
+        for stall in await asyncio.to_thread(new_stalls, options.home.run_dir):
+            log.error("an earlier process was blocked and ended itself; it stood at:\n%s", stall)
         sources = ModelSources(settings=loaded.config, secret=loaded.variable)
         models = ModelRegistry(sources, options.home, options.environ, clock)
         stack.push_async_callback(models.close)
@@ -169,6 +178,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
                 tools=tools,
                 environments=environments,
                 services=services,
+                owner=owner,
                 clock=clock,
                 settings=live,
             )
@@ -177,10 +187,8 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
 @asynccontextmanager
 async def _beside(pool: EnvironmentPool, gateway: Gateway, clock: Clock) -> AsyncIterator[None]:
     """Run the background services for the body of the `with`."""
-    tasks = [
-        asyncio.ensure_future(pool.keep_reaping()),
-        asyncio.ensure_future(pass_on_notices(pool, gateway, clock)),
-    ]
+    services = (pool.keep_reaping, partial(pass_on_notices, pool, gateway, clock))
+    tasks = [asyncio.ensure_future(keep_running(service, clock)) for service in services]
     children = ChildTurns(gateway, gateway.group)
     try:
         with gateway.doors.attached(children):
@@ -218,6 +226,7 @@ def _gateway(
             owner=owner.id,
             redact=services.redact,
             owner_alive=lambda other: owner_alive(other, options.home.run_dir),
+            blocked_by=lambda other: blocked_by(other, options.home.run_dir),
             scope=KeyScope(
                 group_per_user=loaded.config.group_sessions_per_user,
                 thread_per_user=loaded.config.thread_sessions_per_user,

@@ -9,7 +9,6 @@ import contextlib
 import logging
 import sys
 import time
-from collections.abc import Coroutine
 from typing import Any
 
 import msgspec
@@ -20,6 +19,7 @@ from hermes.app.doors import DoorContext, check_doors, open_doors
 from hermes.app.options import AppOptions
 from hermes.app.settings import in_force
 from hermes.app.shutdown import StopSignals, let_turns_end, stop_signals
+from hermes.app.watchdog import watchdog
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.control.admission.authz import ACCESS_KEYS
 from hermes.control.hook_files import load_hooks
@@ -32,6 +32,7 @@ from hermes.control.supervision.instance import (
     starts_too_often,
 )
 from hermes.control.supervision.metrics import TurnMetrics
+from hermes.control.supervision.services import BackgroundWork, keep_running
 from hermes.control.supervision.supervisor import AdapterState
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.entry.chat.kit.settings import ChatSettings
@@ -59,7 +60,8 @@ async def serve(options: AppOptions, *, replace: bool = False) -> int:
     supervised = is_supervised(options.environ)
     with Instance.claim(options.home.root, sys.argv, supervised=supervised), stop_signals() as stop:
         async with open_app(options) as app:
-            await Service(app, stop).run()
+            with watchdog(app.owner.stall_path):
+                await Service(app, stop).run()
     return stop.exit_code
 
 
@@ -101,7 +103,10 @@ class Service:
             )
             counted = self._doors.watching(TurnMetrics(metrics, self._app.clock).on_turn)
             with counted, self._doors.attached(*open_doors(context)):
-                services = [group.create_task(work) for work in self._services()]
+                clock = self._app.clock
+                services = [
+                    group.create_task(keep_running(each, clock)) for each in self._services()
+                ]
                 refused = await self._start()
                 if refused is not None:
                     self._stop.stop(refused.message)
@@ -110,9 +115,9 @@ class Service:
         if refused is not None:
             raise refused
 
-    def _services(self) -> list[Coroutine[Any, Any, None]]:
-        own = [self._state_file.run(), self._hooks.run(), self._watch_config()]
-        own += [self._keep_recovering(), self._warm()]
+    def _services(self) -> list[BackgroundWork]:
+        own: list[BackgroundWork] = [self._state_file.run, self._hooks.run, self._watch_config]
+        own += [self._keep_recovering, self._warm]
         return own + [service for door in self._doors for service in door.services()]
 
     async def _warm(self) -> None:
@@ -130,10 +135,7 @@ class Service:
     async def _keep_recovering(self) -> None:
         while True:
             await self._app.clock.sleep(RECOVER_EVERY_SECONDS)
-            try:
-                await self._recover()
-            except HermesError as error:
-                log.warning("the inbox could not be looked through: %s", error.message)
+            await self._recover()
 
     async def _recover(self) -> None:
         """Resume everything no live process owns, and finish what has ended meanwhile."""

@@ -8,7 +8,7 @@ and one row in `app.doors.DOORS`.
 The life of a door, as `app.serve` leads it:
 
     made      complete: everything it needs is passed to its constructor
-    services  coroutines that run beside it, from now until the end
+    services  work that runs beside it, from now until the end, begun again if it fails
     recover   finish what earlier processes left (see `control.follow`); called before
               and after the gateway resumes turns, at the start and now and then
     open      take messages; raise if that is impossible as configured
@@ -30,13 +30,13 @@ Whoever wants to see the turns of all doors, such as the metrics, watches the
 registry instead (`Doors.watching`).
 """
 
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from msgspec.structs import replace
 
 from hermes.control.lanes.batches import NO_BATCHING, BatchWindow
+from hermes.control.supervision.services import BackgroundWork
 from hermes.control.supervision.supervisor import AdapterHealth
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob
@@ -59,7 +59,7 @@ class Door:
 
     # -- its life ------------------------------------------------------------
 
-    def services(self) -> Sequence[Coroutine[Any, Any, None]]:
+    def services(self) -> Sequence[BackgroundWork]:
         return ()
 
     async def recover(self) -> None:

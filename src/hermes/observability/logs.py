@@ -35,6 +35,11 @@ def tag_session(session_id: str) -> Iterator[None]:
         _session.reset(token)
 
 
+def tagged_session() -> str:
+    """Return the session that the running code works for; empty if for none."""
+    return _session.get()
+
+
 class RedactingFormatter(logging.Formatter):
     """Formats a record completely, then takes the secrets out."""
 

@@ -5,12 +5,16 @@ in the home's run folder for as long as it lives. The kernel releases the lock
 when the process ends, however it ends, so a lock that can be taken, or a file
 that is missing, means that the owner is dead. Process ids alone could not tell:
 they are used again.
+
+Beside the lock lies the owner's stall file, empty unless the watchdog ended the process:
+then it has the session that blocked it, if one did, and the stacks of all threads.
 """
 
 import os
 import re
 import secrets
 import socket
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -19,6 +23,9 @@ from hermes.config.locks import is_locked, lock
 from hermes.domain.errors import StoreError
 
 _SUFFIX = ".lock"
+_STALL = ".stall"
+_REPORTED = ".stalled"
+_KEEP_STALLS = 30 * 24 * 3600.0
 
 
 class Owner:
@@ -51,10 +58,16 @@ class Owner:
         os.write(descriptor, f"{os.getpid()}\n".encode())
         return cls(owner_id, path, descriptor)
 
+    @property
+    def stall_path(self) -> Path:
+        """Where the watchdog says what blocked this process."""
+        return self._path.with_suffix(_STALL)
+
     def release(self) -> None:
         """Stop being an owner; doing it again does nothing."""
         if self._descriptor >= 0:
             self._path.unlink(missing_ok=True)
+            self.stall_path.unlink(missing_ok=True)
             os.close(self._descriptor)
             self._descriptor = -1
 
@@ -70,6 +83,36 @@ def owner_alive(owner_id: str, run_dir: Path) -> bool:
     if "/" in owner_id or not owner_id:
         return False
     return _is_locked(run_dir / f"{owner_id}{_SUFFIX}")
+
+
+def blocked_by(owner_id: str, run_dir: Path) -> str | None:
+    """Return the session that blocked a dead owner; "" if unknown, None if nothing did.
+
+    An owner that was blocked by something else than a session is `-`.
+    """
+    for suffix in (_STALL, _REPORTED):
+        with suppress(OSError):
+            text = (run_dir / f"{owner_id}{suffix}").read_text("utf-8", "replace")
+            if text:
+                first = text.partition("\n")[0]
+                return first.removeprefix("session ") if first.startswith("session ") else ""
+    return None
+
+
+def new_stalls(run_dir: Path) -> list[str]:
+    """Return what ended blocked processes, each once, and forget those of long ago."""
+    found = []
+    for path in (*run_dir.glob(f"*{_STALL}"), *run_dir.glob(f"*{_REPORTED}")):
+        with suppress(OSError):
+            if owner_alive(path.stem, run_dir):
+                continue
+            stat = path.stat()
+            if not stat.st_size or time.time() - stat.st_mtime > _KEEP_STALLS:
+                path.unlink()
+            elif path.suffix == _STALL:
+                found.append(path.read_text("utf-8", "replace"))
+                path.rename(path.with_suffix(_REPORTED))
+    return found
 
 
 def clean_up(run_dir: Path) -> int:

@@ -33,6 +33,7 @@ from hermes.domain.messages import (
     ToolMessage,
     UserMessage,
 )
+from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply
 from hermes.domain.runs import RunQuery
@@ -287,7 +288,7 @@ async def test_a_client_can_name_its_helper_call_and_the_owner_can_teach_more(
     tmp_path: Path,
 ) -> None:
     def taught(context: HttpContext) -> HttpContext:
-        return replace(context, helper_patterns=("^Name this",))
+        return replace(context, helper_patterns=(SafePattern("^Name this"),))
 
     async with door_with(tmp_path, more=taught) as (door, _):
         await ask(door.client, "What?", headers={"X-Hermes-Task": "labels"})

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from hermes.domain.messages import AssistantMessage, UserMessage
+from hermes.domain.patterns import SafePattern
 from hermes.entry.http.api.chat import ChatRequest, helper_of
 from hermes.entry.http.api.helper_calls import HelperCall
 from hermes.entry.http.endpoint import CallHeaders
@@ -131,7 +132,8 @@ def recognised(
     patterns: tuple[str, ...] = (),
     **fields: Any,
 ) -> HelperCall | None:
-    return helper_of(request(*messages, **fields), headers or CallHeaders(), patterns)
+    own = tuple(SafePattern(pattern) for pattern in patterns)
+    return helper_of(request(*messages, **fields), headers or CallHeaders(), own)
 
 
 def task(*messages: tuple[str, Any], **fields: Any) -> str | None:
@@ -269,4 +271,3 @@ def test_the_owner_can_add_patterns() -> None:
     assert task(("user", "Please name this chat"), patterns=mine) is None
     talk = (("user", "Hi"), ("assistant", "Hello"))
     assert task(*talk, ("user", "Name this chat: bread"), patterns=mine) is None
-    assert task(("user", "Name this chat"), patterns=("(",)) is None

@@ -12,6 +12,7 @@ from msgspec import Struct
 from hermes.agent.fetch import PageFetcher
 from hermes.app.build import App, open_app
 from hermes.app.options import AppOptions, run
+from hermes.app.watchdog import watchdog
 from hermes.cli.home import app_options, session_called
 from hermes.cli.widgets import ProgressLine
 from hermes.domain.errors import NotFound, UsageError
@@ -125,7 +126,8 @@ async def _chat(options: AppOptions, ask: Ask) -> int:
             await app.gateway.recover(session.id)
         profile = app.agent(session.agent_id if session else DEFAULT_AGENT)
         notices = await _ready(app, profile)
-        code = await run_chat(chat_parts(app, profile, session, notices))
+        with watchdog(app.owner.stall_path):
+            code = await run_chat(chat_parts(app, profile, session, notices))
         if code > KILLED:
             # Leaving by an exception keeps a running turn open for the next start.
             raise SystemExit(code)

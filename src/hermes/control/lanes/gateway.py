@@ -14,6 +14,7 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes.agent.executor import close_calls
 from hermes.control.door import Doors
 from hermes.control.lanes.lane import Lane, LaneHost, Ticket, TurnRunnerPort
 from hermes.domain.errors import HermesError, NotFound, SessionBusy
@@ -73,6 +74,14 @@ def given_up(turn: Turn) -> TurnError:
     )
 
 
+UNKNOWN_SESSION = ""
+BLOCKED = TurnError(
+    code="blocked",
+    message="Something in this turn blocked Hermes, which had to be restarted; it was given up.",
+    hint="Ask again in other words. The log says where it was stuck.",
+)
+
+
 class GatewayParts(Struct, frozen=True, kw_only=True):
     ledger: Ledger
     runner: TurnRunnerPort
@@ -81,6 +90,8 @@ class GatewayParts(Struct, frozen=True, kw_only=True):
     owner: str
     """The id under which this process owns turns."""
     owner_alive: Callable[[str], bool]
+    blocked_by: Callable[[str], str | None] = lambda _owner: None
+    """The session that blocked a dead owner; `UNKNOWN_SESSION` if that cannot be told."""
     scope: KeyScope = KeyScope()
     redact: Callable[[str], str] = str
     """Removes secrets by value from what people type, before it is kept."""
@@ -97,6 +108,7 @@ class Gateway:
         """The doors that are attached to it for now."""
         self._profiles = parts.profiles
         self._owner_alive = parts.owner_alive
+        self._blocked_by = parts.blocked_by
         self._scope = parts.scope
         self._redact = parts.redact
         self._runner = parts.runner
@@ -341,10 +353,19 @@ class Gateway:
         claimed = await self.ledger.claim_turn(
             turn.id, owner=self.owner, previous=turn.owner, at=self.clock.now()
         )
-        if claimed is None or not await picked_up_too_often(self.ledger, claimed):
+        if claimed is None:
+            return None
+        if turn.state is not TurnState.WAITING and self._blocked_by(turn.owner) in {
+            turn.session_id,
+            UNKNOWN_SESSION,
+        }:
+            error = BLOCKED
+        elif await picked_up_too_often(self.ledger, claimed):
+            error = given_up(claimed)
+        else:
             return claimed
-        error = given_up(claimed)
         log.warning("turn %s: %s", turn.id, error.message)
+        await close_calls(self.ledger, turn, self.clock.now())
         await self.ledger.finish_turn(turn.id, TurnState.FAILED, error, self.clock.now())
         return None
 

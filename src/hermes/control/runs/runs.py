@@ -370,13 +370,10 @@ class Runs(Obligations):
         """Forget old runs and old logs, now and then, until cancelled."""
         while True:
             now = self._clock.now()
-            try:
-                await self._ledger.prune_runs(
-                    logs_before=now - self._settings.keep_logs,
-                    runs_before=now - self._settings.keep_runs,
-                )
-            except HermesError as error:
-                log.warning("old runs could not be forgotten: %s", error.message)
+            await self._ledger.prune_runs(
+                logs_before=now - self._settings.keep_logs,
+                runs_before=now - self._settings.keep_runs,
+            )
             await self._clock.sleep(every)
 
     # -- readers ---------------------------------------------------------------

@@ -8,10 +8,10 @@ that cannot connect keeps nobody else from talking.
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -23,6 +23,7 @@ from hermes.control.door import Door
 from hermes.control.follow import Follower
 from hermes.control.lanes.batches import BatchWindow
 from hermes.control.lanes.downloads import Downloads
+from hermes.control.supervision.services import BackgroundWork
 from hermes.control.supervision.supervisor import (
     AdapterHealth,
     AdapterPlan,
@@ -122,8 +123,8 @@ class ChatDoor(Door):
 
     # -- its life ------------------------------------------------------------
 
-    def services(self) -> Sequence[Coroutine[Any, Any, None]]:
-        return (self._fleet.run(),)
+    def services(self) -> Sequence[BackgroundWork]:
+        return (self._fleet.run,)
 
     def configured(self) -> None:
         self._way_in.authorizer.update(self._parts.access())

@@ -2,15 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from hermes.control.door import Door
 from hermes.control.runs.runs import PLATFORM, Runs
+from hermes.control.supervision.services import BackgroundWork
 from hermes.control.supervision.supervisor import AdapterHealth, AdapterState
 from hermes.control.webhooks.receiver import PLATFORM as WEBHOOK
 from hermes.control.webhooks.receiver import WebhookReceiver
-from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
@@ -91,16 +90,13 @@ class ApiDoor(ListeningDoor):
     async def recover(self) -> None:
         await self._runs.recover()
 
-    def services(self) -> Sequence[Coroutine[Any, Any, None]]:
-        return (self._runs.keep_tidy(), self._keep_forgetting())
+    def services(self) -> Sequence[BackgroundWork]:
+        return (self._runs.keep_tidy, self._keep_forgetting)
 
     async def _keep_forgetting(self) -> None:
         """Now and then delete responses that nobody wants stored, until cancelled."""
         while True:
-            try:
-                await forget_unstored(self._ledger, self._clock.now())
-            except HermesError as error:
-                log.warning("unstored responses could not be deleted: %s", error.message)
+            await forget_unstored(self._ledger, self._clock.now())
             await self._clock.sleep(FORGET_EVERY_SECONDS)
 
     def drain(self) -> None:

@@ -18,6 +18,7 @@ from hermes.control.runs.runs import Runs
 from hermes.domain.inbound import Attachment
 from hermes.domain.keys import Action, Caller
 from hermes.domain.messages import Message
+from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.files import JobStore
 from hermes.domain.ports.ledger import Ledger
@@ -90,7 +91,7 @@ class HttpContext(Struct, frozen=True, kw_only=True):
     """Check -> whether it is fulfilled; ready if all are."""
     redact: Callable[[str], str]
     version: str
-    helper_patterns: tuple[str, ...] = ()
+    helper_patterns: tuple[SafePattern, ...] = ()
     """Regular expressions by which further helper calls of web interfaces are recognised."""
     zone: tzinfo = UTC
     """In which times without an offset are understood: the configured `timezone`."""

@@ -5,7 +5,6 @@ are left alone. Without a key the API server does not listen at all. A key that 
 guess is refused everywhere, a short one where others than this machine can connect.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
 
@@ -15,6 +14,7 @@ from msgspec.structs import fields, replace
 
 from hermes.config.environment import is_loopback
 from hermes.domain.errors import ConfigError
+from hermes.domain.patterns import SafePattern
 
 MIN_KEY_LENGTH = 16
 _SECTION = "platforms.api_server.extra"
@@ -92,12 +92,10 @@ def http_settings(section: Mapping[str, Any]) -> HttpSettings:
     for refusal in (_refusal(key, read.host) for key in keys):
         if refusal is not None:
             raise refusal
-    for pattern in read.helper_patterns:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            what = f"`{pattern}` is no regular expression: {error}"
-            raise _unusable(f"{_SECTION}.helper_patterns", what) from error
+    try:
+        _ = [SafePattern(pattern) for pattern in read.helper_patterns]
+    except ConfigError as error:
+        raise _unusable(f"{_SECTION}.helper_patterns", error.message.rstrip(".")) from error
     return replace(
         read,
         keys=keys,

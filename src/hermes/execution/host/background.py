@@ -6,13 +6,13 @@ are at most 64: the longest finished makes room, a running one never does.
 """
 
 import asyncio
-import re
 import secrets
 from collections.abc import Callable
 
 from msgspec import Struct
 
-from hermes.domain.errors import Conflict, NotFound, UsageError
+from hermes.domain.errors import Conflict, NotFound
+from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import ProcessInfo, ShellRun
 from hermes.execution.host.output import OutputFilter, Rolling
@@ -177,7 +177,7 @@ class OutputWatch:
     def __init__(
         self, patterns: tuple[str, ...], clock: Clock, tell: Callable[[str], None]
     ) -> None:
-        self._patterns = [_compiled(pattern) for pattern in patterns]
+        self._patterns = [SafePattern(pattern) for pattern in patterns]
         self._clock = clock
         self._tell = tell
         self._rest = ""
@@ -190,8 +190,11 @@ class OutputWatch:
         *lines, rest = (self._rest + text).split("\n")
         self._rest = rest[-_MAX_LINE:]
         for line in lines:
-            if any(pattern.search(line[:_MAX_LINE]) for pattern in self._patterns):
+            if any(pattern.found_in(line[:_MAX_LINE]) for pattern in self._patterns):
                 self._matched(line[:_MAX_LINE])
+            for slow in [pattern for pattern in self._patterns if pattern.too_slow]:
+                self._patterns.remove(slow)
+                self._tell(f"is no longer watched for {slow.source!r}: the pattern takes too long.")
 
     def _matched(self, line: str) -> None:
         now = self._clock.monotonic()
@@ -203,10 +206,3 @@ class OutputWatch:
         if self._strikes == MAX_STRIKES:
             self._patterns = []
             self._tell("prints lines you watch for too often; they are no longer watched.")
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise UsageError(f"The watch pattern `{pattern}` is not a regex: {error}.") from error

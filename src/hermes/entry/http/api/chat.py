@@ -20,6 +20,7 @@ from hermes.control.runs.runs import RunRequest, Runs
 from hermes.domain.events import MessageCompleted, TextDelta, TurnEvent, TurnFinished
 from hermes.domain.keys import Action
 from hermes.domain.messages import FinishReason
+from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.model import ModelFailure, ModelReply
 from hermes.domain.runs import Run, RunKind, SessionChoice
 from hermes.domain.turn import TurnOptions, TurnState
@@ -241,7 +242,7 @@ async def create_chat_completion(call: ChatCall) -> Answer:
 
 
 def helper_of(
-    request: ChatRequest, headers: CallHeaders, patterns: Sequence[str] = ()
+    request: ChatRequest, headers: CallHeaders, patterns: Sequence[SafePattern] = ()
 ) -> HelperCall | None:
     """Return the helper call of a web interface that a request is, if it is one."""
     bare = not request.tools and request.response_format is None

@@ -25,12 +25,12 @@ a plain call of the model answers it just as well.
 
 import re
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
 
 from hermes.domain.messages import AssistantMessage, Message, UserMessage
+from hermes.domain.patterns import SafePattern
 from hermes.entry.http.api.conversation import ChatMessage
 from hermes.entry.http.endpoint import CallHeaders
 from hermes.entry.http.errors import Problem
@@ -84,7 +84,7 @@ def helper_call(
     messages: Sequence[ChatMessage],
     headers: CallHeaders,
     named: object = None,
-    patterns: Sequence[str] = (),
+    patterns: Sequence[SafePattern] = (),
     *,
     bare: bool = True,
 ) -> HelperCall | None:
@@ -108,7 +108,7 @@ def _named(headers: CallHeaders, named: object) -> str | None:
     return task
 
 
-def _recognised(messages: Sequence[ChatMessage], patterns: Sequence[str]) -> str | None:
+def _recognised(messages: Sequence[ChatMessage], patterns: Sequence[SafePattern]) -> str | None:
     if not all(_only_text(message) for message in messages):
         return None
     talk = [message for message in messages if message.role not in _SYSTEM]
@@ -121,16 +121,10 @@ def _recognised(messages: Sequence[ChatMessage], patterns: Sequence[str]) -> str
         text = found[shape.place]
         if text and shape.fits(text.lstrip()):
             return shape.task
-    if only is not None and any(_matches(pattern, only, system) for pattern in patterns):
+    texts = [text for text in (only, system) if text]
+    if only is not None and any(each.found_in(text) for each in patterns for text in texts):
         return "helper"
     return None
-
-
-def _matches(pattern: str, *texts: str) -> bool:
-    # A pattern that cannot be compiled is reported where the settings are read.
-    with suppress(re.error):
-        return any(re.search(pattern, text) for text in texts if text)
-    return False
 
 
 def _only_text(message: ChatMessage) -> bool:

@@ -1,0 +1,88 @@
+"""A tool that blocks the event loop: the gateway ends itself, comes back, and has learnt."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from fakes.command import Hermes
+from fakes.gateway import GatewayProcess, gateway_config
+from fakes.model import Call, FakeModelServer, Rule, Script, Step
+from fakes.telegram import FakeTelegram
+
+TOOL = """
+import asyncio
+import re
+from msgspec import Struct
+from hermes.agent.tools.define import tool
+from hermes.app import watchdog
+from hermes.domain.tools import ToolResult
+
+watchdog.LIMIT, watchdog.CPU_SECONDS = 2, 4.0
+
+class Args(Struct, frozen=True, kw_only=True):
+    way: str
+
+def search() -> None:
+    re.search("(a+)+$", "a" * 50 + "b")
+
+async def freeze(args: Args, context) -> ToolResult:
+    '''Block everything.'''
+    if args.way == "loop":
+        search()
+    else:
+        await asyncio.to_thread(search)
+    return ToolResult(content="thawed")
+
+FREEZE = tool(name="freeze", toolset="ice", replay_safe=True)(freeze)
+"""
+POINTS = "[hermes.tools]\nice.freeze = ice_tools:FREEZE\n"
+ANN, BOB = 777, 888
+
+
+def ice(folder: Path) -> str:
+    info = folder / "site" / "ice-1.0.dist-info"
+    info.mkdir(parents=True)
+    (folder / "site" / "ice_tools.py").write_text(TOOL, encoding="utf-8")
+    (info / "entry_points.txt").write_text(POINTS, encoding="utf-8")
+    (info / "METADATA").write_text("Name: ice\nVersion: 1.0\n", encoding="utf-8")
+    return str(folder / "site")
+
+
+@pytest.mark.parametrize(("way", "others_go_on"), [("loop", True), ("thread", False)])
+async def test_a_blocked_gateway_ends_and_does_not_resume_the_culprit(
+    tmp_path: Path, way: str, others_go_on: bool
+) -> None:
+    freeze = Step(calls=[Call(name="freeze", arguments={"way": way})])
+    script = Script(
+        rules=[
+            Rule(contains="hello again", steps=[Step(text="warm welcome")]),
+            Rule(contains="cool it", steps=[freeze] * 9),
+        ],
+        steps=[Step(stall="before")],
+        default=Step(text="done"),
+    )
+    home = {"platform_toolsets": {"telegram": ["ice"]}}
+    async with FakeModelServer(script) as model, FakeTelegram() as telegram:
+        hermes = Hermes(tmp_path, model.base_url, gateway_config(telegram.base_url, **home))
+        hermes.environ["PYTHONPATH"] = ice(tmp_path)
+        gateway = GatewayProcess(hermes)
+        await gateway.start()
+        try:
+            telegram.say(BOB, BOB, "patience")
+            await telegram.until(lambda: model.requests, 30)
+            telegram.say(ANN, ANN, "cool it")
+            assert gateway.process is not None
+            code = await asyncio.wait_for(gateway.process.wait(), 60)
+            assert code != 0
+            await gateway.start()
+            await telegram.until(lambda: "blocked Hermes" in str(telegram.replies(ANN)), 30)
+            bob_is_told = "done" if others_go_on else "blocked Hermes"
+            await telegram.until(lambda: bob_is_told in str(telegram.replies(BOB)), 30)
+            telegram.say(ANN, ANN, "hello again")
+            await telegram.until(lambda: "warm welcome" in str(telegram.replies(ANN)), 30)
+        finally:
+            await gateway.kill()
+    log = (hermes.home / "logs" / "errors.log").read_text(encoding="utf-8")
+    assert "was blocked and ended itself" in log
+    assert "in search" in log, "the stack names the culprit"
