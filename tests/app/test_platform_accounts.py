@@ -41,13 +41,13 @@ from pathlib import Path
 from hermes.app.platforms import enabled_platforms
 from hermes.config.loader import load_config
 from hermes.config.paths import HermesHome
-from hermes.config.secrets import Secrets
+from hermes.config.secrets import Redactor, Secrets
 
 loaded = load_config(HermesHome(root=Path(sys.argv[1])), {"NTFY_TOPIC": "t", "NTFY_TOKEN": "x"})
 print(json.dumps({
     "on": [each.name for each in enabled_platforms(loaded)],
     "block": loaded.config.platforms["ntfy"].extra,
-    "redacted": Secrets({}).redactor().redact("see tk_12345678 there"),
+    "redacted": Redactor(Secrets({})).redact("see tk_12345678 there"),
     "adapters": [m for m in sys.modules if m.startswith("httpx") or m.endswith(".adapter")],
 }))
 """

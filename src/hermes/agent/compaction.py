@@ -68,8 +68,6 @@ not said. An earlier summary in the text is to be merged into yours."""
 
 
 class CompactionImpossible(HermesError):
-    """The history cannot be made any smaller."""
-
     code = "compaction_impossible"
 
 

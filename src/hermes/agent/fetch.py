@@ -30,18 +30,14 @@ _GAPS = re.compile(r"\n\s*\n\s*\n+")
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address is on the public network."""
     return ipaddress.ip_address(address).is_global
 
 
 class PageFetcher:
-    """Fetches pages as text."""
-
     def __init__(self, allowed: Callable[[str], bool] = is_public) -> None:
         self._allowed = allowed
 
     async def __call__(self, url: str) -> str:
-        """Return the readable text of a page."""
         return _text(url, *await self._fetched(url, MAX_BYTES))
 
     async def data(self, url: str, limit: int) -> tuple[str, bytes]:

@@ -71,8 +71,6 @@ def _is_picture(part: Part) -> bool:
 
 
 class PictureFiles:
-    """Stores pictures below one directory."""
-
     def __init__(
         self, directory: Path, fetch: Callable[[str, int], Awaitable[tuple[str, bytes]]]
     ) -> None:
@@ -81,7 +79,6 @@ class PictureFiles:
         """(address, limit) -> media type and bytes of what is there."""
 
     async def keep(self, data: bytes, media_type: str) -> Attachment:
-        """Store a picture and return where it is."""
         kind = media_type.split(";", maxsplit=1)[0].strip().lower()
         if kind not in ENDINGS:
             raise UsageError(f"Pictures of type {kind or 'unknown'} are not supported.")

@@ -84,7 +84,6 @@ class IterationBudget:
 
 
 async def check_spend(services: AgentServices, agent_id: str, session_id: str) -> None:
-    """Raise `BudgetExhausted` once a hard limit on tokens or money is reached."""
     limits, spent_by = services.settings().budget, services.ledger.spent
     if limits.session_tokens is not None or limits.session_usd is not None:
         spent = await spent_by(session_id=session_id)
@@ -168,8 +167,6 @@ MAX_CONTINUATIONS = 3
 
 
 class TurnLoop:
-    """One turn's way from its input to its final answer."""
-
     def __init__(
         self,
         services: AgentServices,

@@ -135,8 +135,6 @@ CONTEXT_FILE_CHARS = 20_000
 
 
 class ContextFile(Struct, frozen=True):
-    """A project file and its (possibly shortened) text."""
-
     name: str
     text: str
 
@@ -189,7 +187,6 @@ def shorten(text: str, max_chars: int) -> str:
 async def gather_inputs(
     services: AgentServices, profile: AgentProfile, session: Session, model: str, tools: ToolRunner
 ) -> PromptInputs:
-    """Read the agent's and the project's files as they are now."""
     settings = services.settings()
     notes: ContextFile | None = None
     identity = IdentitySnapshot()

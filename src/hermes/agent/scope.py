@@ -55,7 +55,6 @@ def usage_record(
     *,
     at: float,
 ) -> UsageRecord:
-    """Return the record of one call made for `task`."""
     return UsageRecord(
         session_id=session_id,
         turn_id=turn_id,
@@ -99,8 +98,6 @@ class Models(Protocol):
 
 
 class ToolProvider(Protocol):
-    """Hands out the tools of an agent at a door."""
-
     def for_turn(self, job: TurnJob, session: Session) -> TurnTools: ...
 
 
@@ -121,8 +118,6 @@ class TextFilter(Protocol):
 
 
 class Unfiltered:
-    """Takes nothing out."""
-
     def feed(self, piece: str) -> str:
         return piece
 

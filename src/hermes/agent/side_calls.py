@@ -24,8 +24,6 @@ INSTRUCTIONS = "Do exactly what the message asks for, in the form it asks for, a
 
 
 class PlainCalls:
-    """Answers side calls of one agent."""
-
     def __init__(self, services: AgentServices, profile: AgentProfile) -> None:
         self._services = services
         self._profile = profile
@@ -108,8 +106,6 @@ FALLBACK_CHARS = 60
 
 
 class TitleMaker:
-    """Names a session once it has had its first exchange."""
-
     def __init__(self, services: AgentServices) -> None:
         self._services = services
 

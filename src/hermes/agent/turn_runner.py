@@ -34,8 +34,6 @@ SHUTDOWN = TurnError(
 
 
 class TurnRunner:
-    """Runs turns of any agent and session."""
-
     def __init__(self, services: AgentServices) -> None:
         self._services = services
         self._titles = TitleMaker(services)
@@ -61,8 +59,6 @@ class TurnRunner:
 
 
 class _Attempt:
-    """One attempt at one turn."""
-
     def __init__(self, services: AgentServices, job: TurnJob) -> None:
         self._services = services
         self._job = job

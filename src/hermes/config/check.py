@@ -39,7 +39,6 @@ def fields_by_name(kind: type[Struct]) -> dict[str, FieldInfo]:
 
 
 def bare(kind: Any) -> Any:
-    """Return a type without its annotations."""
     return get_args(kind)[0] if get_origin(kind) is Annotated else kind
 
 
@@ -110,7 +109,6 @@ class Checker:
         self.unknown: list[str] = []
 
     def config(self) -> Settings:
-        """Build the root."""
         built = self._struct(Settings, self._document.data, ())
         assert isinstance(built, Settings)
         return built
@@ -130,7 +128,7 @@ class Checker:
                 given[known[key].name] = built
         missing = [n for n, info in known.items() if info.required and value.get(n) is None]
         for name in missing:
-            self._error((*path, name), "is missing")
+            self.errors.append(self._problem((*path, name), "is missing"))
         complete = all(info.name in given for info in known.values() if info.required)
         return kind(**given) if complete else NODEFAULT
 
@@ -170,7 +168,7 @@ class Checker:
         mark = self._document.marks.get(path)
         plain = struct_of(kind) is None and get_origin(kind) not in {dict, tuple}
         if plain and mark is not None and mark.text:
-            self._warn(path, "is null; the default is used")
+            self.warnings.append(self._problem(path, "is null; the default is used"))
         return NODEFAULT
 
     def _mapping(self, kind: Any, value: Any, path: Path) -> Any:
@@ -211,14 +209,9 @@ class Checker:
     def _wrong(self, path: Path, expected: str, value: Any, kind: Any = None) -> Any:
         secret = any(is_secret_name(name) for name in path)
         found = "a value that is not shown" if secret else _found(value)
-        self._error(path, f"should be {expected}, but is {found}{_meant(kind, value)}")
-        return NODEFAULT
-
-    def _error(self, path: Path, text: str) -> None:
+        text = f"should be {expected}, but is {found}{_meant(kind, value)}"
         self.errors.append(self._problem(path, text))
-
-    def _warn(self, path: Path, text: str) -> None:
-        self.warnings.append(self._problem(path, text))
+        return NODEFAULT
 
     def _problem(self, path: Path, text: str) -> ConfigProblem:
         return ConfigProblem(where=self._document.origin(path), key=format_key(path), text=text)
@@ -232,7 +225,8 @@ class Checker:
                 self.unused.append(self._problem(path, f"has no effect here: {reason}"))
             return
         self.unknown.append(format_key(path))
-        self._warn(path, f"is not a known key and has no effect{_close(path[-1], _names(kind))}")
+        meant = _close(path[-1], list(fields_by_name(kind)))
+        self.warnings.append(self._problem(path, f"is not a known key and has no effect{meant}"))
 
 
 def _collection(kind: Any) -> Any:
@@ -250,10 +244,6 @@ def _over(default: Struct, built: Struct, given: dict[str, Any]) -> Struct:
     names = fields_by_name(type(default))
     taken = {names[key].name: getattr(built, names[key].name) for key in given if key in names}
     return msgspec.structs.replace(default, **taken)
-
-
-def _names(kind: type[Struct]) -> list[str]:
-    return list(fields_by_name(kind))
 
 
 def _close(name: str, names: list[str]) -> str:

@@ -24,7 +24,6 @@ _PLAIN = re.compile(r'[^."\\]+')
 
 
 def parse_key(text: str) -> Path:
-    """Split a dotted key into its names."""
     parts: list[str] = []
     position = 0
     while True:
@@ -55,8 +54,6 @@ def _quoted(name: str) -> str:
 
 
 class ConfigProblem(Struct, frozen=True, kw_only=True):
-    """One thing that is wrong."""
-
     where: str
     """`config.yaml:12`, `env TERMINAL_LIFETIME_SECONDS`, ..."""
     key: str
@@ -93,8 +90,6 @@ _MAX_NODES = 200_000
 
 
 class Mark(Struct, frozen=True):
-    """Where a value came from."""
-
     origin: str
     """`config.yaml:12`, `env NAME`, ..."""
     text: str | None = None
@@ -126,6 +121,11 @@ class Document(Struct, kw_only=True):
                 return mark.origin
         return self.name
 
+    def forget(self, path: Path) -> None:
+        """Drop the marks of `path` and of everything below it."""
+        for known in [known for known in self.marks if known[: len(path)] == path]:
+            del self.marks[known]
+
 
 def read_document(file: FilePath, name: str) -> Document:
     """Read and parse `file`; a missing file is an empty document."""
@@ -142,7 +142,6 @@ def read_document(file: FilePath, name: str) -> Document:
 
 
 def parse_document(content: bytes, name: str) -> Document:
-    """Parse the bytes of a YAML file."""
     text = _decode(content, name)
     document = Document(name=name)
     loader = yaml.CSafeLoader(text)
@@ -164,8 +163,6 @@ def parse_document(content: bytes, name: str) -> Document:
 
 
 class _Builder:
-    """Builds data from the parser's events."""
-
     def __init__(self, loader: Any, document: Document) -> None:
         self._loader = loader
         self._document = document
@@ -173,7 +170,6 @@ class _Builder:
         self._nodes = 0
 
     def root(self) -> Any:
-        """Build the one document of the stream."""
         self._next()
         event = self._next()
         if isinstance(event, yaml.StreamEndEvent):
@@ -255,11 +251,11 @@ class _Builder:
                     f"{self._where(event)}: {format_key(inside)} is given twice;"
                     " the later value is used"
                 )
-                _forget(self._document.marks, inside)
+                self._document.forget(inside)
             value = self._node(self._next(), inside, depth + 1)
             if key == "<<" and event.implicit[0]:
                 merged.extend(value if isinstance(value, list) else [value])
-                _forget(self._document.marks, inside)
+                self._document.forget(inside)
             else:
                 items[key] = value
         for base in merged:
@@ -274,14 +270,9 @@ class _Builder:
         return value
 
 
-def _forget(marks: dict[Path, Mark], path: Path) -> None:
-    for known in [known for known in marks if known[: len(path)] == path]:
-        del marks[known]
-
-
 def _decode(content: bytes, name: str) -> str:
     try:
-        text = content.decode("utf-8-sig")
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise _broken(
@@ -289,7 +280,6 @@ def _decode(content: bytes, name: str) -> str:
             f"byte 0x{content[error.start]:02x} is not UTF-8",
             hint="Save the file in the encoding UTF-8.",
         ) from error
-    return text
 
 
 def _syntax_error(error: yaml.MarkedYAMLError, text: str, name: str) -> InvalidConfig:

@@ -46,7 +46,6 @@ class EnvFile(Struct, frozen=True, kw_only=True):
 
 
 def is_refused(name: str) -> bool:
-    """Tell whether a variable must not come from `.env`."""
     return name in _REFUSED or name.startswith(_REFUSED_PREFIXES)
 
 
@@ -89,7 +88,6 @@ def set_env(text: str, name: str, value: str) -> str:
 
 
 def unset_env(text: str, name: str) -> str:
-    """Return `text` without `name`."""
     return _LINE.sub(lambda found: "" if found["name"] == name else found[0], text)
 
 

@@ -27,7 +27,7 @@ from hermes.config.document import (
     parse_key,
 )
 from hermes.config.dotenv import set_env, unset_env
-from hermes.config.loader import expand, prepare, read_env
+from hermes.config.loader import expand, prepare, read_env, read_env_text
 from hermes.config.migrations import OBSOLETE_VARIABLES, migrate_data, version_of
 from hermes.config.normalize import lookup
 from hermes.config.paths import HermesHome
@@ -53,7 +53,6 @@ _ENV_NAME = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 
 
 def is_env_name(key: str) -> bool:
-    """Tell whether `key` names a variable of `.env` and not a key of the file."""
     return _ENV_NAME.fullmatch(key) is not None
 
 
@@ -142,17 +141,12 @@ def _checked(text: str, variables: Mapping[str, str]) -> Checker:
 
 def _place(data: dict[str, Any], path: Path) -> Path:
     """Return where a key is written, which for `model` depends on its form."""
-    if path[:1] == ("model",) and len(path) == 2:
-        model = data.get("model")
-        if not isinstance(model, dict):
-            return path
-        if path[1] == "model" and "default" in model and "model" not in model:
-            return ("model", "default")
-    return path
+    model = data.get("model")
+    older = isinstance(model, dict) and "default" in model and "model" not in model
+    return ("model", "default") if older and path == ("model", "model") else path
 
 
 def apply_change(text: str, path: Path, value: Any, *, remove: bool = False) -> str:
-    """Return `text` with one key set or removed."""
     data = parse_document(text.encode(), "config.yaml").data
     return _apply(text, data, path, value, remove=remove)
 
@@ -289,18 +283,6 @@ def _round_trip(text: str, path: Path, value: Any, *, remove: bool) -> tuple[str
     return before.getvalue(), after.getvalue()
 
 
-def read_env_text(home: HermesHome) -> str:
-    """Return the text of `.env`; empty if there is none."""
-    try:
-        return home.env_file.read_text("utf-8-sig")
-    except FileNotFoundError:
-        return ""
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"{home.env_file} cannot be read.", hint="Check its permissions and encoding."
-        ) from error
-
-
 def _with_line_ends(home: HermesHome, text: str) -> str:
     try:
         windows = b"\r\n" in home.config_file.read_bytes()
@@ -310,8 +292,6 @@ def _with_line_ends(home: HermesHome, text: str) -> str:
 
 
 class Migration(Struct, frozen=True, kw_only=True):
-    """What a migration did."""
-
     version: int
     """The version that was found."""
     changes: tuple[str, ...]
@@ -321,34 +301,22 @@ class Migration(Struct, frozen=True, kw_only=True):
 
 
 def migrate_files(home: HermesHome, now: datetime) -> Migration:
-    """Bring `config.yaml` and `.env` of `home` to the current version."""
     with editing(home):
         before = read_text(home)
         data = parse_document(before.encode(), "config.yaml").data
         version = version_of(data)
         if version >= CONFIG_VERSION or (not data and not home.config_file.exists()):
             return Migration(version=version, changes=(), backup=None)
-        backup = _backup(home, version, before, now)
+        backup = home.subdirectory(home.backups_dir) / f"config-{now:%Y%m%dT%H%M%S}-v{version}.yaml"
+        write_atomic(backup, before)
         meant = {**migrate_data(data), "_config_version": CONFIG_VERSION}
-        text, changes = _rewritten(before, data, meant)
+        text, changes = before, []
+        for path, value, remove in _differences(data, meant, ()):
+            text = apply_change(text, path, value, remove=remove)
+            changes.append(format_key(path))
         write_checked(home, before, text, force=True)
         changes += _drop_variables(home, version)
     return Migration(version=version, changes=tuple(changes), backup=backup)
-
-
-def _backup(home: HermesHome, version: int, text: str, now: datetime) -> FilePath:
-    directory = home.subdirectory(home.backups_dir)
-    backup = directory / f"config-{now:%Y%m%dT%H%M%S}-v{version}.yaml"
-    write_atomic(backup, text)
-    return backup
-
-
-def _rewritten(text: str, data: dict[str, Any], meant: dict[str, Any]) -> tuple[str, list[str]]:
-    changes: list[str] = []
-    for path, value, remove in _differences(data, meant, ()):
-        text = apply_change(text, path, value, remove=remove)
-        changes.append(format_key(path))
-    return text, changes
 
 
 def _differences(old: Any, new: Any, path: Path) -> Iterator[tuple[Path, Any, bool]]:

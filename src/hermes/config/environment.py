@@ -7,7 +7,6 @@ what Hermes sees.
 import ipaddress
 import os
 from collections.abc import Mapping
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 
@@ -22,7 +21,7 @@ def is_loopback(host: str) -> bool:
     if bare == "localhost" or bare.endswith(".localhost"):
         return True
     try:
-        return ip_address(bare).is_loopback
+        return ipaddress.ip_address(bare).is_loopback
     except ValueError:
         return False
 

@@ -35,8 +35,6 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 
 class LoadedConfig(Struct, frozen=True, kw_only=True):
-    """The effective configuration and what is known about it."""
-
     config: Settings
     warnings: tuple[str, ...]
     unused: tuple[str, ...] = ()
@@ -64,7 +62,6 @@ class LoadedConfig(Struct, frozen=True, kw_only=True):
         return self.variables.get(name) or None
 
     def redactor(self) -> Redactor:
-        """Return what takes this configuration's secrets out of text."""
         return Redactor(self.secrets)
 
     def _inside_leaf(self, path: Path) -> bool:
@@ -76,8 +73,6 @@ class LoadedConfig(Struct, frozen=True, kw_only=True):
 
 
 class Inspection(Struct, frozen=True, kw_only=True):
-    """Everything there is to say about a configuration, right or wrong."""
-
     loaded: LoadedConfig | None
     """None when there are errors."""
     errors: tuple[ConfigProblem, ...]
@@ -88,7 +83,6 @@ class Inspection(Struct, frozen=True, kw_only=True):
 def load_config(
     home: HermesHome, environ: Mapping[str, str], *, managed: FilePath = MANAGED_CONFIG
 ) -> LoadedConfig:
-    """Load the configuration of `home`; raise `ConfigError` listing all errors."""
     inspection = inspect_config(home, environ, managed=managed)
     if inspection.loaded is None:
         raise InvalidConfig(inspection.errors)
@@ -111,18 +105,21 @@ def inspect_config(
 
 
 def read_env(home: HermesHome) -> EnvFile:
-    """Read the secrets of `home`; a missing file has none."""
+    return parse_env(read_env_text(home))
+
+
+def read_env_text(home: HermesHome) -> str:
+    """Return the text of `.env`, where the secrets of `home` are; empty if there is none."""
     try:
-        text = home.env_file.read_bytes().decode("utf-8-sig")
+        return home.env_file.read_bytes().decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
-        text = ""
+        return ""
     except UnicodeDecodeError as error:
         problem = ConfigProblem(where=".env", key="", text=f"is not UTF-8 at byte {error.start}")
         raise InvalidConfig((problem,), hint="Save the file in the encoding UTF-8.") from error
     except OSError as error:
         problem = ConfigProblem(where=".env", key="", text=f"cannot be read: {error.strerror}")
         raise InvalidConfig((problem,), hint="Check the file's permissions.") from error
-    return parse_env(text)
 
 
 def prepare(document: Document) -> None:
@@ -143,7 +140,6 @@ def prepare(document: Document) -> None:
 
 
 def expand(document: Document, variables: Mapping[str, str], warnings: list[str]) -> dict[str, Any]:
-    """Return the document's data with `${NAME}` replaced in all text."""
     expanded = _expanded(document.data, (), variables, document, warnings)
     assert isinstance(expanded, dict)
     return expanded

@@ -71,7 +71,6 @@ def meaning_of(path: Path) -> str:
 def default_of(path: Path) -> object:
     """Return the value a key has when nobody sets it; None where there is none."""
     value: object = Settings()
-    kind: object = Settings
     for depth, name in enumerate(path):
         if isinstance(value, Struct) and name in fields_by_name(type(value)):
             value = getattr(value, fields_by_name(type(value))[name].name)
@@ -79,13 +78,9 @@ def default_of(path: Path) -> object:
             value = value[name]
         else:
             kind = struct_of(type_of(path[: depth + 1]))
-            value = _example(kind) if isinstance(kind, type) else None
+            known = fields_by_name(kind).values() if kind else ()
+            value = None if kind is None or any(info.required for info in known) else kind()
     return value
-
-
-def _example(kind: type[Struct]) -> Struct | None:
-    required = any(info.required for info in fields_by_name(kind).values())
-    return None if required else kind()
 
 
 def _sentences(kind: type) -> dict[str, str]:

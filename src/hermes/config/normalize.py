@@ -46,11 +46,9 @@ _MOVED: tuple[tuple[Path, Path], ...] = (
 
 
 def normalize(document: Document) -> None:
-    """Move everything in `document` to its proper place."""
     data = document.data
     if isinstance(data.get("model"), str | int | float):
-        data["model"] = {"model": data["model"]}
-        _rename_marks(document, ("model",), ("model", "model"))
+        _assign_with_marks(document, ("model",), ("model", "model"), data["model"])
     for old, new in _MOVED:
         _move(document, old, new)
     _streaming_mode(document)
@@ -90,7 +88,6 @@ def _streaming_mode(document: Document) -> None:
 
 
 def lookup(data: Any, path: Path) -> Any:
-    """Return what is at `path`, or None."""
     for name in path:
         if isinstance(data, list) and name.isdecimal() and int(name) < len(data):
             data = data[int(name)]
@@ -102,19 +99,17 @@ def lookup(data: Any, path: Path) -> Any:
 
 
 def assign(document: Document, path: Path, value: Any, mark: Mark) -> None:
-    """Set the value at `path`, making mappings on the way."""
     data = document.data
     for name in path[:-1]:
         inner = data.get(name)
         data[name] = dict(inner) if isinstance(inner, dict) else {}
         data = data[name]
     data[path[-1]] = value
-    _drop_marks(document, path)
+    document.forget(path)
     document.marks[path] = mark
 
 
 def merge_over(document: Document, upper: Document) -> None:
-    """Lay `upper` over `document`, leaf by leaf."""
     for path, value in _leaves(upper.data, ()):
         assign(document, path, value, Mark(upper.origin(path)))
         for known, mark in upper.marks.items():
@@ -156,16 +151,6 @@ def _replaced(data: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
         assert isinstance(value, dict)
         return value
     return {**data, path[0]: _replaced(data[path[0]], path[1:], value)}
-
-
-def _rename_marks(document: Document, old: Path, new: Path) -> None:
-    for path in [path for path in document.marks if path[: len(old)] == old]:
-        document.marks[(*new, *path[len(old) :])] = document.marks[path]
-
-
-def _drop_marks(document: Document, path: Path) -> None:
-    for known in [known for known in document.marks if known[: len(path)] == path]:
-        del document.marks[known]
 
 
 _VARIABLES: dict[str, str] = {

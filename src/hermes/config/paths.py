@@ -64,7 +64,6 @@ class HermesHome(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "HermesHome":
-        """Return `$HERMES_HOME`, or `~/.hermes` when it is not set."""
         named = environ.get("HERMES_HOME", "").strip()
         user = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
         if not named:
@@ -74,7 +73,6 @@ class HermesHome(Struct, frozen=True, kw_only=True):
         return cls(root=Path(named).absolute())
 
     def profile(self, name: str) -> "HermesHome":
-        """Return the home of a further agent, kept below this one."""
         return HermesHome(root=self.root / "profiles" / name)
 
     def ensure(self) -> "HermesHome":

@@ -21,11 +21,7 @@ from hermes.domain.settings.section import is_secret_name
 
 def forms_of(value: str, min_length: int) -> Iterator[str]:
     """Yield `value` and every encoding of it that is worth looking for."""
-    seen: set[str] = set()
-    for form in _forms(value):
-        if len(form) >= min_length and form not in seen:
-            seen.add(form)
-            yield form
+    yield from (form for form in dict.fromkeys(_forms(value)) if len(form) >= min_length)
 
 
 def pattern_of(forms: Iterable[str]) -> str:
@@ -167,24 +163,13 @@ class Secrets:
         return name in self._values
 
     def get(self, name: str) -> str | None:
-        """Return the secret called `name`, if there is one that is not empty."""
         return self._values.get(name) or None
 
     def names(self) -> frozenset[str]:
-        """Return the names, which may be shown."""
         return frozenset(self._values)
 
-    def only(self, names: Iterable[str]) -> "Secrets":
-        """Return the secrets an agent may use."""
-        return Secrets({name: self._values[name] for name in names if name in self._values})
-
     def merged(self, other: "Secrets") -> "Secrets":
-        """Return both; the other's values win."""
         return Secrets({**self._values, **dict(other.items())})
-
-    def redactor(self) -> "Redactor":
-        """Return what takes these values out of text."""
-        return Redactor(self)
 
     def items(self) -> Iterator[tuple[str, str]]:
         """Yield name and value. For the redactor and child environments only."""
@@ -212,7 +197,6 @@ class Redactor:
         return f"Redactor({len(set(self._marks.values()))} secrets)"
 
     def redact(self, text: str) -> str:
-        """Return `text` without secrets."""
         if self._marks:
             text = self._compiled().sub(self._mark, text)
         if self.hints_at_one(text):
@@ -239,7 +223,6 @@ class Redactor:
         return _hint().search(text) is not None
 
     def redact_value(self, value: Any) -> Any:
-        """Redact all text inside JSON-like data."""
         if isinstance(value, str):
             return self.redact(value)
         if isinstance(value, dict):
@@ -267,14 +250,10 @@ def secrets_in_variables(env_file: Mapping[str, str], environ: Mapping[str, str]
 
     A variable of the environment wins over the same name in `.env`.
     """
-    values: dict[str, str] = {}
-    for name, value in env_file.items():
-        if _env_value_is_secret(name, value):
-            values[name] = value
-        elif password := _password_of(value):
-            values[f"{name}.password"] = password
-    for name, value in environ.items():
-        if name in values or (is_secret_name(name) and not _is_trivial(value)):
+    values = {name: value for name, value in env_file.items() if _env_value_is_secret(name, value)}
+    for name, value in {**env_file, **environ}.items():
+        named = name in environ and is_secret_name(name) and not _is_trivial(value)
+        if name in values or named:
             values[name] = value
         elif password := _password_of(value):
             values[f"{name}.password"] = password
@@ -282,7 +261,6 @@ def secrets_in_variables(env_file: Mapping[str, str], environ: Mapping[str, str]
 
 
 def secrets_in_config(data: Mapping[str, Any]) -> Secrets:
-    """Collect secrets that are written into the configuration itself."""
     return Secrets(dict(_walk(data, "", "")))
 
 
@@ -334,8 +312,6 @@ _WORD = string.ascii_letters + string.digits + "._~+/=:-"
 
 
 class RedactedStream:
-    """One text that comes in pieces."""
-
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
         self._seeds: dict[str, list[str]] = {}
@@ -349,17 +325,14 @@ class RedactedStream:
         self._held = ""
 
     def feed(self, piece: str) -> str:
-        """Take a piece; return what may be shown now."""
         return self._take(self._held + piece, end=False)
 
     def flush(self) -> str:
-        """Return what is left at the end."""
         shown = self._take(self._held, end=True) if self._held else ""
         self.clear()
         return shown
 
     def clear(self) -> None:
-        """Forget everything: the text starts over."""
         self._shown = self._held = ""
 
     def _take(self, new: str, *, end: bool) -> str:

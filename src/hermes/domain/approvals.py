@@ -33,8 +33,6 @@ class ApprovalState(StrEnum):
 
 
 class ApprovalRequest(Struct, frozen=True, kw_only=True):
-    """Something that needs an answer before its tool call can run."""
-
     id: str
     kind: ApprovalKind
     agent_id: str
@@ -64,8 +62,6 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 class Approval(Struct, frozen=True, kw_only=True):
-    """A request together with its decision, as the ledger keeps it."""
-
     request: ApprovalRequest
     state: ApprovalState = ApprovalState.PENDING
     decision: Decision | None = None

@@ -77,8 +77,6 @@ class ToolFinished(Struct, frozen=True, kw_only=True, tag="tool.finished"):
 
 
 class ApprovalAsked(Struct, frozen=True, kw_only=True, tag="approval.asked"):
-    """Somebody has to answer before the turn can go on."""
-
     request: ApprovalRequest
 
 
@@ -149,8 +147,6 @@ TurnEvent = (
 
 
 class TurnStream:
-    """The events of one turn, from its start to its `TurnFinished`."""
-
     def __init__(self, turn_id: str, session_id: str) -> None:
         self.turn_id = turn_id
         self.session_id = session_id
@@ -166,12 +162,10 @@ class TurnStream:
 
     @property
     def finished(self) -> TurnFinished | None:
-        """The last event, once it is there."""
         return self._finished
 
     @property
     def events(self) -> Sequence[TurnEvent]:
-        """Everything emitted so far."""
         return self._events
 
     def emit(self, event: TurnEvent) -> None:
@@ -216,7 +210,6 @@ class TurnStream:
         return self._events[position:]
 
     async def wait(self) -> TurnFinished:
-        """Return the final event when the turn ends."""
         if self._finished is None:
             end = asyncio.get_running_loop().create_future()
             self._ends.append(end)
@@ -245,5 +238,4 @@ class TurnJob(Struct, frozen=True, kw_only=True):
 
     @property
     def resumed(self) -> bool:
-        """Whether an earlier attempt was cut off."""
         return self.turn.resumes > 0

@@ -44,19 +44,15 @@ class ApiKey(Struct, frozen=True, kw_only=True):
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """Who makes a request, once its key was checked."""
-
     key_id: str
     name: str
     agents: tuple[str, ...] = ()
     actions: frozenset[Action] = frozenset()
 
     def may(self, action: Action) -> bool:
-        """Tell whether the key allows this."""
         return action in self.actions or Action.ADMIN in self.actions
 
     def may_reach(self, agent_id: str) -> bool:
-        """Tell whether the key may talk to an agent."""
         return not self.agents or agent_id in self.agents
 
     def owns(self, key_id: str, agent_id: str) -> bool:

@@ -68,7 +68,6 @@ class Capabilities(Struct, frozen=True, kw_only=True):
 
     @property
     def live(self) -> bool:
-        """Whether a message can still change after it was sent."""
         return self.edits or self.streams
 
 
@@ -124,7 +123,6 @@ def platforms() -> Mapping[str, ChatPlatform]:
 
 
 def credentials() -> Iterator[tuple[ChatPlatform, Credential]]:
-    """Yield every credential of every platform."""
     for platform in platforms().values():
         for each in platform.credentials:
             yield platform, each

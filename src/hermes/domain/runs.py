@@ -43,7 +43,6 @@ class RunState(StrEnum):
 
     @property
     def open(self) -> bool:
-        """True until the run has its outcome."""
         return self in (RunState.QUEUED, RunState.RUNNING, RunState.WAITING)
 
 
@@ -60,8 +59,6 @@ class SessionChoice(Struct, frozen=True, kw_only=True):
 
 
 class NewRun(Struct, frozen=True, kw_only=True):
-    """A request that starts a turn, as it is committed."""
-
     id: str
     kind: RunKind
     key_id: str
@@ -119,8 +116,6 @@ class Run(Struct, frozen=True, kw_only=True):
 
 
 class OpenedRun(Struct, frozen=True, kw_only=True):
-    """A run that was just opened, or found under its idempotency key."""
-
     run: Run
     entry: InboxEntry
     duplicate: bool = False

@@ -32,8 +32,6 @@ class SessionKey(Struct, frozen=True, kw_only=True):
 
 
 class KeyScope(Struct, frozen=True, kw_only=True):
-    """Who shares a conversation."""
-
     group_per_user: bool = True
     """In groups everybody has a conversation of their own."""
     thread_per_user: bool = False
@@ -57,8 +55,6 @@ def session_key(agent_id: str, message: InboundMessage, scope: KeyScope) -> Sess
 
 
 class Lineage(StrEnum):
-    """Why a session has a parent."""
-
     BRANCH = "branch"
     COMPRESSION = "compression"
     DELEGATION = "delegation"

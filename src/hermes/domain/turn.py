@@ -64,7 +64,6 @@ class TurnState(StrEnum):
 
     @property
     def open(self) -> bool:
-        """True until the turn has reached its end."""
         return self in (TurnState.QUEUED, TurnState.RUNNING, TurnState.WAITING)
 
 
@@ -106,8 +105,6 @@ class Turn(Struct, frozen=True, kw_only=True):
 
 
 class TurnBrief(Struct, frozen=True, kw_only=True):
-    """What a turn is told besides its input."""
-
     ephemeral: str = ""
     """Context from the door for this turn's calls; never stored."""
     options: TurnOptions = TurnOptions()
@@ -125,11 +122,9 @@ class Steering:
         self._waiting: list[tuple[int, UserMessage]] = []
 
     def put(self, inbox_id: int, message: UserMessage) -> None:
-        """Offer an admitted message to the running turn."""
         self._waiting.append((inbox_id, message))
 
     def take(self) -> list[tuple[int, UserMessage]]:
-        """Return and clear everything offered so far."""
         taken, self._waiting = self._waiting, []
         return taken
 

@@ -19,7 +19,6 @@ class Usage(Struct, frozen=True, kw_only=True):
 
     @property
     def total_tokens(self) -> int:
-        """Everything that was read or written."""
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
@@ -47,8 +46,6 @@ class UsageRecord(Struct, frozen=True, kw_only=True):
 
 
 class Spent(Struct, frozen=True, kw_only=True):
-    """A sum over usage records."""
-
     calls: int = 0
     tokens: int = 0
     cost_usd: float = 0.0

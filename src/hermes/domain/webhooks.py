@@ -22,7 +22,6 @@ class HookState(StrEnum):
 
     @property
     def over(self) -> bool:
-        """True once nothing more happens by itself."""
         return self in (HookState.DONE, HookState.FAILED, HookState.IGNORED)
 
 

@@ -2,7 +2,6 @@
 
 
 def one_line(text: str, limit: int) -> str:
-    """Put text on one line of at most `limit` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= limit else flat[: max(limit - 1, 1)].rstrip() + "…"
 

@@ -80,7 +80,6 @@ def _normal(model: str) -> str:
 
 @lru_cache(maxsize=1)
 def catalog() -> dict[str, ModelFacts]:
-    """Return the facts by name, from `catalog.csv`, in its order."""
     text = Path(__file__).with_name("catalog.csv").read_text("utf-8")
     rows = (line.split(",") for line in text.splitlines() if not line.startswith("#"))
     facts: dict[str, ModelFacts] = {}

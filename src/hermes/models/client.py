@@ -57,8 +57,6 @@ _EPOCH = 1_000_000_000
 
 
 class WireProtocol(Protocol):
-    """Encodes requests and decodes replies of one kind of endpoint."""
-
     def encode(
         self, request: ModelRequest, route: ModelRoute, repairs: Repairs, cache: LoweredCache
     ) -> WireCall:
@@ -90,8 +88,6 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
 
 
 class ModelClient:
-    """Answers requests over one primary route and its fallbacks."""
-
     def __init__(
         self,
         routes: Sequence[ModelRoute],
@@ -127,7 +123,6 @@ class ModelClient:
     async def complete(
         self, request: ModelRequest, listener: CallListener | None = None
     ) -> ModelReply:
-        """Make one call; raise `ModelFailure` when nothing helped."""
         sink = Sink(listener)
         failures: list[ModelFailure] = []
         for state in self._lanes:
@@ -161,8 +156,6 @@ class _Shared(Struct, frozen=True, kw_only=True):
 
 
 class _RouteCall:
-    """One call on one route, with its tries."""
-
     def __init__(
         self, state: _RouteState, shared: _Shared, request: ModelRequest, sink: Sink
     ) -> None:
@@ -356,7 +349,6 @@ def _summary(failures: list[ModelFailure]) -> ModelFailure:
 
 
 def retries_for(kind: FailureKind, policy: RetryPolicy) -> int:
-    """Return how often a failure of this kind is tried again on one route."""
     match kind:
         case FailureKind.TIMEOUT:
             return min(policy.timeout_retries, policy.max_retries)
@@ -367,7 +359,6 @@ def retries_for(kind: FailureKind, policy: RetryPolicy) -> int:
 
 
 def backoff(attempt: int, policy: RetryPolicy, rng: random.Random) -> float:
-    """Return the delay before retry number `attempt` (from 1)."""
     delay: float = min(policy.base_delay * 2 ** (attempt - 1), policy.max_delay)
     return delay * (1 + policy.jitter * rng.random())
 

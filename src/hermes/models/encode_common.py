@@ -76,7 +76,6 @@ def images_of(content: Content) -> list[ImagePart]:
 
 
 def data_url(url: str) -> tuple[str, str] | None:
-    """Split a base64 `data:` URL into media type and data."""
     if not url.startswith("data:"):
         return None
     head, comma, data = url[5:].partition(",")

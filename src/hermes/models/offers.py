@@ -37,8 +37,6 @@ _MOST_SUGGESTED: Final = 6
 
 
 class LocalServer(Struct, frozen=True, kw_only=True):
-    """A model server that answered on this machine."""
-
     provider: str
     base_url: str
     models: tuple[str, ...]
@@ -93,7 +91,6 @@ def keys_present(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def suggested_models(provider: str) -> tuple[str, ...]:
-    """Return well-known models of a provider, best known first."""
     if provider == "openrouter":
         return _OPENROUTER
     spec = PROVIDERS.get(provider)

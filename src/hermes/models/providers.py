@@ -16,8 +16,6 @@ Auth = str
 
 
 class ApiMode(StrEnum):
-    """The wire protocol an endpoint speaks."""
-
     CHAT_COMPLETIONS = "chat_completions"
     RESPONSES = "responses"
     ANTHROPIC_MESSAGES = "anthropic_messages"
@@ -41,8 +39,6 @@ class Quirks(Struct, frozen=True, kw_only=True):
 
 
 class ProviderSpec(Struct, frozen=True, kw_only=True):
-    """A provider that is known by name."""
-
     name: str
     base_url: str
     key_env: tuple[str, ...] = ()

@@ -140,8 +140,6 @@ log = logging.getLogger(__name__)
 
 
 class _Opened(msgspec.Struct, frozen=True):
-    """A main model and the side-task models that go with it."""
-
     main: ModelClient | EmbeddedModel
     auxiliary: AuxiliaryModels
 

@@ -49,8 +49,6 @@ class ModelTarget(ModelChoice, frozen=True, kw_only=True):
 
 
 class ModelRoute(Struct, frozen=True, kw_only=True):
-    """One way to reach one model."""
-
     provider: str
     model: str
     base_url: str
@@ -86,8 +84,6 @@ class ModelRoute(Struct, frozen=True, kw_only=True):
 
 
 class ModelSources(Struct, frozen=True, kw_only=True):
-    """What routes are resolved against."""
-
     secret: SecretSource
     settings: Settings = Settings()
 
@@ -144,7 +140,6 @@ def resolve_route(target: ModelTarget, sources: ModelSources) -> ModelRoute:
 
 
 def main_target(settings: Settings, provider: str, model: str) -> ModelTarget:
-    """Return the model an agent answers with."""
     choice = settings.model
     if not model and provider in settings.providers:
         model = settings.providers[provider].model
@@ -161,7 +156,6 @@ def main_target(settings: Settings, provider: str, model: str) -> ModelTarget:
 
 
 def fallback_target(entry: FallbackProvider, settings: Settings) -> ModelTarget:
-    """Return what answers when the model before it cannot."""
     named = settings.providers.get(entry.provider) or Provider()
     return ModelTarget(
         model=entry.model or named.model,

@@ -34,7 +34,6 @@ class ThinkSplitter:
             pass
 
     def close(self) -> None:
-        """Give out what was held back."""
         held, self._held = self._held, ""
         if held:
             self._put(held)

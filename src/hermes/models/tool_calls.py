@@ -186,7 +186,6 @@ class CallAssembler:
             slot.arguments.append(arguments)
 
     def calls(self) -> tuple[ToolCall, ...]:
-        """Return what was collected, in order of first appearance."""
         return tuple(
             ToolCall(id=slot.id, name=slot.name, arguments="".join(slot.arguments))
             for slot in self._slots

@@ -43,8 +43,6 @@ class Repairs(Struct, frozen=True, kw_only=True):
 
 
 class Decoded(Struct, frozen=True, kw_only=True):
-    """A reply as it was on the wire, before repair."""
-
     message: AssistantMessage
     usage: Usage
     model: str
@@ -55,8 +53,6 @@ class Decoded(Struct, frozen=True, kw_only=True):
 
 
 class WireFault(Exception):
-    """Something went wrong, with the evidence."""
-
     def __init__(
         self,
         message: str,
@@ -165,7 +161,6 @@ class Sink:
             self._listener.on_notice(code, text)
 
     def restart(self) -> None:
-        """Take back what was heard, if anything was."""
         if self.heard and self._listener is not None:
             self._listener.on_restart()
         self.heard = False

@@ -24,17 +24,17 @@ _META: dict[str, str | int | list[str]] = {
 def test_the_header_tells_name_architecture_and_context(tmp_path: Path) -> None:
     file = tmp_path / "m.gguf"
     file.write_bytes(gguf_bytes(_META))
-    header = read_header(file)
-    assert header.name == "Tiny Test"
+    header = read_header(file, "m")
+    assert header.title == "Tiny Test"
     assert header.architecture == "llama"
     assert header.context_length == 8192
-    assert header.size_label == "135M"
+    assert (header.name, header.size_bytes) == ("m", file.stat().st_size)
 
 
 def test_a_header_without_a_tokenizer_is_read_to_its_end(tmp_path: Path) -> None:
     file = tmp_path / "m.gguf"
     file.write_bytes(gguf_bytes({"general.architecture": "bert", "bert.context_length": 512}))
-    assert read_header(file).context_length == 512
+    assert read_header(file, "m").context_length == 512
 
 
 @pytest.mark.parametrize("content", [b"", b"GGUF", b"PK\x03\x04 a wheel", b"GGML" + b"\0" * 64])
@@ -42,7 +42,7 @@ def test_other_files_are_refused_with_a_reason(tmp_path: Path, content: bytes) -
     file = tmp_path / "m.gguf"
     file.write_bytes(content)
     with pytest.raises(NotGguf, match="is not a GGUF model") as caught:
-        read_header(file)
+        read_header(file, "m")
     assert caught.value.hint
 
 
@@ -50,14 +50,14 @@ def test_an_unknown_version_is_named(tmp_path: Path) -> None:
     file = tmp_path / "m.gguf"
     file.write_bytes(gguf_bytes(_META, version=9))
     with pytest.raises(NotGguf, match="version 9"):
-        read_header(file)
+        read_header(file, "m")
 
 
 def test_a_missing_file_and_a_directory_are_explained(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
-        read_header(tmp_path / "none.gguf")
+        read_header(tmp_path / "none.gguf", "m")
     with pytest.raises(UsageError, match="cannot be read"):
-        read_header(tmp_path)
+        read_header(tmp_path, "m")
 
 
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -75,4 +75,4 @@ def test_arbitrary_bytes_give_a_header_or_an_explanation(tmp_path: Path, content
     file = tmp_path / "m.gguf"
     file.write_bytes(content)
     with contextlib.suppress(NotGguf):
-        read_header(file)
+        read_header(file, "m")

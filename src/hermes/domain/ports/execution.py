@@ -12,8 +12,6 @@ from msgspec import Struct
 
 
 class ShellRun(Struct, frozen=True, kw_only=True):
-    """A shell command to run to its end."""
-
     script: str
     """Interpreted by bash."""
     cwd: str | None = None
@@ -91,8 +89,7 @@ class Environment(Protocol):
     async def spawn(self, command: ShellRun) -> ProcessInfo:
         """Start a background process and return at once."""
 
-    async def processes(self) -> list[ProcessInfo]:
-        """List the session's background processes."""
+    async def processes(self) -> list[ProcessInfo]: ...
 
     async def process_output(self, process_id: str, offset: int = 0) -> tuple[str, int]:
         """Return output from `offset` on, and the offset to ask for next."""
@@ -124,8 +121,7 @@ class Environment(Protocol):
     async def write(self, path: str, data: bytes) -> None:
         """Replace a file atomically, making parent directories."""
 
-    async def remove(self, path: str) -> None:
-        """Delete a file."""
+    async def remove(self, path: str) -> None: ...
 
     async def list_dir(self, path: str) -> list[DirEntry]:
         """List a directory, sorted by name."""

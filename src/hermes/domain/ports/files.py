@@ -10,8 +10,6 @@ from hermes.domain.profile import AgentProfile
 
 
 class PendingPairing(Struct, frozen=True, kw_only=True):
-    """Somebody who was shown a code."""
-
     user_id: str
     user_name: str = ""
     created_at: float = 0.0
@@ -42,8 +40,7 @@ class JobStore(Protocol):
     async def jobs(self) -> list[Job]:
         """Return all jobs in the order of the file."""
 
-    async def job(self, job_id: str) -> Job | None:
-        """Return one job."""
+    async def job(self, job_id: str) -> Job | None: ...
 
     async def add_job(self, job: Job) -> Job:
         """Add a job; `Conflict` if the id is taken."""
@@ -64,8 +61,7 @@ class PairingStore(Protocol):
     async def platforms(self) -> list[str]:
         """Return the platforms there are records of, in alphabetical order."""
 
-    async def read(self, platform: str) -> PairingRecords:
-        """Return the records of a platform."""
+    async def read(self, platform: str) -> PairingRecords: ...
 
     async def change(
         self, platform: str, edit: Callable[[PairingRecords], tuple[PairingRecords, T]]

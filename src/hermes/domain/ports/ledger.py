@@ -55,8 +55,7 @@ class SessionStore(Protocol):
     async def create_session(self, new: NewSession) -> Session:
         """Open a session; `Conflict` if the id or the title is taken."""
 
-    async def session(self, session_id: str) -> Session | None:
-        """Return one session by its exact id."""
+    async def session(self, session_id: str) -> Session | None: ...
 
     async def find_session(self, reference: str) -> Session | None:
         """Find by id, by unambiguous id prefix, or by title.
@@ -87,8 +86,7 @@ class SessionStore(Protocol):
     ) -> Session:
         """Change what a later turn of the session will use."""
 
-    async def end_session(self, session_id: str, reason: str, at: float) -> None:
-        """Mark the session as ended."""
+    async def end_session(self, session_id: str, reason: str, at: float) -> None: ...
 
     async def branch_session(self, session_id: str, new: NewSession) -> Session:
         """Open `new` with a copy of the active history and the frozen prompt."""
@@ -105,8 +103,7 @@ class SessionStore(Protocol):
     async def remember(self, session_id: str, name: str, value: Any) -> None:
         """Keep a small JSON-able fact with the session; None removes it."""
 
-    async def recall(self, session_id: str, name: str) -> Any:
-        """Return a remembered fact, or None."""
+    async def recall(self, session_id: str, name: str) -> Any: ...
 
     async def bind_key(self, key: str, session_id: str, at: float) -> None:
         """Point a session key at a session."""
@@ -203,8 +200,7 @@ class InboxStore(Protocol):
     async def unanswered(self, platforms: Sequence[str]) -> list[InboxEntry]:
         """Return what a turn has taken whose outcome was not delivered yet, oldest first."""
 
-    async def entry(self, inbox_id: int) -> InboxEntry | None:
-        """Return one message as it stands."""
+    async def entry(self, inbox_id: int) -> InboxEntry | None: ...
 
     async def entries_of_turn(self, turn_id: str) -> list[InboxEntry]:
         """Return what a turn has taken, in order of admission."""
@@ -267,8 +263,7 @@ class TurnStore(Protocol):
         `handed`: calls of it wait for results that only its client can give.
         """
 
-    async def turn(self, turn_id: str) -> Turn | None:
-        """Return one turn."""
+    async def turn(self, turn_id: str) -> Turn | None: ...
 
     async def open_turns(self, session_id: str | None = None) -> list[Turn]:
         """Return turns that have not ended, oldest first."""
@@ -289,8 +284,7 @@ class OutboxStore(Protocol):
     async def enqueue(self, entry: OutboxEntry) -> OutboxEntry:
         """Commit an entry; an id that exists already returns the existing one."""
 
-    async def outbox_entry(self, entry_id: str) -> OutboxEntry | None:
-        """Return one entry."""
+    async def outbox_entry(self, entry_id: str) -> OutboxEntry | None: ...
 
     async def claim_send(self, entry_id: str, at: float) -> OutboxEntry | None:
         """Move pending to sending, counting the attempt; None if it is not pending."""
@@ -320,8 +314,7 @@ class ApprovalStore(Protocol):
     async def ask(self, request: ApprovalRequest) -> Approval:
         """Commit a request; one for the same turn and call returns the existing."""
 
-    async def approval(self, approval_id: str) -> Approval | None:
-        """Return one."""
+    async def approval(self, approval_id: str) -> Approval | None: ...
 
     async def decide(self, approval_id: str, decision: Decision) -> Approval | None:
         """Record the one answer; None if it was not pending any more."""
@@ -370,8 +363,7 @@ class RunStore(Protocol):
         for a session or an earlier run that is not there.
         """
 
-    async def run(self, run_id: str) -> Run | None:
-        """Return one run."""
+    async def run(self, run_id: str) -> Run | None: ...
 
     async def runs(self, query: RunQuery) -> list[Run]:
         """List runs, newest first."""
@@ -412,19 +404,15 @@ class KeyStore(Protocol):
     async def key_by_hash(self, hash: str) -> ApiKey | None:  # noqa: A002
         """Return the key with this hash, also if it is revoked or expired."""
 
-    async def keys(self) -> list[ApiKey]:
-        """List all keys, oldest first."""
+    async def keys(self) -> list[ApiKey]: ...
 
     async def revoke_key(self, reference: str, at: float) -> ApiKey | None:
         """Revoke by id or name; None if there is no such key that is still good."""
 
-    async def touch_key(self, key_id: str, at: float) -> None:
-        """Note that a key was used."""
+    async def touch_key(self, key_id: str, at: float) -> None: ...
 
 
 class HookStore(Protocol):
-    """Deliveries by route and sender's id."""
-
     async def receive_hook(self, delivery: HookDelivery) -> HookDelivery | None:
         """Commit a delivery; None if it is under way, done or ignored already.
 
@@ -443,8 +431,7 @@ class HookStore(Protocol):
     ) -> HookDelivery | None:
         """Record how far a delivery has come; unset fields stay as they are. None: unknown."""
 
-    async def hook(self, route: str, delivery_id: str) -> HookDelivery | None:
-        """Return one delivery."""
+    async def hook(self, route: str, delivery_id: str) -> HookDelivery | None: ...
 
     async def hooks(
         self, states: Sequence[HookState], *, route: str | None = None, limit: int = 100
@@ -498,11 +485,9 @@ class Ledger(
     async def keep(self, name: str, value: Any) -> None:
         """Keep a small JSON-able fact that belongs to no session; None removes it."""
 
-    async def kept(self, name: str) -> Any:
-        """Return a fact that was kept, or None."""
+    async def kept(self, name: str) -> Any: ...
 
-    async def stats(self) -> LedgerStats:
-        """Count what is there."""
+    async def stats(self) -> LedgerStats: ...
 
     async def close(self) -> None:
         """Finish what was handed in and close the files."""

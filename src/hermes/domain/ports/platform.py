@@ -111,8 +111,6 @@ class FailureAction(StrEnum):
 
 
 class LimitScope(StrEnum):
-    """Who has to wait after a "too many requests"."""
-
     CHAT = "chat"
     ACCOUNT = "account"
 
@@ -244,14 +242,11 @@ class Adapter(Protocol):
     async def publish_commands(self, commands: Sequence[MenuCommand]) -> None:
         """Show the slash commands in the platform's own menu, where it has one."""
 
-    async def close(self) -> None:
-        """Close connections."""
+    async def close(self) -> None: ...
 
 
 @runtime_checkable
 class AlbumSender(Protocol):
-    """An adapter that can send several files at once."""
-
     async def send_album(self, pieces: list[Outgoing]) -> list[Sent]:
         """Show two or more files as one album; all of them or none."""
 

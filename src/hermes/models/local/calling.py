@@ -93,8 +93,6 @@ _SMALL_TALK: Final = (
 
 
 class Constrained(Struct, frozen=True, kw_only=True):
-    """A request rewritten for the small model."""
-
     request: ModelRequest
     options: dict[str, Any]
     """Further fields of the engine's request: its grammar and sampling."""
@@ -239,7 +237,6 @@ def _after_result(history: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def _examples(forms: tuple[CallForm, ...]) -> list[Message]:
-    """Return examples of all kinds, mixed, so that no kind looks like the rule."""
     kinds = [[(asked, form.tag + path) for asked, path in form.examples] for form in forms]
     mixed = zip_longest(*kinds, _SMALL_TALK) if kinds else ()
     pairs = [pair for group in mixed for pair in group if pair]

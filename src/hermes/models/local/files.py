@@ -47,15 +47,6 @@ class NotGguf(UsageError):
     code = "not_gguf"
 
 
-class GgufHeader(Struct, frozen=True, kw_only=True):
-    name: str = ""
-    architecture: str = ""
-    context_length: int | None = None
-    """Tokens the model was trained to read."""
-    size_label: str = ""
-    """`135M`, `7B` and so on."""
-
-
 class LocalModel(Struct, frozen=True, kw_only=True):
     name: str
     path: Path
@@ -121,7 +112,6 @@ def list_local(home: HermesHome) -> tuple[LocalModel, ...]:
 
 
 def find_local(home: HermesHome, name: str) -> LocalModel:
-    """Return the model called `name`, whose file is there; explain if it is not."""
     models = {model.name: model for model in list_local(home)}
     if model := models.get(name):
         if model.path.is_file():
@@ -144,22 +134,14 @@ def find_local(home: HermesHome, name: str) -> LocalModel:
 def add_local(home: HermesHome, path: Path, name: str = "") -> LocalModel:
     """Register a GGUF file under a name; nothing is copied."""
     file = path.expanduser().absolute()
-    header = read_header(file)
     usual = re.sub(r"[^a-z0-9._-]+", "-", file.stem.lower()).strip("-._")[:64] or "model"
     chosen = name or usual
+    model = read_header(file, chosen)
     if not _NAME.fullmatch(chosen) or chosen == EMBEDDED:
         raise UsageError(
             f"`{chosen}` cannot be the name of a local model.",
             hint="Use small letters, digits, dots and dashes: --name my-model",
         )
-    model = LocalModel(
-        name=chosen,
-        path=file,
-        title=header.name or header.size_label,
-        architecture=header.architecture,
-        context_length=header.context_length,
-        size_bytes=file.stat().st_size,
-    )
     with editing(home):
         models = _read(home)
         taken = next((m for m in models if m.name == chosen and m.path != file), None)
@@ -185,8 +167,8 @@ def remove_local(home: HermesHome, name: str) -> LocalModel:
     return found
 
 
-def read_header(path: Path) -> GgufHeader:
-    """Read what model is in `path`; raise `NotGguf` when it is none.
+def read_header(path: Path, name: str) -> LocalModel:
+    """Read what model is in `path`, to be known as `name`; raise `NotGguf` when it is none.
 
     The pairs about the model come before the long ones of the tokenizer, so its beginning is
     enough, and a hostile file costs no more than that.
@@ -211,11 +193,13 @@ def read_header(path: Path) -> GgufHeader:
         )
     architecture = _text(data, "general.architecture")
     length = int.from_bytes(_after(data, f"{architecture}.context_length", _U32)[:4], "little")
-    return GgufHeader(
-        name=_text(data, "general.name"),
+    return LocalModel(
+        name=name,
+        path=path,
+        title=_text(data, "general.name") or _text(data, "general.size_label"),
         architecture=architecture,
         context_length=length if 0 < length < 1 << 31 else None,
-        size_label=_text(data, "general.size_label"),
+        size_bytes=path.stat().st_size,
     )
 
 

@@ -57,8 +57,6 @@ class ServerState(Struct, frozen=True, kw_only=True):
 
 
 class ServerFiles:
-    """What the server of a model leaves on disk."""
-
     def __init__(self, home: HermesHome, name: str) -> None:
         stem = f"local-model-{name}"
         self.lock = home.run_dir / f"{stem}.lock"
@@ -66,7 +64,6 @@ class ServerFiles:
         self.log = home.logs_dir / f"{stem}.log"
 
     def read(self) -> ServerState | None:
-        """Return what the last server wrote, if anything."""
         try:
             return msgspec.json.decode(self.state.read_bytes(), type=ServerState)
         except (OSError, msgspec.MsgspecError):
@@ -76,7 +73,6 @@ class ServerFiles:
         write_atomic(self.state, msgspec.json.encode(state))
 
     def alive(self) -> bool:
-        """Tell whether a process holds the lock."""
         return is_locked(self.lock, if_unreadable=False)
 
 
@@ -92,7 +88,6 @@ def fingerprint(model: LocalModel) -> str:
 
 
 def serve(home: HermesHome, name: str, idle_seconds: float) -> None:
-    """Serve one model file until nobody uses it."""
     home.subdirectory(home.run_dir)
     home.subdirectory(home.logs_dir)
     files = ServerFiles(home, name)

@@ -178,7 +178,6 @@ class _Lowering:
         return chunks
 
     def with_marks(self, messages: tuple[Message, ...], chunks: list[bytes]) -> list[bytes]:
-        """Put breakpoints on the last messages."""
         marked = list(chunks)
         if self.mark is None:
             return marked

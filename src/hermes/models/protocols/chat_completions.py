@@ -137,7 +137,6 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
 
 
 def _add_ephemeral(messages: list[bytes], request: ModelRequest, route: ModelRoute) -> None:
-    """Put context for this call after the stable prefix."""
     if route.quirks.late_system:
         messages.append(encode_json({"role": "system", "content": request.ephemeral}))
         return
