@@ -288,6 +288,18 @@ async def test_a_question_of_a_tool_is_answered_once_and_for_all(tmp_path: Path)
         assert await it.gate().question(context("c1"), "Red or blue?", ["red"]) == "blue"
 
 
+@pytest.mark.parametrize(("typed", "answer"), [("2", "blue"), (" red ", "red"), ("3", "3")])
+async def test_the_number_of_a_choice_stands_for_the_choice_at_every_door(
+    tmp_path: Path, typed: str, answer: str
+) -> None:
+    async with bench(tmp_path) as it, asyncio.TaskGroup() as group:
+        question = it.gate().question(context("c1"), "Which?", ["red", "blue"])
+        asking = group.create_task(question)
+        [approval_id] = await it.asked()
+        assert await it.answers.reply(approval_id, typed, by="ann") is not None
+        assert await asking == answer
+
+
 async def test_a_question_that_nobody_can_answer_is_refused_at_once(tmp_path: Path) -> None:
     async with bench(tmp_path, can_ask=False) as it:
         with pytest.raises(ToolRefused, match="Nobody can be asked"):

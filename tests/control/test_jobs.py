@@ -21,7 +21,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 HERE = JobOrigin(platform="telegram", chat_id="7")
 
 
-class Bench:
+class Setup:
     """Jobs with everything that belongs to them."""
 
     def __init__(self, folder: Path, ledger: SqliteLedger) -> None:
@@ -45,14 +45,14 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+async def setup(tmp_path: Path) -> AsyncIterator[Setup]:
     ledger = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path / "backups")
-    yield Bench(tmp_path, ledger)
+    yield Setup(tmp_path, ledger)
     await ledger.close()
 
 
-async def test_a_new_job_is_scheduled_and_in_the_file(bench: Bench) -> None:
-    made = await bench.make(
+async def test_a_new_job_is_scheduled_and_in_the_file(setup: Setup) -> None:
+    made = await setup.make(
         name=" Morning\n news ", skills=("news", "news", "web"), repeat=3, deliver="telegram:1:2"
     )
     assert len(made.id) == 12
@@ -62,17 +62,17 @@ async def test_a_new_job_is_scheduled_and_in_the_file(bench: Bench) -> None:
     assert made.repeat == JobRepeat(times=3)
     assert (made.enabled, made.state) == (True, JobState.SCHEDULED)
     assert made.schedule_display == "every 30m"
-    assert bench.next_run(made) == 1800
+    assert setup.next_run(made) == 1800
     assert made.created_at == "2027-01-15T09:00:00+01:00"
-    assert await bench.jobs.jobs() == [made]
-    assert await bench.jobs.job(made.id) == made
-    (entry,) = json.loads(bench.files.path.read_text(encoding="utf-8"))["jobs"]
+    assert await setup.jobs.jobs() == [made]
+    assert await setup.jobs.job(made.id) == made
+    (entry,) = json.loads(setup.files.path.read_text(encoding="utf-8"))["jobs"]
     assert (entry["repeat"], entry["deliver"]) == ({"times": 3, "completed": 0}, "telegram:1:2")
 
 
-async def test_without_a_name_a_job_is_called_after_its_prompt(bench: Bench) -> None:
-    assert (await bench.make(prompt="  Read\nthe news  ")).name == "Read the news"
-    assert (await bench.make(prompt="x" * 5000)).name == "x" * 50
+async def test_without_a_name_a_job_is_called_after_its_prompt(setup: Setup) -> None:
+    assert (await setup.make(prompt="  Read\nthe news  ")).name == "Read the news"
+    assert (await setup.make(prompt="x" * 5000)).name == "x" * 50
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,11 @@ async def test_without_a_name_a_job_is_called_after_its_prompt(bench: Bench) -> 
     ],
 )
 async def test_what_cannot_be_a_job_is_refused(
-    bench: Bench, fields: dict[str, Any], complaint: str
+    setup: Setup, fields: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(UsageError, match=complaint):
-        await bench.make(**fields)
-    assert not bench.files.path.exists()
+        await setup.make(**fields)
+    assert not setup.files.path.exists()
 
 
 @pytest.mark.parametrize(
@@ -106,34 +106,34 @@ async def test_what_cannot_be_a_job_is_refused(
         "local,telegram:1,slack",
     ],
 )
-async def test_places_to_deliver_to(bench: Bench, deliver: str) -> None:
-    assert (await bench.make(deliver=deliver)).deliver == deliver
+async def test_places_to_deliver_to(setup: Setup, deliver: str) -> None:
+    assert (await setup.make(deliver=deliver)).deliver == deliver
 
 
 @pytest.mark.parametrize(
     "deliver",
     ["", ",", "local,", "Telegram", "telegram:", "telegram::1", "local:1", "a b", "tele\ngram"],
 )
-async def test_what_is_no_place_to_deliver_to_is_refused(bench: Bench, deliver: str) -> None:
+async def test_what_is_no_place_to_deliver_to_is_refused(setup: Setup, deliver: str) -> None:
     with pytest.raises(UsageError):
-        await bench.make(deliver=deliver)
+        await setup.make(deliver=deliver)
 
 
-async def test_origin_needs_a_chat_in_which_the_job_was_made(bench: Bench) -> None:
+async def test_origin_needs_a_chat_in_which_the_job_was_made(setup: Setup) -> None:
     with pytest.raises(UsageError, match="origin") as caught:
-        await bench.make(deliver="origin")
+        await setup.make(deliver="origin")
     assert caught.value.hint
-    made = await bench.finish(await bench.make(), origin=HERE)
-    changed = await bench.jobs.change(made.id, ChangedJob(deliver="origin, local"))
+    made = await setup.finish(await setup.make(), origin=HERE)
+    changed = await setup.jobs.change(made.id, ChangedJob(deliver="origin, local"))
     assert changed.deliver == "origin,local"
 
 
-async def test_a_change_is_made_whole_or_not_at_all(bench: Bench) -> None:
-    made = await bench.make()
+async def test_a_change_is_made_whole_or_not_at_all(setup: Setup) -> None:
+    made = await setup.make()
     with pytest.raises(UsageError):
-        await bench.jobs.change(made.id, ChangedJob(name="New", schedule="sometime"))
-    assert await bench.jobs.job(made.id) == made
-    changed = await bench.jobs.change(
+        await setup.jobs.change(made.id, ChangedJob(name="New", schedule="sometime"))
+    assert await setup.jobs.job(made.id) == made
+    changed = await setup.jobs.change(
         made.id, ChangedJob(name="New", prompt="Write", deliver="all", skills=("b",), repeat=2)
     )
     assert changed == replace(
@@ -145,117 +145,117 @@ async def test_a_change_is_made_whole_or_not_at_all(bench: Bench) -> None:
         skill="b",
         repeat=JobRepeat(times=2),
     )
-    assert (await bench.jobs.change(made.id, ChangedJob())) == changed
-    emptied = await bench.jobs.change(made.id, ChangedJob(skills=(), repeat=None))
+    assert (await setup.jobs.change(made.id, ChangedJob())) == changed
+    emptied = await setup.jobs.change(made.id, ChangedJob(skills=(), repeat=None))
     assert (emptied.skills, emptied.skill, emptied.repeat.times) == ((), None, None)
 
 
-async def test_a_prompt_can_be_taken_away_only_from_a_job_with_a_script(bench: Bench) -> None:
-    made, scripted = await bench.make(), await bench.finish(await bench.make(), script="a.sh")
+async def test_a_prompt_can_be_taken_away_only_from_a_job_with_a_script(setup: Setup) -> None:
+    made, scripted = await setup.make(), await setup.finish(await setup.make(), script="a.sh")
     with pytest.raises(UsageError, match="needs a prompt"):
-        await bench.jobs.change(made.id, ChangedJob(prompt=" "))
-    assert (await bench.jobs.change(scripted.id, ChangedJob(prompt=""))).prompt == ""
+        await setup.jobs.change(made.id, ChangedJob(prompt=" "))
+    assert (await setup.jobs.change(scripted.id, ChangedJob(prompt=""))).prompt == ""
 
 
-async def test_a_new_schedule_is_reckoned_from_now(bench: Bench) -> None:
-    made = await bench.make()
-    bench.clock.advance(600)
-    changed = await bench.jobs.change(made.id, ChangedJob(schedule="every 2h"))
-    assert (bench.next_run(changed), changed.schedule_display) == (7200, "every 2h")
+async def test_a_new_schedule_is_reckoned_from_now(setup: Setup) -> None:
+    made = await setup.make()
+    setup.clock.advance(600)
+    changed = await setup.jobs.change(made.id, ChangedJob(schedule="every 2h"))
+    assert (setup.next_run(changed), changed.schedule_display) == (7200, "every 2h")
 
 
-async def test_a_paused_job_has_no_next_instant_and_goes_on_from_now(bench: Bench) -> None:
-    made = await bench.make("0 9 * * *")
-    paused = await bench.jobs.pause(made.id, " holidays ")
+async def test_a_paused_job_has_no_next_instant_and_goes_on_from_now(setup: Setup) -> None:
+    made = await setup.make("0 9 * * *")
+    paused = await setup.jobs.pause(made.id, " holidays ")
     assert (paused.enabled, paused.state, paused.next_run_at) == (False, JobState.PAUSED, None)
     assert (paused.paused_at, paused.paused_reason) == ("2027-01-15T09:00:00+01:00", "holidays")
-    bench.clock.advance(3 * 86400)
-    again = await bench.jobs.pause(made.id)
+    setup.clock.advance(3 * 86400)
+    again = await setup.jobs.pause(made.id)
     assert (again.paused_at, again.paused_reason) == (paused.paused_at, "holidays")
-    resumed = await bench.jobs.resume(made.id)
+    resumed = await setup.jobs.resume(made.id)
     assert (resumed.enabled, resumed.state) == (True, JobState.SCHEDULED)
     assert (resumed.paused_at, resumed.paused_reason) == (None, None)
     assert resumed.next_run_at == "2027-01-19T09:00:00+01:00"
-    assert await bench.jobs.resume(made.id) == resumed
+    assert await setup.jobs.resume(made.id) == resumed
 
 
-async def test_a_new_schedule_does_not_wake_a_paused_job(bench: Bench) -> None:
-    made = await bench.make()
-    await bench.jobs.pause(made.id)
-    changed = await bench.jobs.change(made.id, ChangedJob(schedule="every 1h"))
+async def test_a_new_schedule_does_not_wake_a_paused_job(setup: Setup) -> None:
+    made = await setup.make()
+    await setup.jobs.pause(made.id)
+    changed = await setup.jobs.change(made.id, ChangedJob(schedule="every 1h"))
     assert (changed.state, changed.next_run_at) == (JobState.PAUSED, None)
-    woken = await bench.jobs.change(made.id, ChangedJob(enabled=True))
-    assert (woken.state, bench.next_run(woken)) == (JobState.SCHEDULED, 3600)
-    asleep = await bench.jobs.change(made.id, ChangedJob(enabled=False, name="Asleep"))
+    woken = await setup.jobs.change(made.id, ChangedJob(enabled=True))
+    assert (woken.state, setup.next_run(woken)) == (JobState.SCHEDULED, 3600)
+    asleep = await setup.jobs.change(made.id, ChangedJob(enabled=False, name="Asleep"))
     assert (asleep.state, asleep.name) == (JobState.PAUSED, "Asleep")
 
 
-async def test_a_job_whose_time_passed_while_it_rested_needs_a_new_one(bench: Bench) -> None:
-    made = await bench.make("30m")
-    await bench.jobs.pause(made.id)
-    bench.clock.advance(3600)
+async def test_a_job_whose_time_passed_while_it_rested_needs_a_new_one(setup: Setup) -> None:
+    made = await setup.make("30m")
+    await setup.jobs.pause(made.id)
+    setup.clock.advance(3600)
     with pytest.raises(Conflict, match="has passed"):
-        await bench.jobs.resume(made.id)
-    changed = await bench.jobs.change(made.id, ChangedJob(schedule="10m", enabled=True))
-    assert bench.next_run(changed) == 600
+        await setup.jobs.resume(made.id)
+    changed = await setup.jobs.change(made.id, ChangedJob(schedule="10m", enabled=True))
+    assert setup.next_run(changed) == 600
 
 
-async def test_a_job_can_be_made_due_at_once_unless_it_is_paused(bench: Bench) -> None:
-    made = await bench.make()
-    bench.clock.advance(60)
-    assert bench.next_run(await bench.jobs.run_now(made.id)) == 0
-    await bench.jobs.pause(made.id)
+async def test_a_job_can_be_made_due_at_once_unless_it_is_paused(setup: Setup) -> None:
+    made = await setup.make()
+    setup.clock.advance(60)
+    assert setup.next_run(await setup.jobs.run_now(made.id)) == 0
+    await setup.jobs.pause(made.id)
     with pytest.raises(Conflict, match="paused"):
-        await bench.jobs.run_now(made.id)
+        await setup.jobs.run_now(made.id)
 
 
-async def test_a_job_that_ran_as_often_as_it_was_to_is_not_run_again(bench: Bench) -> None:
-    made = await bench.make(repeat=2)
-    await bench.finish(
+async def test_a_job_that_ran_as_often_as_it_was_to_is_not_run_again(setup: Setup) -> None:
+    made = await setup.make(repeat=2)
+    await setup.finish(
         made,
         repeat=JobRepeat(times=2, completed=2),
         state=JobState.COMPLETED,
         next_run_at=None,
     )
     for work in (
-        bench.jobs.run_now(made.id),
-        bench.jobs.resume(made.id),
-        bench.jobs.pause(made.id),
+        setup.jobs.run_now(made.id),
+        setup.jobs.resume(made.id),
+        setup.jobs.pause(made.id),
     ):
         with pytest.raises(Conflict):
             await work
     with pytest.raises(UsageError, match="2 times already"):
-        await bench.jobs.change(made.id, ChangedJob(repeat=2))
-    await bench.jobs.change(made.id, ChangedJob(repeat=3))
-    resumed = await bench.jobs.resume(made.id)
-    assert (resumed.state, bench.next_run(resumed)) == (JobState.SCHEDULED, 1800)
+        await setup.jobs.change(made.id, ChangedJob(repeat=2))
+    await setup.jobs.change(made.id, ChangedJob(repeat=3))
+    resumed = await setup.jobs.resume(made.id)
+    assert (resumed.state, setup.next_run(resumed)) == (JobState.SCHEDULED, 1800)
     assert resumed.repeat == JobRepeat(times=3, completed=2)
 
 
-async def test_a_completed_job_starts_over_with_a_new_schedule(bench: Bench) -> None:
-    made = await bench.make("30m", repeat=1)
-    await bench.finish(made, repeat=JobRepeat(times=1, completed=1), state=JobState.COMPLETED)
-    changed = await bench.jobs.change(made.id, ChangedJob(schedule="1h"))
+async def test_a_completed_job_starts_over_with_a_new_schedule(setup: Setup) -> None:
+    made = await setup.make("30m", repeat=1)
+    await setup.finish(made, repeat=JobRepeat(times=1, completed=1), state=JobState.COMPLETED)
+    changed = await setup.jobs.change(made.id, ChangedJob(schedule="1h"))
     assert (changed.state, changed.repeat.completed) == (JobState.SCHEDULED, 0)
-    assert bench.next_run(changed) == 3600
+    assert setup.next_run(changed) == 3600
 
 
 async def test_a_job_that_cannot_be_understood_runs_again_after_it_got_a_schedule(
-    bench: Bench,
+    setup: Setup,
 ) -> None:
-    bench.files.path.parent.mkdir()
+    setup.files.path.parent.mkdir()
     entry = {"id": "abc", "prompt": "Read", "schedule": "each full moon", "mine": 1}
-    bench.files.path.write_text(json.dumps({"jobs": [entry]}), encoding="utf-8")
+    setup.files.path.write_text(json.dumps({"jobs": [entry]}), encoding="utf-8")
     with pytest.raises(Conflict, match="schedule"):
-        await bench.jobs.run_now("abc")
-    mended = await bench.jobs.change("abc", ChangedJob(schedule="every 1h"))
+        await setup.jobs.run_now("abc")
+    mended = await setup.jobs.change("abc", ChangedJob(schedule="every 1h"))
     assert (mended.state, mended.last_error) == (JobState.SCHEDULED, None)
-    assert bench.next_run(mended) == 3600
-    assert bench.next_run(await bench.jobs.run_now("abc")) == 0
+    assert setup.next_run(mended) == 3600
+    assert setup.next_run(await setup.jobs.run_now("abc")) == 0
 
 
-async def test_what_is_not_there_is_not_found(bench: Bench) -> None:
-    jobs, missing = bench.jobs, "ffffffffffff"
+async def test_what_is_not_there_is_not_found(setup: Setup) -> None:
+    jobs, missing = setup.jobs, "ffffffffffff"
     for work in (
         jobs.job(missing),
         jobs.change(missing, ChangedJob(name="x")),
@@ -269,19 +269,19 @@ async def test_what_is_not_there_is_not_found(bench: Bench) -> None:
             await work
 
 
-async def test_a_removed_job_is_gone(bench: Bench) -> None:
-    made, other = await bench.make(), await bench.make()
-    await bench.jobs.remove(made.id)
-    assert await bench.jobs.jobs() == [other]
+async def test_a_removed_job_is_gone(setup: Setup) -> None:
+    made, other = await setup.make(), await setup.make()
+    await setup.jobs.remove(made.id)
+    assert await setup.jobs.jobs() == [other]
 
 
-async def test_history_comes_newest_first_and_only_of_this_job(bench: Bench) -> None:
-    made, other = await bench.make(), await bench.make()
+async def test_history_comes_newest_first_and_only_of_this_job(setup: Setup) -> None:
+    made, other = await setup.make(), await setup.make()
     for number in range(4):
-        await bench.ledger.claim_instant(Instant(job_id=made.id, due_at=float(number)))
-    await bench.ledger.claim_instant(Instant(job_id=other.id, due_at=9.0))
+        await setup.ledger.claim_instant(Instant(job_id=made.id, due_at=float(number)))
+    await setup.ledger.claim_instant(Instant(job_id=other.id, due_at=9.0))
     done = Instant(job_id=made.id, due_at=3.0, status=InstantStatus.FAILED, error="no model")
-    await bench.ledger.settle_instant(done)
-    found = await bench.jobs.history(made.id, limit=3)
+    await setup.ledger.settle_instant(done)
+    found = await setup.jobs.history(made.id, limit=3)
     assert [each.due_at for each in found] == [3.0, 2.0, 1.0]
     assert found[0] == done

@@ -66,6 +66,11 @@ class ApprovalAnswers:
         return await self._decide(approval_id, decision)
 
     async def reply(self, approval_id: str, text: str, *, by: str) -> Approval | None:
+        """Record the answer to a question; the number of a choice stands for the choice."""
+        asked, text = await self._ledger.approval(approval_id), text.strip()
+        choices = asked.request.choices if asked is not None else ()
+        if text not in choices and text.isdecimal() and 1 <= int(text) <= len(choices):
+            text = choices[int(text) - 1]
         decision = Decision(state=ApprovalState.ANSWERED, text=text, by=by, at=self._clock.now())
         return await self._decide(approval_id, decision)
 

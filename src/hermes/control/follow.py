@@ -58,7 +58,6 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str:
-        """Why there is no answer, in words."""
         return self.error.message if self.error else f"The turn was {self.state.value}."
 
 
@@ -72,7 +71,6 @@ class Obligations:
         raise NotImplementedError
 
     async def follow(self, ticket: Ticket) -> None:
-        """See a turn to its end."""
         job = await ticket.job()
         finished = await job.stream.wait()
         if not goes_on_later(finished):

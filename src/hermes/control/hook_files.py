@@ -32,15 +32,11 @@ MAX_BYTES = 1_000_000
 
 
 class Consent(Struct, frozen=True, kw_only=True):
-    """A person's word that a hook may run."""
-
     sha256: str
     enabled_at: float
 
 
 class HookFile(Struct, frozen=True, kw_only=True):
-    """One hook as it lies in the home."""
-
     name: str
     folder: Path
     description: str = ""
@@ -98,6 +94,7 @@ def load_hooks(home: HermesHome, bus: HookBus) -> tuple[str, ...]:
         try:
             handler = _handler(hook)
         except Exception as error:
+            # A hook is somebody else's code: whatever it does wrong stays with it.
             log.exception("hook %s cannot be loaded", hook.name)
             warnings.append(f"The hook {hook.name} cannot be loaded: {error}.")
             continue

@@ -50,8 +50,6 @@ Handler = Callable[[str, dict[str, Any]], Any]
 
 
 class HookAction(StrEnum):
-    """What a handler decided about a command."""
-
     ALLOW = "allow"
     DENY = "deny"
     HANDLED = "handled"
@@ -84,8 +82,6 @@ class _Registered:
 
 
 class HookBus:
-    """Everybody who wants to know what happens."""
-
     def __init__(self, *, timeout: float = HOOK_SECONDS) -> None:
         self._timeout = timeout
         self._registered: list[_Registered] = []

@@ -1,4 +1,4 @@
-"""Reading answers to pending approvals and questions: words, emoji, buttons."""
+"""Answers to pending approvals and questions: words, emoji, buttons."""
 
 from collections.abc import Sequence
 
@@ -38,7 +38,7 @@ def read_answer(text: str, pending: Sequence[Approval]) -> Answer | None:
     """Read a message as the answer to the oldest pending request; None: it is no answer."""
     oldest = pending[0].request
     if oldest.kind is ApprovalKind.QUESTION:
-        return Answer(approval_id=oldest.id, text=_chosen(text, oldest.choices))
+        return Answer(approval_id=oldest.id, text=text)
     word = text.strip().rstrip(".!").lower()
     if len(word.split()) > MAX_WORDS:
         return None
@@ -47,14 +47,6 @@ def read_answer(text: str, pending: Sequence[Approval]) -> Answer | None:
     if word in NO:
         return Answer(approval_id=oldest.id, choice=Choice.DENY)
     return None
-
-
-def _chosen(text: str, choices: Sequence[str]) -> str:
-    """Return the choice a number stands for, or the text itself."""
-    word = text.strip()
-    if word.isdecimal() and 1 <= int(word) <= len(choices):
-        return choices[int(word) - 1]
-    return word
 
 
 def approval_buttons(approval_id: str, choices: Sequence[str]) -> tuple[tuple[Button, ...], ...]:

@@ -102,8 +102,6 @@ class Access(Struct, frozen=True, kw_only=True):
 
 
 class Authorizer:
-    """Decides for every message whether it is let in."""
-
     def __init__(
         self,
         settings: Mapping[str, AuthzSettings],
@@ -114,50 +112,45 @@ class Authorizer:
         self._paired = paired
 
     def update(self, settings: Mapping[str, AuthzSettings]) -> None:
-        """Use other lists from now on."""
         self._settings = settings
 
     def check(self, message: InboundMessage) -> Access:
-        """Say what the sender of `message` may do."""
         if message.internal:
             return Access(allowed=True, reason="made by Hermes itself", admin=True)
-        settings = self._settings.get(message.platform)
-        if settings is None:
-            return Access(allowed=False, reason="the platform is not configured")
-        private = message.chat.kind is ChatKind.PRIVATE
-        allowed, reason = self._decide(settings, message, private=private)
-        if not allowed:
-            pair = private and not message.sender.is_bot and _offers_pairing(settings)
-            return Access(allowed=False, reason=reason, pair=pair)
-        return _granted(settings, message.sender, reason, private=private)
-
-    def check_person(self, platform: str, chat: Chat, sender: Sender) -> Access:
-        """Say what somebody may do in a chat without a message, e.g. press a button."""
-        return self.check(
-            InboundMessage(
-                platform=platform,
-                account="",
-                native_id="",
-                chat=chat,
-                sender=sender,
-                text="",
-                sent_at=0.0,
-            )
+        own = message.reply_to is not None and message.reply_to.own
+        addressed = own or _mentions(message)
+        return self.check_person(
+            message.platform, message.chat, message.sender, addressed=addressed
         )
 
+    def check_person(
+        self, platform: str, chat: Chat, sender: Sender, *, addressed: bool = False
+    ) -> Access:
+        """Say what somebody may do in a chat, e.g. press a button."""
+        settings = self._settings.get(platform)
+        if settings is None:
+            return Access(allowed=False, reason="the platform is not configured")
+        private = chat.kind is ChatKind.PRIVATE
+        allowed, reason = self._decide(settings, chat, sender, addressed=addressed)
+        if not allowed:
+            pair = private and not sender.is_bot and _offers_pairing(settings)
+            return Access(allowed=False, reason=reason, pair=pair)
+        return _granted(settings, sender, reason, private=private)
+
     def _decide(
-        self, settings: AuthzSettings, message: InboundMessage, *, private: bool
+        self, settings: AuthzSettings, chat: Chat, sender: Sender, *, addressed: bool
     ) -> tuple[bool, str]:
+        private = chat.kind is ChatKind.PRIVATE
         policy = settings.dm_policy if private else settings.group_policy
         if settings.platform in PROVE_THEMSELVES:
             return True, "the platform proves its messages"
         if policy is ChatPolicy.DISABLED:
             return False, "the platform is switched off for this kind of chat"
-        if not private and _chat_is_listed(settings, message.chat):
+        if not private and _chat_is_listed(settings, chat):
             return True, "the chat is on the list"
-        if message.sender.is_bot:
-            return _decide_bot(settings, message)
-        return self._decide_person(settings, message.sender, policy, private=private)
+        if sender.is_bot:
+            return _decide_bot(settings, sender, addressed=addressed)
+        return self._decide_person(settings, sender, policy, private=private)
 
     def _decide_person(
         self, settings: AuthzSettings, sender: Sender, policy: ChatPolicy | None, *, private: bool
@@ -178,14 +171,13 @@ class Authorizer:
         return False, "nothing allows it"
 
 
-def _decide_bot(settings: AuthzSettings, message: InboundMessage) -> tuple[bool, str]:
+def _decide_bot(settings: AuthzSettings, sender: Sender, *, addressed: bool) -> tuple[bool, str]:
     # A list that names everybody means people: two bots answering each other never stop.
-    if (settings.allowed_users | settings.gateway_users) & _ids(message.sender):
+    if (settings.allowed_users | settings.gateway_users) & _ids(sender):
         return True, "the bot is on a list"
     if settings.allow_bots is BotPolicy.ALL:
         return True, "bots are allowed"
-    answers_us = message.reply_to is not None and message.reply_to.own
-    if settings.allow_bots is BotPolicy.MENTIONS and (answers_us or _mentions(message)):
+    if settings.allow_bots is BotPolicy.MENTIONS and addressed:
         return True, "the bot addressed us"
     return False, "bots are not allowed"
 

@@ -176,7 +176,6 @@ class Pairing:
         return found
 
     async def paired(self) -> list[PairingUser]:
-        """Return who was let in."""
         return [
             _newcomer(platform, user_id, user)
             for platform in await self._store.platforms()

@@ -43,8 +43,6 @@ from hermes.domain.session import Session
 
 
 class ChatCaller(Struct, kw_only=True):
-    """Where one command was sent."""
-
     gateway: Gateway
     agent_id: str
     message: InboundMessage
@@ -324,6 +322,7 @@ class InboundPipeline:
 
 
 async def _safely(work: Awaitable[None]) -> None:
+    """Keep what goes wrong with one chat from the group that serves all of them."""
     try:
         await work
     except Exception:
@@ -331,7 +330,6 @@ async def _safely(work: Awaitable[None]) -> None:
 
 
 def target_of(message: InboundMessage) -> Target:
-    """Return the address that answers to `message` go to."""
     return Target(
         platform=message.platform,
         account=message.account,

@@ -68,20 +68,17 @@ class Screen(Protocol):
     def prefill(self, text: str) -> None:
         """Put text into the input, to be changed and sent."""
 
-    async def compose(self, text: str) -> None:
-        """Open the external editor on the input."""
+    async def compose(self, text: str) -> None: ...
 
     def set_status_bar(self, *, shown: bool | None) -> bool:
         """Show or hide the status bar (None toggles); return whether it shows."""
 
-    def skins(self) -> Sequence[str]:
-        """Return the names of the skins there are."""
+    def skins(self) -> Sequence[str]: ...
 
     def set_skin(self, name: str) -> None:
         """Change the look; `NotFound` for an unknown name."""
 
-    def copy(self, text: str) -> None:
-        """Put text onto the clipboard of the terminal."""
+    def copy(self, text: str) -> None: ...
 
     async def attach_image(self, path: str | None) -> str:
         """Attach a picture from a file or the clipboard; return what to say."""
@@ -167,7 +164,6 @@ class CommandContext(Struct, frozen=True, kw_only=True):
 
     @property
     def busy(self) -> bool:
-        """True while a turn of the session runs."""
         return (
             self.session is not None and self.host.gateway.current_turn(self.session.id) is not None
         )
@@ -183,7 +179,6 @@ class CommandContext(Struct, frozen=True, kw_only=True):
         await self.caller.reply(text)
 
     def need_session(self) -> Session:
-        """Return the current session; explain if nothing was said yet."""
         if self.session is None:
             raise UsageError("Nothing has been said yet.", hint="Send a message first.")
         return self.session

@@ -81,7 +81,6 @@ class CoreControls:
         return self._specs(self._profiles[agent_id], source)
 
     async def prompt_size(self, agent_id: str, session: Session | None) -> ContextUse:
-        """Return how full the context is and with what."""
         tools = sum(_schema_tokens(spec) for spec in self.tools(agent_id, session))
         if session is None:
             return ContextUse(window=None, parts={"tools": tools})

@@ -22,8 +22,6 @@ _screen = partial(command, where=Where.TERMINAL)
 
 
 def listings(registry: CommandRegistry) -> tuple[SlashCommand, SlashCommand]:
-    """Return the commands that list the commands of a registry."""
-
     @_tell("help h", "[command]", "List or explain commands")
     async def help_command(context: CommandContext, invocation: Invocation) -> None:
         terminal = context.caller.screen is not None

@@ -18,14 +18,10 @@ _COMMAND = re.compile(
 
 
 class Prose(Struct, frozen=True):
-    """Text for the model."""
-
     text: str
 
 
 class Invocation(Struct, frozen=True, kw_only=True):
-    """A command as it was typed."""
-
     name: str
     rest: str = ""
     """Everything after the name, outer blanks removed."""
@@ -50,8 +46,6 @@ def parse(text: str) -> Invocation | Prose:
 
 
 class Category(StrEnum):
-    """How commands are grouped in help."""
-
     SESSION = "Session"
     RUNNING = "While it works"
     CONFIGURATION = "Configuration"
@@ -98,7 +92,6 @@ class SlashCommand(Struct, frozen=True, kw_only=True):
         return f"/{self.name} {self.args}".rstrip()
 
     def available(self, *, terminal: bool) -> bool:
-        """Say whether the command exists at such a door."""
         return self.where in (Where.BOTH, Where.TERMINAL if terminal else Where.CHAT)
 
 

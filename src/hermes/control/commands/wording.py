@@ -31,7 +31,6 @@ def money(usd: float) -> str:
 
 
 def session_line(session: Session, now: float, *, current: bool) -> str:
-    """Describe a session in a list."""
     mark = "* " if current else "  "
     name = session.title or one_line(session.preview, 40) or "(nothing said yet)"
     when = ago(now - session.updated_at)

@@ -15,8 +15,6 @@ from hermes.domain.settings import Settings
 
 
 class HomeChannel(Struct, frozen=True, kw_only=True):
-    """A chat, or a topic in it."""
-
     platform: str
     chat_id: str
     account: str = ""
@@ -32,7 +30,6 @@ class HomeChannel(Struct, frozen=True, kw_only=True):
 
     @property
     def target(self) -> Target:
-        """The address for sending there."""
         return Target(
             platform=self.platform,
             account=self.account,

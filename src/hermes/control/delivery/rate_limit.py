@@ -35,8 +35,6 @@ class Urgency(IntEnum):
 
 
 class PacingLimits(Struct, frozen=True, kw_only=True):
-    """How much one chat takes."""
-
     interval: float
     """Seconds between two calls in the long run."""
     burst: int = 3
@@ -185,7 +183,6 @@ class Pacer:
         return True
 
     def penalise(self, seconds: float, scope: LimitScope = LimitScope.CHAT) -> None:
-        """Obey the platform's wish for silence."""
         budget = self._budget() if scope is LimitScope.CHAT else self._account_budget()
         budget.penalty(seconds, self._clock.monotonic())
 

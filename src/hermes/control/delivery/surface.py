@@ -60,8 +60,6 @@ class ReplyOrigin(Struct, frozen=True, kw_only=True):
 
 
 class _Slot:
-    """One message in the chat, and what is known about it."""
-
     def __init__(self, entry: OutboxEntry) -> None:
         self.entry = entry
         self.shown = ""

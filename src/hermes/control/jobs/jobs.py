@@ -144,7 +144,6 @@ class AgentJobs:
             raise NotFound(f"There is no job {job_id}.")
 
     async def history(self, job_id: str, *, limit: int) -> list[Instant]:
-        """Return what became of its instants, newest first."""
         await self.job(job_id)
         return await self._instants.instants(job_id, limit=limit)
 

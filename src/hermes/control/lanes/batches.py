@@ -69,7 +69,6 @@ QUOTE_CHARS = 300
 
 
 def user_message(message: InboundMessage, kind: InputKind = InputKind.USER) -> UserMessage:
-    """Turn one inbound message into input for the agent."""
     return UserMessage(content=_content(_text(message), message.attachments), kind=kind)
 
 
@@ -109,7 +108,6 @@ def is_shared(entry: InboxEntry) -> bool:
 
 
 def _speaker(entry: InboxEntry) -> str | None:
-    """Return who speaks, if several people share the session."""
     if not is_shared(entry) or entry.message.internal:
         return None
     return entry.message.sender.name or entry.message.sender.id

@@ -180,7 +180,6 @@ class Gateway:
         return not admission.duplicate
 
     def key_of(self, agent_id: str, message: InboundMessage) -> str:
-        """Return the key of the conversation that a message belongs to."""
         return str(session_key(agent_id, message, self._scope))
 
     async def _admit(
@@ -251,7 +250,6 @@ class Gateway:
         return lane.interrupt()
 
     def current_turn(self, session_id: str) -> TurnStream | None:
-        """Return the turn the session is working on right now."""
         lane = self._lanes.get(session_id)
         return lane.current if lane else None
 
@@ -433,6 +431,7 @@ class Gateway:
         try:
             await self._runner.after_turn(profile, session_id)
         except Exception:
+            # Titles and memories are not worth the lanes: the answer is out already.
             log.exception("after-turn work of session %s failed", session_id)
 
 

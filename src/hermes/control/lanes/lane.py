@@ -91,8 +91,6 @@ class TurnRunnerPort(Protocol):
 
 
 class LaneHost(Struct, frozen=True, kw_only=True):
-    """What all lanes of a gateway share."""
-
     ledger: Ledger
     runner: TurnRunnerPort
     clock: Clock

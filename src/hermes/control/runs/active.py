@@ -35,8 +35,6 @@ class RunStopped(HermesError):
 
 
 class LiveRun:
-    """One run that is under way in this process."""
-
     def __init__(self, run: Run, ticket: Ticket) -> None:
         self.run = run
         self.ticket = ticket
@@ -106,7 +104,6 @@ class LiveRun:
 
 
 def outcome_of(stream: TurnStream, *, left: bool) -> RunOutcome:
-    """Return how a run ended whose turn has finished."""
     finished = stream.finished
     assert finished is not None
     return RunOutcome(

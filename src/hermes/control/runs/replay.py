@@ -42,7 +42,6 @@ _TURN_STATES: Mapping[RunState, TurnState] = {
 
 
 def retold(run: Run, transcript: Sequence[StoredMessage], model: str) -> Iterator[TurnEvent]:
-    """Yield the events of a run that has ended."""
     outcome = run.outcome
     assert outcome is not None
     yield TurnStarted(

@@ -227,7 +227,6 @@ class Runs(Obligations):
         return await self._ledger.run_under(request.key_id, request.idempotency_key) is not None
 
     async def get(self, run_id: str) -> Run | None:
-        """Return a run as it stands."""
         run = await self._ledger.run(run_id)
         live = self._live.get(run_id)
         if run is None or live is None or not run.state.open:

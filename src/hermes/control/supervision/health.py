@@ -72,8 +72,6 @@ class GatewayState(Struct, frozen=True, kw_only=True):
 
 
 class StateFile:
-    """Collects what is known and writes it down."""
-
     def __init__(
         self,
         path: Path,
@@ -124,7 +122,6 @@ class StateFile:
         )
 
     async def run(self) -> None:
-        """Keep the file up to date until cancelled."""
         while True:
             await self.write()
             await self._clock.sleep(WRITE_EVERY_SECONDS)

@@ -44,8 +44,6 @@ class RunningGateway(Struct, frozen=True, kw_only=True):
 
 
 class Instance:
-    """This process, as the gateway of a home."""
-
     def __init__(self, root: Path, descriptor: int) -> None:
         self._root = root
         self._descriptor = descriptor

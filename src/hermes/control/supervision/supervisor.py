@@ -68,8 +68,6 @@ class AdapterHealth(Struct, frozen=True, kw_only=True):
 
 
 class SupervisorSettings(Struct, frozen=True, kw_only=True):
-    """How patiently adapters are looked after."""
-
     connect_timeout: float = 30.0
     first_pauses: tuple[float, ...] = (1.0, 3.0, 10.0)
     """Before the first further attempts; a blip is over quickly."""
@@ -87,8 +85,6 @@ class SupervisorSettings(Struct, frozen=True, kw_only=True):
 
 
 class AdapterPlan(Struct, frozen=True, kw_only=True):
-    """How to make and attach one adapter."""
-
     name: str
     """What logs and health call it: the platform, with the account where there are several."""
     platform: str = ""
@@ -179,7 +175,6 @@ class Supervisor:
         return self.health
 
     async def run(self) -> None:
-        """Keep the adapter connected until cancelled; nothing it does gets out of here."""
         try:
             while True:
                 # What is asked for while an attempt is made counts for the next one.
@@ -334,7 +329,6 @@ class Fleet:
             self._by_platform.setdefault(each.platform, []).append(each)
 
     async def run(self) -> None:
-        """Look after all adapters until cancelled."""
         async with asyncio.TaskGroup() as group:
             for each in self._supervisors.values():
                 group.create_task(each.run(), name=f"adapter {each.name}")

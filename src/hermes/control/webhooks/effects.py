@@ -46,7 +46,6 @@ id is not sent again.
 
 
 def is_silent(text: str) -> bool:
-    """Tell whether a result asks not to be delivered."""
     lines = text.strip().splitlines() or [""]
     return text.strip() in {"", *SILENT_MARKERS} or "[SILENT]" in (
         lines[0].strip(),
@@ -156,5 +155,4 @@ def _meaning(output: str, payload: Any) -> Any | Ignored:
 
 
 def outbox_id(delivery: HookDelivery) -> str:
-    """Return the id of the outbox entry with the result of this attempt."""
     return f"webhook:{delivery.route}:{delivery.delivery_id}#{delivery.attempt}"

@@ -56,7 +56,6 @@ def as_text(value: Any) -> str:
 
 
 def as_json(value: Any, limit: int = MAX_RAW) -> str:
-    """Return a value as JSON of at most `limit` characters."""
     return _shortened(msgspec.json.encode(value).decode(), limit)
 
 
@@ -84,8 +83,6 @@ def render(template: str, payload: Any, quote: Callable[[str], str] = str) -> st
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """What a filter can look at."""
-
     payload: Any
     event: str
     headers: Mapping[str, str]

@@ -88,9 +88,9 @@ class WebhookReceiver(Obligations):
             parts.ledger, parts.clock, parts.deliver, parts.comment, parts.agent_id
         )
         self._follower = Follower(self, parts.ledger, parts.group)
-        self._taking: dict[Key, asyncio.Future[HookRefused | None]] = {}
+        self._intakes: dict[Key, asyncio.Future[HookRefused | None]] = {}
         """Deliveries that are being taken in right now, with what copies are told; None: taken."""
-        self._sending: dict[Key, asyncio.Task[None]] = {}
+        self._sends: dict[Key, asyncio.Task[None]] = {}
         """Texts that are being sent on without the agent."""
 
     @property
@@ -118,9 +118,9 @@ class WebhookReceiver(Obligations):
             if arrived.ignored is not None:
                 return _answer("ignored", route, arrived, reason=arrived.ignored.reason)
             key = (route.name, arrived.delivery_id)
-            if key not in self._taking:
+            if key not in self._intakes:
                 return await self._alone(key, route, arrived)
-            if refused := await asyncio.shield(self._taking[key]):
+            if refused := await asyncio.shield(self._intakes[key]):
                 raise refused
             return _answer("duplicate", route, arrived)
         except HookRefused:
@@ -131,7 +131,7 @@ class WebhookReceiver(Obligations):
 
     async def _alone(self, key: Key, route: HookRoute, arrived: Arrived) -> Answer:
         """Take a delivery; copies that come meanwhile share its fate."""
-        waiting = self._taking[key] = asyncio.get_running_loop().create_future()
+        waiting = self._intakes[key] = asyncio.get_running_loop().create_future()
         refused: HookRefused | None = _not_taken()
         try:
             answer = await self._take(route, arrived)
@@ -140,7 +140,7 @@ class WebhookReceiver(Obligations):
             refused = error
             raise
         finally:
-            del self._taking[key]
+            del self._intakes[key]
             waiting.set_result(refused)
         return answer
 
@@ -212,11 +212,11 @@ class WebhookReceiver(Obligations):
 
     def _sender(self, delivery: HookDelivery) -> asyncio.Task[None]:
         key = _key_of(delivery)
-        if key not in self._sending:
+        if key not in self._sends:
             outcome = Outcome(turn_id=None, state=TurnState.DONE, text=delivery.prompt)
-            sending = self._sending[key] = self._follower.do(self._deliver(delivery, outcome))
-            sending.add_done_callback(lambda _done: self._sending.pop(key, None))
-        return self._sending[key]
+            sending = self._sends[key] = self._follower.do(self._deliver(delivery, outcome))
+            sending.add_done_callback(lambda _done: self._sends.pop(key, None))
+        return self._sends[key]
 
     # -- obligations ---------------------------------------------------------------------------
 
@@ -238,7 +238,7 @@ class WebhookReceiver(Obligations):
         found = {entry.id: entry for entry in await self._ledger.unanswered((PLATFORM,))}
         states = (HookState.RECEIVED, HookState.RUNNING)
         for delivery in await self._ledger.hooks(states, limit=MANY):
-            if _key_of(delivery) in self._taking:
+            if _key_of(delivery) in self._intakes:
                 continue
             if delivery.deliver_only:
                 self._sender(delivery)
@@ -256,7 +256,7 @@ class WebhookReceiver(Obligations):
 
     async def follow(self, ticket: Ticket) -> None:
         await ticket.job()
-        taking = self._taking.get(_origin_of(ticket.entry.message)[:2])
+        taking = self._intakes.get(_origin_of(ticket.entry.message)[:2])
         if taking is not None:
             # Its request has to be recorded as running before it can be done.
             await asyncio.shield(taking)

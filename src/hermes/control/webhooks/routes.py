@@ -128,8 +128,6 @@ class RouteSource(Protocol):
 
 
 class HookRoutes:
-    """All routes, as they are now."""
-
     def __init__(
         self, fixed: Mapping[str, HookRoute], source: RouteSource, rules: RouteRules
     ) -> None:

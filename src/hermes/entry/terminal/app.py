@@ -19,7 +19,7 @@ from prompt_toolkit.layout import (
     Window,
 )
 
-from hermes.control.commands.running import EFFECTS
+from hermes.control.commands.turns import EFFECTS
 from hermes.domain.inbound import Attachment
 from hermes.entry.terminal.canvas import Canvas, completion_menu, pane, styled, text_window
 from hermes.entry.terminal.chat import ChatParts

@@ -19,7 +19,7 @@ from hermes.control.commands.context import (
     recalled,
 )
 from hermes.control.commands.registry import Invocation, parse, run_command
-from hermes.control.commands.running import EFFECTS
+from hermes.control.commands.turns import EFFECTS
 from hermes.control.commands.wording import Exchange, exchanges
 from hermes.control.door import ANY, Door
 from hermes.control.lanes.gateway import BusyMode, submit_while_busy

@@ -96,16 +96,10 @@ async def answer(context: CommandContext, invocation: Invocation) -> None:
     pending = await _pending(context, ApprovalKind.QUESTION)
     if not invocation.rest:
         raise UsageError("What is the answer?", hint="For example: /answer the second one")
-    request = pending[0].request
-    text = _choice_text(request.choices, invocation.rest)
-    taken = await context.host.answers.reply(request.id, text, by=context.caller.user_id)
+    answers, by = context.host.answers, context.caller.user_id
+    taken = await answers.reply(pending[0].request.id, invocation.rest, by=by)
+    text = taken.decision.text if taken and taken.decision else ""
     await context.reply(f"Answered: {text}" if taken else "This was already answered.")
-
-
-def _choice_text(choices: tuple[str, ...], typed: str) -> str:
-    if typed.isdecimal() and 1 <= int(typed) <= len(choices):
-        return choices[int(typed) - 1]
-    return typed
 
 
 async def _pending(context: CommandContext, kind: ApprovalKind) -> list[Approval]:
