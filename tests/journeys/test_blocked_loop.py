@@ -16,7 +16,7 @@ import re
 from msgspec import Struct
 from hermes.agent.tools.define import tool
 from hermes.app import watchdog
-from hermes.domain.tools import ToolResult
+from hermes.domain.tools import ToolResult, ToolSpec
 
 watchdog.LIMIT, watchdog.CPU_SECONDS = 2, 4.0
 
@@ -34,7 +34,7 @@ async def freeze(args: Args, context) -> ToolResult:
         await asyncio.to_thread(search)
     return ToolResult(content="thawed")
 
-FREEZE = tool(name="freeze", toolset="ice", replay_safe=True)(freeze)
+FREEZE = tool(freeze, ToolSpec(name="freeze", toolset="ice", replay_safe=True))
 """
 POINTS = "[hermes.tools]\nice.freeze = ice_tools:FREEZE\n"
 ANN, BOB = 777, 888
@@ -49,6 +49,7 @@ def ice(folder: Path) -> str:
     return str(folder / "site")
 
 
+@pytest.mark.timeout(150)
 @pytest.mark.parametrize(("way", "others_go_on"), [("loop", True), ("thread", False)])
 async def test_a_blocked_gateway_ends_and_does_not_resume_the_culprit(
     tmp_path: Path, way: str, others_go_on: bool
