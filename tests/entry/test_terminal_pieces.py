@@ -7,12 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.control.commands.builtin import builtin_registry
-from hermes.control.lanes.gateway import BusyMode
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
 from hermes.domain.errors import ConfigError, NotFound, UsageError
 from hermes.domain.inbound import image_type
 from hermes.domain.messages import AssistantMessage, InputKind, ToolMessage, UserMessage
 from hermes.domain.session import Session, StoredMessage
+from hermes.domain.wording import short_number
 from hermes.entry.terminal.chat_session import banner_lines, recap_lines
 from hermes.entry.terminal.input import CompletionSources, CtrlC, InterruptKey, Pastes, suggest
 from hermes.entry.terminal.paint import (
@@ -26,13 +26,7 @@ from hermes.entry.terminal.paint import (
 )
 from hermes.entry.terminal.questions import PickerReply, list_picker, request_picker
 from hermes.entry.terminal.skins import BUILT_IN, load_skin, skin_names
-from hermes.entry.terminal.statusbar import (
-    Status,
-    elapsed_words,
-    short_number,
-    spinner_line,
-    status_line,
-)
+from hermes.entry.terminal.statusbar import elapsed_words, spinner_line, status_line
 from hermes.entry.terminal.tty import copy_sequence
 from hermes.streaming.units import width
 
@@ -58,29 +52,22 @@ def test_wide_characters_take_two_cells() -> None:
 def test_the_status_bar_is_exactly_as_wide_as_the_terminal(
     cells: int, working: bool, title: str
 ) -> None:
-    status = Status(
-        model="provider/some-long-model-name",
-        context_tokens=1000,
-        context_window=4000,
-        tokens=123_456,
-        cost_usd=0.05,
-        working=working,
-        queued=2,
-        yolo=True,
-        title=title,
-    )
+    parts = [
+        (0, "some-long-model-name"),
+        (2, "ctx 25%"),
+        (1 if working else 6, "queue"),
+        (7, title),
+    ]
 
-    assert width(status_line(status, cells)) == cells
+    assert width(status_line(parts, cells)) == cells
 
 
 def test_the_status_bar_keeps_the_model_longest() -> None:
-    status = Status(
-        model="demo", context_tokens=10, context_window=100, tokens=5, busy_mode=BusyMode.QUEUE
-    )
+    parts = [(0, "demo"), (1, ""), (2, "ctx 10%"), (5, "5 tok"), (3, "0s"), (6, "queue")]
 
-    assert status_line(status, 60).strip() == "demo · ctx 10% · 5 tok · 0s · queue"
-    assert status_line(status, 22).strip() == "demo · ctx 10% · 0s"
-    assert status_line(status, 8).strip() == "demo"
+    assert status_line(parts, 60).strip() == "demo · ctx 10% · 5 tok · 0s · queue"
+    assert status_line(parts, 22).strip() == "demo · ctx 10% · 0s"
+    assert status_line(parts, 8).strip() == "demo"
 
 
 def test_numbers_and_times_are_short() -> None:
@@ -295,7 +282,7 @@ def test_the_recap_is_short() -> None:
     answers = [text for who, text in lines if who == "agent"]
     assert len(asked) == len(answers) == 10
     assert max(len(text) for text in asked) == 300
-    assert answers[0] == "a\nb\nc… (1 tool calls)"
+    assert answers[0] == "a\nb\nc… (1 tool call)"
 
 
 @pytest.mark.parametrize(

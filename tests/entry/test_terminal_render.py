@@ -66,7 +66,7 @@ def printed(
     settings: RenderSettings | None = None,
 ) -> list[str]:
     renderer = TurnRenderer(SKIN, kind, settings or RenderSettings())
-    return [line for event in events for line in renderer.event(event, cells).lines]
+    return [line for event in events for line in renderer.event(event, cells)]
 
 
 def test_a_tool_line_has_emoji_verb_detail_and_duration() -> None:
@@ -139,7 +139,7 @@ def test_a_running_tool_shows_its_last_line_until_it_ends() -> None:
     renderer.event(ToolProgress(call_id="c", text="compiling\nlinking\n\n"), 60)
 
     assert renderer.live(60, 5) == ["┊ 📖 read_file make all · linking"]
-    assert renderer.event(ended, 60).lines == ["┊ 📖 read_file make all 1.2s"]
+    assert renderer.event(ended, 60) == ["┊ 📖 read_file make all 1.2s"]
     assert renderer.live(60, 5) == []
 
 
@@ -192,9 +192,9 @@ def test_an_unfinished_block_is_live_and_printed_once() -> None:
     renderer.event(TextDelta("ld** words"), 60)
     done = renderer.event(text("Some **bold** words")[1], 60)
 
-    assert first.lines == []
+    assert first == []
     assert live == ["Some **bo"]
-    assert done.lines == ["Some bold words"]
+    assert done == ["Some bold words"]
     assert renderer.live(60, 5) == []
 
 

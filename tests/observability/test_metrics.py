@@ -49,8 +49,8 @@ def test_a_counter_cannot_shrink_and_a_gauge_can() -> None:
     with pytest.raises(ValueError, match="cannot shrink"):
         registry.counter("a_total", "A.").add(-1)
     gauge = registry.gauge("b", "B.")
-    gauge.add(3)
-    gauge.add(-1)
+    gauge.set(3)
+    gauge.set(2)
     assert gauge.value() == 2
 
 

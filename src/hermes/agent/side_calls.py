@@ -6,7 +6,7 @@ behind but its price. A session gets its title by one cheap call after the first
 exchange, and never by another.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
@@ -23,16 +23,17 @@ from hermes.domain.session import Session, StoredMessage
 INSTRUCTIONS = "Do exactly what the message asks for, in the form it asks for, and nothing else."
 
 
-class PlainCalls:
-    def __init__(self, services: AgentServices, profile: AgentProfile) -> None:
-        self._services = services
-        self._profile = profile
+class PlainCalls(Struct, frozen=True):
+    """Answers side calls of web interfaces."""
+
+    services: AgentServices
+    profiles: Mapping[str, AgentProfile]
 
     async def answer(
-        self, task: str, messages: tuple[Message, ...], max_tokens: int | None
+        self, agent_id: str, task: str, messages: tuple[Message, ...], max_tokens: int | None
     ) -> ModelReply:
-        """Answer with the cheap model; its use is on record under `task`."""
-        services, profile, now = self._services, self._profile, self._services.clock.now()
+        """Answer with the cheap model of an agent; its use is on record under `task`."""
+        services, profile, now = self.services, self.profiles[agent_id], self.services.clock.now()
         nowhere = Session(
             id="", agent_id=profile.id, source="api_server", started_at=now, updated_at=now
         )

@@ -17,9 +17,7 @@ from hermes.config.loader import LoadedConfig
 from hermes.control.jobs.schedules import zone_named
 from hermes.control.runs.runs import PLATFORM, Runs, RunSettings
 from hermes.control.supervision.health import GatewayPhase
-from hermes.domain.messages import Message
 from hermes.domain.patterns import SafePattern
-from hermes.domain.ports.model import ModelReply
 from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES, AgentProfile
 from hermes.entry.http.api import all_endpoints
 from hermes.entry.http.app import HttpApp
@@ -81,7 +79,7 @@ def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpCont
         runs=runs,
         clock=app.clock,
         agents=tuple(_card(profile, settings) for profile in app.profiles.values()),
-        side_calls=_SideCalls(app),
+        side_calls=PlainCalls(app.services, app.profiles),
         media=PictureFiles(home.cache_dir / "media" / PLATFORM, PageFetcher().data),
         jobs=lambda _agent: jobs,
         toolsets=lambda agent: _toolsets(app, agent),
@@ -94,22 +92,6 @@ def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpCont
         zone=zone_named(app.loaded.config.timezone),
         helper_patterns=tuple(map(SafePattern, settings.helper_patterns)),
     )
-
-
-class _SideCalls:
-    """Hands side calls to the agent they are for."""
-
-    def __init__(self, app: App) -> None:
-        self._calls = {
-            agent_id: PlainCalls(app.services, profile)
-            for agent_id, profile in app.profiles.items()
-        }
-
-    async def answer(
-        self, agent_id: str, task: str, messages: tuple[Message, ...], max_tokens: int | None
-    ) -> ModelReply:
-        """Answer with the cheap model of an agent."""
-        return await self._calls[agent_id].answer(task, messages, max_tokens)
 
 
 def _card(profile: AgentProfile, settings: HttpSettings) -> ServedAgent:

@@ -55,15 +55,12 @@ log = logging.getLogger(__name__)
 
 
 class MirroredRunner:
-    """A turn runner that keeps the mirror up to date."""
-
     def __init__(self, inner: TurnRunner, ledger: Ledger, mirror: TranscriptMirror) -> None:
         self._inner = inner
         self._ledger = ledger
         self._mirror = mirror
 
     async def run(self, job: TurnJob) -> None:
-        """Bring a turn to its end."""
         await self._inner.run(job)
 
     async def after_turn(self, profile: AgentProfile, session_id: str) -> None:
@@ -99,7 +96,6 @@ class App(Struct, kw_only=True):
         return self.gateway.profile(agent_id)
 
     def commands(self) -> CommandHost:
-        """Return what slash commands work on."""
         return CommandHost(
             ledger=self.ledger,
             gateway=self.gateway,

@@ -33,8 +33,6 @@ DOORS: Mapping[str, str] = {
 
 
 class DoorContext(Struct, frozen=True, kw_only=True):
-    """What a door of the gateway is made from."""
-
     app: App
     group: asyncio.TaskGroup
     """Where it runs what goes on beside its services."""
@@ -44,7 +42,6 @@ class DoorContext(Struct, frozen=True, kw_only=True):
 
 
 def open_doors(context: DoorContext) -> list[Door]:
-    """Make the doors that are switched on."""
     doors: list[Door] = [each.open_door(context) for each in _enabled(context.app.loaded)]
     return doors
 
@@ -67,7 +64,6 @@ def check_doors(loaded: LoadedConfig, options: AppOptions) -> None:
 
 
 def listens(loaded: LoadedConfig, name: str) -> bool:
-    """Tell whether a door that waits for requests is switched on."""
     platform = loaded.config.platforms.get(name)
     return platform is not None and platform.enabled
 

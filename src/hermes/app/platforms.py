@@ -51,7 +51,6 @@ class PlatformAccount:
         return self._settings().channel_prompt(chat_id, thread_id)
 
     def reactions(self) -> bool:
-        """Tell whether progress is to be shown as reactions."""
         return self.platform.capabilities.reactions and self._settings().reactions
 
     def _places(self) -> SettingPlaces:
@@ -78,7 +77,6 @@ def enabled_accounts(
 
 
 def enabled_platforms(loaded: LoadedConfig) -> list[ChatPlatform]:
-    """Return the chat platforms that are switched on."""
     return [each for each in platforms().values() if _enabled(loaded, each)]
 
 

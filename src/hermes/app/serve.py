@@ -66,8 +66,6 @@ async def serve(options: AppOptions, *, replace: bool = False) -> int:
 
 
 class Service:
-    """One run of the gateway."""
-
     def __init__(self, app: App, stop: StopSignals) -> None:
         self._app = app
         self._options = options = app.options
@@ -87,7 +85,6 @@ class Service:
         )
 
     async def run(self) -> None:
-        """Serve until asked to stop."""
         warnings = await asyncio.to_thread(load_hooks, self._options.home, self._hooks)
         plugins = await asyncio.to_thread(load_hook_plugins, self._app.loaded.config, self._hooks)
         for warning in (*self._app.loaded.unused, *warnings, *plugins):

@@ -18,41 +18,29 @@ log = logging.getLogger(__name__)
 
 def agent_profiles(loaded: LoadedConfig, options: AppOptions) -> dict[str, AgentProfile]:
     """Return the agents that are configured, by id; for now there is one."""
-    profile = _main_profile(loaded, options)
-    return {profile.id: profile}
-
-
-def _main_profile(loaded: LoadedConfig, options: AppOptions) -> AgentProfile:
-    """Return the default agent as configuration and command line describe it."""
     config = loaded.config
-    toolsets = options.toolsets or _toolsets(config, options.platform)
     cwd = config.terminal.cwd
-    workspace = options.cwd if cwd in {"", "."} else (options.cwd / cwd).resolve()
-    return AgentProfile(
+    profile = AgentProfile(
         id=DEFAULT_AGENT,
         home=options.home.root,
-        workspace=workspace,
+        workspace=options.cwd if cwd in {"", "."} else (options.cwd / cwd).resolve(),
         provider=options.provider or ("" if options.model else config.model.provider),
         model=options.model or config.model.model,
-        toolsets=tuple(toolsets),
+        toolsets=toolsets_of(config, options, options.platform),
         disabled_toolsets=config.agent.disabled_toolsets,
         backend=backend_name(loaded, options),
         secret_names=loaded.secrets.names(),
     )
+    return {profile.id: profile}
 
 
 def toolsets_of(settings: Settings, options: AppOptions, source: str) -> tuple[str, ...]:
-    """Return the toolsets an agent has at a door."""
     if options.toolsets is not None:
         return options.toolsets
-    return _toolsets(settings, source)
-
-
-def _toolsets(config: Settings, platform: str) -> tuple[str, ...]:
-    chosen = config.platform_toolsets.get(platform)
+    chosen = settings.platform_toolsets.get(source)
     if chosen is not None:
         return chosen
-    return config.toolsets if platform == "cli" else (f"hermes-{platform.replace('_', '-')}",)
+    return settings.toolsets if source == "cli" else (f"hermes-{source.replace('_', '-')}",)
 
 
 def in_force(config: Settings, options: AppOptions) -> Settings:
@@ -94,7 +82,6 @@ def has_private_workspace(loaded: LoadedConfig, options: AppOptions) -> bool:
 def environment_settings(
     loaded: LoadedConfig, options: AppOptions, profile: AgentProfile
 ) -> EnvironmentSettings:
-    """Return how the environments of an agent are made."""
     return EnvironmentSettings(
         home=options.home,
         backend=profile.backend,

@@ -10,15 +10,10 @@ from hermes.control.lanes.gateway import Gateway
 
 EXIT_RESTART = 75
 """The gateway ended in order to be started again."""
-EXIT_CONFIG = 78
-"""The configuration cannot work; starting again would not help."""
-
 _STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StopSignals:
-    """What was asked of the process."""
-
     def __init__(self) -> None:
         self.asked = asyncio.Event()
         """Take nothing new, finish what runs and end."""
@@ -30,7 +25,6 @@ class StopSignals:
 
     @property
     def exit_code(self) -> int:
-        """What the process ends with."""
         return EXIT_RESTART if self.restart else 0
 
     def stop(self, reason: str) -> None:

@@ -48,7 +48,6 @@ def loaded_config(home: HermesHome | None = None) -> LoadedConfig:
 
 
 def app_options(**given: Any) -> AppOptions:
-    """Return the options of an app in this home and this directory."""
     return AppOptions(home=this_home(), environ=process_environ(), **({"cwd": Path.cwd()} | given))
 
 
@@ -127,8 +126,6 @@ async def session_called(ledger: Ledger, reference: str) -> Session:
 
 
 class HomeLedger:
-    """The ledger of a home, as commands read it."""
-
     def __init__(self, ledger: Ledger, home: HermesHome, redactor: Redactor) -> None:
         self.ledger = ledger
         self._home = home

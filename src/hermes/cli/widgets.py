@@ -2,9 +2,10 @@
 
 import shutil
 import sys
-import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, TextIO
+from typing import TYPE_CHECKING, Any, Final
+
+import click
 
 if TYPE_CHECKING:
     from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -47,51 +48,30 @@ def pick(title: str, lines: Sequence[str], *, chosen: int = 0) -> int | None:
     return int(picker.reply.value) if picker.reply and picker.reply.value else None
 
 
-_WIDTH: Final = 30
-_EVERY: Final = 0.05
 _LABELS: Final = {
     "download": "Downloading the embedded model",
-    "unpack": "Unpacking it",
+    "unpack": "Unpacking the embedded model",
     "load": "Loading the model",
 }
 
 
 class ProgressLine:
-    """Shows steps one after the other. Call it with `step, done, total`."""
+    """Shows steps one after the other on stderr. Call it with `step, done, total`."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = stream or sys.stderr
-        self._bar = self._stream.isatty()
+    def __init__(self) -> None:
         self._step = ""
-        self._shown = 0.0
+        self._bar: Any = None
 
     def __call__(self, step: str, done: int, total: int) -> None:
-        now = time.monotonic()
-        new = step != self._step
-        if new:
+        if step != self._step:
             self.finish()
             self._step = step
-        if not self._bar:
-            if new:
-                self._stream.write(f"{_LABELS.get(step, step)} ...\n")
-                self._stream.flush()
-            return
-        if new or done >= total or now - self._shown >= _EVERY:
-            self._shown = now
-            self._stream.write(f"\r{self._line(done, total)}\x1b[K")
-            self._stream.flush()
+            label = _LABELS.get(step, step)
+            self._bar = click.progressbar(length=total or None, label=label, file=sys.stderr)
+            self._bar.render_progress()
+        self._bar.update(done - self._bar.pos)
 
     def finish(self) -> None:
-        if self._step and self._bar:
-            self._stream.write("\n")
-            self._stream.flush()
+        if self._step:
+            self._bar.render_finish()
         self._step = ""
-
-    def _line(self, done: int, total: int) -> str:
-        label = _LABELS.get(self._step, self._step)
-        if total <= 0:
-            return f"{label} ..."
-        share = min(1.0, done / total)
-        filled = round(share * _WIDTH)
-        bar = "█" * filled + "░" * (_WIDTH - filled)
-        return f"{label:<32} {bar} {share:4.0%} {done / 1e6:6.1f} MB"

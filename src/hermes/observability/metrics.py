@@ -57,11 +57,6 @@ class Gauge(_Metric):
         with self._lock:
             self._values[_labels(labels)] = value
 
-    def add(self, amount: float = 1.0, **labels: str) -> None:
-        key = _labels(labels)
-        with self._lock:
-            self._values[key] = self._values.get(key, 0.0) + amount
-
 
 class Histogram(_Metric):
     kind = "histogram"

@@ -78,7 +78,6 @@ class FakeEnvironment:
         return info
 
     def end(self, process_id: str, exit_code: int = 0, output: str = "") -> None:
-        """Let a background process print something and end."""
         info = self._process(process_id)
         self._outputs[process_id] = self._outputs.get(process_id, "") + output
         self._processes[process_id] = ProcessInfo(

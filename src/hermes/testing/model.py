@@ -48,7 +48,6 @@ def say(*pieces: str, usage: Usage | None = None) -> Reply:
 
 
 def thinks(reasoning: str, *pieces: str) -> Reply:
-    """Answer with text after some reasoning."""
     return Reply(reasoning=(reasoning,), pieces=pieces)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import click
 import msgspec
-from msgspec import Struct
 
 from hermes.agent.fetch import PageFetcher
 from hermes.app.build import App, open_app
@@ -28,17 +27,6 @@ from hermes.streaming.stdout import PlainOutput
 KILLED = 128
 HOLD_SECONDS = 0.3
 """How long text is held back in a pipe to tell remarks from answers."""
-
-
-class Ask(Struct, frozen=True, kw_only=True):
-    text: str
-    resume: str | None
-    latest: str | None
-    """None: not asked for; empty: the latest session; else a title or id."""
-    source: str
-    quiet: bool
-    restore_cwd: bool
-    usage_file: Path | None
 
 
 @click.command()
@@ -67,14 +55,8 @@ class Ask(Struct, frozen=True, kw_only=True):
 def command(**given: Any) -> None:
     """Talk to the agent: interactively, or one question with -q."""
     query = given["query"] if given["query"] is not None else given["oneshot"]
-    ask = Ask(
-        text="" if query is None else _question(query),
-        restore_cwd=not given["no_restore_cwd"],
-        **{name: given[name] for name in ("resume", "latest", "source", "quiet", "usage_file")},
-    )
-    if query is not None:
-        sys.exit(run(_ask_once(_options(given, can_ask=False), ask)))
-    sys.exit(run(_chat(_options(given, can_ask=True), ask)))
+    options = _options(given, can_ask=query is None)
+    sys.exit(run(_chat(options, given) if query is None else _ask_once(options, given, query)))
 
 
 def _options(given: dict[str, Any], *, can_ask: bool) -> AppOptions:
@@ -91,18 +73,20 @@ def _question(query: str) -> str:
     return text
 
 
-async def _ask_once(options: AppOptions, ask: Ask) -> int:
+async def _ask_once(options: AppOptions, given: dict[str, Any], query: str) -> int:
+    text = _question(query)
+
     def note(line: str) -> None:
-        if not ask.quiet or line.startswith(("hermes:", "  ->")):
+        if not given["quiet"] or line.startswith(("hermes:", "  ->")):
             sys.stderr.write(line + "\n")
             sys.stderr.flush()
 
     async with open_app(options) as app:
         for warning in app.loaded.warnings:
             note(f"· {warning}")
-        session = await _earlier_session(app, ask)
+        session = await _earlier_session(app, given)
         if session is None:
-            session = await app.gateway.open_session(DEFAULT_AGENT, ask.source, user_name())
+            session = await app.gateway.open_session(DEFAULT_AGENT, given["source"], user_name())
         if await app.gateway.recover(session.id):
             note("· first finishing the turn that was cut off")
         output = PlainOutput(
@@ -111,17 +95,17 @@ async def _ask_once(options: AppOptions, ask: Ask) -> int:
             monotonic=app.clock.monotonic,
             hold=0.0 if sys.stdout.isatty() else HOLD_SECONDS,
         )
-        message = inbound(session, ask.text, user_name(), app.clock.now())
+        message = inbound(session, text, user_name(), app.clock.now())
         finished = await answer_once(app.gateway, session, message, output)
-    if ask.usage_file is not None:
-        _write_usage(ask.usage_file, session, app, finished)
+    if given["usage_file"] is not None:
+        _write_usage(given["usage_file"], session, app, finished)
     note(f"· session {session.id}")
     return EXIT_CODES.get(finished.outcome, 1)
 
 
-async def _chat(options: AppOptions, ask: Ask) -> int:
+async def _chat(options: AppOptions, given: dict[str, Any]) -> int:
     async with open_app(options) as app:
-        session = await _earlier_session(app, ask)
+        session = await _earlier_session(app, given)
         if session is not None:
             await app.gateway.recover(session.id)
         profile = app.agent(session.agent_id if session else DEFAULT_AGENT)
@@ -137,7 +121,6 @@ async def _chat(options: AppOptions, ask: Ask) -> int:
 def chat_parts(
     app: App, profile: AgentProfile, session: Session | None = None, notices: tuple[str, ...] = ()
 ) -> ChatParts:
-    """Return what the interactive chat is made of."""
     return ChatParts(
         host=app.commands(),
         profile=profile,
@@ -151,7 +134,6 @@ def chat_parts(
 
 
 def user_name() -> str:
-    """Return who sits at the terminal."""
     try:
         return getpass.getuser()
     except (OSError, KeyError):
@@ -171,11 +153,11 @@ async def _ready(app: App, profile: AgentProfile) -> tuple[str, ...]:
     return (TOY_NOTICE,) if profile.model == EMBEDDED else ()
 
 
-async def _earlier_session(app: App, ask: Ask) -> Session | None:
+async def _earlier_session(app: App, given: dict[str, Any]) -> Session | None:
     """Find the session that `-r` or `-c` means; None if a new one is wanted."""
-    if ask.resume is None and ask.latest is None:
+    if given["resume"] is None and given["latest"] is None:
         return None
-    reference = ask.resume or ask.latest
+    reference = given["resume"] or given["latest"]
     if reference:
         session = await session_called(app.ledger, reference)
     else:
@@ -184,7 +166,7 @@ async def _earlier_session(app: App, ask: Ask) -> Session | None:
         if not latest:
             raise NotFound("There is no session to continue yet.", hint="Start one with: hermes")
         session = latest[0]
-    if not ask.restore_cwd:
+    if given["no_restore_cwd"]:
         session = await app.ledger.update_session(session.id, cwd=str(app.options.cwd))
     return session
 
@@ -197,11 +179,7 @@ def _write_usage(path: Path, session: Session, app: App, finished: TurnFinished)
         "model": profile.model,
         "outcome": finished.outcome.value,
         "model_calls": finished.model_calls,
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "cache_read_tokens": usage.cache_read_tokens,
-        "cache_write_tokens": usage.cache_write_tokens,
-        "reasoning_tokens": usage.reasoning_tokens,
+        **msgspec.structs.asdict(usage),
         "total_tokens": usage.total_tokens,
         "cost_usd": finished.cost_usd,
         "error": msgspec.to_builtins(finished.error) if finished.error else None,

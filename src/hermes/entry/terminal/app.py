@@ -9,6 +9,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition, Filter, FilterOrBool
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.bindings.completion import generate_completions
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import (
     ConditionalContainer,
@@ -267,7 +268,7 @@ class TerminalApp(TerminalChat):
         bind(idle, lambda _: self._submit(), "enter")
         bind(idle, lambda event: event.current_buffer.insert_text("\n"), "escape enter", "c-j")
         bind(idle, lambda event: self._paste(event.data), Keys.BracketedPaste.value)
-        bind(idle, _complete, "tab")
+        bind(idle, generate_completions, "tab")
         bind(idle, lambda _: self._open_editor(), "c-g", "escape g", "c-x c-e")
         bind(idle, lambda _: self._paste_image(), "c-v", "escape v")
         bind(idle, self._delete_or_leave, "c-d")
@@ -351,7 +352,6 @@ class TerminalApp(TerminalChat):
         self.spawn(attach())
 
     def _press(self, name: str) -> None:
-        """Press a key in the picker."""
         answered = self.questions.key(name, self._answer.text)
         if answered is not None:
             self.spawn(self.answer(*answered))
@@ -360,11 +360,3 @@ class TerminalApp(TerminalChat):
 async def _warm_up() -> None:
     """Load what the first answer needs while the person is still typing."""
     await asyncio.to_thread(importlib.import_module, "hermes.entry.terminal.markdown")
-
-
-def _complete(event: KeyPressEvent) -> None:
-    buffer = event.current_buffer
-    if buffer.complete_state:
-        buffer.complete_next()
-    else:
-        buffer.start_completion(insert_common_part=True)

@@ -146,7 +146,6 @@ class Canvas:
         return size.columns, size.rows
 
     async def run(self, layout: Layout, keys: KeyBindings) -> None:
-        """Show the panes until `close`."""
         app: Application[None] = Application(
             layout=layout,
             key_bindings=keys,

@@ -19,8 +19,6 @@ from hermes.domain.session import Session
 
 
 class ChatParts(Struct, frozen=True, kw_only=True):
-    """What the interactive chat is made of."""
-
     host: CommandHost
     profile: AgentProfile
     home: HermesHome

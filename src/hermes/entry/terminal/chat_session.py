@@ -20,16 +20,22 @@ from hermes.control.commands.context import (
 )
 from hermes.control.commands.registry import Invocation, parse, run_command
 from hermes.control.commands.turns import EFFECTS
-from hermes.control.commands.wording import Exchange, exchanges
+from hermes.control.commands.wording import Exchange, count, exchanges, money
 from hermes.control.door import ANY, Door
 from hermes.control.lanes.gateway import BusyMode, submit_while_busy
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
 from hermes.domain.errors import HermesError, UsageError
-from hermes.domain.events import TurnJob, TurnStream, UsageReported
+from hermes.domain.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
+    TurnJob,
+    TurnStream,
+    UsageReported,
+)
 from hermes.domain.inbound import Attachment
 from hermes.domain.session import Session, StoredMessage
 from hermes.domain.settings.doors import Display
-from hermes.domain.wording import one_line
+from hermes.domain.wording import one_line, short_number
 from hermes.entry.terminal.chat import ChatParts
 from hermes.entry.terminal.oneshot import PLATFORM, inbound
 from hermes.entry.terminal.paint import Painter, TerminalKind, cut, harmless, wrap
@@ -37,7 +43,7 @@ from hermes.entry.terminal.questions import PickerReply, Questions
 from hermes.entry.terminal.references import ReferenceReader
 from hermes.entry.terminal.render import RenderSettings, TurnRenderer
 from hermes.entry.terminal.skins import Skin
-from hermes.entry.terminal.statusbar import Status
+from hermes.entry.terminal.statusbar import elapsed_words
 from hermes.entry.terminal.tty import image_file, on_signals
 from hermes.streaming.units import width
 
@@ -54,7 +60,7 @@ def recap_lines(session: Session, history: Sequence[StoredMessage]) -> list[tupl
     left_out = len(found) - RECAP_EXCHANGES
     head = session.title or session.id
     if left_out > 0:
-        head += f" · {left_out} earlier exchanges not shown"
+        head += f" · {count(left_out, 'earlier exchange')} not shown"
     lines = [("head", head)]
     for exchange in found[-RECAP_EXCHANGES:]:
         asked = one_line(harmless(exchange.asked_text), ASKED_CHARS)
@@ -67,7 +73,7 @@ def _answer(exchange: Exchange) -> str:
     text = "\n".join(lines[:ANSWER_LINES])
     if len(lines) > ANSWER_LINES or len(text) > ANSWER_CHARS:
         text = text[: ANSWER_CHARS - 1].rstrip() + "…"
-    tools = f" ({exchange.tools} tool calls)" if exchange.tools else ""
+    tools = f" ({count(exchange.tools, 'tool call')})" if exchange.tools else ""
     return (text or NO_ANSWER) + tools
 
 
@@ -127,8 +133,7 @@ class TerminalChat(Door, Screen):
     def cells(self) -> int: ...
 
     @abstractmethod
-    async def chat(self) -> None:
-        """Take what is typed until the person leaves."""
+    async def chat(self) -> None: ...
 
     @abstractmethod
     def show(self, lines: Sequence[str]) -> None: ...
@@ -221,23 +226,28 @@ class TerminalChat(Door, Screen):
             return self.last_seconds
         return self.host.clock.monotonic() - self.started_at
 
-    def status(self) -> Status:
+    def status(self) -> list[tuple[int, str]]:
+        """Return the parts of the status bar: how soon it may go, and its text."""
         session, usage = self.session, self._usage
-        spent = (session.cost_usd if session else 0.0) + self._turn_cost
-        known = usage is None or usage.cost_usd is not None
-        return Status(
-            model=self._model(),
-            context_tokens=usage.context_tokens if usage else 0,
-            context_window=usage.context_window if usage else None,
-            tokens=(session.usage.total_tokens if session else 0) + self._turn_tokens,
-            cost_usd=spent if self._display.show_cost and known else None,
-            elapsed=self.elapsed(),
-            busy_mode=self.mode,
-            working=self.working,
-            queued=self.queued,
-            yolo=self.yolo,
-            title=(session.title or "") if session else "",
-        )
+        context, tokens, cost = "", self._turn_tokens, self._turn_cost
+        if usage and usage.context_window:
+            context = f"ctx {usage.context_tokens / usage.context_window:.0%}"
+        elif usage and usage.context_tokens:
+            context = f"ctx {short_number(usage.context_tokens)}"
+        if session is not None:
+            tokens, cost = tokens + session.usage.total_tokens, cost + session.cost_usd
+        priced = self._display.show_cost and (usage is None or usage.cost_usd is not None)
+        return [
+            (0, self._model().rpartition("/")[2]),
+            (1, "YOLO" if self.yolo else ""),
+            (2, context),
+            (5, f"{short_number(tokens)} tok"),
+            (4, money(cost) if priced else ""),
+            (3, elapsed_words(self.elapsed())),
+            (2, f"{self.queued} queued" if self.queued else ""),
+            (1 if self.working else 6, self.mode.value),
+            (7, cut(session.title, 30) if session and session.title else ""),
+        ]
 
     def say(self, text: str, colour: str = "banner_dim") -> None:
         """Print something that is not part of the conversation."""
@@ -315,7 +325,6 @@ class TerminalChat(Door, Screen):
         self.say(text, "")
 
     async def ensure_session(self) -> Session:
-        """Return the current session, opening one if there is none yet."""
         if self.session is None:
             self.session = await self.host.gateway.open_session(
                 self.parts.profile.id, PLATFORM, self.parts.user
@@ -384,15 +393,17 @@ class TerminalChat(Door, Screen):
         self._turn_tokens, self._turn_cost = 0, 0.0
         await self._count_queued()
         async for event in stream.follow():
-            shown = renderer.event(event, self.cells)
-            if shown.lines:
-                self.show(shown.lines)
-            for request in shown.asked:
-                self.questions.ask(request)
-            for approval_id in shown.answered:
-                self.questions.settle(approval_id)
-            if isinstance(event, UsageReported):
-                self._count(event)
+            if lines := renderer.event(event, self.cells):
+                self.show(lines)
+            match event:
+                case ApprovalAsked(request=request):
+                    self.questions.ask(request)
+                case ApprovalAnswered(approval_id=approval_id):
+                    self.questions.settle(approval_id)
+                case UsageReported():
+                    self._usage = event
+                    self._turn_tokens += event.usage.total_tokens
+                    self._turn_cost += event.cost_usd or 0.0
             self.changed()
         self.last_seconds, self.started_at = self.elapsed(), None
         self.renderer = None
@@ -401,11 +412,6 @@ class TerminalChat(Door, Screen):
         await self.refresh()
         if self._display.bell_on_complete:
             self.ring()
-
-    def _count(self, usage: UsageReported) -> None:
-        self._usage = usage
-        self._turn_tokens += usage.usage.total_tokens
-        self._turn_cost += usage.cost_usd or 0.0
 
     def _render_settings(self) -> RenderSettings:
         display = self._display

@@ -25,8 +25,6 @@ NO_SCREEN = "That needs a terminal with a movable cursor."
 
 
 class LineChat(TerminalChat):
-    """A chat that only ever adds lines."""
-
     def __init__(
         self, parts: ChatParts, skin: Skin, kind: TerminalKind, group: asyncio.TaskGroup
     ) -> None:

@@ -126,7 +126,6 @@ def _style(value: str, colours: Colours) -> "Style":
 
 
 def cut(text: str, cells: int) -> str:
-    """Return `text`, shortened to at most `cells`."""
     if width(text) <= cells:
         return text
     return wcwidth.clip(text, 0, cells - 1).rstrip() + "…" if cells > 0 else ""

@@ -123,8 +123,6 @@ class _Question:
 
 
 class Questions:
-    """What a person is asked; the first one has the keys."""
-
     def __init__(self, on_change: Callable[[], None]) -> None:
         self._on_change = on_change
         self._open: list[_Question] = []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hermes.control.commands.context import ToolDetail
-from hermes.domain.approvals import ApprovalRequest, ApprovalState, Decision
+from hermes.domain.approvals import ApprovalState, Decision
 from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -57,23 +57,12 @@ def _needs_gap(last: _Printed, this: _Printed) -> bool:
 
 
 class RenderSettings(Struct, frozen=True, kw_only=True):
-    """What is shown of a turn."""
-
     markdown: bool = True
     reasoning: bool = True
     diffs: bool = True
     detail: ToolDetail = ToolDetail.ALL
     label_cells: int = 0
     """How long the detail of a tool line may be; 0: to the edge."""
-
-
-class Printout(Struct, kw_only=True):
-    """What an event comes to."""
-
-    lines: list[str]
-    """To be printed above the input."""
-    asked: list[ApprovalRequest]
-    answered: list[str]
 
 
 class TurnRenderer:
@@ -98,24 +87,18 @@ class TurnRenderer:
     def thinking(self) -> bool:
         return bool(self._thought)
 
-    def event(self, event: TurnEvent, cells: int) -> Printout:
-        """Take the next event and return what it comes to at this width."""
-        printout = Printout(lines=[], asked=[], answered=[])
+    def event(self, event: TurnEvent, cells: int) -> list[str]:
+        """Take the next event; return what to print above the input at this width."""
+        lines: list[str] = []
         for piece in self._view.feed(event):
             match piece:
                 case Said() | Thought() | Completed():
-                    printout.lines += self._message(piece, cells)
+                    lines += self._message(piece, cells)
                 case ToolStarted() | ToolProgress() | ToolDone():
-                    printout.lines += self._tool(piece, cells)
-                case ApprovalAsked(request=request):
-                    printout.lines += self._end_thought(cells)
-                    printout.asked.append(request)
-                case ApprovalAnswered(approval_id=approval_id, decision=decision):
-                    printout.answered.append(approval_id)
-                    printout.lines += self._decision(decision, cells)
+                    lines += self._tool(piece, cells)
                 case _:
-                    printout.lines += self._other(piece, cells)
-        return printout
+                    lines += self._other(piece, cells)
+        return lines
 
     def _message(self, piece: Said | Thought | Completed, cells: int) -> list[str]:
         match piece:
@@ -138,6 +121,10 @@ class TurnRenderer:
                 self.model = model
                 again = "going on where the last process stopped"
                 return self._remark(again, cells) if resumes else []
+            case ApprovalAsked():
+                return self._end_thought(cells)
+            case ApprovalAnswered(decision=decision):
+                return self._decision(decision, cells)
             case Notice(text=text, level=level):
                 return self._remark(text, cells, warning=level is NoticeLevel.WARNING)
             case SteerTaken(text=text):

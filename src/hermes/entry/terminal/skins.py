@@ -5,7 +5,7 @@ the home. A skin that leaves something out inherits it from `default`. A file
 that cannot be read is named in the error and never ends the chat.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -78,9 +78,14 @@ def load_skin(name: str, directory: Path | None = None) -> Skin:
     if not files:
         known = ", ".join(skin_names(directory))
         raise NotFound(f"There is no skin `{name}`.", hint=f"There are: {known}.")
-    data = _merged(_default_data(), _read(files[0]))
+    usual, own = _default_data(), _read(files[0])
+    nested = {
+        key: {**usual[key], **value}
+        for key, value in own.items()
+        if isinstance(value, dict) and isinstance(usual.get(key), dict)
+    }
     try:
-        return msgspec.convert({**data, "name": name}, Skin)
+        return msgspec.convert({**usual, **own, **nested, "name": name}, Skin)
     except msgspec.ValidationError as error:
         raise ConfigError(f"The skin `{name}` does not fit: {error}.") from error
 
@@ -100,14 +105,3 @@ def _read(path: Path) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise ConfigError(f"The skin {path} is not a mapping.", hint="See the built-in skins.")
     return data
-
-
-def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    merged = dict(base)
-    for key, value in over.items():
-        below = base.get(key)
-        if isinstance(value, Mapping) and isinstance(below, Mapping):
-            merged[key] = _merged(below, value)
-        else:
-            merged[key] = value
-    return merged

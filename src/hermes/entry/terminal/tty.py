@@ -31,7 +31,6 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 @contextmanager
 def clean_terminal() -> Iterator[None]:
-    """Put the terminal's settings back when the body ends."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:
