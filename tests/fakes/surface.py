@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from hermes.domain.platforms import Capabilities, LengthUnit
 from hermes.domain.ports.surface import Shown
 from hermes.streaming.markup import load_dialect
-from hermes.streaming.units import is_blank
+from hermes.streaming.markup.plain import Dialect
+from hermes.streaming.units import is_blank, length
 
 __all__ = ["CHAT", "FakeSurface"]
 
@@ -19,6 +20,10 @@ CHAT = Capabilities(
     typing=True,
     media=frozenset({"image", "voice", "document"}),
 )
+
+
+def visible_length(dialect: Dialect, rendered: str, unit: LengthUnit) -> int:
+    return length(dialect._visible(rendered), unit)
 
 
 class FakeSurface:
@@ -50,7 +55,7 @@ class FakeSurface:
         assert not is_blank(shown.text)
         assert not is_blank(shown.plain)
         unit, limit = self._capabilities.unit, self._capabilities.max_length
-        assert self._dialect.visible_length(shown.text, unit) <= limit
+        assert visible_length(self._dialect, shown.text, unit) <= limit
         await self._pass()
         self.shows.append((slot, shown))
         self.looks[slot] = self._said[slot] = shown

@@ -189,12 +189,9 @@ def test_a_lock_of_another_process_is_waited_for_within_a_bound(
 
 def test_an_older_ledger_is_copied_before_it_is_migrated(tmp_path: Path) -> None:
     path, backups = tmp_path / "state.db", tmp_path / "backups"
-    first = SchemaStep(
-        version=1, name="0001", text="CREATE TABLE a (x);\nINSERT INTO a VALUES (7);"
-    )
+    first = SchemaStep(version=1, text="CREATE TABLE a (x);\nINSERT INTO a VALUES (7);")
     second = SchemaStep(
         version=2,
-        name="0002",
         text="CREATE TRIGGER t AFTER INSERT ON a BEGIN\n  DELETE FROM a;\nEND;\nDROP TABLE a;",
     )
     connection = open_writer(path)
@@ -297,7 +294,7 @@ def test_a_migrated_ledger_has_the_schema_of_a_new_one(tmp_path: Path) -> None:
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     connection = open_writer(path)
-    broken = SchemaStep(version=1, name="0001", text="CREATE TABLE a (x);\nNONSENSE;")
+    broken = SchemaStep(version=1, text="CREATE TABLE a (x);\nNONSENSE;")
     with pytest.raises(sqlite3.OperationalError):
         migrate(connection, path, tmp_path / "backups", [broken])
     assert connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0

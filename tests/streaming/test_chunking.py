@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from wcwidth import iter_graphemes
 
 from fakes.markdown_text import long_markdown
+from fakes.surface import visible_length
 from hermes.domain.entry_points import entry_points
 from hermes.domain.platforms import LengthUnit
 from hermes.streaming.chat.chunking import Chunker
@@ -42,8 +43,8 @@ def test_every_piece_fits_after_rendering(name: str, text: str, limit: int) -> N
     dialect = load_dialect(name)
     for unit in (LengthUnit.UTF16, LengthUnit.CODEPOINTS):
         for piece in split(clean(text), limit, partial(dialect.weight, unit=unit)):
-            assert dialect.visible_length(dialect.render(piece), unit) <= limit
-            assert dialect.visible_length(dialect.plain(piece), unit) <= limit
+            assert visible_length(dialect, dialect.render(piece), unit) <= limit
+            assert visible_length(dialect, dialect.plain(piece), unit) <= limit
 
 
 @given(text=long_markdown, limit=limits)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from fakes.markdown_text import long_markdown
-from fakes.surface import CHAT, FakeSurface
+from fakes.surface import CHAT, FakeSurface, visible_length
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest
 from hermes.domain.events import (
     ApprovalAsked,
@@ -36,7 +36,7 @@ from hermes.streaming.chat.media import MediaRef
 from hermes.streaming.chat.presenter import present, present_again
 from hermes.streaming.chat.reply import Ending, final_segments
 from hermes.streaming.chat.settings import PresentationSettings, presentation
-from hermes.streaming.chat.slots import ChatLayout, Presented, Resumed
+from hermes.streaming.chat.slots import ChatLayout, Resumed
 from hermes.testing.clock import FakeClock
 
 FRESH = Resumed()
@@ -88,7 +88,7 @@ async def shown(
     resumed: Resumed = FRESH,
     pace: Iterable[bool] = (),
     surface: FakeSurface | None = None,
-) -> tuple[FakeSurface, Presented]:
+) -> tuple[FakeSurface, bool]:
     """Play events; `pace` says after which of them the presenter gets to run."""
     stream, surface = TurnStream("t", "s"), surface or FakeSurface(capabilities)
     rests = iter(pace)
@@ -145,7 +145,7 @@ def texts(surface: FakeSurface) -> dict[str, str]:
 
 
 async def test_a_reply_is_sent_once_as_a_placeholder_and_edited_to_its_end() -> None:
-    surface, presented = await shown(
+    surface, complete = await shown(
         [TextDelta("Hello "), TextDelta("**you**"), answer("Hello **you**"), end()],
         pace=[True] * 9,
     )
@@ -156,7 +156,7 @@ async def test_a_reply_is_sent_once_as_a_placeholder_and_edited_to_its_end() -> 
         "Hello <b>you</b>",
     ]
     assert [look.final for _, look in surface.shows] == [False, False, False, True]
-    assert presented == Presented(complete=True, slots=("reply:0.0",))
+    assert (complete, list(surface.looks)) == (True, ["reply:0.0"])
 
 
 async def test_an_answer_that_comes_at_once_is_an_edit_of_a_placeholder_too() -> None:
@@ -263,17 +263,17 @@ async def test_a_failure_is_told_where_the_answer_would_be() -> None:
 async def test_what_was_interrupted_is_marked_and_nothing_is_said_about_nothing() -> None:
     surface, _ = await shown([TextDelta("So fa"), end(TurnState.INTERRUPTED)])
     assert texts(surface) == {"reply:0.0": "So fa\n\n⏹ Stopped here."}
-    surface, presented = await shown([end(TurnState.INTERRUPTED)])
-    assert (surface.shows, presented.complete) == ([], True)
+    surface, complete = await shown([end(TurnState.INTERRUPTED)])
+    assert (surface.shows, complete) == ([], True)
 
 
 async def test_at_shutdown_everything_stays_as_it_is() -> None:
-    surface, presented = await shown(
+    surface, complete = await shown(
         [TextDelta("So fa"), end(TurnState.INTERRUPTED, error=STOPPING)], pace=[True, True]
     )
     assert texts(surface) == {"reply:0.0": "So fa ▉"}
     assert not surface.looks["reply:0.0"].final
-    assert not presented.complete
+    assert not complete
 
 
 async def test_after_a_restart_the_turn_goes_on_in_the_same_messages() -> None:
@@ -333,14 +333,10 @@ async def test_files_come_after_the_text_and_only_from_allowed_places() -> None:
 async def test_pictures_that_follow_each_other_go_out_together() -> None:
     names = ["a.png", "b.jpg", "c.png", "d.pdf", "e.png", "f.png", "g.png"]
     text = "\n".join(f"MEDIA:/ok/{name}" for name in names)
-    surface, presented = await shown(
-        [answer(text), end()], capabilities=replace(CHAT, album_size=2)
-    )
+    surface, _ = await shown([answer(text), end()], capabilities=replace(CHAT, album_size=2))
     assert surface.albums == [["/ok/a.png", "/ok/b.jpg"], ["/ok/e.png", "/ok/f.png"]]
     assert [path for _, path, _ in surface.files] == ["/ok/c.png", "/ok/d.pdf", "/ok/g.png"]
-    assert [slot for slot in presented.slots if slot.startswith("media:")] == [
-        f"media:0.{number}" for number in range(7)
-    ]
+    assert [slot for slot, _, _ in surface.files] == ["media:0.2", "media:0.3", "media:0.6"]
 
 
 async def test_a_picture_that_may_not_go_out_is_left_out_of_the_album() -> None:
@@ -596,15 +592,14 @@ def replies(surface: FakeSurface) -> list[tuple[str, Shown]]:
 async def test_whatever_happens_the_end_is_the_answer_exactly_once(
     events: list[TurnEvent], how: PresentationSettings, can: Capabilities, pace: list[bool]
 ) -> None:
-    surface, presented = await shown(events, how, can, pace=pace)
+    surface, complete = await shown(events, how, can, pace=pace)
     messages, ending = in_ledger(events)
     assert replies(surface) == final_slots(messages, can, how, ending)
     assert [(s, p) for s, p, _ in surface.files] == [
         (slot, media.path) for slot, media in final_media(messages, how, ending)
     ]
     assert all(look.final for look in surface.looks.values())
-    assert presented.complete
-    assert set(presented.slots) == set(surface.looks) | {slot for slot, _, _ in surface.files}
+    assert complete
     assert len(surface.shows) <= 2 * len(events) + 4 * len(surface.looks) + len(surface.removed) * 2
 
 
@@ -661,7 +656,7 @@ def test_a_preview_fits_with_its_cursor(text: str, cut: int) -> None:
     growing.add(text[:cut])
     for look in layout.preview(growing):
         assert isinstance(look, Shown)
-        assert surface._dialect.visible_length(look.text, CHAT.unit) <= CHAT.max_length
+        assert visible_length(surface._dialect, look.text, CHAT.unit) <= CHAT.max_length
 
 
 def test_the_shape_depends_on_settings_and_on_what_the_platform_can_do() -> None:

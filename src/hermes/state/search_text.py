@@ -12,6 +12,7 @@ best of those come first.
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 
 from msgspec import Struct
@@ -120,22 +121,17 @@ def _tokens(text: str) -> list[list[str]]:
 
 
 def _plan(alternatives: list[list[str]], *, words: bool) -> SearchPlan | None:
-    make = _word_needle if words else _literal_needle
-    needles = [
-        tuple(needle for token in tokens if (needle := make(token)) is not None)
-        for tokens in alternatives
-    ]
-    kept = tuple(group for group in needles if group)
+    groups = (tuple(_needles(tokens, words=words)) for tokens in alternatives)
+    kept = tuple(group for group in groups if group)
     return SearchPlan(words=words, alternatives=kept) if kept else None
 
 
-def _word_needle(token: str) -> Needle | None:
-    words = _WORD.findall(fold(token))
-    return Needle(" ".join(words), token.endswith("*")) if words else None
-
-
-def _literal_needle(token: str) -> Needle | None:
-    return Needle(fold(token))
+def _needles(tokens: list[str], *, words: bool) -> Iterator[Needle]:
+    for token in tokens:
+        if not words:
+            yield Needle(fold(token))
+        elif found := _WORD.findall(fold(token)):
+            yield Needle(" ".join(found), token.endswith("*"))
 
 
 @lru_cache(maxsize=64)

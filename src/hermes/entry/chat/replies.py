@@ -34,7 +34,7 @@ from hermes.entry.chat.companion import NOTICE_SLOT, Companion, Manners
 from hermes.streaming.chat.presenter import present, present_again
 from hermes.streaming.chat.reply import Ending
 from hermes.streaming.chat.settings import PresentationSettings
-from hermes.streaming.chat.slots import ChatLayout, MaySend, Presented, Resumed
+from hermes.streaming.chat.slots import ChatLayout, MaySend, Resumed
 
 log = logging.getLogger(__name__)
 
@@ -76,12 +76,11 @@ class ChatReplies(Obligations):
         job, entry = await ticket.job(), ticket.entry
         async with asyncio.TaskGroup() as group:
             group.create_task(self._show_turn(job, entry))
-            group.create_task(_unwatched(self._companion(job, entry)))
+            group.create_task(self._companion(job, entry).run())
 
     async def _show_turn(self, job: TurnJob, entry: InboxEntry) -> None:
         async with self._turn_of(entry):
-            presented = await self._present(job, entry)
-            if presented.complete:
+            if await self._present(job, entry):
                 await self._parts.ledger.mark_answered(job.turn.id)
 
     async def ended(self, entry: InboxEntry, outcome: Outcome) -> None:
@@ -130,7 +129,7 @@ class ChatReplies(Obligations):
             resumed=job.resumed,
         )
 
-    async def _present(self, job: TurnJob, entry: InboxEntry) -> Presented:
+    async def _present(self, job: TurnJob, entry: InboxEntry) -> bool:
         stream = job.stream
         surface = await self._surface(entry, stream.turn_id)
         settings = self._settings(entry)
@@ -244,13 +243,6 @@ class ChatReplies(Obligations):
                 slot for slot, entry in shown.items() if entry.state in SETTLED_STATES
             ),
         )
-
-
-async def _unwatched(companion: Companion) -> None:
-    try:
-        await companion.run()
-    except Exception:
-        log.exception("turn %s goes on unwatched", companion.stream.turn_id)
 
 
 def _slot(approval_id: str) -> str:

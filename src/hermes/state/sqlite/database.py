@@ -104,24 +104,16 @@ def _fold(text: str | None) -> str | None:
     return None if text is None else text.casefold()
 
 
-class SchemaStep(Struct, frozen=True, kw_only=True):
+class SchemaStep(Struct, frozen=True):
     version: int
-    name: str
     text: str
 
 
 def load_migrations() -> list[SchemaStep]:
     folder = files("hermes.state.sqlite") / "sql" / "migrations"
-    found = [
-        SchemaStep(
-            version=int(file.name.split("_", 1)[0]),
-            name=file.name,
-            text=file.read_text(encoding="utf-8"),
-        )
-        for file in folder.iterdir()
-        if file.name.endswith(".sql")
-    ]
-    return sorted(found, key=lambda migration: migration.version)
+    found = [file for file in folder.iterdir() if file.name.endswith(".sql")]
+    steps = [SchemaStep(int(f.name.split("_", 1)[0]), f.read_text(encoding="utf-8")) for f in found]
+    return sorted(steps, key=lambda step: step.version)
 
 
 def migrate(

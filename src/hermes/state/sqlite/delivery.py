@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from sqlite3 import Connection
 
+from msgspec.structs import asdict
+
 from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.inbound import InboundMessage, InboxEntry, InboxState
 from hermes.domain.outbound import OutboxEntry, OutboxState
@@ -100,18 +102,8 @@ def admit(connection: Connection, arrival: Arrival, text: str) -> Admission:
     if known is not None:
         return Admission(entry=read_inbox(known), duplicate=True)
     check_session(connection, arrival.session_id)
-    values = {
-        "platform": message.platform,
-        "account": message.account,
-        "native_id": message.native_id,
-        "agent_id": arrival.agent_id,
-        "session_key": arrival.session_key,
-        "session_id": arrival.session_id,
-        "message": text,
-        "at": arrival.at,
-        "state": InboxState.DROPPED if arrival.handled_as else InboxState.WAITING,
-        "drop_reason": arrival.handled_as,
-    }
+    values = asdict(message) | asdict(arrival) | {"message": text}
+    values["state"] = InboxState.DROPPED if arrival.handled_as else InboxState.WAITING
     entry = read_inbox(row_of(connection, "inbox.insert", values))
     return Admission(entry=entry, duplicate=False)
 

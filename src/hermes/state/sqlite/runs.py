@@ -131,18 +131,10 @@ class RunOpening:
         admission = admit(connection, arrival, self._message)
         if admission.duplicate:
             raise id_taken("message", new.message.native_id)
-        values = {
-            "id": new.id,
-            "kind": new.kind,
-            "key_id": new.key_id,
-            "agent_id": new.agent_id,
+        values = msgspec.structs.asdict(new) | {
             "session_id": session_id,
             "inbox_id": admission.entry.id,
             "request": self._request,
-            "idempotency_key": new.idempotency_key,
-            "fingerprint": new.fingerprint,
-            "logged": new.logged,
-            "at": new.at,
             "previous_id": new.choice.after_run,
             "branched": branched,
         }

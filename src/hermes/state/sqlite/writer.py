@@ -15,7 +15,7 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -239,16 +239,13 @@ def _lost(error: Exception) -> sqlite3.Error:
 
 def _answer(batch: list[_Job]) -> None:
     """Wake each waiting event loop once."""
-    for loop, jobs in _by_loop(batch):
+    loops: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    for job in batch:
+        loops.setdefault(job.loop, []).append(job)
+    for loop, jobs in loops.items():
         # A loop that is closed has no caller left to tell.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(_settle, jobs)
-
-
-def _by_loop(batch: list[_Job]) -> Iterator[tuple[asyncio.AbstractEventLoop, list[_Job]]]:
-    loops = {id(job.loop): job.loop for job in batch}
-    for key, loop in loops.items():
-        yield loop, [job for job in batch if id(job.loop) == key]
 
 
 def _settle(jobs: list[_Job]) -> None:

@@ -16,7 +16,7 @@ from hermes.domain.ports.surface import Shown, Surface
 from hermes.streaming.chat.chunking import Chunker
 from hermes.streaming.chat.reply import Bubble, Ending, Segment, TurnReply, final_segments
 from hermes.streaming.chat.settings import PresentationSettings
-from hermes.streaming.chat.slots import MaySend, Presented, Resumed, Slots, refuse_files
+from hermes.streaming.chat.slots import MaySend, Resumed, Slots, refuse_files
 
 
 class _Presenter:
@@ -26,14 +26,13 @@ class _Presenter:
         surface: Surface,
         settings: PresentationSettings,
         clock: Clock,
-        may_send: MaySend,
-        resumed: Resumed,
+        slots: Slots,
     ) -> None:
         self._stream = stream
         self._surface = surface
         self._settings = settings
         self._clock = clock
-        self._slots = Slots(surface, settings, may_send, resumed)
+        self._slots = slots
         self._reply = TurnReply(settings)
         self._changed = asyncio.Event()
         self._urgent = asyncio.Event()
@@ -48,11 +47,10 @@ class _Presenter:
         hideable = settings.interim_assistant_messages or can.deletes
         self._text_previews = settings.grows(can) and hideable
 
-    async def run(self) -> Presented:
+    async def run(self) -> bool:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow())
-            complete = await self._present()
-        return Presented(complete=complete, slots=self._slots.visible)
+            return await self._present()
 
     async def _follow(self) -> None:
         async for event in self._stream.follow():
@@ -83,7 +81,7 @@ class _Presenter:
                 continue
             item.settled = True
             if isinstance(item, Segment):
-                await self._slots.settle_segment(item, self._settings)
+                await self._slots.settle_segment(item)
             elif self._shows_bubbles():
                 await self._slots.show(item.slot, self._bubble_look(item, final=True))
 
@@ -190,13 +188,14 @@ async def present(
     *,
     may_send: MaySend = refuse_files,
     resumed: Resumed = Resumed(),  # noqa: B008 (frozen)
-) -> Presented:
+) -> bool:
     """Show a turn: while it happens where the platform edits, else when it is complete.
 
-    `resumed` is what an earlier process had shown of it.
+    `resumed` is what an earlier process had shown of it. False if the process is stopping:
+    previews stand, and the turn goes on later.
     """
-    presenter = _Presenter(stream, surface, settings, clock, may_send, resumed)
-    return await presenter.run()
+    slots = Slots(surface, settings, may_send, resumed)
+    return await _Presenter(stream, surface, settings, clock, slots).run()
 
 
 async def present_again(
@@ -207,13 +206,12 @@ async def present_again(
     ending: Ending = Ending(),  # noqa: B008 (frozen)
     *,
     may_send: MaySend = refuse_files,
-) -> Presented:
+) -> None:
     """Show what is missing of the end of a turn that said `messages`, without its events.
 
     After a restart this gives exactly the slots and texts that `present` would have ended with.
     """
     slots = Slots(surface, settings, may_send, resumed)
     for segment in final_segments(messages, settings, ending):
-        await slots.settle_segment(segment, settings)
+        await slots.settle_segment(segment)
     await slots.clear_left()
-    return Presented(complete=True, slots=slots.visible)

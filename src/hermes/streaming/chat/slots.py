@@ -92,13 +92,6 @@ class Resumed(Struct, frozen=True, kw_only=True):
     """Slots that are final, files included: they are left alone."""
 
 
-class Presented(Struct, frozen=True, kw_only=True):
-    complete: bool
-    """False if the process is stopping: previews stand, and the turn goes on later."""
-    slots: tuple[str, ...]
-    """Everything that is visible, in order."""
-
-
 class Slots:
     """Remembers what each slot looks like and shows only what is different."""
 
@@ -111,6 +104,7 @@ class Slots:
     ) -> None:
         self.layout = ChatLayout(surface.capabilities, settings)
         self._surface = surface
+        self._settings = settings
         self._may_send = may_send
         can = surface.capabilities
         self._placeholders = bool(settings.placeholder) and can.edits and not can.idempotent_sends
@@ -118,10 +112,6 @@ class Slots:
         self._left = set(resumed.previews)
         """Shown by another process and not yet by this one."""
         self._finals = resumed.finals
-
-    @property
-    def visible(self) -> tuple[str, ...]:
-        return tuple(self._looks)
 
     def look(self, slot: str) -> Shown | None:
         return self._looks.get(slot)
@@ -171,9 +161,9 @@ class Slots:
             return
         await self.settle(slot, self.layout.shown(note, final=True))
 
-    async def settle_segment(self, segment: Segment, settings: PresentationSettings) -> None:
-        content = segment.content(settings)
-        keep = segment.is_shown(settings)
+    async def settle_segment(self, segment: Segment) -> None:
+        content = segment.content(self._settings)
+        keep = segment.is_shown(self._settings)
         final = self.layout.final(content.text) if keep else []
         for piece, shown in enumerate(final):
             await self.settle(segment.slot(piece), shown)

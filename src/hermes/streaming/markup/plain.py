@@ -31,9 +31,6 @@ class Dialect:
     def plain(self, markdown: str) -> str:
         return PLAIN.render(markdown)
 
-    def visible_length(self, rendered: str, unit: LengthUnit) -> int:
-        return length(self._visible(rendered), unit)
-
     def weight(self, markdown: str, unit: LengthUnit) -> int:
         """Return the most that `markdown` can take when it is rendered."""
         return length(markdown, unit) + scan.ROOM * markdown.count("|")

@@ -11,7 +11,7 @@ OURS = ReplyRef(native_id="0", own=True)
 
 
 def heard(item: Heard, **settings: Any) -> bool:
-    return judge(item, ChatSettings(**settings)).heard
+    return not judge(item, ChatSettings(**settings))
 
 
 def said(chat: Chat, *, mentioned: bool = False, command: bool = False, **more: Any) -> Heard:

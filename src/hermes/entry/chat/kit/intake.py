@@ -43,29 +43,24 @@ class Heard(Struct, frozen=True, kw_only=True):
     """A command that is not addressed to another bot."""
 
 
-class Hearing(Struct, frozen=True, kw_only=True):
-    heard: bool
-    reason: str = ""
-    observed: bool = False
-    """Not for us, but from a place where we may listen."""
+NOT_MENTIONED = "not mentioned"
+"""Not for us, but from a place where we may listen."""
 
 
-def judge(item: Heard, settings: ChatSettings) -> Hearing:
+def judge(item: Heard, settings: ChatSettings) -> str:
+    """Return why the mention rules leave a message out; empty if it is for us."""
     chat, thread_id = item.message.chat, item.message.thread_id
     if _listed(settings.ignored_threads, thread_id, chat.id, thread_id):
-        return Hearing(heard=False, reason="ignored thread")
+        return "ignored thread"
     if chat.kind is ChatKind.PRIVATE:
-        return Hearing(heard=True)
+        return ""
     if settings.allowed_chats and chat.id not in settings.allowed_chats:
-        guest = settings.guest_mode and item.mentioned
-        return Hearing(heard=guest, reason="" if guest else "chat is not allowed")
+        return "" if settings.guest_mode and item.mentioned else "chat is not allowed"
     if settings.allowed_topics and not _listed(
         settings.allowed_topics, thread_id, chat.id, thread_id
     ):
-        return Hearing(heard=False, reason="topic is not allowed")
-    if _addressed(item, settings):
-        return Hearing(heard=True)
-    return Hearing(heard=False, reason="not mentioned", observed=True)
+        return "topic is not allowed"
+    return "" if _addressed(item, settings) else NOT_MENTIONED
 
 
 def _addressed(item: Heard, settings: ChatSettings) -> bool:
@@ -146,26 +141,25 @@ class MessageIntake:
     ) -> Iterator[InboundMessage | ButtonPress]:
         """Keep what is for us; of an album, every part if one of them is."""
         settings = self._settings()
-        judged = [(item, judge(item, settings)) for item in items if isinstance(item, Heard)]
-        for item, hearing in judged:
-            if hearing.heard and item.message.group_id:
+        observing = settings.observe_unmentioned_group_messages
+        reasons = [judge(item, settings) if isinstance(item, Heard) else "" for item in items]
+        for item, reason in zip(items, reasons, strict=True):
+            if isinstance(item, Heard) and not reason and item.message.group_id:
                 self._albums[item.message.group_id] = None
         while len(self._albums) > _ALBUMS:
             self._albums.popitem(last=False)
-        hearings = iter(judged)
-        observing = settings.observe_unmentioned_group_messages
-        for each in items:
-            if isinstance(each, ButtonPress):
-                yield each
+        for item, reason in zip(items, reasons, strict=True):
+            if isinstance(item, ButtonPress):
+                yield item
                 continue
-            item, hearing = next(hearings)
-            if hearing.heard or (hearing.observed and item.message.group_id in self._albums):
-                said = self._observed.take(item.message) if observing else ""
-                yield replace(item.message, context=said) if said else item.message
+            message, may_listen = item.message, reason == NOT_MENTIONED
+            if not reason or (may_listen and message.group_id in self._albums):
+                said = self._observed.take(message) if observing else ""
+                yield replace(message, context=said) if said else message
             else:
-                _LOG.debug("Ignored message %s: %s", item.message.native_id, hearing.reason)
-                if hearing.observed and observing:
-                    self._observed.add(item.message)
+                _LOG.debug("Ignored message %s: %s", message.native_id, reason)
+                if may_listen and observing:
+                    self._observed.add(message)
 
 
 class _Observed:

@@ -3,7 +3,7 @@
 INSERT INTO inbox (platform, account, native_id, agent_id, session_key, session_id, message,
                    admitted_at, state, drop_reason)
 VALUES (:platform, :account, :native_id, :agent_id, :session_key, :session_id, :message,
-        :at, :state, :drop_reason)
+        :at, :state, :handled_as)
 RETURNING *;
 
 -- name: by_native
