@@ -84,4 +84,4 @@ async def test_what_cannot_be_stored_is_said_once_and_not_confirmed(tmp_path: Pa
                 await way_in.message(inbound("m1"))
     ((chat, text),) = said
     assert chat == "7"
-    assert "I try again" in text
+    assert "I will try again" in text

@@ -100,9 +100,9 @@ async def test_a_long_turn_says_that_it_works_and_takes_that_back_at_the_end() -
     async with watching(Bench()) as bench:
         bench.stream.emit(TOOL)
         await bench.clock.pass_by(181)
-        assert bench.board.notice == "⏳ Still working, for 3 minutes now: `run make all`."
+        assert bench.board.notice == "⏳ Still working after 3 minutes: `run make all`."
         await bench.clock.pass_by(180)
-        assert bench.board.notice == "⏳ Still working, for 6 minutes now: `run make all`."
+        assert bench.board.notice == "⏳ Still working after 6 minutes: `run make all`."
     assert bench.board.clears == 1
 
 

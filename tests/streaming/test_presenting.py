@@ -198,14 +198,6 @@ async def test_long_answers_go_on_in_further_messages() -> None:
     assert "\n\n".join(texts(surface).values()) == text
 
 
-async def test_all_at_once_they_can_be_numbered() -> None:
-    how = replace(QUICK, chunk_marks=True)
-    surface, _ = await shown([answer("word " * 100), end()], how, NO_EDITS)
-    count = len(surface.looks)
-    assert count > 2
-    assert surface.looks["reply:0.1"].text.endswith(f" (2/{count})")
-
-
 async def test_remarks_before_tools_have_their_own_messages() -> None:
     surface, _ = await shown(
         [TextDelta("Let me look."), remark("Let me look."), answer("A cat."), end()]
@@ -572,7 +564,6 @@ hows = st.builds(
     transport=st.sampled_from(["auto", "off"]),
     tool_progress=st.sampled_from(["off", "all"]),
     interim_assistant_messages=st.booleans(),
-    chunk_marks=st.booleans(),
 )
 NO_DELETES = replace(CHAT, deletes=False)
 capabilities = st.sampled_from([CHAT, NO_EDITS, NO_DELETES, replace(CHAT, idempotent_sends=True)])

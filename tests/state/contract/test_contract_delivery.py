@@ -132,8 +132,6 @@ async def test_the_outbox_is_listed_oldest_first_and_in_order_within_a_turn(
     await ledger.enqueue(outgoing("a0", turn_id="a", at=1.0, platform="slack"))
     pending = await ledger.outbox([OutboxState.PENDING])
     assert [entry.id for entry in pending] == ["a0", "b0", "b1", "x"]
-    slack = await ledger.outbox([OutboxState.PENDING], platform="slack")
-    assert [entry.id for entry in slack] == ["a0"]
     assert [e.id for e in await ledger.outbox([OutboxState.PENDING], limit=2)] == ["a0", "b0"]
     await ledger.claim_send("x", 4.0)
     either = await ledger.outbox([OutboxState.SENDING, OutboxState.FAILED])
@@ -212,7 +210,8 @@ async def test_spending_is_summed_by_session_agent_time_and_model(ledger: Ledger
     assert (await ledger.spent(agent_id="work")).calls == 0
     by_model = await ledger.usage_by_model()
     assert [(model, spent.calls) for _, model, spent in by_model] == [("m", 2), ("free", 1)]
-    assert [m for _, m, _ in await ledger.usage_by_model(session_id="s1", since=2.0)] == ["free"]
+    in_session = await ledger.usage_by_model(session_id="s1")
+    assert [(model, spent.calls) for _, model, spent in in_session] == [("m", 1), ("free", 1)]
     found = await ledger.session("s1")
     assert found is not None
     assert (found.usage.input_tokens, found.cost_usd) == (28, 0.5)

@@ -89,7 +89,6 @@ async def test_filters_restrict_what_is_found(ledger: Ledger) -> None:
 
     assert await found(session_id="b") == {("b", "user"), ("b", "assistant")}
     assert await found(agent_id="work", roles=("user",)) == {("c", "user")}
-    assert await found(exclude_sources=("tool",), roles=("user",)) == {("a", "user"), ("c", "user")}
     assert await found(exclude_session_ids=("a", "c"), roles=("user",)) == {("b", "user")}
     assert await found(session_id="nobody") == set()
     hit = (await ledger.search(SearchQuery(text="needle", session_id="b", limit=1)))[0]

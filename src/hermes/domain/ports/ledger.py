@@ -119,7 +119,6 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     user_id: str | None = None
     """Only in sessions of this user."""
     exclude_session_ids: tuple[str, ...] = ()
-    exclude_sources: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
     newest_first: bool = False
     """False: best match first."""
@@ -304,9 +303,7 @@ class OutboxStore(Protocol):
     async def outbox_of_turn(self, turn_id: str) -> list[OutboxEntry]:
         """Return everything that a turn has sent or wants to send, in order."""
 
-    async def outbox(
-        self, states: Sequence[OutboxState], *, platform: str | None = None, limit: int = 100
-    ) -> list[OutboxEntry]:
+    async def outbox(self, states: Sequence[OutboxState], *, limit: int = 100) -> list[OutboxEntry]:
         """List entries in these states, oldest first and in order within a turn."""
 
 
@@ -348,9 +345,7 @@ class UsageStore(Protocol):
     async def usage_of_turn(self, turn_id: str) -> TurnUsage:
         """Sum up the replies of one turn."""
 
-    async def usage_by_model(
-        self, *, session_id: str | None = None, since: float | None = None
-    ) -> list[tuple[str, str, Spent]]:
+    async def usage_by_model(self, session_id: str | None = None) -> list[tuple[str, str, Spent]]:
         """Sum up usage by (provider, model), dearest first."""
 
 
@@ -433,9 +428,7 @@ class HookStore(Protocol):
 
     async def hook(self, route: str, delivery_id: str) -> HookDelivery | None: ...
 
-    async def hooks(
-        self, states: Sequence[HookState], *, route: str | None = None, limit: int = 100
-    ) -> list[HookDelivery]:
+    async def hooks(self, states: Sequence[HookState], *, limit: int = 100) -> list[HookDelivery]:
         """List deliveries in these states, oldest first."""
 
     async def prune_hooks(self, before: float) -> int:

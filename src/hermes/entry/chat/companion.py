@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 NOTICE_SLOT = "working"
 NEVER = float("inf")
-KEPT = " What is done so far is kept; send a message to go on."
+KEPT = " What was done so far is kept; send a message to continue."
 SEEN = "👀"
 MARKS = {TurnState.DONE: "✅", TurnState.FAILED: "❌"}
 SOON, IN_THE_END = 1.0, 60.0
@@ -169,7 +169,7 @@ class StillWorking:
             )
         else:
             await self._place.put(
-                f"⏳ Still working, for {_span(now - self._began)} now{self._doing()}.", final=False
+                f"⏳ Still working after {_span(now - self._began)}{self._doing()}.", final=False
             )
 
     def _doing(self) -> str:
@@ -262,5 +262,5 @@ class Companion(Struct, frozen=True, kw_only=True):
 async def _safely(work: Awaitable[None]) -> None:
     try:
         await work
-    except Exception:
+    except Exception:  # a boundary: hooks and reactions must never spoil an answer
         log.exception("something beside a turn went wrong")

@@ -200,7 +200,7 @@ class ChatReplies(Obligations):
             return
         try:
             await line.adapter.send(Outgoing(target=target, text=text, plain=text))
-        except Exception:
+        except Exception:  # a boundary: it is a courtesy, and the adapter may be anybody's
             log.exception("a chat could not be told that something is wrong")
 
     # -- helpers -----------------------------------------------------------------
@@ -266,7 +266,7 @@ def _outcome(request: ApprovalRequest, decision: Decision) -> str:
     words = {
         ApprovalState.APPROVED: "✅ Approved",
         ApprovalState.DENIED: "❌ Denied",
-        ApprovalState.EXPIRED: "⌛ Nobody answered in time; not done",
+        ApprovalState.EXPIRED: "⌛ Nobody answered in time, so it was not done",
         ApprovalState.ANSWERED: "💬 Answered",
     }
     scope = decision.choice if decision.state is ApprovalState.APPROVED else None
@@ -306,8 +306,8 @@ def explanation(error: HermesError) -> str:
     if isinstance(error, StoreError):
         return (
             "⚠️ I cannot store anything right now (perhaps the disk is full), so this has to"
-            " wait. Your message is not lost: I try again."
+            " wait. Your message is not lost; I will try again."
         )
     if isinstance(error, NotFound):
         return f"⚠️ Nobody can answer here: {error.message}"
-    return "⚠️ Something went wrong on my side. Your message is kept; it is answered later."
+    return "⚠️ Something went wrong on my side. Your message is kept and will be answered later."

@@ -38,20 +38,20 @@ class LedgerPart:
 
     async def _get(self, read: Read[T], query: str, parameters: Parameters) -> T | None:
         """Return the value of one row by key, or None."""
-        row = await self._quick(lambda c: one(c, query, parameters))
+        row = await self._quick(lambda db: one(db, query, parameters))
         return None if row is None else read(row)
 
     async def _few(self, read: Read[T], query: str, parameters: Parameters) -> list[T]:
         """Return the values of a few rows by key."""
-        return [read(row) for row in await self._quick(lambda c: many(c, query, parameters))]
+        return [read(row) for row in await self._quick(lambda db: many(db, query, parameters))]
 
     async def _list(self, read: Read[T], query: str, parameters: Parameters = ()) -> list[T]:
         """Return the values of any number of rows."""
-        return await self._read(lambda c: [read(row) for row in many(c, query, parameters)])
+        return await self._read(lambda db: [read(row) for row in many(db, query, parameters)])
 
     async def _change(self, read: Read[T], query: str, parameters: Parameters) -> T | None:
         """Run a query that changes one row; return its new value, or None."""
-        row = await self._write(lambda c: one(c, query, parameters))
+        row = await self._write(lambda db: one(db, query, parameters))
         return None if row is None else read(row)
 
 
@@ -62,7 +62,7 @@ def transaction(
 
     @wraps(verb)
     async def committed(part: L, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await part._write(lambda c: verb(part, c, *args, **kwargs))  # noqa: SLF001
+        return await part._write(lambda db: verb(part, db, *args, **kwargs))  # noqa: SLF001
 
     return committed
 
@@ -84,32 +84,32 @@ def queries() -> dict[str, str]:
     return found
 
 
-def many(connection: Connection, query: str, parameters: Parameters = ()) -> list[Row]:
+def many(db: Connection, query: str, parameters: Parameters = ()) -> list[Row]:
     """Run a named query to its end and return all rows."""
-    return connection.execute(sql(query), parameters).fetchall()
+    return db.execute(sql(query), parameters).fetchall()
 
 
-def one(connection: Connection, query: str, parameters: Parameters = ()) -> Row | None:
+def one(db: Connection, query: str, parameters: Parameters = ()) -> Row | None:
     """Run a named query to its end and return the first row, if any.
 
     To its end: a statement with RETURNING that is left open blocks the commit.
     """
-    found = connection.execute(sql(query), parameters).fetchall()
+    found = db.execute(sql(query), parameters).fetchall()
     return found[0] if found else None
 
 
-def row_of(connection: Connection, query: str, parameters: Parameters = ()) -> Row:
+def row_of(db: Connection, query: str, parameters: Parameters = ()) -> Row:
     """Run a named query that always finds something and return its first row."""
-    row = one(connection, query, parameters)
+    row = one(db, query, parameters)
     assert row is not None, query
     return row
 
 
-def change(connection: Connection, query: str, parameters: Parameters = ()) -> int:
+def change(db: Connection, query: str, parameters: Parameters = ()) -> int:
     """Run a named query without results and return how many rows it changed."""
-    return connection.execute(sql(query), parameters).rowcount
+    return db.execute(sql(query), parameters).rowcount
 
 
-def check_session(connection: Connection, session_id: str) -> None:
-    if one(connection, "sessions.exists", (session_id,)) is None:
+def check_session(db: Connection, session_id: str) -> None:
+    if one(db, "sessions.exists", (session_id,)) is None:
         raise unknown_session(session_id)

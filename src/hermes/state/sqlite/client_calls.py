@@ -22,41 +22,41 @@ NEVER = 2**62
 
 
 def answer_handed(
-    connection: Connection, session_id: str, results: Sequence[ClientResult], at: float
+    db: Connection, session_id: str, results: Sequence[ClientResult], at: float
 ) -> None:
     """Give every call that waits for a client its result, or say that there is none."""
-    for row, call in _seated(many(connection, "handed.waiting", (session_id,))):
+    for row, call in _seated(many(db, "handed.waiting", (session_id,))):
         turn_id, seq = row["turn_id"], row["seq"]
         seat = Seat(session_id=session_id, turn_id=turn_id, seq=seq, timestamp=at)
-        put_late(connection, _answer(call, results), seat)
-    change(connection, "handed.clear", (session_id,))
+        put_late(db, _answer(call, results), seat)
+    change(db, "handed.clear", (session_id,))
 
 
-def waiting_session(connection: Connection, call_id: str) -> str | None:
+def waiting_session(db: Connection, call_id: str) -> str | None:
     """Return the session in which a call waits for its client's result."""
-    for found in many(connection, "handed.sessions", (call_id,)):
+    for found in many(db, "handed.sessions", (call_id,)):
         session_id = str(found["session_id"])
-        waiting = _seated(many(connection, "handed.waiting", (session_id,)))
+        waiting = _seated(many(db, "handed.waiting", (session_id,)))
         if any(call.id == call_id for _, call in waiting):
             return session_id
     return None
 
 
-def answer_in_branch(connection: Connection, origin: str, branch: NewSession) -> None:
+def answer_in_branch(db: Connection, origin: str, branch: NewSession) -> None:
     """Say in a branch that the client of the origin did not answer there."""
-    if one(connection, "handed.waiting", (origin,)) is None:
+    if one(db, "handed.waiting", (origin,)) is None:
         return
     wanted = {"from": origin, "to": branch.id, "handed": 1, "through_id": NEVER}
-    answer_copies(connection, wanted, (), branch.started_at)
+    answer_copies(db, wanted, (), branch.started_at)
 
 
 def answer_copies(
-    connection: Connection, wanted: dict[str, Any], results: Sequence[ClientResult], at: float
+    db: Connection, wanted: dict[str, Any], results: Sequence[ClientResult], at: float
 ) -> None:
     """Give the copied calls that `handed.unanswered` finds their results in a branch."""
-    for row, call in _seated(many(connection, "handed.unanswered", wanted)):
+    for row, call in _seated(many(db, "handed.unanswered", wanted)):
         seat = Seat(session_id=wanted["to"], seq=row["seq"], timestamp=at)
-        put_late(connection, _answer(call, results), seat)
+        put_late(db, _answer(call, results), seat)
 
 
 def _answer(call: ToolCall, results: Sequence[ClientResult]) -> ToolMessage:

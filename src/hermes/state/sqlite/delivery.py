@@ -20,7 +20,7 @@ read_outbox = reader(OutboxEntry, inner=("target",))
 class InboxPart(LedgerPart):
     async def admit(self, arrival: Arrival) -> Admission:
         text = dump(arrival.message)
-        return await self._write(lambda connection: admit(connection, arrival, text))
+        return await self._write(lambda db: admit(db, arrival, text))
 
     async def waiting(self, session_id: str) -> list[InboxEntry]:
         return await self._few(read_inbox, "inbox.waiting", (session_id,))
@@ -29,7 +29,7 @@ class InboxPart(LedgerPart):
         return await self._list(lambda row: str(row["session_id"]), "inbox.sessions_waiting")
 
     async def mark_answered(self, turn_id: str) -> int:
-        return await self._write(lambda c: change(c, "inbox.mark_answered", (turn_id,)))
+        return await self._write(lambda db: change(db, "inbox.mark_answered", (turn_id,)))
 
     async def unanswered(self, platforms: Sequence[str]) -> list[InboxEntry]:
         return await self._list(read_inbox, "inbox.unanswered", (dump(list(platforms)),))
@@ -41,17 +41,17 @@ class InboxPart(LedgerPart):
         return await self._few(read_inbox, "inbox.of_turn", (turn_id,))
 
     @transaction
-    def drop(self, connection: Connection, inbox_ids: Sequence[int], reason: str) -> None:
+    def drop(self, db: Connection, inbox_ids: Sequence[int], reason: str) -> None:
         # What a turn has taken already stays taken.
         for inbox_id in inbox_ids:
-            change(connection, "inbox.drop", (reason, inbox_id))
+            change(db, "inbox.drop", (reason, inbox_id))
 
 
 class OutboxPart(LedgerPart):
     @transaction
-    def enqueue(self, connection: Connection, entry: OutboxEntry) -> OutboxEntry:
-        change(connection, "outbox.insert", columns(entry) | columns(entry.target))
-        return read_outbox(row_of(connection, "outbox.get", (entry.id,)))
+    def enqueue(self, db: Connection, entry: OutboxEntry) -> OutboxEntry:
+        change(db, "outbox.insert", columns(entry) | columns(entry.target))
+        return read_outbox(row_of(db, "outbox.get", (entry.id,)))
 
     async def outbox_entry(self, entry_id: str) -> OutboxEntry | None:
         return await self._get(read_outbox, "outbox.get", (entry_id,))
@@ -87,33 +87,29 @@ class OutboxPart(LedgerPart):
     async def outbox_of_turn(self, turn_id: str) -> list[OutboxEntry]:
         return await self._few(read_outbox, "outbox.of_turn", (turn_id,))
 
-    async def outbox(
-        self, states: Sequence[OutboxState], *, platform: str | None = None, limit: int = 100
-    ) -> list[OutboxEntry]:
-        values = {"states": dump(list(states)), "platform": platform, "limit": limit}
+    async def outbox(self, states: Sequence[OutboxState], *, limit: int = 100) -> list[OutboxEntry]:
+        values = {"states": dump(list(states)), "limit": limit}
         return await self._list(read_outbox, "outbox.in_states", values)
 
 
-def admit(connection: Connection, arrival: Arrival, text: str) -> Admission:
+def admit(db: Connection, arrival: Arrival, text: str) -> Admission:
     """Commit a message, of which `text` is the stored form, unless it is known."""
     message = arrival.message
     native = (message.platform, message.account, message.native_id)
-    known = one(connection, "inbox.by_native", native)
+    known = one(db, "inbox.by_native", native)
     if known is not None:
         return Admission(entry=read_inbox(known), duplicate=True)
-    check_session(connection, arrival.session_id)
+    check_session(db, arrival.session_id)
     values = asdict(message) | asdict(arrival) | {"message": text}
     values["state"] = InboxState.DROPPED if arrival.handled_as else InboxState.WAITING
-    entry = read_inbox(row_of(connection, "inbox.insert", values))
+    entry = read_inbox(row_of(db, "inbox.insert", values))
     return Admission(entry=entry, duplicate=False)
 
 
-def take_entries(
-    connection: Connection, session_id: str, turn_id: str, inbox_ids: Sequence[int]
-) -> None:
+def take_entries(db: Connection, session_id: str, turn_id: str, inbox_ids: Sequence[int]) -> None:
     """Give waiting entries to a turn; all of them or none."""
     values = {"session_id": session_id, "turn_id": turn_id}
-    gone = [i for i in inbox_ids if not change(connection, "inbox.take", values | {"id": i})]
+    gone = [i for i in inbox_ids if not change(db, "inbox.take", values | {"id": i})]
     if gone:
         raise Conflict(
             f"Inbox entries are no longer waiting in this session: {', '.join(map(str, gone))}.",

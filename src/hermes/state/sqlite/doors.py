@@ -23,14 +23,14 @@ read_instant = reader(Instant, json={"detail": dict[str, Any]})
 
 class KeyPart(LedgerPart):
     @transaction
-    def add_key(self, connection: Connection, key: ApiKey) -> None:
-        if one(connection, "keys.by_id", (key.id,)):
+    def add_key(self, db: Connection, key: ApiKey) -> None:
+        if one(db, "keys.by_id", (key.id,)):
             raise id_taken("API key", key.id)
-        if one(connection, "keys.by_name", (key.name,)):
+        if one(db, "keys.by_name", (key.name,)):
             raise id_taken("API key", key.name)
-        if one(connection, "keys.by_hash", (key.hash,)):
+        if one(db, "keys.by_hash", (key.hash,)):
             raise Conflict("This API key exists already.", hint="Make a new key.")
-        change(connection, "keys.insert", columns(key))
+        change(db, "keys.insert", columns(key))
 
     async def key_by_hash(self, hash: str) -> ApiKey | None:  # noqa: A002 - named by the port
         return await self._get(read_key, "keys.by_hash", (hash,))
@@ -39,13 +39,13 @@ class KeyPart(LedgerPart):
         return await self._list(read_key, "keys.all")
 
     @transaction
-    def revoke_key(self, connection: Connection, reference: str, at: float) -> ApiKey | None:
-        good = one(connection, "keys.good", {"reference": reference, "at": at})
-        row = None if good is None else one(connection, "keys.revoke", (at, good["id"]))
+    def revoke_key(self, db: Connection, reference: str, at: float) -> ApiKey | None:
+        good = one(db, "keys.good", {"reference": reference, "at": at})
+        row = None if good is None else one(db, "keys.revoke", (at, good["id"]))
         return None if row is None else read_key(row)
 
     async def touch_key(self, key_id: str, at: float) -> None:
-        await self._write(lambda c: change(c, "keys.touch", {"id": key_id, "at": at}))
+        await self._write(lambda db: change(db, "keys.touch", {"id": key_id, "at": at}))
 
 
 class HookPart(LedgerPart):
@@ -75,22 +75,20 @@ class HookPart(LedgerPart):
     async def hook(self, route: str, delivery_id: str) -> HookDelivery | None:
         return await self._get(read_delivery, "hooks.get", (route, delivery_id))
 
-    async def hooks(
-        self, states: Sequence[HookState], *, route: str | None = None, limit: int = 100
-    ) -> list[HookDelivery]:
-        values = {"states": dump(list(states)), "route": route, "limit": limit}
+    async def hooks(self, states: Sequence[HookState], *, limit: int = 100) -> list[HookDelivery]:
+        values = {"states": dump(list(states)), "limit": limit}
         return await self._list(read_delivery, "hooks.matching", values)
 
     async def prune_hooks(self, before: float) -> int:
-        return await self._write(lambda connection: change(connection, "hooks.prune", (before,)))
+        return await self._write(lambda db: change(db, "hooks.prune", (before,)))
 
 
 class InstantPart(LedgerPart):
     async def claim_instant(self, instant: Instant) -> bool:
-        return await self._write(lambda c: change(c, "instants.claim", columns(instant)) > 0)
+        return await self._write(lambda db: change(db, "instants.claim", columns(instant)) > 0)
 
     async def settle_instant(self, instant: Instant) -> None:
-        if not await self._write(lambda c: change(c, "instants.settle", columns(instant))):
+        if not await self._write(lambda db: change(db, "instants.settle", columns(instant))):
             raise NotFound(
                 f"Job `{instant.job_id}` has no claimed instant at {instant.due_at}.",
                 hint="Claim an instant first.",

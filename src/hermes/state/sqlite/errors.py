@@ -115,8 +115,7 @@ def _primary(error: sqlite3.Error) -> int:
 
 def unknown_session(session_id: str) -> NotFound:
     return NotFound(
-        f"There is no session `{session_id}`.",
-        hint="List the sessions with: hermes sessions list",
+        f"There is no session `{session_id}`.", hint="List the sessions with: hermes sessions list"
     )
 
 

@@ -58,19 +58,19 @@ class SqliteLedger(
 
     async def keep(self, name: str, value: Any) -> None:
         if value is None:
-            await self._write(lambda c: change(c, "ledger.forget", (name,)))
+            await self._write(lambda db: change(db, "ledger.forget", (name,)))
             return
         text = dump(value)
-        await self._write(lambda c: change(c, "ledger.keep", (name, text)))
+        await self._write(lambda db: change(db, "ledger.keep", (name, text)))
 
     async def kept(self, name: str) -> Any:
-        row = await self._quick(lambda c: one(c, "ledger.kept", (name,)))
+        row = await self._quick(lambda db: one(db, "ledger.kept", (name,)))
         return None if row is None else msgspec.json.decode(row["value"])
 
     async def stats(self) -> LedgerStats:
-        def work(connection: sqlite3.Connection) -> LedgerStats:
-            counts = row_of(connection, "ledger.stats")
-            by_source = many(connection, "ledger.by_source")
+        def work(db: sqlite3.Connection) -> LedgerStats:
+            counts = row_of(db, "ledger.stats")
+            by_source = many(db, "ledger.by_source")
             return LedgerStats(
                 by_source={row["source"]: row["sessions"] for row in by_source}, **dict(counts)
             )
@@ -78,7 +78,7 @@ class SqliteLedger(
         return await self._read(work)
 
     async def close(self) -> None:
-        # Readers first: the last connection to go folds the log into the database.
+        # Readers first: the last db to go folds the log into the database.
         await self._readers.close()
         await self._writer.close()
 
@@ -103,8 +103,8 @@ def _prepare(
         migrate(opened[0], path, backups, load_migrations())
         opened.append(open_writer(path, busy_seconds=busy_seconds))
     except BaseException as error:
-        for connection in opened:
-            connection.close()
+        for db in opened:
+            db.close()
         if isinstance(error, sqlite3.Error):
             raise store_error(error, path) from error
         raise

@@ -45,9 +45,9 @@ class MessagePart(LedgerPart):
         kept = self._histories.get(session_id)
         if kept is not None:
             earlier = kept
-            kept = await self._quick(lambda c: _topped_up(c, session_id, earlier))
+            kept = await self._quick(lambda db: _topped_up(db, session_id, earlier))
         if kept is None:
-            kept = await self._read(lambda c: _read_history(c, session_id))
+            kept = await self._read(lambda db: _read_history(db, session_id))
         self._histories.put(session_id, kept)
         return list(kept.messages)
 
@@ -55,31 +55,31 @@ class MessagePart(LedgerPart):
         return await self._list(read_message, "messages.transcript", (session_id,))
 
     @transaction
-    def rewind(self, connection: Connection, session_id: str, seq: int) -> int:
-        check_session(connection, session_id)
-        if one(connection, "sessions.has_open_turn", (session_id,)):
+    def rewind(self, db: Connection, session_id: str, seq: int) -> int:
+        check_session(db, session_id)
+        if one(db, "sessions.has_open_turn", (session_id,)):
             raise SessionBusy(
                 f"The history of session `{session_id}` cannot be rewound during a turn.",
                 hint="Interrupt the turn first.",
             )
-        change(connection, "messages.count_rewrite", (session_id,))
-        return change(connection, "messages.rewind", (session_id, seq))
+        change(db, "messages.count_rewrite", (session_id,))
+        return change(db, "messages.rewind", (session_id, seq))
 
     @transaction
     def compact(
-        self, connection: Connection, session_id: str, through_seq: int, summary: UserMessage
+        self, db: Connection, session_id: str, through_seq: int, summary: UserMessage
     ) -> StoredMessage:
-        check_session(connection, session_id)
-        last = one(connection, "messages.last_to_compact", (session_id, through_seq))
+        check_session(db, session_id)
+        last = one(db, "messages.last_to_compact", (session_id, through_seq))
         if last is None:
             raise Conflict(
                 f"Session `{session_id}` has nothing to compact there.",
                 hint="Read the history again; it may have been compacted meanwhile.",
             )
-        change(connection, "messages.compact", (session_id, through_seq))
-        change(connection, "messages.count_rewrite", (session_id,))
+        change(db, "messages.compact", (session_id, through_seq))
+        change(db, "messages.count_rewrite", (session_id,))
         seat = Seat(session_id=session_id, seq=last["seq"], timestamp=last["timestamp"])
-        return put_late(connection, summary, seat)
+        return put_late(db, summary, seat)
 
 
 # -- seats ---------------------------------------------------------------------
@@ -95,7 +95,7 @@ class Seat(Struct, frozen=True, kw_only=True):
 
 
 def take_seats(
-    connection: Connection, session_id: str, at: float, *, seats: int, messages: Sequence[Message]
+    db: Connection, session_id: str, at: float, *, seats: int, messages: Sequence[Message]
 ) -> int:
     """Advance the seats and counters of a session; return the first seat taken."""
     replies = (message for message in messages if isinstance(message, AssistantMessage))
@@ -107,15 +107,15 @@ def take_seats(
         "at": at,
         "preview": _preview_of(messages),
     }
-    row = one(connection, "messages.take_seats", values)
+    row = one(db, "messages.take_seats", values)
     if row is None:
         raise unknown_session(session_id)
     return int(row["next_seq"]) - seats
 
 
-def put(connection: Connection, message: Message, seat: Seat) -> StoredMessage:
+def put(db: Connection, message: Message, seat: Seat) -> StoredMessage:
     values = message_columns(message) | msgspec.structs.asdict(seat)
-    cursor = connection.execute(sql("messages.insert"), values)
+    cursor = db.execute(sql("messages.insert"), values)
     assert cursor.lastrowid is not None
     return StoredMessage(
         id=cursor.lastrowid,
@@ -127,25 +127,20 @@ def put(connection: Connection, message: Message, seat: Seat) -> StoredMessage:
     )
 
 
-def put_late(connection: Connection, message: Message, seat: Seat) -> StoredMessage:
+def put_late(db: Connection, message: Message, seat: Seat) -> StoredMessage:
     """Write a message into a seat that was taken before, and count it."""
-    take_seats(connection, seat.session_id, seat.timestamp, seats=0, messages=[message])
-    return put(connection, message, seat)
+    take_seats(db, seat.session_id, seat.timestamp, seats=0, messages=[message])
+    return put(db, message, seat)
 
 
 def put_all(
-    connection: Connection,
-    messages: Sequence[Message],
-    *,
-    session_id: str,
-    turn_id: str | None,
-    at: float,
+    db: Connection, messages: Sequence[Message], *, session_id: str, turn_id: str | None, at: float
 ) -> list[StoredMessage]:
     """Write messages into the next seats of a session."""
-    seq = take_seats(connection, session_id, at, seats=len(messages), messages=messages)
+    seq = take_seats(db, session_id, at, seats=len(messages), messages=messages)
     first = Seat(session_id=session_id, turn_id=turn_id, seq=seq, timestamp=at)
     return [
-        put(connection, message, msgspec.structs.replace(first, seq=seq + offset))
+        put(db, message, msgspec.structs.replace(first, seq=seq + offset))
         for offset, message in enumerate(messages)
     ]
 
@@ -195,9 +190,9 @@ class HistoryCache:
             self._messages -= len(gone.messages)
 
 
-def _read_history(connection: Connection, session_id: str) -> KeptHistory:
-    state = one(connection, "messages.history_state", (session_id,))
-    messages = [read_message(row) for row in many(connection, "messages.history", (session_id,))]
+def _read_history(db: Connection, session_id: str) -> KeptHistory:
+    state = one(db, "messages.history_state", (session_id,))
+    messages = [read_message(row) for row in many(db, "messages.history", (session_id,))]
     return KeptHistory(
         messages,
         state["message_count"] if state else 0,
@@ -206,9 +201,9 @@ def _read_history(connection: Connection, session_id: str) -> KeptHistory:
     )
 
 
-def _topped_up(connection: Connection, session_id: str, kept: KeptHistory) -> KeptHistory | None:
+def _topped_up(db: Connection, session_id: str, kept: KeptHistory) -> KeptHistory | None:
     """Return the kept history with what is missing; None if it has to be read again."""
-    state = one(connection, "messages.history_state", (session_id,))
+    state = one(db, "messages.history_state", (session_id,))
     if state is None or state["rewrites"] != kept.rewrites:
         return None
     missing = state["message_count"] - kept.count
@@ -216,7 +211,7 @@ def _topped_up(connection: Connection, session_id: str, kept: KeptHistory) -> Ke
         return kept
     if missing < 0 or missing > MAX_TOP_UP:
         return None
-    after = many(connection, "messages.history_after", (session_id, kept.last_id))
+    after = many(db, "messages.history_after", (session_id, kept.last_id))
     if len(after) != missing:
         return None
     new = [read_message(row) for row in after]

@@ -49,14 +49,14 @@ class RunPart(LedgerPart):
     async def log_run(self, run_id: str, events: Sequence[TurnEvent], at: float) -> int:
         texts = [dump(event) for event in events]
 
-        def work(connection: Connection) -> int:
+        def work(db: Connection) -> int:
             values = {"id": run_id, "events": len(texts), "at": at}
-            row = one(connection, "runs.count_events", values)
+            row = one(db, "runs.count_events", values)
             if row is not None:
-                _append(connection, run_id, row["last_event"], texts, at)
+                _append(db, run_id, row["last_event"], texts, at)
                 return int(row["last_event"])
             # A run that has ended, or is gone, gets no more events.
-            row = one(connection, "runs.last_event", (run_id,))
+            row = one(db, "runs.last_event", (run_id,))
             return 0 if row is None else int(row["last_event"])
 
         return await self._write(work)
@@ -78,30 +78,32 @@ class RunPart(LedgerPart):
             "at": at,
         }
 
-        def work(connection: Connection) -> bool:
-            end = one(connection, "runs.end", (run_id,))
+        def work(db: Connection) -> bool:
+            end = one(db, "runs.end", (run_id,))
             if end is None:
                 return False
-            row = row_of(connection, "runs.finish", values | _through(connection, end))
-            _append(connection, run_id, row["last_event"], texts, at)
-            change(connection, "runs.mark_answered", (run_id,))
+            row = row_of(db, "runs.finish", values | _through(db, end))
+            _append(db, run_id, row["last_event"], texts, at)
+            change(db, "runs.mark_answered", (run_id,))
             return True
 
         return await self._write(work)
 
     async def delete_run(self, run_id: str) -> bool:
-        return await self._write(lambda c: change(c, "runs.delete", (run_id,)) > 0)
+        return await self._write(lambda db: change(db, "runs.delete", (run_id,)) > 0)
 
     async def prune_runs(self, *, logs_before: float, runs_before: float) -> int:
         pruned = 0
-        while gone := await self._write(lambda c: change(c, "runs.prune", (runs_before, AT_ONCE))):
+        while gone := await self._write(
+            lambda db: change(db, "runs.prune", (runs_before, AT_ONCE))
+        ):
             pruned += gone
-        while await self._write(lambda connection: _drop_logs(connection, logs_before)):
+        while await self._write(lambda db: _drop_logs(db, logs_before)):
             pass
         return pruned
 
     async def handed_call(self, call_id: str) -> str | None:
-        return await self._quick(lambda connection: waiting_session(connection, call_id))
+        return await self._quick(lambda db: waiting_session(db, call_id))
 
 
 class RunOpening:
@@ -113,14 +115,14 @@ class RunOpening:
         self._message = dump(new.message)
         self._request = dump(new.request)
 
-    def __call__(self, connection: Connection) -> OpenedRun:
+    def __call__(self, db: Connection) -> OpenedRun:
         new = self._new
-        found = self._found(connection)
+        found = self._found(db)
         if found is not None:
             return found
-        if one(connection, "runs.exists", (new.id,)):
+        if one(db, "runs.exists", (new.id,)):
             raise id_taken("run", new.id)
-        session_id, branched = self._session(connection)
+        session_id, branched = self._session(db)
         arrival = Arrival(
             agent_id=new.agent_id,
             session_key=new.session_key,
@@ -128,7 +130,7 @@ class RunOpening:
             message=new.message,
             at=new.at,
         )
-        admission = admit(connection, arrival, self._message)
+        admission = admit(db, arrival, self._message)
         if admission.duplicate:
             raise id_taken("message", new.message.native_id)
         values = msgspec.structs.asdict(new) | {
@@ -138,15 +140,15 @@ class RunOpening:
             "previous_id": new.choice.after_run,
             "branched": branched,
         }
-        change(connection, "runs.insert", values)
-        row = row_of(connection, "runs.get", (new.id,))
+        change(db, "runs.insert", values)
+        row = row_of(db, "runs.get", (new.id,))
         return OpenedRun(run=read_run(row), entry=admission.entry)
 
-    def _found(self, connection: Connection) -> OpenedRun | None:
+    def _found(self, db: Connection) -> OpenedRun | None:
         new = self._new
         if new.idempotency_key is None:
             return None
-        row = one(connection, "runs.under", (new.key_id, new.idempotency_key))
+        row = one(db, "runs.under", (new.key_id, new.idempotency_key))
         if row is None:
             return None
         if row["fingerprint"] != new.fingerprint:
@@ -154,35 +156,35 @@ class RunOpening:
                 f"The idempotency key `{new.idempotency_key}` was used for another request.",
                 hint="Repeat that request unchanged, or use a new idempotency key.",
             )
-        entry = read_inbox(row_of(connection, "inbox.get", (row["inbox_id"],)))
+        entry = read_inbox(row_of(db, "inbox.get", (row["inbox_id"],)))
         return OpenedRun(run=read_run(row), entry=entry, duplicate=True)
 
-    def _session(self, connection: Connection) -> tuple[str, bool]:
+    def _session(self, db: Connection) -> tuple[str, bool]:
         """Return the session of the run, and whether it is a branch made for it."""
         choice = self._new.choice
         if choice.session_id is not None:
-            check_session(connection, choice.session_id)
+            check_session(db, choice.session_id)
             return choice.session_id, False
         if choice.after_run is not None:
-            return self._go_on(connection, choice.after_run)
+            return self._go_on(db, choice.after_run)
         if choice.key is None:
-            return self._own_session(connection), False
-        bound = one(connection, "sessions.id_for_key", (choice.key,))
+            return self._own_session(db), False
+        bound = one(db, "sessions.id_for_key", (choice.key,))
         if bound is not None:
             return str(bound["session_id"]), False
-        session_id = self._own_session(connection)
-        change(connection, "sessions.bind_key", (choice.key, session_id, self._new.at))
+        session_id = self._own_session(db)
+        change(db, "sessions.bind_key", (choice.key, session_id, self._new.at))
         return session_id, False
 
-    def _own_session(self, connection: Connection) -> str:
+    def _own_session(self, db: Connection) -> str:
         new = self._new
-        insert_session(connection, new.session)
+        insert_session(db, new.session)
         if new.history:
-            put_all(connection, new.history, session_id=new.session.id, turn_id=None, at=new.at)
+            put_all(db, new.history, session_id=new.session.id, turn_id=None, at=new.at)
         return new.session.id
 
-    def _go_on(self, connection: Connection, run_id: str) -> tuple[str, bool]:
-        row = one(connection, "runs.get", (run_id,))
+    def _go_on(self, db: Connection, run_id: str) -> tuple[str, bool]:
+        row = one(db, "runs.get", (run_id,))
         if row is None:
             raise NotFound(
                 f"There is no run `{run_id}`.",
@@ -194,25 +196,25 @@ class RunOpening:
                 f"Run `{run_id}` has not ended yet.",
                 hint="Wait for its end, then go on from there.",
             )
-        check_session(connection, earlier.session_id)
-        if one(connection, "runs.is_free", (run_id,)):
+        check_session(db, earlier.session_id)
+        if one(db, "runs.is_free", (run_id,)):
             return earlier.session_id, False
-        self._branch(connection, earlier, row["through_id"])
+        self._branch(db, earlier, row["through_id"])
         return self._new.session.id, True
 
-    def _branch(self, connection: Connection, earlier: Run, through_id: int) -> None:
+    def _branch(self, db: Connection, earlier: Run, through_id: int) -> None:
         new = self._new
         assert earlier.through_seq is not None
         child = msgspec.structs.replace(
             new.session, parent_id=earlier.session_id, lineage=Lineage.BRANCH
         )
-        insert_session(connection, child)
+        insert_session(db, child)
         values = {"from": earlier.session_id, "to": child.id, "through_id": through_id}
-        change(connection, "sessions.copy_prompt", values)
-        change(connection, "runs.copy_messages", values)
-        change(connection, "sessions.copy_counters", values)
-        change(connection, "runs.set_next_seat", (earlier.through_seq + 1, child.id))
-        answer_copies(connection, values | {"handed": None}, new.message.results, new.at)
+        change(db, "sessions.copy_prompt", values)
+        change(db, "runs.copy_messages", values)
+        change(db, "sessions.copy_counters", values)
+        change(db, "runs.set_next_seat", (earlier.through_seq + 1, child.id))
+        answer_copies(db, values | {"handed": None}, new.message.results, new.at)
 
 
 def _listing(query: RunQuery) -> str:
@@ -223,24 +225,22 @@ def _listing(query: RunQuery) -> str:
     return "runs.matching_open" if only_open else "runs.matching"
 
 
-def _append(
-    connection: Connection, run_id: str, last: int, texts: Sequence[str], at: float
-) -> None:
+def _append(db: Connection, run_id: str, last: int, texts: Sequence[str], at: float) -> None:
     first = last - len(texts) + 1
     numbered = [(run_id, seq, at, text) for seq, text in enumerate(texts, start=first)]
-    connection.executemany(sql("runs.insert_event"), numbered)
+    db.executemany(sql("runs.insert_event"), numbered)
 
 
-def _drop_logs(connection: Connection, before: float) -> int:
+def _drop_logs(db: Connection, before: float) -> int:
     """Forget the logs of some runs; return of how many."""
-    old = many(connection, "runs.old_logs", (before, AT_ONCE))
+    old = many(db, "runs.old_logs", (before, AT_ONCE))
     for row in old:
-        change(connection, "runs.drop_log", (row["id"],))
-        change(connection, "runs.note_no_log", (row["id"],))
+        change(db, "runs.drop_log", (row["id"],))
+        change(db, "runs.note_no_log", (row["id"],))
     return len(old)
 
 
-def _through(connection: Connection, end: Row) -> dict[str, int | None]:
+def _through(db: Connection, end: Row) -> dict[str, int | None]:
     """Tell how far the history goes that a run leaves: to the end of its turn.
 
     Without a turn of its own (it was taken out of the queue) that is what was
@@ -251,7 +251,7 @@ def _through(connection: Connection, end: Row) -> dict[str, int | None]:
     if end["through_seq"] is not None:
         return {"through_seq": end["through_seq"], "through_id": end["through_id"]}
     if end["open_turn"] not in (None, end["turn_id"]):
-        first = one(connection, "runs.first_of_turn", (end["session_id"], end["open_turn"]))
+        first = one(db, "runs.first_of_turn", (end["session_id"], end["open_turn"]))
         if first is not None and first["seq"] is not None:
             return {"through_seq": first["seq"] - 1, "through_id": first["id"] - 1}
     return {"through_seq": end["next_seq"] - 1, "through_id": end["newest"]}

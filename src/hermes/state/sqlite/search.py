@@ -18,6 +18,7 @@ from hermes.state.search_text import MAX_CANDIDATES, SearchPlan, fold, plans_for
 from hermes.state.sqlite.base import LedgerPart, change, many, one, row_of
 from hermes.state.sqlite.rows import columns
 
+_FILTERS = ("session_id", "agent_id", "user_id", "exclude_session_ids", "roles")
 MAX_SCANNED = 20_000
 """How many of the newest matches are looked at when filters leave few of them."""
 
@@ -44,9 +45,9 @@ class SearchPart(LedgerPart):
             return []
         await self._catch_up()
 
-        def work(connection: Connection) -> list[SearchHit]:
+        def work(db: Connection) -> list[SearchHit]:
             for plan in plans:
-                if hits := _search(connection, plan, query):
+                if hits := _search(db, plan, query):
                     return hits
             return []
 
@@ -55,11 +56,11 @@ class SearchPart(LedgerPart):
     async def _catch_up(self) -> None:
         """Index what is missing, in pieces that leave room for other writers."""
         while await self._read(is_behind):
-            await self._write(lambda connection: index_some(connection, SEARCH_BATCH))
+            await self._write(lambda db: index_some(db, SEARCH_BATCH))
 
 
-def _search(connection: Connection, plan: SearchPlan, query: SearchQuery) -> list[SearchHit]:
-    found = [(row, fold(row["text"])) for row in _candidates(connection, plan, query)]
+def _search(db: Connection, plan: SearchPlan, query: SearchQuery) -> list[SearchHit]:
+    found = [(row, fold(row["text"])) for row in _candidates(db, plan, query)]
     if not plan.words:
         found = [(row, folded) for row, folded in found if plan.matches(folded)]
     if not query.newest_first:
@@ -67,58 +68,47 @@ def _search(connection: Connection, plan: SearchPlan, query: SearchQuery) -> lis
     return [_hit(plan, row, folded) for row, folded in found[: query.limit]]
 
 
-def _candidates(connection: Connection, plan: SearchPlan, query: SearchQuery) -> list[Row]:
-    values = _values(connection, query)
+def _candidates(db: Connection, plan: SearchPlan, query: SearchQuery) -> list[Row]:
+    values = _values(db, query)
     if plan.words:
         values["match"] = _words_match(plan)
-        return _from_index(connection, "search.by_words", values)
-    values["match"] = _trigram_match(connection, plan)
+        return _from_index(db, "search.by_words", values)
+    values["match"] = _trigram_match(db, plan)
     if values["match"] is not None:
-        return _from_index(connection, "search.by_trigrams", values)
+        return _from_index(db, "search.by_trigrams", values)
     values["scan"] = MAX_UNINDEXED
     needles = {max((n.text for n in group), key=len) for group in plan.alternatives}
     by_id = {
         row["id"]: row
         for needle in needles
-        for row in many(connection, "search.by_scan", values | {"match": needle})
+        for row in many(db, "search.by_scan", values | {"match": needle})
     }
     return [by_id[key] for key in sorted(by_id, reverse=True)]
 
 
-def _from_index(connection: Connection, query: str, values: dict[str, Any]) -> list[Row]:
+def _from_index(db: Connection, query: str, values: dict[str, Any]) -> list[Row]:
     """Look at few matches first and at many only if the filters leave too few of them."""
     if not values["match"]:
         return []
     found: list[Row] = []
     for scan in (values["candidates"], MAX_SCANNED):
-        found = many(connection, query, values | {"scan": scan})
+        found = many(db, query, values | {"scan": scan})
         if len(found) >= values["candidates"] or not values["filtered"]:
             break
     return found
 
 
-def _values(connection: Connection, query: SearchQuery) -> dict[str, Any]:
+def _values(db: Connection, query: SearchQuery) -> dict[str, Any]:
     low, high = 0, 2**62
     if query.session_id is not None:
-        between = row_of(connection, "search.session_range", (query.session_id,))
+        between = row_of(db, "search.session_range", (query.session_id,))
         low, high = between["low"], between["high"]
     return columns(query) | {
         "low": low,
         "high": high,
         "candidates": max(MAX_CANDIDATES, query.limit),
-        "filtered": _is_filtered(query),
+        "filtered": any(getattr(query, name) for name in _FILTERS),
     }
-
-
-def _is_filtered(query: SearchQuery) -> bool:
-    return bool(
-        query.session_id
-        or query.agent_id
-        or query.user_id
-        or query.exclude_session_ids
-        or query.exclude_sources
-        or query.roles
-    )
 
 
 def _words_match(plan: SearchPlan) -> str:
@@ -130,7 +120,7 @@ def _words_match(plan: SearchPlan) -> str:
     )
 
 
-def _trigram_match(connection: Connection, plan: SearchPlan) -> str | None:
+def _trigram_match(db: Connection, plan: SearchPlan) -> str | None:
     """Return the match expression; empty if nothing can match, None if the index cannot say."""
     alternatives: list[str] = []
     for group in plan.alternatives:
@@ -138,7 +128,7 @@ def _trigram_match(connection: Connection, plan: SearchPlan) -> str | None:
         if long:
             alternatives.append("(" + " AND ".join(long) + ")")
             continue
-        terms = _terms(connection, max((needle.text for needle in group), key=len))
+        terms = _terms(db, max((needle.text for needle in group), key=len))
         if len(terms) > MAX_TERMS:
             return None
         if terms:
@@ -146,10 +136,10 @@ def _trigram_match(connection: Connection, plan: SearchPlan) -> str | None:
     return " OR ".join(alternatives)
 
 
-def _terms(connection: Connection, beginning: str) -> list[str]:
+def _terms(db: Connection, beginning: str) -> list[str]:
     """Return the trigrams that begin like this."""
     values = {"low": beginning, "high": beginning + "\U0010ffff", "limit": MAX_TERMS + 1}
-    return [row["term"] for row in many(connection, "search.terms", values)]
+    return [row["term"] for row in many(db, "search.terms", values)]
 
 
 def _quoted(text: str) -> str:
@@ -172,52 +162,52 @@ def _hit(plan: SearchPlan, row: Row, folded: str) -> SearchHit:
 # -- upkeep --------------------------------------------------------------------
 
 
-def some_upkeep(connection: Connection) -> bool:
+def some_upkeep(db: Connection) -> bool:
     """Index some messages, then give some free space back; return whether more is left."""
-    return index_some(connection, IDLE_BATCH) or _shrink(connection)
+    return index_some(db, IDLE_BATCH) or _shrink(db)
 
 
-def is_behind(connection: Connection) -> bool:
+def is_behind(db: Connection) -> bool:
     """Tell whether there are messages that are not in the index."""
-    newest = _number(connection, "search.newest_message")
-    return newest > _number(connection, "search.indexed_through")
+    newest = _number(db, "search.newest_message")
+    return newest > _number(db, "search.indexed_through")
 
 
-def index_some(connection: Connection, limit: int) -> bool:
+def index_some(db: Connection, limit: int) -> bool:
     """Index the next messages; return whether more are left."""
-    done = _number(connection, "search.indexed_through")
-    row = one(connection, "search.batch_end", (done, limit))
+    done = _number(db, "search.indexed_through")
+    row = one(db, "search.batch_end", (done, limit))
     if row is None or row["id"] is None:
         return False
     end = int(row["id"])
-    change(connection, "search.index_words", (done, end))
-    change(connection, "search.index_trigrams", (done, end))
-    change(connection, "search.set_indexed", (str(end),))
-    return is_behind(connection)
+    change(db, "search.index_words", (done, end))
+    change(db, "search.index_trigrams", (done, end))
+    change(db, "search.set_indexed", (str(end),))
+    return is_behind(db)
 
 
-def forget_session(connection: Connection, session_id: str) -> None:
+def forget_session(db: Connection, session_id: str) -> None:
     """Take a session out of the index, before its messages are deleted.
 
     The index stores no text: it must be told exactly what it was given.
     """
-    indexed = _number(connection, "search.indexed_through")
+    indexed = _number(db, "search.indexed_through")
     values = {"session_id": session_id, "indexed": indexed}
-    change(connection, "search.forget_words", values)
-    change(connection, "search.forget_trigrams", values)
+    change(db, "search.forget_words", values)
+    change(db, "search.forget_trigrams", values)
 
 
-def _number(connection: Connection, query: str) -> int:
-    return int(row_of(connection, query)["id"])
+def _number(db: Connection, query: str) -> int:
+    return int(row_of(db, query)["id"])
 
 
-def _shrink(connection: Connection) -> bool:
+def _shrink(db: Connection) -> bool:
     """Shorten the file once a good part of it is unused, as after a prune."""
-    free = int(connection.execute("PRAGMA freelist_count").fetchone()[0])
-    pages = int(connection.execute("PRAGMA page_count").fetchone()[0])
+    free = int(db.execute("PRAGMA freelist_count").fetchone()[0])
+    pages = int(db.execute("PRAGMA page_count").fetchone()[0])
     if free < MIN_FREE_PAGES or free * FREE_SHARE < pages:
         return False
     for _ in range(PAGES_AT_ONCE):
         # One at a time: the sqlite3 module steps this statement once, which frees one page.
-        connection.execute("PRAGMA incremental_vacuum(1)").fetchall()
+        db.execute("PRAGMA incremental_vacuum(1)").fetchall()
     return True

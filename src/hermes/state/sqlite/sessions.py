@@ -34,9 +34,9 @@ read_session = reader(
 
 class SessionPart(LedgerPart):
     @transaction
-    def create_session(self, connection: Connection, new: NewSession) -> Session:
-        insert_session(connection, new)
-        return _get(connection, new.id)
+    def create_session(self, db: Connection, new: NewSession) -> Session:
+        insert_session(db, new)
+        return _get(db, new.id)
 
     async def session(self, session_id: str) -> Session | None:
         return await self._get(read_session, "sessions.get", (clean_text(session_id),))
@@ -44,13 +44,13 @@ class SessionPart(LedgerPart):
     async def find_session(self, reference: str) -> Session | None:
         wanted = clean_text(reference).strip()
 
-        def work(connection: Connection) -> Session | None:
-            row = one(connection, "sessions.get", (wanted,))
+        def work(db: Connection) -> Session | None:
+            row = one(db, "sessions.get", (wanted,))
             if row is None:
-                row = one(connection, "sessions.by_title", {"title": wanted})
+                row = one(db, "sessions.by_title", {"title": wanted})
             if row is not None:
                 return read_session(row)
-            begins = many(connection, "sessions.by_prefix", {"prefix": wanted})
+            begins = many(db, "sessions.by_prefix", {"prefix": wanted})
             if len(begins) > 1:
                 raise Conflict(
                     f"Several sessions have an id that begins with `{wanted}`.",
@@ -61,41 +61,41 @@ class SessionPart(LedgerPart):
         return await self._read(work) if wanted else None
 
     async def sessions(self, query: SessionQuery) -> list[Session]:
-        def work(connection: Connection) -> list[Session]:
-            return [_get(connection, session_id) for session_id in _matching(connection, query)]
+        def work(db: Connection) -> list[Session]:
+            return [_get(db, session_id) for session_id in _matching(db, query)]
 
         return await self._read(work)
 
     @transaction
-    def freeze_prompt(self, connection: Connection, session_id: str, prompt: str) -> str:
-        check_session(connection, session_id)
-        change(connection, "sessions.freeze_prompt", (session_id, clean_text(prompt)))
-        return str(row_of(connection, "sessions.prompt", (session_id,))["system_prompt"])
+    def freeze_prompt(self, db: Connection, session_id: str, prompt: str) -> str:
+        check_session(db, session_id)
+        change(db, "sessions.freeze_prompt", (session_id, clean_text(prompt)))
+        return str(row_of(db, "sessions.prompt", (session_id,))["system_prompt"])
 
     @transaction
-    def rename_session(self, connection: Connection, session_id: str, title: str) -> Session:
+    def rename_session(self, db: Connection, session_id: str, title: str) -> Session:
         wanted = clean_title(title)
-        _check_title_free(connection, _get(connection, session_id), wanted)
-        change(connection, "sessions.set_title", {"id": session_id, "title": wanted})
-        return _get(connection, session_id)
+        _check_title_free(db, _get(db, session_id), wanted)
+        change(db, "sessions.set_title", {"id": session_id, "title": wanted})
+        return _get(db, session_id)
 
     @transaction
-    def name_session(self, connection: Connection, session_id: str, title: str) -> Session:
+    def name_session(self, db: Connection, session_id: str, title: str) -> Session:
         wanted = free = clean_title(title)
-        current = _get(connection, session_id)
+        current = _get(db, session_id)
         if current.title is not None:
             return current
         number = 1
-        while _title_exists(connection, current, free):
+        while _title_exists(db, current, free):
             number += 1
             free = numbered(wanted, number)
-        change(connection, "sessions.set_title", {"id": session_id, "title": free})
-        return _get(connection, session_id)
+        change(db, "sessions.set_title", {"id": session_id, "title": free})
+        return _get(db, session_id)
 
     @transaction
     def update_session(
         self,
-        connection: Connection,
+        db: Connection,
         session_id: str,
         *,
         model: str | None = None,
@@ -103,117 +103,115 @@ class SessionPart(LedgerPart):
         cwd: str | None = None,
     ) -> Session:
         values = {"id": session_id, "model": model, "provider": provider, "cwd": cwd}
-        change(connection, "sessions.update", values)
-        return _get(connection, session_id)
+        change(db, "sessions.update", values)
+        return _get(db, session_id)
 
     @transaction
-    def end_session(self, connection: Connection, session_id: str, reason: str, at: float) -> None:
+    def end_session(self, db: Connection, session_id: str, reason: str, at: float) -> None:
         values = {"id": session_id, "reason": reason, "at": at}
-        if not change(connection, "sessions.end", values):
+        if not change(db, "sessions.end", values):
             raise unknown_session(session_id)
 
     @transaction
-    def branch_session(self, connection: Connection, session_id: str, new: NewSession) -> Session:
+    def branch_session(self, db: Connection, session_id: str, new: NewSession) -> Session:
         # A turn that is still open stays with the origin.
         child = msgspec.structs.replace(
             new, parent_id=new.parent_id or session_id, lineage=new.lineage or Lineage.BRANCH
         )
-        check_session(connection, session_id)
-        insert_session(connection, child)
+        check_session(db, session_id)
+        insert_session(db, child)
         both = {"from": session_id, "to": child.id}
         for step in ("copy_prompt", "copy_messages", "copy_counters"):
-            change(connection, f"sessions.{step}", both)
-        answer_in_branch(connection, session_id, child)
-        return _get(connection, child.id)
+            change(db, f"sessions.{step}", both)
+        answer_in_branch(db, session_id, child)
+        return _get(db, child.id)
 
     @transaction
-    def delete_session(
-        self, connection: Connection, session_id: str, *, idle: bool = False
-    ) -> bool:
-        if idle and one(connection, "sessions.is_busy", {"id": session_id}):
+    def delete_session(self, db: Connection, session_id: str, *, idle: bool = False) -> bool:
+        if idle and one(db, "sessions.is_busy", {"id": session_id}):
             raise session_busy(session_id)
-        return _delete(connection, session_id)
+        return _delete(db, session_id)
 
     async def prune_sessions(self, query: SessionQuery) -> int:
-        ids = await self._read(lambda connection: _matching(connection, query))
+        ids = await self._read(lambda db: _matching(db, query))
         # Each in a transaction of its own, so that other writers get their turn.
         deleted = [await self._write(partial(_delete_idle, session_id=i)) for i in ids]
         return sum(deleted)
 
     @transaction
-    def remember(self, connection: Connection, session_id: str, name: str, value: Any) -> None:
-        check_session(connection, session_id)
+    def remember(self, db: Connection, session_id: str, name: str, value: Any) -> None:
+        check_session(db, session_id)
         if value is None:
-            change(connection, "sessions.clear_fact", (session_id, name))
+            change(db, "sessions.clear_fact", (session_id, name))
         else:
-            change(connection, "sessions.set_fact", (session_id, name, dump(value)))
+            change(db, "sessions.set_fact", (session_id, name, dump(value)))
 
     async def recall(self, session_id: str, name: str) -> Any:
-        row = await self._quick(lambda c: one(c, "sessions.fact", (session_id, name)))
+        row = await self._quick(lambda db: one(db, "sessions.fact", (session_id, name)))
         return None if row is None else msgspec.json.decode(row["value"])
 
     @transaction
-    def bind_key(self, connection: Connection, key: str, session_id: str, at: float) -> None:
-        check_session(connection, session_id)
-        change(connection, "sessions.bind_key", (key, session_id, at))
+    def bind_key(self, db: Connection, key: str, session_id: str, at: float) -> None:
+        check_session(db, session_id)
+        change(db, "sessions.bind_key", (key, session_id, at))
 
     async def session_for_key(self, key: str) -> Session | None:
         return await self._get(read_session, "sessions.for_key", (key,))
 
 
-def _get(connection: Connection, session_id: str) -> Session:
-    row = one(connection, "sessions.get", (session_id,))
+def _get(db: Connection, session_id: str) -> Session:
+    row = one(db, "sessions.get", (session_id,))
     if row is None:
         raise unknown_session(session_id)
     return read_session(row)
 
 
-def _title_exists(connection: Connection, session: Session | NewSession, title: str) -> bool:
+def _title_exists(db: Connection, session: Session | NewSession, title: str) -> bool:
     scope = title_scope(session.source, session.user_id)
     named = {"title": title, "id": session.id, "scope": scope}
-    return one(connection, "sessions.title_exists", named) is not None
+    return one(db, "sessions.title_exists", named) is not None
 
 
-def _check_title_free(connection: Connection, session: Session | NewSession, title: str) -> None:
-    if _title_exists(connection, session, title):
+def _check_title_free(db: Connection, session: Session | NewSession, title: str) -> None:
+    if _title_exists(db, session, title):
         raise Conflict(
             f"Another session is already called “{title}”.",
             hint="Choose another title, or rename or delete that session.",
         )
 
 
-def insert_session(connection: Connection, new: NewSession) -> None:
+def insert_session(db: Connection, new: NewSession) -> None:
     """Open a session; `Conflict` if the id or the title is taken."""
     title = None if new.title is None else clean_title(new.title)
-    if one(connection, "sessions.exists", (new.id,)):
+    if one(db, "sessions.exists", (new.id,)):
         raise id_taken("session", new.id)
     if title is not None:
-        _check_title_free(connection, new, title)
+        _check_title_free(db, new, title)
     if new.parent_id is not None:
-        check_session(connection, new.parent_id)
-    change(connection, "sessions.insert", columns(new) | {"title": title})
+        check_session(db, new.parent_id)
+    change(db, "sessions.insert", columns(new) | {"title": title})
 
 
-def _matching(connection: Connection, query: SessionQuery) -> list[str]:
+def _matching(db: Connection, query: SessionQuery) -> list[str]:
     values = columns(query) | {"limit": -1 if query.limit is None else query.limit}
-    return [row["id"] for row in many(connection, "sessions.matching", values)]
+    return [row["id"] for row in many(db, "sessions.matching", values)]
 
 
-def _delete_idle(connection: Connection, session_id: str) -> bool:
-    busy = one(connection, "sessions.has_open_turn", (session_id,))
-    return busy is None and _delete(connection, session_id)
+def _delete_idle(db: Connection, session_id: str) -> bool:
+    busy = one(db, "sessions.has_open_turn", (session_id,))
+    return busy is None and _delete(db, session_id)
 
 
-def _delete(connection: Connection, session_id: str) -> bool:
+def _delete(db: Connection, session_id: str) -> bool:
     """Delete a session and all that belongs to it.
 
     Runs go with their logs, except those that are open: whoever follows them still
     has to be told their end.
     """
-    if one(connection, "sessions.exists", (session_id,)) is None:
+    if one(db, "sessions.exists", (session_id,)) is None:
         return False
-    forget_session(connection, session_id)
+    forget_session(db, session_id)
     for step in ("close_inbox", "delete_outbox", "delete_approvals", "detach_usage", "delete"):
-        change(connection, f"sessions.{step}", (session_id,))
-    change(connection, "runs.delete_of_session", (session_id,))
+        change(db, f"sessions.{step}", (session_id,))
+    change(db, "runs.delete_of_session", (session_id,))
     return True

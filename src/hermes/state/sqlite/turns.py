@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from sqlite3 import Connection, IntegrityError
-from typing import Any
 
 import msgspec
 
@@ -30,90 +29,85 @@ read_turn_usage = reader(TurnUsage, inner=("usage",))
 
 class TurnPart(LedgerPart):
     @transaction
-    def begin_turn(self, connection: Connection, new: NewTurn) -> BegunTurn:
-        turn = _insert(connection, new)
-        change(connection, "turns.reopen_session", (new.session_id,))
-        take_entries(connection, new.session_id, new.id, new.inbox_ids)
-        answer_handed(connection, turn.session_id, new.results, new.at)
-        inputs = put_all(
-            connection, new.inputs, session_id=turn.session_id, turn_id=turn.id, at=new.at
-        )
+    def begin_turn(self, db: Connection, new: NewTurn) -> BegunTurn:
+        turn = _insert(db, new)
+        change(db, "turns.reopen_session", (new.session_id,))
+        take_entries(db, new.session_id, new.id, new.inbox_ids)
+        answer_handed(db, turn.session_id, new.results, new.at)
+        inputs = put_all(db, new.inputs, session_id=turn.session_id, turn_id=turn.id, at=new.at)
         return BegunTurn(turn=turn, inputs=tuple(inputs))
 
     @transaction
     def add_inputs(
         self,
-        connection: Connection,
+        db: Connection,
         turn_id: str,
         inputs: Sequence[UserMessage],
         inbox_ids: Sequence[int],
         at: float,
     ) -> list[StoredMessage]:
-        session_id = _touch(connection, turn_id, at)
-        take_entries(connection, session_id, turn_id, inbox_ids)
-        return put_all(connection, inputs, session_id=session_id, turn_id=turn_id, at=at)
+        session_id = _touch(db, turn_id, at)
+        take_entries(db, session_id, turn_id, inbox_ids)
+        return put_all(db, inputs, session_id=session_id, turn_id=turn_id, at=at)
 
     @transaction
     def record_reply(
         self,
-        connection: Connection,
+        db: Connection,
         turn_id: str,
         message: AssistantMessage,
         usage: UsageRecord | None,
         at: float,
     ) -> StoredMessage:
-        session_id, calls = _touch(connection, turn_id, at), message.tool_calls
-        seq = take_seats(connection, session_id, at, seats=1 + len(calls), messages=[message])
+        session_id, calls = _touch(db, turn_id, at), message.tool_calls
+        seq = take_seats(db, session_id, at, seats=1 + len(calls), messages=[message])
         for offset, call in enumerate(calls, start=1):
             try:
-                change(connection, "turns.seat_call", (turn_id, call.id, seq + offset))
+                change(db, "turns.seat_call", (turn_id, call.id, seq + offset))
             except IntegrityError as error:
                 raise Conflict(
                     f"Two tool calls of one turn have the id `{call.id}`.",
                     hint="Give each call its own id.",
                 ) from error
         if usage is not None:
-            add_usage(connection, usage, session_id)
+            add_usage(db, usage, session_id)
         seat = Seat(session_id=session_id, turn_id=turn_id, seq=seq, timestamp=at)
-        return put(connection, message, seat)
+        return put(db, message, seat)
 
     @transaction
-    def start_call(self, connection: Connection, turn_id: str, call_id: str, at: float) -> None:
-        _touch(connection, turn_id, at)
-        if change(connection, "turns.start_call", (at, turn_id, call_id)):
+    def start_call(self, db: Connection, turn_id: str, call_id: str, at: float) -> None:
+        _touch(db, turn_id, at)
+        if change(db, "turns.start_call", (at, turn_id, call_id)):
             return
-        _call_seat(connection, turn_id, call_id)
+        _call_seat(db, turn_id, call_id)
         raise Conflict(
             f"Tool call `{call_id}` was already started.", hint="Its effect may have happened."
         )
 
     async def started_calls(self, turn_id: str) -> frozenset[str]:
-        found = await self._quick(lambda c: many(c, "turns.started_calls", (turn_id,)))
+        found = await self._quick(lambda db: many(db, "turns.started_calls", (turn_id,)))
         return frozenset(row["call_id"] for row in found)
 
     @transaction
     def record_result(
-        self, connection: Connection, turn_id: str, message: ToolMessage, at: float
+        self, db: Connection, turn_id: str, message: ToolMessage, at: float
     ) -> StoredMessage:
-        session_id = _touch(connection, turn_id, at)
-        seq = _call_seat(connection, turn_id, message.call_id)
+        session_id = _touch(db, turn_id, at)
+        seq = _call_seat(db, turn_id, message.call_id)
         seat = Seat(session_id=session_id, turn_id=turn_id, seq=seq, timestamp=at)
         try:
-            return put_late(connection, message, seat)
+            return put_late(db, message, seat)
         except IntegrityError as error:
             raise Conflict(
-                f"Tool call `{message.call_id}` already has a result.",
-                hint="Read it from history.",
+                f"Tool call `{message.call_id}` already has a result.", hint="Read it from history."
             ) from error
 
     @transaction
-    def set_waiting(
-        self, connection: Connection, turn_id: str, *, waiting: bool, at: float
-    ) -> None:
+    def set_waiting(self, db: Connection, turn_id: str, *, waiting: bool, at: float) -> None:
         state = TurnState.WAITING if waiting else TurnState.RUNNING
         values = {"id": turn_id, "state": state, "at": at}
-        if one(connection, "turns.set_state", values) is None:
-            raise _not_open(connection, turn_id)
+        if one(db, "turns.set_state", values) is None:
+            raise _not_open(db, turn_id)
 
     async def finish_turn(
         self,
@@ -129,11 +123,11 @@ class TurnPart(LedgerPart):
         text = None if error is None else dump(error)
         values = {"id": turn_id, "state": state, "error": text, "at": at, "handed": handed}
 
-        def work(connection: Connection) -> None:
-            row = one(connection, "turns.finish", values)
+        def work(db: Connection) -> None:
+            row = one(db, "turns.finish", values)
             if row is None:
-                raise _not_open(connection, turn_id)
-            change(connection, "turns.touch_session", {"id": row["session_id"], "at": at})
+                raise _not_open(db, turn_id)
+            change(db, "turns.touch_session", {"id": row["session_id"], "at": at})
 
         await self._write(work)
 
@@ -146,7 +140,7 @@ class TurnPart(LedgerPart):
         return await self._list(read_turn, "turns.open_in_session", (session_id,))
 
     async def release_turn(self, turn_id: str, at: float) -> None:
-        await self._write(lambda c: change(c, "turns.release", {"id": turn_id, "at": at}))
+        await self._write(lambda db: change(db, "turns.release", {"id": turn_id, "at": at}))
 
     async def claim_turn(
         self, turn_id: str, *, owner: str, previous: str, at: float
@@ -155,12 +149,12 @@ class TurnPart(LedgerPart):
         return await self._change(read_turn, "turns.claim", values)
 
 
-def _insert(connection: Connection, new: NewTurn) -> Turn:
+def _insert(db: Connection, new: NewTurn) -> Turn:
     values = {"id": new.id, "session_id": new.session_id, "owner": new.owner, "at": new.at}
     try:
-        row = one(connection, "turns.insert", values)
+        row = one(db, "turns.insert", values)
     except IntegrityError as error:
-        if one(connection, "turns.open_in_session", (new.session_id,)):
+        if one(db, "turns.open_in_session", (new.session_id,)):
             raise session_busy(new.session_id) from error
         raise id_taken("turn", new.id) from error
     if row is None:
@@ -168,8 +162,8 @@ def _insert(connection: Connection, new: NewTurn) -> Turn:
     return read_turn(row)
 
 
-def _call_seat(connection: Connection, turn_id: str, call_id: str) -> int:
-    call = one(connection, "turns.call", (turn_id, call_id))
+def _call_seat(db: Connection, turn_id: str, call_id: str) -> int:
+    call = one(db, "turns.call", (turn_id, call_id))
     if call is None:
         raise NotFound(
             f"The turn has no tool call `{call_id}`.",
@@ -178,29 +172,29 @@ def _call_seat(connection: Connection, turn_id: str, call_id: str) -> int:
     return int(call["seq"])
 
 
-def _touch(connection: Connection, turn_id: str, at: float) -> str:
+def _touch(db: Connection, turn_id: str, at: float) -> str:
     """Check that the turn is open and return its session."""
-    row = one(connection, "turns.touch", {"id": turn_id, "at": at})
+    row = one(db, "turns.touch", {"id": turn_id, "at": at})
     if row is None:
-        raise _not_open(connection, turn_id)
+        raise _not_open(db, turn_id)
     return str(row["session_id"])
 
 
-def _not_open(connection: Connection, turn_id: str) -> HermesError:
-    if one(connection, "turns.exists", (turn_id,)) is None:
+def _not_open(db: Connection, turn_id: str) -> HermesError:
+    if one(db, "turns.exists", (turn_id,)) is None:
         return NotFound(f"There is no turn `{turn_id}`.", hint="Its session may have been deleted.")
     return Conflict(f"Turn `{turn_id}` has already ended.", hint="Begin a new turn.")
 
 
 class ApprovalPart(LedgerPart):
     @transaction
-    def ask(self, connection: Connection, request: ApprovalRequest) -> Approval:
-        row = one(connection, "approvals.for_call", (request.turn_id, request.call_id))
+    def ask(self, db: Connection, request: ApprovalRequest) -> Approval:
+        row = one(db, "approvals.for_call", (request.turn_id, request.call_id))
         if row is None:
-            if one(connection, "approvals.get", (request.id,)):
+            if one(db, "approvals.get", (request.id,)):
                 raise id_taken("request", request.id)
-            change(connection, "approvals.insert", columns(request))
-            row = row_of(connection, "approvals.get", (request.id,))
+            change(db, "approvals.insert", columns(request))
+            row = row_of(db, "approvals.get", (request.id,))
         return read_approval(row)
 
     async def approval(self, approval_id: str) -> Approval | None:
@@ -229,12 +223,12 @@ class ApprovalPart(LedgerPart):
 
     async def revoke(self, approval_id: str, at: float) -> bool:
         values = {"id": approval_id, "at": at}
-        return await self._write(lambda c: change(c, "approvals.revoke", values) > 0)
+        return await self._write(lambda db: change(db, "approvals.revoke", values) > 0)
 
 
 class UsagePart(LedgerPart):
     async def record_usage(self, record: UsageRecord) -> None:
-        await self._write(lambda c: add_usage(c, record, record.session_id))
+        await self._write(lambda db: add_usage(db, record, record.session_id))
 
     async def spent(
         self,
@@ -243,29 +237,26 @@ class UsagePart(LedgerPart):
         agent_id: str | None = None,
         since: float | None = None,
     ) -> Spent:
-        values: dict[str, Any] = {"agent_id": agent_id, "session_id": session_id, "since": since}
-        query = "usage.spent_in_session"
-        if session_id is None:
-            query = "usage.spent_since"
-            values["since"] = float("-inf") if since is None else since
-        return read_spent(await self._read(lambda c: row_of(c, query, values)))
+        earliest = float("-inf") if since is None else since
+        values = {"agent_id": agent_id, "session_id": session_id, "since": earliest}
+        # Two queries, so that each finds its index.
+        query = "usage.spent_since" if session_id is None else "usage.spent_in_session"
+        return read_spent(await self._read(lambda db: row_of(db, query, values)))
 
     async def usage_of_turn(self, turn_id: str) -> TurnUsage:
-        row = await self._quick(lambda c: row_of(c, "usage.of_turn", (turn_id,) * 2))
+        row = await self._quick(lambda db: row_of(db, "usage.of_turn", (turn_id,) * 2))
         return read_turn_usage(row)
 
-    async def usage_by_model(
-        self, *, session_id: str | None = None, since: float | None = None
-    ) -> list[tuple[str, str, Spent]]:
-        values = {"session_id": session_id, "since": since}
-        found = await self._read(lambda c: many(c, "usage.by_model", values))
+    async def usage_by_model(self, session_id: str | None = None) -> list[tuple[str, str, Spent]]:
+        values = {"session_id": session_id}
+        found = await self._read(lambda db: many(db, "usage.by_model", values))
         return [(row["provider"], row["model"], read_spent(row)) for row in found]
 
 
-def add_usage(connection: Connection, record: UsageRecord, session_id: str | None) -> None:
+def add_usage(db: Connection, record: UsageRecord, session_id: str | None) -> None:
     """Write one call down and count it in its session."""
     values = msgspec.structs.asdict(record) | msgspec.structs.asdict(record.usage)
     values["session_id"] = session_id
     if session_id is not None:
-        change(connection, "usage.count_in_session", values)
-    change(connection, "usage.insert", values)
+        change(db, "usage.count_in_session", values)
+    change(db, "usage.insert", values)

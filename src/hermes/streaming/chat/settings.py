@@ -25,8 +25,6 @@ class PresentationSettings(Streaming, frozen=True, kw_only=True):
     reasoning_limit: int = 1500
     """Characters of reasoning that are shown."""
     stopped_mark: str = "⏹ Stopped here."
-    chunk_marks: bool = False
-    """Number the pieces of a long answer, where they are sent all at once."""
 
     def grows(self, capabilities: Capabilities) -> bool:
         """Return whether a reply is shown while it is being written, not only when complete.

@@ -16,8 +16,6 @@ from hermes.streaming.chat.settings import PresentationSettings
 from hermes.streaming.markup import load_dialect
 from hermes.streaming.units import length
 
-_MARK_ROOM = 10
-
 
 class ChatLayout:
     """Splits and formats for one platform, always in the same way."""
@@ -28,13 +26,10 @@ class ChatLayout:
         self._placeholder = settings.placeholder
         # What is appended to a message cannot be taken away again.
         self._cursor = "" if capabilities.streams else settings.cursor
-        final = not settings.grows(capabilities)
-        self._marks = settings.chunk_marks and final
-        reserve = _MARK_ROOM if self._marks else length(settings.cursor, capabilities.unit)
         longest = capabilities.max_length
-        if not final and capabilities.edit_length:
+        if settings.grows(capabilities) and capabilities.edit_length:
             longest = min(longest, capabilities.edit_length)
-        self.room = longest - reserve
+        self.room = longest - length(settings.cursor, capabilities.unit)
         # Pieces that will never change are formatted only once.
         self._finished = lru_cache(maxsize=32)(partial(self.shown, final=False))
 
@@ -48,12 +43,7 @@ class ChatLayout:
     def final(self, markdown: str) -> list[Shown]:
         chunker = self.chunker()
         chunker.add(markdown)
-        pieces = chunker.pieces
-        many = self._marks and len(pieces) > 1
-        return [
-            self.shown(piece, final=True, tail=f" ({number}/{len(pieces)})" if many else "")
-            for number, piece in enumerate(pieces, 1)
-        ]
+        return [self.shown(piece, final=True) for piece in chunker.pieces]
 
     def preview(self, growing: Chunker) -> list[Shown]:
         """Return the messages of a text that still grows, with the cursor behind the last."""
@@ -152,9 +142,9 @@ class Slots:
         kinds = self._surface.capabilities.media
         kind = media.kind if media.kind in kinds else "document"
         if not self._may_send(media.path):
-            note = f"📎 `{name}` was not sent: it does not lie in an allowed place."
+            note = f"📎 `{name}` was not sent: it is not in a folder that files may be sent from."
         elif kind not in kinds:
-            note = f"📎 `{name}` was not sent: this platform takes no such files."
+            note = f"📎 `{name}` was not sent: this platform does not accept this kind of file."
         else:
             self._looks[slot] = Shown(text="", plain="", final=True)
             await self._surface.attach(slot, media.path, kind, None)

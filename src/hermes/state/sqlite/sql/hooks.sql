@@ -27,7 +27,7 @@ SELECT * FROM hook_deliveries WHERE route = ? AND delivery_id = ?;
 -- name: matching
 -- List deliveries in some states, oldest first.
 SELECT * FROM hook_deliveries
-WHERE state IN (SELECT value FROM json_each(:states)) AND (:route IS NULL OR route = :route)
+WHERE state IN (SELECT value FROM json_each(:states))
 ORDER BY received_at, rowid LIMIT :limit;
 
 -- name: prune

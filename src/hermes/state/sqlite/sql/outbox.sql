@@ -31,8 +31,7 @@ SELECT * FROM (
   SELECT *, rowid AS enqueued,
          min(created_at) OVER (PARTITION BY coalesce(turn_id, id)) AS since
   FROM outbox
-  WHERE state IN (SELECT value FROM json_each(:states))
-    AND (:platform IS NULL OR platform = :platform))
+  WHERE state IN (SELECT value FROM json_each(:states)))
 ORDER BY since, coalesce(turn_id, id), part, enqueued LIMIT :limit;
 
 -- name: of_turn

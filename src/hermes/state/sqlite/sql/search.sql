@@ -52,7 +52,6 @@ SELECT c.*, t.text FROM (
     AND (:agent_id IS NULL OR s.agent_id = :agent_id)
     AND (:user_id IS NULL OR s.user_id = :user_id)
     AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
-    AND s.source NOT IN (SELECT value FROM json_each(:exclude_sources))
     AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
   ORDER BY m.id DESC LIMIT :candidates) c
 JOIN messages_text t ON t.id = c.id
@@ -71,7 +70,6 @@ SELECT c.*, t.text FROM (
     AND (:agent_id IS NULL OR s.agent_id = :agent_id)
     AND (:user_id IS NULL OR s.user_id = :user_id)
     AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
-    AND s.source NOT IN (SELECT value FROM json_each(:exclude_sources))
     AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
   ORDER BY m.id DESC LIMIT :candidates) c
 JOIN messages_text t ON t.id = c.id
@@ -90,7 +88,6 @@ SELECT c.*, t.text FROM (
     AND (:agent_id IS NULL OR s.agent_id = :agent_id)
     AND (:user_id IS NULL OR s.user_id = :user_id)
     AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
-    AND s.source NOT IN (SELECT value FROM json_each(:exclude_sources))
     AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
   ORDER BY m.id DESC LIMIT :candidates) c
 JOIN messages_text t ON t.id = c.id

@@ -19,14 +19,13 @@ UPDATE sessions SET
 WHERE id = :session_id;
 
 -- name: spent_in_session
--- Sum up what one session spent.
+-- Sum up what one session spent from a time on.
 SELECT count(*) AS calls, coalesce(sum(input_tokens + output_tokens), 0) AS tokens,
        coalesce(sum(estimated_cost_usd), 0.0) AS cost_usd,
        count(*) - count(estimated_cost_usd) AS unpriced_calls
 FROM model_usage
-WHERE session_id = :session_id
-  AND (:agent_id IS NULL OR agent_id = :agent_id)
-  AND (:since IS NULL OR timestamp >= :since);
+WHERE session_id = :session_id AND timestamp >= :since
+  AND (:agent_id IS NULL OR agent_id = :agent_id);
 
 -- name: spent_since
 -- Sum up what was spent from a time on.
@@ -43,8 +42,7 @@ SELECT provider, model, count(*) AS calls,
        coalesce(sum(estimated_cost_usd), 0.0) AS cost_usd,
        count(*) - count(estimated_cost_usd) AS unpriced_calls
 FROM model_usage
-WHERE (:session_id IS NULL OR session_id = :session_id)
-  AND (:since IS NULL OR timestamp >= :since)
+WHERE :session_id IS NULL OR session_id = :session_id
 GROUP BY provider, model
 ORDER BY cost_usd DESC, tokens DESC, provider, model;
 
