@@ -95,7 +95,7 @@ def test_the_defaults_are_the_ones_people_know(home: HermesHome) -> None:
         "session_reset.mode": "none",
         "agent.max_turns": 90,
         "terminal.lifetime_seconds": 300,
-        "terminal.backend": "local",
+        "terminal.backend": "sandbox",
         "compression.threshold": 0.5,
         "auxiliary.compression.timeout": 120,
         "auxiliary.title_generation.timeout": 30,

@@ -79,7 +79,7 @@ def mode_of(path: str) -> int:
 
 
 async def test_the_backend_calls_itself_isolated(boxes: Boxes) -> None:
-    assert (await boxes.open()).isolated
+    assert (await boxes.open()).exposed == ()
 
 
 async def test_the_hermes_home_is_out_of_sight(boxes: Boxes) -> None:

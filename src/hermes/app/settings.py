@@ -11,7 +11,7 @@ from hermes.config.loader import LoadedConfig
 from hermes.control.admission.authz import AuthzSettings, authz_settings
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.settings import Settings
-from hermes.execution.backend import EnvironmentSettings, load_backend
+from hermes.execution.backend import EnvironmentSettings, load_backend, project_at
 
 log = logging.getLogger(__name__)
 
@@ -55,28 +55,38 @@ def in_force(config: Settings, options: AppOptions) -> Settings:
 
 UNATTENDED = frozenset({"gateway", "webhook", "cron"})
 """Doors where nobody watches what commands do."""
-UNATTENDED_BACKEND = "sandbox"
-"""Where their commands run unless a backend is configured."""
 
 
 def backend_name(loaded: LoadedConfig, options: AppOptions) -> str:
-    """Return the backend: what is configured, or the sandbox where nobody watches."""
+    """Return the backend: what is configured, or the sandbox.
+
+    Where no sandbox can be made, the terminal falls back to `local`, where a person watches
+    and is asked. Chats do not: their commands are refused until somebody chooses a backend.
+    """
     configured = loaded.config.terminal.backend
-    chosen = loaded.origin("terminal.backend") != "default"
-    if chosen or options.platform not in UNATTENDED:
+    if loaded.origin("terminal.backend") != "default":
         return configured
-    missing = load_backend(UNATTENDED_BACKEND).unavailable()
-    if missing:
-        log.warning("commands of chats run on `%s` without a sandbox: %s", configured, missing)
+    missing = load_backend(configured).unavailable()
+    if not missing:
         return configured
-    return UNATTENDED_BACKEND
+    if options.platform in UNATTENDED:
+        log.warning(
+            "commands of chats are refused, because there is no sandbox: %s."
+            " Install it, or set `terminal.backend`; `local` lets them loose on this machine",
+            missing,
+        )
+        return configured
+    log.warning("commands run on this machine without a sandbox: %s", missing)
+    return "local"
 
 
 def has_private_workspace(loaded: LoadedConfig, options: AppOptions) -> bool:
     """Return whether each session starts in an empty place of its own."""
-    if options.platform not in UNATTENDED:
-        return False
-    return load_backend(backend_name(loaded, options)).private_workspace
+    backend = backend_name(loaded, options)
+    if options.platform in UNATTENDED:
+        return load_backend(backend).private_workspace
+    home = options.environ.get("HOME") or "/"
+    return backend == "sandbox" and project_at(str(options.cwd), options.home.root, home) is None
 
 
 def environment_settings(

@@ -143,7 +143,8 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
         subject = _subject(call, intent)
         if verdict.gate is Gate.BLOCK:
             raise ToolRefused(f"Not allowed: {verdict.reason}")
-        if self.settings().approvals.mode == "smart" and self.judge is not None:
+        leaves = intent is not None and intent.escalate and context.environment.can_leave
+        if self.settings().approvals.mode == "smart" and self.judge is not None and not leaves:
             opinion = await self.judge(subject, verdict.reason)
             if opinion is Gate.ALLOW:
                 return
@@ -197,7 +198,7 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
             subject=subject,
             reason=verdict.reason,
             pattern=verdict.pattern,
-            choices=tuple(choice.value for choice in Choice),
+            choices=tuple(Choice) if verdict.pattern else (Choice.ONCE, Choice.DENY),
         )
         if decision.state is not ApprovalState.APPROVED:
             raise ToolRefused(_refusal(decision, verdict))

@@ -64,6 +64,8 @@ class Intent(Struct, frozen=True, kw_only=True):
     """Files it would create, change or delete."""
     code: str = ""
     """Program text it would run, other than shell."""
+    escalate: str = ""
+    """Why the command has to run outside the walls of its environment."""
 
 
 class ToolSpec(Struct, frozen=True, kw_only=True):
@@ -97,6 +99,8 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     content: Content
     outcome: ToolOutcome = ToolOutcome.OK
     diff: str | None = None
+    retry: dict[str, Any] = {}
+    """Arguments that would let the failed call through if a person allows them."""
 
 
 class SearchMatch(Struct, frozen=True, kw_only=True):
@@ -174,6 +178,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     remember: Callable[[str, Any], Awaitable[None]]
     """Keep a small durable fact with this session (JSON-able)."""
     capabilities: ToolCapabilities = ToolCapabilities()
+    again: bool = False
+    """The call was started before, and a person has allowed it in another way."""
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         """Put a question to the person and return the answer."""

@@ -5,9 +5,8 @@ A backend is one module with a `Backend`, named by an entry point of the group
 are declared, in the `terminal` section it is handed; what it understands beyond
 that it declares as a struct, filled from `terminal.backend_options`.
 
-Secrets of Hermes stay with Hermes (`child_environment`): the named ones and
-everything that looks like one are left out of what children see, unless a name
-is let through.
+Secrets stay with Hermes (`child_environment`): children see the ordinary variables
+of a login and of toolchains, and those that the user names, nothing else.
 
 The sandboxes of sessions keep their files below `<home>/sandboxes/<backend>`.
 A session id may come from outside, so it becomes a directory name only after
@@ -16,8 +15,10 @@ everything unusual has been replaced, with a digest so that two ids never meet.
 
 import hashlib
 import os
+import posixpath
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -34,13 +35,32 @@ from hermes.domain.settings.execution import Terminal
 GROUP = "hermes.backends"
 _LONGEST_NAME = 80
 _TOP_LEVEL = 2
-_PRIVATE_ENDINGS = """
-    _API_KEY _APIKEY _ACCESS_KEY _CREDENTIALS _KEY_ID _PASSPHRASE _PASSWORD _PRIVATE_KEY _SECRET
-    _SECRET_KEY _TOKEN
+_ORDINARY = """
+    PATH HOME USER LOGNAME SHELL PWD OLDPWD SHLVL HOSTNAME LANG LANGUAGE LC_* TZ TERM COLORTERM
+    TERM_PROGRAM COLUMNS LINES NO_COLOR FORCE_COLOR CLICOLOR LS_COLORS XDG_* TMPDIR TMP TEMP
+    EDITOR VISUAL PAGER GIT_PAGER MANPAGER LESS BROWSER MANPATH INFOPATH DISPLAY WAYLAND_DISPLAY
+    XAUTHORITY DBUS_SESSION_BUS_ADDRESS SSH_AUTH_SOCK SSH_CONNECTION SSH_TTY GPG_TTY
+    GIT_AUTHOR_NAME GIT_AUTHOR_EMAIL GIT_COMMITTER_NAME GIT_COMMITTER_EMAIL
+    HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY FTP_PROXY http_proxy https_proxy all_proxy no_proxy
+    ftp_proxy SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS
+    CC CXX CPP LD AR CFLAGS CXXFLAGS CPPFLAGS LDFLAGS MAKEFLAGS MAKE CMAKE_* PKG_CONFIG_PATH
+    LIBRARY_PATH LD_LIBRARY_PATH DYLD_LIBRARY_PATH CPATH C_INCLUDE_PATH CPLUS_INCLUDE_PATH
+    VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV CONDA_EXE MAMBA_ROOT_PREFIX PYENV_* PYTHONPATH
+    PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONIOENCODING PYTHONUTF8 PYTHONHASHSEED
+    PIP_INDEX_URL PIP_EXTRA_INDEX_URL PIP_CACHE_DIR PIP_REQUIRE_VIRTUALENV PIPX_HOME PIPX_BIN_DIR
+    UV_CACHE_DIR UV_INDEX_URL POETRY_HOME POETRY_CACHE_DIR NVM_* FNM_* VOLTA_HOME N_PREFIX NODE_ENV
+    NODE_PATH NODE_OPTIONS NPM_CONFIG_PREFIX NPM_CONFIG_CACHE NPM_CONFIG_REGISTRY PNPM_HOME
+    YARN_CACHE_FOLDER BUN_INSTALL DENO_DIR DENO_INSTALL CARGO_HOME CARGO_TARGET_DIR RUSTUP_HOME
+    RUSTUP_TOOLCHAIN RUSTFLAGS RUST_BACKTRACE RUST_LOG GOPATH GOROOT GOBIN GOPROXY GOFLAGS
+    GOMODCACHE GOCACHE GOOS GOARCH CGO_ENABLED JAVA_HOME JDK_HOME M2_HOME MAVEN_HOME MAVEN_OPTS
+    GRADLE_HOME GRADLE_USER_HOME SDKMAN_DIR ANDROID_HOME ANDROID_SDK_ROOT RBENV_ROOT RUBYLIB
+    RUBYOPT GEM_HOME GEM_PATH BUNDLE_PATH COMPOSER_HOME DOTNET_ROOT ASDF_DIR ASDF_DATA_DIR
+    MISE_DATA_DIR HOMEBREW_* NIX_PATH NIX_PROFILES LOCALE_ARCHIVE PERL5LIB OPAM_SWITCH_PREFIX
+    GHCUP_* CUDA_HOME CUDA_PATH CUDA_VISIBLE_DEVICES DOCKER_HOST DOCKER_CONTEXT DOCKER_CONFIG
+    DOCKER_BUILDKIT KUBECONFIG CI DEBIAN_FRONTEND WSL_DISTRO_NAME WSLENV
 """
-_SECRET_NAMES = frozenset(
-    {"API_KEY", "PASSWORD", "SECRET", "TOKEN", "DATABASE_URL", "PGPASSWORD", "MYSQL_PWD"}
-)
+"""Variables that a login or a toolchain sets and that hold no secrets."""
+_WITH_PASSWORD = re.compile(r"//[^/@\s]+@|\bsk-[\w-]{8}|\bgh[pousr]_\w{8}")
 
 T = TypeVar("T")
 
@@ -91,22 +111,17 @@ class EnvironmentRequest(Struct, frozen=True, kw_only=True):
         """Return where a backend keeps the files of this session."""
         return self.sandbox_dir / backend / _safe_name(self.agent_id) / _safe_name(self.session_id)
 
-    def project(self) -> Path:
-        """Return the directory to work on, without links, if it may be opened for writing."""
-        project = Path(os.path.realpath(self.settings.project))
-        home = Path(os.path.realpath(self.settings.home.root))
-        if not project.is_dir():
+    def project(self) -> Path | None:
+        """Return the directory a person works on, without links; None if it is no project."""
+        settings = self.settings
+        if not settings.project:
+            return None
+        if not Path(settings.project).is_dir():
             raise ConfigError(
-                f"The directory to work on does not exist: {self.settings.project}.",
+                f"The directory to work on does not exist: {settings.project}.",
                 hint="Start Hermes in another directory or set `terminal.cwd`.",
             )
-        closed = (Path("/usr"), Path("/etc"), home)
-        if len(project.parts) <= _TOP_LEVEL or any(map(project.is_relative_to, closed)):
-            raise ConfigError(
-                f"A sandbox does not get {project} to write in.",
-                hint="Work in a project directory, or choose another `terminal.backend`.",
-            )
-        return project
+        return project_at(settings.project, settings.home.root, settings.base_env.get("HOME", "/"))
 
     def options(self, kind: type[T]) -> T:
         """Return `terminal.backend_options` as the backend's own struct."""
@@ -164,10 +179,38 @@ def _safe_name(text: str) -> str:
     return f"{plain}.{hashlib.sha256(text.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
 
 
-def looks_secret(name: str) -> bool:
-    """Tell whether a variable of this name usually holds a secret."""
-    upper = name.upper()
-    return upper in _SECRET_NAMES or upper.endswith(tuple(_PRIVATE_ENDINGS.split()))
+def project_at(directory: str, hermes_home: Path, user_home: str) -> Path | None:
+    """Return the real path of a directory that sandboxes may write to; None if it is no project.
+
+    No project is a home, what homes are in, a part of the system, and the home of Hermes.
+    """
+    project, home = Path(os.path.realpath(directory)), Path(os.path.realpath(user_home))
+    closed = map(Path, ("/usr", "/etc", "/boot", "/proc", "/sys", os.path.realpath(hermes_home)))
+    if len(project.parts) <= _TOP_LEVEL or home.is_relative_to(project):
+        return None
+    return None if any(map(project.is_relative_to, closed)) else project
+
+
+def exposed_by(mounts: Iterable[str]) -> tuple[str, ...]:
+    """Return where `source:destination[:options]` lets commands change files of the host."""
+    found: list[str] = []
+    for mount in mounts:
+        source, _, rest = mount.partition(":")
+        target, _, options = rest.partition(":")
+        if not source.startswith(("/", ".", "~", "$")):
+            continue  # a volume of the engine's own
+        if posixpath.normpath(source) in _MACHINE or source.endswith(".sock"):
+            return ("/",)  # also read-only: a socket is spoken to, not written
+        if "ro" not in options.split(","):
+            found.append(target or source)
+    return tuple(found)
+
+
+_MACHINE = frozenset({"/", "/dev", "/etc", "/home", "/proc", "/root", "/run", "/sys", "/usr"}) | {
+    "/var",
+    "/var/lib",
+    "/var/run",
+}
 
 
 def child_environment(
@@ -175,9 +218,12 @@ def child_environment(
     secret_names: Collection[str] = (),
     env_passthrough: Collection[str] = (),
 ) -> dict[str, str]:
-    """Return what of `base_env` a child may have."""
-    return {
-        name: value
-        for name, value in base_env.items()
-        if name in env_passthrough or not (name in secret_names or looks_secret(name))
-    }
+    """Return what of `base_env` a child may have: the ordinary and the named."""
+
+    def given(name: str, value: str) -> bool:
+        if any(fnmatchcase(name, pattern) for pattern in env_passthrough):
+            return True
+        ordinary = any(fnmatchcase(name, pattern) for pattern in _ORDINARY.split())
+        return ordinary and name not in secret_names and not _WITH_PASSWORD.search(value)
+
+    return {name: value for name, value in base_env.items() if given(name, value)}

@@ -29,7 +29,8 @@ class FakeEnvironment:
         cwd: str = "/work",
         files: Mapping[str, bytes | str] | None = None,
         answers: Mapping[str, Answer] | Callable[[ShellRun], Answer] | None = None,
-        isolated: bool = True,
+        exposed: tuple[str, ...] = (),
+        can_leave: bool = False,
     ) -> None:
         """Begin with `files`; `answers` maps scripts to outputs, or makes them."""
         self.files: dict[str, bytes] = {}
@@ -37,17 +38,14 @@ class FakeEnvironment:
         self.typed: dict[str, str] = {}
         self.closed = False
         self._cwd = cwd
-        self._isolated = isolated
+        self.exposed = exposed
+        self.can_leave = can_leave
         self._answers = answers or {}
         self._processes: dict[str, ProcessInfo] = {}
         self._outputs: dict[str, str] = {}
         for path, data in (files or {}).items():
             content = data.encode() if isinstance(data, str) else data
             self.files[self.resolve(path)] = content
-
-    @property
-    def isolated(self) -> bool:
-        return self._isolated
 
     @property
     def cwd(self) -> str:

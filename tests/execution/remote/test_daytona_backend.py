@@ -24,7 +24,7 @@ async def sh(machine: PooledEnvironment, script: str) -> str:
 async def test_a_sandbox_is_made_under_its_name_with_the_disk_capped(daytona: FakeDaytona) -> None:
     options = {**daytona_options(daytona), "container_cpu": 1.5, "container_memory": 2500}
     async with environment("daytona", options) as machine:
-        assert machine.isolated
+        assert machine.exposed == ()
         wanted = daytona.sandboxes[NAME].wanted
         assert (wanted["cpu"], wanted["memory"], wanted["disk"]) == (2, 3, 10)
         assert wanted["buildInfo"] == {"dockerfileContent": "FROM debian\n"}

@@ -36,7 +36,7 @@ async def test_a_sandbox_gets_what_was_configured(modal_sdk: Any, options: dict[
     given = {"container_cpu": 2.0, "container_memory": 1024, "lifetime": 600, "app": "mine"}
     tokens = {"MODAL_TOKEN_ID": "ak-1", "MODAL_TOKEN_SECRET": "as-1"}
     async with environment("modal", {**options, **given, **tokens}) as machine:
-        assert machine.isolated
+        assert machine.exposed == ()
         (sandbox,) = modal_sdk.CLOUD.sandboxes
         made = {name: sandbox.options[name] for name in ("cpu", "memory", "timeout", "image")}
         assert made == {"cpu": 2.0, "memory": 1024, "timeout": 600, "image": "debian"}

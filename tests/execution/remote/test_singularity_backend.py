@@ -39,7 +39,7 @@ async def test_an_instance_is_contained_and_limited(
         "binds": [f"{tmp_path}/data:/data:ro"],
     }
     async with environment("singularity", options) as machine:
-        assert machine.isolated
+        assert machine.exposed == ()
         (instance,) = instances(options)
         flags = instance["flags"]
         assert {"--containall", "--no-home", "--net"} <= set(flags)

@@ -226,4 +226,4 @@ async def test_an_interrupted_connection_attempt_leaves_nothing(sshd: Sshd, sock
 
 async def test_the_host_is_not_said_to_be_isolated(sshd: Sshd) -> None:
     async with environment("ssh", sshd.options) as machine:
-        assert machine.isolated is False
+        assert machine.exposed == ("/",)

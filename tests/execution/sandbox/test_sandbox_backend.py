@@ -88,8 +88,8 @@ async def test_secrets_inside_a_project_directory_are_covered(tmp_path: Path) ->
     home = project / "hermes"
     home.mkdir()
     (home / ".env").write_text("PRIVATE")
-    made = Boxes("sandbox", home, project=str(project))
-    env = await made.open()
+    made = Boxes("sandbox", home, project=str(project), base_env={"HOME": str(tmp_path)})
+    env = await made.pool.get("main", "s", str(project))
     assert "PRIVATE" not in await says(env, "cat .ssh/* .netrc hermes/.env; grep -rs PRIVATE .")
     assert (await sh(env, "rm -rf hermes .ssh .netrc; echo x > hermes/.env")).exit_code != 0
     for path in (".ssh/id_ed25519", "hermes/.env"):
@@ -100,10 +100,20 @@ async def test_secrets_inside_a_project_directory_are_covered(tmp_path: Path) ->
     assert (project / ".ssh/id_ed25519").read_text() == "PRIVATE"
 
 
-@pytest.mark.parametrize("place", ["/", "/etc", "/root", "/usr/lib", "/no/such/place", "home"])
+@pytest.mark.parametrize("place", ["/", "/etc", "/root", "/usr/lib", "hermes", "home"])
 async def test_some_directories_are_no_projects(tmp_path: Path, place: str) -> None:
-    project = str(tmp_path / "hermes") if place == "home" else place
+    """Started in a home or in the system, commands work in a place of their own."""
+    project = {"hermes": str(tmp_path / "hermes"), "home": str(tmp_path)}.get(place, place)
     async with boxes_in(tmp_path, project=project) as boxes:
+        env = await boxes.pool.get("main", "s1", project)
+        assert env.exposed == ()
+        assert env.can_leave
+        assert await says(env, "pwd; ls -A; echo mine > f; cat f") == "/workspace\nmine"
+        assert not (Path(project) / "f").exists()
+
+
+async def test_a_directory_to_work_on_must_exist(tmp_path: Path) -> None:
+    async with boxes_in(tmp_path, project="/no/such/place") as boxes:
         with pytest.raises(ConfigError) as caught:
             await boxes.open()
         assert caught.value.hint

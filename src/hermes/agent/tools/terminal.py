@@ -23,6 +23,10 @@ class TerminalArgs(Struct, frozen=True, kw_only=True):
     )
     timeout: Annotated[float, Meta(description="Seconds, default 180, at most 600")] = 180.0
     workdir: Annotated[str | None, Meta(description="Directory for this command only")] = None
+    escalate: Annotated[
+        str,
+        Meta(description="Why it must leave the sandbox: needs keys, files or services outside"),
+    ] = ""
     pty: Annotated[bool, Meta(description="Give it a terminal, for interactive programs")] = False
     notify_on_complete: Annotated[bool, Meta(description="Background: tell me when it ends")] = (
         False
@@ -51,13 +55,24 @@ async def terminal(args: TerminalArgs, context: ToolContext) -> ToolResult:
             cwd=args.workdir,
             timeout=timeout,
             pty=args.pty,
+            outside=_leaves(args, context),
         ),
         _Progress(context).show,
     )
     return ToolResult(
         content=_report(result, before, timeout),
         outcome=ToolOutcome.ERROR if result.timed_out else ToolOutcome.OK,
+        retry={"escalate": f"in the sandbox it failed, {result.walled}"} if result.walled else {},
     )
+
+
+def _leaves(args: TerminalArgs, context: ToolContext) -> bool:
+    environment = context.environment
+    if args.escalate and not environment.can_leave and environment.exposed != ("/",):
+        raise UsageError(
+            "Commands cannot leave the sandbox here.", hint="Do it inside, or say what is missing."
+        )
+    return bool(args.escalate) and environment.can_leave
 
 
 def intent(arguments: dict[str, Any]) -> Intent:
@@ -65,6 +80,7 @@ def intent(arguments: dict[str, Any]) -> Intent:
     return Intent(
         command=str(arguments.get("command", "")),
         workdir=str(workdir) if workdir is not None else None,
+        escalate=str(arguments.get("escalate") or ""),
     )
 
 
@@ -74,6 +90,7 @@ async def _start(args: TerminalArgs, context: ToolContext) -> ToolResult:
             script=args.command,
             cwd=args.workdir,
             pty=args.pty,
+            outside=_leaves(args, context),
             notify_on_complete=args.notify_on_complete,
             watch_patterns=tuple(args.watch_patterns),
         )

@@ -11,7 +11,9 @@ first side effect.
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Sequence
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.scope import durable
@@ -51,14 +53,33 @@ class Approved(ToolWrapper):
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         spec = self._inner.spec(call.name)
         arguments = parse_object(call.arguments)
-        if spec is not None and arguments is not None:
-            try:
-                await self._gate.admit(call, spec, arguments, context)
-            except ToolRefused as refusal:
-                text = f"{refusal.message} {refusal.hint}".strip()
-                return ToolResult(content=text, outcome=ToolOutcome.REFUSED)
-        # Unknown tools and unreadable arguments never run: the registry says why.
-        return await self._inner.run(call, context)
+        if spec is None or arguments is None:
+            # Unknown tools and unreadable arguments never run: the registry says why.
+            return await self._inner.run(call, context)
+        refused = await self._refused(call, spec, arguments, context)
+        if refused:
+            return ToolResult(content=refused, outcome=ToolOutcome.REFUSED)
+        result = await self._inner.run(call, context)
+        if not result.retry:
+            return result
+        changed = {**arguments, **result.retry}
+        again = ToolCall(
+            id=f"{call.id}:again", name=call.name, arguments=msgspec.json.encode(changed).decode()
+        )
+        refused = await self._refused(again, spec, changed, context)
+        if refused:
+            return replace(result, content=f"{result.content}\n[{refused}]")
+        return await self._inner.run(replace(again, id=call.id), replace(context, again=True))
+
+    async def _refused(
+        self, call: ToolCall, spec: ToolSpec, arguments: dict[str, Any], context: ToolContext
+    ) -> str:
+        """Return why the gate does not let the call through; empty if it does."""
+        try:
+            await self._gate.admit(call, spec, arguments, context)
+        except ToolRefused as refusal:
+            return f"{refusal.message} {refusal.hint}".strip()
+        return ""
 
 
 _TURNS_REMEMBERED = 1024
@@ -185,7 +206,7 @@ class Journaled(ToolWrapper):
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         spec = self._inner.spec(call.name)
-        if spec is not None and not spec.replay_safe:
+        if spec is not None and not spec.replay_safe and not context.again:
             await durable(self._turns.start_call(context.turn_id, call.id, self._clock.now()))
         limit = asyncio.timeout(self._seconds)
         try:

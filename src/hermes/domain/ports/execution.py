@@ -23,6 +23,8 @@ class ShellRun(Struct, frozen=True, kw_only=True):
     """Bytes kept of the output; the middle is cut out beyond that."""
     pty: bool = False
     """Run it on a terminal of its own. Backends without one refuse."""
+    outside: bool = False
+    """Run it outside the walls, on the host; only after a person has allowed that."""
     notify_on_complete: bool = False
     """For `spawn`: give notice when it ends."""
     watch_patterns: tuple[str, ...] = ()
@@ -38,6 +40,8 @@ class CommandResult(Struct, frozen=True, kw_only=True):
     """Where the session is now."""
     timed_out: bool = False
     truncated_bytes: int = 0
+    walled: str = ""
+    """What the walls around it kept it from, if its failure shows that."""
 
 
 class ProcessInfo(Struct, frozen=True, kw_only=True):
@@ -74,8 +78,12 @@ class DirEntry(Struct, frozen=True, kw_only=True):
 
 class Environment(Protocol):
     @property
-    def isolated(self) -> bool:
-        """True when commands cannot reach the host's files."""
+    def exposed(self) -> tuple[str, ...]:
+        """What of the person's commands can change: () is nothing, ("/",) the whole machine."""
+
+    @property
+    def can_leave(self) -> bool:
+        """True when there is a host to run `ShellRun.outside` on."""
 
     @property
     def cwd(self) -> str:

@@ -12,8 +12,8 @@ _IMAGE = "nikolaik/python-nodejs:python3.11-nodejs20"
 class Terminal(Section, frozen=True, kw_only=True):
     """Where commands run. Each key is also `TERMINAL_<KEY>` in the environment."""
 
-    backend: Annotated[str, Meta(extra={"entry_points": "hermes.backends"})] = "local"
-    """Where commands run; `TERMINAL_ENV` in the environment."""
+    backend: Annotated[str, Meta(extra={"entry_points": "hermes.backends"})] = "sandbox"
+    """Where commands run; `TERMINAL_ENV` in the environment. `local` protects nothing."""
     backend_options: dict[str, Any] = field(default_factory=dict)
     """What the chosen backend understands beyond the keys here."""
     cwd: str = "."
@@ -23,11 +23,11 @@ class Terminal(Section, frozen=True, kw_only=True):
     daemon_term_grace_seconds: Seconds = 2.0
     """Seconds between asking a process to end and ending it."""
     env_passthrough: tuple[str, ...] = ()
-    """Variables that commands may see although they look like secrets."""
+    """Variables that commands may see beside the ordinary ones; `*` stands for anything."""
     sandbox_dir: str = ""
     """Where sandboxes keep their files; empty for the Hermes home."""
-    sandbox_network: bool = False
-    """Let commands on `sandbox` use the host's network, loopback included."""
+    sandbox_network: bool | None = None
+    """Let commands on `sandbox` use the host's network, loopback included; unset: terminal only."""
     sandbox_read_only_paths: tuple[str, ...] = ()
     """Further places that commands on `sandbox` may read."""
     docker_image: str = _IMAGE

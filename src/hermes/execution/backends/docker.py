@@ -22,7 +22,7 @@ from msgspec import Struct
 
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.settings.execution import Terminal
-from hermes.execution.backend import Backend, EnvironmentRequest
+from hermes.execution.backend import Backend, EnvironmentRequest, exposed_by
 from hermes.execution.host.process import Child, Launch, run
 from hermes.execution.remote.environment import LinkedEnvironment, MachineSetup
 from hermes.execution.remote.link import RemoteCall, carry
@@ -52,7 +52,6 @@ class DockerOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class DockerLink:
     """The container of one session."""
 
-    isolated = True
     has_terminal = True
     text_only = False
 
@@ -68,6 +67,7 @@ class DockerLink:
                 "The `docker` backend needs docker or podman, and neither is installed.",
                 hint="Install one (apt install docker.io) or set `terminal.backend`.",
             )
+        self.exposed = _exposed(request)
         self._container = container(request, self._base, self._options.max_processes)
         self._up = False
         self._doubtful = False
@@ -210,29 +210,31 @@ def container(request: EnvironmentRequest, base: Path, max_processes: int) -> Co
     home = _digest(str(settings.home.root))
     values = settings.base_env
     forwarded = {name: values[name] for name in terminal.docker_forward_env if name in values}
+    given = {**terminal.docker_env, **forwarded}
     labels = {"": "1", ".home": home, ".task": request.task, ".directory": str(base)}
     arguments = (
         *(part for key, value in labels.items() for part in ("--label", f"hermes{key}={value}")),
         *_confinement(terminal, max_processes),
         *_mounts(request, base),
         *("-e", f"HOME={HOME}", "-e", "TERM=dumb"),
+        # Values travel in the client's environment, because arguments are for everybody to
+        # read; except under names that the client itself goes by.
         *(
             part
-            for name, value in terminal.docker_env.items()
-            for part in ("-e", f"{name}={value}")
+            for name, value in given.items()
+            for part in ("-e", f"{name}={value}" if name in request.env else name)
         ),
-        *(part for name in forwarded for part in ("-e", name)),
         *(("--user", f"{os.geteuid()}:{os.getegid()}") if terminal.docker_run_as_host_user else ()),
         *terminal.docker_extra_args,
         *("--entrypoint", "sh", terminal.docker_image, "-c", "while :; do sleep 86400; done"),
     )
-    made_with = "\0".join((*arguments, *(f"{k}={v}" for k, v in sorted(forwarded.items()))))
+    made_with = "\0".join((*arguments, *(f"{k}={v}" for k, v in sorted(given.items()))))
     session = _digest(f"{settings.home.root}|{request.task}")
     return Container(
         name=f"hermes-{session}-{_digest(made_with)[:8]}",
         home=home,
         arguments=arguments,
-        environment=forwarded,
+        environment=given,
     )
 
 
@@ -275,6 +277,25 @@ def _mounts(request: EnvironmentRequest, base: Path) -> list[str]:
     return [*mounts, *(part for volume in terminal.docker_volumes for part in ("-v", volume))]
 
 
+_HARMLESS = """
+    --add-host --cpus --cpu-shares --cpuset-cpus --dns --env --env-file -e --gpus --health-cmd
+    --hostname -h --init --label -l --log-driver --log-opt --memory -m --memory-swap
+    --no-healthcheck --platform --pull --quiet --read-only --restart --shm-size --stop-signal
+    --stop-timeout --tmpfs --ulimit --user -u --workdir -w
+"""
+"""Arguments of `run` that open nothing of the host."""
+
+
+def _exposed(request: EnvironmentRequest) -> tuple[str, ...]:
+    """Return what the mounts open; an argument that is not known may open anything."""
+    terminal = request.terminal
+    options = (part.partition("=")[0] for part in terminal.docker_extra_args if part[:1] == "-")
+    if not set(_HARMLESS.split()).issuperset(options):
+        return ("/",)
+    given = request.settings.project and terminal.docker_mount_cwd_to_workspace
+    return (*((WORKSPACE,) if given else ()), *exposed_by(terminal.docker_volumes))
+
+
 def _owned(directory: str) -> bool:
     try:
         pid, _, started = Path(directory, "owner").read_text(encoding="ascii").partition(" ")
@@ -297,8 +318,12 @@ def _digest(text: str) -> str:
 
 
 async def _open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
-    if request.settings.project and request.terminal.docker_mount_cwd_to_workspace:
-        request.project()
+    mounted = request.settings.project and request.terminal.docker_mount_cwd_to_workspace
+    if mounted and request.project() is None:
+        raise ConfigError(
+            f"A container does not get {request.settings.project} to write in.",
+            hint="Work in a project directory, or unset `terminal.docker_mount_cwd_to_workspace`.",
+        )
     inside = posixpath.normpath(request.cwd)
     cwd = inside if f"{inside}/".startswith(f"{WORKSPACE}/") else WORKSPACE
     setup = MachineSetup(cwd=cwd, home=HOME, state_root=STATE_DIR)

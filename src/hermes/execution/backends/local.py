@@ -27,7 +27,7 @@ _BASH = ("bash", "--noprofile", "--norc", "-c")
 
 
 class LocalEnvironment(ShellEnvironment):
-    isolated = False
+    exposed: tuple[str, ...] = ("/",)
     # Opening the terminal by name makes it the controlling one.
     _terminal_prelude = "exec <>/dev/fd/0 >&0 2>&0\n"
     _before_restore = ""

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.domain.errors import ConfigError, HermesError
-from hermes.execution.backend import Backend, EnvironmentRequest
+from hermes.execution.backend import Backend, EnvironmentRequest, exposed_by
 from hermes.execution.host.process import Child, Launch, run
 from hermes.execution.remote.environment import LinkedEnvironment, open_linked
 from hermes.execution.remote.link import RemoteCall, carry
@@ -37,13 +37,13 @@ class SingularityOptions(Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class SingularityLink:
-    isolated = True
     has_terminal = True
     text_only = False
 
     def __init__(self, request: EnvironmentRequest) -> None:
         self._options = request.options(SingularityOptions)
         self._terminal = request.terminal
+        self.exposed = exposed_by(self._options.binds)
         self._image = request.terminal.singularity_image
         self._env = request.env
         self._program = self._options.program or _installed(request.env.get("PATH", ""))

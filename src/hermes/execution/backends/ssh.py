@@ -47,7 +47,7 @@ class SshOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class SshLink:
     """One multiplexed connection."""
 
-    isolated = False
+    exposed: tuple[str, ...] = ("/",)
     has_terminal = True
     text_only = False
 

@@ -119,6 +119,8 @@ class Launch(Struct, frozen=True, kw_only=True):
     """Give it a terminal; what is written to its input is then typed there."""
     errors: int | None = None
     """A descriptor for its standard error; None: it goes where the output goes."""
+    confine: Callable[[], None] | None = None
+    """Runs in the child before the program: nothing that takes a lock."""
 
     async def start(self, sink: Callable[[bytes], None]) -> "Child":
         return await Child.start(self, sink)
@@ -199,6 +201,7 @@ class Child(ExitWatch, asyncio.SubprocessProtocol):
                 env=dict(launch.env),
                 cwd=launch.cwd,
                 start_new_session=True,
+                preexec_fn=launch.confine,
             )
         except BaseException as error:
             output.close()

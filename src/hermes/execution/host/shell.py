@@ -175,8 +175,8 @@ class RenderedCommand(Struct, frozen=True, kw_only=True):
 class ShellEnvironment(ABC):
     """The commands, background processes and files of one session."""
 
-    isolated = True
-    """True when commands cannot reach the host's files."""
+    exposed: tuple[str, ...] = ()
+    can_leave = False
     _files: Files
     _max_inline = _MAX_INLINE
     _terminal_prelude = ""
@@ -239,9 +239,12 @@ class ShellEnvironment(ABC):
 
     async def spawn(self, command: ShellRun) -> ProcessInfo:
         with self._in_use():
-            shell = await self._opened()
-            launch = await self._launch(shell, shell.next_generation(), command, background=True)
-            return await self._background.spawn(launch, command)
+            return await self._background.spawn(await self.prepared(command), command)
+
+    async def prepared(self, command: ShellRun) -> Startable:
+        """Return what starts a background process."""
+        shell = await self._opened()
+        return await self._launch(shell, shell.next_generation(), command, background=True)
 
     async def processes(self) -> list[ProcessInfo]:
         return await self._background.list()

@@ -5,6 +5,7 @@ allowlist and grants, then the rules. Every finding in a script needs its own gr
 cannot be read or known asks.
 """
 
+import contextlib
 import hashlib
 import os
 import re
@@ -19,8 +20,16 @@ from hermes.domain.approvals import Gate, Verdict
 from hermes.domain.ports.execution import Environment
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Intent
-from hermes.execution.policy.command import TOO_COMPLICATED, UNREADABLE, Finding, Ground
+from hermes.execution.policy.command import (
+    TOO_COMPLICATED,
+    UNREADABLE,
+    Finding,
+    Ground,
+    ShellCommand,
+    words,
+)
 from hermes.execution.policy.floor import COMPACT_BOMB, FORK_BOMB, floor_findings
+from hermes.execution.policy.reader.expansion import is_unknown
 from hermes.execution.policy.reader.grammar import parse, read_scripts
 from hermes.execution.policy.reader.lexer import ShellSyntaxError
 from hermes.execution.policy.rules import hidden, network, places
@@ -36,6 +45,9 @@ EXACT = "= "
 """In front of a pattern that stands for one whole script."""
 
 _ALLOW = Verdict(gate=Gate.ALLOW)
+_LOSING = words("rm unlink rmdir find gfind shred wipe srm scrub rsync mv git truncate dd")
+_WALLED_OFF = ("write ", "git config", "git ext", "git push")
+"""Findings about what a wall keeps from happening."""
 _OPERATORS = re.compile(r"[;&|`\n<>]|\$\(")
 _ODD = Finding("it contains characters that nobody can see")
 _NEVER_WRITTEN = frozenset({PlaceKind.DEVICE, PlaceKind.LEDGER})
@@ -61,7 +73,11 @@ class PolicySettings(Struct, frozen=True, kw_only=True):
 
 
 class HostPolicy:
-    """Judges intents on backends that can reach the host; isolated ones need no asking."""
+    """Judges intents by what the environment exposes of the person's.
+
+    Everything: all rules. Some directories: only what loses files there, the rest is behind
+    walls. Nothing: no question. A command that wants out is judged as on the host, and asks.
+    """
 
     def __init__(self, settings: LiveSettings, environ: Mapping[str, str], home: Path) -> None:
         self._settings = settings
@@ -85,16 +101,23 @@ class HostPolicy:
         self, intent: Intent, environment: Environment, *, grants: Collection[str], trusted: bool
     ) -> Verdict:
         """Return the strictest verdict on anything the call would do."""
-        if environment.isolated:
-            return _ALLOW
         policy = self.commands(trusted=trusted)
+        leaves = bool(intent.escalate) and environment.can_leave
+        if environment.exposed != ("/",) and not leaves:
+            if not intent.command or not environment.exposed:
+                return _ALLOW
+            cwd = environment.resolve(intent.workdir or ".")
+            return policy.judge_losses(intent.command, environment.exposed, cwd=cwd, grants=grants)
         worst = _ALLOW
-        for verdict in _verdicts(policy, intent, environment, grants):
+        for verdict in _verdicts(policy, intent, environment, () if leaves else grants):
             if verdict.gate is Gate.BLOCK:
                 return verdict
             if verdict.gate is Gate.ASK and worst.gate is Gate.ALLOW:
                 worst = verdict
-        return worst
+        if not leaves or trusted:
+            return worst
+        reason = f"It leaves the sandbox: {_sentence(intent.escalate)}. {worst.reason}".rstrip()
+        return Verdict(gate=Gate.ASK, reason=reason)
 
 
 def _verdicts(
@@ -132,6 +155,18 @@ class CommandPolicy:
                 findings += [f for f in _read(folded, ground) if f is not UNREADABLE]
             if odd:
                 findings.append(_ODD)
+        return self._decide(text, list(dict.fromkeys(findings)), grants)
+
+    def judge_losses(
+        self, script: str, exposed: tuple[str, ...], *, cwd: str, grants: Collection[str] = ()
+    ) -> Verdict:
+        """Decide about a command behind walls, by what it loses in the places that are exposed."""
+        text, _, _ = _clean(script[:MAX_LENGTH])
+        findings: list[Finding] = []
+        for part in read_scripts(text)[0]:
+            with contextlib.suppress(RecursionError):
+                ground = self._ground(cwd)
+                findings += _losses(walk(part, ground), ground, exposed)
         return self._decide(text, list(dict.fromkeys(findings)), grants)
 
     def judge_write(
@@ -261,6 +296,29 @@ def _judge_walk(found: Walk, ground: Ground) -> list[Finding]:
             findings.extend(family.check(command, ground))
     findings.extend(hidden.sequence_findings(found.commands, ground))
     return list(dict.fromkeys(findings))
+
+
+def _losses(found: Walk, ground: Ground, exposed: tuple[str, ...]) -> Iterator[Finding]:
+    for command in found.commands:
+        if command.name in _LOSING and _reaches(command, exposed):
+            rules = (floor_findings(command, ground), COMMANDS.check(command))
+            for finding in (*rules[0], *rules[1], *places.check(command, ground)):
+                if not finding.grant.startswith(_WALLED_OFF):
+                    yield finding
+
+
+def _reaches(command: ShellCommand, exposed: tuple[str, ...]) -> bool:
+    """Tell whether a command works on an exposed place, as far as its words say."""
+    operands = command.operands() if command.name != "git" else []
+    for path in operands or ["."]:
+        full = absolute(path, command.cwd)
+        if is_unknown(path) or not full.startswith("/"):
+            return True
+        stem = full.split("*")[0]
+        for place in exposed:
+            if f"{full}/".startswith(f"{place}/") or f"{place}/".startswith(f"{stem.rstrip('/')}/"):
+                return True
+    return False
 
 
 def _ask(text: str, findings: list[Finding], grants: Collection[str]) -> Verdict:

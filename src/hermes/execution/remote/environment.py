@@ -86,7 +86,7 @@ class LinkedEnvironment(ShellEnvironment):
             notify=request.notify,
             kill_grace=request.terminal.daemon_term_grace_seconds,
         )
-        self.isolated = link.isolated
+        self.exposed = link.exposed
         self._link = link
         self._setup = setup
         self._sync = sync

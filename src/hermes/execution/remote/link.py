@@ -44,8 +44,8 @@ class Link(Protocol):
 
     name: str
     """For messages, as in "the connection to {name} was lost"."""
-    isolated: bool
-    """True when commands there cannot reach the host's files."""
+    exposed: tuple[str, ...]
+    """Places there that are the person's own, as in `Environment.exposed`."""
     has_terminal: bool
     """True when `RemoteCall.pty` is understood."""
     text_only: bool
@@ -94,7 +94,7 @@ class CloudLink(ABC):
     was unused for a while or a command's end was not seen.
     """
 
-    isolated = True
+    exposed: tuple[str, ...] = ()
     has_terminal = False
     text_only = False
 

@@ -9,24 +9,35 @@ import asyncio
 import contextlib
 import os
 import posixpath
-import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 
-from hermes.domain.errors import HermesError
-from hermes.execution.backend import Backend, EnvironmentRequest
+from msgspec.structs import replace
+
+from hermes.domain.errors import HermesError, UsageError
+from hermes.domain.ports.execution import CommandResult, ProcessInfo, ShellRun
+from hermes.execution.backend import (
+    Backend,
+    EnvironmentRequest,
+    PooledEnvironment,
+    load_backend,
+)
+from hermes.execution.backends.sandbox import walls
 from hermes.execution.backends.sandbox.holder import Holder, missing_tools
 from hermes.execution.backends.sandbox.mounts import (
-    HOME,
     STATE_DIR,
+    WORKSPACE,
     SandboxLayout,
+    absent,
+    claim,
+    guard,
     lay_out,
     prepare,
 )
 from hermes.execution.backends.sandbox.view import View
 from hermes.execution.host.files import ThreadedFiles
-from hermes.execution.host.process import Launch
+from hermes.execution.host.process import Launch, run
 from hermes.execution.host.shell import (
     Generation,
     RenderedCommand,
@@ -37,14 +48,22 @@ from hermes.execution.host.shell import (
 
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _KEPT = frozenset({"LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "NO_COLOR"})
+_OF_THE_HOST = """
+    DISPLAY WAYLAND_DISPLAY XAUTHORITY DBUS_SESSION_BUS_ADDRESS SSH_AUTH_SOCK SSH_CONNECTION
+    SSH_TTY GPG_TTY TMPDIR TMP TEMP XDG_RUNTIME_DIR BROWSER DOCKER_HOST DOCKER_CONTEXT KUBECONFIG
+"""
+"""Variables that name what is not inside."""
 _ROOM = 12
 """Tasks that must be free inside for a command to start and do something."""
 
 
 class SandboxEnvironment(ShellEnvironment):
-    _home = HOME
-
-    def __init__(self, request: EnvironmentRequest, layout: SandboxLayout) -> None:
+    def __init__(
+        self,
+        request: EnvironmentRequest,
+        layout: SandboxLayout,
+        outside: PooledEnvironment | None,
+    ) -> None:
         super().__init__(
             cwd=_inside(request.cwd, layout),
             clock=request.clock,
@@ -52,21 +71,82 @@ class SandboxEnvironment(ShellEnvironment):
             kill_grace=request.terminal.daemon_term_grace_seconds,
         )
         self._layout = layout
-        self._env = _environment(request.env, request.terminal.env_passthrough)
+        self._outside = outside
+        """Where a command runs that a person lets out."""
+        self.can_leave = outside is not None
+        self.exposed = (layout.start, *layout.repositories) if layout.project else ()
+        self._env = _environment(request, layout.home)
         self._holder: Holder | None = None
+        self._lock: int | None = None
+        self._absent: list[str] = []
         self._files = ThreadedFiles(self._view)
+
+    @property
+    def _home(self) -> str:
+        return self._layout.home
+
+    async def run(
+        self, command: ShellRun, on_output: Callable[[str], None] | None = None
+    ) -> CommandResult:
+        if command.outside:
+            with self._in_use():
+                result = await self._host().run(self._at_home(command), on_output)
+            return replace(result, cwd=self.cwd)
+        result = await super().run(command, on_output)
+        if not result.exit_code or self._outside is None:
+            return result
+        reason = await asyncio.to_thread(walls.stopped_by, result.output, self._layout)
+        return replace(result, walled=reason)
+
+    async def spawn(self, command: ShellRun) -> ProcessInfo:
+        if not command.outside:
+            return await super().spawn(command)
+        with self._in_use():
+            host = self._host()
+            assert isinstance(host, ShellEnvironment)
+            launch = await host.prepared(self._at_home(command))
+            return await self._background.spawn(launch, command)
+
+    def _host(self) -> PooledEnvironment:
+        if self._outside is None:
+            raise UsageError("Commands cannot leave the sandbox here.")
+        return self._outside
+
+    def _at_home(self, command: ShellRun) -> ShellRun:
+        """Return a command as it starts on the host: where the session stands, if that is there."""
+        cwd = self.resolve(command.cwd or ".")
+        there = Path(cwd).is_dir() and not cwd.startswith(WORKSPACE)
+        return replace(command, cwd=cwd if there else self._layout.home, outside=False)
 
     async def _open(self) -> ShellSession:
         """Bring it up, or up again if it has ended or has no room for a command."""
         if self._holder is None or not self._holder.running or await self._crowded(self._holder):
             await self._stop()
-            await asyncio.to_thread(prepare, self._layout)
+            reason = unavailable()
+            if reason:
+                raise HermesError(
+                    f"Commands and files need the sandbox, and it cannot run here: {reason}.",
+                    hint="Tell the user; `terminal.backend` chooses another place.",
+                )
+            await asyncio.to_thread(self._prepare)
             self._holder = await Holder.start(self._layout)
         return self._shell or ShellSession(STATE_DIR, self._cwd)
 
+    def _prepare(self) -> None:
+        if self._lock is None:
+            self._layout, self._lock = claim(self._layout)
+        prepare(self._layout)
+        self._absent = absent(self._layout)
+
     async def _shut(self) -> None:
         await self._stop()
-        await asyncio.to_thread(_tidy, self._layout.base)
+        if self._outside is not None:
+            await self._outside.close()
+        await asyncio.to_thread(guard, self._layout, self._absent)
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            os.close(lock)
+        await _tidy(self._layout.base)
 
     def _start(self, rendered: RenderedCommand) -> Launch:
         if self._holder is None:
@@ -76,6 +156,7 @@ class SandboxEnvironment(ShellEnvironment):
         return Launch(
             argv=self._holder.command(rendered.script, pty=command.pty),
             env=self._env,
+            confine=self._holder.confine,
             cwd="/",
             # Never the host's /dev/null: who can open a file can also change its mode.
             stdin=None if interactive else command.stdin or b"",
@@ -89,14 +170,21 @@ class SandboxEnvironment(ShellEnvironment):
         return await asyncio.to_thread(collect_state, self._view(), generation, outdated)
 
     async def _settle(self) -> str:
-        """End what a command left behind if it leaves no room for the next."""
-        if self._holder is None or not await self._crowded(self._holder):
-            return ""
-        await self._stop()
-        return (
-            f"\n[The sandbox was full: {self._layout.options.max_processes} processes."
-            " Everything that ran in it has been ended.]"
-        )
+        """Undo what must not stay; end what leaves no room for the next command."""
+        note = ""
+        away = await asyncio.to_thread(guard, self._layout, self._absent)
+        if away:
+            note = (
+                f"\n[Renamed to *.held: {', '.join(away)}. It would run on the host later, so it"
+                " cannot be made in the sandbox. Use `escalate` to ask for it.]"
+            )
+        if self._holder is not None and await self._crowded(self._holder):
+            await self._stop()
+            note += (
+                f"\n[The sandbox was full: {self._layout.options.max_processes} processes."
+                " Everything that ran in it has been ended.]"
+            )
+        return note
 
     async def _stop(self) -> None:
         holder, self._holder = self._holder, None
@@ -106,7 +194,7 @@ class SandboxEnvironment(ShellEnvironment):
     def _view(self) -> View:
         if self._holder is None:
             raise _not_running()
-        return View(self._holder.root, self._layout.writable)
+        return View(self._holder.root, self._layout.writable, self._layout.guarded)
 
     async def _crowded(self, holder: Holder) -> bool:
         return await asyncio.to_thread(holder.tasks) > self._layout.options.max_processes - _ROOM
@@ -135,15 +223,19 @@ def unavailable() -> str:
     return ""
 
 
-def _environment(env: Mapping[str, str], passthrough: tuple[str, ...]) -> dict[str, str]:
-    """Return what commands start with: nothing of the host's but the language."""
+def _environment(request: EnvironmentRequest, home: str) -> dict[str, str]:
+    """Return what commands start with: of the host only the language, or a person's toolchains."""
+    env, named = request.env, request.terminal.env_passthrough
+    own = {"HOME": home, "USER": "hermes", "LOGNAME": "hermes", "SHELL": "/bin/bash"}
+    if request.settings.project:
+        kept = {name: value for name, value in env.items() if name not in _OF_THE_HOST.split()}
+        return {**kept, "PATH": f"{env.get('PATH') or ''}:{_PATH}".lstrip(":"), **own}
     kept = {
         name: value
         for name, value in env.items()
-        if name in _KEPT or name in passthrough or name.startswith("LC_")
+        if name in _KEPT or name in named or name.startswith("LC_")
     }
-    own = {"PATH": _PATH, "HOME": HOME, "USER": "hermes", "LOGNAME": "hermes", "SHELL": "/bin/bash"}
-    return {**kept, **own}
+    return {**kept, "PATH": _PATH, **own}
 
 
 def _inside(cwd: str, layout: SandboxLayout) -> str:
@@ -151,13 +243,15 @@ def _inside(cwd: str, layout: SandboxLayout) -> str:
     return inside if f"{inside}/".startswith(f"{layout.start}/") else layout.start
 
 
-def _tidy(base: Path) -> None:
+async def _tidy(base: Path) -> None:
     """Remove what can be made again, and directories that nothing was put into."""
-    for name in ("state", "etc"):
-        shutil.rmtree(base / name, ignore_errors=True)
+    gone = (str(base / "state"), str(base / "etc"), str(base / "aside"))
+    # Nothing here says how deep a tree is that a command made: `rm` does not mind.
+    remove = Launch(argv=("rm", "-rf", "--", *gone), env={"PATH": _PATH})
+    await run(remove, timeout=60.0, max_output=4096)
     for directory in (base / "workspace", base / "tmp", base / "home", base):
         with contextlib.suppress(OSError):
-            directory.rmdir()
+            await asyncio.to_thread(directory.rmdir)
 
 
 def _not_running() -> HermesError:
@@ -172,13 +266,10 @@ def _setting(name: str) -> str:
 
 
 async def _open_environment(request: EnvironmentRequest) -> SandboxEnvironment:
-    reason = unavailable()
-    if reason:
-        raise HermesError(
-            f"The `sandbox` backend cannot run here: {reason}.",
-            hint="Or set `terminal.backend` to another backend.",
-        )
-    return SandboxEnvironment(request, await asyncio.to_thread(lay_out, request))
+    layout = await asyncio.to_thread(lay_out, request)
+    attended = bool(request.settings.project)
+    outside = await load_backend("local").open(request) if attended else None
+    return SandboxEnvironment(request, layout, outside)
 
 
 BACKEND = Backend(open=_open_environment, unavailable=unavailable, private_workspace=True)

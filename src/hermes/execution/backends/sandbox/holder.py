@@ -19,6 +19,7 @@ import os
 import re
 import resource
 import secrets
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -27,8 +28,13 @@ from typing import Self
 from msgspec import Struct
 
 from hermes.domain.errors import HermesError
-from hermes.execution.backends.sandbox.mounts import SandboxLayout, bwrap_arguments
-from hermes.execution.host.process import Child, Launch
+from hermes.execution.backends.sandbox.mounts import (
+    SandboxLayout,
+    bwrap_arguments,
+    overlay_script,
+)
+from hermes.execution.backends.sandbox.seccomp import confiner, filter_program
+from hermes.execution.host.process import Child, Launch, run
 
 _ROOT = Path("/sys/fs/cgroup")
 _PREFIX = "hermes-sandbox"
@@ -39,7 +45,10 @@ _SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # entries in /proc: it becomes a program of the sandbox with files of the sandbox.
 # As process 1 that ignores its children it makes the kernel clear them away.
 _HOLD = (
-    'trap "" CHLD; echo 0 >/proc/sys/user/max_user_namespaces && echo ready'
+    'trap "" CHLD; cd /proc/sys/user; for each in *_namespaces *_groups *_marks; do'
+    " echo 0 >$each 2>/dev/null; done; echo {watches} >max_inotify_watches;"
+    " echo 128 >max_inotify_instances; cd /; echo 0 >/proc/sys/user/max_user_namespaces"
+    " && echo ready"
     " && exec </dev/null >/dev/null 2>&1"
     " && exec setpriv --inh-caps=-all --ambient-caps=-all --no-new-privs sleep infinity"
 )
@@ -152,12 +161,14 @@ class Holder:
         self._directory = directory
         self._cgroup = cgroup
         self._limits = _limits(layout)
+        self.confine = confiner()
+        """Run between fork and exec of every command."""
         self._outer = _outer_user_namespace(directory)
         ours = f"/proc/{os.getpid()}/fd"
         self._enter = _enter(
             f"{ours}/{directory}",
             f"{ours}/{self._outer}" if self._outer is not None else "",
-            network=layout.terminal.sandbox_network,
+            network=layout.network,
         )
 
     @classmethod
@@ -171,11 +182,14 @@ class Holder:
             cgroup.remove()
             raise
         try:
-            return cls(child, _pinned(pid, mount_namespace), layout, cgroup)
+            holder = cls(child, _pinned(pid, mount_namespace), layout, cgroup)
+            if layout.tools:
+                await holder._lay_over(overlay_script(layout))
         except OSError as error:
             await child.close(0.0)
             await _removed(cgroup)
             raise _did_not_start(str(error)) from error
+        return holder
 
     @property
     def running(self) -> bool:
@@ -195,6 +209,20 @@ class Holder:
                     with contextlib.suppress(OSError):
                         count += Path(entry.path, "task").stat().st_nlink - 2
         return count
+
+    async def _lay_over(self, script: str) -> None:
+        """Mount more inside, with the rights over the sandbox that only its maker has."""
+        outer = self._outer if self._outer is not None else f"{self._directory}/ns/user"
+        ours = f"/proc/{os.getpid()}/fd"
+        spaces = (f"--user={ours}/{outer}", f"--mount={ours}/{self._directory}/ns/mnt")
+        launch = Launch(
+            argv=("nsenter", *spaces, "--preserve-credentials", "--", "sh", "-c", script),
+            env={"PATH": _SYSTEM_PATH},
+            cwd="/",
+        )
+        done = await run(launch, timeout=_START_SECONDS, max_output=4096)
+        if done.exit_code:
+            raise OSError(done.output.strip())
 
     def command(self, script: str, *, pty: bool) -> tuple[str, ...]:
         # Opening the terminal by name makes it the controlling one.
@@ -224,7 +252,10 @@ async def _held(layout: SandboxLayout, cgroup: Cgroup) -> tuple[Child, int, int]
 
     arguments = await asyncio.to_thread(bwrap_arguments, layout)
     # Arguments go through a descriptor: paths of the host are nobody's business inside.
-    bwrap = f"exec bwrap --args 4 --info-fd 3 -- sh -c '{_HOLD}' 3>&1 4<&0 0</dev/null"
+    hold = _HOLD.format(watches=layout.options.max_watches)
+    filtered = layout.base / "etc/filter"
+    seccomp = f"--seccomp 5 5<{shlex.quote(str(filtered))}" if filter_program() else ""
+    bwrap = f"exec bwrap --args 4 --info-fd 3 {seccomp} -- sh -c '{hold}' 3>&1 4<&0 0</dev/null"
     launch = Launch(
         argv=("sh", "-c", f"{cgroup.join}{bwrap}"),
         env={"PATH": _SYSTEM_PATH},

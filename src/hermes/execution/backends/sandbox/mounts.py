@@ -5,23 +5,38 @@ files of `/etc`. Homes, `/root`, `/var`, `/run` and the rest of the host do
 not exist. Writable are the workspace, a home and a `/tmp` of its own, each a
 directory of the session below `sandboxes/`, and a small RAM disk.
 
+Where a person works on a project, its directory is the workspace, at its own
+path. What the host would run later stays as it is: names in `_GUARDED` that are
+there are mounted read-only, those that are not are watched (`guard`). The home
+has the person's path but is the sandbox's own, kept for the next session on that
+project; toolchains and package caches of the real one show through, and what
+commands change in them goes to an overlay beside them (`overlay_script`).
+
 A host root that runs Hermes is still the owner of what belongs to root, even
 without any capability. So the root directory, `/dev`
 and what the kernel lets its owner change in `/proc` are all read-only, and
 device nodes are copies that belong to nobody.
 """
 
+import contextlib
 import errno
+import fcntl
+import hashlib
 import os
+import re
 import secrets
+import shlex
 import stat
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from hermes.domain.errors import HermesError
 from hermes.domain.settings.execution import Terminal
 from hermes.execution.backend import EnvironmentRequest
+from hermes.execution.backends.sandbox.seccomp import filter_program
 
 
 class SandboxOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,11 +46,14 @@ class SandboxOptions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_file_mb: int = 8192
     """Size of one file."""
     shm_mb: int = 64
+    max_watches: int = 65_536
+    """Files and directories that inotify may watch."""
 
 
 WORKSPACE = "/workspace"
 HOME = "/home/hermes"
 STATE_DIR = "/run/hermes"
+ASIDE = "/run/aside"
 UID = 1000
 
 _USR_ALIASES = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -47,17 +65,48 @@ _ETC = """
     vim
 """
 _OWN_ETC = {
-    "passwd": f"hermes:x:{UID}:{UID}:Hermes:{HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
+    "passwd": f"{{user}}:x:{UID}:{UID}::{{home}}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
     "group": f"hermes:x:{UID}:\nnogroup:x:65534:\n",
     "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 _ETC_NETWORK = ("resolv.conf", "hosts", "host.conf")
 _PRIVATE_PLACES = """
-    .hermes .ssh .gnupg .aws .azure .kube .docker .netrc .pgpass .git-credentials .npmrc .pypirc
+    .hermes .ssh .gnupg .aws .azure .kube .netrc .pgpass .git-credentials .pypirc
     .config/gcloud .config/gh .config/hub .local/share/keyrings .password-store .mozilla
     .bash_history .zsh_history
 """
+_GUARDED = """
+    .git/config .git/config.worktree .git/hooks .git/commondir .envrc .vscode .idea .zed .fleet
+    .devcontainer .github .gitlab .gitlab-ci.yml .circleci .travis.yml .drone.yml .buildkite
+    .woodpecker .woodpecker.yml Jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml .husky
+    .pre-commit-config.yaml .mise.toml mise.toml .exrc .nvimrc .nvim.lua .vimrc .dir-locals.el
+    .claude .cursor
+"""
+"""What git, an editor, the shell or a CI service of the person runs later."""
+_HARMLESS_SETTING = re.compile(
+    r"\s*(?:[#;].*|\[(?:user|init|pull|push|core|remote|branch|submodule)\b[^\]]*\]|(?:name|email"
+    r"|url|fetch|remote|merge|rebase|default|defaultbranch|autosetupremote|repositoryformatversion"
+    r"|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|active)\s*(?:=.*)?)?",
+    re.IGNORECASE,
+)
+_TOOLS = """
+    .pyenv .rbenv .nodenv .goenv .jenv .nvm .volta .fnm .asdf .sdkman .bun .deno .cargo .rustup go
+    .ghcup .cabal .stack .opam .elan .julia .juliaup .composer .dotnet .pub-cache .conda miniconda3
+    anaconda3 miniforge3 .npm .npm-global .yarn .pnpm-store .m2 .gradle .ivy2 .sbt .gem .bundle
+    .local/bin .local/lib .local/pipx .local/share/pipx .local/share/uv .local/share/mise
+    .local/share/pnpm .local/share/fnm .local/share/virtualenvs .cache/pip .cache/uv
+    .cache/go-build .cache/yarn .cache/pnpm .cache/pypoetry .cache/pre-commit .cache/node
+    .cache/node-gyp .cache/ccache .cache/sccache .cache/deno .cache/ms-playwright .cache/puppeteer
+"""
+"""Toolchains and package caches of a home."""
+_HOME_FILES = ".gitconfig .config/git/config .config/git/ignore .config/pip/pip.conf .condarc"
+_TOOL_SECRETS = """
+    .cargo/credentials .cargo/credentials.toml .m2/settings.xml .m2/settings-security.xml
+    .gradle/gradle.properties .gem/credentials .composer/auth.json .bundle/config .cabal/config
+    .ivy2/.credentials .sbt/.credentials .julia/servers .conda/aau_token
+"""
+_PASSWORD = re.compile(rb"//[^/@\s]+:[^/@\s]+@|(?i:extraheader|password|token)\s*=")
 _DEVICES = {
     "null": (1, 3),
     "zero": (1, 5),
@@ -67,6 +116,8 @@ _DEVICES = {
     "tty": (5, 0),
 }
 _NOBODY = 65534
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LONGEST_CONFIG = 65_536
 _PROC_READ_ONLY = ("fs", "irq", "bus", "sysrq-trigger", "acpi", "asound", "scsi", "mtrr")
 _PROC_HIDDEN = ("kcore", "keys", "timer_list", "latency_stats", "sched_debug", "kpagecount")
 
@@ -81,6 +132,17 @@ class SandboxLayout(Struct, frozen=True, kw_only=True):
     """The same on the host."""
     project: bool
     """The workspace is a directory that a person works on."""
+    home: str
+    """`~` as commands see it."""
+    kept: Path
+    """Where the home and what goes aside are on the host."""
+    tools: tuple[str, ...]
+    """Directories of the person's home that show through, relative to it."""
+    guarded: tuple[str, ...]
+    """Files of the project that stay as they are, present or not."""
+    repositories: tuple[str, ...]
+    """Directories of git that the project's work goes to."""
+    network: bool
     hidden: tuple[str, ...]
     """Covered wherever they would show."""
     devices: Path
@@ -91,17 +153,27 @@ class SandboxLayout(Struct, frozen=True, kw_only=True):
     @property
     def writable(self) -> tuple[str, ...]:
         """Places that the file tools may write to."""
-        return (self.start, HOME, "/tmp", STATE_DIR)  # noqa: S108 - the sandbox's own
+        return (self.start, self.home, *self.repositories, "/tmp", STATE_DIR)  # noqa: S108 - the sandbox's own
 
 
 def lay_out(request: EnvironmentRequest) -> SandboxLayout:
     base = request.directory("sandbox")
-    project = request.project() if request.settings.project else None
+    attended, project = bool(request.settings.project), request.project()
+    network = request.terminal.sandbox_network
+    home = os.path.realpath(request.env.get("HOME") or HOME) if attended else HOME
+    home = HOME if home == "/" else home
+    repositories = _repositories(project) if project else ()
     return SandboxLayout(
         base=base,
         start=str(project or WORKSPACE),
         workspace=project or base / "workspace",
         project=project is not None,
+        home=home,
+        kept=_kept(request.sandbox_dir, str(project)) if project else base,
+        tools=_tools(Path(home)) if attended else (),
+        guarded=tuple(_guarded(project, repositories)) if project else (),
+        repositories=repositories,
+        network=attended if network is None else network,
         hidden=(str(request.settings.home.root), str(request.sandbox_dir)),
         devices=request.sandbox_dir / "sandbox/.devices",
         terminal=request.terminal,
@@ -109,17 +181,154 @@ def lay_out(request: EnvironmentRequest) -> SandboxLayout:
     )
 
 
+def _kept(sandboxes: Path, project: str) -> Path:
+    digest = hashlib.sha256(os.fsencode(project)).hexdigest()[:12]
+    return sandboxes / "sandbox/.projects" / f"{Path(project).name[:40]}-{digest}"
+
+
+def _tools(home: Path) -> tuple[str, ...]:
+    return tuple(name for name in _TOOLS.split() if (home / name).is_dir())
+
+
+def _repositories(project: Path) -> tuple[str, ...]:
+    """Return the directories of git that belong to a work tree, if they say so themselves."""
+    found: list[Path] = []
+    try:
+        pointed = (project / ".git").read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+        own = Path(os.path.realpath(project / pointed))
+        if Path((own / "gitdir").read_text(encoding="utf-8").strip()) == project / ".git":
+            common = (own / "commondir").read_text(encoding="utf-8").strip()
+            found = [Path(os.path.realpath(own / common))]
+    except (OSError, UnicodeDecodeError):
+        pass
+    return tuple(str(path) for path in found if (path / "objects").is_dir())
+
+
+def _guarded(project: Path, repositories: tuple[str, ...]) -> Iterator[str]:
+    for name in _GUARDED.split():
+        if not repositories or not name.startswith(".git/"):
+            yield str(project / name)
+    yield from (f"{path}/{name}" for path in repositories for name in ("config", "hooks"))
+    if repositories:
+        yield str(project / ".git")
+    for directory in (str(project / ".git"), *repositories):
+        for config in sorted(Path(directory).glob("modules/**/config"))[:200]:
+            yield from (str(config), str(config.parent / "hooks"))
+
+
+def claim(layout: SandboxLayout) -> tuple[SandboxLayout, int | None]:
+    """Take the kept home of a project, or another one while somebody else has that."""
+    if not layout.project:
+        return layout, None
+    for number in range(100):
+        kept = layout.kept / str(number)
+        kept.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(kept / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(lock)
+            continue
+        return replace(layout, kept=kept), lock
+    raise HermesError("100 sandboxes are open for this project.", hint="Close some of them.")
+
+
 def prepare(layout: SandboxLayout) -> None:
     base = layout.base
-    for name in ("home", "tmp", "etc", "state", *(() if layout.project else ("workspace",))):
+    for name in ("tmp", "etc", "state", *(() if layout.project else ("workspace",))):
         (base / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+    (layout.kept / "home").mkdir(mode=0o700, parents=True, exist_ok=True)
+    for tool in layout.tools:
+        for name in ("up", "work"):
+            place = layout.kept / "aside" / _flat(tool) / name
+            place.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, text in _OWN_ETC.items():
-        (base / "etc" / name).write_text(text, encoding="ascii")
+        filled = text.format(user="hermes", home=layout.home)
+        (base / "etc" / name).write_text(filled, encoding="utf-8")
+    (base / "etc/filter").write_bytes(filter_program())
+
+
+def overlay_script(layout: SandboxLayout) -> str:
+    """Return what lays a writable directory over each toolchain, as root of the sandbox.
+
+    Where the kernel refuses, toolchains and caches stay read-only.
+    """
+    lines = []
+    for name in layout.tools:
+        path = f"{layout.home}/{name}"
+        if Path(layout.start).is_relative_to(path):
+            continue  # it would cover the project
+        aside = f"{ASIDE}/{_flat(name)}"
+        options = f"lowerdir={_escaped(path)},upperdir={aside}/up,workdir={aside}/work,userxattr"
+        lines.append(f"mount -t overlay overlay -o {shlex.quote(options)} {shlex.quote(path)}")
+    for name in _TOOL_SECRETS.split():
+        secret = Path(layout.home, name)
+        if any(secret.is_relative_to(Path(layout.home, tool)) for tool in layout.tools):
+            quoted = shlex.quote(str(secret))
+            lines.append(f"[ ! -e {quoted} ] || mount --bind /dev/null {quoted} || exit 1")
+    return "\n".join((*lines, f"umount {ASIDE}"))
+
+
+def _flat(name: str) -> str:
+    return name.replace("/", "_").replace(".", "_")
+
+
+def _escaped(path: str) -> str:
+    return re.sub(r"([\\:,])", r"\\\1", path)
+
+
+def absent(layout: SandboxLayout) -> list[str]:
+    """Return what could appear while the sandbox is up and must not."""
+    git = (str(layout.workspace / ".git"),) if layout.project else ()
+    return [path for path in (*git, *layout.guarded) if not os.path.lexists(path)]
+
+
+def guard(layout: SandboxLayout, absent: Iterable[str]) -> list[str]:
+    """Rename what has appeared where nothing of the sandbox may; return its names."""
+    away = []
+    for path in absent:
+        root = next((r for r in layout.repositories if Path(path).is_relative_to(r)), layout.start)
+        *folders, name = Path(path).relative_to(root).parts
+        directory = -1
+        # Commands may put links anywhere: nothing is followed below the root.
+        with contextlib.suppress(OSError):
+            directory = os.open(root, _FOLDER)
+            for folder in folders:
+                inner = os.open(folder, _FOLDER, dir_fd=directory)
+                os.close(directory)
+                directory = inner
+            if not _is_new_repository(directory, name, in_git=folders == [".git"]):
+                held = f"{name}.held-{secrets.token_hex(3)}"
+                os.rename(name, held, src_dir_fd=directory, dst_dir_fd=directory)
+                away.append("/".join((*folders, name)))
+        if directory >= 0:
+            os.close(directory)
+    return away
+
+
+def _is_new_repository(directory: int, name: str, *, in_git: bool) -> bool:
+    """Tell whether this is of a repository that `git init` made, with nothing in it to run."""
+    status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    if name == ".git" or (in_git and name == "hooks"):
+        if not stat.S_ISDIR(status.st_mode) or name == ".git":
+            return stat.S_ISDIR(status.st_mode)
+        inside = os.open(name, _FOLDER, dir_fd=directory)
+        try:
+            return all(hook.endswith(".sample") for hook in os.listdir(inside))  # noqa: PTH208
+        finally:
+            os.close(inside)
+    if not in_git or name != "config" or not stat.S_ISREG(status.st_mode):
+        return False
+    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+    with os.fdopen(file, "rb") as config:
+        text = config.read(_LONGEST_CONFIG + 1)
+    lines = text.decode("utf-8", "replace").splitlines()
+    return len(text) <= _LONGEST_CONFIG and all(map(_HARMLESS_SETTING.fullmatch, lines))
 
 
 def bwrap_arguments(layout: SandboxLayout) -> list[str]:
     """Return the arguments that make the sandbox, without the command."""
-    network = layout.terminal.sandbox_network
+    network = layout.network
     shown = layout.terminal.sandbox_read_only_paths
     return [
         *("--unshare-user", "--uid", str(UID), "--gid", str(UID)),
@@ -133,13 +342,41 @@ def bwrap_arguments(layout: SandboxLayout) -> list[str]:
         *_kernel(layout),
         *("--bind", str(layout.base / "state"), STATE_DIR),
         *("--bind", str(layout.base / "tmp"), "/tmp"),  # noqa: S108 - the sandbox's own
-        *("--bind", str(layout.base / "home"), HOME),
+        *("--bind", str(layout.kept / "home"), layout.home),
+        *_home(layout),
         *("--symlink", "/tmp", "/var/tmp"),  # noqa: S108 - the sandbox's own
         *(part for path in shown for part in ("--ro-bind-try", path, path)),
+        *(part for path in layout.repositories for part in ("--bind", path, path)),
         *("--bind", str(layout.workspace), layout.start),
+        *_guarding(layout),
         *_hiding(layout),
         *("--remount-ro", "/", "--chdir", "/"),
     ]
+
+
+def _home(layout: SandboxLayout) -> Iterator[str]:
+    """Show what of the person's home commands may read."""
+    for name in layout.tools:
+        yield from ("--ro-bind", f"{layout.home}/{name}", f"{layout.home}/{name}")
+    if layout.home == HOME:
+        return
+    for name in _HOME_FILES.split():
+        path = Path(layout.home, name)
+        with contextlib.suppress(OSError):
+            if path.is_file() and not _PASSWORD.search(path.read_bytes()):
+                yield from ("--ro-bind", str(path), str(path))
+    if layout.tools:
+        yield from ("--bind", str(layout.kept / "aside"), ASIDE)
+
+
+def _guarding(layout: SandboxLayout) -> Iterator[str]:
+    """Keep what the host runs later as it is, and from being moved out of the way."""
+    git = layout.workspace / ".git"
+    if layout.project and git.is_dir() and not git.is_symlink():
+        yield from ("--bind", str(git), str(git))
+    for path in layout.guarded:
+        if os.path.lexists(path) and not Path(path).is_symlink():
+            yield from ("--ro-bind", path, path)
 
 
 def _system(own_etc: Path, *, network: bool) -> Iterator[str]:

@@ -23,15 +23,19 @@ from hermes.execution.host.files import described, draft_name, explained, requir
 
 _OUT_OF_BOUNDS = frozenset({"proc", "sys", "dev"})
 _MAX_LINKS = 40
+_MAX_DEPTH = 200
+"""Directories that a walk keeps open."""
 _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class View:
     """A root directory that nothing leads out of, as `BlockingFiles`."""
 
-    def __init__(self, root: str, writable: tuple[str, ...]) -> None:
+    def __init__(self, root: str, writable: tuple[str, ...], guarded: tuple[str, ...] = ()) -> None:
+        """Look from `root`; write below `writable`, but not below `guarded`."""
         self._root = root
         self._writable = [_parts(path) for path in writable]
+        self._guarded = [_parts(path) for path in guarded]
 
     def stat(self, path: str) -> FileStat | None:
         with explained(path), _Walk(self._root) as walk:
@@ -105,8 +109,8 @@ class View:
         return DirEntry(name=entry.name, is_dir=is_dir, size=size)
 
     def _require_writable(self, names: list[str]) -> None:
-        if not any(names[: len(root)] == root for root in self._writable):
-            raise OSError(errno.EROFS, "this place is read-only")
+        if not _below(names, self._writable) or _below(names, self._guarded):
+            raise OSError(errno.EROFS, "this place is read-only in the sandbox")
 
 
 class _Walk:
@@ -149,6 +153,8 @@ class _Walk:
             if target is None:
                 self._permit(name)
                 self.names.append(name)
+                if len(self.names) > _MAX_DEPTH:
+                    raise OSError(errno.ENAMETOOLONG, "too many directories deep")
                 continue
             links += 1
             if links > _MAX_LINKS:
@@ -227,6 +233,10 @@ class _Walk:
     def _permit(self, name: str) -> None:
         if not self.names and name in _OUT_OF_BOUNDS:
             raise OSError(errno.EACCES, "kernel files are not for the file tools")
+
+
+def _below(names: list[str], roots: list[list[str]]) -> bool:
+    return any(names[: len(root)] == root for root in roots)
 
 
 def _parts(path: str) -> list[str]:

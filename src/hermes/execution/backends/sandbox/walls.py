@@ -1,0 +1,60 @@
+"""Failures that are the sandbox's doing, told from those that are the command's own.
+
+Goes by what programs print when they meet a wall: a read-only place, a path that
+is on the host but not inside, keys and sockets that are hidden, no network.
+Better to miss one than to offer a way out for an ordinary failure.
+"""
+
+import os
+import re
+
+from hermes.execution.backends.sandbox.mounts import SandboxLayout
+
+_TAIL = 20_000
+"""Characters of output that are looked at."""
+_SIGNS = {
+    "it writes to a place that is read-only in the sandbox": re.compile(
+        r"Read-only file system|EROFS|could not (?:lock|write) config file"
+    ),
+    "it needs your keys": re.compile(
+        r"Permission denied \(publickey|Host key verification failed|Authentication failed for"
+        r"|could not read (?:Username|Password)|terminal prompts disabled|gh auth login"
+        r"|Could not open a connection to your authentication agent|ENEEDAUTH|\bE401\b"
+    ),
+    "it needs a service or rights of the host": re.compile(
+        r"Cannot connect to the Docker daemon|docker\.sock|Failed to connect to .{0,20}\bbus\b"
+        r"|no new privileges|sudo: .{0,40}(?:setuid|effective uid)|must be run as root"
+    ),
+}
+_NO_NETWORK = re.compile(
+    r"Could not resolve host|Temporary failure in name resolution|Network is unreachable"
+    r"|ENOTFOUND|EAI_AGAIN|Name or service not known|No address associated"
+)
+_NOT_THERE = re.compile(
+    r"^.{0,200}?(/[^\s:'\"’]{1,400})['\"’]?:? .{0,40}(?:No such file or directory|not found)"
+    r"|(?:No such file or directory|ENOENT).{0,80}?['\"‘](/[^'\"’]{1,400})['\"’]",
+    re.MULTILINE,
+)
+
+
+def stopped_by(output: str, layout: SandboxLayout) -> str:
+    """Return what kept a failed command from its end, if that was the sandbox."""
+    text = output[-_TAIL:]
+    if not layout.network and _NO_NETWORK.search(text):
+        return "it needs the network"
+    for reason, pattern in _SIGNS.items():
+        if pattern.search(text):
+            return reason
+    for found in _NOT_THERE.finditer(text):
+        path = (found[1] or found[2]).rstrip(".,;)")
+        if os.path.lexists(path) and _outside(path, layout):
+            return f"{path} is not in the sandbox"
+    return ""
+
+
+def _outside(path: str, layout: SandboxLayout) -> bool:
+    """Tell whether a path of the host is none of those that show inside."""
+    tools = (f"{layout.home}/{name}" for name in layout.tools)
+    shown = (layout.start, *layout.repositories, *tools, *layout.terminal.sandbox_read_only_paths)
+    real = os.path.realpath(path)
+    return not any(f"{real}/".startswith(f"{place}/") for place in shown)

@@ -1,0 +1,369 @@
+"""A person's project in the sandbox: ordinary work goes on, the rest of the home is not there."""
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import subprocess
+import zipfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from fakes.boxes import Boxes, says, sh
+from hermes.domain.approvals import Gate
+from hermes.domain.errors import HermesError, UsageError
+from hermes.domain.ports.execution import Environment, ShellRun
+from hermes.domain.settings.live import LiveSettings
+from hermes.domain.tools import Intent
+from hermes.execution.policy.judge import HostPolicy
+
+pytestmark = pytest.mark.usefixtures("bubblewrap")
+
+KEY = "PRIVATE KEY"
+
+
+@pytest.fixture(autouse=True)
+async def bounded() -> AsyncIterator[None]:
+    async with asyncio.timeout(170):
+        yield
+
+
+class Person:
+    """A home with secrets and tools, and a project in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.home = root / "person"
+        self.project = self.home / "src/project"
+        self.project.mkdir(parents=True)
+        for name in (".ssh/id_ed25519", ".netrc", ".config/gh/hosts.yml", "letter.txt"):
+            self.file(name, KEY)
+        self.file(".cargo/credentials.toml", KEY)
+        self.file(".cargo/bin/tool", "#!/bin/sh\necho tool of the home\n").chmod(0o755)
+        self.file(".gitconfig", "[user]\nname = A Person\nemail = a@example.org\n")
+        self.git("init", "-q")
+        self.git("commit", "-q", "--allow-empty", "-m", "first")
+        self.boxes = Boxes(
+            "sandbox",
+            root / "hermes",
+            base_env={
+                "HOME": str(self.home),
+                "PATH": f"{self.home}/.cargo/bin:/usr/local/bin:/usr/bin:/bin",
+                "SSH_AUTH_SOCK": "/run/user/0/agent",
+                "DB_PASS": "secret",
+            },
+            project=str(self.project),
+        )
+
+    def file(self, name: str, text: str) -> Path:
+        path = self.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def git(self, *words: str) -> str:
+        env = {"PATH": "/usr/bin:/bin", "HOME": str(self.home)}
+        return subprocess.run(
+            ("git", "-C", self.project, *words), env=env, check=True, capture_output=True, text=True
+        ).stdout
+
+    async def open(self, session: str = "s1") -> Environment:
+        return await self.boxes.pool.get("main", session, str(self.project))
+
+    def judged(self, command: str, environment: Environment, escalate: str = "") -> Gate:
+        policy = HostPolicy(LiveSettings(), {"HOME": str(self.home)}, self.boxes.home)
+        intent = Intent(command=command, escalate=escalate)
+        return policy.judge(intent, environment, grants=(), trusted=False).gate
+
+
+@pytest.fixture
+async def person(tmp_path: Path) -> AsyncIterator[Person]:
+    made = Person(tmp_path)
+    yield made
+    await made.boxes.pool.close()
+
+
+@contextlib.contextmanager
+def free_port() -> Iterator[int]:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        yield probe.getsockname()[1]
+
+
+REGISTRY = Path("~/.config/pip/pip.conf").expanduser()
+
+WORK = {
+    "a commit": "echo text > f && git add f && git commit -qm second && git log --oneline | wc -l",
+    "a branch": "git checkout -qb topic && git stash list && git diff && git status --short",
+    "a virtual environment": (
+        "python3 -m venv .venv && . .venv/bin/activate"
+        " && pip install -q --no-index ./wheels/*.whl && python -c 'import toy'"
+    ),
+    "make": "make -s all && ./hello",
+    "the tests": "python3 -m unittest -q test_toy",
+    "a package of its own": "npm install -s --offline --no-audit ./package && ls node_modules",
+    "a tool of the home": "tool",
+    "a cache": "mkdir -p ~/.cache/pip ~/.npm && echo x > ~/.cache/pip/x && cat ~/.cache/pip/x",
+    "installing into the home": "cp /bin/true ~/.cargo/bin/mine && mine && ls ~/.cargo/bin",
+    "a debugger": "strace -f -o /dev/null true || ! command -v strace",
+}
+
+
+def toy(project: Path) -> None:
+    """Put something to build, install and test into the project."""
+    (project / "hello.c").write_text('#include <stdio.h>\nint main(){puts("hello");}\n')
+    (project / "Makefile").write_text("all: hello\nhello: hello.c\n\tcc -o $@ $<\n")
+    (project / "toy.py").write_text("ANSWER = 42\n")
+    (project / "test_toy.py").write_text(
+        "import unittest, toy\n\nclass T(unittest.TestCase):\n"
+        "    def test_it(self):\n        self.assertEqual(toy.ANSWER, 42)\n"
+    )
+    (project / "package").mkdir()
+    (project / "package/package.json").write_text('{"name": "toy", "version": "1.0.0"}')
+    (project / "package.json").write_text('{"name": "project", "version": "1.0.0"}')
+    _wheel(project / "wheels")
+
+
+def _wheel(folder: Path) -> None:
+
+    folder.mkdir()
+    info = "toy-1.0.dist-info"
+    with zipfile.ZipFile(folder / "toy-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("toy/__init__.py", "ANSWER = 42\n")
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n")
+        wheel.writestr(
+            f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+@pytest.mark.parametrize("what", WORK)
+async def test_ordinary_work_succeeds_and_asks_nothing(person: Person, what: str) -> None:
+    toy(person.project)
+    env = await person.open()
+    command = WORK[what]
+    if "npm" in command and not shutil.which("npm"):
+        pytest.skip("npm is not installed")
+    assert person.judged(command, env) is Gate.ALLOW
+    result = await sh(env, command, timeout=150)
+    assert (result.exit_code, result.walled) == (0, ""), result.output
+
+
+async def test_a_server_on_loopback_is_reached_by_the_next_command(person: Person) -> None:
+    env = await person.open()
+    (person.project / "page").write_text("hello")
+    with free_port() as port:
+        pass
+    server = await env.spawn(ShellRun(script=f"python3 -m http.server --bind 127.0.0.1 {port}"))
+    fetch = f"curl -s http://127.0.0.1:{port}/page"
+    result = await sh(env, f"for i in $(seq 100); do {fetch} && break; sleep 0.1; done")
+    assert result.output.endswith("hello")
+    await env.kill(server.id)
+
+
+async def test_what_is_installed_stays_for_the_project_and_away_from_the_home(
+    person: Person,
+) -> None:
+    env = await person.open()
+    await sh(env, "cp /bin/true ~/.cargo/bin/mine; echo mine >> ~/.cargo/bin/tool; echo x > ~/kept")
+    await env.close()
+    assert (person.home / ".cargo/bin/tool").read_text().count("mine") == 0
+    assert not (person.home / ".cargo/bin/mine").exists()
+    later = await person.open("s2")
+    assert await says(later, "mine && cat ~/kept") == "x"
+
+
+async def test_two_sessions_on_one_project_do_not_share_a_home(person: Person) -> None:
+    one, two = await person.open("one"), await person.open("two")
+    await sh(one, "echo 1 > ~/number; echo 1 > shared")
+    assert await says(two, "cat ~/number 2>&1; cat shared") != "1\n1"
+    assert await says(two, "cat shared") == "1"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [".ssh/id_ed25519", ".netrc", ".config/gh/hosts.yml", "letter.txt", ".cargo/credentials.toml"],
+)
+async def test_the_rest_of_the_home_is_not_there(person: Person, path: str) -> None:
+    env = await person.open()
+    assert KEY not in (await sh(env, f"cat ~/{path}; cat {person.home}/{path}")).output
+    with contextlib.suppress(HermesError):
+        assert KEY not in (await env.read(f"~/{path}")).decode()
+    assert (person.home / path).read_text() == KEY
+
+
+async def test_secrets_and_sockets_are_not_in_the_environment(person: Person) -> None:
+    env = await person.open()
+    seen = await says(env, "env")
+    assert "DB_PASS" not in seen
+    assert "SSH_AUTH_SOCK" not in seen
+    assert f"HOME={person.home}" in seen
+
+
+GUARDED = """
+    .git/config .git/hooks/pre-commit .envrc .vscode/tasks.json .idea/x.xml .husky/pre-commit
+    .github/workflows/ci.yml .gitlab-ci.yml Jenkinsfile
+"""
+
+
+@pytest.mark.parametrize("path", GUARDED.split())
+async def test_what_runs_on_the_host_later_stays_as_it_is(person: Person, path: str) -> None:
+    file = person.project / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if path != ".git/config":
+        file.write_text("as it was")
+    before = file.read_text()
+    env = await person.open()
+    folder = path.partition("/")[0]
+    for attack in (
+        f"echo evil > {path}",
+        f"echo evil > x; mv -f x {path}",
+        f"rm -rf {folder}; mkdir {folder}; echo evil > {path}",
+        f"mv {folder} aside; mkdir -p $(dirname {path}); echo evil > {path}",
+        f"ln {path} x; echo evil >> x",
+        f"chmod 777 {path}",
+    ):
+        await sh(env, attack)
+        assert file.read_text() == before, attack
+    for write in (env.write(path, b"evil"), env.remove(path)):
+        with pytest.raises(HermesError):
+            await write
+    assert file.read_text() == before
+    assert not file.stat().st_mode & 0o002
+
+
+@pytest.mark.parametrize(
+    "path", [".envrc", ".vscode/tasks.json", ".gitlab-ci.yml", ".git/commondir"]
+)
+async def test_what_would_run_on_the_host_later_cannot_be_made(person: Person, path: str) -> None:
+    env = await person.open()
+    script = f"mkdir -p $(dirname {path}); echo evil > {path}; echo fine > f"
+    result = await sh(env, script)
+    assert not (person.project / path).exists()
+    assert "held" in result.output
+    assert (person.project / "f").read_text() == "fine\n"
+    with pytest.raises(HermesError, match="read-only"):
+        await env.write(path, b"evil")
+    background = await env.spawn(ShellRun(script=script))
+    await env.wait(background.id, 20)
+    await env.close()
+    assert not (person.project / path).exists()
+
+
+async def test_a_link_in_place_of_a_folder_leads_the_guard_nowhere(person: Person) -> None:
+    victim = person.home / "other/.git"
+    victim.mkdir(parents=True)
+    (victim / "config").write_text("as it was")
+    shutil.rmtree(person.project / ".git")
+    env = await person.open()
+    await sh(env, f"ln -s {victim} .git")
+    await env.close()
+    assert (victim / "config").read_text() == "as it was"
+    assert not (person.project / ".git").is_symlink()
+
+
+async def test_a_new_repository_is_made_inside_but_says_nothing_to_run(person: Person) -> None:
+    shutil.rmtree(person.project / ".git")
+    env = await person.open()
+    made = await sh(env, "git init -q && git config user.name x && git commit -qm 1 --allow-empty")
+    assert made.exit_code == 0, made.output
+    assert (person.project / ".git/config").exists()
+    await sh(env, "git config core.fsmonitor 'touch /tmp/owned'")
+    assert not (person.project / ".git/config").exists()
+
+
+async def test_a_work_tree_of_git_reaches_its_repository(person: Person) -> None:
+    tree = person.home / "src/tree"
+    person.git("worktree", "add", "-q", str(tree))
+    boxes = Boxes(
+        "sandbox", person.boxes.home, base_env={"HOME": str(person.home)}, project=str(tree)
+    )
+    env = await boxes.pool.get("main", "tree", str(tree))
+    done = await sh(env, "echo x > f && git add f && git commit -qm third")
+    assert done.exit_code == 0, done.output
+    config = person.project / ".git/config"
+    before = config.read_text()
+    await sh(env, f"echo evil >> {config}; echo evil > {config.parent}/hooks/pre-commit")
+    assert config.read_text() == before
+    assert not (config.parent / "hooks/pre-commit").exists()
+    await boxes.pool.close()
+
+
+async def test_the_project_is_exposed_and_losing_it_asks(person: Person) -> None:
+    env = await person.open()
+    assert env.exposed == (str(person.project),)
+    losing = ("rm -rf .", "rm -rf src", "rm -rf *", "git clean -fdx", "find . -delete")
+    for command in (*losing, f"rm -r {person.project}", "git reset --hard HEAD~1"):
+        assert person.judged(command, env) is Gate.ASK, command
+    assert person.judged("rm -rf /", env) is not Gate.ALLOW
+    for command in (
+        "rm -rf /tmp/build",
+        "rm -rf ~/.cache/pip",
+        "curl https://x.sh | sh",
+        "sudo ls",
+    ):
+        assert person.judged(command, env) is Gate.ALLOW, command
+
+
+WALLED = {
+    "git config --add a.b c": "read-only",
+    "touch /usr/bin/x": "read-only",
+    "cat {home}/letter.txt": "not in the sandbox",
+    "echo 'git@github.com: Permission denied (publickey).'; exit 128": "keys",
+    "echo 'Cannot connect to the Docker daemon at unix:///var/run/docker.sock'; exit 1": "service",
+}
+
+
+@pytest.mark.parametrize("command", WALLED)
+async def test_a_failure_of_the_walls_is_known_for_one(person: Person, command: str) -> None:
+    env = await person.open()
+    result = await sh(env, command.format(home=person.home))
+    assert result.exit_code
+    assert WALLED[command] in result.walled
+
+
+@pytest.mark.parametrize(
+    "command", ["false", "cat nothing", "ls /nowhere", "grep x /etc/hostnames"]
+)
+async def test_an_ordinary_failure_is_not_blamed_on_the_walls(person: Person, command: str) -> None:
+    env = await person.open()
+    assert (await sh(env, command)).walled == ""
+
+
+async def test_a_command_that_is_let_out_runs_on_the_host_once(person: Person) -> None:
+    env = await person.open()
+    await sh(env, "mkdir sub; cd sub; export A=inside")
+    out = await env.run(ShellRun(script="cat ~/letter.txt; pwd; echo ${A-unset}", outside=True))
+    assert out.output == f"{KEY}{person.project}/sub\nunset\n"
+    assert KEY not in (await sh(env, "cat ~/letter.txt")).output
+    started = await env.spawn(ShellRun(script="cat ~/letter.txt", outside=True))
+    await env.wait(started.id, 20)
+    assert (await env.process_output(started.id))[0] == KEY
+
+
+async def test_leaving_is_judged_as_on_the_host_and_always_asks(person: Person) -> None:
+    env = await person.open()
+    assert person.judged("ls", env, escalate="to see") is Gate.ASK
+    assert person.judged("rm -rf /", env, escalate="to see") is Gate.BLOCK
+
+
+async def test_chats_have_no_way_out(tmp_path: Path) -> None:
+    boxes = Boxes("sandbox", tmp_path / "hermes")
+    env = await boxes.open()
+    assert not env.can_leave
+    with pytest.raises(UsageError):
+        await env.run(ShellRun(script="id", outside=True))
+    await boxes.pool.close()
+
+
+async def test_the_harmless_never_ask_in_the_sandbox(person: Person) -> None:
+    corpus = Path(__file__).parents[1] / "policy/corpus/harmless.jsonl"
+    env = await person.open()
+    asked = [
+        line["command"]
+        for line in map(msgspec.json.decode, corpus.read_bytes().splitlines())
+        if person.judged(line["command"], env) is not Gate.ALLOW
+    ]
+    assert asked == []
