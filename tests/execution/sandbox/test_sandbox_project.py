@@ -18,6 +18,7 @@ from hermes.domain.errors import HermesError, UsageError
 from hermes.domain.ports.execution import Environment, ShellRun
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Intent
+from hermes.execution.backend import PooledEnvironment
 from hermes.execution.policy.judge import HostPolicy
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
@@ -69,7 +70,7 @@ class Person:
             ("git", "-C", self.project, *words), env=env, check=True, capture_output=True, text=True
         ).stdout
 
-    async def open(self, session: str = "s1") -> Environment:
+    async def open(self, session: str = "s1") -> PooledEnvironment:
         return await self.boxes.pool.get("main", session, str(self.project))
 
     def judged(self, command: str, environment: Environment, escalate: str = "") -> Gate:
