@@ -114,15 +114,38 @@ async def test_a_bad_configuration_is_reported_and_the_last_good_one_stays(
 
 async def test_it_looks_every_two_seconds(watched: Watched) -> None:
     watched.write("display: {}\n")
-    watcher, applied = watched.watcher(), asyncio.Event()
+    watcher, found = watched.watcher(), asyncio.Queue[LoadedConfig]()
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(watcher.run(lambda _change: applied.set(), watched.reports.append))
-        await watched.clock.until_sleeping()
-        watched.write("streaming: {enabled: false}\n")
-        watched.clock.advance(2)
-        async with asyncio.timeout(10):
-            await applied.wait()
+        task = group.create_task(watcher.run(found.put_nowait, watched.reports.append))
+        for length in (3, 4):
+            await watched.clock.until_sleeping()
+            watched.write(f"display: {{tool_preview_length: {length}}}\n")
+            watched.clock.advance(1.9)
+            await watched.clock.sleep(0)
+            assert watched.clock.sleeping == 1, "it has not looked yet"
+            watched.clock.advance(0.1)
+            async with asyncio.timeout(10):
+                loaded = await found.get()
+            assert loaded.config.display.tool_preview_length == length
         task.cancel()
+
+
+async def test_a_file_that_is_being_written_does_not_count_as_an_empty_one(
+    watched: Watched,
+) -> None:
+    watched.write("approvals: {deny: ['rm *']}\n")
+    watcher = watched.watcher()
+    for there in (True, False):
+        watched.write("")
+        if not there:
+            watched.home.config_file.unlink()
+        assert await watcher.look(watched.reports.append) is None
+        assert "config.yaml is empty or gone" in (watched.reports[-1] or "")
+    watched.write("approvals: {deny: ['rm *', 'mv *']}\n")
+    loaded = await watcher.look(watched.reports.append)
+    assert loaded is not None
+    assert loaded.config.approvals.deny == ("rm *", "mv *")
+    assert watched.reports[-1] is None
 
 
 async def test_a_change_before_the_first_look_is_not_missed(watched: Watched) -> None:

@@ -54,14 +54,15 @@ def enabled(loaded: LoadedConfig) -> bool:
 
 
 def check(loaded: LoadedConfig, options: AppOptions) -> None:
-    enabled_accounts(lambda: loaded, options, SystemClock())
+    accounts = enabled_accounts(lambda: loaded, options, SystemClock())
+    access_settings(loaded, _prefixes(accounts).items())
     check_policies(loaded.config.session_reset)
 
 
 def open_door(context: DoorContext) -> ChatDoor:
     app = context.app
     accounts = enabled_accounts(lambda: app.loaded, app.options, app.clock)
-    names = {each.platform.name: each.platform.prefix for each in accounts}
+    names = _prefixes(accounts)
 
     def access() -> dict[str, AuthzSettings]:
         return access_settings(app.loaded, names.items())
@@ -97,6 +98,11 @@ def open_door(context: DoorContext) -> ChatDoor:
             access=access,
         )
     )
+
+
+def _prefixes(accounts: Sequence[PlatformAccount]) -> dict[str, str]:
+    """Return the platforms of these accounts with the prefix of their variables."""
+    return {each.platform.name: each.platform.prefix for each in accounts}
 
 
 def _prompts(accounts: Sequence[PlatformAccount], name: str) -> Callable[[str, str | None], str]:

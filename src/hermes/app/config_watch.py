@@ -31,13 +31,16 @@ class ConfigWatcher:
         loaded: LoadedConfig,
         clock: Clock,
         *,
+        check: Callable[[LoadedConfig], None] = lambda _loaded: None,
         managed: Path = MANAGED_CONFIG,
     ) -> None:
+        """`check` raises `ConfigError` if the gateway could not work with what is loaded."""
         self.problem: str | None = None
         """Why the files as they are now are not in use."""
         self._home = home
         self._environ = environ
         self._clock = clock
+        self._check = check
         self._managed = managed
         self._loaded = loaded
         self._stamp: object = None
@@ -53,8 +56,11 @@ class ConfigWatcher:
         while True:
             await self._clock.sleep(LOOK_EVERY_SECONDS)
             loaded = await self.look(report)
-            if loaded is not None:
-                apply(loaded)
+            try:
+                if loaded is not None:
+                    apply(loaded)
+            except ConfigError as error:
+                self._say(error.message, report)
 
     async def look(self, report: Callable[[str | None], None]) -> LoadedConfig | None:
         """Look once; return what the files say if they have changed and load."""
@@ -73,7 +79,12 @@ class ConfigWatcher:
         return None if same else loaded
 
     def _load(self) -> LoadedConfig:
-        return load_config(self._home, self._environ, managed=self._managed)
+        loaded = load_config(self._home, self._environ, managed=self._managed)
+        if _has_file(self._loaded) and not _has_file(loaded):
+            # Editors truncate or move the old file away before they write the new one.
+            raise ConfigError("config.yaml is empty or gone.")
+        self._check(loaded)
+        return loaded
 
     def _say(self, problem: str | None, report: Callable[[str | None], None]) -> None:
         if problem is not None:
@@ -85,6 +96,10 @@ class ConfigWatcher:
 
     def _stamps(self) -> object:
         return tuple(map(file_stamp, (self._home.config_file, self._home.env_file, self._managed)))
+
+
+def _has_file(loaded: LoadedConfig) -> bool:
+    return any(origin.startswith("config.yaml:") for origin in loaded.origins.values())
 
 
 def changed_variables(old: Mapping[str, str], new: Mapping[str, str]) -> frozenset[str]:

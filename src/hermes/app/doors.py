@@ -48,8 +48,7 @@ def open_doors(context: DoorContext) -> list[Door]:
 
 def check_doors(loaded: LoadedConfig, options: AppOptions) -> None:
     """Raise `ConfigError` if no door is switched on, or one that is cannot work."""
-    enabled = _enabled(loaded)
-    if not enabled:
+    if not _enabled(loaded):
         raise ConfigError(
             "No platform is switched on.",
             hint=" ".join(
@@ -59,7 +58,12 @@ def check_doors(loaded: LoadedConfig, options: AppOptions) -> None:
                 ]
             ),
         )
-    for module in enabled:
+    check_enabled(loaded, options)
+
+
+def check_enabled(loaded: LoadedConfig, options: AppOptions) -> None:
+    """Raise `ConfigError` if a door that is switched on cannot work."""
+    for module in _enabled(loaded):
         module.check(loaded, options)
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from hermes.app.build import App, open_app
 from hermes.app.config_watch import ConfigWatcher, changed_variables
-from hermes.app.doors import DoorContext, check_doors, open_doors
+from hermes.app.doors import DoorContext, check_doors, check_enabled, open_doors
 from hermes.app.options import AppOptions
 from hermes.app.settings import in_force
 from hermes.app.shutdown import StopSignals, let_turns_end, stop_signals
@@ -200,7 +200,13 @@ class Service:
 
     async def _watch_config(self) -> None:
         app, options = self._app, self._options
-        watcher = ConfigWatcher(options.home, options.environ, self._started, app.clock)
+        watcher = ConfigWatcher(
+            options.home,
+            options.environ,
+            self._started,
+            app.clock,
+            check=lambda loaded: check_enabled(loaded, options),
+        )
         await watcher.run(self._apply, lambda text: self._state_file.warn("config", text))
 
     def _apply(self, loaded: LoadedConfig) -> None:

@@ -13,7 +13,7 @@ import click
 import msgspec
 from msgspec import Struct
 
-from hermes.cli.home import json_option, loaded_config, say_json, this_home
+from hermes.cli.home import app_options, json_option, loaded_config, say_json, this_home
 from hermes.config.check import describe, fields_by_name
 from hermes.config.document import Path, format_key, parse_key
 from hermes.config.edit import is_env_name, migrate_files, set_value, unset_value
@@ -238,14 +238,27 @@ def explain_command(key: str) -> None:
 
 def _report(*, quiet: bool) -> None:
     found = inspect_config(this_home(), process_environ())
-    for problem in found.errors:
+    errors = found.errors or _unusable(found.loaded)
+    for problem in errors:
         click.echo(f"error: {problem}", err=True)
     for warning in (*found.warnings, *found.unused):
         click.echo(f"warning: {warning}", err=True)
-    if found.errors:
+    if errors:
         click.get_current_context().exit(ConfigError.exit_code)
     if not quiet or found.warnings:
         click.echo(f"{this_home().config_file} is valid.")
+
+
+def _unusable(loaded: LoadedConfig | None) -> tuple[str, ...]:
+    """Say why a gateway could not start with a configuration that loads."""
+    from hermes.app.doors import check_enabled  # noqa: PLC0415 - only here are doors needed
+
+    try:
+        if loaded is not None:
+            check_enabled(loaded, app_options(platform="gateway"))
+    except ConfigError as error:
+        return (f"{error.message} {error.hint}".rstrip(),)
+    return ()
 
 
 def _note_override(home: HermesHome, key: str) -> None:
