@@ -11,9 +11,13 @@ import re
 import socket
 from collections.abc import Callable
 from html import unescape
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from hermes.domain.errors import HermesError, UsageError
+
+if TYPE_CHECKING:
+    import httpx2
 
 TIMEOUT = 20.0
 MAX_BYTES = 2_000_000
@@ -70,14 +74,14 @@ class PageFetcher:
                 url = urljoin(url, headers["location"])
         raise HermesError(f"{url} redirects too often.")
 
-    async def _get(self, client: object, url: str, limit: int) -> tuple[int, dict[str, str], bytes]:
-        import httpx2  # noqa: PLC0415 - see above
-
-        assert isinstance(client, httpx2.AsyncClient)
+    async def _get(
+        self, client: "httpx2.AsyncClient", url: str, limit: int
+    ) -> tuple[int, dict[str, str], bytes]:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise UsageError("Only http and https addresses can be fetched.")
-        address = await self._resolve(parts.hostname, parts.port or _port(parts.scheme))
+        usual = 443 if parts.scheme == "https" else 80
+        address = await self._resolve(parts.hostname, parts.port or usual)
         host = f"[{address}]" if ":" in address else address
         port = f":{parts.port}" if parts.port else ""
         pinned = parts._replace(netloc=f"{host}{port}").geturl()
@@ -109,10 +113,6 @@ class PageFetcher:
         if not addresses or not all(self._allowed(address) for address in addresses):
             raise UsageError(f"{host} is in a private network and is not fetched.")
         return addresses[0]
-
-
-def _port(scheme: str) -> int:
-    return 443 if scheme == "https" else 80
 
 
 def _text(url: str, status: int, headers: dict[str, str], body: bytes) -> str:

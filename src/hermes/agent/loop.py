@@ -194,7 +194,9 @@ class TurnLoop:
         self._images = ImageCache(services.read_attachment)
         self._context_tokens = 0
         self._compaction_failed = False
-        self._call_ids = {call.id for call in _calls(history)}
+        replies = (stored.message for stored in history)
+        called = (reply.tool_calls for reply in replies if isinstance(reply, AssistantMessage))
+        self._call_ids = {call.id for calls in called for call in calls}
         self._listener = StreamListener(
             job.stream, services.redact, services.redacting(), services.redacting()
         )
@@ -225,7 +227,7 @@ class TurnLoop:
                 if not cut_off or continuations >= allowed:
                     return "".join(answer)
                 continuations += 1
-                await self._add_notice(CONTINUE)
+                await self._add_input(UserMessage(kind=InputKind.NOTICE, content=CONTINUE))
             message = None
 
     async def close_history(self) -> None:
@@ -334,38 +336,22 @@ class TurnLoop:
 
     def _accepted(self, message: AssistantMessage, *, tools_allowed: bool) -> AssistantMessage:
         """Make call ids unique in the session and drop calls where none are allowed."""
-        calls: list[ToolCall] = []
-        for call in message.tool_calls if tools_allowed else ():
-            # The client names a call of its own by its id alone, so that must be one of ours.
-            foreign = self._is_client(call)
-            unique = call.id not in self._call_ids and bool(call.id) and not foreign
-            kept = (
-                call
-                if unique
-                else ToolCall(id=new_call_id(), name=call.name, arguments=call.arguments)
-            )
-            self._call_ids.add(kept.id)
-            calls.append(kept)
-        return AssistantMessage(
-            text=self._services.redact(message.text),
-            tool_calls=tuple(calls),
-            reasoning=message.reasoning,
-            finish=message.finish,
-        )
+        calls = tuple(self._unique(call) for call in message.tool_calls) if tools_allowed else ()
+        return replace(message, text=self._services.redact(message.text), tool_calls=calls)
+
+    def _unique(self, call: ToolCall) -> ToolCall:
+        # The client names a call of its own by its id alone, so that must be one of ours.
+        if not call.id or call.id in self._call_ids or self._is_client(call):
+            call = replace(call, id=new_call_id())
+        self._call_ids.add(call.id)
+        return call
 
     async def _commit(self, message: AssistantMessage, reply: ModelReply) -> None:
         turn_id, stream = self._job.turn.id, self._job.stream
-        record = usage_record(
-            reply,
-            "turn",
-            self._job.profile.id,
-            self.scope.session.id,
-            turn_id,
-            at=self._services.clock.now(),
-        )
-        stored = await durable(
-            self._services.ledger.record_reply(turn_id, message, record, record.at)
-        )
+        ledger, now = self._services.ledger, self._services.clock.now()
+        owner = (self._job.profile.id, self.scope.session.id, turn_id)
+        record = usage_record(reply, "turn", *owner, at=now)
+        stored = await durable(ledger.record_reply(turn_id, message, record, now))
         self._listener.clear()
         self._history.append(stored)
         self._account(reply)
@@ -390,21 +376,13 @@ class TurnLoop:
 
     async def _take_steering(self) -> None:
         for inbox_id, message in self._job.control.steering.take():
-            added = await durable(
-                self._services.ledger.add_inputs(
-                    self._job.turn.id, [message], [inbox_id], self._services.clock.now()
-                )
-            )
-            self._history += added
+            await self._add_input(message, inbox_id)
             self._job.stream.emit(SteerTaken(text=content_text(message.content)))
 
-    async def _add_notice(self, text: str) -> None:
-        notice = UserMessage(kind=InputKind.NOTICE, content=text)
-        self._history += await durable(
-            self._services.ledger.add_inputs(
-                self._job.turn.id, [notice], [], self._services.clock.now()
-            )
-        )
+    async def _add_input(self, message: UserMessage, *inbox_ids: int) -> None:
+        ledger, now = self._services.ledger, self._services.clock.now()
+        added = await durable(ledger.add_inputs(self._job.turn.id, [message], inbox_ids, now))
+        self._history += added
 
     async def _compact_if_due(self) -> None:
         if self._compaction_failed or not self._compactor.enabled:
@@ -426,12 +404,3 @@ class TurnLoop:
     def _estimate(self) -> int:
         prompt = estimate_tokens(self.scope.session.system_prompt or "")
         return prompt + sum(estimate_message(stored.message) for stored in self._history)
-
-
-def _calls(history: list[StoredMessage]) -> list[ToolCall]:
-    return [
-        call
-        for stored in history
-        if isinstance(stored.message, AssistantMessage)
-        for call in stored.message.tool_calls
-    ]

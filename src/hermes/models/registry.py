@@ -104,34 +104,33 @@ def _target(settings: AuxiliaryTask) -> ModelTarget:
     )
 
 
-class _TaskModel:
+class _TaskModel(msgspec.Struct, frozen=True):
     """Adds a task's name, effort and time limit to every call."""
 
-    def __init__(self, inner: Model, task: str, settings: AuxiliaryTask) -> None:
-        self._inner = inner
-        self._task = task
-        self._timeout = settings.timeout
-        self._effort = settings.reasoning_effort or None
+    inner: Model
+    task: str
+    settings: AuxiliaryTask
 
     @property
     def info(self) -> ModelInfo:
-        return self._inner.info
+        return self.inner.info
 
     async def complete(
         self, request: ModelRequest, listener: CallListener | None = None
     ) -> ModelReply:
+        task, seconds = self.task, self.settings.timeout
         if request.task == "turn":
-            request = replace(request, task=self._task)
-        if self._effort is not None:
-            request = replace(request, reasoning_effort=self._effort)
+            request = replace(request, task=task)
+        if self.settings.reasoning_effort:
+            request = replace(request, reasoning_effort=self.settings.reasoning_effort)
         try:
-            async with asyncio.timeout(self._timeout):
-                return await self._inner.complete(request, listener)
+            async with asyncio.timeout(seconds):
+                return await self.inner.complete(request, listener)
         except TimeoutError as error:
             raise ModelFailure(
                 FailureKind.TIMEOUT,
-                f"The {self._task} task got no answer within {self._timeout:g} s.",
-                hint=f"Raise `auxiliary.{self._task}.timeout`, or choose a faster model there.",
+                f"The {task} task got no answer within {seconds:g} s.",
+                hint=f"Raise `auxiliary.{task}.timeout`, or choose a faster model there.",
                 provider=self.info.provider,
             ) from error
 

@@ -39,20 +39,16 @@ async def process(args: ProcessArgs, context: ToolContext) -> ToolResult:
     if not args.session_id:
         raise UsageError(f"`{args.action}` needs the session_id of a process.")
     match args.action:
-        case "poll":
-            info = await environment.wait(args.session_id, 0)
-            text = _status(info) + await _newest(environment, info.id)
-        case "wait":
-            info = await environment.wait(args.session_id, min(max(args.timeout, 0), _MAX_WAIT))
-            text = _status(info) + await _newest(environment, info.id)
+        case "log":
+            return ToolResult(content=await _log(environment, args))
+        case "write" | "submit" | "close":
+            return ToolResult(content=await _feed(environment, args))
         case "kill":
             info = await environment.kill(args.session_id)
-            text = _status(info) + await _newest(environment, info.id)
-        case "log":
-            text = await _log(environment, args)
         case _:
-            text = await _feed(environment, args)
-    return ToolResult(content=text)
+            seconds = min(max(args.timeout, 0), _MAX_WAIT) if args.action == "wait" else 0
+            info = await environment.wait(args.session_id, seconds)
+    return ToolResult(content=_status(info) + await _newest(environment, info.id))
 
 
 def intent(arguments: dict[str, Any]) -> Intent:

@@ -10,21 +10,14 @@ import difflib
 import logging
 from collections.abc import Iterable
 
-from msgspec import Struct
-
 from hermes.agent.tools.define import Handler, Tool, decode_arguments, spill
-from hermes.agent.tools.toolsets import InstalledTool, installed_tools, resolve_toolsets
+from hermes.agent.tools.toolsets import installed_tools, resolve_toolsets
 from hermes.domain.entry_points import load_entry_point
 from hermes.domain.errors import ConfigError, HermesError, ToolRefused
 from hermes.domain.messages import ToolCall, ToolOutcome
 from hermes.domain.tools import Need, ToolContext, ToolResult, ToolSpec
 
 log = logging.getLogger(__name__)
-
-
-class _Entry(Struct, frozen=True, kw_only=True):
-    tool: Tool
-    handler: Handler
 
 
 class ToolRegistry:
@@ -51,10 +44,10 @@ class ToolRegistry:
         self.choice = resolve_toolsets(toolsets, disabled, toolset_of)
         self.unavailable: dict[str, str] = {}
         """Tools that were asked for but are not offered, and why."""
-        self._entries: dict[str, _Entry] = {}
+        self._entries: dict[str, tuple[Tool, Handler]] = {}
         for name in sorted(self.choice.tools):
             try:
-                tool = added.get(name) or _load(installed[name])
+                tool: Tool = added.get(name) or load_entry_point(installed[name].target)
                 reason = tool.check(secret_names) or _missing(tool.spec.needs - granted)
             except ConfigError as error:
                 log.warning("The tool %s is left out. %s", name, error.message)
@@ -63,29 +56,29 @@ class ToolRegistry:
             if reason:
                 self.unavailable[name] = reason
             else:
-                self._entries[name] = _Entry(tool=tool, handler=tool.make_handler())
-        self._specs = tuple(entry.tool.spec for entry in self._entries.values())
+                self._entries[name] = (tool, tool.make_handler())
+        self._specs = tuple(tool.spec for tool, _ in self._entries.values())
 
     def specs(self) -> tuple[ToolSpec, ...]:
         return self._specs
 
     def spec(self, name: str) -> ToolSpec | None:
-        entry = self._entries.get(name)
-        return entry.tool.spec if entry else None
+        return self._entries[name][0].spec if name in self._entries else None
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         """Carry out `call`. Failures are results; only bugs raise."""
-        entry = self._entries.get(call.name)
-        if entry is None:
-            return _failure(self._unknown(call.name))
+        if call.name not in self._entries:
+            return ToolResult(content=self._unknown(call.name), outcome=ToolOutcome.ERROR)
+        tool, handler = self._entries[call.name]
         try:
-            arguments = decode_arguments(entry.tool, call.arguments)
-            result = await entry.handler(arguments, context)
-            return await spill(result, entry.tool.spec.max_result_chars, context)
-        except ToolRefused as refusal:
-            return _failure(_sentence(refusal), ToolOutcome.REFUSED)
+            result = await handler(decode_arguments(tool, call.arguments), context)
+            return await spill(result, tool.spec.max_result_chars, context)
         except HermesError as error:
-            return _failure(_sentence(error))
+            refused = isinstance(error, ToolRefused)
+            return ToolResult(
+                content=f"{error.message} {error.hint}".strip(),
+                outcome=ToolOutcome.REFUSED if refused else ToolOutcome.ERROR,
+            )
 
     def _unknown(self, name: str) -> str:
         if name in self.unavailable:
@@ -95,18 +88,5 @@ class ToolRegistry:
         return f"There is no tool `{name}`.{suggestion} Tools: {', '.join(self._entries)}."
 
 
-def _load(found: InstalledTool) -> Tool:
-    tool: Tool = load_entry_point(found.target)
-    return tool
-
-
 def _missing(needs: frozenset[Need]) -> str:
     return f"it may not {' or '.join(sorted(needs))} here" if needs else ""
-
-
-def _failure(text: str, outcome: ToolOutcome = ToolOutcome.ERROR) -> ToolResult:
-    return ToolResult(content=text, outcome=outcome)
-
-
-def _sentence(error: HermesError) -> str:
-    return f"{error.message} {error.hint}".strip()

@@ -17,17 +17,8 @@ GROUP = "hermes.tools"
 
 CORE = (
     *("browser", "clarify", "code_execution", "computer_use", "cronjob", "delegation", "file"),
-    *(
-        "image_gen",
-        "memory",
-        "session_search",
-        "skills",
-        "terminal",
-        "todo",
-        "tts",
-        "vision",
-        "web",
-    ),
+    *("image_gen", "memory", "session_search", "skills", "terminal", "todo", "tts", "vision"),
+    "web",
 )
 KNOWN = frozenset(
     (*CORE, "discord", "discord_admin", "homeassistant", "search", "video", "video_gen", "x_search")
@@ -94,14 +85,11 @@ def resolve_toolsets(
     sets = tools_by_toolset(toolset_of)
     chosen: set[str] = set()
     unknown: list[str] = []
-    for name in names:
-        tools = _tools_of(name, sets)
-        chosen |= tools or set()
-        unknown += [name] if tools is None else []
-    for name in disabled:
-        tools = _tools_of(name, sets)
-        chosen -= tools or set()
-        unknown += [name] if tools is None else []
+    for group, change in ((names, chosen.update), (disabled, chosen.difference_update)):
+        for name in group:
+            tools = _tools_of(name, sets)
+            change(tools or set())
+            unknown += [name] if tools is None else []
     return ToolsetChoice(tools=frozenset(chosen), unknown=tuple(dict.fromkeys(unknown)))
 
 
