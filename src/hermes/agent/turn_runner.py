@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 SHUTDOWN = TurnError(
     code="shutdown",
-    message="Hermes is stopping. This turn is kept and goes on at the next start.",
+    message="Hermes is stopping. This turn is saved and continues at the next start.",
 )
 
 
@@ -90,7 +90,7 @@ class _Attempt:
             state = TurnState.INTERRUPTED
         except HermesError as failure:
             state, error = TurnState.FAILED, self._explain(failure)
-        except Exception as bug:
+        except Exception as bug:  # every turn ends with a `TurnFinished`, whatever happens
             log.exception("turn %s failed unexpectedly", self._job.turn.id)
             state, error = TurnState.FAILED, self._explain_bug(bug)
         control.detach()

@@ -234,7 +234,7 @@ class _Patience:
         self._arm()
 
     def arrived(self) -> None:
-        """Bytes came: the idle time begins anew.
+        """Bytes came: restart the idle time.
 
         Only a clock reading is kept, because this runs for every token; one
         timer looks at it when the idle time could be over.

@@ -112,7 +112,7 @@ def serve(home: HermesHome, name: str, idle_seconds: float) -> None:
 
 
 def _detach(log: Path) -> None:
-    """Go on as a process of its own; the lock goes along."""
+    """Continue as a process of its own, which keeps the lock."""
     if os.fork():
         os._exit(0)
     os.setsid()
