@@ -2,7 +2,9 @@ import base64
 import json
 import logging
 import string
+import time
 import urllib.parse
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -206,3 +208,26 @@ def test_several_tokens_in_one_variable_are_each_redacted() -> None:
 def test_a_placeholder_for_a_key_is_not_taken_out_of_ordinary_text() -> None:
     redact = Redactor(Secrets({"OPENAI_API_KEY": "placeholder"})).redact
     assert redact("a placeholder text") == "a placeholder text"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-----BEGIN PRIVATE KEY-----\n" * 20_000,
+        "-----BEGIN PRIVATE KEY-----" + "a-" * 200_000,
+        ("-----BEGIN " + "A " * 20) * 20_000,
+        "sk-" * 150_000,
+        "eyJ." * 100_000,
+    ],
+)
+def test_redaction_takes_time_in_proportion_to_the_text(text: str) -> None:
+    redactor = Redactor(Secrets({"KEY": "a-long-secret-value"}))
+    half = _cpu(lambda: redactor.redact(text[: len(text) // 4]))
+    whole = _cpu(lambda: redactor.redact(text))
+    assert whole < 20 * max(half, 0.01), "four times the text, not sixteen times the work"
+
+
+def _cpu(work: Callable[[], object]) -> float:
+    begun = time.process_time()
+    work()
+    return time.process_time() - begun

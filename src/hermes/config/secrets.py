@@ -107,7 +107,8 @@ _SCHEME = re.compile(r"(?i)^(?:bearer|basic|token|bot)\s+")
 
 _SHAPES = r"""
     (?P<BEARER>\b[Bb]earer\s+)(?=[A-Za-z._~+/=-]*[0-9])[A-Za-z0-9._~+/=-]{12,} |
-    (?P<PRIVATE_KEY>-----BEGIN\ [A-Z ]*PRIVATE\ KEY-----.*?-----END\ [A-Z ]*PRIVATE\ KEY-----) |
+    (?P<PRIVATE_KEY>-----BEGIN\ [A-Z ]{0,40}PRIVATE\ KEY-----(?:[^-]|-(?!----)){1,20000}
+      -----END\ [A-Z ]{0,40}PRIVATE\ KEY-----) |
     (?<![A-Za-z0-9_-])(?:
       (?P<API_KEY>(?:sk|pk|rk)-[A-Za-z0-9_-]{16,} | gsk_[A-Za-z0-9]{20,} | xai-[A-Za-z0-9]{20,}
         | AIza[A-Za-z0-9_-]{30,} | hf_[A-Za-z0-9]{20,} | tvly-[A-Za-z0-9-]{16,}
