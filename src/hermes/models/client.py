@@ -127,7 +127,10 @@ class ModelClient:
         failures: list[ModelFailure] = []
         for state in self._lanes:
             if failures:
-                _announce_fallback(sink, failures[-1], state.route)
+                route, said = state.route, failures[-1].message
+                sink.restart()
+                text = f"{said} Using {route.provider} ({route.model}) for this reply."
+                sink.notice("fallback", text)
             try:
                 return await _RouteCall(state, self._shared, request, sink).run()
             except ModelFailure as failure:
@@ -273,13 +276,8 @@ class _RouteCall:
     def _failure(self, kind: FailureKind, fault: WireFault) -> ModelFailure:
         route = self._route
         key_name = route.key_names[0] if route.key_names else "the key"
-        names = {
-            "provider": route.provider,
-            "model": route.model,
-            "base_url": route.base_url,
-            "key_name": key_name,
-        }
-        return explain(kind, fault, names, self._asked_wait(fault))
+        names = {"provider": route.provider, "model": route.model, "base_url": route.base_url}
+        return explain(kind, fault, {**names, "key_name": key_name}, self._asked_wait(fault))
 
     def _reply(self, decoded: Decoded) -> ModelReply:
         message = decoded.message
@@ -324,13 +322,6 @@ def _check(decoded: Decoded) -> None:
     if message.finish is FinishReason.CONTENT_FILTER:
         raise WireFault("the answer was withheld", kind=FailureKind.POLICY)
     raise WireFault("", kind=FailureKind.EMPTY)
-
-
-def _announce_fallback(sink: Sink, failure: ModelFailure, route: ModelRoute) -> None:
-    sink.restart()
-    sink.notice(
-        "fallback", f"{failure.message} Using {route.provider} ({route.model}) for this reply."
-    )
 
 
 def _summary(failures: list[ModelFailure]) -> ModelFailure:

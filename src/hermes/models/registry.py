@@ -46,46 +46,36 @@ from hermes.models.routes import (
 from hermes.models.transport import Transport
 
 
-class AuxiliaryModels:
+class AuxiliaryModels(msgspec.Struct, frozen=True):
     """Finds the model of a task; clients are made on first use and kept."""
 
-    def __init__(
-        self,
-        main: Model,
-        sources: ModelSources,
-        *,
-        clock: Clock,
-        transport: Transport,
-        main_routes: tuple[ModelRoute, ...] = (),
-    ) -> None:
-        self._main = main
-        self._sources = sources
-        self._settings = sources.settings.auxiliary
-        self._clock = clock
-        self._transport = transport
-        self._main_routes = main_routes
-        self._clients: dict[str, ModelClient] = {}
+    main: Model
+    sources: ModelSources
+    clock: Clock
+    transport: Transport
+    main_routes: tuple[ModelRoute, ...] = ()
+    clients: dict[str, ModelClient] = msgspec.field(default_factory=dict)
 
     def model(self, task: str) -> Model:
         """Return the model for `task`; `ConfigError` if its override cannot work."""
-        settings = getattr(self._settings, task, AuxiliaryTask())
+        settings = getattr(self.sources.settings.auxiliary, task, AuxiliaryTask())
         return _TaskModel(self._inner(task, settings), task, settings)
 
     def _inner(self, task: str, settings: AuxiliaryTask) -> Model:
         own = settings.model or settings.base_url or settings.provider not in {"", "auto"}
-        if not own and not self._main_routes:
-            return self._main
-        client = self._clients.get(task)
+        if not own and not self.main_routes:
+            return self.main
+        client = self.clients.get(task)
         if client is None:
-            routes = self._main_routes
+            routes = self.main_routes
             if own:
-                routes = (resolve_route(_target(settings), self._sources), *routes)
-            client = self._clients[task] = ModelClient(
+                routes = (resolve_route(_target(settings), self.sources), *routes)
+            client = self.clients[task] = ModelClient(
                 routes,
-                clock=self._clock,
-                transport=self._transport,
+                clock=self.clock,
+                transport=self.transport,
                 policy=RetryPolicy(
-                    max_retries=self._settings.transient_retries,
+                    max_retries=self.sources.settings.auxiliary.transient_retries,
                     base_delay=1.0,
                     max_delay=5.0,
                     max_retry_after=10.0,
