@@ -55,7 +55,6 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     """A send may be repeated with the same key without a second message."""
     media: frozenset[str] = frozenset()
     """Kinds of files it can send natively: image, voice, audio, video, document."""
-    max_file_bytes: int = 50_000_000
     album_size: int = 0
     """How many pictures can be sent together (`AlbumSender`); 0: none."""
     private_interval: float = 1.0

@@ -82,7 +82,8 @@ def owner_alive(owner_id: str, run_dir: Path) -> bool:
     """Tell whether the process that called itself this still runs."""
     if "/" in owner_id or not owner_id:
         return False
-    return _is_locked(run_dir / f"{owner_id}{_SUFFIX}")
+    # A file that is not ours to look at is taken for that of a live process.
+    return is_locked(run_dir / f"{owner_id}{_SUFFIX}", if_unreadable=True)
 
 
 def blocked_by(owner_id: str, run_dir: Path) -> str | None:
@@ -120,12 +121,7 @@ def clean_up(run_dir: Path) -> int:
     removed = 0
     for path in run_dir.glob(f"*{_SUFFIX}"):
         with suppress(OSError):
-            if path.stat().st_size > 0 and not _is_locked(path):
+            if path.stat().st_size > 0 and not is_locked(path, if_unreadable=True):
                 path.unlink()
                 removed += 1
     return removed
-
-
-def _is_locked(path: Path) -> bool:
-    # A file that is not ours to look at is taken for that of a live process.
-    return is_locked(path, if_unreadable=True)

@@ -18,7 +18,6 @@ import msgspec
 from hermes.domain.errors import StoreError
 from hermes.domain.messages import (
     AssistantMessage,
-    Content,
     FilePart,
     ImagePart,
     Message,
@@ -37,7 +36,9 @@ def openai_message(message: Message) -> dict[str, Any]:
     match message:
         case UserMessage():
             named = {} if message.sender is None else {"name": message.sender}
-            return {"role": "user", **named, "content": _content(message.content)}
+            parts = message.content
+            content = parts if isinstance(parts, str) else [_part(part) for part in parts]
+            return {"role": "user", **named, "content": content}
         case AssistantMessage():
             return _assistant(message)
         case ToolMessage():
@@ -60,10 +61,6 @@ def _assistant(message: AssistantMessage) -> dict[str, Any]:
         for call in message.tool_calls
     ]
     return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
-
-
-def _content(content: Content) -> str | list[dict[str, Any]]:
-    return content if isinstance(content, str) else [_part(part) for part in content]
 
 
 def _part(part: Part) -> dict[str, Any]:

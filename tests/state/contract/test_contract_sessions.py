@@ -236,7 +236,9 @@ async def test_deleting_takes_everything_but_what_must_outlive_it(ledger: Ledger
     await ledger.create_session(msgspec.structs.replace(session("s2"), parent_id="s1"))
     await ledger.bind_key("key", "s1", 1.0)
     await ledger.remember("s1", "todo", [1])
-    taken = await ledger.admit(arrival("n1", "secret words"))
+    first = arrival("n1", "secret words")
+    private = msgspec.structs.replace(first.message, reply_context="subject of a mail")
+    taken = await ledger.admit(msgspec.structs.replace(first, message=private))
     await ledger.admit(arrival("n2", "more"))
     await ledger.begin_turn(turn(says="needle", inbox_ids=(taken.entry.id,)))
     await ledger.record_reply("t1", reply("", "c1", "c2"), usage(), 3.0)
@@ -265,7 +267,7 @@ async def test_deleting_takes_everything_but_what_must_outlive_it(ledger: Ledger
     assert (await ledger.spent(session_id="s1")).calls == 0
     again = await ledger.admit(arrival("n1", "secret words"))
     assert again.duplicate, "a redelivery must not be answered a second time"
-    assert again.entry.message.text == ""
+    assert (again.entry.message.text, again.entry.message.reply_context) == ("", "")
     unanswered = await ledger.admit(arrival("n2"))
     assert unanswered.entry.state is InboxState.DROPPED
     assert unanswered.entry.drop_reason == "session deleted"

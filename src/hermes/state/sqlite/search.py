@@ -13,11 +13,14 @@ needed before it answers. Idle moments also shorten the file once a good part is
 from sqlite3 import Connection, Row
 from typing import Any
 
+from msgspec.structs import replace
+
 from hermes.domain.ports.ledger import SearchHit, SearchQuery
 from hermes.state.search_text import MAX_CANDIDATES, SearchPlan, fold, plans_for, score, snippet
 from hermes.state.sqlite.base import LedgerPart, change, many, one, row_of
-from hermes.state.sqlite.rows import columns
+from hermes.state.sqlite.rows import columns, reader
 
+read_hit = reader(SearchHit, renamed={"id": "message_id", "timestamp": "at", "text": "snippet"})
 _FILTERS = ("session_id", "agent_id", "user_id", "exclude_session_ids", "roles")
 MAX_SCANNED = 20_000
 """How many of the newest matches are looked at when filters leave few of them."""
@@ -65,7 +68,10 @@ def _search(db: Connection, plan: SearchPlan, query: SearchQuery) -> list[Search
         found = [(row, folded) for row, folded in found if plan.matches(folded)]
     if not query.newest_first:
         found.sort(key=lambda pair: -score(plan, pair[1]))
-    return [_hit(plan, row, folded) for row, folded in found[: query.limit]]
+    return [
+        replace(read_hit(row), snippet=snippet(plan, row["text"], folded))
+        for row, folded in found[: query.limit]
+    ]
 
 
 def _candidates(db: Connection, plan: SearchPlan, query: SearchQuery) -> list[Row]:
@@ -144,19 +150,6 @@ def _terms(db: Connection, beginning: str) -> list[str]:
 
 def _quoted(text: str) -> str:
     return '"' + text.replace('"', '""') + '"'
-
-
-def _hit(plan: SearchPlan, row: Row, folded: str) -> SearchHit:
-    return SearchHit(
-        session_id=row["session_id"],
-        title=row["title"],
-        source=row["source"],
-        message_id=row["id"],
-        seq=row["seq"],
-        role=row["role"],
-        at=row["timestamp"],
-        snippet=snippet(plan, row["text"], folded),
-    )
 
 
 # -- upkeep --------------------------------------------------------------------

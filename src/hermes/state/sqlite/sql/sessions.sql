@@ -115,7 +115,7 @@ DELETE FROM sessions WHERE id = ?;
 -- Keep only the fact that these messages were seen.
 UPDATE inbox SET
   message = json_remove(json_set(message, '$.text', ''), '$.attachments', '$.reply_to',
-                        '$.context', '$.options', '$.results'),
+                        '$.context', '$.reply_context', '$.options', '$.results'),
   drop_reason = CASE WHEN state = 'waiting' THEN 'session deleted' ELSE drop_reason END,
   state = CASE WHEN state = 'waiting' THEN 'dropped' ELSE state END
 WHERE session_id = ?;
