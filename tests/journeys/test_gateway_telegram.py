@@ -280,7 +280,7 @@ async def test_hooks_are_told_of_sessions_and_turns(tmp_path: Path) -> None:
         # An answer can be seen a moment before its turn has ended.
         await until_written(gateway.hermes.home / "events.jsonl", "agent:end")
         telegram.say(ANN, ANN, "/new")
-        await until_answered(telegram, ANN, "A new conversation")
+        await until_answered(telegram, ANN, "New conversation.")
         await until_written(gateway.hermes.home / "events.jsonl", "session:start", times=2)
         await gateway.stop()
         lines = (gateway.hermes.home / "events.jsonl").read_text().splitlines()
