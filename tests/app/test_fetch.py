@@ -1,6 +1,7 @@
 """Pages that a person refers to: fetched from the public network only."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -86,3 +87,36 @@ def test_private_addresses_are_never_public(address: object) -> None:
 @given(st.text(max_size=200))
 def test_any_text_can_be_made_readable(text: str) -> None:
     assert "<script" not in readable(f"<p>{text}</p><script>evil()</script>") or "<script" in text
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1", "10.0.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "198.18.0.1"),
+        *("224.0.0.1", "239.1.2.3", "240.0.0.1", "255.255.255.255", "ff02::1", "ff0e::1"),
+        *("::1", "::", "fd00::1", "fe80::1%eth0", "fec0::1", "2001:db8::1"),
+        *("::ffff:127.0.0.1", "::ffff:169.254.169.254", "::127.0.0.1", "::a00:1"),
+        *("64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "64:ff9b:1::7f00:1", "2002:7f00:1::"),
+        *("2002:a00:1::1", "2001:0:7f00:1:8000:63bf:3fff:fdd2"),
+    ],
+)
+def test_addresses_that_lead_inside_are_not_public(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["8.8.8.8", "2001:4860:4860::8888", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"],
+)
+def test_addresses_of_the_internet_are_public(address: str) -> None:
+    assert is_public(address)
+
+
+@pytest.mark.parametrize("part", ["<script>", "<", "\n \n", "<a ", "&#", "<!--", "<svg><p>"])
+def test_a_hostile_page_is_read_in_proportion_to_its_length(part: str) -> None:
+    def seconds(copies: int) -> float:
+        begun = time.process_time()
+        readable(part * copies)
+        return time.process_time() - begun
+
+    assert seconds(200_000) < 20 * max(seconds(50_000), 0.02)

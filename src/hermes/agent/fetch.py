@@ -24,17 +24,30 @@ MAX_BYTES = 2_000_000
 MAX_REDIRECTS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
-_DROPPED = re.compile(
-    r"<(script|style|noscript|template|svg)\b.*?</\1\s*>", re.IGNORECASE | re.DOTALL
+_TAG = re.compile(r"/?[a-z0-9]+", re.IGNORECASE)
+_DROPPED = frozenset({"script", "style", "noscript", "template", "svg"})
+_BREAKS = frozenset(
+    {"br", "/p", "/div", "/li", "/h1", "/h2", "/h3", "/h4", "/h5", "/h6"}
+    | {"/tr", "/section", "/article"}
 )
-_BREAKS = re.compile(r"<(?:br|/p|/div|/li|/h[1-6]|/tr|/section|/article)\b[^>]*>", re.IGNORECASE)
-_TAGS = re.compile(r"<[^>]+>")
 _BLANKS = re.compile(r"[ \t]+")
-_GAPS = re.compile(r"\n\s*\n\s*\n+")
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_COMPATIBLE = ipaddress.ip_network("::/96")
 
 
 def is_public(address: str) -> bool:
-    return ipaddress.ip_address(address).is_global
+    """Tell whether an address is out on the internet, also if it carries another inside."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address):
+        inside = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
+        if found in _NAT64 or found in _COMPATIBLE:
+            inside.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
+        carried = [each for each in inside if each is not None]
+        if found.is_site_local:
+            return False
+        if carried:
+            return all(is_public(str(each)) for each in carried)
+    return found.is_global and not (found.is_multicast or found.is_reserved)
 
 
 class PageFetcher:
@@ -42,7 +55,7 @@ class PageFetcher:
         self._allowed = allowed
 
     async def __call__(self, url: str) -> str:
-        return _text(url, *await self._fetched(url, MAX_BYTES))
+        return await asyncio.to_thread(_text, url, *await self._fetched(url, MAX_BYTES))
 
     async def data(self, url: str, limit: int) -> tuple[str, bytes]:
         """Return the media type and the bytes of what is there, at most `limit` of them."""
@@ -126,7 +139,21 @@ def _text(url: str, status: int, headers: dict[str, str], body: bytes) -> str:
 
 
 def readable(html: str) -> str:
-    """Return the text of an HTML page, without markup."""
-    text = _BREAKS.sub("\n", _DROPPED.sub(" ", html))
-    lines = (_BLANKS.sub(" ", line).strip() for line in unescape(_TAGS.sub(" ", text)).splitlines())
-    return _GAPS.sub("\n\n", "\n".join(lines)).strip()
+    """Return the text of an HTML page, without markup; reads it once, whatever is in it."""
+    pieces: list[str] = []
+    dropped = ""
+    """The element whose content is left out until it ends."""
+    for number, part in enumerate(html.split("<")):
+        tag, closed, text = part.partition(">") if number else ("", ">", part)
+        found = _TAG.match(tag)
+        name = found[0].lower() if found else ""
+        if dropped:
+            dropped = "" if name == f"/{dropped}" else dropped
+        elif name in _DROPPED and closed:
+            dropped = name
+        if dropped:
+            continue
+        pieces += ["\n" if name in _BREAKS else " ", text] if closed else [" <", part]
+    lines = [_BLANKS.sub(" ", line).strip() for line in unescape("".join(pieces)).splitlines()]
+    kept = [line for number, line in enumerate(lines) if line or (number and lines[number - 1])]
+    return "\n".join(kept).strip()
