@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fakes.core import Core, message, running_core
 from hermes.control.door import Door
-from hermes.control.follow import Follower, Obligations, Outcome
+from hermes.control.follow import Follower, Outcome
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnJob
 from hermes.domain.inbound import InboxEntry
@@ -16,11 +16,11 @@ from hermes.domain.turn import TurnState
 from hermes.testing.model import Reply, ScriptedModel, say
 
 
-class Letters(Obligations):
+class Letters(Follower):
     """A kind of obligation as a scheduler might have it: post what was said."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, ledger: Ledger, group: asyncio.TaskGroup) -> None:
+        super().__init__(ledger, group)
         self.posted: list[Outcome] = []
         self.fails = False
 
@@ -39,14 +39,13 @@ class LetterDoor(Door):
     platforms = ("cli",)
 
     def __init__(self, core: Core, group: asyncio.TaskGroup) -> None:
-        self.letters = Letters(core.ledger)
-        self.follower = Follower(self.letters, core.ledger, group)
+        self.letters = Letters(core.ledger, group)
 
     def on_turn(self, job: TurnJob) -> None:
-        self.follower.begin(job)
+        self.letters.begin(job)
 
     async def recover(self) -> None:
-        await self.follower.recover()
+        await self.letters.recover()
 
 
 @asynccontextmanager
@@ -55,16 +54,16 @@ async def letters(core: Core) -> AsyncIterator[LetterDoor]:
         door = LetterDoor(core, group)
         with core.gateway.doors.attached(door):
             yield door
-            await door.follower.close(5.0)
+            await door.letters.close(5.0)
 
 
 async def test_what_is_owed_is_done_when_the_turn_has_ended(tmp_path: Path) -> None:
     async with running_core(tmp_path, ScriptedModel([say("Dear Ann,")])) as core:
         async with letters(core) as door:
             await core.ask("write")
-            await door.follower.idle()
+            await door.letters.idle()
             await door.recover()
-            await door.follower.idle()
+            await door.letters.idle()
             assert [each.text for each in door.letters.posted] == ["Dear Ann,"]
             assert await core.ledger.unanswered(("cli",)) == []
 
@@ -76,7 +75,7 @@ async def test_a_turn_that_ended_unseen_is_found_by_the_recovery_pass(tmp_path: 
         async with letters(core) as door:
             for _ in range(2):
                 await door.recover()
-                await door.follower.idle()
+                await door.letters.idle()
             (posted,) = door.letters.posted
             assert (posted.state, posted.text) == (TurnState.DONE, "Dear Ann,")
 
@@ -86,11 +85,11 @@ async def test_what_could_not_be_done_is_done_by_a_later_pass(tmp_path: Path) ->
         async with letters(core) as door:
             door.letters.fails = True
             await core.ask("write")
-            await door.follower.idle()
+            await door.letters.idle()
             assert door.letters.posted == []
             door.letters.fails = False
             await door.recover()
-            await door.follower.idle()
+            await door.letters.idle()
             assert [each.text for each in door.letters.posted] == ["Dear Ann,"]
 
 
@@ -118,7 +117,7 @@ async def test_a_pass_leaves_turns_alone_that_run_and_a_stop_leaves_them_open(
             await core.gateway.recover(platforms=("cli",))
             await door.recover()
             await core.idle()
-            await door.follower.idle()
+            await door.letters.idle()
             assert [each.text for each in door.letters.posted] == ["One.", "Two."]
 
 
@@ -129,15 +128,14 @@ async def test_a_message_that_was_dropped_is_not_waited_for(tmp_path: Path) -> N
 
     async with running_core(tmp_path, ScriptedModel()) as core, asyncio.TaskGroup() as group:
         core.gateway.hold(core.session.id)
-        kind = All(core.ledger)
-        follower = Follower(kind, core.ledger, group)
+        kind = All(core.ledger, group)
         ticket = await core.gateway.submit(
             "main", message("write", core.session.id), session_id=core.session.id
         )
         core.gateway.hold(core.session.id)
         entry = ticket.entry
         await core.ledger.drop([entry.id], "withdrawn")
-        await follower.recover()
-        await follower.idle()
+        await kind.recover()
+        await kind.idle()
         (posted,) = kind.posted
         assert (posted.turn_id, posted.reason) == (None, "The message was withdrawn.")

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Sequence
 
 from hermes.control.door import Door
-from hermes.control.follow import Follower, Obligations, Outcome
+from hermes.control.follow import Follower, Outcome
 from hermes.control.lanes.gateway import Gateway
 from hermes.domain.errors import ToolRefused
 from hermes.domain.events import TurnJob
@@ -23,21 +23,21 @@ from hermes.domain.turn import TurnState
 PLATFORM = "task"
 
 
-class ChildTurns(Door, Obligations):
+class ChildTurns(Follower, Door):
     """The door through which tools ask agents for something."""
 
     name = "tasks"
     platforms = (PLATFORM,)
 
     def __init__(self, gateway: Gateway, group: asyncio.TaskGroup) -> None:
+        super().__init__(gateway.ledger, group)
         self.capabilities = ToolCapabilities(spawn=self.spawn)
         self._gateway = gateway
-        self._follower = Follower(self, gateway.ledger, group)
         self._waiting: dict[int, asyncio.Future[Outcome]] = {}
         """Inbox entry -> the call that waits for its outcome."""
 
     async def spawn(self, context: ToolContext, agent_id: str, task: str) -> Spawned:
-        parent = await self._gateway.ledger.session(context.session_id)
+        parent = await self._ledger.session(context.session_id)
         if parent is not None and parent.source == PLATFORM:
             raise ToolRefused("A task cannot start further tasks.", hint="Do it here.")
         name = f"{context.turn_id}:{context.call_id}"
@@ -57,9 +57,9 @@ class ChildTurns(Door, Obligations):
         try:
             if ticket.duplicate:
                 await self._gateway.recover(entry.session_id)
-                await self._follower.recover()
+                await self.recover()
             else:
-                self._follower.expect(ticket)
+                self.expect(ticket)
             ended = await outcome
         except asyncio.CancelledError:
             self._gateway.interrupt(entry.session_id)
@@ -75,22 +75,16 @@ class ChildTurns(Door, Obligations):
     # -- the obligations -------------------------------------------------------
 
     async def unfinished(self) -> Sequence[InboxEntry]:
-        return await self._gateway.ledger.unanswered(self.platforms)
+        return await self._ledger.unanswered(self.platforms)
 
     async def ended(self, entry: InboxEntry, outcome: Outcome) -> None:
         waiting = self._waiting.get(entry.id)
         if waiting is not None and not waiting.done():
             waiting.set_result(outcome)
         if outcome.turn_id is not None:
-            await self._gateway.ledger.mark_answered(outcome.turn_id)
+            await self._ledger.mark_answered(outcome.turn_id)
 
     # -- the door --------------------------------------------------------------
 
     def on_turn(self, job: TurnJob) -> None:
-        self._follower.begin(job)
-
-    async def recover(self) -> None:
-        await self._follower.recover()
-
-    async def close(self, seconds: float) -> None:
-        await self._follower.close(seconds)
+        self.begin(job)

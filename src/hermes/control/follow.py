@@ -17,7 +17,7 @@ follower that fails leaves the obligation open, and the next pass finds it.
 
 A kind says what is unfinished and what the end of a turn means:
 
-    class CronDeliveries(Obligations):
+    class CronDeliveries(Follower):
         async def unfinished(self): return await self._ledger.unanswered(("cron",))
         async def ended(self, entry, outcome): ...deliver, then mark_answered
 
@@ -61,7 +61,32 @@ class Outcome(Struct, frozen=True, kw_only=True):
         return self.error.message if self.error else f"The turn was {self.state.value}."
 
 
-class Obligations:
+class Kept(HermesError):
+    """The process stops; the obligation is met after the next start."""
+
+    code = SHUTDOWN
+
+
+class Unseen(HermesError):
+    """A turn ended, and nobody here saw it begin."""
+
+    def __init__(self, outcome: Outcome) -> None:
+        super().__init__(outcome.reason)
+        self.outcome = outcome
+
+
+class Follower:
+    """Sees the obligations of one kind through."""
+
+    def __init__(self, ledger: Ledger, group: asyncio.TaskGroup) -> None:
+        self._ledger = ledger
+        self._group = group
+        self._tickets: dict[int, Ticket] = {}
+        """Inbox entry -> who sees it through in this process."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- what a kind says ------------------------------------------------------
+
     async def unfinished(self) -> Sequence[InboxEntry]:
         """Return the messages with something left to do, one for each obligation."""
         raise NotImplementedError
@@ -82,29 +107,7 @@ class Obligations:
             )
             await self.ended(ticket.entry, outcome)
 
-
-class Kept(HermesError):
-    """The process stops; the obligation is met after the next start."""
-
-    code = SHUTDOWN
-
-
-class Unseen(HermesError):
-    """A turn ended, and nobody here saw it begin."""
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.reason)
-        self.outcome = outcome
-
-
-class Follower:
-    def __init__(self, kind: Obligations, ledger: Ledger, group: asyncio.TaskGroup) -> None:
-        self._kind = kind
-        self._ledger = ledger
-        self._group = group
-        self._tickets: dict[int, Ticket] = {}
-        """Inbox entry -> who sees it through in this process."""
-        self._tasks: set[asyncio.Task[None]] = set()
+    # -- what a door calls -----------------------------------------------------
 
     def begin(self, job: TurnJob) -> None:
         if job.entry is not None:
@@ -112,12 +115,17 @@ class Follower:
 
     def expect(self, ticket: Ticket) -> Ticket:
         """Follow the turn that will have an admitted message; return whose ticket counts."""
-        known = self._tickets.get(ticket.entry.id)
-        return known or self._take(ticket)
+        entry = ticket.entry
+        if entry.id in self._tickets:
+            return self._tickets[entry.id]
+        self._tickets[entry.id] = ticket
+        name = f"{entry.message.platform} {entry.message.native_id}"
+        self._spawn(_safely(self._see_through(ticket), name))
+        return ticket
 
     async def recover(self) -> None:
         """Have everything seen through that nobody follows."""
-        for entry in await self._kind.unfinished():
+        for entry in await self.unfinished():
             known = self._tickets.get(entry.id)
             if known is not None and known.settled:
                 continue
@@ -146,13 +154,6 @@ class Follower:
         """Have something done that hangs on no turn; it ends with the follower."""
         return self._spawn(_safely(work, "something owed"))
 
-    def _take(self, ticket: Ticket) -> Ticket:
-        entry = ticket.entry
-        self._tickets[entry.id] = ticket
-        name = f"{entry.message.platform} {entry.message.native_id}"
-        self._spawn(_safely(self._see_through(ticket), name))
-        return ticket
-
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = self._group.create_task(work)
         self._tasks.add(task)
@@ -161,9 +162,9 @@ class Follower:
 
     async def _see_through(self, ticket: Ticket) -> None:
         try:
-            await self._kind.follow(ticket)
+            await self.follow(ticket)
         except Unseen as unseen:
-            await self._kind.ended(ticket.entry, unseen.outcome)
+            await self.ended(ticket.entry, unseen.outcome)
         finally:
             del self._tickets[ticket.entry.id]
 

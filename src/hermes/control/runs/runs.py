@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from hermes.control.follow import (
     Follower,
     Kept,
-    Obligations,
     Outcome,
     Unseen,
     goes_on_later,
@@ -37,7 +36,7 @@ from hermes.control.runs.replay import (
     retold,
 )
 from hermes.domain.errors import HermesError
-from hermes.domain.events import TurnEvent, TurnFinished, TurnJob
+from hermes.domain.events import TurnEvent, TurnFinished
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, InboxEntry, Sender
 from hermes.domain.messages import (
@@ -164,7 +163,7 @@ class RunSettings(Struct, frozen=True, kw_only=True):
     keep_runs: float = 30 * 86400.0
 
 
-class Runs(Obligations):
+class Runs(Follower):
     """Takes requests, follows their turns and answers for them."""
 
     def __init__(
@@ -177,12 +176,11 @@ class Runs(Obligations):
         redact: Callable[[str], str] = str,
         settings: RunSettings | None = None,
     ) -> None:
-        self._ledger = ledger
+        super().__init__(ledger, group)
         self._gateway = gateway
         self._clock = clock
         self._redact = redact
         self._settings = settings or RunSettings()
-        self._follower = Follower(self, ledger, group)
         self._live: dict[str, LiveRun] = {}
         """The runs that are under way in this process."""
         self._draining = False
@@ -197,10 +195,6 @@ class Runs(Obligations):
 
     def drain(self) -> None:
         self._draining = True
-
-    async def close(self, seconds: float) -> None:
-        """Let go, once the lanes have stopped; what has no outcome is found by the next start."""
-        await self._follower.close(seconds)
 
     # -- requests --------------------------------------------------------------
 
@@ -217,7 +211,7 @@ class Runs(Obligations):
         opened = await self._ledger.open_run(new_run(request, self._gateway, self._redact))
         if not opened.duplicate:
             live = self._watch(opened.run, self._gateway.take(opened.entry))
-            self._follower.expect(live.ticket)
+            self.expect(live.ticket)
         return opened
 
     async def _repeats(self, request: RunRequest) -> bool:
@@ -274,13 +268,6 @@ class Runs(Obligations):
         return False
 
     # -- obligations -----------------------------------------------------------
-
-    def begin(self, job: TurnJob) -> None:
-        self._follower.begin(job)
-
-    async def recover(self) -> None:
-        """Close open runs whose turn is over, stay with the rest."""
-        await self._follower.recover()
 
     async def unfinished(self) -> Sequence[InboxEntry]:
         found = []

@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.control.follow import Follower, Obligations, Outcome
+from hermes.control.follow import Follower, Outcome
 from hermes.control.lanes.gateway import Gateway
 from hermes.control.lanes.lane import Ticket
 from hermes.control.webhooks.effects import (
@@ -39,7 +39,6 @@ from hermes.control.webhooks.intake import (
 from hermes.control.webhooks.payload import render
 from hermes.control.webhooks.routes import HookRoute, HookRoutes
 from hermes.domain.errors import HermesError
-from hermes.domain.events import TurnJob
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Sender
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
@@ -78,16 +77,15 @@ class ReceiverParts(Struct, frozen=True, kw_only=True):
     """Seconds that a sender waits for a delivery without an agent."""
 
 
-class WebhookReceiver(Obligations):
+class WebhookReceiver(Follower):
     def __init__(self, parts: ReceiverParts) -> None:
+        super().__init__(parts.ledger, parts.group)
         self._parts = parts
-        self._ledger = parts.ledger
         self._clock = parts.clock
         self._intake = Intake(parts.clock, parts.rate_limit)
         self._results = Results(
             parts.ledger, parts.clock, parts.deliver, parts.comment, parts.agent_id
         )
-        self._follower = Follower(self, parts.ledger, parts.group)
         self._intakes: dict[Key, asyncio.Future[HookRefused | None]] = {}
         """Deliveries that are being taken in right now, with what copies are told; None: taken."""
         self._sends: dict[Key, asyncio.Task[None]] = {}
@@ -172,7 +170,7 @@ class WebhookReceiver(Obligations):
             await self._try_record(delivery, HookState.FAILED, error=_sentence(error))
             raise
         if not ticket.duplicate:
-            self._follower.expect(ticket)
+            self.expect(ticket)
         await self._try_record(delivery, HookState.RUNNING, session_id=ticket.session_id)
 
     def _delivery(self, route: HookRoute, arrived: Arrived, payload: Any) -> HookDelivery:
@@ -214,25 +212,16 @@ class WebhookReceiver(Obligations):
         key = _key_of(delivery)
         if key not in self._sends:
             outcome = Outcome(turn_id=None, state=TurnState.DONE, text=delivery.prompt)
-            sending = self._sends[key] = self._follower.do(self._deliver(delivery, outcome))
+            sending = self._sends[key] = self.do(self._deliver(delivery, outcome))
             sending.add_done_callback(lambda _done: self._sends.pop(key, None))
         return self._sends[key]
 
     # -- obligations ---------------------------------------------------------------------------
 
-    def begin(self, job: TurnJob) -> None:
-        self._follower.begin(job)
-
     async def recover(self) -> None:
         """Have open deliveries seen through that nobody follows; forget those long over."""
-        await self._follower.recover()
+        await super().recover()
         await self._ledger.prune_hooks(self._clock.now() - KEEP_SECONDS)
-
-    async def close(self, seconds: float) -> None:
-        await self._follower.close(seconds)
-
-    async def idle(self) -> None:
-        await self._follower.idle()
 
     async def unfinished(self) -> Sequence[InboxEntry]:
         found = {entry.id: entry for entry in await self._ledger.unanswered((PLATFORM,))}

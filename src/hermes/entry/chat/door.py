@@ -20,7 +20,6 @@ from hermes.control.admission.pipeline import InboundPipeline, PipelineParts, ta
 from hermes.control.delivery.rate_limit import Pacers
 from hermes.control.delivery.surface import Line
 from hermes.control.door import Door
-from hermes.control.follow import Follower
 from hermes.control.lanes.batches import BatchWindow
 from hermes.control.lanes.downloads import Downloads
 from hermes.control.supervision.services import BackgroundWork
@@ -108,9 +107,9 @@ class ChatDoor(Door):
                 presentation=parts.presentation,
                 may_send=parts.may_send,
                 manners=parts.manners,
-            )
+            ),
+            parts.group,
         )
-        self._follower = Follower(self._replies, parts.ledger, parts.group)
         self.say: Callable[[Target, str], Awaitable[None]] = self._replies.say
         self.apologise = Apologies(self._replies.say_unrecorded, parts.clock).say
         self._way_in = parts.admission(self)
@@ -131,14 +130,14 @@ class ChatDoor(Door):
         self._fleet.retry()
 
     async def recover(self) -> None:
-        await self._follower.recover()
+        await self._replies.recover()
 
     async def open(self) -> None:
         """Return when every platform has connected or failed for the first time."""
         await self._fleet.settled()
 
     async def close(self, seconds: float) -> None:
-        await self._follower.close(seconds)
+        await self._replies.close(seconds)
 
     def health(self) -> Sequence[AdapterHealth]:
         return self._fleet.health()
@@ -161,7 +160,7 @@ class ChatDoor(Door):
         return await self._parts.context.describe(turn, entry)
 
     def on_turn(self, job: TurnJob) -> None:
-        self._follower.begin(job)
+        self._replies.begin(job)
 
     def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:
         self._parts.group.create_task(self.apologise(target_of(entry.message), error))

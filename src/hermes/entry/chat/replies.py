@@ -18,7 +18,7 @@ from msgspec import Struct
 from hermes.control.admission.approval_replies import approval_buttons, question_buttons
 from hermes.control.admission.pipeline import target_of
 from hermes.control.delivery.surface import Line, ReplyOrigin, TurnSurface
-from hermes.control.follow import Obligations, Outcome
+from hermes.control.follow import Follower, Outcome
 from hermes.control.lanes.lane import Ticket
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, ApprovalState, Decision
 from hermes.domain.errors import HermesError, NotFound, StoreError
@@ -56,8 +56,9 @@ class ReplyParts(Struct, frozen=True, kw_only=True):
     manners: Manners = Manners()
 
 
-class ChatReplies(Obligations):
-    def __init__(self, parts: ReplyParts) -> None:
+class ChatReplies(Follower):
+    def __init__(self, parts: ReplyParts, group: asyncio.TaskGroup) -> None:
+        super().__init__(parts.ledger, group)
         self._parts = parts
         self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Session -> held by the turn that is being shown; the next ones wait in order."""
