@@ -77,6 +77,7 @@ def script(folder: Path) -> Script:
         "look": tools,
         "fill": [heavy, done],
         "slowly": [Step(text=SLOW, interval=0.02)],
+        "repeat": [Step(text="repeat correct-horse-battery Done.")],
         "stall": [Step(text="Done.", stall="first")],
         "background": [Step(calls=[terminal("sleep 600", background=True)]), done],
         "file": [Step(text=f"MEDIA:{outside}\n\nDone.")],
@@ -683,9 +684,13 @@ async def test_a_refused_token_is_tried_again_once_the_configuration_has_changed
 
         await bench.until(lambda: state() is AdapterState.FATAL)
         env = bench.file.parent / ".env"
-        env.write_text(f"TELEGRAM_BOT_TOKEN={bench.telegram.token}\n")
+        env.write_text(
+            f"TELEGRAM_BOT_TOKEN={bench.telegram.token}\nMAIL_PASSWORD=correct-horse-battery\n"
+        )
         await bench.until(lambda: state() is AdapterState.CONNECTED)
         assert await bench.say("hello") == ["Done."]
+        told = await bench.say("repeat correct-horse-battery")
+        assert told == ["repeat MAIL_PASSWORD Done."], "a new secret is one at once"
         # What was taken over then is not said to wait when something else changes,
         # and neither are rules that the platform reads for each message.
         changes = {"timezone": "UTC", "telegram": {"reactions": True}, "model.max_tokens": 77}

@@ -23,7 +23,7 @@ from hermes.app.settings import (
 )
 from hermes.app.tools import AgentTools
 from hermes.config.loader import LoadedConfig, load_config
-from hermes.config.secrets import RedactedStream
+from hermes.config.secrets import RedactedStream, Redactor
 from hermes.control.approvals import ApprovalAnswers
 from hermes.control.child_turns import ChildTurns
 from hermes.control.commands.context import CommandHost
@@ -90,6 +90,7 @@ class App(Struct, kw_only=True):
     owner: Owner
     clock: Clock
     settings: LiveSettings
+    redactor: Redactor
 
     def agent(self, agent_id: str) -> AgentProfile:
         """Return a served agent; `NotFound` names those there are."""
@@ -118,8 +119,8 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
     """Build everything, run it for the body of the `with`, and close it again."""
     loaded = load_config(options.home, options.environ)
     options.home.ensure()
-    logs = configure_logging(options.home.logs_dir, loaded.config.logging, loaded.redactor())
     redactor = loaded.redactor()
+    logs = configure_logging(options.home.logs_dir, loaded.config.logging, redactor)
     clock = SystemClock()
     profiles = agent_profiles(loaded, options)
     live = LiveSettings(in_force(loaded.config, options))
@@ -177,6 +178,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
                 owner=owner,
                 clock=clock,
                 settings=live,
+                redactor=redactor,
             )
 
 

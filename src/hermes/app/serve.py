@@ -211,6 +211,7 @@ class Service:
 
     def _apply(self, loaded: LoadedConfig) -> None:
         self._app.loaded = loaded
+        self._app.redactor.learn(loaded.secrets)
         waiting = self._app.settings.update(in_force(loaded.config, self._options))
         waiting |= changed_variables(self._started.variables, loaded.variables)
         named = ", ".join(sorted(key for key in waiting if not self._read_again(key)))

@@ -183,7 +183,12 @@ class Redactor:
     __slots__ = ("_marks", "_pattern")
 
     def __init__(self, secrets: Secrets) -> None:
-        marks: dict[str, str] = {}
+        self._marks: dict[str, str] = {}
+        self.learn(secrets)
+
+    def learn(self, secrets: Secrets) -> None:
+        """Replace these too from now on; what was a secret before stays one."""
+        marks = dict(self._marks)
         for name, value in secrets.items():
             if len(value) < MIN_LENGTH or value in PLACEHOLDERS:
                 continue
