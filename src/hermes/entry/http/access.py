@@ -4,7 +4,9 @@ What is out of reach is answered exactly like what does not exist.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
+
+from msgspec import Meta, Struct
 
 from hermes.control.runs.runs import PLATFORM, owner_tag
 from hermes.domain.approvals import Approval
@@ -20,6 +22,19 @@ OPEN_STATES = tuple(state for state in RunState if state.open)
 FACT = "instructions"
 T = TypeVar("T")
 AnyCall = Call[Any, Any]
+
+
+class AgentQuery(Struct, frozen=True, kw_only=True):
+    """Whose; the default agent's if nothing is given."""
+
+    agent: str | None = None
+    model: str | None = None
+    """Another name for `agent`."""
+
+
+class PageQuery(Struct, frozen=True, kw_only=True):
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
 
 
 def sees_everything(caller: Caller) -> bool:
@@ -70,6 +85,11 @@ def require_agent(call: AnyCall, name: str | None) -> ServedAgent:
     return agent
 
 
+def chosen_agent(call: Call[Any, AgentQuery], name: str | None = None) -> ServedAgent:
+    """Return the agent that the body or the query names."""
+    return require_agent(call, name or call.query.agent or call.query.model)
+
+
 def agent_name(call: AnyCall, agent_id: str) -> str:
     """Return what an agent is called in the `model` field."""
     named = (each.name for each in call.context.agents if each.agent_id == agent_id)
@@ -80,7 +100,6 @@ def agent_name(call: AnyCall, agent_id: str) -> str:
 
 
 def owns_session(caller: Caller, session: Session) -> bool:
-    """Tell whether a key may see and continue a session."""
     if not caller.may_reach(session.agent_id):
         return False
     own = session.source == PLATFORM and session.user_id == owner_tag(caller.key_id)
@@ -88,7 +107,6 @@ def owns_session(caller: Caller, session: Session) -> bool:
 
 
 async def reached_session(call: AnyCall, session_id: str, param: str | None = None) -> Session:
-    """Return a session within reach; 404 otherwise."""
     session = await call.context.ledger.session(session_id)
     if session is None or not owns_session(call.caller, session):
         raise Problem(404, "There is no such session.", code="session_not_found", param=param)
@@ -105,7 +123,6 @@ def session_key_of(agent_id: str, key_id: str, name: str) -> str:
 async def session_choice(
     call: AnyCall, agent_id: str, headers: CallHeaders | None = None
 ) -> SessionChoice:
-    """Return the session that the headers choose."""
     headers = headers or call.headers
     if headers.session_id is not None and headers.session_key is not None:
         message = "X-Hermes-Session-Id and X-Hermes-Session-Key cannot be used together."
@@ -132,7 +149,6 @@ async def waiting_session(call: AnyCall, agent_id: str, call_ids: Iterable[str])
 
 
 async def kept_instructions(ledger: SessionStore, session_id: str) -> str:
-    """Return the instructions kept with a session; empty if there are none."""
     kept = await ledger.recall(session_id, FACT)
     return kept if isinstance(kept, str) else ""
 
@@ -141,7 +157,6 @@ async def kept_instructions(ledger: SessionStore, session_id: str) -> str:
 
 
 async def reached_run(call: AnyCall, run_id: str) -> Run:
-    """Return a run within reach; 404 otherwise."""
     run = await call.context.runs.get(run_id)
     if run is None or not call.caller.owns(run.key_id, run.agent_id):
         raise Problem(404, "There is no such run.", code="run_not_found")

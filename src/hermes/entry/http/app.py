@@ -61,8 +61,6 @@ log = logging.getLogger(__name__)
 
 
 class _Exchange:
-    """One request while it is being answered."""
-
     __slots__ = ("cors", "id", "method", "receive", "route", "scope", "send", "started", "streams")
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -97,8 +95,6 @@ class _Exchange:
 
 
 class HttpApp:
-    """The ASGI application that serves endpoints and describes them."""
-
     def __init__(
         self,
         endpoints: Sequence[Endpoint],

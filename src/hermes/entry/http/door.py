@@ -22,8 +22,6 @@ FORGET_EVERY_SECONDS = 3600.0
 
 
 class ListeningDoor(Door):
-    """A door behind a port."""
-
     greeting = "listening at http://%s"
 
     def __init__(
@@ -68,8 +66,6 @@ class ListeningDoor(Door):
 
 
 class ApiDoor(ListeningDoor):
-    """The API server."""
-
     greeting = "the API is at http://%s/v1"
 
     def __init__(
@@ -109,8 +105,6 @@ class ApiDoor(ListeningDoor):
 
 
 class WebhookDoor(ListeningDoor):
-    """The webhook receiver."""
-
     greeting = "webhooks are taken at http://%s/webhooks/<route>"
 
     def __init__(

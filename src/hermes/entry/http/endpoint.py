@@ -27,8 +27,6 @@ from hermes.observability.metrics import Registry
 
 
 class ServedAgent(Struct, frozen=True, kw_only=True):
-    """One agent that can be reached."""
-
     agent_id: str
     name: str
     """What it is called in the `model` field; the default agent is `hermes`."""
@@ -55,11 +53,7 @@ class SideCalls(Protocol):
 
 
 class PictureStore(Protocol):
-    """Keeps pictures that come with requests."""
-
-    async def keep(self, data: bytes, media_type: str) -> Attachment:
-        """Store a picture and return where it is."""
-        ...
+    async def keep(self, data: bytes, media_type: str) -> Attachment: ...
 
     async def fetch(self, url: str) -> Attachment:
         """Fetch a picture from the public network and store it; `UsageError` if that fails."""
@@ -67,8 +61,6 @@ class PictureStore(Protocol):
 
 
 class HttpContext(Struct, frozen=True, kw_only=True):
-    """Everything a handler may use."""
-
     ledger: Ledger
     gateway: Gateway
     answers: ApprovalAnswers
@@ -141,16 +133,12 @@ class Call(Struct, Generic[Body, Query], frozen=True, kw_only=True):
 
 
 class JsonAnswer(Struct, frozen=True, kw_only=True):
-    """A value, sent as JSON."""
-
     value: Any
     status: int = 200
     headers: Mapping[str, str] = {}
 
 
 class TextAnswer(Struct, frozen=True, kw_only=True):
-    """Text of some media type."""
-
     text: str
     media_type: str = "text/plain; charset=utf-8"
     status: int = 200
@@ -175,8 +163,6 @@ Handler = Callable[[Call[Any, Any]], Awaitable[Any]]
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """One operation."""
-
     name: str
     """The `operationId`."""
     method: str

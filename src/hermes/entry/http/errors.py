@@ -34,8 +34,6 @@ class ErrorBody(Struct, frozen=True, kw_only=True):
 
 
 class Problem(HermesError):
-    """A request that cannot be granted."""
-
     def __init__(
         self,
         status: int,

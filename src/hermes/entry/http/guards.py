@@ -49,8 +49,6 @@ def host_name(text: str) -> str | None:
 
 
 class Guards:
-    """Checks Host and Origin, and answers browsers that ask first."""
-
     def __init__(self, settings: HttpSettings) -> None:
         bound = settings.host.strip("[]").lower()
         self._open = not is_loopback(settings.host)
@@ -167,8 +165,6 @@ def presented_key(heads: Headers) -> bytes:
 
 
 class KeyRing:
-    """Knows which keys are good, and for what."""
-
     def __init__(
         self,
         store: KeyStore,

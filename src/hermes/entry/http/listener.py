@@ -132,8 +132,6 @@ class SharedListener:
 
 
 class _Site:
-    """One address and what is answered there."""
-
     def __init__(self, host: str, port: int) -> None:
         from hermes.entry.http.server import HttpServer  # noqa: PLC0415 - uvicorn, with use
 

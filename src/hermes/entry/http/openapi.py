@@ -19,7 +19,7 @@ import msgspec
 from hermes.domain.keys import Action
 from hermes.entry.http.endpoint import EVENT_STREAM, Call, Endpoint, Operations, TextAnswer
 from hermes.entry.http.errors import ErrorBody
-from hermes.entry.http.request import BodyPlan
+from hermes.entry.http.request import HEADERS, MAX_ID_DIGITS, BodyPlan
 
 _PAGE = Path(__file__).with_name("docs.html")
 _JSON = "application/json"
@@ -42,15 +42,6 @@ _ERRORS = {
     502: "The agent or its model gave no usable answer.",
     503: "Not available right now: stopping, or the store cannot be used.",
 }
-_HEADERS: tuple[tuple[str, int, str], ...] = (
-    ("X-Hermes-Session-Id", 128, "Go on in this session."),
-    ("X-Hermes-Session-Key", 256, "Go on in the session under this name, or open it."),
-    ("Idempotency-Key", 256, "A repeat with the same key gets the same run."),
-    ("X-Hermes-Task", 64, "Says that this is a helper call, and which."),
-)
-_LAST_EVENT_ID = ("Last-Event-ID", 18, "Go on after the event with this id.")
-_PATTERNS = {"Last-Event-ID": "^[0-9]*$"}
-_PRINTABLE = "^[ -~]*$"
 
 
 def with_description(endpoints: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
@@ -177,23 +168,17 @@ def _query(endpoint: Endpoint, schemas: _Schemas) -> list[dict[str, Any]]:
 
 
 def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
-    named = list(_HEADERS) if endpoint.action is Action.RUN and endpoint.method == "POST" else []
-    if endpoint.method == "GET" and EVENT_STREAM in _each(endpoint.answers.get(200)):
-        named.append(_LAST_EVENT_ID)
-    return [
-        {
-            "name": name,
-            "in": "header",
-            "required": False,
-            "description": text,
-            "schema": {
-                "type": "string",
-                "maxLength": limit,
-                "pattern": _PATTERNS.get(name, _PRINTABLE),
-            },
-        }
-        for name, limit, text in named
-    ]
+    starts_run = endpoint.action is Action.RUN and endpoint.method == "POST"
+    streams = endpoint.method == "GET" and EVENT_STREAM in _each(endpoint.answers.get(200))
+    parameters = []
+    for field, name, limit, text in HEADERS:
+        resumes = field == "last_event_id"
+        if streams if resumes else starts_run:
+            most, pattern = (MAX_ID_DIGITS, "^[0-9]*$") if resumes else (limit, "^[ -~]*$")
+            schema = {"type": "string", "maxLength": most, "pattern": pattern}
+            shown = {"name": name, "in": "header", "required": False}
+            parameters.append({**shown, "description": text, "schema": schema})
+    return parameters
 
 
 def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:

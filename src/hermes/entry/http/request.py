@@ -28,17 +28,19 @@ Headers = dict[bytes, bytes]
 """Names in lower case."""
 
 
+MAX_ID_DIGITS = 18
 _MAX_QUERY_FIELDS = 64
 _MAX_NUMBER = 2**63 - 1
 _ONLY_ONCE = frozenset({b"host", b"authorization", b"x-api-key", b"content-type", b"origin"})
-_LIMITS: tuple[tuple[str, bytes, str, int], ...] = (
-    ("session_id", b"x-hermes-session-id", "X-Hermes-Session-Id", 128),
-    ("session_key", b"x-hermes-session-key", "X-Hermes-Session-Key", 256),
-    ("idempotency_key", b"idempotency-key", "Idempotency-Key", 256),
-    ("last_event_id", b"last-event-id", "Last-Event-ID", 64),
-    ("task", b"x-hermes-task", "X-Hermes-Task", 64),
+HEADERS: tuple[tuple[str, str, int, str], ...] = (
+    ("session_id", "X-Hermes-Session-Id", 128, "Continue this session."),
+    ("session_key", "X-Hermes-Session-Key", 256, "Continue the session of this name, or open it."),
+    ("idempotency_key", "Idempotency-Key", 256, "A repeat with the same key gets the same run."),
+    ("task", "X-Hermes-Task", 64, "Says that this is a helper call, and which."),
+    ("last_event_id", "Last-Event-ID", 64, "Continue after the event with this id."),
 )
-_MEANINGFUL = frozenset(limit[1] for limit in _LIMITS)
+"""Field of `CallHeaders`, name, longest value and description."""
+_MEANINGFUL = frozenset(name.lower().encode() for _, name, _, _ in HEADERS)
 _NO_HEADERS = CallHeaders()
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _PLACE = re.compile(r"(?P<what>.*?) - at `(key in )?\$(?P<path>.*)`\Z", re.DOTALL)
@@ -72,13 +74,12 @@ def read_headers(scope: Scope) -> Headers:
 
 
 def call_headers(heads: Headers) -> CallHeaders:
-    """Return the headers that handlers know, checked."""
     if _MEANINGFUL.isdisjoint(heads):
         return _NO_HEADERS
     values = {
-        field: _header(heads[key], name, limit)
-        for field, key, name, limit in _LIMITS
-        if heads.get(key)
+        field: _header(value, name, limit)
+        for field, name, limit, _ in HEADERS
+        if (value := heads.get(name.lower().encode()))
     }
     return CallHeaders(**values)
 
@@ -103,8 +104,6 @@ def _bad_header(name: str, why: str) -> Problem:
 
 
 class QueryPlan:
-    """Decodes query strings into one struct."""
-
     def __init__(self, kind: Any) -> None:
         self._kind = kind
         self._many: dict[str, bool] = {}
@@ -167,8 +166,6 @@ def _bad_query(why: str, param: str | None) -> Problem:
 
 
 class BodyPlan:
-    """Decodes bodies into one type."""
-
     def __init__(self, kind: Any) -> None:
         self.wanted = kind is not None
         self._raw = kind is bytes
@@ -281,8 +278,6 @@ _MAX_SEGMENT = 256
 
 
 class EndpointRoute:
-    """An endpoint with everything that its requests need, prepared."""
-
     __slots__ = ("body", "endpoint", "query")
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -292,8 +287,6 @@ class EndpointRoute:
 
 
 class RouteMatch(Struct, frozen=True):
-    """What a path leads to."""
-
     methods: dict[str, EndpointRoute]
     parameters: Mapping[str, str]
 
@@ -302,7 +295,6 @@ class RouteMatch(Struct, frozen=True):
         return sorted({*self.methods, *more, "OPTIONS"})
 
     def route(self, method: str) -> EndpointRoute:
-        """Return the route of a method; 405 if there is none."""
         route = self.methods.get("GET" if method == "HEAD" else method)
         if route is None:
             text, allow = "There is no such method here.", ", ".join(self.allowed())
@@ -333,7 +325,6 @@ class RouteTable:
                 self._templates.setdefault(len(segments), []).append(segments)
 
     def find(self, raw_path: bytes) -> RouteMatch:
-        """Return what is at a path; 404 if nothing is."""
         segments = tuple(unquote(part) for part in raw_path.decode("latin-1").split("/"))
         path = "/".join(segments)
         if path in self._methods and "{" not in path:

@@ -32,8 +32,6 @@ _PORT_KEY = "platforms.api_server.extra.port (API_SERVER_PORT)"
 
 
 class HttpServer:
-    """Serves an application until it is cancelled."""
-
     def __init__(
         self,
         app: AsgiApp,

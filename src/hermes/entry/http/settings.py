@@ -32,8 +32,6 @@ S = TypeVar("S", bound=Struct)
 
 
 class HttpSettings(Struct, frozen=True, kw_only=True):
-    """How the API server listens and what it lets through."""
-
     host: str = "127.0.0.1"
     port: Port = 8642
     keys: Texts = ()
@@ -56,8 +54,6 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
 
 
 class WebhookSettings(Struct, frozen=True, kw_only=True):
-    """Where the webhook receiver listens and what it takes."""
-
     host: str = "127.0.0.1"
     port: Port = 8644
     secret: str = ""
@@ -70,7 +66,6 @@ class WebhookSettings(Struct, frozen=True, kw_only=True):
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine reaches the receiver."""
         return is_loopback(self.host)
 
     @property

@@ -61,8 +61,6 @@ async def close(answer: StreamAnswer) -> None:
 
 
 class _Pipe:
-    """The way to the client, and when it was last used."""
-
     __slots__ = ("_loop", "_send", "_sent", "busy", "last")
 
     def __init__(self, send: Send) -> None:

@@ -191,8 +191,6 @@ def _result(finished: TurnFinished, last: AssistantMessage | None, said: str) ->
 
 
 class ChatStream:
-    """Makes server-sent events for one client of the events of a turn."""
-
     def __init__(
         self,
         completion_id: str,

@@ -81,7 +81,6 @@ def approval_view(call: Call[Any, Any], approval: Approval) -> ApprovalView:
 
 
 def check_answer(approval: Approval, choice: str | None, text: str | None) -> None:
-    """Refuse an answer that is not one to what was asked."""
     request = approval.request
     if request.kind is ApprovalKind.QUESTION:
         if not (text or choice):

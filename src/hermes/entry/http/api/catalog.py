@@ -8,7 +8,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.entry.http.access import reachable_agents, require_agent
+from hermes.entry.http.access import (
+    AgentQuery,
+    chosen_agent,
+    reachable_agents,
+    require_agent,
+)
 from hermes.entry.http.api.health import PLATFORM_NAME
 from hermes.entry.http.endpoint import (
     Call,
@@ -109,14 +114,6 @@ class SkillList(Struct, frozen=True, kw_only=True):
     data: list[dict[str, Any]]
 
 
-class CatalogQuery(Struct, frozen=True, kw_only=True):
-    """Whose; the default agent's if nothing is given."""
-
-    agent: str | None = None
-    model: str | None = None
-    """Another name for `agent`."""
-
-
 @operation("GET /v1/models")
 async def list_models(call: Call[None, None]) -> ModelList:
     """List models."""
@@ -130,15 +127,15 @@ async def get_model(call: Call[None, None]) -> ModelEntry:
 
 
 @operation("GET /v1/toolsets", 404)
-async def list_toolsets(call: Call[None, CatalogQuery]) -> ToolsetList:
+async def list_toolsets(call: Call[None, AgentQuery]) -> ToolsetList:
     """List toolsets."""
-    return ToolsetList(data=call.context.toolsets(_chosen(call).agent_id))
+    return ToolsetList(data=call.context.toolsets(chosen_agent(call).agent_id))
 
 
 @operation("GET /v1/skills", 404, redacts=True)
-async def list_skills(call: Call[None, CatalogQuery]) -> SkillList:
+async def list_skills(call: Call[None, AgentQuery]) -> SkillList:
     """List skills."""
-    skills = await call.context.skills(_chosen(call).agent_id)
+    skills = await call.context.skills(chosen_agent(call).agent_id)
     return SkillList(data=skills)
 
 
@@ -162,10 +159,6 @@ def capabilities_endpoint(others: Sequence[Endpoint]) -> Endpoint:
     paths = {each.path for each in others}
     features = {name: path in paths for name, path in _FEATURES.items()}
     return capabilities
-
-
-def _chosen(call: Call[None, CatalogQuery]) -> ServedAgent:
-    return require_agent(call, call.query.agent or call.query.model)
 
 
 def _model(agent: ServedAgent) -> ModelEntry:

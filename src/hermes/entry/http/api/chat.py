@@ -244,7 +244,6 @@ async def create_chat_completion(call: ChatCall) -> Answer:
 def helper_of(
     request: ChatRequest, headers: CallHeaders, patterns: Sequence[SafePattern] = ()
 ) -> HelperCall | None:
-    """Return the helper call of a web interface that a request is, if it is one."""
     bare = not request.tools and request.response_format is None
     named = (request.metadata or {}).get("task")
     return helper_call(request.messages, headers, named, patterns, bare=bare)
@@ -287,7 +286,6 @@ async def _session(call: ChatCall, agent_id: str, talk: Conversation) -> Session
 
 
 def turn_options(request: ChatRequest, instructions: str) -> TurnOptions:
-    """Check the wishes of a request and put them into our words."""
     if request.n not in (None, 1):
         raise bad_value("Only one answer at a time is given: `n` has to be 1.", "n")
     if request.functions:

@@ -164,8 +164,6 @@ class ToolFunction(Struct, frozen=True, kw_only=True):
 
 
 class Picture(Struct, frozen=True):
-    """A picture that a message shows, and its place in the request."""
-
     url: str
     param: str
 
@@ -439,8 +437,6 @@ def _given(value: str | None, param: str) -> str:
 
 
 class _Parts(Struct, frozen=True, kw_only=True):
-    """Reads the content of one message."""
-
     where: str
     items: bool
     """Items name what is unsupported or missing; chat says `invalid_value` and forgives."""
@@ -590,7 +586,6 @@ def client_tools(
 
 
 def tool_choice(choice: str | None) -> str | None:
-    """Check a choice that names no function."""
     if choice not in (None, *CHOICES):
         raise bad_value("`tool_choice` is auto, none, required or a function.", "tool_choice")
     return None if choice == "auto" else choice

@@ -45,15 +45,11 @@ _SYSTEM = ("system", "developer")
 
 
 class HelperCall(Struct, frozen=True, kw_only=True):
-    """A helper call, ready for a plain model call."""
-
     task: str
     messages: tuple[Message, ...]
 
 
 class _Shape(Struct, frozen=True):
-    """What a known prompt looks like."""
-
     task: str
     place: str
     """`only`: it begins the one message that is not from the system; `system`: it begins the

@@ -9,7 +9,7 @@ from hermes.control.jobs.jobs import AgentJobs, ChangedJob, JobDraft, Reason
 from hermes.control.jobs.schedules import stamp
 from hermes.domain.jobs import DeliveryStatus, Instant, InstantStatus, Job
 from hermes.domain.keys import Action
-from hermes.entry.http.access import require_agent
+from hermes.entry.http.access import AgentQuery, chosen_agent
 from hermes.entry.http.endpoint import Call, Operations
 
 operation = Operations("Jobs", Action.JOBS, redacts=True)
@@ -30,14 +30,6 @@ class PauseBody(Struct, frozen=True, kw_only=True):
     """Why a job rests."""
 
     reason: Reason | None = None
-
-
-class AgentQuery(Struct, frozen=True, kw_only=True):
-    """Whose jobs; the default agent's if nothing is given."""
-
-    agent: str | None = None
-    model: str | None = None
-    """Another name for `agent`."""
 
 
 class HistoryQuery(AgentQuery, frozen=True, kw_only=True):
@@ -101,7 +93,7 @@ _JOB = "/api/jobs/{job_id}"
 
 def _jobs(call: Call[Any, Any], name: str | None = None) -> AgentJobs:
     context = call.context
-    agent = require_agent(call, name or call.query.agent or call.query.model)
+    agent = chosen_agent(call, name)
     return AgentJobs(context.jobs(agent.agent_id), context.ledger, context.clock, context.zone)
 
 

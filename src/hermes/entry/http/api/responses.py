@@ -270,7 +270,6 @@ class _ResponseSession(Struct, frozen=True, kw_only=True):
 
 
 async def _find_session(call: CreateCall, agent_id: str, said: Conversation) -> _ResponseSession:
-    """Return the session that the request continues."""
     body, ledger = call.body, call.context.ledger
     _only_one(call)
     if body.previous_response_id is not None:
@@ -349,7 +348,6 @@ async def _own_or_waiting(call: CreateCall, agent_id: str, said: Conversation) -
 
 
 async def _answer_at_once(call: AnyCall, run: Run) -> Answer:
-    """Answer with the response as it stands."""
     current = await call.context.runs.get(run.id) or run
     return JsonAnswer(value=await _response(call.context, current), headers=run_headers(run))
 

@@ -152,7 +152,6 @@ def conversation_name(body: CreateResponse) -> str | None:
 
 
 def turn_options(body: CreateResponse) -> TurnOptions:
-    """Check the wishes of a request and put them into our words."""
     if body.prompt is not None:
         raise bad_value("Stored prompts are not supported. Use `instructions`.", "prompt")
     tools = client_tools((tool.type, "name", _function(tool)) for tool in body.tools or ())

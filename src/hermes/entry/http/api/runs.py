@@ -12,6 +12,7 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import Run, RunKind, RunQuery, RunState, SessionChoice
 from hermes.domain.turn import TurnOptions
 from hermes.entry.http.access import (
+    PageQuery,
     agent_name,
     page_of,
     reached_approval,
@@ -48,6 +49,7 @@ from hermes.entry.http.endpoint import (
     TextAnswer,
 )
 from hermes.entry.http.errors import Problem
+from hermes.entry.http.request import MAX_ID_DIGITS
 from hermes.streaming.wire.frames import error_fields, handed_fields, usage_fields
 from hermes.streaming.wire.runs import run_frame
 
@@ -378,14 +380,7 @@ async def _asked(call: Call[ApprovalBody, None], run: Run) -> list[Approval]:
     return pending if body.all else pending[:1]
 
 
-MAX_ID_DIGITS = 18
-
-
-class RunsQuery(Struct, frozen=True, kw_only=True):
-    """Which runs."""
-
-    limit: Annotated[int, Meta(ge=1, le=200)] = 50
-    offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+class RunsQuery(PageQuery, frozen=True, kw_only=True):
     session_id: Annotated[str, Meta(max_length=256)] | None = None
     status: (
         Annotated[str, Meta(extra_json_schema={"enum": sorted(set(STATUS.values()))})] | None
@@ -393,8 +388,6 @@ class RunsQuery(Struct, frozen=True, kw_only=True):
 
 
 class EventsQuery(Struct, frozen=True, kw_only=True):
-    """From where on."""
-
     after: Annotated[int, Meta(ge=0, le=10**MAX_ID_DIGITS)] = 0
     """The id of the last event that was seen; `Last-Event-ID` counts more."""
 

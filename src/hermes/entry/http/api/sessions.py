@@ -28,6 +28,7 @@ from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
 from hermes.domain.usage import Usage
 from hermes.entry.http.access import (
     FACT,
+    PageQuery,
     agent_name,
     agents_filter,
     kept_instructions,
@@ -222,7 +223,6 @@ def _part(part: Part) -> dict[str, Any]:
             return {"type": "file", "file": {"filename": part.name}}
 
 
-MAX_PAGE = 200
 RESERVED = frozenset({"search"})
 """Ids that mean something else in a path."""
 
@@ -243,11 +243,7 @@ class NewSessionBody(Struct, frozen=True, kw_only=True):
     title: Title | None = None
 
 
-class SessionsQuery(Struct, frozen=True, kw_only=True):
-    """Which sessions."""
-
-    limit: Annotated[int, Meta(ge=1, le=MAX_PAGE)] = 50
-    offset: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+class SessionsQuery(PageQuery, frozen=True, kw_only=True):
     source: Annotated[str, Meta(max_length=64)] | None = None
     include_children: bool = False
     """Also sessions in which work was delegated."""
@@ -272,7 +268,6 @@ class DeletedSession(Struct, frozen=True, kw_only=True):
 
 
 def chosen_id(now: float, *given: str | None) -> str:
-    """Return the id a client chose, or a new one."""
     ids = {each for each in given if each is not None}
     if len(ids) > 1:
         raise Problem(400, "`id` and `session_id` differ.", code="conflicting_ids", param="id")
@@ -326,10 +321,10 @@ async def list_sessions(call: Call[None, SessionsQuery]) -> SessionList:
     """List sessions, most recently used first."""
     query, caller = call.query, call.caller
     admin = sees_everything(caller)
-    if not admin and query.source not in (None, PLATFORM):
-        return SessionList(data=(), limit=query.limit, offset=query.offset, has_more=False)
 
     async def read(agent_id: str | None, limit: int) -> Sequence[Session]:
+        if not admin and query.source not in (None, PLATFORM):
+            return ()
         wanted = SessionQuery(
             agent_id=agent_id,
             source=query.source if admin else PLATFORM,
@@ -382,8 +377,6 @@ async def delete_session(call: Call[None, None]) -> DeletedSession:
 
 
 class MessagesQuery(Struct, frozen=True, kw_only=True):
-    """Which messages."""
-
     limit: Annotated[int, Meta(ge=1, le=1000)] = 1000
     offset: Annotated[int, Meta(ge=0, le=10_000_000)] = 0
     active_only: bool = False
@@ -391,8 +384,6 @@ class MessagesQuery(Struct, frozen=True, kw_only=True):
 
 
 class FindQuery(Struct, frozen=True, kw_only=True):
-    """What to look for."""
-
     q: Annotated[str, Meta(min_length=1, max_length=1000)]
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
     newest_first: bool = False
