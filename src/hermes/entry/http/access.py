@@ -96,6 +96,13 @@ def agent_name(call: AnyCall, agent_id: str) -> str:
     return next(named, agent_id)
 
 
+def check_agent(found: Session | Run, agent_id: str) -> None:
+    """Raise 400 if a session, run or response does not belong to the agent that was named."""
+    if found.agent_id != agent_id:
+        message = f"`{found.id}` belongs to another agent than the one asked for."
+        raise Problem(400, message, code="agent_mismatch", param="model")
+
+
 # -- sessions --------------------------------------------------------------------
 
 
@@ -132,9 +139,7 @@ async def session_choice(
     if headers.session_id is None:
         return SessionChoice()
     session = await reached_session(call, headers.session_id, "X-Hermes-Session-Id")
-    if session.agent_id != agent_id:
-        message = f"Session `{session.id}` belongs to another agent than the one asked for."
-        raise Problem(400, message, code="agent_mismatch", param="model")
+    check_agent(session, agent_id)
     return SessionChoice(session_id=session.id)
 
 
@@ -161,6 +166,12 @@ async def reached_run(call: AnyCall, run_id: str) -> Run:
     if run is None or not call.caller.owns(run.key_id, run.agent_id):
         raise Problem(404, "There is no such run.", code="run_not_found")
     return run
+
+
+async def earlier_run(call: AnyCall) -> Run | None:
+    """Return the run that was started before under the idempotency key of this request."""
+    key = call.headers.idempotency_key
+    return await call.context.ledger.run_under(call.caller.key_id, key) if key else None
 
 
 def run_headers(run: Run) -> dict[str, str]:

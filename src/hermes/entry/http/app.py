@@ -125,7 +125,7 @@ class HttpApp:
             status = await self._cut_off(exchange)
         except HermesError as error:
             status = await self._refuse(exchange, problem_of(error))
-        except Exception:
+        except Exception:  # the boundary of a request: a bug is logged, and answered with 500
             log.exception("request %s could not be answered", exchange.id)
             status = await self._refuse(exchange, _unexpected(exchange.id))
         self._requests.add(method=exchange.method, route=exchange.route, status=str(status))
@@ -210,7 +210,7 @@ class HttpApp:
             )
         except HermesError as error:
             await self._break_off(exchange, problem_of(error))
-        except Exception:
+        except Exception:  # the same boundary, once the answer is on its way
             log.exception("the stream of request %s broke off", exchange.id)
             await self._break_off(exchange, _unexpected(exchange.id))
         return 200

@@ -150,6 +150,7 @@ log = logging.getLogger(__name__)
 ANYBODY = Caller(key_id="", name="anybody")
 """Who calls an endpoint that needs no key."""
 _OWNER = Caller(key_id=OWNER, name="owner", actions=frozenset(Action))
+_KEY_NEEDED = "A valid API key is needed: Authorization: Bearer <key>."
 _TOUCH_SECONDS = 60.0
 _NO_HASH = "0" * 64
 _WINDOW_SECONDS = 60.0
@@ -244,15 +245,11 @@ class FailureLimit:
         if len(self._counts) > _MAX_ADDRESSES:
             self._counts.popitem(last=False)
         if count < self._most:
-            return _unauthorized()
+            message, headers = _KEY_NEEDED, {"www-authenticate": "Bearer"}
+            return Problem(401, message, code="invalid_api_key", headers=headers)
         wait = max(1, int(since + _WINDOW_SECONDS - now + 0.999))
         message = "Too many requests without a good key from this address; wait a little."
         return Problem(429, message, code="too_many_failures", headers={"retry-after": str(wait)})
-
-
-def _unauthorized() -> Problem:
-    message = "A valid API key is needed: Authorization: Bearer <key>."
-    return Problem(401, message, code="invalid_api_key", headers={"www-authenticate": "Bearer"})
 
 
 def _network(address: str) -> str:

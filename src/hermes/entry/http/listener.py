@@ -71,7 +71,7 @@ def receiver_app(
             return
         except HermesError as error:
             reply = refusal(error)
-        except Exception:
+        except Exception:  # the boundary of a request: a bug is logged, and answered with 500
             log.exception("a request could not be handled")
             reply = refusal(None)
         sent = {

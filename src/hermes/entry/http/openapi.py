@@ -156,14 +156,8 @@ def _query(endpoint: Endpoint, schemas: _Schemas) -> list[dict[str, Any]]:
         schema = schemas.of(_without_none(field.type))
         if field.default is not msgspec.NODEFAULT and field.default is not None:
             schema = {**schema, "default": msgspec.to_builtins(field.default)}
-        parameters.append(
-            {
-                "name": field.encode_name,
-                "in": "query",
-                "required": field.required,
-                "schema": schema,
-            }
-        )
+        named = {"name": field.encode_name, "in": "query", "required": field.required}
+        parameters.append({**named, "schema": schema})
     return parameters
 
 

@@ -84,9 +84,9 @@ def http_settings(section: Mapping[str, Any]) -> HttpSettings:
             "The API server has no key and does not start without one.",
             hint=f"Make one with: {_MAKE_A_KEY}",
         )
-    for refusal in (_refusal(key, read.host) for key in keys):
-        if refusal is not None:
-            raise refusal
+    for flaw in filter(None, (_flaw(key, read.host) for key in keys)):
+        hint = f"Make another one with: {_MAKE_A_KEY}"
+        raise ConfigError(f"The key of the API server {flaw}.", hint=hint)
     try:
         _ = [SafePattern(pattern) for pattern in read.helper_patterns]
     except ConfigError as error:
@@ -115,25 +115,18 @@ def acceptable_keys(section: Mapping[str, Any], host: str) -> tuple[str, ...]:
         keys = configured_keys(section)
     except ConfigError:
         return ()
-    return tuple(key for key in keys if _refusal(key, host) is None)
+    return tuple(key for key in keys if _flaw(key, host) is None)
 
 
-def _refusal(key: str, host: str) -> ConfigError | None:
+def _flaw(key: str, host: str) -> str | None:
     if any(c.isspace() or not c.isprintable() for c in key) or not key.isascii():
-        return ConfigError(
-            "The key of the API server has characters that a header cannot carry.",
-            hint=f"Make another one with: {_MAKE_A_KEY}",
-        )
+        return "has characters that a header cannot carry"
     if key.lower() in _PLACEHOLDERS or len(set(key)) == 1:
-        return ConfigError(
-            "The key of the API server is a placeholder that anybody could guess.",
-            hint=f"Make a real one with: {_MAKE_A_KEY}",
-        )
+        return "is a placeholder that anybody could guess"
     if len(key) < MIN_KEY_LENGTH and not is_loopback(host):
-        return ConfigError(
-            f"The key of the API server has {len(key)} characters, too few to listen on {host}"
-            f": others than this machine can connect there, and {MIN_KEY_LENGTH} are needed.",
-            hint=f"Make a longer one with: {_MAKE_A_KEY}",
+        return (
+            f"has {len(key)} characters, too few to listen on {host}: others than this machine "
+            f"can connect there, and {MIN_KEY_LENGTH} are needed"
         )
     return None
 

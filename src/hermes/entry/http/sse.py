@@ -7,10 +7,11 @@ room again.
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
+from hermes.domain.events import TurnEvent
 from hermes.domain.runs import Run
 from hermes.entry.http.endpoint import Call, StreamAnswer
 from hermes.entry.http.request import Receive, Send
@@ -30,8 +31,8 @@ async def send_stream(
     send: Send,
     headers: Sequence[tuple[bytes, bytes]],
     keepalive: float,
-) -> bool:
-    """Send everything; False if the client left before the end.
+) -> None:
+    """Send everything.
 
     What the iteration raises comes through; the answer is then still open.
     When the server itself stops, the iteration ends too, but `left` is not
@@ -41,7 +42,9 @@ async def send_stream(
     pipe = _Pipe(send)
     gone = False
     try:
-        await _both(pipe, answer.chunks, receive, keepalive)
+        async with _beside(_watch(pipe, receive, keepalive)):
+            async for chunk in answer.chunks:
+                await pipe.write(chunk)
     except _Left:
         gone = True
     finally:
@@ -50,7 +53,6 @@ async def send_stream(
         await answer.left()
     if not gone:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
-    return not gone
 
 
 async def close(answer: StreamAnswer) -> None:
@@ -84,15 +86,16 @@ class _Pipe:
         return self._loop.time() - self.last
 
 
-async def _both(
-    pipe: _Pipe, chunks: AsyncIterator[bytes], receive: Receive, keepalive: float
-) -> None:
+@asynccontextmanager
+async def _beside(watch: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Let `watch` run while the body does; what either of them raises comes through."""
     try:
         async with asyncio.TaskGroup() as group:
-            watcher = group.create_task(_watch(pipe, receive, keepalive))
-            async for chunk in chunks:
-                await pipe.write(chunk)
-            watcher.cancel()
+            watcher = group.create_task(watch)
+            try:
+                yield
+            finally:
+                watcher.cancel()
     except BaseExceptionGroup as failures:
         # One of the two failed and the other was cancelled for it.
         raise failures.exceptions[0] from None
@@ -106,11 +109,24 @@ async def _watch(pipe: _Pipe, receive: Receive, keepalive: float) -> None:
             quiet = 0.0
         # Whoever has not taken the last chunk yet needs no sign of life either.
         wait = max(keepalive - quiet, 0.001) if not pipe.busy else keepalive
-        with contextlib.suppress(TimeoutError):
+        with suppress(TimeoutError):
             async with asyncio.timeout(wait):
                 while (await receive())["type"] != "http.disconnect":
                     pass
                 raise _Left
+
+
+async def chunks(
+    batches: AsyncIterator[Sequence[TurnEvent]],
+    feed: Callable[[TurnEvent], bytes],
+    opening: bytes = b"",
+) -> AsyncIterator[bytes]:
+    """Yield what a stream makes of the events of a turn, together what came together."""
+    if opening:
+        yield opening
+    async for batch in batches:
+        if chunk := b"".join(map(feed, batch)):
+            yield chunk
 
 
 T = TypeVar("T")
@@ -133,15 +149,8 @@ async def attended(call: Call[Any, Any], work: Awaitable[T], stop: Stop | None) 
     """
     if stop is None:
         return await work
-    try:
-        async with asyncio.TaskGroup() as group:
-            watch = group.create_task(_when_gone(call, stop))
-            try:
-                return await work
-            finally:
-                watch.cancel()
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
+    async with _beside(_when_gone(call, stop)):
+        return await work
 
 
 async def _when_gone(call: Call[Any, Any], stop: Stop) -> None:

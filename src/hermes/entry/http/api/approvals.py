@@ -4,6 +4,7 @@ Clients of chat completions, responses and session chats learn the id from a
 named event in their stream and answer here, on another connection.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -80,7 +81,21 @@ def approval_view(call: Call[Any, Any], approval: Approval) -> ApprovalView:
     )
 
 
-def check_answer(approval: Approval, choice: str | None, text: str | None) -> None:
+async def answer(
+    call: Call[Any, Any], asked: Sequence[Approval], body: AnswerBody
+) -> list[Approval]:
+    """Give all of them this answer; return those to which nobody was quicker, 409 if none."""
+    choice, text = body.choice or None, body.text or ""
+    for approval in asked:
+        _check(approval, choice, text)
+    decided = [await _hand_in(call, approval, choice, text) for approval in asked]
+    resolved = [approval for approval in decided if approval is not None]
+    if not resolved:
+        raise Problem(409, "It was answered before, or its time is over.", code="already_answered")
+    return resolved
+
+
+def _check(approval: Approval, choice: str | None, text: str) -> None:
     request = approval.request
     if request.kind is ApprovalKind.QUESTION:
         if not (text or choice):
@@ -91,15 +106,14 @@ def check_answer(approval: Approval, choice: str | None, text: str | None) -> No
         raise Problem(400, f"Choose one of: {offered}.", code="choice_not_offered", param="choice")
 
 
-async def hand_in(
-    call: Call[Any, Any], approval: Approval, choice: str | None, text: str | None
+async def _hand_in(
+    call: Call[Any, Any], approval: Approval, choice: str | None, text: str
 ) -> Approval | None:
-    """Hand in an answer that was checked; None if somebody was quicker."""
     request, by, answers = approval.request, call.caller.name, call.context.answers
     if request.kind is ApprovalKind.QUESTION:
         return await answers.reply(request.id, text or choice or "", by=by)
     assert choice is not None
-    return await answers.answer(request.id, Choice(choice), by=by, text=text or "")
+    return await answers.answer(request.id, Choice(choice), by=by, text=text)
 
 
 @operation("GET /v1/approvals")
@@ -120,10 +134,5 @@ async def get_approval(call: Call[None, None]) -> ApprovalView:
 async def answer_approval(call: Call[AnswerBody, None]) -> ApprovalView:
     """Answer an approval or a question."""
     approval = await reached_approval(call, call.path["approval_id"])
-    choice = None if call.body.choice is UNSET else call.body.choice
-    text = None if call.body.text is UNSET else call.body.text
-    check_answer(approval, choice, text)
-    decided = await hand_in(call, approval, choice, text)
-    if decided is None:
-        raise Problem(409, "It was answered before, or its time is over.", code="already_answered")
+    (decided,) = await answer(call, [approval], call.body)
     return approval_view(call, decided)

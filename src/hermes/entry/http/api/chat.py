@@ -24,7 +24,7 @@ from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.model import ModelFailure, ModelReply
 from hermes.domain.runs import Run, RunKind, SessionChoice
 from hermes.domain.turn import TurnOptions, TurnState
-from hermes.entry.http.access import require_agent, run_headers, session_choice
+from hermes.entry.http.access import earlier_run, require_agent, run_headers, session_choice
 from hermes.entry.http.api.conversation import (
     ChatMessage,
     Conversation,
@@ -49,7 +49,7 @@ from hermes.entry.http.endpoint import (
     StreamAnswer,
 )
 from hermes.entry.http.errors import Problem
-from hermes.entry.http.sse import attended, stopper
+from hermes.entry.http.sse import attended, chunks, stopper
 from hermes.streaming.wire.chat import (
     ChatResult,
     ChatStream,
@@ -224,21 +224,19 @@ async def create_chat_completion(call: ChatCall) -> Answer:
     helper = helper_of(call.body, call.headers, call.context.helper_patterns)
     if helper is not None:
         return await _help(call, agent.agent_id, agent.name, helper)
-    request = await _run_request(call, agent.agent_id)
-    started = await call.context.runs.start(request)
-    run = started.run
-    headers = run_headers(run)
-    stop = stopper(call, run)
+    run = (await call.context.runs.start(await _run_request(call, agent.agent_id))).run
+    headers, stop = run_headers(run), stopper(call, run)
     if call.body.stream:
-        chunks = _chunks(call.context.runs, run, _stream(call, run.id, run.created_at, agent.name))
-        return StreamAnswer(chunks=chunks, headers=headers, left=stop)
+        stream = _stream(call, run.id, run.created_at, agent.name)
+        told = chunks(call.context.runs.batches(run), stream.feed, stream.opening())
+        return StreamAnswer(chunks=told, headers=headers, left=stop)
     result = await attended(call, _result(call.context.runs, run), stop)
     result = replace(result, text=call.context.redact(result.text))
     if not result.text.strip() and not result.finished.handed and result.incomplete is not None:
         error = {**failure_fields(result.finished), "hermes": result.incomplete}
         return JsonAnswer(value={"error": error}, status=502, headers=headers)
-    body = _completion(run.id, run.created_at, agent.name, result)
-    return JsonAnswer(value=body, headers=headers)
+    answer = _completion(run.id, run.created_at, agent.name, result)
+    return JsonAnswer(value=answer, headers=headers)
 
 
 def helper_of(
@@ -266,8 +264,6 @@ async def _run_request(call: ChatCall, agent_id: str) -> RunRequest:
         title=named,
         id=_completion_id(),
         kind=RunKind.CHAT,
-        user=body.user,
-        request={"metadata": body.metadata} if body.metadata else {},
     )
 
 
@@ -279,7 +275,8 @@ async def _session(call: ChatCall, agent_id: str, talk: Conversation) -> Session
     waiting = {await ledger.handed_call(result.call_id) for result in talk.results}
     expected = choice.session_id
     known = waiting - {None} if expected is None else waiting & {expected}
-    if not known and not talk.text and not talk.pictures and not await _repeated(call):
+    new = known or talk.text or talk.pictures
+    if not new and await earlier_run(call) is None:
         message = "No call with one of these ids waits for its result in this session."
         raise Problem(400, message, code="tool_call_not_found", param="messages")
     return choice
@@ -311,23 +308,8 @@ def turn_options(request: ChatRequest, instructions: str) -> TurnOptions:
     )
 
 
-async def _repeated(call: ChatCall) -> bool:
-    """Tell whether the request was accepted before: its calls do not wait any more."""
-    key = call.headers.idempotency_key
-    if key is None:
-        return False
-    return await call.context.ledger.run_under(call.caller.key_id, key) is not None
-
-
 async def _result(runs: Runs, run: Run) -> ChatResult:
     return chat_result([event async for event in runs.events(run)])
-
-
-async def _chunks(runs: Runs, run: Run, stream: ChatStream) -> AsyncIterator[bytes]:
-    yield stream.opening()
-    async for batch in runs.batches(run):
-        if chunk := b"".join([stream.feed(event) for event in batch]):
-            yield chunk
 
 
 async def _help(call: ChatCall, agent_id: str, name: str, helper: HelperCall) -> Answer:

@@ -20,7 +20,7 @@ from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
 from msgspec import Meta, Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from hermes.control.runs.runs import RunRequest
 from hermes.domain.errors import UsageError
@@ -259,20 +259,18 @@ async def run_request(
     if known is not None:
         kept = await kept_instructions(call.context.ledger, known)
         options = replace(options, instructions=joined([kept, options.instructions]))
-    said = await stored(talk, call.context.media)
     given = {
         "id": new_id("run"),
-        "history": said.history,
+        "user": call.body.user,
+        "request": {"metadata": call.body.metadata} if call.body.metadata else {},
         "options": replace(options, title=fields.pop("title", choice != SessionChoice())),
+        **asdict(await stored(talk, call.context.media)),
         **fields,
     }
     return RunRequest(
         key_id=call.caller.key_id,
         agent_id=agent_id,
         choice=choice,
-        text=said.text,
-        attachments=said.attachments,
-        results=said.results,
         idempotency_key=call.headers.idempotency_key,
         fingerprint=call.fingerprint,
         **given,

@@ -23,6 +23,8 @@ from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import Run, RunKind, RunQuery, RunState, SessionChoice
 from hermes.entry.http.access import (
     AnyCall,
+    check_agent,
+    earlier_run,
     require_agent,
     run_headers,
     session_choice,
@@ -101,7 +103,7 @@ class DeletedResponse(Struct, frozen=True, kw_only=True):
 async def create_response(call: CreateCall) -> Answer:
     """Create a response."""
     agent = require_agent(call, call.body.model)
-    run = await _earlier_run(call)
+    run = await _same_request(call)
     if run is None:
         run = (await call.context.runs.start(await _run_request(call, agent))).run
     if call.body.stream:
@@ -194,13 +196,12 @@ async def _stopped(call: AnyCall, run: Run) -> Run:
 # -- from the request to the run ---------------------------------------------------
 
 
-async def _earlier_run(call: CreateCall) -> Run | None:
+async def _same_request(call: CreateCall) -> Run | None:
     """Return the run that the same request started before, under its idempotency key.
 
     What the request names may be gone by now, so it is not looked at again.
     """
-    key = call.headers.idempotency_key
-    run = await call.context.ledger.run_under(call.caller.key_id, key) if key else None
+    run = await earlier_run(call)
     if run is not None and run.request.get("fingerprint") != call.fingerprint:
         raise Conflict("This Idempotency-Key was used for another request.", hint="Use a new one.")
     return run
@@ -310,9 +311,7 @@ def _only_one(call: CreateCall) -> None:
 
 async def _previous(call: CreateCall, agent_id: str, response_id: str) -> Run:
     run = await _reached(call, response_id)
-    if run.agent_id != agent_id:
-        message = f"Response `{response_id}` is from another agent than the one asked for."
-        raise Problem(400, message, code="agent_mismatch", param="model")
+    check_agent(run, agent_id)
     if run.outcome is None:
         message, param = f"Response `{response_id}` is still in progress.", "previous_response_id"
         raise Problem(409, message, code="response_in_progress", param=param)

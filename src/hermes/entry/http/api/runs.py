@@ -9,11 +9,12 @@ from msgspec.structs import replace
 from hermes.domain.approvals import Approval, ApprovalKind
 from hermes.domain.keys import Action
 from hermes.domain.ports.ledger import Ledger
-from hermes.domain.runs import Run, RunKind, RunQuery, RunState, SessionChoice
+from hermes.domain.runs import Run, RunKind, RunOutcome, RunQuery, RunState, SessionChoice
 from hermes.domain.turn import TurnOptions
 from hermes.entry.http.access import (
     PageQuery,
     agent_name,
+    check_agent,
     page_of,
     reached_approval,
     reached_run,
@@ -22,13 +23,7 @@ from hermes.entry.http.access import (
     sees_everything,
     session_choice,
 )
-from hermes.entry.http.api.approvals import (
-    MAX_ANSWER,
-    ApprovalView,
-    approval_view,
-    check_answer,
-    hand_in,
-)
+from hermes.entry.http.api.approvals import AnswerBody, ApprovalView, answer, approval_view
 from hermes.entry.http.api.conversation import (
     Conversation,
     InputItem,
@@ -112,13 +107,6 @@ class RunList(Struct, frozen=True, kw_only=True):
 
 
 def run_view(call: Call[Any, Any], run: Run, pending: Sequence[Approval] = ()) -> RunView:
-    fields: dict[str, Any] = {}
-    if run.previous_id is not None:
-        fields["previous_run_id"] = run.previous_id
-    if isinstance(metadata := run.request.get("metadata"), dict) and metadata:
-        fields["metadata"] = metadata
-    if pending:
-        fields["pending_approvals"] = tuple(approval_view(call, each) for each in pending)
     return RunView(
         run_id=run.id,
         kind=run.kind.value,
@@ -128,23 +116,22 @@ def run_view(call: Call[Any, Any], run: Run, pending: Sequence[Approval] = ()) -
         session_id=run.session_id,
         model=agent_name(call, run.agent_id),
         last_event=_LAST_EVENT.get(run.state),
-        **fields,
-        **_ended(run),
+        previous_run_id=run.previous_id or UNSET,
+        metadata=run.request.get("metadata") or UNSET,
+        pending_approvals=tuple(approval_view(call, each) for each in pending) or UNSET,
+        **({} if run.outcome is None else _ended(run.outcome)),
     )
 
 
-def _ended(run: Run) -> dict[str, Any]:
-    outcome = run.outcome
-    if outcome is None:
-        return {}
-    fields: dict[str, Any] = {"usage": usage_fields(outcome), **handed_fields(outcome.handed)}
-    if outcome.state in (RunState.COMPLETED, RunState.INCOMPLETE):
-        fields["output"] = outcome.text
-    if outcome.state is RunState.INCOMPLETE:
-        fields["incomplete"] = True
-    if outcome.state is RunState.FAILED:
-        fields["error"] = error_fields(outcome.error)
-    return fields
+def _ended(outcome: RunOutcome) -> dict[str, Any]:
+    incomplete, failed = outcome.state is RunState.INCOMPLETE, outcome.state is RunState.FAILED
+    return {
+        "usage": usage_fields(outcome),
+        "output": outcome.text if incomplete or outcome.state is RunState.COMPLETED else UNSET,
+        "incomplete": incomplete or UNSET,
+        "error": error_fields(outcome.error) if failed else UNSET,
+        **handed_fields(outcome.handed),
+    }
 
 
 class RunTool(Struct, frozen=True, kw_only=True):
@@ -239,9 +226,7 @@ async def _choice(call: Call[RunBody, None], agent_id: str) -> SessionChoice:
         message = "`previous_response_id` cannot be used together with a session."
         raise Problem(400, message, code="conflicting_sessions", param="previous_response_id")
     earlier = await reached_run(call, body.previous_response_id)
-    if earlier.agent_id != agent_id:
-        message = "The earlier run belongs to another agent than the one asked for."
-        raise Problem(400, message, code="agent_mismatch", param="model")
+    check_agent(earlier, agent_id)
     return SessionChoice(after_run=earlier.id)
 
 
@@ -268,8 +253,6 @@ async def started(
         talk,
         options,
         kind=kind,
-        user=body.user,
-        request={"metadata": body.metadata} if body.metadata else {},
         logged=kind is RunKind.RUN,
     )
     return (await call.context.runs.start(request)).run
@@ -305,13 +288,9 @@ class SteeredRun(Struct, frozen=True, kw_only=True):
     status: str = "accepted"
 
 
-class ApprovalBody(Struct, frozen=True, kw_only=True):
+class ApprovalBody(AnswerBody, frozen=True, kw_only=True):
     """An answer to what the run asks."""
 
-    choice: Annotated[str, Meta(max_length=MAX_ANSWER)] | UnsetType = UNSET
-    """One of the choices that were offered: `once`, `session`, `always`, `deny`."""
-    text: Annotated[str, Meta(max_length=MAX_ANSWER)] | UnsetType = UNSET
-    """The answer to a question, or the reason for a denial."""
     approval_id: Annotated[str, Meta(max_length=128)] | UnsetType = UNSET
     """Which; the oldest one if it is not given."""
     all: bool = False
@@ -350,18 +329,8 @@ async def steer_run(call: Call[SteerBody, None]) -> SteeredRun:
 async def answer_run(call: Call[ApprovalBody, None]) -> ApprovalAnswer:
     """Answer what a run asks."""
     run = await reached_run(call, call.path["run_id"])
-    body = call.body
-    choice = None if body.choice is UNSET else body.choice
-    text = None if body.text is UNSET else body.text
-    asked = await _asked(call, run)
-    for approval in asked:
-        check_answer(approval, choice, text)
-    resolved = 0
-    for approval in asked:
-        resolved += await hand_in(call, approval, choice, text) is not None
-    if not resolved:
-        raise Problem(409, "It was answered before, or its time is over.", code="already_answered")
-    return ApprovalAnswer(run_id=run.id, choice=choice, resolved=resolved)
+    resolved = await answer(call, await _asked(call, run), call.body)
+    return ApprovalAnswer(run_id=run.id, choice=call.body.choice or None, resolved=len(resolved))
 
 
 async def _asked(call: Call[ApprovalBody, None], run: Run) -> list[Approval]:

@@ -1,7 +1,7 @@
 """`/api/sessions`: conversations, kept and continued by their id."""
 
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -31,6 +31,7 @@ from hermes.entry.http.access import (
     PageQuery,
     agent_name,
     agents_filter,
+    check_agent,
     kept_instructions,
     page_of,
     reached_session,
@@ -49,7 +50,7 @@ from hermes.entry.http.endpoint import (
     StreamAnswer,
 )
 from hermes.entry.http.errors import Problem, problem_of
-from hermes.entry.http.sse import attended, stopper
+from hermes.entry.http.sse import attended, chunks, stopper
 from hermes.streaming.wire.frames import error_fields, handed_fields, usage_fields
 from hermes.streaming.wire.runs import SessionStream
 
@@ -169,14 +170,21 @@ def message_view(stored: StoredMessage) -> MessageView:
     message = stored.message
     fields: dict[str, Any] = {}
     match message:
-        case UserMessage():
-            fields = {"role": "user", "content": _content(message.content)}
-            if message.kind is not InputKind.USER:
-                fields["kind"] = message.kind.value
-            if message.sender is not None:
-                fields["name"] = message.sender
-        case AssistantMessage():
-            fields = _assistant(message)
+        case UserMessage(kind=kind):
+            fields = {
+                "role": "user",
+                "content": _content(message.content),
+                "kind": UNSET if kind is InputKind.USER else kind.value,
+                "name": message.sender or UNSET,
+            }
+        case AssistantMessage(tool_calls=calls, reasoning=reasoning):
+            fields = {
+                "role": "assistant",
+                "content": message.text or None if calls else message.text,
+                "finish_reason": message.finish.value,
+                "reasoning": (reasoning and reasoning.text) or UNSET,
+                **handed_fields(calls),
+            }
         case ToolMessage():
             fields = {
                 "role": "tool",
@@ -193,20 +201,6 @@ def message_view(stored: StoredMessage) -> MessageView:
         active=stored.active,
         **fields,
     )
-
-
-def _assistant(message: AssistantMessage) -> dict[str, Any]:
-    fields: dict[str, Any] = {
-        "role": "assistant",
-        "content": message.text,
-        "finish_reason": message.finish.value,
-    }
-    if message.tool_calls:
-        fields["content"] = message.text or None
-        fields |= handed_fields(message.tool_calls)
-    if message.reasoning is not None and message.reasoning.text:
-        fields["reasoning"] = message.reasoning.text
-    return fields
 
 
 def _content(content: Content) -> str | list[dict[str, Any]]:
@@ -278,24 +272,35 @@ def chosen_id(now: float, *given: str | None) -> str:
     return f"api_{int(now)}_{secrets.token_hex(4)}"
 
 
-async def open_with(call: Call[Any, Any], new: NewSession, parent: str | None) -> Session:
+async def _opened(
+    call: Call[Any, Any], agent_id: str, body: "NewSessionBody | ForkBody", parent: Session | None
+) -> Session:
     """Open a session, or a branch of `parent`; 409 for a taken id, 400 for a taken title."""
     ledger = call.context.ledger
-    if await ledger.session(new.id) is not None:
-        raise _id_taken(new.id)
+    fresh = call.context.gateway.new_session(agent_id, PLATFORM, owner_tag(call.caller.key_id))
+    new_id = chosen_id(fresh.started_at, body.id, body.session_id)
+    taken = f"There is already a session `{new_id}`."
+    if await ledger.session(new_id) is not None:
+        raise Problem(409, taken, code="session_exists", param="id")
+    new = replace(fresh, id=new_id, title=body.title)
     try:
         if parent is None:
             return await ledger.create_session(new)
-        return await ledger.branch_session(parent, new)
+        return await ledger.branch_session(parent.id, _branch(new, parent))
     except Conflict as error:
-        if await ledger.session(new.id) is not None:
-            raise _id_taken(new.id) from error
+        if await ledger.session(new_id) is not None:
+            raise Problem(409, taken, code="session_exists", param="id") from error
         raise _title_taken(error) from error
 
 
-def _id_taken(session_id: str) -> Problem:
-    return Problem(
-        409, f"There is already a session `{session_id}`.", code="session_exists", param="id"
+def _branch(new: NewSession, parent: Session) -> NewSession:
+    return replace(
+        new,
+        model=parent.model or new.model,
+        provider=parent.provider or new.provider,
+        cwd=parent.cwd or new.cwd,
+        lineage=Lineage.BRANCH,
+        parent_id=parent.id,
     )
 
 
@@ -307,10 +312,7 @@ def _title_taken(error: Conflict) -> Problem:
 async def create_session(call: Call[NewSessionBody, None]) -> SessionBody:
     """Open a session."""
     body, context = call.body, call.context
-    card = require_agent(call, body.model)
-    fresh = context.gateway.new_session(card.agent_id, PLATFORM, owner_tag(call.caller.key_id))
-    session_id = chosen_id(fresh.started_at, body.id, body.session_id)
-    session = await open_with(call, replace(fresh, id=session_id, title=body.title), None)
+    session = await _opened(call, require_agent(call, body.model).agent_id, body, None)
     if body.system_prompt:
         await context.ledger.remember(session.id, FACT, context.redact(body.system_prompt))
     return SessionBody(session=session_view(call, session))
@@ -371,7 +373,7 @@ async def delete_session(call: Call[None, None]) -> DeletedSession:
     try:
         await call.context.ledger.delete_session(session.id, idle=True)
     except SessionBusy as error:
-        message = "The session is at work. Stop its run first, or wait for it."
+        message = "The session is busy. Stop its run first, or wait until it ends."
         raise Problem(409, message, code="session_busy") from error
     return DeletedSession(id=session.id)
 
@@ -486,20 +488,7 @@ async def fork_session(call: Call[ForkBody, None]) -> SessionBody:
     cut = None
     if body.through is not None:
         cut = cut_after(await ledger.history(parent.id), body.through)
-    fresh = call.context.gateway.new_session(
-        parent.agent_id, PLATFORM, owner_tag(call.caller.key_id)
-    )
-    new = replace(
-        fresh,
-        id=chosen_id(fresh.started_at, body.id, body.session_id),
-        model=parent.model or fresh.model,
-        provider=parent.provider or fresh.provider,
-        cwd=parent.cwd or fresh.cwd,
-        title=body.title,
-        lineage=Lineage.BRANCH,
-        parent_id=parent.id,
-    )
-    session = await open_with(call, new, parent.id)
+    session = await _opened(call, parent.agent_id, body, parent)
     if cut is not None:
         await ledger.rewind(session.id, cut + 1)
     kept = await kept_instructions(ledger, parent.id)
@@ -509,7 +498,7 @@ async def fork_session(call: Call[ForkBody, None]) -> SessionBody:
     return SessionBody(session=session_view(call, forked))
 
 
-chatting = Operations("sessions", Action.RUN)
+chat_operation = Operations("sessions", Action.RUN)
 
 Said = Annotated[str, Meta(min_length=1)] | Annotated[list[InputItem], Meta(min_length=1)]
 Instructions = Annotated[str, Meta(max_length=262_144)]
@@ -558,7 +547,7 @@ class SessionChatAnswer(Struct, frozen=True, kw_only=True):
 ChatCall = Call[SessionChatBody, None]
 
 
-@chatting(
+@chat_operation(
     "POST /api/sessions/{session_id}/chat", *STARTS_RUN, 502, answers={200: SessionChatAnswer}
 )
 async def chat_in_session(call: ChatCall) -> Answer:
@@ -572,12 +561,15 @@ async def chat_in_session(call: ChatCall) -> Answer:
     return JsonAnswer(value=_answer(call, ended), headers=headers)
 
 
-@chatting("POST /api/sessions/{session_id}/chat/stream", *STARTS_RUN, answers={200: EVENT_STREAM})
+@chat_operation(
+    "POST /api/sessions/{session_id}/chat/stream", *STARTS_RUN, answers={200: EVENT_STREAM}
+)
 async def stream_chat_in_session(call: ChatCall) -> Answer:
     """Say something in a session and follow the answer."""
-    run = await _started(call)
+    run, context = await _started(call), call.context
+    stream = SessionStream(run.session_id, run.id, now=context.clock.now, redact=context.redact)
     return StreamAnswer(
-        chunks=_frames(call, run),
+        chunks=chunks(context.runs.batches(run), stream.feed),
         headers={"X-Hermes-Session-Id": run.session_id},
         left=stopper(call, run),
     )
@@ -586,9 +578,8 @@ async def stream_chat_in_session(call: ChatCall) -> Answer:
 async def _started(call: ChatCall) -> Run:
     session = await reached_session(call, call.path["session_id"])
     body = call.body
-    if body.model and require_agent(call, body.model).agent_id != session.agent_id:
-        message = "The session belongs to another agent."
-        raise Problem(400, message, code="agent_mismatch", param="model")
+    if body.model:
+        check_agent(session, require_agent(call, body.model).agent_id)
     talk = conversation(_said(body))
     told = body.instructions or body.system_message
     choice = SessionChoice(session_id=session.id)
@@ -626,11 +617,3 @@ def _good(run: Run) -> RunOutcome:
     if outcome.state is RunState.CANCELLED:
         raise Problem(409, "The run was stopped.", code="run_cancelled")
     return outcome
-
-
-async def _frames(call: ChatCall, run: Run) -> AsyncIterator[bytes]:
-    context = call.context
-    stream = SessionStream(run.session_id, run.id, now=context.clock.now, redact=context.redact)
-    async for batch in context.runs.batches(run):
-        if frames := b"".join([stream.feed(event) for event in batch]):
-            yield frames
