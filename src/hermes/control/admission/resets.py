@@ -35,15 +35,15 @@ def policy_of(settings: Settings, platform: str, kind: ChatKind) -> SessionReset
     """
     section = settings.session_reset
     for key, name in (("reset_by_platform", platform), ("reset_by_type", kind.value)):
-        if name in getattr(section, key):
+        if name in _parts(section)[key]:
             return _part(section, key, name)
     return section
 
 
 def check_policies(section: SessionReset) -> None:
     """Raise `ConfigError` if a part for a platform or a kind of chat makes no sense."""
-    for key in ("reset_by_platform", "reset_by_type"):
-        for name in getattr(section, key):
+    for key, parts in _parts(section).items():
+        for name in parts:
             _part(section, key, name)
 
 
@@ -129,8 +129,13 @@ def _span(minutes: float) -> str:
     return f"{round(minutes)} minutes"
 
 
+def _parts(section: SessionReset) -> Mapping[str, Mapping[str, Any]]:
+    by_platform, by_type = section.reset_by_platform, section.reset_by_type
+    return {"reset_by_platform": by_platform, "reset_by_type": by_type}
+
+
 def _part(section: SessionReset, key: str, name: str) -> SessionReset:
-    part: Any = getattr(section, key)[name]
+    part = _parts(section)[key][name]
     values = part if isinstance(part, Mapping) else {"mode": part}
     try:
         return msgspec.convert({**msgspec.structs.asdict(section), **values}, SessionReset)
