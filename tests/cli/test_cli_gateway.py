@@ -80,7 +80,7 @@ def test_status_shows_adapters_errors_and_warnings(home: Path) -> None:
         done = hermes(home, "gateway", "status")
         assert done.returncode == 0
         assert f"Gateway: running (process {process.pid})" in done.stdout
-        assert "telegram: connected, as bot-1, heard" in done.stdout
+        assert "telegram: connected, as bot-1, alive" in done.stdout
         assert "discord: fatal\n    The token is wrong." in done.stdout
         assert "Warning: The configuration on disk does not load." in done.stdout
         facts = json.loads(hermes(home, "gateway", "status", "--json").stdout)
@@ -95,7 +95,7 @@ def test_a_gateway_that_looks_healthy_but_does_not_turn_is_called_out(home: Path
         write_state(home, process.pid, age=600)
         done = hermes(home, "gateway", "status")
         assert "does not respond" in done.stdout
-        assert "last sign of life is 10 min ago" in done.stdout
+        assert "It last reported 10 min ago" in done.stdout
         facts = json.loads(hermes(home, "gateway", "status", "--json").stdout)
         assert facts["responding"] is False
 

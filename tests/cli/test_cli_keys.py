@@ -69,7 +69,7 @@ def test_the_key_is_printed_once_and_stored_nowhere(home: Path) -> None:
 
 def test_revoked_keys_are_listed_on_demand(home: Path) -> None:
     hermes(home, "keys", "create", "old")
-    assert "no longer opens" in hermes(home, "keys", "revoke", "old").stdout
+    assert "is revoked" in hermes(home, "keys", "revoke", "old").stdout
     assert "old" not in hermes(home, "keys", "list").stdout
     assert "revoked" in hermes(home, "keys", "list", "--all").stdout
 

@@ -122,7 +122,7 @@ def test_servers_that_hang_lie_or_want_a_key_do_not_hold_up_the_rest(home: Path)
         found = hermes(home, "model", "detect", **urls)
         took = time.monotonic() - began
     assert "lmstudio" in found.stdout
-    assert "wants a key" in found.stdout
+    assert "needs a key" in found.stdout
     assert "fine" in found.stdout
     assert "ollama" not in found.stdout
     assert took < 8, "all are asked at once, with a short patience"

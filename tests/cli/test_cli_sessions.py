@@ -187,9 +187,12 @@ def test_all_sessions_are_exported_one_a_line(filled: Shell) -> None:
 
 
 def test_an_export_of_nothing_in_particular_is_refused(filled: Shell, tmp_path: Path) -> None:
-    filled.fails(UsageError, "export")
-    filled.fails(UsageError, "export", "202601", "--all")
-    filled.fails(StoreError, "export", "202601", "-o", str(tmp_path / "nowhere" / "x"))
+    unwritable = tmp_path / "nowhere" / "x"
+    assert "use --all" in filled.fails(UsageError, "export").message
+    assert "use --all" in filled.fails(UsageError, "export", "202601", "--all").message
+    refused = filled.fails(StoreError, "export", "202601", "-o", str(unwritable))
+    assert str(unwritable) in refused.message
+    assert not unwritable.exists()
 
 
 def test_a_session_is_renamed(filled: Shell) -> None:

@@ -43,7 +43,7 @@ def test_status_works_with_a_broken_configuration(home: Path) -> None:
     (home / "config.yaml").write_text("agent: {max_turns: many}\n")
     done = hermes(home, "status")
     assert done.returncode == 0, done.stderr
-    assert "does not load" in done.stdout
+    assert "Configuration: invalid" in done.stdout
     assert "agent.max_turns" in done.stdout
 
 

@@ -64,7 +64,7 @@ def test_a_route_is_added_with_a_secret_that_is_shown_once(home: Path) -> None:
     assert route["created_at"].endswith("Z")
     assert (home / "webhook_subscriptions.json").stat().st_mode & 0o777 == 0o600
     listed = hermes(home, "webhook", "list")
-    assert "gh  (added)  push, release, answered to telegram  CI" in listed.stdout
+    assert "gh  (added)  push, release, result to telegram  CI" in listed.stdout
     assert route["secret"] not in listed.stdout
 
 

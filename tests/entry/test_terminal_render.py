@@ -156,9 +156,9 @@ def test_remarks_tell_what_happens() -> None:
     ]
 
     assert printed(events) == [
-        "· going on where the last process stopped",
+        "· resuming where the last process stopped",
         "· trying again",
-        "· taken into the running turn: left",
+        "· added to the running turn: left",
     ]
 
 
@@ -169,7 +169,7 @@ def test_a_resumed_turn_shows_what_had_been_said_before() -> None:
     )
 
     assert printed([resumed, *text("Found it.")]) == [
-        "· going on where the last process stopped",
+        "· resuming where the last process stopped",
         "",
         "Looking around.",
         "",

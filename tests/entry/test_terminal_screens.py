@@ -164,7 +164,7 @@ def test_text_typed_while_it_works_steers_the_turn(start: Start) -> None:
     terminal.keys("Enter")
 
     screen = terminal.wait_for("Heard meanwhile: be quick")
-    assert "taken into the running turn: be quick" in screen
+    assert "added to the running turn: be quick" in screen
 
 
 def test_a_queued_message_is_answered_after_the_turn(start: Start) -> None:

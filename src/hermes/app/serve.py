@@ -127,7 +127,7 @@ class Service:
                 await app.models.warm(profile)
         except HermesError as error:
             # Whoever talks to the agent is told; until then it is nobody's trouble.
-            log.info("nothing is loaded beforehand: %s", error.message)
+            log.info("the model was not loaded beforehand: %s", error.message)
 
     async def _keep_recovering(self) -> None:
         while True:
@@ -142,7 +142,7 @@ class Service:
         for door in self._doors:
             await door.recover()
         if resumed:
-            log.info("%d turns go on that were cut off", len(resumed))
+            log.info("%d interrupted turns were resumed", len(resumed))
 
     async def _start(self) -> HermesError | None:
         """Pick up what an earlier process left, then open the doors.

@@ -15,14 +15,14 @@ COMMANDS: dict[str, str] = {
     "chat": "Talk to the agent: interactively, or one question with -q.",
     "config": "Show, change, check and migrate the configuration.",
     "gateway": "Run the agent behind the chat platforms.",
-    "hooks": "Say which gateway hooks may run.",
+    "hooks": "List, enable and disable gateway hooks.",
     "keys": "Make, list and revoke the keys of the HTTP door.",
     "model": "Show and choose the model; add local ones.",
     "pairing": "Let people in who were shown a pairing code.",
-    "prompt-size": "Show where the fixed prompt goes.",
+    "prompt-size": "Show the size of the fixed prompt, part by part.",
     "sessions": "List, show, search, export and tidy up conversations.",
     "setup": "Answer the few questions that matter and write the configuration.",
-    "status": "Show the model, the configuration, the gateway and how much there is.",
+    "status": "Show the model, the configuration, the gateway and the size of the ledger.",
     "webhook": "Let services wake the agent: add, list, remove and test routes.",
 }
 """Command -> short help. The code is `hermes.cli.commands.<command>:command`, `-` as `_`."""

@@ -31,12 +31,12 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--all", "everything", is_flag=True, help="Also what is over and done with.")
+@click.option("--all", "everything", is_flag=True, help="Also answered and expired requests.")
 @click.option("--limit", default=50, show_default=True, type=click.IntRange(min=1))
 @json_lines_option
 @with_ledger
 async def list_command(store: HomeLedger, everything: bool, limit: int, as_json: bool) -> None:
-    """List what waits for an answer and what is granted."""
+    """List pending approvals and what is granted."""
     shown = 0
     for approval in await store.ledger.approvals(limit=limit if everything else 1000):
         if not everything and not (_pending(approval) or _standing(approval)):
@@ -46,7 +46,7 @@ async def list_command(store: HomeLedger, everything: bool, limit: int, as_json:
         if shown == limit:
             break
     if not shown:
-        click.echo("Nothing waits and nothing is granted.", err=True)
+        click.echo("No approval is pending and nothing is granted.", err=True)
 
 
 @command.command("show")

@@ -33,7 +33,7 @@ HOLD_SECONDS = 0.3
 @click.option("-q", "--query", help="Ask one question and print the answer; `-` reads stdin.")
 @click.option("-z", "--oneshot", help="The same as -q.")
 @click.option("-Q", "--quiet", is_flag=True, help="No notices on stderr.")
-@click.option("-r", "--resume", metavar="ID|TITLE", help="Go on with this session.")
+@click.option("-r", "--resume", metavar="ID|TITLE", help="Continue this session.")
 @click.option(
     "-c",
     "--continue",
@@ -41,16 +41,16 @@ HOLD_SECONDS = 0.3
     is_flag=False,
     flag_value="",
     metavar="[NAME]",
-    help="Go on with the latest session, or the latest of that name.",
+    help="Continue the latest session, or the latest of that name.",
 )
 @click.option("-m", "--model", help="Use this model.")
 @click.option("--provider", help="Use this provider.")
 @click.option("-t", "--toolsets", metavar="A,B", help="Use these toolsets.")
 @click.option("--max-turns", type=click.IntRange(min=1), help="Model calls a turn may make.")
-@click.option("--yolo", is_flag=True, help="Ask nothing; what is never allowed stays blocked.")
+@click.option("--yolo", is_flag=True, help="Ask for no approval; what is never allowed stays so.")
 @click.option("--usage-file", type=click.Path(path_type=Path), help="Write usage as JSON here.")
 @click.option("--source", default=PLATFORM, help="Label of a new session; `tool` hides it.")
-@click.option("--no-restore-cwd", is_flag=True, help="Do not go back to the session's directory.")
+@click.option("--no-restore-cwd", is_flag=True, help="Stay out of the session's directory.")
 @click.option("--ignore-rules", is_flag=True, help="Leave out SOUL.md, memory and project files.")
 def command(**given: Any) -> None:
     """Talk to the agent: interactively, or one question with -q."""
@@ -88,7 +88,7 @@ async def _ask_once(options: AppOptions, given: dict[str, Any], query: str) -> i
         if session is None:
             session = await app.gateway.open_session(DEFAULT_AGENT, given["source"], user_name())
         if await app.gateway.recover(session.id):
-            note("· first finishing the turn that was cut off")
+            note("· finishing the interrupted turn first")
         output = PlainOutput(
             out=sys.stdout,
             note=note,

@@ -117,7 +117,7 @@ def env_path_command() -> None:
 
 
 @command.command("show")
-@click.option("--all", "everything", is_flag=True, help="Also what is at its default.")
+@click.option("--all", "everything", is_flag=True, help="Also keys at their default.")
 @json_option
 def show_command(everything: bool, as_json: bool) -> None:
     """Print the effective configuration and where each value comes from."""
@@ -173,7 +173,7 @@ def set_command(key: str, value: str, force: bool) -> None:
 @command.command("unset")
 @click.argument("key")
 def unset_command(key: str) -> None:
-    """Remove KEY, so that its default holds."""
+    """Remove KEY, so that its default applies."""
     home = this_home()
     if not unset_value(home, key, environ=process_environ()):
         raise NotFound(f"{key} is not set in {home.root}.", hint="See: hermes config show")
@@ -203,7 +203,7 @@ def check_command() -> None:
 
 @command.command("migrate")
 def migrate_command() -> None:
-    """Write an older configuration in the current version, after a backup."""
+    """Rewrite an older configuration in the current version; a backup is kept."""
     done = migrate_files(this_home(), datetime.now().astimezone())
     if done.backup is None:
         click.echo(f"Nothing to do: the configuration is at version {CONFIG_VERSION}.")
@@ -271,4 +271,4 @@ def _note_override(home: HermesHome, key: str) -> None:
     loaded = inspect_config(home, environ).loaded
     origin = "" if loaded is None else loaded.origin(key)
     if origin and not origin.startswith(("config.yaml", "default")):
-        click.echo(f"note: {key} is decided by {origin}", err=True)
+        click.echo(f"note: {origin} wins over config.yaml for {key}", err=True)

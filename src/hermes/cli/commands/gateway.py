@@ -53,7 +53,7 @@ def command() -> None:
 
 
 @command.command("run")
-@click.option("--replace", is_flag=True, help="Take over from a gateway that is running.")
+@click.option("--replace", is_flag=True, help="Replace a gateway that is running.")
 @click.option("-v", "--verbose", is_flag=True, help="Show time and origin of every line.")
 @click.option("-q", "--quiet", is_flag=True, help="Show only what needs attention.")
 def run_command(replace: bool, verbose: bool, quiet: bool) -> None:
@@ -263,7 +263,7 @@ def gateway_lines(report: GatewayReport, now: float) -> Iterator[str]:
     if state is None:
         return
     if report.silent_for is not None:
-        yield f"  Its last sign of life is {ago(report.silent_for)}."
+        yield f"  It last reported {ago(report.silent_for)}."
     if report.running is None:
         yield f"  Last: {state.gateway_state} {_since(state.updated_at, now)}".rstrip()
         if state.exit_reason:
@@ -292,9 +292,9 @@ def _platform_lines(name: str, platform: PlatformState, now: float) -> Iterator[
     if platform.account:
         parts.append(f"as {platform.account}")
     heard = (
-        ("heard", platform.last_alive_at),
-        ("last in", platform.last_in_at),
-        ("last out", platform.last_out_at),
+        ("alive", platform.last_alive_at),
+        ("last message in", platform.last_in_at),
+        ("last message out", platform.last_out_at),
     )
     parts += [f"{word} {_since(at, now)}" for word, at in heard if at]
     if platform.restarts:

@@ -8,7 +8,7 @@ from hermes.control.hook_files import disable_hook, enable_hook, hook_files
 
 @click.group("hooks")
 def command() -> None:
-    """Say which gateway hooks may run."""
+    """List, enable and disable gateway hooks."""
 
 
 @command.command("list")
@@ -26,10 +26,10 @@ def list_command() -> None:
 @command.command("enable")
 @click.argument("name")
 def enable_command(name: str) -> None:
-    """Let the hook NAME run as its files are now; a change needs your word again."""
+    """Enable the hook NAME with its files as they are; changed files must be enabled again."""
     hook = enable_hook(this_home(), name)
     click.echo(f"The hook {name} runs from the next start of the gateway on.")
-    click.echo(f"It hears {', '.join(hook.events)}; its files have the hash {hook.sha256[:16]}.")
+    click.echo(f"It receives {', '.join(hook.events)}; its files have the hash {hook.sha256[:16]}.")
 
 
 @command.command("disable")

@@ -52,7 +52,7 @@ def command() -> None:
     type=_ACTIONS,
     help="What it may do; otherwise run, sessions and approve.",
 )
-@click.option("--expires", type=age, metavar="SPAN", help="How long it is good: 12h, 30d, 8w, 1y.")
+@click.option("--expires", type=age, metavar="SPAN", help="How long it is valid: 12h, 30d, 8w, 1y.")
 @with_new_keys
 async def create_command(
     keys: ApiKeys,
@@ -70,29 +70,29 @@ async def create_command(
     )
     click.echo(secret)
     # The key alone on stdout, so that it can be piped to where it is needed.
-    click.echo(f"{_described(key)}\nIt is not shown again: keep it now.", err=True)
+    click.echo(f"{_described(key)}\nSave it now: it is not shown again.", err=True)
 
 
 @command.command("list")
-@click.option("--all", "everything", is_flag=True, help="Also those that are no longer good.")
+@click.option("--all", "everything", is_flag=True, help="Also revoked and expired keys.")
 @with_keys
 async def list_command(keys: ApiKeys, everything: bool) -> None:
     """List the keys: name, end, what they may do, when they were last used."""
     now = time.time()
-    shown = [key for key in await keys.keys() if everything or _state(key, now) == "good"]
+    shown = [key for key in await keys.keys() if everything or _state(key, now) == "valid"]
     for key in shown:
         say(f"{_described(key)}  {_state(key, now)}")
     if not shown:
-        click.echo("There are no keys but the configured one.", err=True)
+        click.echo("There are no keys besides the configured one.", err=True)
 
 
 @command.command("revoke")
 @click.argument("reference", metavar="NAME|ID")
 @with_keys
 async def revoke_command(keys: ApiKeys, reference: str) -> None:
-    """Make a key worthless, from the next request on."""
+    """Revoke a key; it is refused from the next request on."""
     key = await keys.revoke(reference)
-    say(f"{key.name} ({key.id}, …{key.hint}) no longer opens anything.")
+    say(f"{key.name} ({key.id}, …{key.hint}) is revoked.")
 
 
 def _agent_id(name: str) -> str:
@@ -107,7 +107,7 @@ def _state(key: ApiKey, now: float) -> str:
         return f"revoked {when(key.revoked_at)}"
     if key.expires_at is not None and key.expires_at <= now:
         return f"expired {when(key.expires_at)}"
-    return "good"
+    return "valid"
 
 
 def _described(key: ApiKey) -> str:

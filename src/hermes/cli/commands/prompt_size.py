@@ -44,7 +44,7 @@ class PromptSize(Struct, frozen=True, kw_only=True):
 @click.option("-t", "--toolsets", metavar="A,B", help="With these toolsets.")
 @click.option("--ignore-rules", is_flag=True, help="Leave out SOUL.md, memory and project files.")
 def command(as_json: bool, toolsets: str | None, ignore_rules: bool) -> None:
-    """Show where the fixed prompt goes: sections and tools in bytes and tokens."""
+    """Show the size of the fixed prompt: sections and tools in bytes and tokens."""
     names = tuple(name.strip() for name in toolsets.split(",")) if toolsets else None
     size = asyncio.run(_measure(app_options(toolsets=names, ignore_rules=ignore_rules)))
     if as_json:

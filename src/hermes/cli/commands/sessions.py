@@ -133,7 +133,7 @@ _OPTIONS = (
     click.option("--model", help="Only sessions with this model."),
     click.option("--user", "user_id", help="Only sessions of this user."),
     click.option("--cwd", help="Only sessions that work in this directory."),
-    click.option("--older-than", type=age, help="Not used for this long, e.g. 30d or 12h."),
+    click.option("--older-than", type=age, help="Not used for at least this long: 30d, 12h."),
     click.option("--newer-than", type=age, help="Started within this time, e.g. 7d."),
     click.option("--before", type=date, help="Started before this date."),
     click.option("--after", type=date, help="Started after this date."),
@@ -224,7 +224,7 @@ async def search_command(
     limit: int,
     as_json: bool,
 ) -> None:
-    """Find messages by words, "a phrase", begin* or a part of a word."""
+    """Find messages by words, "a phrase", prefix* or a part of a word."""
     inside = None if reference is None else (await store.find(reference)).id
     query = SearchQuery(
         text=" ".join(text),
@@ -243,7 +243,7 @@ async def search_command(
 
 @command.command("export")
 @click.argument("reference", metavar="[ID|TITLE]", required=False)
-@click.option("--all", "everything", is_flag=True, help="All sessions that the filters leave.")
+@click.option("--all", "everything", is_flag=True, help="All sessions that match the filters.")
 @click.option("--full", is_flag=True, help="Also what was undone or compacted.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file.")
 @filter_options
@@ -264,7 +264,7 @@ async def export_command(
     """
     if (reference is None) == (not everything):
         raise UsageError(
-            "Say which session to export, or --all.",
+            "Name the session to export, or use --all.",
             hint="For example: hermes sessions export --all -o sessions.jsonl",
         )
     query = query_from(filters, limit=None)
@@ -295,7 +295,7 @@ async def rename_command(store: HomeLedger, reference: str, title: tuple[str, ..
 
 @command.command("delete")
 @click.argument("references", metavar="ID|TITLE...", nargs=-1, required=True)
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @with_ledger
 async def delete_command(
@@ -317,14 +317,14 @@ async def delete_command(
 
 @command.command("prune")
 @filter_options
-@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 @with_ledger
 async def prune_command(store: HomeLedger, /, dry_run: bool, yes: bool, **filters: Any) -> None:
-    """Delete the sessions that match all filters; those in a turn are spared."""
+    """Delete the sessions that match all filters; those in the middle of a turn are kept."""
     if all(value is None or value is False for value in filters.values()):
         raise UsageError(
-            "Say which sessions to prune.",
+            "Name the sessions to prune with at least one filter.",
             hint="For example: hermes sessions prune --older-than 90d",
         )
     query = query_from(filters, limit=None)
@@ -344,7 +344,7 @@ async def prune_command(store: HomeLedger, /, dry_run: bool, yes: bool, **filter
 @json_option
 @with_ledger
 async def stats_command(store: HomeLedger, as_json: bool) -> None:
-    """Say how much there is."""
+    """Show how many sessions, messages and turns there are."""
     stats = await store.ledger.stats()
     if as_json:
         store.say_json(stats)
@@ -397,9 +397,9 @@ def _confirmed(number: int, *, yes: bool) -> bool:
 @command.command("recover")
 @click.argument("reference", metavar="[ID|TITLE]", required=False)
 def recover_command(reference: str | None) -> None:
-    """Finish turns that a crash cut off, and answer what was never answered.
+    """Finish turns that a crash interrupted, and answer what is still unanswered.
 
-    Without an argument: all sessions of the terminal. Chats are the gateway's to recover.
+    Without an argument: all sessions of the terminal. The gateway recovers chats itself.
     """
     run(_recover(reference))
 
@@ -417,7 +417,7 @@ async def _recover(reference: str | None) -> None:
             answer = one_line(finished.text, 80)
             click.echo(f"{stream.session_id}\t{finished.outcome.value}\t{answer}")
         if not streams:
-            click.echo("Nothing was cut off.", err=True)
+            click.echo("No turn was interrupted.", err=True)
 
 
 async def _recover_one(app: App, session_id: str, *, explicit: bool) -> None:

@@ -26,7 +26,7 @@ from hermes.models.providers import PROVIDERS, canonical_name
 
 @click.command("setup")
 @click.option("--non-interactive", is_flag=True, help="Ask nothing.")
-@click.option("--local", is_flag=True, help="Use the embedded model; fetches it (98 MB).")
+@click.option("--local", is_flag=True, help="Use the embedded model; downloads it (98 MB).")
 @click.option("--provider", default="", help="Who serves the model.")
 @click.option("--model", default="", help="The model's name there.")
 @click.option("--key-env", default="", help="The variable that holds the provider's key.")
@@ -107,7 +107,7 @@ def _ask_for_key(home: HermesHome) -> None:
         return
     spec = hosted[at]
     if spec.key_url:
-        click.echo(f"Keys are made at {spec.key_url}")
+        click.echo(f"Get a key at {spec.key_url}")
     key = click.prompt(f"{spec.key_env[0]} (not shown)", hide_input=True).strip()
     names = suggested_models(spec.name)
     picked = pick("Which model?", [*names, "Another one"]) if names else len(names)

@@ -20,7 +20,7 @@ from hermes.domain.settings import Settings
 @json_option
 @with_ledger
 async def command(store: HomeLedger, as_json: bool) -> None:
-    """Show the model, the configuration, the gateway and how much there is."""
+    """Show the model, the configuration, the gateway and the size of the ledger."""
     home, now = this_home(), time.time()
     inspection = inspect_config(home, process_environ())
     report = gateway_report(home, now)
@@ -47,14 +47,14 @@ async def command(store: HomeLedger, as_json: bool) -> None:
 def _head(home: HermesHome, inspection: Inspection) -> Iterator[str]:
     yield f"Hermes {__version__}, home {home.root}"
     if inspection.loaded is None:
-        yield "Configuration: does not load"
+        yield "Configuration: invalid"
         for problem in inspection.errors:
             yield f"  {problem}"
         return
     config = inspection.loaded.config
     yield f"Model: {_model(config)}"
     doubts = len(inspection.warnings)
-    yield f"Configuration: loads{f', {doubts} warnings (hermes config check)' if doubts else ''}"
+    yield f"Configuration: valid{f', {doubts} warnings (hermes config check)' if doubts else ''}"
     enabled = _enabled(config)
     yield f"Platforms: {', '.join(enabled) if enabled else 'none enabled'}"
 

@@ -37,8 +37,8 @@ def command() -> None:
 @click.option("--events", default=None, help="Only these kinds of events, with commas.")
 @click.option("--deliver", default=None, help="log, github_comment, platform[:chat[:thread]].")
 @click.option("--deliver-chat-id", default=None, help="The chat that results go to.")
-@click.option("--deliver-only", is_flag=True, help="Send the text on without asking the agent.")
-@click.option("--secret", default=None, help="The shared secret; made for you if left out.")
+@click.option("--deliver-only", is_flag=True, help="Forward the text without asking the agent.")
+@click.option("--secret", default=None, help="The shared secret; generated if left out.")
 @click.option("--skills", default=None, help="Skills to use, with commas.")
 @click.option("--script", default=None, help="A file in the scripts directory to run first.")
 @click.option("--description", default=None, help="What it is for.")
@@ -101,7 +101,7 @@ def remove_command(name: str) -> None:
 
     def edit(routes: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         if name not in routes:
-            hint = "See which there are with: hermes webhook list"
+            hint = "List the routes with: hermes webhook list"
             if place.fixed(name):
                 hint = "It is in config.yaml: remove it there."
             raise NotFound(f"No route `{name}` was added.", hint=hint)
@@ -125,9 +125,7 @@ def test_command(name: str, payload: str) -> None:
     status, answer = _post(place.settings, f"/webhooks/{name}", body, headers)
     click.echo(f"{status} {answer}")
     if status >= 400:
-        raise HermesError(
-            "The receiver did not take the delivery.", hint="See the log of the gateway."
-        )
+        raise HermesError("The receiver refused the delivery.", hint="See the log of the gateway.")
 
 
 class _Place:
@@ -153,7 +151,7 @@ class _Place:
         raw = self.settings.routes.get(name) or self.file.read().get(name)
         if raw is None:
             raise NotFound(
-                f"There is no route `{name}`.", hint="See which there are: hermes webhook list"
+                f"There is no route `{name}`.", hint="List the routes with: hermes webhook list"
             )
         return read_route(name, raw, self.rules)
 
@@ -187,7 +185,7 @@ def _line(name: str, raw: Any, origin: str, place: _Place) -> str:
     except HermesError as error:
         return f"{name}  ({origin})  not served: {error.message}"
     events = ", ".join(sorted(route.events)) or "all events"
-    how = f"sent on to {route.deliver}" if route.deliver_only else f"answered to {route.deliver}"
+    how = f"forwarded to {route.deliver}" if route.deliver_only else f"result to {route.deliver}"
     off = "" if route.enabled else "  switched off"
     text = f"{name}  ({origin})  {events}, {how}{off}  {route.description}"
     return "".join(c for c in text if c.isprintable()).rstrip()

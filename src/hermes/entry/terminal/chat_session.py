@@ -474,4 +474,5 @@ class TerminalChat(Door, Screen):
         self.host.gateway.hold(self.session.id)
         self.interrupt()
         if self.queued:
-            self.say(f"· {self.queued} queued: answered when this conversation goes on.")
+            queued = count(self.queued, "queued message")
+            self.say(f"· {queued}: answered when you continue this conversation.")

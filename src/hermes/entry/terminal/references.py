@@ -99,7 +99,7 @@ class ReferenceReader(Struct, frozen=True, kw_only=True):
                 problems.append(f"{reference.written}: {error.message} {error.hint}".rstrip())
                 continue
             if len(content) > room:
-                problems.append(f"{reference.written}: no room left, this message is long enough.")
+                problems.append(f"{reference.written}: it no longer fits into the message.")
                 continue
             room -= len(content)
             blocks.append(f"{reference.written}\n{_fenced(content)}")
@@ -171,7 +171,7 @@ class ReferenceReader(Struct, frozen=True, kw_only=True):
         argv = ("git", "--no-pager", *arguments, "--no-color", "--no-ext-diff")
         result = await run_program(argv, environ=self.environ, cwd=self.cwd)
         if result is None:
-            raise NotFound("git is not here or did not answer.")
+            raise NotFound("git is not installed or did not answer.")
         if result.code != 0:
             raise NotFound(f"git says: {result.errors.splitlines()[0] if result.errors else '?'}")
         return _bounded(result.output.decode(errors="replace")) or "(no changes)"

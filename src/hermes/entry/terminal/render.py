@@ -119,7 +119,7 @@ class TurnRenderer:
         match piece:
             case TurnStarted(model=model, resumes=resumes):
                 self.model = model
-                again = "going on where the last process stopped"
+                again = "resuming where the last process stopped"
                 return self._remark(again, cells) if resumes else []
             case ApprovalAsked():
                 return self._end_thought(cells)
@@ -128,7 +128,7 @@ class TurnRenderer:
             case Notice(text=text, level=level):
                 return self._remark(text, cells, warning=level is NoticeLevel.WARNING)
             case SteerTaken(text=text):
-                return self._remark(f"taken into the running turn: {text}", cells)
+                return self._remark(f"added to the running turn: {text}", cells)
             case TurnFinished():
                 lines = [*self._end_thought(cells), *self._end_text(cells)]
                 return lines + self._ending(piece, cells)
