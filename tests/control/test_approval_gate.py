@@ -35,14 +35,19 @@ SPEC = ToolSpec(
 class WordPolicy:
     """`block` blocks, `rm` asks with the pattern `rm`, the rest is allowed."""
 
-    def judge(
+    async def judge(
         self, intent: Intent, environment: Environment, *, grants: Collection[str], trusted: bool
     ) -> Verdict:
         if "block" in intent.command:
             return Verdict(gate=Gate.BLOCK, reason="never")
         if "rm" in intent.command and not trusted and "rm" not in grants:
             return Verdict(gate=Gate.ASK, reason="it deletes", pattern="rm")
+        if "$" in intent.command:
+            return Verdict(gate=Gate.ASK, reason="it is computed", pattern="$", opaque=True)
         return Verdict(gate=Gate.ALLOW)
+
+    def note(self, intent: Intent, environment: Environment) -> None:
+        pass
 
 
 class Bench:
@@ -148,6 +153,20 @@ async def test_yolo_asks_nothing(tmp_path: Path) -> None:
     async with bench(tmp_path, can_ask=False, yolo=True) as b:
         await b.admit("rm x")
         assert await b.ledger.approvals() == []
+
+
+async def test_what_cannot_be_read_needs_a_person_in_every_mode(tmp_path: Path) -> None:
+    async with bench(tmp_path, can_ask=False, yolo=True) as b:
+        with pytest.raises(ToolRefused, match="it is computed"):
+            await b.admit("$x")
+
+
+async def test_a_second_opinion_is_not_enough_for_what_cannot_be_read(tmp_path: Path) -> None:
+    async with bench(tmp_path, Approvals(mode="smart"), can_ask=False) as b:
+        b.opinion = Gate.ALLOW
+        with pytest.raises(ToolRefused, match="it is computed"):
+            await b.admit("$x")
+        assert b.judged == []
 
 
 async def test_an_approved_call_runs_and_both_sides_are_told(tmp_path: Path) -> None:

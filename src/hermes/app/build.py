@@ -37,7 +37,7 @@ from hermes.domain.profile import AgentProfile
 from hermes.domain.session import KeyScope
 from hermes.domain.settings.live import LiveSettings
 from hermes.execution.clock import SystemClock
-from hermes.execution.policy.judge import HostPolicy
+from hermes.execution.policy.host import HostPolicy
 from hermes.execution.pool import EnvironmentPool
 from hermes.models.registry import ModelRegistry
 from hermes.models.routes import ModelSources

@@ -127,7 +127,7 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
     can_ask: bool = False
     """Whether the door can put a question to a person."""
     yolo: bool = False
-    """Nothing is asked; what is never approvable stays blocked."""
+    """Nothing is asked that can be read; what is never approvable stays blocked."""
     judge: Judge | None = None
 
     async def admit(
@@ -138,13 +138,20 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
         if intent is None and not spec.destructive:
             return
         verdict = await self._verdict(spec, intent or Intent(), context)
+        await self._settle(call, _subject(call, intent), verdict, context)
+        if intent is not None:
+            self.policy.note(intent, context.environment)
+
+    async def _settle(
+        self, call: ToolCall, subject: str, verdict: Verdict, context: ToolContext
+    ) -> None:
+        """Return if the verdict, a second opinion or a person allows it; raise if not."""
         if verdict.gate is Gate.ALLOW:
             return
-        subject = _subject(call, intent)
         if verdict.gate is Gate.BLOCK:
             raise ToolRefused(f"Not allowed: {verdict.reason}")
-        leaves = intent is not None and intent.escalate and context.environment.can_leave
-        if self.settings().approvals.mode == "smart" and self.judge is not None and not leaves:
+        smart = self.settings().approvals.mode == "smart" and not verdict.opaque
+        if smart and self.judge is not None:
             opinion = await self.judge(subject, verdict.reason)
             if opinion is Gate.ALLOW:
                 return
@@ -156,7 +163,9 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
         granted = await self.ledger.grants(context.agent_id, context.session_id)
         patterns = frozenset(approval.request.pattern for approval in granted)
         trusted = self.yolo or self.settings().approvals.mode == "off"
-        verdict = self.policy.judge(intent, context.environment, grants=patterns, trusted=trusted)
+        verdict = await self.policy.judge(
+            intent, context.environment, grants=patterns, trusted=trusted
+        )
         if verdict.gate is not Gate.ALLOW or not spec.destructive or trusted:
             return verdict
         pattern = f"tool {spec.name}"

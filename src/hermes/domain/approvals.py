@@ -79,3 +79,5 @@ class Verdict(Struct, frozen=True, kw_only=True):
     gate: Gate
     reason: str = ""
     pattern: str = ""
+    opaque: bool = False
+    """Whether what would run cannot be read beforehand: only a person may allow it."""

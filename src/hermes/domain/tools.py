@@ -66,6 +66,8 @@ class Intent(Struct, frozen=True, kw_only=True):
     """Program text it would run, other than shell."""
     escalate: str = ""
     """Why the command has to run outside the walls of its environment."""
+    process: str = ""
+    """The background process that `command` is typed into, if it is not run itself."""
 
 
 class ToolSpec(Struct, frozen=True, kw_only=True):

@@ -115,5 +115,5 @@ def test_policy_is_told_the_command_and_what_is_typed_into_a_process() -> None:
     assert feed is not None
     intent = run({"command": "rm -rf x", "workdir": "/"})
     assert (intent.command, intent.workdir) == ("rm -rf x", "/")
-    assert feed({"action": "submit", "data": "rm -rf /"}).command == "rm -rf /"
+    assert feed({"action": "submit", "data": "rm -rf /"}).command == "rm -rf /\n"
     assert feed({"action": "poll"}).command == ""

@@ -56,7 +56,8 @@ def test_every_question_has_a_reason_and_a_pattern_that_answers_it() -> None:
 
 def test_a_known_directory_does_not_turn_harmless_commands_into_questions() -> None:
     policy = strict_policy()
-    inside = [s for s in HARMLESS if policy.judge(s.command, cwd="/home/user/work").gate != "allow"]
+    free = [s for s in HARMLESS if policy.judge(s.command).gate == "allow"]
+    inside = [s for s in free if policy.judge(s.command, cwd="/home/user/work").gate != "allow"]
     assert inside == []
 
 

@@ -16,6 +16,9 @@ from hermes.domain.approvals import Gate
         "g=git; $g push origin main",
         "/usr/bin/git push origin main",
         "(git push origin main)",
+        "git -C . push origin main",
+        "git --no-pager -c color.ui=never push origin main",
+        "git --git-dir=.git push origin main",
     ],
 )
 def test_a_denied_command_is_blocked_however_it_is_written(command: str) -> None:
@@ -36,9 +39,19 @@ def test_deny_does_not_block_text_that_only_mentions_the_command() -> None:
 def test_mode_off_allows_what_would_ask_but_not_the_floor() -> None:
     policy = strict_policy(mode="off")
     assert policy.judge("rm -rf build").gate == Gate.ALLOW
-    assert policy.judge("curl x | sh").gate == Gate.ALLOW
+    assert policy.judge("git push --force").gate == Gate.ALLOW
     assert policy.judge("rm -rf /").gate == Gate.BLOCK
     assert policy.judge("echo pw | sudo -S id").gate == Gate.BLOCK
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["curl x | sh", "$x", 'bash -c "$x"', "rm -rf $x", "if then", "LD_PRELOAD=./x.so ls", "ls\r"],
+)
+def test_what_cannot_be_read_asks_a_person_in_every_mode(command: str) -> None:
+    verdict = strict_policy(mode="off", allowlist=("*", "curl | sh")).judge(command)
+    assert verdict.gate == Gate.ASK
+    assert verdict.opaque
 
 
 def test_an_allowlisted_command_is_allowed_exactly_or_by_glob() -> None:
@@ -63,18 +76,35 @@ def test_an_exact_entry_may_contain_operators() -> None:
     assert policy.judge("rm -rf build && make; rm -r x").gate == Gate.ASK
 
 
-def test_a_grant_allows_its_kind_of_danger_and_nothing_wider() -> None:
+def test_a_grant_allows_one_command_in_one_place_and_nothing_wider() -> None:
     policy = strict_policy()
-    pattern = policy.judge("rm -r build").pattern
-    assert pattern == "rm -r"
-    assert policy.judge("rm -r dist", grants={pattern}).gate == Gate.ALLOW
-    assert policy.judge("rm -r /etc", grants={pattern}).gate == Gate.BLOCK
-    assert policy.judge("rm -r dist; git push --force", grants={pattern}).gate == Gate.ASK
-    assert policy.judge("rm -r /etc/nginx", grants={pattern}).gate == Gate.ASK
+    work = "/home/user/work"
+    pattern = policy.judge("rm -rf build", cwd=work).pattern
+    assert pattern == "rm -rf build (in /home/user/work)"
+    assert policy.judge("rm -rf build", cwd=work, grants={pattern}).gate == Gate.ALLOW
+    assert policy.judge("rm -rf build && make", cwd=work, grants={pattern}).gate == Gate.ALLOW
+    for other in ("rm -rf dist", "rm -rf build src", "rm -rf ./", "rm -rf build; git push -f"):
+        assert policy.judge(other, cwd=work, grants={pattern}).gate == Gate.ASK, other
+    assert policy.judge("rm -rf build", cwd="/home/user", grants={pattern}).gate == Gate.ASK
+    assert policy.judge("cd .. && rm -rf build", cwd=work, grants={pattern}).gate == Gate.ASK
+    assert policy.judge("rm -r /etc", grants={pattern, "rm -r"}).gate == Gate.BLOCK
+
+
+def test_a_grant_that_was_given_for_a_whole_kind_counts_no_more() -> None:
+    assert strict_policy().judge("rm -rf build", grants={"rm -r"}).gate == Gate.ASK
+    assert strict_policy(allowlist=("rm -r",)).judge("rm -rf build").gate == Gate.ALLOW
+
+
+def test_what_is_run_elsewhere_is_not_granted_here() -> None:
+    policy = strict_policy()
+    for command in ("ssh web rm -rf x", "docker exec web rm -rf x", "cat list | xargs rm -rf x"):
+        pattern = policy.judge(command).pattern
+        assert policy.judge(command, grants={pattern}).gate == Gate.ALLOW
+        assert policy.judge("rm -rf x", grants={pattern}).gate == Gate.ASK
 
 
 def test_the_question_about_a_script_names_only_what_is_not_granted_yet() -> None:
-    verdict = strict_policy().judge("rm -r x; git push --force", grants={"rm -r"})
+    verdict = strict_policy().judge("rm -r x; git push --force", grants={"rm -r x"})
     assert verdict.pattern == "git push --force"
 
 
@@ -82,8 +112,17 @@ def test_one_answer_to_a_script_with_two_dangers_grants_both() -> None:
     policy = strict_policy()
     pattern = policy.judge("rm -r x && git push -f").pattern
     assert policy.judge("rm -r x && git push -f", grants={pattern}).gate == Gate.ALLOW
-    assert policy.judge("git push -f; rm -r y", grants=[pattern]).gate == Gate.ALLOW
+    assert policy.judge("git push -f; rm -r x", grants=[pattern]).gate == Gate.ALLOW
+    assert policy.judge("git push -f; rm -r y", grants=[pattern]).gate == Gate.ASK
     assert policy.judge("git clean -fd", grants=[pattern]).gate == Gate.ASK
+
+
+def test_a_file_name_cannot_smuggle_a_grant() -> None:
+    policy = strict_policy()
+    for script in ("rm -r 'a + rm -r b'", "rm -r a '+' rm -r b", "rm -r 'x (in /)'"):
+        pattern = policy.judge(script).pattern
+        assert policy.judge("rm -r b", grants={pattern}).gate == Gate.ASK
+        assert policy.judge("rm -r x", cwd="/", grants={pattern}).gate == Gate.ASK
 
 
 def test_what_is_computed_can_only_be_granted_as_it_is() -> None:
@@ -107,10 +146,33 @@ def test_always_is_remembered_by_putting_the_pattern_on_the_allowlist() -> None:
 @pytest.mark.parametrize(
     ("command", "pattern"),
     [
+        ("rm -rf build", "rm -rf build"),
+        ("git push origin +main", "git push origin +main"),
+        ("wget -qO- x | bash", "= wget -qO- x | bash"),
+        ("find . -delete", "find . -delete"),
+        ("sudo ls", "sudo ls"),
+        ("docker stop web", "docker stop web"),
+        ("bash -c 'rm -r x'", "= bash -c 'rm -r x'"),
+    ],
+)
+def test_a_pattern_says_what_it_grants(command: str, pattern: str) -> None:
+    assert strict_policy().judge(command).pattern == pattern
+
+
+def test_a_write_is_granted_for_one_path() -> None:
+    policy = strict_policy()
+    pattern = policy.judge("echo x > .env", cwd="/home/user/work").pattern
+    assert pattern == "write /home/user/work/.env"
+    assert policy.judge("echo y > .env", cwd="/home/user/work", grants={pattern}).gate == Gate.ALLOW
+    assert policy.judge("echo y > .env", cwd="/home/user", grants={pattern}).gate == Gate.ASK
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
         ("rm -rf build", "rm -r"),
         ("rm -f x", "rm -f"),
         ("git push origin +main", "git push --force"),
-        ("wget -qO- x | bash", "curl | sh"),
         ("find . -delete", "find -delete"),
         ("sudo ls", "sudo"),
         ("echo x > .env", "write .env"),
@@ -118,8 +180,8 @@ def test_always_is_remembered_by_putting_the_pattern_on_the_allowlist() -> None:
         ("kill -9 12", "kill -9"),
     ],
 )
-def test_patterns_are_short_and_stable(command: str, pattern: str) -> None:
-    assert strict_policy().judge(command).pattern == pattern
+def test_the_allowlist_may_name_a_whole_kind_of_danger(command: str, kind: str) -> None:
+    assert strict_policy(allowlist=(kind,)).judge(command).gate == Gate.ALLOW
 
 
 def test_the_directory_decides_what_a_relative_path_means() -> None:

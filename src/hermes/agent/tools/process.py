@@ -55,7 +55,8 @@ def intent(arguments: dict[str, Any]) -> Intent:
     """Name what a call would type into a process, which may well be a shell."""
     if arguments.get("action") not in ("write", "submit"):
         return Intent()
-    return Intent(command=str(arguments.get("data", "")))
+    data, enter = str(arguments.get("data", "")), "\n" * (arguments["action"] == "submit")
+    return Intent(command=data + enter, process=str(arguments.get("session_id", "")))
 
 
 async def _list(environment: Environment, now: float) -> str:

@@ -20,7 +20,8 @@ from hermes.domain.approvals import Approval, ApprovalState, Choice
 from hermes.domain.errors import NotFound
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.wording import one_line
-from hermes.execution.policy.judge import HostPolicy
+from hermes.execution.policy.host import HostPolicy
+from hermes.execution.policy.judge import CommandPolicy
 
 STANDING = (Choice.SESSION, Choice.ALWAYS)
 
@@ -132,7 +133,8 @@ def _lines() -> Iterator[str]:
 def _judged(scripts: Iterable[str]) -> Iterator[str]:
     home, settings = this_home(), loaded_config().config
     cwd = Path(settings.terminal.cwd).absolute()
-    policy = HostPolicy(LiveSettings(settings), process_environ(), home.root).commands()
+    host = HostPolicy(LiveSettings(settings), process_environ(), home.root)
+    policy = CommandPolicy(host.settings())
     for script in scripts:
         verdict = policy.judge(script, cwd=str(cwd))
         reason = " ".join(verdict.reason.split())

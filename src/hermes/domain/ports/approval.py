@@ -21,11 +21,14 @@ class ApprovalGate(Protocol):
 class ActionPolicy(Protocol):
     """Judges what a tool call is about to do. Runs nothing."""
 
-    def judge(
+    async def judge(
         self, intent: Intent, environment: Environment, *, grants: Collection[str], trusted: bool
     ) -> Verdict:
         """Say allow, ask or block.
 
-        `grants` are patterns a person has allowed; `trusted` means that
-        nothing is to be asked (yolo). Neither lifts what is never approvable.
+        `grants` are patterns a person has allowed; `trusted` means that nothing is to be
+        asked (yolo) but what cannot be read. Neither lifts what is never approvable.
         """
+
+    def note(self, intent: Intent, environment: Environment) -> None:
+        """Take note that a call which was judged is about to be carried out."""

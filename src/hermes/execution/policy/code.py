@@ -18,15 +18,16 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from hermes.execution.policy.command import (
+    STDIN_FILES,
     TABLES,
     Finding,
-    Input,
     ShellCommand,
     command_start,
     listed,
+    opaque,
     words,
 )
-from hermes.execution.policy.reader.expansion import COMPUTED, UNKNOWN, UNKNOWN_QUOTED, is_unknown
+from hermes.execution.policy.reader.expansion import MARKS, is_unknown
 
 
 class Program(Struct, frozen=True):
@@ -72,7 +73,7 @@ def programs(command: ShellCommand) -> Iterator[str]:
     if language == "powershell" and not codes:
         # Its operands are code; those of every other one name a file.
         codes = [" ".join(command.args)]
-    if not codes and command.feed.kind is not Input.NONE and command.feed.text is not None:
+    if not codes and command.feed.text is not None and set(command.operands()) <= STDIN_FILES:
         codes = [command.feed.text]
     yield from codes
 
@@ -80,9 +81,8 @@ def programs(command: ShellCommand) -> Iterator[str]:
 def inspect(language: str, text: str) -> Program:
     """Return what is known about a program."""
     if is_unknown(text):
-        for mark in (UNKNOWN, UNKNOWN_QUOTED, COMPUTED):
-            text = text.replace(mark, "_unknown_")
-        computed = Finding(f"the {language} program is computed")
+        text = MARKS.sub("_unknown_", text)
+        computed = opaque(f"the {language} program is computed")
         return Program((computed,), inspect(language, text).scripts)
     if language == "python":
         return _inspect_python(text)
@@ -95,7 +95,7 @@ def inspect(language: str, text: str) -> Program:
 
 
 def _not_understood(language: str, text: str) -> Program:
-    doubt = Finding(f"nobody can tell beforehand what the {language} program does")
+    doubt = opaque(f"nobody can tell beforehand what the {language} program does")
     return Program((doubt,), tuple(_shell_like(text)))
 
 
@@ -120,7 +120,8 @@ _HARMLESS = {
     "ruby": _tokens("puts print sum map size length sort reverse to_s upcase", r"\[\].,(){}|+*-"),
     "node": _tokens(
         "console log const let var map filter reduce require process version versions platform "
-        "argv length JSON stringify parse Math max min",
+        "argv length JSON stringify parse Math max min name dependencies devDependencies "
+        "scripts Object keys values entries join split trim toFixed Date now Array from sort slice",
         r"\[\].,;:(){}=>+*<-",
     ),
     "php": _tokens("echo print", r".,;+*-"),
@@ -179,7 +180,10 @@ def _inspect_python(source: str) -> Program:
             reader.visit(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _not_understood("python", source)
-    doubts = [Finding(f"the Python program uses {d}", f"python: {d}") for d in reader.doubts]
+    doubts = [
+        Finding(f"the Python program uses {d}", f"python: {d}", opaque=d in _BUILTINS)
+        for d in reader.doubts
+    ]
     return Program(tuple(doubts), (*reader.writes, *(reader.calls if doubts else ())))
 
 
@@ -236,8 +240,8 @@ class _PythonReader(ast.NodeVisitor):
             texts.insert(0, self._text(receiver.args[0]))
         paths = [_quoted(t) for t in texts if t is not None]
         if last in {"open", "write_text", "write_bytes"}:
-            if last != "open" or self._opens_to_write(node):
-                self.writes.append(f"tee {paths[0] if paths else 'file'}")
+            writes = last != "open" or self._opens_to_write(node)
+            self.writes.append(f"{'tee' if writes else 'cat'} {paths[0] if paths else 'file'}")
         elif last in {"rmtree", "removedirs", "remove", "unlink", "rmdir", "move"}:
             self.calls += [f"rm {'-r ' if last == 'rmtree' else ''}{p}" for p in paths]
         elif name.startswith("shutil.copy"):

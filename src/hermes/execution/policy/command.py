@@ -1,5 +1,6 @@
 """One command as it would be executed, and the questions that rules ask about it."""
 
+import os
 import posixpath
 import re
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from msgspec import Struct, structs
 
 from hermes.domain.approvals import Gate
 from hermes.execution.policy.reader.expansion import is_unknown
+from hermes.execution.policy.reader.syntax import Script
 
 
 def words(text: str) -> frozenset[str]:
@@ -34,27 +36,71 @@ TABLES = _tables()
 """The sections of `tables.txt`: values by name."""
 
 
+STDIN_FILES = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+
+
 def listed(name: str) -> frozenset[str]:
     """Return a row of the section `words`."""
     return words(TABLES["words"][name])
 
 
+def absolute(path: str, cwd: str | None) -> str:
+    """Return `path` with `.` and `..` resolved; relative only if `cwd` is not known."""
+    path = path.replace("\\", "/") if re.match(r"[A-Za-z]:\\", path) else path
+    if not path.startswith("/") and cwd is not None:
+        path = cwd.rstrip("/") + "/" + path
+    clean = posixpath.normpath(path) if path else "."
+    return "/" + clean.lstrip("/") if clean.startswith("/") else clean
+
+
+def real_path(path: str) -> str:
+    """Return where an absolute path leads through the links that are on the disk."""
+    if not path.startswith("/") or len(path) > _MAX_PATH or is_unknown(path):
+        return path
+    return os.path.realpath(path)
+
+
+_MAX_PATH = 4096
+
+
 def base_name(path: str) -> str:
-    """Return the last component of a command's path."""
-    return posixpath.basename(path.rstrip("/")) or path if "/" in path else path
+    """Return the last component of a command's path; every loader of programs is `ld.so`."""
+    name = posixpath.basename(path.rstrip("/")) or path if "/" in path else path
+    return "ld.so" if name.startswith(("ld-linux", "ld-musl", "ld.so", "ld64.so")) else name
 
 
 class Finding(Struct, frozen=True):
     """One reason not to run a script without asking."""
 
     reason: str
-    grant: str = ""
-    """The pattern that would allow it; empty if only this very script can be granted."""
+    kind: str = ""
+    """Its name for `command_allowlist`, e.g. `rm -r`."""
     gate: Gate = Gate.ASK
+    opaque: bool = False
+    """Whether it hides what would run: a person is asked in every mode."""
+    grant: str = ""
+    """What an answer allows from then on; empty if only this very script can be granted."""
 
 
-UNREADABLE = Finding("it cannot be read as a shell script")
-TOO_COMPLICATED = Finding("it is too long or too deeply nested to be judged")
+def opaque(reason: str, kind: str = "") -> Finding:
+    """Return a finding about something that cannot be read beforehand."""
+    return Finding(reason, kind, opaque=True)
+
+
+UNREADABLE = opaque("it cannot be read as a shell script")
+TOO_COMPLICATED = opaque("it is too long or too deeply nested to be judged")
+
+
+class Carried(Struct, frozen=True, kw_only=True):
+    """What the earlier calls of a session have left behind for the next one."""
+
+    functions: dict[str, Script] = {}
+    exports: dict[str, tuple[str, ...]] = {}
+    files: dict[str, tuple[str, ...]] = {}
+    """What was written, with every text that may be in it; nothing if that is not known."""
+
+
+NOTHING = Carried()
 
 
 class Ground(Struct, frozen=True, kw_only=True):
@@ -64,6 +110,15 @@ class Ground(Struct, frozen=True, kw_only=True):
     hermes_home: str
     cwd: str | None = None
     protected: tuple[str, ...] = ()
+    carried: Carried = NOTHING
+    user_homes: tuple[str, ...] = ()
+    """The home as it is named and where links lead from there."""
+    hermes_homes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("user_home", "hermes_home"):
+            home = getattr(self, name)
+            structs.force_setattr(self, f"{name}s", (home, real_path(home)))
 
 
 class Input(StrEnum):
@@ -83,6 +138,34 @@ class Feed(Struct, frozen=True):
     upstream: "tuple[ShellCommand, ...]" = ()
 
 
+class Paths:
+    """Where paths lead: links on the disk and those that a script makes."""
+
+    def __init__(self) -> None:
+        self._links: dict[str, str] = {}
+        self._known: dict[tuple[str, tuple[str | None, ...]], tuple[str, ...]] = {}
+
+    def link(self, place: str, target: str) -> None:
+        self._links[place] = target
+        self._known.clear()
+
+    def where(self, path: str, cwds: tuple[str | None, ...]) -> tuple[str, ...]:
+        """Return every place that `path` may lead to from one of several directories."""
+        known = self._known.get((path, cwds))
+        if known is None:
+            places = [absolute(path, cwd) for cwd in cwds]
+            for place in places[:]:
+                for link, target in self._links.items():
+                    if (place + "/").startswith(link + "/"):
+                        places.append(target + place[len(link) :])
+            places += [real_path(place) for place in places]
+            known = self._known[path, cwds] = tuple(dict.fromkeys(places))
+        return known
+
+
+NO_LINKS = Paths()
+
+
 class ShellCommand(Struct, frozen=True, kw_only=True):
     """A command with its arguments, its input and its redirections."""
 
@@ -96,9 +179,19 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
     feed: Feed = Feed()
     inner: "tuple[ShellCommand, ...]" = ()
     """Commands whose output is part of this command's words."""
-    cwd: str | None = None
+    cwds: tuple[str | None, ...] = (None,)
+    """Where it may run, the likeliest last: a `cd` may have failed."""
+    paths: Paths = NO_LINKS
     via: tuple[str, ...] = ()
     """The wrappers it is run by, outermost first."""
+
+    @property
+    def cwd(self) -> str | None:
+        return self.cwds[-1]
+
+    def where(self, path: str) -> tuple[str, ...]:
+        """Return every place that `path` may lead to, also through links."""
+        return self.paths.where(path, self.cwds)
 
     @property
     def line(self) -> str:
@@ -147,32 +240,26 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
         return [a for a in self.args[:end] if len(a) < 2 or a[0] != "-"] + [*self.args[end + 1 :]]
 
     def values_of(self, *options: str) -> Iterator[str]:
-        """Yield the values given to any of the named options."""
+        """Yield the values given to any of the named options, however they are written.
+
+        Long options may be shortened; a short one may be glued to its value and stand
+        behind others (`-qc'ls'`). It yields too much rather than too little.
+        """
         for index, arg in enumerate(self.args):
             if not arg.startswith(("-", "eval")):
                 continue
+            following = self.args[index + 1 : index + 2]
             for option in options:
                 if arg == option:
-                    yield from self.args[index + 1 : index + 2]
+                    yield from following
                 elif option.startswith("--"):
-                    if arg.startswith(option + "="):
-                        yield arg[len(option) + 1 :]
+                    name, equals, value = arg.partition("=")
+                    if option.startswith(name) and len(name) > 3:
+                        yield from (value,) if equals else following
                 elif len(option) == 2 and arg[1:2] != "-":
-                    yield from self._in_cluster(index, option)
-
-    def _in_cluster(self, index: int, option: str) -> Iterator[str]:
-        """Yield the value of a short option that is glued to it or ends a cluster like `-abc`."""
-        arg = self.args[index]
-        if arg.startswith(option):
-            yield arg[2:].removeprefix("=")
-            return
-        match = re.match(rf"-[A-Za-z]+?{re.escape(option[1])}([/~@.$].*)?$", arg)
-        if match is None:
-            return
-        if match.group(1):
-            yield match.group(1)
-        else:
-            yield from self.args[index + 1 : index + 2]
+                    before, found, value = arg[1:].partition(option[1])
+                    if found and (not before or before.isalpha()):
+                        yield from (value.removeprefix("="),) if value else following
 
 
 def command_start(

@@ -9,9 +9,16 @@ import re
 from collections.abc import Iterator
 
 from hermes.domain.approvals import Gate
-from hermes.execution.policy.command import TABLES, Finding, Ground, ShellCommand, listed, words
-from hermes.execution.policy.rules.places import (
+from hermes.execution.policy.command import (
+    TABLES,
+    Finding,
+    Ground,
+    ShellCommand,
     absolute,
+    listed,
+    words,
+)
+from hermes.execution.policy.rules.places import (
     is_device,
     is_ledger,
     is_vital,
@@ -27,9 +34,12 @@ SUDO_PASSWORD = Finding(
 COMPACT_BOMB = re.compile(r"([^\s(){};|&]{1,40})\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}\s*;\s*\1")
 """A fork bomb as it is often quoted, without the spaces that the grammar wants."""
 _UNMISTAKABLE = re.compile(
-    r"\brm\s+(?:-[\w-]+\s+)*-[a-zA-Z]*[rR][\w-]*\s+(?:-[\w-]+\s+)*[\"']?(?:/|~|\$HOME)/?\*?[\"']?"
-    r"(?=[\s;&|)\"'`]|$)|\bmkfs\S*\s.*/dev/|\bof=/dev/(?:sd|nvme|vd|hd|mmcblk)|--no-preserve-root"
+    r"\brm[\s,_]{1,9}(?:-[\w-]{1,30}\s{1,9}){0,6}-[a-zA-Z]{0,9}[rR][\w-]{0,30}?[\s,_]{1,9}"
+    r"(?:-[\w-]{1,30}\s{1,9}){0,6}(?:/|~|\$HOME)/?\*?(?=[\s;&|)`]|$)"
+    r"|\bmkfs[\w.]{0,9}\s.{0,80}/dev/|\bof=/dev/(?:sd|nvme|vd|hd|mmcblk)|--no-preserve-root"
 )
+_DISGUISE = re.compile(r"['\"\\]")
+_IFS = re.compile(r"\$\{?IFS\}?")
 _MKFS = re.compile(
     r"(?:mkfs(?:\..+)?|mke2fs|mkntfs|mkdosfs|mkreiserfs|mkswap|wipefs|blkdiscard|newfs(?:_.+)?)$"
 )
@@ -53,7 +63,7 @@ _HALT_SHAPES = {
     )
     for name in names.split()
 }  # fmt: skip
-_TREE_DELETERS = words("rmtree srm shred wipe rd del Remove-Item")
+_TREE_DELETERS = words("rmtree rimraf srm shred wipe rd del Remove-Item")
 _DELETERS = _TREE_DELETERS | words("rm unlink rmdir trash gio erase ri")
 _NARROWED = listed("narrowed")
 _STDIN_READERS = re.compile(
@@ -73,7 +83,7 @@ def guess_name(command: ShellCommand) -> str:
 
 def mentions_floor(text: str) -> bool:
     """Return whether a text contains one of the floor's unmistakable forms, run or not."""
-    return _UNMISTAKABLE.search(text) is not None
+    return _UNMISTAKABLE.search(_DISGUISE.sub("", _IFS.sub(" ", text))) is not None
 
 
 def floor_findings(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -92,10 +102,11 @@ def floor_findings(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
 
 def _deletes_vital(command: ShellCommand, ground: Ground) -> str:
     for target in _deleted(command, ground):
-        if is_vital(target, command.cwd, ground):
-            return f"it deletes {target}: the system, a home or the home of Hermes"
-        if is_ledger(target, command.cwd, ground):
-            return "it deletes the ledger of Hermes"
+        for clean in command.where(target):
+            if is_vital(clean, ground):
+                return f"it deletes {target}: the system, a home or the home of Hermes"
+            if is_ledger(clean, ground):
+                return "it deletes the ledger of Hermes"
     return ""
 
 
@@ -106,7 +117,9 @@ def _deleted(command: ShellCommand, ground: Ground) -> list[str]:
         recursive = command.letters() & {"r", "R"} or command.has_long("recursive")
         if recursive or name in _TREE_DELETERS:
             return [a for a in args if not a.startswith("-")]
-        return [a for a in command.operands() if is_ledger(a, command.cwd, ground)]
+        return [
+            a for a in command.operands() if any(is_ledger(c, ground) for c in command.where(a))
+        ]
     if name in {"find", "gfind"} and _find_deletes(args):
         return _find_roots(args)
     if name == "mv":
@@ -164,15 +177,14 @@ def _writes_vital(command: ShellCommand, ground: Ground) -> str:
     if command.name == "sqlite3":
         wipes = re.search(r"\b(?:drop|delete|truncate)\b", command.line.lower())
         database = command.operands()[:1]
-        if wipes and database and is_ledger(database[0], command.cwd, ground):
+        if wipes and database and any(is_ledger(c, ground) for c in command.where(database[0])):
             return "it wipes the ledger of Hermes"
-    for path in written_paths(command):
-        clean = absolute(path, command.cwd)
+    for clean in (c for path in written_paths(command) for c in command.where(path)):
         if is_device(clean):
             return f"it writes to the raw device {clean}"
         if clean == "/proc/sysrq-trigger":
             return "it stops or restarts the machine"
-        if is_ledger(path, command.cwd, ground) and command.name != "sqlite3":
+        if is_ledger(clean, ground) and command.name != "sqlite3":
             return "it overwrites the ledger of Hermes"
     return ""
 

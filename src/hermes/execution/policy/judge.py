@@ -1,40 +1,53 @@
 """Decides about commands, file writes and programs: allow, ask or block.
 
 The order is fixed: floor and sudo passwords, then `approvals.deny`, then mode `off`, then
-allowlist and grants, then the rules. Every finding in a script needs its own grant; what
-cannot be read or known asks.
+allowlist and grants, then the rules. Every finding in a script needs its own grant. What
+cannot be read or known beforehand (`Finding.opaque`) asks, also in mode `off`; if its text
+mentions the floor it is blocked.
+
+A grant is narrow: one command in one directory, or one path, or one whole script. Names of
+whole kinds of danger (`rm -r`) count only in `command_allowlist`, where a person has written
+them down.
+
+Time is bounded: the grammar is linear, the walk ends after so many commands or so much
+processor time, and no pattern repeats what can match in several ways.
 """
 
-import contextlib
 import hashlib
 import os
 import re
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
-from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.domain.approvals import Gate, Verdict
-from hermes.domain.ports.execution import Environment
-from hermes.domain.settings.live import LiveSettings
-from hermes.domain.tools import Intent
 from hermes.execution.policy.command import (
+    NOTHING,
     TOO_COMPLICATED,
     UNREADABLE,
+    Carried,
+    Feed,
     Finding,
     Ground,
+    Input,
     ShellCommand,
+    absolute,
+    opaque,
     words,
 )
-from hermes.execution.policy.floor import COMPACT_BOMB, FORK_BOMB, floor_findings
+from hermes.execution.policy.floor import (
+    COMPACT_BOMB,
+    FORK_BOMB,
+    floor_findings,
+    mentions_floor,
+)
 from hermes.execution.policy.reader.expansion import is_unknown
-from hermes.execution.policy.reader.grammar import parse, read_scripts
-from hermes.execution.policy.reader.lexer import ShellSyntaxError
-from hermes.execution.policy.rules import hidden, network, places
-from hermes.execution.policy.rules.commands import COMMANDS
-from hermes.execution.policy.rules.places import PlaceKind, absolute, place_of
+from hermes.execution.policy.reader.grammar import read_scripts
+from hermes.execution.policy.rules import hidden, network, places, variables
+from hermes.execution.policy.rules.commands import COMMANDS, readings
+from hermes.execution.policy.rules.places import PlaceKind, place_of
 from hermes.execution.policy.walk import Walk, walk
 
 MAX_LENGTH = 32_768
@@ -46,10 +59,12 @@ EXACT = "= "
 
 _ALLOW = Verdict(gate=Gate.ALLOW)
 _LOSING = words("rm unlink rmdir find gfind shred wipe srm scrub rsync mv git truncate dd")
-_WALLED_OFF = ("write ", "git config", "git ext", "git push")
+_WALLED_OFF = ("write ", "git config", "git ext", "git push", "git exec", "rm outside")
 """Findings about what a wall keeps from happening."""
 _OPERATORS = re.compile(r"[;&|`\n<>]|\$\(")
-_ODD = Finding("it contains characters that nobody can see")
+_ODD = opaque("it contains characters that nobody can see")
+_PLAIN_WORD = re.compile(r"(?!\+$)[\w@%+=:,./~*?\[\]{}^$!-]+$", re.ASCII)
+_HIDDEN_FLOOR = "it hides what it runs, and what it mentions is never run"
 _NEVER_WRITTEN = frozenset({PlaceKind.DEVICE, PlaceKind.LEDGER})
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _INVISIBLE = re.compile(
@@ -72,68 +87,18 @@ class PolicySettings(Struct, frozen=True, kw_only=True):
     protected_paths: tuple[str, ...] = ()
 
 
-class HostPolicy:
-    """Judges intents by what the environment exposes of the person's.
+class Judgement(Struct, frozen=True):
+    """A verdict, and what the script would leave behind for the next one of its session."""
 
-    Everything: all rules. Some directories: only what loses files there, the rest is behind
-    walls. Nothing: no question. A command that wants out is judged as on the host, and asks.
-    """
-
-    def __init__(self, settings: LiveSettings, environ: Mapping[str, str], home: Path) -> None:
-        self._settings = settings
-        self._user_home = environ.get("HOME") or str(Path.home())
-        self._hermes_home = str(home)
-
-    def commands(self, *, trusted: bool = False) -> "CommandPolicy":
-        """Return what judges commands with the settings as they are now."""
-        now = self._settings()
-        return CommandPolicy(
-            PolicySettings(
-                mode="off" if trusted else "manual",
-                deny=now.approvals.deny,
-                allowlist=now.command_allowlist,
-                user_home=self._user_home,
-                hermes_home=self._hermes_home,
-            )
-        )
-
-    def judge(
-        self, intent: Intent, environment: Environment, *, grants: Collection[str], trusted: bool
-    ) -> Verdict:
-        """Return the strictest verdict on anything the call would do."""
-        policy = self.commands(trusted=trusted)
-        leaves = bool(intent.escalate) and environment.can_leave
-        if environment.exposed != ("/",) and not leaves:
-            if not intent.command or not environment.exposed:
-                return _ALLOW
-            cwd = environment.resolve(intent.workdir or ".")
-            return policy.judge_losses(intent.command, environment.exposed, cwd=cwd, grants=grants)
-        worst = _ALLOW
-        for verdict in _verdicts(policy, intent, environment, () if leaves else grants):
-            if verdict.gate is Gate.BLOCK:
-                return verdict
-            if verdict.gate is Gate.ASK and worst.gate is Gate.ALLOW:
-                worst = verdict
-        if not leaves or trusted:
-            return worst
-        reason = f"It leaves the sandbox: {_sentence(intent.escalate)}. {worst.reason}".rstrip()
-        return Verdict(gate=Gate.ASK, reason=reason)
-
-
-def _verdicts(
-    policy: "CommandPolicy", intent: Intent, environment: Environment, grants: Collection[str]
-) -> Iterator[Verdict]:
-    if intent.command:
-        cwd = environment.resolve(intent.workdir) if intent.workdir else environment.cwd
-        yield policy.judge(intent.command, cwd=cwd, grants=grants)
-    for path in intent.writes:
-        yield policy.judge_write(environment.resolve(path), cwd=environment.cwd, grants=grants)
-    if intent.code:
-        yield policy.judge_code("python", intent.code, cwd=environment.cwd, grants=grants)
+    verdict: Verdict
+    left: Carried = NOTHING
 
 
 class CommandPolicy:
-    """Judges commands, file writes and programs; runs nothing and reads no files but links."""
+    """Judges commands, file writes and programs; runs nothing.
+
+    It reads no files but links, and scripts that the same session has written.
+    """
 
     def __init__(self, settings: PolicySettings) -> None:
         self._settings = settings
@@ -143,31 +108,56 @@ class CommandPolicy:
         self, script: str, *, cwd: str | None = None, grants: Collection[str] = ()
     ) -> Verdict:
         """Decide about one command line or script."""
+        return self.examine(script, cwd=cwd, grants=grants).verdict
+
+    def examine(
+        self,
+        script: str,
+        *,
+        cwd: str | None = None,
+        grants: Collection[str] = (),
+        carried: Carried = NOTHING,
+    ) -> Judgement:
+        """Decide about a script after others of its session."""
         if not script.strip():
-            return _ALLOW
+            return Judgement(_ALLOW)
         text, folded, odd = _clean(script)
-        ground = self._ground(cwd)
+        ground = self._ground(cwd, carried)
         if len(text) > MAX_LENGTH:
-            findings = [*_read(text[:MAX_LENGTH], ground, whole=False), TOO_COMPLICATED]
+            findings, walks = _read(text[:MAX_LENGTH], ground, whole=False)
+            findings.append(TOO_COMPLICATED)
         else:
-            findings = _read(text, ground)
+            findings, walks = _read(text, ground)
             if folded != text:
-                findings += [f for f in _read(folded, ground) if f is not UNREADABLE]
+                findings += [f for f in _read(folded, ground)[0] if f is not UNREADABLE]
             if odd:
                 findings.append(_ODD)
-        return self._decide(text, list(dict.fromkeys(findings)), grants)
+        findings = list(dict.fromkeys(findings))
+        return Judgement(self._decide(text, findings, grants, walks), _left(walks))
+
+    def judge_typed(
+        self, command: str, before: str, data: str, *, cwd: str | None = None
+    ) -> Verdict:
+        """Decide about text for the input of a running program, after what it has read before.
+
+        What an interpreter reads is judged whole; of any other program only the floor.
+        """
+        ground = self._ground(cwd)
+        known = set(_read(command, ground, feed=before)[0]) if before else set()
+        findings = [f for f in _read(command, ground, feed=before + data)[0] if f not in known]
+        plain = _read(before + data, ground, whole=False)[0]
+        findings += [f for f in plain if f.gate is Gate.BLOCK]
+        return self._decide(data, findings, (), [])
 
     def judge_losses(
         self, script: str, exposed: tuple[str, ...], *, cwd: str, grants: Collection[str] = ()
     ) -> Verdict:
         """Decide about a command behind walls, by what it loses in the places that are exposed."""
         text, _, _ = _clean(script[:MAX_LENGTH])
-        findings: list[Finding] = []
-        for part in read_scripts(text)[0]:
-            with contextlib.suppress(RecursionError):
-                ground = self._ground(cwd)
-                findings += _losses(walk(part, ground), ground, exposed)
-        return self._decide(text, list(dict.fromkeys(findings)), grants)
+        ground = self._ground(cwd)
+        _, walks = _read(text, ground)
+        findings = [f for found in walks for f in _losses(found, ground, exposed)]
+        return self._decide(text, list(dict.fromkeys(findings)), grants, walks)
 
     def judge_write(
         self, path: str, *, cwd: str | None = None, grants: Collection[str] = ()
@@ -177,14 +167,14 @@ class CommandPolicy:
         if path == "~" or path.startswith("~/"):
             path = ground.user_home + path[1:]
         for candidate in dict.fromkeys((absolute(path, cwd), _real(path, cwd))):
-            place = place_of(candidate, cwd, ground)
+            place = place_of(candidate, ground)
             if place is not None:
                 reason = f"It writes to {place.kind}: {candidate}"
                 if place.kind in _NEVER_WRITTEN:
                     return Verdict(gate=Gate.BLOCK, reason=reason)
-                pattern = f"write {place.label}"
-                granted = pattern in {*grants, *self._settings.allowlist}
-                if granted or self._settings.mode == "off":
+                pattern = f"write {candidate}"
+                listed = {pattern, f"write {place.label}"} & set(self._settings.allowlist)
+                if listed or pattern in grants or self._settings.mode == "off":
                     return _ALLOW
                 return Verdict(gate=Gate.ASK, reason=reason, pattern=pattern)
         return _ALLOW
@@ -196,55 +186,88 @@ class CommandPolicy:
         if language in {"bash", "sh", "shell"}:
             return self.judge(source, cwd=cwd, grants=grants)
         if len(source) > MAX_LENGTH * 4:
-            return self._decide(source, [TOO_COMPLICATED], grants)
+            return self._decide(source, [TOO_COMPLICATED], grants, [])
         ground = self._ground(cwd)
         found = Walk(ground)
         found.program(language, source)
-        return self._decide(source, _judge_walk(found, ground), grants)
+        return self._decide(source, _judge_walk(found, ground), grants, [])
 
-    def _ground(self, cwd: str | None) -> Ground:
+    def _ground(self, cwd: str | None, carried: Carried = NOTHING) -> Ground:
         settings = self._settings
         return Ground(
             user_home=settings.user_home.rstrip("/") or "/",
             hermes_home=settings.hermes_home.rstrip("/"),
             cwd=cwd,
             protected=settings.protected_paths,
+            carried=carried,
         )
 
-    def _decide(self, text: str, findings: list[Finding], grants: Collection[str]) -> Verdict:
+    def _decide(
+        self, text: str, findings: list[Finding], grants: Collection[str], walks: list[Walk]
+    ) -> Verdict:
         for finding in findings:
             if finding.gate is Gate.BLOCK:
-                return Verdict(gate=Gate.BLOCK, reason=_sentence(finding.reason))
-        denied = self._denied(text)
+                return Verdict(gate=Gate.BLOCK, reason=sentence(finding.reason))
+        hiding = any(f.opaque and f != hidden.FLOOR_AS_TEXT for f in findings)
+        if hiding and mentions_floor(text):
+            return Verdict(gate=Gate.BLOCK, reason=sentence(_HIDDEN_FLOOR))
+        denied = self._denied(text, walks)
         if denied:
             return Verdict(gate=Gate.BLOCK, reason=f"approvals.deny has {denied!r}")
-        if not findings or self._settings.mode == "off" or self._allowlisted(text):
+        if self._settings.mode == "off":
+            findings = [f for f in findings if f.opaque]
+        if not findings or self._allowlisted(text, exactly=any(f.opaque for f in findings)):
             return _ALLOW
-        return _ask(text, findings, (*self._settings.allowlist, *grants))
+        return self._ask(text, findings, grants)
 
-    def _denied(self, text: str) -> str:
+    def _denied(self, text: str, walks: list[Walk]) -> str:
         if not self._deny:
             return ""
-        lines = [text, *re.split(r"[;&|\n]+", text), *_typed_commands(text)]
+        lines = [text, *re.split(r"[;&|\n]+", text), *_typed_commands(walks)]
         lines = [_squeeze(line) for line in lines]
         matching = (p for p in self._deny if any(fnmatchcase(line, p) for line in lines))
         return next(matching, "")
 
-    def _allowlisted(self, text: str) -> bool:
+    def _allowlisted(self, text: str, *, exactly: bool) -> bool:
         text = text.strip()
-        operators = _OPERATORS.search(text) is not None
+        operators = exactly or _OPERATORS.search(text) is not None
         for entry in map(str.strip, self._settings.allowlist):
             is_glob = not operators and any(c in entry for c in "*?[")
             if text == entry or (is_glob and fnmatchcase(text, entry)):
                 return True
         return False
 
+    def _ask(self, text: str, findings: list[Finding], grants: Collection[str]) -> Verdict:
+        exact = exact_pattern(text)
+        allowlist = self._settings.allowlist
+        pieces = (
+            piece
+            for g in (*allowlist, *grants)
+            for piece in ([g] if g.startswith(EXACT) else g.split(JOINER))
+        )
+        granted = {*pieces}
+        open_ = [
+            f
+            for f in findings
+            if not (f.grant and f.grant in granted)
+            and not (f.kind in allowlist and f.kind and not f.opaque)
+        ]
+        if exact in granted or not open_:
+            return _ALLOW
+        reasons = list(dict.fromkeys(f.reason for f in open_))
+        patterns = sorted({f.grant for f in open_})
+        return Verdict(
+            gate=Gate.ASK,
+            reason=sentence("; ".join(reasons[:4])),
+            pattern=exact if "" in patterns else JOINER.join(patterns),
+            opaque=any(f.opaque for f in open_),
+        )
+
 
 def _clean(text: str) -> tuple[str, str, bool]:
     """Return what is visible, the same with look-alikes made plain, and whether they differ."""
     if text.isascii() and text.isprintable():
         return text, text, False
-    text = text.replace("\r\n", "\n")
     visible = _INVISIBLE.sub("", _ANSI.sub("", text))
     folded = visible if visible.isascii() else unicodedata.normalize("NFKC", visible)
     return visible, folded.replace("\u00a0", " "), visible != text
@@ -261,41 +284,32 @@ def _squeeze(text: str) -> str:
     return " ".join(text.split())
 
 
-def _typed_commands(text: str) -> Iterator[str]:
-    """Yield every command of a script the way it would be typed."""
-    try:
-        commands = walk(
-            parse(text), Ground(user_home="/root", hermes_home="/root/.hermes")
-        ).commands
-    except (ShellSyntaxError, RecursionError):
-        return
-    for command in commands:
+def _typed_commands(walks: Iterable[Walk]) -> Iterator[str]:
+    """Yield every command of a script the way it would be typed, with and without options."""
+    for command in (command for found in walks for command in found.commands):
         yield " ".join((command.name, *command.args))
         yield " ".join((command.path, *command.args))
+        for operands, rest in readings(command.name, command.args):
+            yield " ".join((command.name, operands[0], *rest))
+            yield " ".join((command.name, *operands))
 
 
-def _read(text: str, ground: Ground, *, whole: bool = True) -> list[Finding]:
+def _read(
+    text: str, ground: Ground, *, whole: bool = True, feed: str = ""
+) -> tuple[list[Finding], list[Walk]]:
     scripts, readable = read_scripts(text)
     findings = [] if readable or not whole else [UNREADABLE]
     if not readable and COMPACT_BOMB.search(text):
         findings.append(FORK_BOMB)
+    walks: list[Walk] = []
     for script in scripts:
         try:
-            findings += _judge_walk(walk(script, ground), ground)
+            found = walk(script, ground, Feed(Input.TEXT, feed) if feed else None)
+            findings += _judge_walk(found, ground)
+            walks.append(found)
         except RecursionError:
             findings.append(TOO_COMPLICATED)
-    return findings
-
-
-def _judge_walk(found: Walk, ground: Ground) -> list[Finding]:
-    findings = list(found.findings)
-    for command in found.commands:
-        findings.extend(floor_findings(command, ground))
-        findings.extend(COMMANDS.check(command))
-        for family in (places, hidden, network):
-            findings.extend(family.check(command, ground))
-    findings.extend(hidden.sequence_findings(found.commands, ground))
-    return list(dict.fromkeys(findings))
+    return findings, walks
 
 
 def _losses(found: Walk, ground: Ground, exposed: tuple[str, ...]) -> Iterator[Finding]:
@@ -303,16 +317,17 @@ def _losses(found: Walk, ground: Ground, exposed: tuple[str, ...]) -> Iterator[F
         if command.name in _LOSING and _reaches(command, exposed):
             rules = (floor_findings(command, ground), COMMANDS.check(command))
             for finding in (*rules[0], *rules[1], *places.check(command, ground)):
-                if not finding.grant.startswith(_WALLED_OFF):
-                    yield finding
+                if not finding.kind.startswith(_WALLED_OFF):
+                    # The walls hold what cannot be read.
+                    grant = finding.grant or ("" if finding.opaque else _grant(command))
+                    yield structs.replace(finding, opaque=False, grant=grant)
 
 
 def _reaches(command: ShellCommand, exposed: tuple[str, ...]) -> bool:
     """Tell whether a command works on an exposed place, as far as its words say."""
     operands = command.operands() if command.name != "git" else []
-    for path in operands or ["."]:
-        full = absolute(path, command.cwd)
-        if is_unknown(path) or not full.startswith("/"):
+    for full in (full for path in operands or ["."] for full in command.where(path)):
+        if is_unknown(full) or not full.startswith("/"):
             return True
         stem = full.split("*")[0]
         for place in exposed:
@@ -321,25 +336,53 @@ def _reaches(command: ShellCommand, exposed: tuple[str, ...]) -> bool:
     return False
 
 
-def _ask(text: str, findings: list[Finding], grants: Collection[str]) -> Verdict:
-    exact = _exact(text)
-    granted = {piece for g in grants for piece in ([g] if g.startswith(EXACT) else g.split(JOINER))}
-    open_ = [f for f in findings if not f.grant or f.grant not in granted]
-    if exact in granted or not open_:
-        return _ALLOW
-    reasons = list(dict.fromkeys(f.reason for f in open_))
-    patterns = sorted({f.grant for f in open_})
-    pattern = exact if "" in patterns else JOINER.join(patterns)
-    return Verdict(gate=Gate.ASK, reason=_sentence("; ".join(reasons[:4])), pattern=pattern)
+def _judge_walk(found: Walk, ground: Ground) -> list[Finding]:
+    findings = list(found.findings)
+    for command in found.commands:
+        if found.exhausted():
+            return [*findings, TOO_COMPLICATED]
+        own = [*floor_findings(command, ground), *COMMANDS.check(command)]
+        for family in (places, hidden, network, variables):
+            own.extend(family.check(command, ground))
+        findings += [
+            f if f.opaque or f.grant else structs.replace(f, grant=_grant(command)) for f in own
+        ]
+    findings.extend(hidden.sequence_findings(found.commands, ground))
+    return list(dict.fromkeys(findings))
 
 
-def _exact(text: str) -> str:
+def _grant(command: ShellCommand) -> str:
+    """Return what an answer about one command allows: the same command in the same place."""
+    around = (command.via, command.assigns, command.inner, command.reads, command.writes)
+    line = (command.path, *command.args)
+    plain = all(_PLAIN_WORD.match(word) for word in line)
+    if any(around) or command.feed.kind is not Input.NONE or not plain or len(command.cwds) > 1:
+        return ""
+    place = f" (in {command.cwd})" if command.cwd is not None else ""
+    return " ".join(line) + place
+
+
+def _left(walks: list[Walk]) -> Carried:
+    """Return what scripts leave behind: functions, exported variables and files."""
+    left = Carried(functions={}, exports={}, files={})
+    for found in walks:
+        left.functions.update(found.functions)
+        left.files.update(dict.fromkeys((f for f in found.files if "/dev/fd/" not in f), ()))
+        values = found.scope.values
+        names = values if found.exports_all else found.exported
+        left.exports.update((name, values[name]) for name in names if name in values)
+    return left
+
+
+def exact_pattern(text: str) -> str:
+    """Return the grant of one whole script."""
     text = text.strip()
     if len(text) <= 200 and "\n" not in text:
         return EXACT + text
     return EXACT + "sha256:" + hashlib.sha256(text.encode(errors="replace")).hexdigest()
 
 
-def _sentence(reason: str) -> str:
+def sentence(reason: str) -> str:
+    """Return a reason as it is shown."""
     shown = "".join(c if c.isprintable() else "…" for c in reason)
     return shown[:1].upper() + shown[1:]

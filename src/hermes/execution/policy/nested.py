@@ -5,18 +5,25 @@ The tables are in `tables.txt`; a command that is in none of them runs nothing b
 costs nothing.
 """
 
+import posixpath
 import re
 from collections.abc import Callable, Iterator
+from fnmatch import translate
 
 from msgspec import Struct
 
 from hermes.execution.policy.code import language_of, programs
-from hermes.execution.policy.command import TABLES, ShellCommand, command_start, listed
-from hermes.execution.policy.reader.expansion import COMPUTED
+from hermes.execution.policy.command import (
+    STDIN_FILES,
+    TABLES,
+    ShellCommand,
+    command_start,
+    listed,
+)
+from hermes.execution.policy.reader.expansion import COMPUTED, is_unknown
 
 SHELLS = listed("shells")
 SETTERS = frozenset({"export", "declare", "local", "readonly", "typeset"})
-STDIN_FILES = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
 class NestedCommand(Struct, frozen=True):
@@ -48,7 +55,7 @@ _RUNNER_VALUES = TABLES["words"]["runner-values"]
 _CODE_OPTIONS = TABLES["code options"]
 _KEY = re.compile(r"^(?:[A-Za-z][\w.:-]*(?:=|(?<=Command)\s))?!?")
 """What stands in front of code: `exec=…`, `ProxyCommand …`, `alias.x=!…`."""
-_CODE_VARIABLES = listed("code-variables")
+_CODE_VARIABLE = re.compile("|".join(map(translate, listed("code-variables"))))
 # Commands whose arguments and input carry shell code, and where it begins in them.
 _CARRIERS = {
     name: re.compile(pattern, re.MULTILINE)
@@ -80,13 +87,41 @@ def nested(command: ShellCommand) -> Iterator[Nested]:
     if name in _RUNNERS:
         yield from _runner(command)
     for value in command.values_of(*_CODE_OPTIONS.get(name, "").split()):
-        yield NestedText(_KEY.sub("", value), name, lenient=name == "git")
+        yield NestedText(_KEY.sub("", value), "option", lenient=name == "git")
     if name in _CARRIERS:
         yield from _carried(command, _CARRIERS[name])
     for program in programs(command):
         yield NestedText(program, name, language_of(name))
     pairs = assignments(command)
-    yield from (NestedText(value, "environment") for key, value in pairs if key in _CODE_VARIABLES)
+    for key, value in pairs:
+        if _CODE_VARIABLE.match(key) and not is_unknown(value):
+            yield NestedText(value, "environment", lenient=True)
+
+
+def runs(command: ShellCommand) -> Iterator[str]:
+    """Yield the files that `command` runs: itself, the script of an interpreter, its input."""
+    name, args = command.name, command.args
+    if "/" in command.path:
+        yield command.path
+    if name in {"make", "gmake", "awk", "gawk", "mawk", "sed", "ninja", "psql", "sqlite3"}:
+        yield from command.values_of("-f", "--file", "--makefile")
+    elif name in SHELLS or name in {"source", "."} or language_of(name):
+        yield from command.reads
+        if shell_code(command) is None and "-m" not in args:
+            start = command_start(args, "-W -X -I -o -O -r --require --rcfile --init-file")
+            yield from args[start : start + 1] if start is not None else ()
+
+
+def unpacks(command: ShellCommand) -> Iterator[str]:
+    """Yield the folders that `command` fills with files from elsewhere."""
+    name, operands = command.name, command.operands()
+    letters = command.letters() | set(command.args[0][:6] if command.args else "")
+    if name in {"unzip", "7z", "cpio", "unar"} or (
+        name in {"tar", "bsdtar"} and ("x" in letters or command.has_long("extract"))
+    ):
+        yield from [*command.values_of("-C", "-d", "--directory")] or ["."]
+    elif name == "git" and operands[:1] == ["clone"] and len(operands) > 1:
+        yield operands[2] if len(operands) > 2 else posixpath.basename(operands[1]).split(".")[0]
 
 
 def is_followed(name: str) -> bool:
@@ -98,7 +133,7 @@ def is_followed(name: str) -> bool:
 def assignments(command: ShellCommand) -> list[tuple[str, str]]:
     """Return the variables that a command sets, for itself or for others."""
     pairs = list(command.assigns)
-    if command.name in SETTERS or command.name in {"env", "sudo"}:
+    if command.name in SETTERS or command.name in {"env", "sudo", "make", "gmake"}:
         pairs += [(a.partition("=")[0], a.partition("=")[2]) for a in command.args if "=" in a]
     return pairs
 
@@ -190,7 +225,8 @@ def _trap(command: ShellCommand) -> Iterator[Nested]:
 
 def _alias(command: ShellCommand) -> Iterator[Nested]:
     for arg in command.args:
-        yield NestedText(arg.partition("=")[2], "alias", fresh=False)
+        # Whatever is typed behind the alias goes to its command.
+        yield NestedText(arg.partition("=")[2] + " $*", "alias", fresh=False)
 
 
 def _find(command: ShellCommand) -> Iterator[Nested]:
@@ -228,9 +264,8 @@ def _parallel(command: ShellCommand) -> Iterator[Nested]:
     args = command.args
     cut = next((i for i, a in enumerate(args) if a.startswith(":::")), len(args))
     start = command_start(args[:cut], "-j -n -N -P -a -I --jobs --colsep -d -S", assigns=False)
-    if start is not None:
-        for value in (COMPUTED, *args[cut + 1 :]):
-            yield NestedText(" ".join((*args[start:cut], value)), "parallel")
+    for value in (COMPUTED, *args[cut + 1 :]):
+        yield NestedText(" ".join((*args[start:cut], value)), "parallel")
 
 
 def _git(command: ShellCommand) -> Iterator[Nested]:
@@ -286,20 +321,29 @@ def _after_dashes(command: ShellCommand) -> Iterator[Nested]:
         yield NestedCommand(command.args[command.args.index("--") + 1 :], "container")
 
 
-def _after(option: str) -> Callable[[ShellCommand], Iterator[Nested]]:
-    def tool(command: ShellCommand) -> Iterator[Nested]:
-        if option in command.args:
-            yield NestedCommand(command.args[command.args.index(option) + 1 :], command.name)
+def _gdb(command: ShellCommand) -> Iterator[Nested]:
+    if "--args" in command.args:
+        yield NestedCommand(command.args[command.args.index("--args") + 1 :], command.name)
 
-    return tool
+
+def _python(command: ShellCommand) -> Iterator[Nested]:
+    """Yield the module that is run: most are the command of the same name."""
+    for index, arg in enumerate(command.args):
+        option = re.match(r"-[A-Zabdefghi-lnopq-vx-z]*m(.*)$", arg)
+        if option is not None:
+            rest = command.args[index + 1 :]
+            yield NestedCommand((option[1], *rest) if option[1] else rest, command.name)
+            return
+        if arg[:1] != "-" or "c" in arg:
+            return
 
 
 _TOOLS: dict[str, Callable[[ShellCommand], Iterator[Nested]]] = {
     "eval": _eval, "trap": _trap, "source": _source, ".": _source, "alias": _alias,
     **dict.fromkeys(("find", "gfind", "fd", "fdfind"), _find),
     **dict.fromkeys(("xargs", "gxargs"), _xargs),
-    "parallel": _parallel, "git": _git, "gdb": _after("--args"),
-    **dict.fromkeys(("python", "python3", "pypy", "pypy3"), _after("-m")),
+    "parallel": _parallel, "git": _git, "gdb": _gdb,
+    **dict.fromkeys(("python", "python3", "pypy", "pypy3"), _python),
     **dict.fromkeys(("ssh", "autossh"), _ssh),
     **dict.fromkeys(("docker", "podman", "nerdctl"), _docker),
     **dict.fromkeys(("kubectl", "oc", "mosh", "runuser"), _after_dashes),

@@ -23,16 +23,25 @@ UNKNOWN_QUOTED = "\x01"
 """Stands for a quoted value that is not known: exactly one word."""
 COMPUTED = "\x02"
 """Stands for the output of a command."""
+NUMBER = "\x04"
+"""Stands for the output of a command that prints a number."""
+UNSET = "\x05"
+"""As one of the values of a variable: it may have none."""
 
 _MAX_VALUES = 40
 _MAX_CHOICES = 40
 _MAX_ITEMS = 500
 _MAX_LENGTH = 16_384
 _PLAIN = re.compile(r"[A-Za-z0-9_][\w.-]*")
+MARKS = re.compile(f"[{UNKNOWN}{UNKNOWN_QUOTED}{COMPUTED}{NUMBER}]")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_EVALUATED = re.compile(f"[\\[$`{COMPUTED}]")
+"""In the value of a variable: what arithmetic would run, or could."""
+ALTERNATIVES = frozenset({"-", ":-", "=", ":=", "+", ":+"})
 
 
 def is_unknown(text: str) -> bool:
-    return UNKNOWN in text or UNKNOWN_QUOTED in text or COMPUTED in text
+    return MARKS.search(text) is not None
 
 
 def _is_plain(text: str) -> bool:
@@ -48,6 +57,8 @@ class Scope(Struct):
     choice: dict[str, str] = field(default_factory=dict)
     overflow: bool = False
     """Whether something was left out that could matter."""
+    doubts: list[str] = field(default_factory=list)
+    """What in the script evaluates something that is not written there."""
 
     def assign(self, name: str, value: str) -> None:
         known = self.values.get(name, ())
@@ -61,10 +72,14 @@ class Scope(Struct):
         self.values[name] = tuple(dict.fromkeys((*known, value)))
 
     def assign_array(self, name: str, items: tuple[str, ...], *, append: bool) -> None:
-        before = self.arrays.get(name, ()) if append else ()
-        if before[-len(items) :] != items or not items:
-            self.overflow = self.overflow or len(before) + len(items) > _MAX_ITEMS
-            self.arrays[name] = (*before, *items)[:_MAX_ITEMS]
+        before = self.arrays.get(name, ())
+        if not items or before[-len(items) :] == items:
+            self.arrays.setdefault(name, ())
+            return
+        if before and not append:
+            items = (COMPUTED,)
+        self.overflow = self.overflow or len(before) + len(items) > _MAX_ITEMS
+        self.arrays[name] = (*before, *items)[:_MAX_ITEMS] if append else items
 
     def get(self, name: str) -> str | None:
         """Return the chosen value of a variable, or None if it is not known."""
@@ -73,26 +88,41 @@ class Scope(Struct):
             if self.positional is None:
                 return None
             return self.positional[index] if index < len(self.positional) else ""
-        chosen = self.choice.get(name)
-        if chosen is not None:
-            return chosen
         known = self.values.get(name)
-        if known:
-            return known[-1]
+        chosen = self.choice.get(name, known[-1] if known else None)
+        if chosen is not None:
+            return None if chosen == UNSET else chosen
         items = self.arrays.get(name)
         return items[0] if items else None
 
-    def choices(self, names: set[str]) -> list[dict[str, str]]:
-        """Return every combination of values of the named variables, within a limit."""
-        several = [n for n in sorted(names) if len(self.values.get(n, ())) > 1]
-        if not several:
-            return [{}]
-        if prod(len(self.values[n]) for n in several) > _MAX_CHOICES:
-            plain = all(_is_plain(v) for n in several for v in self.values[n])
+    def choices(self, names: dict[str, bool]) -> list[dict[str, str]]:
+        """Return every combination of values of the named variables, within a limit.
+
+        Of those that are used with a default it is one more possibility to be unset.
+        """
+        several: dict[str, tuple[str, ...]] = {}
+        for name, alternative in sorted(names.items()):
+            values = self.values.get(name, ())
+            if alternative:
+                values = tuple(dict.fromkeys((*(values or (UNKNOWN,)), UNSET)))
+            if len(values) > 1:
+                several[name] = values
+        if prod(len(values) for values in several.values()) > _MAX_CHOICES:
+            plain = all(_is_plain(v) for values in several.values() for v in values)
             self.overflow = self.overflow or not plain
             return [dict.fromkeys(several, COMPUTED)]
-        rows = product(*(self.values[n] for n in several))
-        return [dict(zip(several, row, strict=True)) for row in rows]
+        return [dict(zip(several, row, strict=True)) for row in product(*several.values())]
+
+    def arithmetic(self, text: str, *, written: bool = False) -> None:
+        """Note whether arithmetic over `text` would run what a value holds.
+
+        What is `written` as arithmetic may have subscripts; the grammar has read them.
+        """
+        values = [] if written else [text]
+        for name in _NAME.findall(text):
+            values += self.values.get(name, ())
+        if any(_EVALUATED.search(value) for value in values):
+            self.doubts.append("arithmetic would run what a value holds")
 
 
 _MARK = 0xF0000
@@ -205,7 +235,7 @@ def apply_operator(value: str | None, op: str, argument: str) -> str | None:
         missing = value is None or (op[0] == ":" and value == "")
         return argument if missing else value
     if op in {"+", ":+"}:
-        return argument
+        return "" if value is None else argument
     if op in {"?", ":?", ""} or value is None:
         return value
     if is_unknown(value + argument) or any(c in argument for c in "*?["):
@@ -311,8 +341,9 @@ class Expander:
             return [part.text]
         if isinstance(part, Arith):
             for inner in part.parts:
-                self._values(inner)
-            return [UNKNOWN_QUOTED]
+                written = isinstance(inner, Lit)
+                self._scope.arithmetic(" ".join(self._values(inner)), written=written)
+            return [NUMBER]
         if isinstance(part, Subst):
             output = self._run(part.body, part.kind)
             if part.kind != "$(":
@@ -323,9 +354,13 @@ class Expander:
     def _parameter(self, part: Param) -> list[str]:
         unknown = UNKNOWN_QUOTED if part.quoted else UNKNOWN
         argument = self.text(part.arg) if part.arg is not None else ""
-        if "$" in part.index or "`" in part.index:
+        if part.op == ":":
+            self._scope.arithmetic(argument)
+        if part.prefix == "!" or (part.op == "@" and argument not in {"Q", "U", "u", "L", "a"}):
+            self._scope.doubts.append(f"it evaluates what {part.name} holds")
+        if part.index and part.index not in {"@", "*"} and not part.index.isdigit():
             # A subscript is evaluated, whatever stands in it.
-            self.text(parse_text(part.index))
+            self._scope.arithmetic(self.text(parse_text(part.index)))
             return [COMPUTED]
         items = self._items(part)
         if items is not None and not part.prefix and part.op in {"", ":"}:
@@ -333,13 +368,14 @@ class Expander:
         value = self._scope.get(part.name) if items is None else " ".join(items)
         if part.index.isdigit() and items is None:
             array = self._scope.arrays.get(part.name, ())
-            value = array[int(part.index)] if int(part.index) < len(array) else value
+            known = int(part.index) < len(array) and part.name not in self._scope.values
+            value = array[int(part.index)] if known else COMPUTED
         if part.prefix == "!" and value is not None:
             value = self._scope.get(value)
         elif part.prefix:
             return [unknown]
         result = apply_operator(value, part.op, argument)
-        if result is None:
+        if result is None or result == UNKNOWN:
             return [unknown]
         if part.op in {"=", ":="}:
             self._scope.assign(part.name, result)
@@ -349,7 +385,8 @@ class Expander:
         if part.name in {"@", "*"}:
             return self._scope.positional
         if part.index in {"@", "*"}:
-            return self._scope.arrays.get(part.name)
+            mixed = part.name in self._scope.values
+            return (COMPUTED,) if mixed else self._scope.arrays.get(part.name)
         return None
 
     def _slice(self, part: Param, items: tuple[str, ...], argument: str) -> list[str]:
@@ -372,12 +409,13 @@ def _keeps_empty(parts: tuple[Part, ...]) -> bool:
     return any(not isinstance(p, Arith) and p.quoted for p in parts)
 
 
-def variables_in(words: tuple[Word, ...]) -> set[str]:
-    names: set[str] = set()
+def variables_in(words: tuple[Word, ...]) -> dict[str, bool]:
+    """Return the variables in words, and whether there is an alternative to their value."""
+    names: dict[str, bool] = {}
     for word in words:
         for part in word.parts:
             if isinstance(part, Param):
-                names.add(part.name)
-                if part.arg is not None:
-                    names |= variables_in((part.arg,))
+                names[part.name] = names.get(part.name, False) or part.op in ALTERNATIVES
+                inner = variables_in((part.arg,)) if part.arg is not None else {}
+                names |= {name: names.get(name, False) or other for name, other in inner.items()}
     return names

@@ -7,8 +7,11 @@ that does, so that a broken tail cannot hide what stands before it.
 
 import re
 
+from msgspec import structs
+
 from hermes.execution.policy.reader.lexer import Lexer, ShellSyntaxError
 from hermes.execution.policy.reader.syntax import (
+    Arith,
     Assign,
     Compound,
     Function,
@@ -26,7 +29,7 @@ _RESERVED = re.compile(
     r"\{|\}|!|\[\[|in)(?=[ \t\n;&|()<>]|$)"
 )
 _REDIRECT = re.compile(
-    r"(?:[0-9]+|\{[A-Za-z_]\w*\})?(&>>|&>|<<<|<<-|<<|<>|<&|>>|>&|>\||<(?!\()|>(?!\())"
+    r"([0-9]+|\{[A-Za-z_]\w*\})?(&>>|&>|<<<|<<-|<<|<>|<&|>>|>&|>\||<(?!\()|>(?!\())"
 )
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]]*\])?(\+)?=")
 _DECLARERS = frozenset({"export", "declare", "local", "readonly", "typeset"})
@@ -108,7 +111,7 @@ class _Parser(Lexer):
         match = _REDIRECT.match(self.text, self.pos)
         if match is None:
             return False
-        op = match.group(1)
+        fd, op = match.group(1) or "", match.group(2)
         self.pos = match.end()
         self.skip_blanks()
         start = self.pos
@@ -118,14 +121,16 @@ class _Parser(Lexer):
         if op in {"<<", "<<-"}:
             raw = self.text[start : self.pos]
             quoted = any(c in raw for c in "'\"\\")
-            redirect = Redirect(op)
+            if not all(isinstance(part, Lit) for part in word.parts):
+                raise ShellSyntaxError("a here-document with a computed end")
+            redirect = Redirect(op, fd=fd)
             delimiter = "".join(part.text for part in word.parts if isinstance(part, Lit))
             self.heredocs.append((redirect, delimiter, quoted))
             into.append(redirect)
         elif op == "<<<":
-            into.append(Redirect(op, body=word))
+            into.append(Redirect(op, body=word, fd=fd))
         else:
-            into.append(Redirect(op, word))
+            into.append(Redirect(op, word, fd=fd))
         return True
 
     def reserved(self) -> str:
@@ -222,18 +227,21 @@ class _Parser(Lexer):
         items = [self._pipeline()]
         while True:
             self.skip_space()
-            if self.peek(2) not in {"&&", "||"}:
+            operator = self.peek(2)
+            if operator not in {"&&", "||"}:
                 break
             self.pos += 2
             self.skip_newlines()
-            items.append(self._pipeline())
+            follows = operator == "&&" and not items[-1].negated
+            items.append(structs.replace(self._pipeline(), follows=follows))
         if self.peek() == "&":
-            last = items[-1]
-            items[-1] = Pipeline(last.commands, background=True)
+            items[-1] = structs.replace(items[-1], background=True)
         return items
 
     def _pipeline(self) -> Pipeline:
+        negated = False
         while (word := self.reserved()) in {"!", "time"}:
+            negated = negated or word == "!"
             self.pos += len(word)
             self.skip_blanks()
             if word == "time" and re.match(r"-p[ \t]", self.text[self.pos : self.pos + 3]):
@@ -245,7 +253,7 @@ class _Parser(Lexer):
         while True:
             self.skip_space()
             if self.peek() != "|" or self.peek(2) == "||":
-                return Pipeline(tuple(commands))
+                return Pipeline(tuple(commands), negated=negated)
             self.pos += 2 if self.peek(2) == "|&" else 1
             self.skip_newlines()
             commands.append(self._command())
@@ -263,7 +271,7 @@ class _Parser(Lexer):
         if self.peek(2) == "((":
             parts = self.try_arithmetic(self.pos)
             if parts is not None:
-                return self._finish(Compound("arith", words=(Word(parts),)))
+                return self._finish(Compound("arith", words=(Word((Arith(parts),)),)))
         if self.peek() == "(":
             self.pos += 1
             return self._finish(Compound("subshell", bodies=(self.read_script(")"),)))
@@ -335,7 +343,7 @@ class _Parser(Lexer):
                 raise ShellSyntaxError("bad for")
             self.skip_space()
             self.pos += self.peek() == ";"
-            return Compound("loop", words=(Word(parts),), bodies=(self._do_group(),))
+            return Compound("loop", words=(Word((Arith(parts),)),), bodies=(self._do_group(),))
         name = self.read_word().literal()
         if name is None:
             raise ShellSyntaxError("bad for")

@@ -94,7 +94,7 @@ class Lexer(ABC):
         text = self.balanced("(", ")")
         if "<(" in text or ">(" in text:
             raise ShellSyntaxError("process substitution in a pattern")
-        return self._parts_of(text)
+        return (Lit("*"), *(p for p in self._parts_of(text) if not isinstance(p, Lit)))
 
     def read_text(self) -> Word:
         """Read everything to the end the way a here-document body is read."""

@@ -1,7 +1,7 @@
 """The shape of a shell script: what the grammar produces and the walk reads.
 
-Only what a judgement needs is kept. `&&`, `||`, `;` and newlines all become
-neighbours in a `Script`, because every branch has to be harmless anyway.
+Only what a judgement needs is kept. `||`, `;` and newlines all become neighbours in a
+`Script`, because every branch has to be harmless anyway; of `&&` it is kept that `cd` worked.
 """
 
 from typing import TypeAlias
@@ -53,6 +53,13 @@ class Word(Struct, frozen=True):
             return self.parts[0].text
         return None
 
+    def static(self) -> bool:
+        """Return whether it stands for itself: nothing in it is expanded, globbed or braced."""
+        return self.literal() in {"[", "[["} or all(
+            isinstance(p, Lit) and (p.quoted or not any(c in p.text for c in "*?[{"))
+            for p in self.parts
+        )
+
 
 class Redirect(Struct):
     """A redirection; `body` is a here-document or here-string.
@@ -63,6 +70,8 @@ class Redirect(Struct):
     op: str
     target: Word | None = None
     body: Word | None = None
+    fd: str = ""
+    """The descriptor as written: nothing, a number or `{name}`."""
 
 
 class Assign(Struct, frozen=True):
@@ -100,6 +109,9 @@ Node: TypeAlias = Simple | Compound | Function
 class Pipeline(Struct, frozen=True):
     commands: tuple[Node, ...]
     background: bool = False
+    negated: bool = False
+    follows: bool = False
+    """Whether it only runs if the one before it succeeded (`&&`)."""
 
 
 class Script(Struct, frozen=True):

@@ -1,8 +1,8 @@
 """Rules as data: a command, the shape of its arguments, why that needs a person.
 
-The table is `commands.txt`. A row is `names ; shape ; reason ; grant`; an indented line
-continues the row before it. The shape is `verbs : flags : unless`, and
-each part may be missing:
+The table is `commands.txt`. A row is `names ; shape ; reason ; kind`; an indented line
+continues the row before it. A reason that begins with `?` is about code that nobody can see.
+The shape is `verbs : flags : unless`, and each part may be missing:
 
 - `verbs`: alternatives separated by commas, each one or more words that the operands
   begin with; `*` and `?` are globs. Global options in front of a verb do not hide it.
@@ -12,15 +12,15 @@ each part may be missing:
   `~regex` is searched in the whole line, anything else is a glob over single arguments.
 - `unless`: flags that make it harmless.
 
-The grant is what a person's answer allows from then on: by default the command's name
-and its verb or flag; `@` is the name alone.
+The kind is the danger's name in `command_allowlist`: by default the command's name and its
+verb or flag; `@` is the name alone.
 
 If the verb is not known, or an unquoted argument that is not known could become one of
 the flags, the command asks as well.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
@@ -37,7 +37,8 @@ class _Rule(Struct, frozen=True):
     flags: tuple[str, ...]
     unless: tuple[str, ...]
     reason: str
-    grant: str
+    kind: str
+    opaque: bool
 
 
 class RuleTable:
@@ -51,25 +52,28 @@ class RuleTable:
                 for name in names:
                     self._rules.setdefault(name, []).append(rule)
 
+    def names(self) -> Iterable[str]:
+        return self._rules
+
     def check(self, command: ShellCommand) -> Iterator[Finding]:
         """Yield a finding for every rule that fits."""
         name, args = command.name, command.args
         rules = self._rules.get(name)
         if rules is None:
             return
-        readings = _readings(name, args)
-        if readings and is_unknown(readings[0][0][0][:1]) and any(r.verbs for r in rules):
+        found = readings(name, args)
+        if found and is_unknown(found[0][0][0][:1]) and any(r.verbs for r in rules):
             yield Finding(f"what {name} would do is computed")
         for rule in rules:
-            for operands, rest in (rule.verbs and readings) or [([], args)]:
+            for operands, rest in (rule.verbs and found) or [([], args)]:
                 verb = _verb(rule, operands)
                 if verb is None or any(_given(f, rest) for f in rule.unless):
                     continue
                 flag = next((f for f in rule.flags if _given(f, rest)), None)
                 if flag is not None or not rule.flags:
                     shown = verb or (flag if flag and flag[0] not in "*~" else "")
-                    grant = rule.grant or f"{name} {shown}".strip()
-                    yield Finding(rule.reason, name if grant == "@" else grant)
+                    kind = rule.kind or f"{name} {shown}".strip()
+                    yield Finding(rule.reason, name if kind == "@" else kind, opaque=rule.opaque)
                 elif rule.verbs and _may_be_options(rest):
                     yield Finding(f"the options of {name} {verb} are computed")
 
@@ -84,18 +88,24 @@ def _may_be_options(args: tuple[str, ...]) -> bool:
 
 
 def _parse(row: str) -> tuple[list[str], _Rule]:
-    names, shape, reason, grant = (*(c.strip() for c in row.split(" ;")), "")[:4]
+    names, shape, reason, kind = (*(c.strip() for c in row.split(" ;")), "")[:4]
     verbs, flags, unless = (*(p.strip() for p in re.split(r"(?:^|\s):(?=\s|$)", shape)), "", "")[:3]
     if not reason:
         raise ValueError(f"a rule without a reason: {row}")
     negated = verbs.startswith("!")
     paths = tuple(tuple(v.split()) for v in verbs.lstrip("!").split(",") if v)
     return names.split(), _Rule(
-        paths, negated, tuple(flags.split()), tuple(unless.split()), reason, grant
+        paths,
+        negated,
+        tuple(flags.split()),
+        tuple(unless.split()),
+        reason.lstrip("?"),
+        kind,
+        opaque=reason[0] == "?",
     )
 
 
-def _readings(name: str, args: tuple[str, ...]) -> list[tuple[list[str], tuple[str, ...]]]:
+def readings(name: str, args: tuple[str, ...]) -> list[tuple[list[str], tuple[str, ...]]]:
     """Return the operands from each place on where the verb may stand, and what follows there."""
     valued = TABLES["valued"].get(name)
     known = valued.split() if valued is not None else []

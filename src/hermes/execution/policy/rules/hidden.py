@@ -3,17 +3,26 @@
 Also variables, settings and queries that carry code.
 """
 
-import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
 from hermes.execution.policy.code import language_of
-from hermes.execution.policy.command import Finding, Ground, Input, ShellCommand, listed, words
+from hermes.execution.policy.command import (
+    STDIN_FILES,
+    TABLES,
+    Finding,
+    Ground,
+    Input,
+    ShellCommand,
+    listed,
+    opaque,
+    words,
+)
 from hermes.execution.policy.floor import mentions_floor
-from hermes.execution.policy.nested import SHELLS, STDIN_FILES, assignments, is_followed, shell_code
+from hermes.execution.policy.nested import SHELLS, is_followed, runs, shell_code
 from hermes.execution.policy.reader.expansion import COMPUTED, is_unknown
+from hermes.execution.policy.rules.commands import COMMANDS
 from hermes.execution.policy.rules.network import NETWORK, reads_secret
-from hermes.execution.policy.rules.places import absolute, written_paths
 
 _FETCHERS = listed("fetchers")
 _DECODERS = listed("decoders")
@@ -21,33 +30,23 @@ _SOURCES = _FETCHERS | _DECODERS
 _HOOKS = listed("hooks")
 _TEXT_TOOLS = listed("text-tools")
 _SCRIPTED = words("make gmake awk gawk sed crontab at psql mysql")
-_LOADER = re.compile(
-    r"(?:LD_PRELOAD|LD_LIBRARY_PATH|LD_AUDIT|DYLD_\w+|PYTHONSTARTUP|PYTHONINSPECT|PERL5OPT|PERL5LIB|"
-    r"RUBYOPT|BASH_ENV|ENV|PROMPT_COMMAND|IFS|GCONV_PATH|GIT_SSH|GIT_SSH_COMMAND|LESSOPEN|"
-    r"GIT_EXTERNAL_DIFF|SHELLOPTS|BASHOPTS|PS4|BASH_FUNC_\S*|GIT_EXEC_PATH|GIT_CONFIG_\w+|"
-    r"PIP_INDEX_URL|PIP_EXTRA_INDEX_URL|NODE_OPTIONS|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|"
-    r"HERMES_YOLO_MODE|HERMES_HOME|SUDO_ASKPASS|SSH_ASKPASS)$"
+_OTHER_NAMES = frozenset({"words", "variables", "python parts"})
+_KNOWN = listed("programs").union(
+    SHELLS, COMMANDS.names(), *(TABLES[s] for s in TABLES if s not in _OTHER_NAMES)
 )
-_HARMLESS_VALUES = {
-    "NODE_OPTIONS": re.compile(r"(?!.*(?:--require|-r\s|--import|--loader|--eval)).*$"),
-    "IFS": re.compile(r"\W{0,4}$"),
-    "GIT_SSH_COMMAND": re.compile(r"ssh(?:\s+-[\w]\s*[\w./~=-]*)*$"),
-    "LD_LIBRARY_PATH": re.compile(r"(?:/usr|/opt)/"),
-    "PS4": re.compile(r"[^`$]*$"),
-    "ENV": re.compile(r"(?:dev|development|prod|production|test|testing|staging|local|ci)$"),
-}
-_WRITABLE = re.compile(r"(?:^|:)(?:\.|/tmp|/var/tmp|/dev/shm|\./|\.\.|$|:)")
-_GIT_HARMLESS = re.compile(
-    r"(?i)(?:color|user|author|committer|advice|init|pull|push|fetch|log|status|commit|branch|tag|"
-    r"i18n|column|format|safe|core\.(?:quotepath|autocrlf|eol|filemode|ignorecase|longpaths))\b"
+_PLACES = re.compile(
+    r"(?:/(?:usr/|usr/local/|opt/[\w./-]+/|snap/)?s?bin/|(?:.*/)?(?:\.?venv|env|node_modules/\.bin|"
+    r"\.local|\.cargo|go|\.bun|\.deno|\.pyenv|\.rbenv|\.nvm|miniconda3|vendor)/(?:[\w./-]+/)?)[^/]+$"
 )
-_HARMLESS_SETTING = re.compile(r"(?:cat|less|more|true|false|vi|vim|nano|:|auto|never|always|)$")
+"""Where programs are that go by their name."""
+FLOOR_AS_TEXT = opaque("an argument is a command that is never run")
+_NOT_TYPED = frozenset({"link", "maybe", "function"})
 
 
-def check(command: ShellCommand, _ground: Ground) -> Iterator[Finding]:
+def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     name = command.name
-    if command.computed or any(c in command.path for c in "*?"):
-        yield Finding("the name of the command is computed")
+    if command.computed or (any(c in command.path for c in "*?[") and name != "["):
+        yield opaque("the name of the command is computed")
     elif not name.isascii():
         yield Finding("the name of the command has letters that imitate others")
     elif name in SHELLS or name in {"source", ".", "eval"}:
@@ -56,9 +55,25 @@ def check(command: ShellCommand, _ground: Ground) -> Iterator[Finding]:
         yield from _interpreter(command)
     else:
         yield from _script_reader(command)
-    yield from _settings(command)
+    yield from _unfamiliar(command, ground)
     if _SQL_CLIENTS.match(name):
         yield from _sql(command)
+
+
+def _unfamiliar(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    """Yield a finding for a program that nobody has described, or one in an odd place."""
+    if command.computed or command.remote or _NOT_TYPED & set(command.via):
+        return
+    if "/" not in command.path:
+        name = command.name.rstrip("0123456789.") or command.name
+        # A module of the project is a script like any other.
+        module = bool(command.via) and language_of(command.via[-1]) == "python"
+        if not module and not {command.name, name} & _KNOWN:
+            yield Finding(f"nobody has told the policy what {command.name} does", command.name)
+    elif command.path.startswith("/") and not _PLACES.match(command.path):
+        here = [cwd for cwd in command.cwds if cwd] or list(ground.user_homes)
+        if not any(command.path.startswith(f"{cwd}/") for cwd in here):
+            yield Finding(f"{command.path} is a program in an unusual place", command.path)
 
 
 def _script_reader(command: ShellCommand) -> Iterator[Finding]:
@@ -67,29 +82,29 @@ def _script_reader(command: ShellCommand) -> Iterator[Finding]:
     if name in {"at", "batch", "crontab"} and command.feed.kind is not Input.NONE:
         yield Finding("it schedules commands", name)
     elif name == "make" and command.piped and re.search(r"-f\s*(?:-|/dev/)", command.line):
-        yield Finding("it runs a makefile from a pipe", "| make")
+        yield opaque("it runs a makefile from a pipe", "| make")
     elif name in {"xargs", "parallel"} and command.piped and command.feed.text is None:
         if any(a.rsplit("/", 1)[-1] in SHELLS for a in command.operands()):
             yield _unseen(command.feed.upstream, "shell")
     elif name in {"sed", "gsed"}:
         scripts = (*command.values_of("-e", "--expression"), *command.operands()[:1])
         if any(_sed_runs(script) for script in scripts):
-            yield Finding("sed runs a command", "sed e")
+            yield opaque("sed runs a command", "sed e")
     if name in _SCRIPTED and command.inner and "/dev/fd/63" in command.line:
         yield _unseen(command.inner, name)
     harmless = name in _TEXT_TOOLS or is_followed(name)
     if not harmless and any(mentions_floor(a) for a in command.args):
-        yield Finding("an argument is a command that is never run")
+        yield FLOOR_AS_TEXT
 
 
 def _unseen(sources: tuple[ShellCommand, ...], runner: str) -> Finding:
     names = {c.name for c in sources}
     if names & _FETCHERS:
-        return Finding("it runs code straight from the network", "curl | sh")
+        return opaque("it runs code straight from the network", "curl | sh")
     decoders = sorted(names & _DECODERS)
     if decoders:
-        return Finding(f"it decodes and runs hidden code ({decoders[0]})")
-    return Finding(f"the {runner} runs code that nobody can see beforehand")
+        return opaque(f"it decodes and runs hidden code ({decoders[0]})")
+    return opaque(f"the {runner} runs code that nobody can see beforehand")
 
 
 def _shell(command: ShellCommand) -> Iterator[Finding]:
@@ -120,7 +135,7 @@ def _hides_code(command: ShellCommand) -> bool:
         reads_input = not operands or "s" in command.letters() or operands[0] in STDIN_FILES
     if reads_input and command.piped:
         return True
-    return bool(operands) and is_unknown(operands[0]) and bool(command.inner)
+    return bool(operands) and is_unknown(operands[0])
 
 
 def _interpreter(command: ShellCommand) -> Iterator[Finding]:
@@ -141,26 +156,6 @@ def _sed_runs(script: str) -> bool:
         return True
     pieces = script.split(script[1]) if script[:1] == "s" and len(script) > 3 else []
     return len(pieces) == 4 and "e" in pieces[3]
-
-
-def _settings(command: ShellCommand) -> Iterator[Finding]:
-    """Yield findings for variables and git settings that change what other commands do."""
-    for name, value in assignments(command):
-        if name == "PATH" and _WRITABLE.match(value):
-            yield Finding("PATH would find programs in a writable place", "PATH=")
-        elif (name == "HISTFILE" and value in {"", "/dev/null"}) or (
-            name in {"HISTSIZE", "HISTFILESIZE"} and value == "0"
-        ):
-            yield Finding("it turns the shell history off", "HISTFILE=")
-        elif _LOADER.match(name):
-            harmless = _HARMLESS_VALUES.get(name)
-            if harmless is None or not harmless.match(value):
-                yield Finding(f"{name} changes what other programs run", f"{name}=")
-    if command.name == "git":
-        for setting in command.values_of("-c", "--config-env"):
-            key, _, value = setting.partition("=")
-            if not _GIT_HARMLESS.match(key) and not _HARMLESS_SETTING.match(value):
-                yield Finding("it changes what git runs", "git -c")
 
 
 # --- SQL ---
@@ -200,53 +195,27 @@ def _sql(command: ShellCommand) -> Iterator[Finding]:
             if any(not _SQL_WHERE.search(match.group()) for match in pattern.finditer(text)):
                 yield Finding("it changes every row of a table", grant)
         if _SQL_PROGRAM.search(text):
-            yield Finding("the query runs a program or writes files", "sql program")
+            yield opaque("the query runs a program or writes files", "sql program")
     plain = upstream and upstream[-1].name in {"cat", "gunzip", "zcat", "pg_dump"}
     if command.piped and command.feed.text is None and not plain:
         yield Finding("what the database would run is computed", f"| {command.name}")
 
 
-# --- sequences: make a file, then run it ---
+# --- sequences: make a file executable and run it, read a secret and send it ---
 
 
 def sequence_findings(commands: Sequence[ShellCommand], ground: Ground) -> Iterator[Finding]:
-    """Yield the dangers of running what the same script has just fetched or made executable."""
-    fetched: set[str] = set()
+    """Yield the dangers that only two commands make together."""
     executable: set[str] = set()
     secret = False
     for command in commands:
         mode = command.args[0] if command.args else ""
         if command.name == "chmod" and ("x" in mode or "7" in mode):
-            executable |= {absolute(o, command.cwd) for o in command.operands()[1:]}
-        ran = {absolute(path, command.cwd) for path in _runs(command)}
-        if ran & fetched:
-            yield Finding("it runs a file that it has just downloaded", "download, run")
-        elif ran & executable:
+            executable |= {c for o in command.operands()[1:] for c in command.where(o)}
+        if executable and {c for path in runs(command) for c in command.where(path)} & executable:
             yield Finding("it makes a file executable and runs it", "chmod +x, run")
-        fetched |= {absolute(path, command.cwd) for path in _fetches(command)}
         secret = secret or (
             bool(command.assigns) and any(reads_secret(c, ground) for c in command.inner)
         )
         if secret and command.name in NETWORK and any(COMPUTED in a for a in command.args):
             yield Finding("it sends secrets over the network")
-
-
-def _runs(command: ShellCommand) -> list[str]:
-    if "/" in command.path:
-        return [command.path]
-    interpreters = command.name in {"source", ".", "make"} or language_of(command.name)
-    if command.name in SHELLS or interpreters:
-        return [*command.operands(), *command.reads]
-    return []
-
-
-def _fetches(command: ShellCommand) -> Iterator[str]:
-    chain = {command.name, *(u.name for u in command.feed.upstream)}
-    if not chain & _SOURCES:
-        return
-    yield from written_paths(command)
-    keeps_name = command.name == "wget" or command.letters() & {"O", "J"}
-    if command.name in _FETCHERS and keeps_name:
-        for operand in command.operands():
-            if "/" in operand:
-                yield posixpath.basename(operand.split("?")[0])

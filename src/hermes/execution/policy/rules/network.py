@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 
-from hermes.execution.policy.command import Finding, Ground, ShellCommand, listed
+from hermes.execution.policy.command import Finding, Ground, ShellCommand, absolute, listed
 from hermes.execution.policy.rules.places import PlaceKind, place_of
 
 NETWORK = listed("network")
@@ -15,9 +16,20 @@ _SECRET_FILES = re.compile(
     r"/proc/[^/\s]*/environ|\.(?:pem|key|p12|pfx|kdbx|keystore|jks)$|/run/secrets/|"
     r"(?:_history|wallet\.dat|Cookies|Login Data)$"
 )
-_PUBLIC = re.compile(r"\.pub$|known_hosts$|/\.ssh/config$|/cert\.pem$|ca-certificates|cacert")
+_STORES = re.compile(
+    r"^/etc/(?:shadow|gshadow|sudoers|ssl/private|krb5\.keytab)|^/proc/[^/]+/environ$|"
+    r"\.(?:kdbx|keystore|jks|p12|pfx)$|^/(?:var/)?run/secrets/|(?:^|/)[^/]*private[^/]*\.(?:pem|key)$|"
+    r"/\.\w*_history$|/(?:wallet\.dat|Cookies|Login Data|logins\.json|key4\.db)$|"
+    r"/\.hermes/(?:.*/)?(?:\.env|auth\.json|state\.db(?:-wal|-shm)?|secrets?\b.*|.*token.*)$"
+)
+_STORE_KINDS = frozenset(
+    (PlaceKind.SSH, PlaceKind.CREDENTIALS, PlaceKind.SECRETS, PlaceKind.LEDGER)
+)
+_STORED = (".ssh/id_rsa", ".ssh/id_ed25519", ".netrc", ".aws/credentials", ".env", ".npmrc")
+_PUBLIC = re.compile(r"\.pub$|known_hosts$|/\.ssh/config$|cert\w*\.pem$|ca-certificates|cacert")
 _COPIERS = frozenset({"scp", "rsync", "sftp", "rclone", "gsutil", "aws"})
 _SENT = listed("sent")
+_BLIND = listed("blind")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
 _PIPES = frozenset({"nc", "ncat", "netcat", "socat", "telnet"})
 _SHELLS = frozenset({"sh", "bash", "zsh"})
@@ -25,7 +37,15 @@ _URL_USERS = frozenset({"curl", "wget", "git", "pip", "pip3", "npm", "ssh", "scp
 _URL = re.compile(r"[a-z+]+://(?:[^/@\s]*@)?([^/:?#\s]+)")
 
 
+READS_SECRET = Finding("it reads a file with secrets", "read secrets")
+
+
 def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    reads = (*command.args, *command.reads) if command.name not in _BLIND else command.reads
+    if command.name == "find" and {"-exec", "-execdir"} & set(command.args):
+        reads = command.args
+    if any(is_store(a, command, ground) for a in reads if a[:1] != "-" or "=" in a):
+        yield READS_SECRET
     upstream = {c.name for c in command.feed.upstream}
     if any(_SOCKET.match(w) for w in (*command.writes, *command.reads)):
         yield Finding("it opens a raw connection", "/dev/tcp")
@@ -52,17 +72,45 @@ def reads_secret(command: ShellCommand, ground: Ground) -> bool:
         return True
     if name in {"export", "declare"} and "-p" in command.args:
         return True
-    return any(_is_secret(a, command, ground) for a in (*command.args, *command.reads))
+    return any(is_secret(a, command, ground) for a in (*command.args, *command.reads))
 
 
-def _is_secret(text: str, command: ShellCommand, ground: Ground) -> bool:
+def is_secret(text: str, command: ShellCommand, ground: Ground) -> bool:
+    """Return whether a word names a file with secrets."""
     path = re.sub(r"^(?:[\w-]+=)?@?", "", text)
     if not path or _PUBLIC.search(path) or "://" in path:
         return False
     if _SECRET_FILES.search(path) or path.rstrip("/") == ground.user_home:
         return True
-    place = place_of(path, command.cwd, ground)
-    return place is not None and place.kind in _SECRET_KINDS
+    places = [place_of(clean, ground) for clean in command.where(path)]
+    return any(place is not None and place.kind in _SECRET_KINDS for place in places)
+
+
+def is_store(text: str, command: ShellCommand, ground: Ground) -> bool:
+    """Return whether a word names a place where secrets are kept, or a glob that finds one."""
+    path = re.sub(r"^(?:-*[\w-]+=)?@?", "", text)
+    if not path or _PUBLIC.search(path) or "://" in path or " " in path:
+        return False
+    for clean in command.where(path):
+        place = place_of(clean, ground)
+        if _STORES.search(clean) or (place is not None and place.kind in _STORE_KINDS):
+            return True
+        if any(c in clean for c in "*?["):
+            homes = (f"{h}/{s}" for h in ground.user_homes for s in _STORED)
+            here = (absolute(s, cwd) for cwd in command.cwds for s in (".env", ".netrc"))
+            ledger = (f"{h}/{s}" for h in ground.hermes_homes for s in (".env", "state.db"))
+            if any(_globbed(clean, store) for store in (*homes, *here, *ledger)):
+                return True
+    return False
+
+
+def _globbed(pattern: str, path: str) -> bool:
+    """Return whether the shell would find `path` by `pattern`."""
+    pairs = list(zip(pattern.split("/"), path.split("/"), strict=False))
+    same_depth = pattern.count("/") == path.count("/")
+    return same_depth and all(
+        fnmatchcase(part, glob) and (part[:1] != "." or glob[:1] == ".") for glob, part in pairs
+    )
 
 
 def _sends_secret(command: ShellCommand, ground: Ground) -> bool:
@@ -75,4 +123,4 @@ def _sends_secret(command: ShellCommand, ground: Ground) -> bool:
         named = [s for s in sent if "@" in s or s.startswith(("/", "~", "."))]
         files += [s[max(s.find("@"), 0) :] for s in named]
         files += [a[7:] for a in command.args if a.startswith("file:///")]
-    return any(_is_secret(f, command, ground) for f in files)
+    return any(is_secret(f, command, ground) for f in files)

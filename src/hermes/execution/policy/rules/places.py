@@ -8,8 +8,18 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from hermes.execution.policy.command import TABLES, Finding, Ground, Input, ShellCommand, listed
-from hermes.execution.policy.reader.expansion import COMPUTED, UNKNOWN, UNKNOWN_QUOTED, is_unknown
+from hermes.execution.policy.command import (
+    TABLES,
+    Finding,
+    Ground,
+    Input,
+    ShellCommand,
+    absolute,
+    listed,
+    opaque,
+    real_path,
+)
+from hermes.execution.policy.reader.expansion import COMPUTED, UNKNOWN, is_unknown
 
 
 class PlaceKind(StrEnum):
@@ -35,7 +45,6 @@ class ProtectedPlace(Struct, frozen=True):
     label: str
 
 
-_UNKNOWN = re.compile(f"[{UNKNOWN}{UNKNOWN_QUOTED}{COMPUTED}]")
 _VITAL = listed("vital")
 _EVERYTHING = re.compile(r"(?:/(?:\.?\*+|\.\[!\.\]\*|\.\?\?\*|\*\.\*|\.))+$")
 _A_HOME = re.compile(r"/(?:home|Users)/[^/]+(/\.)?")
@@ -81,18 +90,9 @@ _TABLE = (
 
 def join(cwd: str | None, path: str) -> str | None:
     """Return where `path` leads from `cwd`, or None if that is not known."""
-    if path == "-" or (_UNKNOWN.search(path) and not path.startswith("/")):
+    if path == "-" or is_unknown(path):
         return None
     return None if cwd is None and not path.startswith("/") else absolute(path, cwd)
-
-
-def absolute(path: str, cwd: str | None) -> str:
-    """Return `path` with `.` and `..` resolved; relative only if `cwd` is not known."""
-    path = path.replace("\\", "/") if re.match(r"[A-Za-z]:\\", path) else path
-    if not path.startswith("/") and cwd is not None:
-        path = cwd.rstrip("/") + "/" + path
-    clean = posixpath.normpath(path) if path else "."
-    return "/" + clean.lstrip("/") if clean.startswith("/") else clean
 
 
 def is_device(path: str) -> bool:
@@ -100,20 +100,20 @@ def is_device(path: str) -> bool:
     return _DEVICE.match(path) is not None
 
 
-def is_vital(path: str, cwd: str | None, ground: Ground) -> bool:
-    """Return whether losing `path` loses the system, a home or the home of Hermes."""
-    clean = absolute(path, cwd)
-    if _UNKNOWN.search(clean):
+def is_vital(clean: str, ground: Ground) -> bool:
+    """Return whether losing a path loses the system, a home or the home of Hermes."""
+    if is_unknown(clean):
         return False
     # Everything inside a directory is the directory: `/*`, `~/.*`, `/etc/{*,.*}`.
     stripped = _EVERYTHING.sub("", clean) or "/"
-    homes = {ground.user_home, ground.hermes_home, "/home/user"}
+    homes = {*ground.user_homes, *ground.hermes_homes, "/home/user"}
     for candidate in (clean, stripped):
         a_home = _A_HOME.fullmatch(candidate)
         if candidate in _VITAL or candidate in homes or (a_home and not a_home.group(1)):
             return True
         above = candidate.rstrip("/") + "/"
-        if candidate.startswith("/") and (ground.hermes_home + "/").startswith(above):
+        inside = any((home + "/").startswith(above) for home in ground.hermes_homes)
+        if candidate.startswith("/") and inside:
             return True
     if not any(c in stripped for c in "*?["):
         return False
@@ -121,22 +121,22 @@ def is_vital(path: str, cwd: str | None, ground: Ground) -> bool:
     return any(v.count("/") == depth and fnmatch.fnmatchcase(v, stripped) for v in _VITAL | homes)
 
 
-def is_ledger(path: str, cwd: str | None, ground: Ground) -> bool:
-    """Return whether `path` is the ledger, or a glob beside it that takes it along."""
-    clean = absolute(path, cwd)
-    if clean.startswith(ground.hermes_home + "/") and clean.endswith(("/*", "state.db*")):
+def is_ledger(clean: str, ground: Ground) -> bool:
+    """Return whether a path is the ledger, or a glob beside it that takes it along."""
+    inside = any(clean.startswith(home + "/") for home in ground.hermes_homes)
+    if inside and clean.endswith(("/*", "state.db*")):
         return True
     place = _hermes(clean, ground)
     return place is not None and place.kind is PlaceKind.LEDGER
 
 
-def place_of(path: str, cwd: str | None, ground: Ground) -> ProtectedPlace | None:
-    """Return the protected place that `path` belongs to, if it does."""
-    clean = absolute(path, cwd)[:_MAX_PATH]
+def place_of(clean: str, ground: Ground) -> ProtectedPlace | None:
+    """Return the protected place that a path belongs to, if it does."""
+    clean = clean[:_MAX_PATH]
     if is_device(clean) or clean == "/proc/sysrq-trigger":
         return ProtectedPlace(PlaceKind.DEVICE, "device")
     for protected in ground.protected:
-        if clean == protected or clean.startswith(protected.rstrip("/") + "/"):
+        if any(_inside(clean, place) for place in (protected, real_path(protected))):
             return ProtectedPlace(PlaceKind.CUSTOM, protected)
     hermes = _hermes(clean, ground)
     if hermes is not None:
@@ -151,23 +151,28 @@ def place_of(path: str, cwd: str | None, ground: Ground) -> ProtectedPlace | Non
     return _SYSTEM_PLACE if clean == "/" else None
 
 
+def _inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
 def _only_looks_like(kind: PlaceKind, clean: str, ground: Ground) -> bool:
     if kind is PlaceKind.SECRETS:
         return _SAMPLE.search(clean) is not None
     if kind is PlaceKind.SHELL:
         # A bare relative path may be in a home directory.
-        in_home = clean.startswith((ground.user_home + "/.", "/root/.", "."))
+        homes = tuple(home + "/." for home in ground.user_homes)
+        in_home = clean.startswith((*homes, "/root/.", "."))
         home = _A_HOME.match(clean)
         return not in_home and not (home and home.group(1))
     if kind is PlaceKind.SYSTEM:
-        at_home = clean.startswith(ground.user_home + "/")
+        at_home = any(clean.startswith(home + "/") for home in ground.user_homes)
         return at_home or _HARMLESS_SYSTEM.match(clean) is not None
     return False
 
 
 def _hermes(clean: str, ground: Ground) -> ProtectedPlace | None:
-    for home in (ground.hermes_home, ".hermes", "~/.hermes"):
-        if clean == home or clean.startswith(home + "/"):
+    for home in (*ground.hermes_homes, ".hermes", "~/.hermes"):
+        if _inside(clean, home):
             inner = clean[len(home) + 1 :]
             if _LEDGER.match(inner):
                 return ProtectedPlace(PlaceKind.LEDGER, "Hermes ledger")
@@ -224,7 +229,7 @@ def _copies(command: ShellCommand) -> Iterator[str]:
 def _in_place(command: ShellCommand) -> Iterator[str]:
     scripts = list(command.values_of("-e", "--expression"))
     operands = command.operands()
-    if any(re.match(r"-[a-zA-Z]*i", a) or a.startswith("--in-place") for a in command.args):
+    if any(re.match(r"-[a-zA-Z]*i", a) for a in command.args) or command.has_long("in-place"):
         given = scripts or list(command.values_of("-f"))
         yield from operands if given else (operands[1:] or operands)
     if command.name in {"sed", "gsed"}:
@@ -275,6 +280,14 @@ def _editor(command: ShellCommand) -> Iterator[str]:
             yield match.group(1)
 
 
+def _downloads(command: ShellCommand) -> Iterator[str]:
+    named = list(_from_table(command, TABLES["targets"][command.name].split()))
+    yield from named
+    if (command.name != "curl" and not named) or command.letters() & {"O", "J"}:
+        for operand in command.operands():
+            yield posixpath.basename(operand.partition("?")[0]) if "/" in operand else operand
+
+
 def _defaults(command: ShellCommand) -> Iterator[str]:
     return iter(command.operands()[1:2] if command.args[:1] == ("write",) else ())
 
@@ -286,6 +299,7 @@ _WRITERS: dict[str, Callable[[ShellCommand], Iterator[str]]] = {
     **dict.fromkeys(("tar", "bsdtar"), _tar),
     **dict.fromkeys(("scp", "rsync"), _to_local),
     **dict.fromkeys(("ed", "ex", "vi", "vim", "nvim"), _editor),
+    **dict.fromkeys(("curl", "wget", "wget2"), _downloads),
     "truncate": _truncate,
     "git": _git,
     "defaults": _defaults,
@@ -293,6 +307,7 @@ _WRITERS: dict[str, Callable[[ShellCommand], Iterator[str]]] = {
 
 
 _MANY = frozenset({"xargs", "find", "parallel"})
+_LISTERS = frozenset({"find", "fd", "git", "grep", "rg", "ag", "ls"})
 _LIGHT = frozenset({"touch", "mkdir", "git", "chmod"})
 _LOGS = re.compile(
     r"(?:^|/)(?:\.\w*_history|\.lesshst|\.viminfo|fish_history)$|^/var/log/|^/var/(?:run/utmp|log)"
@@ -315,28 +330,57 @@ def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     for path in written_paths(command):
         if _LOGS.search(path):
             yield Finding("it changes logs or history", "write logs")
-        place = place_of(path, command.cwd, ground)
-        if place is None or place.label in seen:
-            continue
-        if command.name in _LIGHT and place.kind is PlaceKind.PROJECT:
-            continue
-        seen.add(place.label)
-        where = absolute(path, command.cwd)
-        yield Finding(f"it writes to {place.kind}: {where}", f"write {place.label}")
+        if command.name not in _LIGHT and _nowhere(path, command):
+            yield opaque("where it writes is computed", "write computed")
+        for clean in command.where(path):
+            place = place_of(clean, ground)
+            if place is None or place.label in seen:
+                continue
+            if command.name in _LIGHT and place.kind is PlaceKind.PROJECT:
+                continue
+            seen.add(place.label)
+            yield Finding(
+                f"it writes to {place.kind}: {clean}",
+                f"write {place.label}",
+                grant=f"write {clean}" if " " not in clean else "",
+            )
+
+
+def _nowhere(path: str, command: ShellCommand) -> bool:
+    """Return whether the directory that a path is in is the output of a command."""
+    listed_ = {c.name for c in command.feed.upstream[-1:]} <= _LISTERS
+    if _MANY & set(command.via) and listed_:
+        return False
+    return COMPUTED in path[:1] or COMPUTED in path.rpartition("/")[0]
 
 
 def _rm(command: ShellCommand) -> Iterator[Finding]:
     letters = command.letters()
-    if letters & {"r", "R"} or command.has_long("recursive"):
+    recursive = bool(letters & {"r", "R"}) or command.has_long("recursive")
+    if recursive:
         yield Finding("it deletes recursively", "rm -r")
     elif "f" in letters or command.has_long("force"):
         yield Finding("it deletes without asking", "rm -f")
     source = next((v for v in command.via if v in _MANY), "")
     if source:
-        yield Finding("it deletes whatever a list names", f"{source} rm")
+        yield Finding("it deletes whatever a list names", f"{source} rm", opaque=recursive)
         return
     computed = [a for a in command.args if is_unknown(a)]
-    if len(computed) > 1 or any(COMPUTED in a or UNKNOWN in a for a in computed):
-        yield Finding("what it deletes is computed")
-    if any(_ALL_HERE.fullmatch(a) for a in command.operands()):
-        yield Finding("it deletes everything in a directory", "rm *")
+    loose = len(computed) > 1 or any(COMPUTED in a or UNKNOWN in a for a in computed)
+    if loose or (computed and recursive):
+        yield opaque("what it deletes is computed")
+    for operand in command.operands():
+        if _ALL_HERE.fullmatch(operand):
+            yield Finding("it deletes everything in a directory", "rm *")
+        elif any(_away(clean, command) for clean in command.where(operand)):
+            yield Finding("it deletes files outside of the project", "rm outside")
+
+
+def _away(clean: str, command: ShellCommand) -> bool:
+    """Return whether a path is neither below the directory at hand nor temporary."""
+    if not clean.startswith("/"):
+        return clean.startswith("..")
+    here = [cwd for cwd in command.cwds if cwd is not None]
+    temporary = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108
+    inside = any(_inside(clean, cwd) or _inside(clean, real_path(cwd)) for cwd in here)
+    return not inside and not clean.startswith(temporary)

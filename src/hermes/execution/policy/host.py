@@ -1,0 +1,208 @@
+"""Judges what tools are about to do, by what their environment exposes of the person's.
+
+Everything: all rules. Some directories: only what loses files there, the rest is behind
+walls. Nothing: no question. A command that wants out is judged as on the host, and asks.
+
+A judgement knows the session: functions, exported variables and files that earlier calls
+have left behind, and what was typed into a running program before. The gate says with
+`note` which calls are carried out, and only those count.
+
+Where it runs: texts of up to 8,192 characters are judged at once, in at most a quarter of a
+second of processor time (most take less than a millisecond). Longer ones go to a process of
+their own, because Python's matcher can be neither interrupted nor moved off the event loop.
+One that does not answer in time is ended, and the answer is to ask.
+"""
+
+import asyncio
+import pickle
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from weakref import WeakKeyDictionary
+
+from msgspec import Struct, field, structs
+
+from hermes.domain.approvals import Gate, Verdict
+from hermes.domain.ports.execution import Environment
+from hermes.domain.settings.live import LiveSettings
+from hermes.domain.tools import Intent
+from hermes.execution.policy.command import Carried
+from hermes.execution.policy.judge import (
+    CommandPolicy,
+    Judgement,
+    PolicySettings,
+    exact_pattern,
+    sentence,
+)
+
+MAX_INLINE = 8_192
+"""Characters; a longer text is judged in another process."""
+WORKER_SECONDS = 5.0
+_MAX_CARRIED = 500
+_MAX_TYPED = 65_536
+_ALLOW = Verdict(gate=Gate.ALLOW)
+
+
+class Question(Struct, frozen=True, kw_only=True):
+    """Everything that a judgement depends on, so that another process can give it."""
+
+    settings: PolicySettings
+    intent: Intent
+    cwd: str
+    """Where the session is."""
+    workdir: str
+    """Where the command would run."""
+    writes: tuple[str, ...]
+    grants: frozenset[str]
+    carried: Carried
+    exposed: tuple[str, ...] = ("/",)
+    """What of the person's the call can change."""
+    leaves: bool = False
+    """Whether it wants to run outside the walls."""
+    program: str = ""
+    """The running program that `intent.command` is typed into."""
+    typed: str = ""
+    """What was typed into it before."""
+
+    def answer(self) -> Judgement:
+        """Return the strictest verdict on anything the call would do."""
+        policy, intent, left = CommandPolicy(self.settings), self.intent, Carried()
+        if self.exposed != ("/",) and not self.leaves:
+            return Judgement(
+                policy.judge_losses(
+                    intent.command, self.exposed, cwd=self.workdir, grants=self.grants
+                )
+            )
+        verdicts: list[Verdict] = []
+        if intent.process and self.program:
+            verdicts.append(
+                policy.judge_typed(self.program, self.typed, intent.command, cwd=self.cwd)
+            )
+        elif intent.command:
+            judgement = policy.examine(
+                intent.command, cwd=self.workdir, grants=self.grants, carried=self.carried
+            )
+            left = judgement.left
+            verdicts.append(judgement.verdict)
+        verdicts += [
+            policy.judge_write(path, cwd=self.cwd, grants=self.grants) for path in self.writes
+        ]
+        if intent.code:
+            verdicts.append(
+                policy.judge_code("python", intent.code, cwd=self.cwd, grants=self.grants)
+            )
+        order = (Gate.BLOCK, Gate.ASK, Gate.ALLOW)
+        worst = min(verdicts, key=lambda verdict: order.index(verdict.gate), default=_ALLOW)
+        if self.leaves and self.settings.mode != "off" and worst.gate is not Gate.BLOCK:
+            # Once, and by a person: it grants nothing, and no second opinion is enough.
+            reason = f"It leaves the sandbox: {sentence(intent.escalate)}. {worst.reason}".rstrip()
+            worst = Verdict(gate=Gate.ASK, reason=reason, opaque=True)
+        return Judgement(worst, left)
+
+
+class _Session(Struct):
+    """What is known of one session's environment."""
+
+    carried: Carried = field(default_factory=lambda: Carried(functions={}, exports={}, files={}))
+    typed: dict[str, str] = field(default_factory=dict)
+    judged: dict[Intent, Carried] = field(default_factory=dict)
+
+
+class HostPolicy:
+    """Judges intents with what is known of their session."""
+
+    def __init__(self, settings: LiveSettings, environ: Mapping[str, str], home: Path) -> None:
+        self._settings = settings
+        self._user_home = environ.get("HOME") or str(Path.home())
+        self._hermes_home = str(home)
+        self._sessions: WeakKeyDictionary[Environment, _Session] = WeakKeyDictionary()
+
+    def settings(self, *, trusted: bool = False) -> PolicySettings:
+        """Return the settings as they are now."""
+        now = self._settings()
+        return PolicySettings(
+            mode="off" if trusted else "manual",
+            deny=now.approvals.deny,
+            allowlist=now.command_allowlist,
+            user_home=self._user_home,
+            hermes_home=self._hermes_home,
+        )
+
+    async def judge(
+        self, intent: Intent, environment: Environment, *, grants: Collection[str], trusted: bool
+    ) -> Verdict:
+        """Return the strictest verdict on anything the call would do."""
+        leaves = bool(intent.escalate) and environment.can_leave
+        exposed = environment.exposed
+        if exposed != ("/",) and not leaves and not (exposed and intent.command):
+            return _ALLOW
+        session = self._sessions.setdefault(environment, _Session())
+        question = Question(
+            settings=self.settings(trusted=trusted),
+            intent=intent,
+            cwd=environment.cwd,
+            workdir=environment.resolve(intent.workdir or "."),
+            exposed=exposed,
+            leaves=leaves,
+            writes=tuple(environment.resolve(path) for path in intent.writes),
+            grants=frozenset() if leaves else frozenset(grants),
+            carried=session.carried,
+        )
+        if intent.process:
+            running = {p.id: p.command for p in await environment.processes()}
+            program, typed = running.get(intent.process, ""), session.typed.get(intent.process, "")
+            question = structs.replace(question, program=program, typed=typed)
+        size = len(intent.command) + len(intent.code) + len(question.typed)
+        judgement = question.answer() if size <= MAX_INLINE else await _elsewhere(question)
+        session.judged = {intent: judgement.left}
+        return judgement.verdict
+
+    def note(self, intent: Intent, environment: Environment) -> None:
+        """Remember what a call leaves behind that is about to be carried out."""
+        session = self._sessions.get(environment)
+        if session is None:
+            return
+        left, carried = session.judged.pop(intent, Carried()), session.carried
+        carried.functions.update(left.functions)
+        for name, values in left.exports.items():
+            known = (*carried.exports.get(name, ()), *values)
+            carried.exports[name] = tuple(dict.fromkeys(known))[-20:]
+        carried.files.update(left.files)
+        carried.files.update((environment.resolve(path), ()) for path in intent.writes)
+        for table in (carried.functions, carried.exports, carried.files):
+            for name in list(table)[:-_MAX_CARRIED]:
+                del table[name]
+        if intent.process:
+            typed = session.typed.get(intent.process, "") + intent.command
+            session.typed[intent.process] = typed[-_MAX_TYPED:]
+
+
+async def _elsewhere(question: Question) -> Judgement:
+    """Have a question answered by a process that can be ended."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-I", "-c", "from hermes.execution.policy import host; host.answer()"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(WORKER_SECONDS):
+            output, _ = await process.communicate(pickle.dumps(question))
+    except TimeoutError:
+        output = b""
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode == 0 and output:
+        judgement: Judgement = pickle.loads(output)  # noqa: S301 - written by this very module
+        return judgement
+    pattern = exact_pattern(question.intent.command + question.intent.code)
+    reason = "It takes too long to be judged"
+    return Judgement(Verdict(gate=Gate.ASK, reason=reason, pattern=pattern, opaque=True))
+
+
+def answer() -> None:
+    """Answer the question on standard input."""
+    question: Question = pickle.load(sys.stdin.buffer)  # noqa: S301 - written by this very module
+    sys.stdout.buffer.write(pickle.dumps(question.answer()))
