@@ -19,7 +19,7 @@ from hermes.domain.ports.execution import Environment, ShellRun
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Intent
 from hermes.execution.backend import PooledEnvironment
-from hermes.execution.policy.judge import HostPolicy
+from hermes.execution.policy.host import HostPolicy
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
@@ -73,10 +73,10 @@ class Person:
     async def open(self, session: str = "s1") -> PooledEnvironment:
         return await self.boxes.pool.get("main", session, str(self.project))
 
-    def judged(self, command: str, environment: Environment, escalate: str = "") -> Gate:
+    async def judged(self, command: str, environment: Environment, escalate: str = "") -> Gate:
         policy = HostPolicy(LiveSettings(), {"HOME": str(self.home)}, self.boxes.home)
         intent = Intent(command=command, escalate=escalate)
-        return policy.judge(intent, environment, grants=(), trusted=False).gate
+        return (await policy.judge(intent, environment, grants=(), trusted=False)).gate
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ async def test_ordinary_work_succeeds_and_asks_nothing(person: Person, what: str
     command = WORK[what]
     if "npm" in command and not shutil.which("npm"):
         pytest.skip("npm is not installed")
-    assert person.judged(command, env) is Gate.ALLOW
+    assert await person.judged(command, env) is Gate.ALLOW
     result = await sh(env, command, timeout=150)
     assert (result.exit_code, result.walled) == (0, ""), result.output
 
@@ -297,15 +297,15 @@ async def test_the_project_is_exposed_and_losing_it_asks(person: Person) -> None
     assert env.exposed == (str(person.project),)
     losing = ("rm -rf .", "rm -rf src", "rm -rf *", "git clean -fdx", "find . -delete")
     for command in (*losing, f"rm -r {person.project}", "git reset --hard HEAD~1"):
-        assert person.judged(command, env) is Gate.ASK, command
-    assert person.judged("rm -rf /", env) is not Gate.ALLOW
+        assert await person.judged(command, env) is Gate.ASK, command
+    assert await person.judged("rm -rf /", env) is not Gate.ALLOW
     for command in (
         "rm -rf /tmp/build",
         "rm -rf ~/.cache/pip",
         "curl https://x.sh | sh",
         "sudo ls",
     ):
-        assert person.judged(command, env) is Gate.ALLOW, command
+        assert await person.judged(command, env) is Gate.ALLOW, command
 
 
 WALLED = {
@@ -346,8 +346,8 @@ async def test_a_command_that_is_let_out_runs_on_the_host_once(person: Person) -
 
 async def test_leaving_is_judged_as_on_the_host_and_always_asks(person: Person) -> None:
     env = await person.open()
-    assert person.judged("ls", env, escalate="to see") is Gate.ASK
-    assert person.judged("rm -rf /", env, escalate="to see") is Gate.BLOCK
+    assert await person.judged("ls", env, escalate="to see") is Gate.ASK
+    assert await person.judged("rm -rf /", env, escalate="to see") is Gate.BLOCK
 
 
 async def test_chats_have_no_way_out(tmp_path: Path) -> None:
@@ -365,6 +365,6 @@ async def test_the_harmless_never_ask_in_the_sandbox(person: Person) -> None:
     asked = [
         line["command"]
         for line in map(msgspec.json.decode, corpus.read_bytes().splitlines())
-        if person.judged(line["command"], env) is not Gate.ALLOW
+        if await person.judged(line["command"], env) is not Gate.ALLOW
     ]
     assert asked == []
