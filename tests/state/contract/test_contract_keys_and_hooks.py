@@ -136,6 +136,15 @@ async def test_a_delivery_is_received_once(ledger: Ledger) -> None:
     assert await ledger.receive_hook(delivery(route="other")) is not None
 
 
+async def test_a_proof_belongs_to_the_delivery_that_brought_it_first(ledger: Ledger) -> None:
+    assert await ledger.recognise_hook("github", "p", "d1", 1.0) == "d1"
+    assert await ledger.recognise_hook("github", "p", "d2", 10.0) == "d1"
+    assert await ledger.recognise_hook("other", "p", "d2", 2.0) == "d2"
+    await ledger.prune_hooks(10.0)
+    assert await ledger.recognise_hook("github", "p", "d3", 11.0) == "d1"
+    assert await ledger.recognise_hook("other", "p", "d3", 11.0) == "d3"
+
+
 @pytest.mark.parametrize("state", list(HookState))
 async def test_only_a_delivery_that_failed_is_taken_again(ledger: Ledger, state: HookState) -> None:
     await ledger.receive_hook(delivery())

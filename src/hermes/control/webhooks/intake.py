@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from hermes.control.webhooks.payload import Facts, as_json, render
 from hermes.control.webhooks.routes import HookRoute
-from hermes.control.webhooks.signatures import Scheme, verified_by
+from hermes.control.webhooks.signatures import identity, verified_by
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import ListenerCall
@@ -28,13 +28,6 @@ MAX_FORM_FIELDS = 1000
 MAX_EVENT_CHARS = 100
 UNKNOWN_EVENT = "unknown"
 _ID = re.compile(r"[\x21-\x7e]{1,200}")
-_ID_HEADERS = (
-    "x-github-delivery",
-    "svix-id",
-    "x-request-id",
-    "webhook-id",
-    "x-gitlab-event-uuid",
-)
 _EVENT_HEADERS = ("x-github-event", "x-gitlab-event")
 _EVENT_FIELDS = ("event_type", "type")
 
@@ -79,6 +72,8 @@ class RateLimit:
 class Arrived(Struct, frozen=True, kw_only=True):
     event: str
     delivery_id: str
+    proof: str | None
+    """A digest of what was signed, where that leaves the id out."""
     payload: Any
     ignored: Ignored | None = None
     """Set if the route does not care about it."""
@@ -96,7 +91,7 @@ class Intake:
             raise HookRefused(403, "This route has no secret and takes nothing.")
         scheme = verified_by(route.secret, call.headers, call.body, self._clock.now())
         if scheme is None:
-            raise HookRefused(401, "The signature is missing or wrong.")
+            raise unsigned()
         wait = self._rate.wait(route.name, self._clock.monotonic())
         if wait is not None:
             raise HookRefused(429, "Too many deliveries to this route.", retry_after=wait)
@@ -109,9 +104,11 @@ class Intake:
             facts = Facts(payload=payload, event=event, headers=call.headers)
             if not await asyncio.to_thread(route.filters.holds, facts):
                 ignored = Ignored("filter")
+        given, proof = identity(scheme, call.headers, call.body)
         return Arrived(
             event=event,
-            delivery_id=delivery_id_of(route.name, call, scheme),
+            delivery_id=delivery_id_of(route.name, given, call.body),
+            proof=proof,
             payload=payload,
             ignored=ignored,
         )
@@ -139,16 +136,14 @@ def event_of(headers: Mapping[str, str], payload: Any) -> str:
     return UNKNOWN_EVENT
 
 
-def delivery_id_of(route: str, call: ListenerCall, scheme: Scheme) -> str:
-    """Return the sender's id of the delivery, or else one made of what it sent.
+def unsigned() -> HookRefused:
+    return HookRefused(401, "The signature is missing or wrong.")
 
-    An id that the signature covers comes before one that anybody could change.
-    A body without an id is known by itself, so its repetition is recognised.
-    """
-    names = ("svix-id", "webhook-id") if scheme is Scheme.SVIX else _ID_HEADERS
-    given = next((call.headers[name] for name in names if call.headers.get(name)), None)
+
+def delivery_id_of(route: str, given: str | None, body: bytes) -> str:
+    """Return the sender's id; a body without one is known by itself, so it is recognised."""
     if given is None:
-        digest = hashlib.sha256(route.encode() + b"\0" + call.body).hexdigest()
+        digest = hashlib.sha256(route.encode() + b"\0" + body).hexdigest()
         return f"body-{digest[:40]}"
     if _ID.fullmatch(given) is None:
         raise HookRefused(400, "The delivery id has more than 200 or unusual characters.")

@@ -115,6 +115,7 @@ class WebhookReceiver(Follower):
             arrived = await self._intake.read(route, call)
             if arrived.ignored is not None:
                 return _answer("ignored", route, arrived, reason=arrived.ignored.reason)
+            arrived = await self._recognised(route, arrived)
             key = (route.name, arrived.delivery_id)
             if key not in self._intakes:
                 return await self._alone(key, route, arrived)
@@ -126,6 +127,15 @@ class WebhookReceiver(Follower):
         except HermesError as error:
             log.error("webhook %s: a delivery was not taken: %s", route.name, error.message)
             raise _not_taken() from error
+
+    async def _recognised(self, route: HookRoute, arrived: Arrived) -> Arrived:
+        """Return a delivery under the id with which what is signed in it came first."""
+        if arrived.proof is None:
+            return arrived
+        first = await self._ledger.recognise_hook(
+            route.name, arrived.proof, arrived.delivery_id, self._clock.now()
+        )
+        return replace(arrived, delivery_id=first)
 
     async def _alone(self, key: Key, route: HookRoute, arrived: Arrived) -> Answer:
         """Take a delivery; copies that come meanwhile share its fate."""

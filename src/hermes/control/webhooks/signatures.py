@@ -10,7 +10,7 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from enum import StrEnum
 
 from hermes.domain.errors import ConfigError
@@ -63,6 +63,29 @@ def verified_by(secret: str, headers: Mapping[str, str], body: bytes, now: float
     return scheme if _genuine(scheme, secret, headers, body, now) else None
 
 
+def carries_signature(secret: str, names: Container[bytes]) -> bool:
+    """Tell by the names of its headers whether a request can be genuine at all."""
+    signed = (name.encode() for _, all_names in _SIGNATURE_HEADERS for name in all_names)
+    return secret == NO_AUTH or any(name in names for name in signed)
+
+
+def identity(
+    scheme: Scheme, headers: Mapping[str, str], body: bytes
+) -> tuple[str | None, str | None]:
+    """Return the sender's id of a genuine delivery, and a digest of what was signed without it.
+
+    What was signed and comes again is the same delivery, whatever id stands beside it. Where the
+    id is signed, or nothing is, the id is as good as all the rest.
+    """
+    if scheme is Scheme.SVIX:
+        return headers[f"{_svix_prefix(headers)}-id"], None
+    given = next((headers[name] for name in _ID_HEADERS if headers.get(name)), None)
+    if scheme in (Scheme.GITLAB, Scheme.NONE):
+        return given, None
+    time = headers["x-webhook-timestamp"] if scheme is Scheme.GENERIC_V2 else ""
+    return given, hashlib.sha256(f"{time}.".encode() + body).hexdigest()
+
+
 def sign_v2(secret: str, timestamp: int, body: bytes) -> dict[str, str]:
     """Return the headers of a delivery signed by the generic scheme with a time."""
     signature = _hex_mac(secret, f"{timestamp}.".encode() + body)
@@ -76,6 +99,13 @@ def _scheme_of(headers: Mapping[str, str]) -> Scheme | None:
     return None
 
 
+_ID_HEADERS = (
+    "x-github-delivery",
+    "svix-id",
+    "x-request-id",
+    "webhook-id",
+    "x-gitlab-event-uuid",
+)
 _SIGNATURE_HEADERS: tuple[tuple[Scheme, tuple[str, ...]], ...] = (
     (Scheme.SVIX, ("svix-signature", "webhook-signature")),
     (Scheme.GENERIC_V2, ("x-webhook-signature-v2",)),
@@ -108,7 +138,7 @@ def _genuine(
 
 
 def _svix(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
-    prefix = "svix" if "svix-signature" in headers else "webhook"
+    prefix = _svix_prefix(headers)
     message_id, sent = headers.get(f"{prefix}-id", ""), headers.get(f"{prefix}-timestamp", "")
     if not message_id or not _recent(sent, now):
         return False
@@ -118,6 +148,10 @@ def _svix(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> b
     given = headers[f"{prefix}-signature"].split(" ")[:MAX_SIGNATURES]
     # All are compared, so that the time does not tell which of them was right.
     return any([_same(each, expected) for each in given])  # noqa: C419
+
+
+def _svix_prefix(headers: Mapping[str, str]) -> str:
+    return "svix" if "svix-signature" in headers else "webhook"
 
 
 def _svix_key(secret: str) -> bytes:

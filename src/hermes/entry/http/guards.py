@@ -1,4 +1,4 @@
-"""Guards: hosts and web pages from which this server may be addressed, and keys.
+"""Guards: hosts and web pages from which our servers may be addressed, and keys.
 
 A web page can make a browser send requests here, also under a name of its own
 that it points at this machine (DNS rebinding). Two checks stop that:
@@ -8,7 +8,8 @@ that it points at this machine (DNS rebinding). Two checks stop that:
   a dot and names below `.internal`: none of these can be registered, so no
   stranger's page can be served under them.
 * Origin: a browser says which page a request comes from. It has to be in
-  `cors_origins`, or be a page of this server. Programs send none.
+  `cors_origins` (of the API; the webhook receiver has none), or be a page of
+  this server. Programs send none.
 
 Credentials (cookies) are never allowed across origins: there are none here.
 """
@@ -28,7 +29,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import KeyStore
 from hermes.entry.http.errors import Problem
 from hermes.entry.http.request import Headers
-from hermes.entry.http.settings import HttpSettings
+from hermes.entry.http.settings import HttpSettings, WebhookSettings
 
 _EXPOSED = (
     b"x-request-id, x-hermes-session-id, x-hermes-session-key, x-hermes-run-id, "
@@ -49,14 +50,16 @@ def host_name(text: str) -> str | None:
 
 
 class Guards:
-    def __init__(self, settings: HttpSettings) -> None:
+    def __init__(self, settings: HttpSettings | WebhookSettings) -> None:
+        self._section = settings.section
         bound = settings.host.strip("[]").lower()
         self._open = not is_loopback(settings.host)
         self._any_host = "*" in settings.allowed_hosts
         names = {host_name(item) or item for item in settings.allowed_hosts}
         self._hosts = frozenset(names | ({bound} if bound not in _WILDCARDS else set()))
-        self._any_origin = "*" in settings.cors_origins
-        self._origins = frozenset(settings.cors_origins)
+        origins = settings.cors_origins if isinstance(settings, HttpSettings) else ()
+        self._any_origin = "*" in origins
+        self._origins = frozenset(origins)
 
     def cors(self, heads: Headers) -> Pairs:
         """Return what a browser must read to show our answer to its page."""
@@ -87,17 +90,16 @@ class Guards:
             raise Problem(
                 403,
                 "This server does not answer under that host name. Its owner can add the name to "
-                "platforms.api_server.extra.allowed_hosts.",
+                f"{self._section}.allowed_hosts.",
                 code="host_not_allowed",
             )
         origin = heads.get(b"origin")
         if origin is not None and not self._origin_allowed(_text(origin).lower(), host):
-            raise Problem(
-                403,
-                "Pages of this origin may not use this server. Its owner can add the origin to "
-                "platforms.api_server.extra.cors_origins.",
-                code="origin_not_allowed",
-            )
+            remedy = f" Its owner can add the origin to {HttpSettings.section}.cors_origins."
+            message = "Pages of this origin may not use this server."
+            if self._section == HttpSettings.section:
+                message += remedy
+            raise Problem(403, message, code="origin_not_allowed")
 
     def preflight(self, heads: Headers, methods: Iterable[str]) -> Pairs:
         """Return what a browser wants to know before it sends the real request."""
@@ -131,6 +133,23 @@ class Guards:
             return True
         own = _text(host).lower() if host else ""
         return bool(own) and origin in {f"http://{own}", f"https://{own}"}
+
+
+_NEED_NO_PREFLIGHT = {b"application/x-www-form-urlencoded", b"multipart/form-data", b"text/plain"}
+
+
+def local_program(heads: Headers) -> bool:
+    """Tell whether a request was made on this machine, and by nothing that a web page can use.
+
+    A page of a stranger can make a browser here send forms and plain text without asking first.
+    """
+    kind = heads.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    return (
+        is_loopback(host_name(_text(heads.get(b"host", b"localhost"))) or "")
+        and b"origin" not in heads
+        and heads.get(b"sec-fetch-site", b"none") in {b"none", b"same-origin"}
+        and kind not in _NEED_NO_PREFLIGHT
+    )
 
 
 def _text(value: bytes) -> str:

@@ -1,8 +1,8 @@
 """Raw requests that services send: calls of chat platforms and webhook deliveries.
 
 A handler gets the body as it came, read within the same bounds as the API's: signatures are made
-over bytes. They, or a secret, say who sends it; Host and Origin say nothing here, and browsers are
-not invited.
+over bytes. They, or a secret, say who sends it. The webhook receiver refuses by its headers what it
+can: hosts and pages as the API does (`guards`), and whatever brings no signature at all.
 
 `SharedListener` is where chat platforms are called. Those that listen on the same host and port
 share a server; it is opened with the first path and closed with the last.
@@ -16,15 +16,18 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
-from hermes.control.webhooks.intake import HookRefused
+from hermes.control.webhooks.intake import HookRefused, unsigned
 from hermes.control.webhooks.receiver import WebhookReceiver
+from hermes.control.webhooks.signatures import NO_AUTH, carries_signature
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.ports.platform import ListenerCall, ListenerHandler, ListenerReply
 from hermes.entry.http.endpoint import ON_EVERY_ANSWER
 from hermes.entry.http.errors import Problem
+from hermes.entry.http.guards import Guards, local_program
 from hermes.entry.http.request import (
     AsgiApp,
     ClientGone,
+    Headers,
     Receive,
     Scope,
     Send,
@@ -34,30 +37,31 @@ from hermes.entry.http.request import (
 from hermes.entry.http.settings import WebhookSettings
 
 log = logging.getLogger(__name__)
-_MAX_BODY = 16 * 1024 * 1024
+_MAX_BODY = 1024 * 1024
+"""Of an update of a chat platform, in which files are named and not sent."""
 _READ_SECONDS = 30.0
 _MAX_HEADERS = 100
 _MAX_HEADER_CHARS = 8192
 
 
 def receiver_app(
-    find: Callable[[str, str], Awaitable[ListenerHandler]],
+    find: Callable[[Scope, Headers], Awaitable[ListenerHandler]],
     refusal: Callable[[HermesError | None], ListenerReply],
     max_body: int = _MAX_BODY,
 ) -> AsgiApp:
     """Return an application that hands whole requests to handlers.
 
-    `find` names the handler for a method and a path before the body is read; `refusal` answers
-    what goes wrong (None: a bug).
+    `find` names the handler of a request before its body is read; `refusal` answers what goes
+    wrong (None: a bug).
     """
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         try:
-            handler = await find(scope["method"], scope["path"])
-            headers = _headers(scope)
-            body = await read_body(receive, read_headers(scope), max_body, _READ_SECONDS)
+            headers, heads = _headers(scope), read_headers(scope)
+            handler = await find(scope, heads)
+            body = await read_body(receive, heads, max_body, _READ_SECONDS)
             query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
             call = ListenerCall(
                 method=scope["method"],
@@ -139,10 +143,10 @@ class _Site:
         app = receiver_app(self._find, _status)
         self.server = HttpServer(app, host, port, port_key="the port of the webhook")
 
-    async def _find(self, _method: str, path: str) -> ListenerHandler:
-        if path not in self.handlers:
+    async def _find(self, scope: Scope, _heads: Headers) -> ListenerHandler:
+        if scope["path"] not in self.handlers:
             raise Problem(404, "There is nothing at this path.", code="not_found")
-        return self.handlers[path]
+        return self.handlers[scope["path"]]
 
 
 def _status(error: HermesError | None) -> ListenerReply:
@@ -155,14 +159,25 @@ def _status(error: HermesError | None) -> ListenerReply:
 
 
 def webhook_app(receiver: WebhookReceiver, settings: WebhookSettings) -> AsgiApp:
-    async def find(method: str, path: str) -> ListenerHandler:
-        if path == "/health":
-            if method not in {"GET", "HEAD"}:
+    guards = Guards(settings)
+
+    async def find(scope: Scope, heads: Headers) -> ListenerHandler:
+        guards.check(heads, scope["http_version"])
+        if scope["path"] == "/health":
+            if scope["method"] not in {"GET", "HEAD"}:
                 raise HookRefused(405, "Use GET.")
             return health
-        route = await receiver.route(_route_name(path, receiver.agent_id))
-        if method != "POST":
+        route = await receiver.route(_route_name(scope["path"], receiver.agent_id))
+        if scope["method"] != "POST":
             raise HookRefused(405, "Use POST.")
+        if route.secret == NO_AUTH and not (settings.loopback and local_program(heads)):
+            raise HookRefused(
+                403,
+                f"A route with {NO_AUTH} takes JSON from programs on this machine only, with "
+                "Content-Type: application/json and under a loopback name.",
+            )
+        if not carries_signature(route.secret, heads):
+            raise unsigned()
 
         async def take(call: ListenerCall) -> ListenerReply:
             return _reply(*await receiver.receive(route, call))

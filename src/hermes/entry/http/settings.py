@@ -6,7 +6,7 @@ guess is refused everywhere, a short one where others than this machine can conn
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -32,6 +32,7 @@ S = TypeVar("S", bound=Struct)
 
 
 class HttpSettings(Struct, frozen=True, kw_only=True):
+    section: ClassVar[str] = _SECTION
     host: str = "127.0.0.1"
     port: Port = 8642
     keys: Texts = ()
@@ -54,10 +55,13 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
 
 
 class WebhookSettings(Struct, frozen=True, kw_only=True):
+    section: ClassVar[str] = "platforms.webhook.extra"
     host: str = "127.0.0.1"
     port: Port = 8644
     secret: str = ""
     """For routes that have none of their own."""
+    allowed_hosts: Texts = ()
+    """Names under which a tunnel or proxy brings deliveries here."""
     rate_limit: Annotated[int, Meta(ge=0)] = 30
     """Deliveries a minute and route; 0: no limit."""
     max_body_bytes: Annotated[int, Meta(ge=1)] = 1_048_576
@@ -100,7 +104,7 @@ def http_settings(section: Mapping[str, Any]) -> HttpSettings:
 
 
 def webhook_settings(section: Mapping[str, Any]) -> WebhookSettings:
-    return _read(section, WebhookSettings, "platforms.webhook.extra")
+    return _read(section, WebhookSettings, WebhookSettings.section)
 
 
 def configured_keys(section: Mapping[str, Any]) -> tuple[str, ...]:

@@ -49,6 +49,13 @@ class KeyPart(LedgerPart):
 
 
 class HookPart(LedgerPart):
+    @transaction
+    def recognise_hook(
+        self, db: Connection, route: str, proof: str, delivery_id: str, at: float
+    ) -> str:
+        row = one(db, "hooks.recognise", (route, proof, delivery_id, at))
+        return str(row["delivery_id"]) if row else delivery_id
+
     async def receive_hook(self, delivery: HookDelivery) -> HookDelivery | None:
         return await self._change(read_delivery, "hooks.receive", columns(delivery))
 
@@ -80,6 +87,7 @@ class HookPart(LedgerPart):
         return await self._list(read_delivery, "hooks.matching", values)
 
     async def prune_hooks(self, before: float) -> int:
+        await self._write(lambda db: change(db, "hooks.prune_proofs", (before,)))
         return await self._write(lambda db: change(db, "hooks.prune", (before,)))
 
 

@@ -1,3 +1,9 @@
+-- name: recognise
+-- Note which delivery brought what was signed; return the one that did first.
+INSERT INTO hook_proofs (route, proof, delivery_id, seen_at) VALUES (?, ?, ?, ?)
+ON CONFLICT (route, proof) DO UPDATE SET seen_at = max(seen_at, excluded.seen_at)
+RETURNING *;
+
 -- name: receive
 -- Commit a delivery, or take one again that failed; nothing for any other that is known.
 INSERT INTO hook_deliveries (route, delivery_id, event, state, attempt, received_at, updated_at,
@@ -34,3 +40,7 @@ ORDER BY received_at, rowid LIMIT :limit;
 -- Forget deliveries that were over before a time.
 DELETE FROM hook_deliveries
 WHERE state IN ('done', 'failed', 'ignored') AND updated_at < ?;
+
+-- name: prune_proofs
+-- Forget what was signed and not seen since a time.
+DELETE FROM hook_proofs WHERE seen_at < ?;
