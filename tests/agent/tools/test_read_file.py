@@ -1,4 +1,5 @@
 import asyncio
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,23 @@ async def test_numbers_in_quotes_are_understood_and_broken_json_is_not(arguments
         assert result.outcome is ToolOutcome.ERROR
     else:
         assert str(result.content).startswith("2|2")
+
+
+async def test_a_line_without_end_is_not_kept_whole(tmp_path: Path) -> None:
+    """500 MB without a line feed cost as much memory as a page."""
+    with (tmp_path / "sparse").open("wb") as file:
+        file.write(b"x" * 10_000)
+        file.truncate(500 << 20)
+    async with local_environment(tmp_path) as env:
+        tracemalloc.start()
+        text = await Toolbox(env).text("read_file", path="sparse")
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert "line cut: it has more than" in text
+    assert peak < 20 << 20
+
+
+async def test_names_are_compared_with_some_of_a_great_many() -> None:
+    files = {f"number-{n}-of-a-great-many.txt": "" for n in range(20_000)}
+    tools = Toolbox(FakeEnvironment(files={**files, "README.md": ""}))
+    assert "README.md" in await tools.text("read_file", path="readme.txt")

@@ -5,8 +5,10 @@ unchanged in the same turn is answered with a note, once; asking a second time
 gives the text, because the first copy may have left the context meanwhile.
 """
 
+import asyncio
 import difflib
 from collections import OrderedDict
+from itertools import islice
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -20,7 +22,10 @@ MAX_LINES = 2000
 MAX_CHARS = 99_000
 """Just under the cap on results, so that a page is never spilled."""
 
-_CHUNK = 4 * 1024 * 1024
+_CHUNK = 1024 * 1024
+_MAX_LINE = 4 * MAX_CHARS
+_MAX_SCANNED = 512 * 1024 * 1024
+_MAX_COMPARED = 1000
 _PROBE = 8192
 _PAGES_REMEMBERED = 2048
 
@@ -76,29 +81,62 @@ class ReadFile:
 
 async def _read_page(environment: Environment, path: str, first: int, limit: int) -> _Page:
     """Read chunks until the wanted lines are there."""
-    passed, rest, position = 0, b"", 0
-    lines: list[bytes] = []
-    while True:
+    scan, position, at_end = _Scan(first - 1, limit + 1), 0, False
+    while not at_end and len(scan.lines) <= limit:
+        if position > _MAX_SCANNED:
+            raise UsageError(f"{path} is too large to page through.", hint="Use the terminal.")
         chunk = await environment.read(path, offset=position, limit=_CHUNK)
         if position == 0:
             _refuse_binary(path, chunk)
         position += len(chunk)
         at_end = len(chunk) < _CHUNK
-        pieces = (rest + chunk).split(b"\n")
-        rest = pieces.pop()
-        if at_end and rest:
-            pieces.append(rest)
-        lines += pieces[max(0, first - 1 - passed) :]
-        passed += len(pieces)
-        if at_end or len(lines) > limit:
-            break
-    kept = _within_cap(lines[:limit])
+        await asyncio.to_thread(scan.feed, chunk, at_end=at_end)
+    kept = _within_cap(scan.lines[:limit])
     return _Page(
         first=first,
         lines=kept,
-        more=len(lines) > len(kept),
-        total=passed if at_end else None,
+        more=len(scan.lines) > len(kept),
+        total=scan.passed if at_end else None,
     )
+
+
+class _Scan:
+    """Lines of a file that comes in chunks, without keeping more of it than a page."""
+
+    def __init__(self, skipped: int, wanted: int) -> None:
+        self._skipped = skipped
+        self._wanted = wanted
+        self._rest = b""
+        self._open = False
+        """There is text after the last line feed."""
+        self.lines: list[bytes] = []
+        self.passed = 0
+
+    def feed(self, chunk: bytes, *, at_end: bool) -> None:
+        start = 0
+        while start < len(chunk) and len(self.lines) < self._wanted:
+            end = chunk.find(b"\n", start)
+            self._take(chunk[start : len(chunk) if end < 0 else end])
+            if end < 0:
+                break
+            self._close()
+            start = end + 1
+        else:
+            self.passed += chunk.count(b"\n", start)
+            self._open = self._open or (start < len(chunk) and not chunk.endswith(b"\n"))
+        if at_end and self._open:
+            self._close()
+
+    def _take(self, piece: bytes) -> None:
+        self._open = self._open or bool(piece)
+        if self.passed >= self._skipped and len(self._rest) <= _MAX_LINE:
+            self._rest += piece[: _MAX_LINE + 1]
+
+    def _close(self) -> None:
+        if self.passed >= self._skipped and len(self.lines) < self._wanted:
+            self.lines.append(self._rest)
+        self.passed += 1
+        self._rest, self._open = b"", False
 
 
 def _within_cap(lines: list[bytes]) -> list[str]:
@@ -110,7 +148,8 @@ def _within_cap(lines: list[bytes]) -> list[str]:
         if room < 0 and kept:
             break
         if room < 0:
-            line = f"{line[: MAX_CHARS - 200]} [line cut: it has {len(line)} characters]"
+            size = f"more than {MAX_CHARS}" if len(raw) > _MAX_LINE else str(len(line))
+            line = f"{line[: MAX_CHARS - 200]} [line cut: it has {size} characters]"
         kept.append(line)
     return kept
 
@@ -146,9 +185,8 @@ async def not_found(environment: Environment, path: str) -> NotFound:
         names = [entry.name for entry in await environment.list_dir(parent or "/")]
     except (NotFound, UsageError):
         return NotFound(f"There is no file at {path}, and no directory {parent or '/'}.")
-    lowered = {entry.lower(): entry for entry in names}
-    near = difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)
-    hint = f"Similar names there: {', '.join(lowered[match] for match in near)}." if near else ""
+    near = await asyncio.to_thread(_similar, name.lower(), names)
+    hint = f"Similar names there: {', '.join(near)}." if near else ""
     return NotFound(f"There is no file at {path}.", hint=hint)
 
 
@@ -165,3 +203,13 @@ TOOL = tool(
         replay_safe=True,
     ),
 )
+
+
+def _similar(name: str, names: list[str]) -> list[str]:
+    """Return the names most like `name`; only some of a great many are compared."""
+    stem = name.rpartition(".")[0] or name
+    lowered = {entry.lower(): entry for entry in names}
+    likely = (each for each in lowered if each[:2] == name[:2] or stem in each or each in name)
+    compared = lowered if len(lowered) <= _MAX_COMPARED else islice(likely, _MAX_COMPARED)
+    found = difflib.get_close_matches(name, compared, n=3, cutoff=0.6)
+    return [lowered[match] for match in found]

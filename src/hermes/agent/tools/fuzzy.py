@@ -13,6 +13,9 @@ from collections.abc import Callable
 from msgspec import Struct
 
 _SIMILAR_ENOUGH = 0.85
+_COMPARED_LINE = 300
+_COMPARED_MIDDLES = 100_000
+"""Characters; comparing takes the square of them."""
 
 _PLAIN = str.maketrans(
     {
@@ -84,9 +87,10 @@ def nearest_line(text: str, wanted: str) -> tuple[int, str] | None:
     """Return the number and text of the line most like the first line of `wanted`."""
     first = next((line.strip() for line in wanted.splitlines() if line.strip()), "")
     lines = text.splitlines()[:20_000]
-    matches = difflib.get_close_matches(first, [line.strip() for line in lines], n=1, cutoff=0.6)
+    hay = [line.strip()[:_COMPARED_LINE] for line in lines]
+    matches = difflib.get_close_matches(first[:_COMPARED_LINE], hay, n=1, cutoff=0.6)
     for number, line in enumerate(lines, 1):
-        if matches and line.strip() == matches[0]:
+        if matches and hay[number - 1] == matches[0]:
             return number, line
     return None
 
@@ -132,9 +136,13 @@ def _anchored(lines: list[str], needle: list[str]) -> list[int]:
         return []
     first, last, middle = needle[0].strip(), needle[-1].strip(), "\n".join(needle[1:-1])
     hits: list[int] = []
+    compared = 0
     for index in range(len(lines) - len(needle) + 1):
         end = index + len(needle) - 1
         if lines[index].strip() == first and lines[end].strip() == last:
+            compared += len(middle)
+            if compared > _COMPARED_MIDDLES:
+                return []
             similar = difflib.SequenceMatcher(None, middle, "\n".join(lines[index + 1 : end]))
             if similar.ratio() >= _SIMILAR_ENOUGH:
                 hits.append(index)
