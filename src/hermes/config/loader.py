@@ -12,6 +12,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.config.check import Checker
 from hermes.config.document import (
@@ -105,7 +106,17 @@ def inspect_config(
 
 
 def read_env(home: HermesHome) -> EnvFile:
-    return parse_env(read_env_text(home))
+    """Read `.env`; where others may read it too, put an end to that and say so."""
+    parsed, warning = parse_env(read_env_text(home)), ""
+    try:
+        if home.env_file.stat().st_mode & 0o077:
+            home.env_file.chmod(0o600)
+            warning = ".env: other users could read it; now only you can"
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except OSError:
+        warning = f".env: other users can read it (chmod 600 {home.env_file})"
+    return replace(parsed, warnings=(*parsed.warnings, warning)) if warning else parsed
 
 
 def read_env_text(home: HermesHome) -> str:

@@ -6,9 +6,16 @@ sessions ever share one.
 """
 
 import asyncio
+import contextlib
 import functools
+import os
+import re
+import stat
+import tempfile
+import time
 import weakref
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -22,6 +29,7 @@ from hermes.execution.backend import (
     child_environment,
     load_backend,
 )
+from hermes.execution.host.process import remove_trees
 
 _DIRECTORIES_REMEMBERED = 10_000
 
@@ -95,6 +103,7 @@ class EnvironmentPool:
 
     async def keep_reaping(self, every: float = 30.0) -> None:
         """Reap for ever; a background task of the gateway."""
+        await remove_trees(*await asyncio.to_thread(leftovers))
         while True:
             await self._clock.sleep(every)
             await self.reap()
@@ -170,6 +179,29 @@ class EnvironmentPool:
         self._last_cwd[key] = cwd
         if len(self._last_cwd) > _DIRECTORIES_REMEMBERED:
             del self._last_cwd[next(iter(self._last_cwd))]
+
+
+def leftovers(directory: str = tempfile.gettempdir(), days: float = 7.0) -> list[Path]:
+    """Return what processes of ours that are gone have left in the directory for such things."""
+    found, now = [], time.time()
+    with contextlib.suppress(OSError):
+        for path in Path(directory).glob("hermes-*"):
+            with contextlib.suppress(OSError):
+                found += _left_behind(path, now - days * 86_400)
+    return found
+
+
+def _left_behind(path: Path, old: float) -> list[Path]:
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        return []
+    if path.name == "hermes-results":
+        return [each for each in path.iterdir() if each.lstat().st_mtime < old]
+    made = re.fullmatch(r"hermes-(?:shell|ssh)-(?:(\d+)-)?\w+", path.name)
+    if made is None:
+        return []
+    gone = not Path(f"/proc/{made[1]}").exists() if made[1] else status.st_mtime < old
+    return [path] if gone else []
 
 
 def _expired(slot: _Slot, now: float) -> bool:

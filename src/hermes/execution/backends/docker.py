@@ -23,7 +23,7 @@ from msgspec import Struct
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.settings.execution import Terminal
 from hermes.execution.backend import Backend, EnvironmentRequest, exposed_by
-from hermes.execution.host.process import Child, Launch, run
+from hermes.execution.host.process import Child, Launch, remove_trees, run
 from hermes.execution.remote.environment import LinkedEnvironment, MachineSetup
 from hermes.execution.remote.link import RemoteCall, carry
 
@@ -110,7 +110,7 @@ class DockerLink:
         was_up, self._up = self._up, False
         if was_up:
             await self._remove(self._container.name)
-            await asyncio.to_thread(self._clear)
+            await self._clear()
 
     def _inside(self, *argv: str) -> tuple[str, ...]:
         """Return what runs a program in the container, if there is room for it."""
@@ -135,11 +135,9 @@ class DockerLink:
         ours = f"{os.getpid()} {_started(os.getpid())}"
         (self._base / "owner").write_text(ours, encoding="ascii")
 
-    def _clear(self) -> None:
-        (self._base / "owner").unlink(missing_ok=True)
-        shutil.rmtree(self._base / "state", ignore_errors=True)
-        if not self._keep:
-            shutil.rmtree(self._base, ignore_errors=True)
+    async def _clear(self) -> None:
+        await asyncio.to_thread((self._base / "owner").unlink, missing_ok=True)
+        await remove_trees(self._base / "state" if self._keep else self._base)
 
     async def _bring_up(self) -> None:
         """Find, start or make the container; remove what nobody owns and what is outdated."""

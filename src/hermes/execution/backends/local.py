@@ -7,14 +7,13 @@ shell state, and that is made on first use.
 import asyncio
 import contextlib
 import os
-import shutil
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 
 from hermes.domain.ports.clock import Clock
 from hermes.execution.backend import Backend, EnvironmentRequest
 from hermes.execution.host.files import Files, HostFiles, ThreadedFiles
-from hermes.execution.host.process import KILL_GRACE, Launch
+from hermes.execution.host.process import KILL_GRACE, Launch, remove_trees
 from hermes.execution.host.shell import (
     Generation,
     RenderedCommand,
@@ -55,13 +54,14 @@ class LocalEnvironment(ShellEnvironment):
     async def _open(self) -> ShellSession:
         if self._shell is not None:
             return self._shell
-        self._state_dir = await asyncio.to_thread(tempfile.mkdtemp, prefix="hermes-shell-")
+        prefix = f"hermes-shell-{os.getpid()}-"  # `sweep_leftovers` goes by it
+        self._state_dir = await asyncio.to_thread(tempfile.mkdtemp, prefix=prefix)
         return ShellSession(self._state_dir, self._cwd)
 
     async def _shut(self) -> None:
         directory, self._state_dir = self._state_dir, None
         if directory is not None:
-            await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+            await remove_trees(directory)
 
     def _start(self, rendered: RenderedCommand) -> Launch:
         command = rendered.command

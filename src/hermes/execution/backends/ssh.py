@@ -9,9 +9,9 @@ of its own. The host's files are the host's: this backend isolates nothing.
 
 import asyncio
 import contextlib
+import os
 import re
 import shlex
-import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.execution.backend import Backend, EnvironmentRequest
-from hermes.execution.host.process import Child, Launch, run
+from hermes.execution.host.process import Child, Launch, remove_trees, run
 from hermes.execution.remote.environment import LinkedEnvironment, open_linked
 from hermes.execution.remote.link import RemoteCall, carry
 
@@ -94,7 +94,7 @@ class SshLink:
         with contextlib.suppress(HermesError):
             launch = Launch(argv=(*argv, self._host), env=self._env)
             await run(launch, timeout=5, max_output=1000)
-        await asyncio.to_thread(shutil.rmtree, directory, ignore_errors=True)
+        await remove_trees(directory)
 
     async def _connect(self) -> None:
         await self.close()
@@ -155,11 +155,11 @@ class SshLink:
 
 def _private_directory() -> Path:
     """Make a directory whose name is short enough for a socket in it."""
-    made = tempfile.mkdtemp(prefix="hermes-ssh-")
+    made = tempfile.mkdtemp(prefix=f"hermes-ssh-{os.getpid()}-")
     if len(made) <= _MAX_SOCKET_PATH - 2:
         return Path(made)
     Path(made).rmdir()
-    return Path(tempfile.mkdtemp(prefix="hermes-ssh-", dir="/tmp"))
+    return Path(tempfile.mkdtemp(prefix=f"hermes-ssh-{os.getpid()}-", dir="/tmp"))
 
 
 def _quoted(path: str) -> str:

@@ -27,6 +27,7 @@ KILL_GRACE = 2.0
 _LINGER = 0.1
 """How long output may still arrive after the main process has ended."""
 _POLL = 0.02
+_RM_ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
 
 class ChildProcess(Protocol):
@@ -170,6 +171,13 @@ async def run(
         timed_out=timed_out,
         truncated_bytes=missing,
     )
+
+
+async def remove_trees(*paths: str | Path) -> None:
+    """Delete directories that others have filled: `rm` does not mind how deep they are."""
+    if paths:
+        remove = Launch(argv=("rm", "-rf", "--", *map(str, paths)), env=_RM_ENVIRONMENT)
+        await run(remove, timeout=300.0, max_output=4096)
 
 
 class Child(ExitWatch, asyncio.SubprocessProtocol):

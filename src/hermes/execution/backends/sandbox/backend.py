@@ -7,6 +7,7 @@ is held and entered in `holder`, how its files are read from outside in `view`.
 
 import asyncio
 import contextlib
+import logging
 import os
 import posixpath
 import sys
@@ -35,9 +36,10 @@ from hermes.execution.backends.sandbox.mounts import (
     lay_out,
     prepare,
 )
+from hermes.execution.backends.sandbox.usage import Usage
 from hermes.execution.backends.sandbox.view import View
 from hermes.execution.host.files import ThreadedFiles
-from hermes.execution.host.process import Launch, run
+from hermes.execution.host.process import Launch, remove_trees
 from hermes.execution.host.shell import (
     Generation,
     RenderedCommand,
@@ -45,6 +47,8 @@ from hermes.execution.host.shell import (
     ShellSession,
     collect_state,
 )
+
+log = logging.getLogger(__name__)
 
 _PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
 _KEPT = frozenset({"LANG", "LANGUAGE", "TZ", "TERM", "COLORTERM", "NO_COLOR"})
@@ -79,6 +83,8 @@ class SandboxEnvironment(ShellEnvironment):
         self._holder: Holder | None = None
         self._lock: int | None = None
         self._absent: list[str] = []
+        self._usage: Usage | None = None
+        self._watching: asyncio.Future[None] | None = None
         self._files = ThreadedFiles(self._view)
 
     @property
@@ -130,6 +136,8 @@ class SandboxEnvironment(ShellEnvironment):
                 )
             await asyncio.to_thread(self._prepare)
             self._holder = await Holder.start(self._layout)
+            self._usage = Usage(self._layout)
+            self._watching = asyncio.ensure_future(self._watch(self._holder, self._usage))
         return self._shell or ShellSession(STATE_DIR, self._cwd)
 
     def _prepare(self) -> None:
@@ -178,6 +186,10 @@ class SandboxEnvironment(ShellEnvironment):
                 f"\n[Renamed to *.held: {', '.join(away)}. It would run on the host later, so it"
                 " cannot be made in the sandbox. Use `escalate` to ask for it.]"
             )
+        if self._usage is not None and self._usage.note:
+            running = self._holder is not None and self._holder.running
+            ended = " Delete something." if running else " Everything that ran in it was ended."
+            note += f"\n[{self._usage.note}{ended}]"
         if self._holder is not None and await self._crowded(self._holder):
             await self._stop()
             note += (
@@ -186,7 +198,17 @@ class SandboxEnvironment(ShellEnvironment):
             )
         return note
 
+    async def _watch(self, holder: Holder, usage: Usage) -> None:
+        """End a sandbox that has outgrown its share while something runs in it."""
+        await usage.watch(holder, lambda: self.idle_since is None)
+        log.warning("a sandbox was ended: %s", usage.note)
+        await holder.end()
+
     async def _stop(self) -> None:
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
         holder, self._holder = self._holder, None
         if holder is not None:
             await holder.stop()
@@ -245,10 +267,7 @@ def _inside(cwd: str, layout: SandboxLayout) -> str:
 
 async def _tidy(base: Path) -> None:
     """Remove what can be made again, and directories that nothing was put into."""
-    gone = (str(base / "state"), str(base / "etc"), str(base / "aside"))
-    # Nothing here says how deep a tree is that a command made: `rm` does not mind.
-    remove = Launch(argv=("rm", "-rf", "--", *gone), env={"PATH": _PATH})
-    await run(remove, timeout=60.0, max_output=4096)
+    await remove_trees(base / "state", base / "etc", base / "aside")
     for directory in (base / "workspace", base / "tmp", base / "home", base):
         with contextlib.suppress(OSError):
             await asyncio.to_thread(directory.rmdir)

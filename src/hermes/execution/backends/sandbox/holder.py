@@ -52,6 +52,7 @@ _HOLD = (
     " && exec </dev/null >/dev/null 2>&1"
     " && exec setpriv --inh-caps=-all --ambient-caps=-all --no-new-privs sleep infinity"
 )
+_MEMORY_LIMITS = ("memory.max", "memory.limit_in_bytes")
 _START_SECONDS = 15.0
 _NS_GET_PARENT = 0xB702
 _NAMESPACES = {"user": "user", "mount": "mnt"}
@@ -197,6 +198,11 @@ class Holder:
         return self._child.running
 
     @property
+    def limits_memory(self) -> bool:
+        """True where the kernel limits all processes inside together."""
+        return any((d / m).exists() for d in self._cgroup.directories for m in _MEMORY_LIMITS)
+
+    @property
     def root(self) -> str:
         return f"/proc/self/fd/{self._directory}/root"
 
@@ -230,10 +236,14 @@ class Holder:
         enter = f"{terminal}{self._cgroup.join}{self._enter}"
         return ("sh", "-c", enter, "sh", f"{self._limits}{script}")
 
+    async def end(self) -> None:
+        """End everything inside; what the host holds of it stays until `stop`."""
+        await self._child.close(0.0)
+
     async def stop(self) -> None:
         try:
             # Nothing in it needs warning: its own processes got theirs before.
-            await self._child.close(0.0)
+            await self.end()
         finally:
             os.close(self._directory)
             if self._outer is not None:

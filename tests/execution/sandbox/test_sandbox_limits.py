@@ -1,0 +1,143 @@
+"""What the kernel keeps from commands in the sandbox, and how much they may use."""
+
+import asyncio
+import ctypes
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from fakes.boxes import Boxes, says, sh
+from hermes.execution.host.process import remove_trees
+
+pytestmark = pytest.mark.usefixtures("bubblewrap")
+
+_CALL = """
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+result = libc.syscall(*map(int, sys.argv[1:]))
+print("done" if result >= 0 else os.strerror(ctypes.get_errno()))
+"""
+_X86_64 = {
+    "keyctl": "250 0 -3 0",
+    "add_key": "248 0 0 0 0 -3",
+    "request_key": "249 0 0 0 -3",
+    "io_uring_setup": "425 1 0",
+    "userfaultfd": "323 1",
+    "bpf": "321 0 0 0",
+    "perf_event_open": "298 0 0 0 0 0",
+    "process_vm_readv": "310 1 0 0 0 0 0",
+    "ptrace attach": "101 16 1 0 0",
+    "open_by_handle_at": "304 -100 0 0",
+    "mount": "165 0 0 0 0 0",
+    "fsopen": "430 0 0",
+    "kexec_load": "246 0 0 0 0",
+    "fanotify_init": "300 0 0",
+    "pidfd_getfd": "438 0 0 0",
+    "AF_VSOCK": "41 40 1 0",
+    "AF_ALG": "41 38 5 0",
+    "AF_PACKET": "41 17 3 0",
+}
+
+
+@pytest.fixture
+async def boxes(tmp_path: Path) -> AsyncIterator[Boxes]:
+    async with asyncio.timeout(55):
+        made = Boxes("sandbox", tmp_path / "hermes", container_memory=512, max_file_mb=50)
+        yield made
+        await made.pool.close()
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86_64")
+async def test_system_calls_that_nothing_needs_are_refused(boxes: Boxes) -> None:
+    env = await boxes.open()
+    await env.write("/workspace/call.py", _CALL.encode())
+    script = "; ".join(f"python3 call.py {words}" for words in _X86_64.values())
+    answers = (await says(env, script)).splitlines()
+    allowed = {"Operation not permitted", "Address family not supported by protocol"}
+    for name, answer in zip(_X86_64, answers, strict=True):
+        assert answer in allowed, name
+
+
+async def test_programs_for_another_architecture_find_no_system_calls(boxes: Boxes) -> None:
+    env = await boxes.open()
+    await env.write("/workspace/call.py", _CALL.encode())
+    x32 = 0x40000000 + 39
+    assert await says(env, f"python3 call.py {x32}") == "Function not implemented"
+
+
+async def test_the_holder_is_under_the_filter_too(boxes: Boxes) -> None:
+    """Otherwise a debugger could carry on inside of it."""
+    env = await boxes.open()
+    assert "Seccomp:\t2" in await says(env, "cat /proc/1/status")
+    assert "Seccomp:\t2" in await says(env, "cat /proc/self/status")
+
+
+async def test_keys_of_the_session_that_started_hermes_are_not_there(boxes: Boxes) -> None:
+    libc = ctypes.CDLL(None)
+    description = f"hermes-test-{os.getpid()}".encode()
+    if libc.syscall(248, b"user", description, b"secret", 6, -3) < 0:
+        pytest.skip("no keyrings here")
+    env = await boxes.open()
+    assert description.decode() not in await says(env, "cat /proc/keys 2>/dev/null; true")
+
+
+async def test_a_debugger_may_start_its_program(boxes: Boxes) -> None:
+    env = await boxes.open()
+    result = await sh(env, "command -v strace >/dev/null || exit 0; strace -f -o log sh -c 'true'")
+    assert result.exit_code == 0, result.output
+
+
+async def test_watches_of_files_are_limited(boxes: Boxes) -> None:
+    env = await boxes.open()
+    limits = await says(env, "cd /proc/sys/user; cat max_inotify_instances max_inotify_watches")
+    assert limits.split() == ["128", "65536"]
+    assert (await sh(env, "echo 99999 > /proc/sys/user/max_inotify_watches")).exit_code != 0
+
+
+async def test_a_file_may_only_be_so_large(boxes: Boxes) -> None:
+    env = await boxes.open()
+    result = await sh(env, "head -c 80m /dev/zero > big; stat -c %s big")
+    assert int(result.output.split()[-1]) <= 50 << 20
+
+
+async def test_a_session_may_only_fill_so_much_of_the_disk(tmp_path: Path) -> None:
+    boxes = Boxes("sandbox", tmp_path / "hermes", container_disk=20)
+    env = await boxes.open()
+    full = await sh(
+        env, "sleep 2; for i in $(seq 40); do head -c 5m /dev/zero > f$i; sleep 0.2; done"
+    )
+    assert full.exit_code
+    assert "of 20 MB of disk. Everything that ran in it was ended" in full.output
+    assert len(list((boxes.directory() / "workspace").iterdir())) < 40
+    await sh(env, "rm f*; sleep 2")
+    assert await says(env, "echo room") == "room"
+    await boxes.pool.close()
+
+
+async def test_all_processes_of_a_session_share_its_memory(tmp_path: Path) -> None:
+    """Each of them stays below the limit; together they do not."""
+    boxes = Boxes("sandbox", tmp_path / "hermes", container_memory=200)
+    env = await boxes.open()
+    hog = "python3 -c 'x = bytearray(100 << 20); import time; time.sleep(20)'"
+    result = await sh(env, f"for i in 1 2 3 4 5; do {hog} & done; wait; echo over", timeout=40)
+    alive = await says(env, "pgrep -c python3; true")
+    assert alive in {"0", ""}
+    assert "MB of memory" in result.output or "over" in result.output
+    assert await says(env, "echo usable") == "usable"
+    await boxes.pool.close()
+
+
+async def test_a_tree_as_deep_as_you_like_ends_nobody(tmp_path: Path) -> None:
+    boxes = Boxes("sandbox", tmp_path / "hermes")
+    env = await boxes.open()
+    dig = "import os\nfor _ in range(4000):\n    os.mkdir('d'); os.chdir('d')"
+    for place in ("/run/hermes", "/workspace"):
+        result = await sh(env, f'cd {place} && python3 -c "{dig}"')
+        assert result.exit_code == 0, result.output
+    await env.close()
+    assert not (boxes.directory() / "state").exists()
+    assert await says(env, "echo usable") == "usable"
+    await boxes.pool.close()
+    await remove_trees(tmp_path / "hermes")  # pytest could not
