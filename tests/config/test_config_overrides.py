@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from hermes.config.document import InvalidConfig
-from hermes.config.loader import LoadedConfig, inspect_config, load_config
+from hermes.config.loader import LoadedConfig, inspect_config, load_config, with_private_env
 from hermes.config.paths import HermesHome
 from hermes.domain.settings.models import ModelChoice
 
@@ -163,3 +163,14 @@ def test_secrets_are_found_by_name_and_carry_no_plain_settings(home: HermesHome)
 def test_a_secret_in_both_places_is_called_by_its_variable(home: HermesHome) -> None:
     loaded = load(home, "model: {api_key: '${A_KEY}'}\n", env="A_KEY=hunter2hunter2\n")
     assert loaded.redactor().redact("hunter2hunter2") == "***A_KEY***"
+
+
+def test_an_env_file_that_others_can_read_is_reported_and_mended(home: HermesHome) -> None:
+    home.env_file.write_text("OPENAI_API_KEY=sk-1\n")
+    home.env_file.chmod(0o644)
+    loaded = load_config(home, {})
+    assert with_private_env(loaded, home).warnings == (
+        ".env: other users could read it; now only you can",
+    )
+    assert home.env_file.stat().st_mode & 0o777 == 0o600
+    assert with_private_env(loaded, home).warnings == ()

@@ -1,5 +1,6 @@
 import asyncio
 import gc
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hermes.domain.errors import ConfigError
 from hermes.domain.ports.execution import ShellRun
 from hermes.domain.settings.execution import Terminal
 from hermes.execution.backend import EnvironmentSettings, child_environment
-from hermes.execution.pool import EnvironmentPool
+from hermes.execution.pool import EnvironmentPool, sweep_leftovers
 from hermes.testing.clock import FakeClock
 
 
@@ -218,3 +219,20 @@ async def test_the_pool_knows_how_long_background_work_has_run(tmp_path: Path) -
         assert pool.background_age("s1") is None
     finally:
         await pool.close()
+
+
+async def test_what_dead_processes_left_is_swept_and_what_live_ones_hold_is_not(
+    tmp_path: Path,
+) -> None:
+    own = f"hermes-shell-{os.getpid()}-abcd1234"
+    dead, old = "hermes-shell-4194305-abcd1234", ("hermes-shell-older", "hermes-results/forgotten")
+    others = ("hermes-dockerd-abcd1234", "hermes-results/recent")
+    for name in (own, dead, *old, *others):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "hermes-shell-4194305-link").symlink_to(tmp_path / own)
+    for name in old:
+        os.utime(tmp_path / name, (0, 0))
+    await sweep_leftovers(str(tmp_path))
+    found = sorted(tmp_path.rglob("*"))  # noqa: ASYNC240 - a small directory
+    kept = {str(path.relative_to(tmp_path)) for path in found}
+    assert kept == {own, *others, "hermes-results", "hermes-shell-4194305-link"}

@@ -22,7 +22,7 @@ from hermes.app.settings import (
     toolsets_of,
 )
 from hermes.app.tools import AgentTools
-from hermes.config.loader import LoadedConfig, load_config
+from hermes.config.loader import LoadedConfig, load_config, with_private_env
 from hermes.config.secrets import RedactedStream, Redactor
 from hermes.control.approvals import ApprovalAnswers
 from hermes.control.child_turns import ChildTurns
@@ -117,7 +117,7 @@ class App(Struct, kw_only=True):
 @asynccontextmanager
 async def open_app(options: AppOptions) -> AsyncIterator[App]:
     """Build everything, run it for the body of the `with`, and close it again."""
-    loaded = load_config(options.home, options.environ)
+    loaded = with_private_env(load_config(options.home, options.environ), options.home)
     options.home.ensure()
     redactor = loaded.redactor()
     logs = configure_logging(options.home.logs_dir, loaded.config.logging, redactor)

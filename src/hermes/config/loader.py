@@ -106,8 +106,12 @@ def inspect_config(
 
 
 def read_env(home: HermesHome) -> EnvFile:
-    """Read `.env`; where others may read it too, put an end to that and say so."""
-    parsed, warning = parse_env(read_env_text(home)), ""
+    return parse_env(read_env_text(home))
+
+
+def with_private_env(loaded: LoadedConfig, home: HermesHome) -> LoadedConfig:
+    """See to it that only its owner can read `.env`; a warning says that it was not so."""
+    warning = ""
     try:
         if home.env_file.stat().st_mode & 0o077:
             home.env_file.chmod(0o600)
@@ -116,7 +120,7 @@ def read_env(home: HermesHome) -> EnvFile:
         pass
     except OSError:
         warning = f".env: other users can read it (chmod 600 {home.env_file})"
-    return replace(parsed, warnings=(*parsed.warnings, warning)) if warning else parsed
+    return replace(loaded, warnings=(*loaded.warnings, warning)) if warning else loaded
 
 
 def read_env_text(home: HermesHome) -> str:

@@ -32,6 +32,7 @@ from hermes.execution.backend import (
 from hermes.execution.host.process import remove_trees
 
 _DIRECTORIES_REMEMBERED = 10_000
+_OLD = 7 * 86_400.0
 
 _Key = tuple[str, str]
 
@@ -103,7 +104,7 @@ class EnvironmentPool:
 
     async def keep_reaping(self, every: float = 30.0) -> None:
         """Reap for ever; a background task of the gateway."""
-        await remove_trees(*await asyncio.to_thread(leftovers))
+        await sweep_leftovers()
         while True:
             await self._clock.sleep(every)
             await self.reap()
@@ -181,13 +182,16 @@ class EnvironmentPool:
             del self._last_cwd[next(iter(self._last_cwd))]
 
 
-def leftovers(directory: str = tempfile.gettempdir(), days: float = 7.0) -> list[Path]:
-    """Return what processes of ours that are gone have left in the directory for such things."""
-    found, now = [], time.time()
-    with contextlib.suppress(OSError):
-        for path in Path(directory).glob("hermes-*"):
-            with contextlib.suppress(OSError):
-                found += _left_behind(path, now - days * 86_400)
+async def sweep_leftovers(directory: str = tempfile.gettempdir()) -> None:
+    """Delete what processes of ours that are gone have left where short-lived things are."""
+    await remove_trees(*await asyncio.to_thread(_leftovers, Path(directory)))
+
+
+def _leftovers(directory: Path) -> list[Path]:
+    found: list[Path] = []
+    for path in directory.glob("hermes-*"):
+        with contextlib.suppress(OSError):
+            found += _left_behind(path, time.time() - _OLD)
     return found
 
 

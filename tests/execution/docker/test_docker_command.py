@@ -6,7 +6,7 @@ import pytest
 from fakes.machines import request_for
 from hermes.domain.errors import ConfigError
 from hermes.execution.backend import load_backend
-from hermes.execution.backends.docker import DockerOptions, container, find_binary
+from hermes.execution.backends.docker import DockerLink, DockerOptions, container, find_binary
 
 
 def made(task: str = "s", **given: Any) -> Any:
@@ -60,3 +60,31 @@ def test_the_network_is_on_only_if_asked() -> None:
 def test_options_nobody_knows_are_named() -> None:
     with pytest.raises(ConfigError, match="nonsense"):
         request_for("docker", {"nonsense": 1}).options(DockerOptions)
+
+
+def test_no_value_of_a_variable_is_on_the_command_line() -> None:
+    """Every user of the machine may read the arguments of a process."""
+    spec = made(docker_env={"DB_PASS": "xyz-2"})
+    assert "xyz-2" not in " ".join(spec.arguments)
+    assert spec.environment == {"DB_PASS": "xyz-2"}
+
+
+@pytest.mark.parametrize(
+    ("given", "exposed"),
+    [
+        ({}, ()),
+        ({"docker_volumes": ("/srv/data:/data",)}, ("/data",)),
+        ({"docker_volumes": ("/srv/data:/data:ro", "cache:/cache")}, ()),
+        ({"docker_volumes": ("/var/run/docker.sock:/var/run/docker.sock:ro",)}, ("/",)),
+        ({"docker_volumes": ("/:/host",)}, ("/",)),
+        ({"docker_extra_args": ("--privileged",)}, ("/",)),
+        ({"docker_extra_args": ("--pid=host",)}, ("/",)),
+        ({"docker_extra_args": ("-v", "/home/me:/me")}, ("/",)),
+        ({"docker_extra_args": ("--cpus=2", "--label", "a=b")}, ()),
+    ],
+)
+def test_what_a_container_exposes_is_a_matter_of_its_mounts(
+    tmp_path: Path, given: dict[str, Any], exposed: tuple[str, ...]
+) -> None:
+    options = {"binary": program(tmp_path, "docker"), "home": str(tmp_path), **given}
+    assert DockerLink(request_for("docker", options)).exposed == exposed

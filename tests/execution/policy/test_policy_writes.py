@@ -6,6 +6,9 @@ import pytest
 
 from fakes.command_corpus import strict_policy
 from hermes.domain.approvals import Gate
+from hermes.domain.settings.live import LiveSettings
+from hermes.execution.policy.host import HostPolicy
+from hermes.execution.policy.judge import CommandPolicy
 
 
 @pytest.mark.parametrize(
@@ -98,3 +101,15 @@ def test_relative_paths_are_judged_from_the_working_directory() -> None:
 
 def test_a_path_with_a_null_byte_gets_a_verdict() -> None:
     assert strict_policy().judge_write("/etc/x\x00y").gate == Gate.ASK
+
+
+def test_a_home_behind_a_link_is_protected_where_it_really_is(tmp_path: Path) -> None:
+    real = tmp_path / "disk/hermes"
+    real.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(real)
+    host = HostPolicy(LiveSettings(), {"HOME": "/home/user"}, tmp_path / "link")
+    policy = CommandPolicy(host.settings())
+    for home in (real, tmp_path / "link"):
+        assert policy.judge_write(f"{home}/config.yaml").gate is not Gate.ALLOW
+    assert policy.judge_write(f"{real}/state.db").gate is Gate.BLOCK
+    assert policy.judge(f"rm -rf {real}").gate is Gate.BLOCK

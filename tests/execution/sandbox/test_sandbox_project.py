@@ -16,6 +16,9 @@ from fakes.person import KEY, Person
 from hermes.domain.approvals import Gate
 from hermes.domain.errors import HermesError, UsageError
 from hermes.domain.ports.execution import ShellRun
+from hermes.domain.settings.live import LiveSettings
+from hermes.domain.tools import Intent
+from hermes.execution.policy.host import HostPolicy
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
@@ -289,6 +292,18 @@ async def test_a_command_that_is_let_out_runs_on_the_host_once(person: Person) -
     started = await env.spawn(ShellRun(script="cat ~/letter.txt", outside=True))
     await env.wait(started.id, 20)
     assert (await env.process_output(started.id))[0] == KEY
+
+
+async def test_what_is_typed_into_a_program_outside_is_judged_as_on_the_host(
+    person: Person,
+) -> None:
+    env = await person.open()
+    policy = HostPolicy(LiveSettings(), {"HOME": str(person.home)}, person.boxes.home)
+    for outside, gate in ((True, Gate.ASK), (False, Gate.ALLOW)):
+        shell = await env.spawn(ShellRun(script="bash", outside=outside))
+        typed = Intent(command="rm -rf ~/Documents\n", process=shell.id)
+        verdict = await policy.judge(typed, env, grants=(), trusted=False)
+        assert verdict.gate is gate
 
 
 async def test_leaving_is_judged_as_on_the_host_and_always_asks(person: Person) -> None:

@@ -50,6 +50,8 @@ class ProcessInfo(Struct, frozen=True, kw_only=True):
     started_at: float
     running: bool
     exit_code: int | None = None
+    outside: bool = False
+    """It runs outside the walls, because a person has allowed that."""
 
 
 class ProcessNotice(Struct, frozen=True, kw_only=True):

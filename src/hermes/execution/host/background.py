@@ -31,6 +31,7 @@ class _Process(Struct, kw_only=True):
     text: OutputFilter
     output: Rolling
     child: ChildProcess
+    outside: bool = False
     ended_at: float | None = None
 
     def info(self) -> ProcessInfo:
@@ -40,6 +41,7 @@ class _Process(Struct, kw_only=True):
             started_at=self.started_at,
             running=self.child.running,
             exit_code=self.child.exit_code,
+            outside=self.outside,
         )
 
 
@@ -83,6 +85,7 @@ class BackgroundProcesses:
             text=text,
             output=output,
             child=await launch.start(take),
+            outside=command.outside,
         )
         self._processes[process.id] = process
         if command.notify_on_complete:

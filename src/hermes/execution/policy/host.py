@@ -134,6 +134,10 @@ class HostPolicy:
         """Return the strictest verdict on anything the call would do."""
         leaves = bool(intent.escalate) and environment.can_leave
         exposed = environment.exposed
+        running = {p.id: p for p in await environment.processes()} if intent.process else {}
+        process = running.get(intent.process)
+        if process is not None and process.outside:
+            exposed = ("/",)  # it was let out, what is typed into it is not
         if exposed != ("/",) and not leaves and not (exposed and intent.command):
             return _ALLOW
         session = self._sessions.setdefault(environment, _Session())
@@ -148,10 +152,9 @@ class HostPolicy:
             grants=frozenset() if leaves else frozenset(grants),
             carried=session.carried,
         )
-        if intent.process:
-            running = {p.id: p.command for p in await environment.processes()}
-            program, typed = running.get(intent.process, ""), session.typed.get(intent.process, "")
-            question = structs.replace(question, program=program, typed=typed)
+        if process is not None:
+            typed = session.typed.get(process.id, "")
+            question = structs.replace(question, program=process.command, typed=typed)
         size = len(intent.command) + len(intent.code) + len(question.typed)
         judgement = question.answer() if size <= MAX_INLINE else await _elsewhere(question)
         session.judged = {intent: judgement.left}
