@@ -200,9 +200,9 @@ def sections(kind: type[Struct], path: tuple[str, ...]) -> list[tuple[str, ...]]
 def test_every_key_can_be_explained() -> None:
     keys = sections(Settings, ())
     assert len(keys) > 100
-    assert all(isinstance(meaning_of(key), str) for key in keys)
+    assert [key for key in keys if not meaning_of(key).endswith(".")] == []
     assert meaning_of(("approvals", "timeout")).startswith("Seconds until")
-    assert meaning_of(("platforms", "telegram", "allowed_users")).startswith("Ids that may talk")
+    assert meaning_of(("platforms", "telegram", "allowed_users")).startswith("Ids of users")
     assert meaning_of(("terminal",)).startswith("Where commands run.")
     assert default_of(("platforms", "telegram", "allow_all_users")) is False
 

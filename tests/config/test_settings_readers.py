@@ -89,7 +89,10 @@ def test_every_setting_is_read(tmp_path: Path) -> None:
     found = [match for match in MISSING.findall(checked.stdout) if match[1] in taken]
     assert found, checked.stdout[-2000:] + checked.stderr
     read = {(section, name) for file, section, name in found if not file.startswith(NOT_READERS)}
-    bases = {"TitleGeneration": "AuxiliaryTask"}
+    bases = {"ModelChoice": "ModelEndpoint", "FallbackProvider": "ModelEndpoint"}
+    bases |= {"AuxiliaryTask": "ModelEndpoint", "TitleGeneration": "AuxiliaryTask"}
+    read |= {(section, name) for section, base in bases.items() for name in taken[section]
+             if (base, name) in read}  # fmt: skip
     read |= {(bases[section], name) for section, name in read if section in bases}
     unread = {
         f"{section}.{name}"

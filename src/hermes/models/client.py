@@ -1,11 +1,11 @@
-"""ModelClient: one call, through everything that may help it succeed.
+"""ModelClient: one model call with repairs, key rotation, retries and fallbacks.
 
-On one route: mend the request, use the next key, try again with backoff. What
+On one route: repair the request, use the next key, retry with backoff. What
 only compression can cure is raised at once. Then the next route, for this call
-only. When nothing helped, one `ModelFailure` says what happened and what to do.
-A key-bound refusal (rate limit) uses another key before it waits. How long it
-waits is the provider's own wish (`Retry-After` and its relatives) up to a
-bound, otherwise exponential backoff with jitter.
+only. When everything failed, one `ModelFailure` says what happened and what to
+do. After a rate limit another key is tried before waiting. The wait is what the
+provider asks for (`Retry-After` and similar headers) up to a limit, otherwise
+exponential backoff with jitter.
 """
 
 import math
@@ -54,6 +54,10 @@ _RESET_HEADERS = (
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _EPOCH = 1_000_000_000
+_JITTER = 0.5
+"""Up to this part of a delay is added at random."""
+_RETRIES = {FailureKind.TIMEOUT: 1, FailureKind.MALFORMED: 2, FailureKind.EMPTY: 2}
+"""Kinds that are retried less often: waiting is expensive, or another answer is unlikely."""
 
 
 class WireProtocol(Protocol):
@@ -72,19 +76,13 @@ def protocol_for(mode: ApiMode) -> WireProtocol:
 
 
 class RetryPolicy(Struct, frozen=True, kw_only=True):
-    """How often and how patiently a call is tried again on one route."""
+    """How often a call is retried on one route, and after how many seconds."""
 
     max_retries: int = 3
     base_delay: float = 5.0
     max_delay: float = 120.0
-    jitter: float = 0.5
-    """Up to this part of the delay is added at random."""
     max_retry_after: float = 120.0
-    """A longer `Retry-After` is not waited for: the next key or route is used."""
-    timeout_retries: int = 1
-    """Silence is expensive to wait for, so it is tried again less often."""
-    malformed_retries: int = 2
-    """For replies that are empty, cut off or not understood."""
+    """After a longer `Retry-After` the next key or route is used instead."""
 
 
 class ModelClient:
@@ -100,39 +98,31 @@ class ModelClient:
     ) -> None:
         if not routes:
             raise ConfigError("No model is chosen.", hint="Choose one with `hermes model`.")
-        self._lanes = [
-            _RouteState(
-                route=route,
-                protocol=protocol_for(route.api_mode),
-                pool=CredentialPool(route.keys, route.strategy, clock, seed),
-            )
-            for route in routes
-        ]
-        self._shared = _Shared(
-            clock=clock,
-            transport=transport,
-            policy=policy or RetryPolicy(),
-            rng=random.Random(seed),  # noqa: S311 - jitter, not security
-            cache=cache or LoweredCache(),
-        )
+        self.routes = tuple(routes)
+        self.clock = clock
+        self.transport = transport
+        self.policy = policy or RetryPolicy()
+        self.cache = cache or LoweredCache()
+        self.random = random.Random(seed)  # noqa: S311 - jitter, not security
+        self._protocols = [protocol_for(route.api_mode) for route in routes]
+        self._pools = [CredentialPool(each.keys, each.strategy, clock, seed) for each in routes]
 
     @property
     def info(self) -> ModelInfo:
-        return self._lanes[0].route.info
+        return self.routes[0].info
 
     async def complete(
         self, request: ModelRequest, listener: CallListener | None = None
     ) -> ModelReply:
         sink = Sink(listener)
         failures: list[ModelFailure] = []
-        for state in self._lanes:
+        for route, protocol, pool in zip(self.routes, self._protocols, self._pools, strict=True):
             if failures:
-                route, said = state.route, failures[-1].message
                 sink.restart()
-                text = f"{said} Using {route.provider} ({route.model}) for this reply."
-                sink.notice("fallback", text)
+                using = f"Using {route.provider} ({route.model}) for this reply."
+                sink.notice("fallback", f"{failures[-1].message} {using}")
             try:
-                return await _RouteCall(state, self._shared, request, sink).run()
+                return await _RouteCall(self, route, protocol, pool, (request, sink)).run()
             except ModelFailure as failure:
                 if not PLANS[failure.kind].fallback:
                     raise
@@ -141,33 +131,23 @@ class ModelClient:
 
     async def warm(self) -> None:
         """Load what the first call would otherwise wait for."""
-        await self._shared.transport.warm(self._lanes[0].route.base_url)
-
-
-class _RouteState(Struct, frozen=True, kw_only=True):
-    route: ModelRoute
-    protocol: WireProtocol
-    pool: CredentialPool
-
-
-class _Shared(Struct, frozen=True, kw_only=True):
-    clock: Clock
-    transport: Transport
-    policy: RetryPolicy
-    rng: random.Random
-    cache: LoweredCache
+        await self.transport.warm(self.routes[0].base_url)
 
 
 class _RouteCall:
     def __init__(
-        self, state: _RouteState, shared: _Shared, request: ModelRequest, sink: Sink
+        self,
+        client: ModelClient,
+        route: ModelRoute,
+        protocol: WireProtocol,
+        pool: CredentialPool,
+        asked: tuple[ModelRequest, Sink],
     ) -> None:
-        self._route = state.route
-        self._protocol = state.protocol
-        self._pool = state.pool
-        self._shared = shared
-        self._request = request
-        self._sink = sink
+        self._client = client
+        self._route = route
+        self._protocol = protocol
+        self._pool = pool
+        self._request, self._sink = asked
         self._repairs = Repairs()
         self._mends = 0
         self._rotations = 0
@@ -188,12 +168,12 @@ class _RouteCall:
 
     async def _attempt(self) -> Decoded:
         route = self._route
-        call = self._protocol.encode(self._request, route, self._repairs, self._shared.cache)
+        call = self._protocol.encode(self._request, route, self._repairs, self._client.cache)
         decoder = self._protocol.decoder(self._sink)
         for name, value in _auth_headers(route, self._key).items():
             joined = name == "anthropic-beta" and name in call.headers
             call.headers[name] = f"{call.headers[name]},{value}" if joined else value
-        await self._shared.transport.exchange(
+        await self._client.transport.exchange(
             call, decoder, route.timeouts, self._still_waiting, route.notice
         )
         decoded = decoder.finish()
@@ -243,22 +223,23 @@ class _RouteCall:
 
     async def _wait(self, kind: FailureKind, fault: WireFault) -> bool:
         """Wait before the next try; False if there is none."""
-        policy = self._shared.policy
+        client, policy = self._client, self._client.policy
         self._tries[kind] += 1
-        number, limit = self._tries[kind], retries_for(kind, policy)
+        number = self._tries[kind]
+        limit = min(_RETRIES.get(kind, policy.max_retries), policy.max_retries)
         if number > limit or self._tries.total() > policy.max_retries:
             return False
         asked = self._asked_wait(fault)
         if asked is not None and asked > policy.max_retry_after:
             return False
-        delay = backoff(number, policy, self._shared.rng) if asked is None else asked
+        delay = backoff(number, policy, client.random) if asked is None else asked
         said = self._failure(kind, fault).message
         self._sink.notice("retry", f"{said} Trying again in {delay:.0f} s ({number}/{limit}).")
-        await self._shared.clock.sleep(delay)
+        await client.clock.sleep(delay)
         return True
 
     def _asked_wait(self, fault: WireFault) -> float | None:
-        return retry_after(fault.headers, self._shared.clock.now())
+        return retry_after(fault.headers, self._client.clock.now())
 
     def _first_key(self) -> ProviderKey | None:
         key = self._pool.acquire()
@@ -339,19 +320,9 @@ def _summary(failures: list[ModelFailure]) -> ModelFailure:
     )
 
 
-def retries_for(kind: FailureKind, policy: RetryPolicy) -> int:
-    match kind:
-        case FailureKind.TIMEOUT:
-            return min(policy.timeout_retries, policy.max_retries)
-        case FailureKind.MALFORMED | FailureKind.EMPTY:
-            return min(policy.malformed_retries, policy.max_retries)
-        case _:
-            return policy.max_retries
-
-
 def backoff(attempt: int, policy: RetryPolicy, rng: random.Random) -> float:
     delay: float = min(policy.base_delay * 2 ** (attempt - 1), policy.max_delay)
-    return delay * (1 + policy.jitter * rng.random())
+    return delay * (1 + _JITTER * rng.random())
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:

@@ -2,8 +2,7 @@
 
 A session has a main model and models for side tasks (titles, compression,
 approvals). A task uses the main model unless the configuration names another.
-Either way it has its own time limit and few retries, because somebody waits
-for it or nobody cares; it never uses the patience of a turn.
+Either way it has its own time limit and few retries, not those of a turn.
 """
 
 import asyncio
@@ -42,12 +41,13 @@ from hermes.models.routes import (
     fallback_target,
     main_target,
     resolve_route,
+    target_of,
 )
 from hermes.models.transport import Transport
 
 
 class AuxiliaryModels(msgspec.Struct, frozen=True):
-    """Finds the model of a task; clients are made on first use and kept."""
+    """A main model and the models of its side tasks; clients are made on first use and kept."""
 
     main: Model
     sources: ModelSources
@@ -69,7 +69,8 @@ class AuxiliaryModels(msgspec.Struct, frozen=True):
         if client is None:
             routes = self.main_routes
             if own:
-                routes = (resolve_route(_target(settings), self.sources), *routes)
+                target = target_of(settings, extra_body=settings.extra_body)
+                routes = (resolve_route(target, self.sources), *routes)
             client = self.clients[task] = ModelClient(
                 routes,
                 clock=self.clock,
@@ -82,16 +83,6 @@ class AuxiliaryModels(msgspec.Struct, frozen=True):
                 ),
             )
         return client
-
-
-def _target(settings: AuxiliaryTask) -> ModelTarget:
-    return ModelTarget(
-        model=settings.model,
-        provider=settings.provider,
-        base_url=settings.base_url,
-        api_key=settings.api_key,
-        extra_body=dict(settings.extra_body),
-    )
 
 
 class _TaskModel(msgspec.Struct, frozen=True):
@@ -128,13 +119,8 @@ class _TaskModel(msgspec.Struct, frozen=True):
 log = logging.getLogger(__name__)
 
 
-class _Opened(msgspec.Struct, frozen=True):
-    main: ModelClient | EmbeddedModel
-    auxiliary: AuxiliaryModels
-
-
 class ModelRegistry:
-    """Hands out models; all clients share one connection pool and one encoding cache."""
+    """Opens models; all clients share one connection pool and one encoding cache."""
 
     def __init__(
         self, sources: ModelSources, home: HermesHome, environ: Mapping[str, str], clock: Clock
@@ -145,13 +131,13 @@ class ModelRegistry:
         self._clock = clock
         self._transport = Transport(lambda url: proxy_for(url, environ))
         self._lowered = LoweredCache()
-        self._opened: dict[bytes, _Opened] = {}
+        self._opened: dict[bytes, AuxiliaryModels] = {}
 
     def main(self, profile: AgentProfile, session: Session) -> Model:
         return self._open(profile, session.state.get(MODEL_OVERRIDE) or {}).main
 
     def auxiliary(self, task: str, profile: AgentProfile, session: Session) -> Model:
-        return self._open(profile, session.state.get(MODEL_OVERRIDE) or {}).auxiliary.model(task)
+        return self._open(profile, session.state.get(MODEL_OVERRIDE) or {}).model(task)
 
     async def start(
         self, profile: AgentProfile, tools: Sequence[ToolSpec], progress: Progress | None = None
@@ -160,19 +146,18 @@ class ModelRegistry:
         main = self._open(profile, {}).main
         if isinstance(main, EmbeddedModel):
             await main.start(tools, progress)
-        else:
-            await main.warm()
+        await self.warm(profile)
 
     async def warm(self, profile: AgentProfile) -> None:
-        """Load the libraries that the first call needs; a model of our own stays asleep."""
+        """Load the libraries that the first call needs; an embedded model is not started."""
         main = self._open(profile, {}).main
-        if not isinstance(main, EmbeddedModel):
+        if isinstance(main, ModelClient):
             await main.warm()
 
     async def close(self) -> None:
         await self._transport.close()
 
-    def _open(self, profile: AgentProfile, override: Mapping[str, str]) -> _Opened:
+    def _open(self, profile: AgentProfile, override: Mapping[str, str]) -> AuxiliaryModels:
         target = main_target(
             self._sources.settings,
             override.get("provider", profile.provider),
@@ -184,8 +169,8 @@ class ModelRegistry:
             found = self._opened[key] = self._new(target)
         return found
 
-    def _new(self, target: ModelTarget) -> _Opened:
-        main: ModelClient | EmbeddedModel
+    def _new(self, target: ModelTarget) -> AuxiliaryModels:
+        main: Model
         if target.provider == PROVIDER:
             routes: list[ModelRoute] = []
             main = EmbeddedModel(
@@ -205,14 +190,13 @@ class ModelRegistry:
                 policy=RetryPolicy(max_retries=self._sources.settings.agent.api_max_retries),
                 cache=self._lowered,
             )
-        auxiliary = AuxiliaryModels(
+        return AuxiliaryModels(
             main,
             self._sources,
             clock=self._clock,
             transport=self._transport,
             main_routes=tuple(routes),
         )
-        return _Opened(main, auxiliary)
 
     def _routes(self, target: ModelTarget) -> list[ModelRoute]:
         routes = [resolve_route(target, self._sources)]

@@ -16,7 +16,13 @@ from hermes.config.environment import is_loopback
 from hermes.domain.errors import ConfigError
 from hermes.domain.ports.model import ModelInfo
 from hermes.domain.settings import Settings
-from hermes.domain.settings.models import FallbackProvider, ModelChoice, ModelTimeouts, Provider
+from hermes.domain.settings.models import (
+    FallbackProvider,
+    ModelChoice,
+    ModelEndpoint,
+    ModelTimeouts,
+    Provider,
+)
 from hermes.models.catalog import UNKNOWN, ModelFacts, find_model
 from hermes.models.credentials import PoolStrategy, ProviderKey
 from hermes.models.providers import (
@@ -157,13 +163,17 @@ def main_target(settings: Settings, provider: str, model: str) -> ModelTarget:
 
 def fallback_target(entry: FallbackProvider, settings: Settings) -> ModelTarget:
     named = settings.providers.get(entry.provider) or Provider()
+    entry = replace(entry, model=entry.model or named.model)
+    return target_of(entry, key_env=entry.key_env, api_mode=entry.api_mode)
+
+
+def target_of(endpoint: ModelEndpoint, **more: Any) -> ModelTarget:
     return ModelTarget(
-        model=entry.model or named.model,
-        provider=entry.provider,
-        base_url=entry.base_url,
-        api_key=entry.api_key,
-        key_env=entry.key_env,
-        api_mode=entry.api_mode,
+        provider=endpoint.provider,
+        model=endpoint.model,
+        base_url=endpoint.base_url,
+        api_key=endpoint.api_key,
+        **more,
     )
 
 

@@ -7,41 +7,46 @@ class AgentLoop(Section, frozen=True, kw_only=True):
     """The loop that runs a turn."""
 
     max_turns: Positive = 90
-    """Model calls one turn may make."""
+    """Model calls that one turn may make."""
     gateway_timeout: Seconds = 1800.0
-    """Seconds without any activity after which a turn is ended."""
+    """Seconds without activity after which a turn in a chat is stopped; 0 for no limit."""
     gateway_timeout_warning: Seconds = 900.0
-    """Seconds without any activity after which the person is told."""
+    """Seconds without activity after which the chat is warned; 0 for no warning."""
     gateway_notify_interval: Seconds = 180.0
-    """Seconds between two notices that a turn is still working."""
+    """Seconds between notices that a turn is still working; 0 for none."""
     restart_drain_timeout: Seconds = 0.0
-    """Seconds running turns get to finish before a restart."""
+    """Seconds that running turns get to finish before a restart; 0 restarts at once."""
     api_max_retries: AtStart[Count] = 3
-    """How often a failed model call is repeated."""
+    """How often a failed model call is retried."""
     ephemeral_system_prompt: str = ""
-    """Instructions added to each call and never stored."""
+    """Instructions added to every model call and never stored."""
     disabled_toolsets: AtStart[tuple[str, ...]] = ()
-    """Toolsets no agent gets."""
+    """Toolsets that no agent gets."""
     reasoning_effort: str = ""
-    """none, minimal, low, medium, high, xhigh, max; empty for the model's own."""
+    """none, minimal, low, medium, high, xhigh or max; empty for the model's default."""
 
 
 class Compression(Section, frozen=True, kw_only=True):
-    """Making room when a conversation outgrows the context."""
+    """Summarising older messages before a conversation outgrows the model's context window."""
 
     enabled: bool = True
+    """Summarise older messages automatically."""
     threshold: Fraction = 0.5
-    """Share of the context in use at which compression starts."""
+    """Share of the context window in use at which compression starts."""
     target_ratio: Fraction = 0.2
-    """Share of the context that recent messages keep."""
+    """Share of the context window that the newest messages may keep."""
     protect_last_n: Count = 20
-    """Messages at the end that are never compressed."""
+    """How many of the newest messages are kept word for word, within `target_ratio`."""
 
 
 class Memory(Section, frozen=True, kw_only=True):
     """What the agent remembers between sessions."""
 
     memory_enabled: bool = True
+    """Put the agent's notes (`memories/MEMORY.md`) into the system prompt."""
     user_profile_enabled: bool = True
+    """Put the notes about the user (`memories/USER.md`) into the system prompt."""
     memory_char_limit: Positive = 2200
+    """Characters of `MEMORY.md` that are read."""
     user_char_limit: Positive = 1375
+    """Characters of `USER.md` that are read."""

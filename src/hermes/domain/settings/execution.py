@@ -1,4 +1,4 @@
-"""Execution settings: the place of side effects, and what may happen without asking."""
+"""Execution settings: where commands run, and which of them need a person's approval."""
 
 from typing import Annotated, Any, Literal
 
@@ -15,53 +15,67 @@ class Terminal(Section, frozen=True, kw_only=True):
     backend: Annotated[str, Meta(extra={"entry_points": "hermes.backends"})] = "sandbox"
     """Where commands run; `TERMINAL_ENV` in the environment. `local` protects nothing."""
     backend_options: dict[str, Any] = field(default_factory=dict)
-    """What the chosen backend understands beyond the keys here."""
+    """Options that only the chosen backend has."""
     cwd: str = "."
-    """Where commands start; `.` is where Hermes was started."""
+    """Directory that commands start in; `.` is where Hermes was started."""
     lifetime_seconds: Seconds = 300.0
-    """Seconds an unused environment is kept."""
+    """Seconds that an unused environment is kept."""
     daemon_term_grace_seconds: Seconds = 2.0
-    """Seconds between asking a process to end and ending it."""
+    """Seconds between asking a process to end and killing it."""
     env_passthrough: tuple[str, ...] = ()
-    """Variables that commands may see beside the ordinary ones; `*` stands for anything."""
+    """Variables passed on to commands beside the ordinary ones; `*` matches anything."""
     sandbox_dir: str = ""
-    """Where sandboxes keep their files; empty for the Hermes home."""
+    """Directory for the files of sandboxes and containers; empty for the Hermes home."""
     sandbox_network: bool | None = None
-    """Let commands on `sandbox` use the host's network, loopback included; unset: terminal only."""
+    """Let commands on `sandbox` use the host's network, loopback included; null: only those
+    started at the terminal."""
     sandbox_read_only_paths: tuple[str, ...] = ()
-    """Further places that commands on `sandbox` may read."""
+    """More paths that commands on `sandbox` may read."""
     docker_image: str = _IMAGE
+    """Image for `docker`."""
     singularity_image: str = f"docker://{_IMAGE}"
+    """Image for `singularity`."""
     modal_image: str = _IMAGE
+    """Image for `modal`."""
     daytona_image: str = _IMAGE
+    """Image for `daytona`."""
     docker_forward_env: tuple[str, ...] = ()
-    """Variables handed to containers by name."""
+    """Names of variables that are passed on to containers."""
     docker_env: dict[str, str] = field(default_factory=dict)
-    """Variables set in containers."""
+    """Variables that are set in containers."""
     docker_volumes: tuple[str, ...] = ()
+    """Volumes to mount, as `host:container[:ro]`."""
     docker_mount_cwd_to_workspace: bool = False
+    """Mount the working directory at `/workspace`."""
     docker_network: bool = True
+    """Give containers a network."""
     docker_extra_args: tuple[str, ...] = ()
+    """More arguments for `docker run`."""
     docker_run_as_host_user: bool = False
+    """Run as the user that runs Hermes, so that files in volumes belong to that user."""
     container_cpu: Seconds = 1.0
+    """CPU cores of a container; 0 for no limit."""
     container_memory: Count = 5120
-    """MB."""
+    """Memory of a container in MB; 0 for no limit."""
     container_disk: Count = 51200
-    """MB."""
+    """Disk of a container in MB, for `daytona`."""
     container_persistent: bool = True
     """Keep a container's files between sessions."""
     ssh_host: str = ""
+    """Host for `ssh`."""
     ssh_user: str = ""
+    """User on that host; empty for what ssh's own configuration says."""
     ssh_port: Port = 22
+    """Port of the SSH server."""
     ssh_key: str = ""
-    """Path of the private key; empty for what ssh finds by itself."""
+    """Path of the private key; empty for what ssh finds itself."""
 
 
 class Approvals(Section, frozen=True, kw_only=True):
-    """What a person has to allow."""
+    """Which actions need a person's approval."""
 
     mode: Literal["manual", "smart", "off"] = "manual"
-    """manual: always ask; smart: a model decides clear cases; off: never ask."""
+    """manual: ask a person; smart: a model decides clear cases; off: never ask."""
     timeout: Seconds = 300.0
     """Seconds until an unanswered request counts as denied."""
     deny: tuple[str, ...] = ()

@@ -7,126 +7,128 @@ from msgspec import field
 from hermes.domain.settings.section import Count, Positive, Seconds, Section
 
 
-class ModelChoice(Section, frozen=True, kw_only=True):
-    """A model and how to reach it. In the file also a plain string: the model."""
+class ModelEndpoint(Section, frozen=True, kw_only=True):
+    """A model and where it is served."""
 
     provider: str = ""
-    """Empty: found from the model's name and the keys that are present."""
+    """The provider's name; empty to derive it from the model's name and the keys that are set."""
     model: str = ""
-    """The model's name at its provider; `default` is accepted as well."""
+    """The model's name at its provider."""
     base_url: str = ""
-    """The provider's address; empty for its usual one."""
+    """The address of the API; empty for the provider's own."""
     api_key: str = ""
-    """Better kept in `.env`; may refer to it as `${NAME}`."""
+    """The key; better kept in `.env` and referred to as `${NAME}`."""
+
+
+class ModelChoice(ModelEndpoint, frozen=True, kw_only=True):
+    """A model and how to reach it. In the file also a plain string: the model's name."""
+
     api_mode: str = ""
-    """The wire protocol; empty for the provider's usual one."""
+    """chat_completions, responses or anthropic_messages; empty for the provider's default."""
     context_length: Positive | None = None
-    """Tokens the model can read; null for what the catalogue says."""
+    """Tokens in the context window; null to look it up in the catalogue."""
     max_tokens: Positive | None = None
-    """Most tokens of one answer; null for the provider's limit."""
+    """Tokens that one answer may have; null for the provider's limit."""
 
 
 class Provider(Section, frozen=True, kw_only=True):
     """A model provider that is not built in, or changes to one that is."""
 
     base_url: str = ""
-    """Address of its API."""
+    """The address of its API."""
     api_key: str = ""
-    """Better kept in `.env` and named by `key_env`."""
+    """The key; better kept in `.env` and named by `key_env`."""
     key_env: str = ""
     """Name of the variable that holds the key."""
     api_mode: str = ""
-    """The wire protocol it speaks."""
+    """chat_completions, responses or anthropic_messages; empty to derive it from the address."""
     model: str = ""
     """The model to use when none is named."""
     models: Any = None
     """Its models: a list of names, or a mapping of name to settings."""
     context_length: Positive | None = None
-    """Tokens its models can read."""
+    """Tokens in the context window of its models; null to look it up in the catalogue."""
     vision: bool | None = None
-    """Whether its models see pictures; null for what the catalogue says."""
+    """Whether its models accept images; null to look it up in the catalogue."""
     extra_body: dict[str, Any] = field(default_factory=dict)
-    """Further fields for the body of every request."""
+    """Fields added to the body of every request."""
     extra_headers: dict[str, str] = field(default_factory=dict)
-    """Further headers for every request."""
+    """Headers added to every request."""
     ssl_verify: bool = True
-    """False accepts any certificate; for test servers only."""
+    """Check the server's certificate; switch it off for test servers only."""
     ssl_ca_cert: str = ""
-    """A file with the authority that signed the server's certificate."""
+    """A file with the certificate authority to trust; empty for the system's."""
 
 
-class FallbackProvider(Section, frozen=True, kw_only=True):
-    """What answers when the model before it cannot."""
+class FallbackProvider(ModelEndpoint, frozen=True, kw_only=True):
+    """A model that answers when those before it fail."""
 
     provider: str
-    model: str = ""
-    base_url: str = ""
+    """The provider's name."""
     key_env: str = ""
     """Name of the variable that holds the key."""
-    api_key: str = ""
     api_mode: str = ""
+    """chat_completions, responses or anthropic_messages; empty for the provider's default."""
 
 
 class ModelTimeouts(Section, frozen=True, kw_only=True):
     """How long a model call may take, in seconds."""
 
     connect: Seconds = 10.0
-    """Until the connection stands."""
+    """Seconds to connect."""
     first_byte: Seconds = 120.0
-    """Until the first byte of the answer."""
+    """Seconds until the first byte of the answer."""
     idle: Seconds = 90.0
-    """Between two pieces of the answer."""
+    """Seconds between two pieces of the answer."""
     total: Seconds = 1800.0
-    """For the call as a whole."""
+    """Seconds for the whole call."""
 
 
 class Budget(Section, frozen=True, kw_only=True):
-    """Hard limits; null means no limit."""
+    """Hard limits on what is spent."""
 
     session_tokens: Count | None = None
-    """Most tokens one session may use."""
+    """Tokens that one session may use; null for no limit."""
     session_usd: Seconds | None = None
-    """Most money one session may cost, in US dollars."""
+    """US dollars that one session may cost; null for no limit."""
     day_tokens: Count | None = None
-    """Most tokens all sessions together may use in a day."""
+    """Tokens that all sessions of an agent may use in a day; null for no limit."""
     day_usd: Seconds | None = None
-    """Most money all sessions together may cost in a day, in US dollars."""
+    """US dollars that all sessions of an agent may cost in a day; null for no limit."""
 
 
 class PromptCaching(Section, frozen=True, kw_only=True):
-    """Prompt caching at providers that ask for marks."""
+    """Prompt caching at providers that ask for cache marks."""
 
     cache_ttl: Literal["5m", "1h"] = "5m"
-    """How long a provider keeps what was marked."""
+    """How long the provider keeps a cached prompt."""
 
 
-class AuxiliaryTask(Section, frozen=True, kw_only=True):
+class AuxiliaryTask(ModelEndpoint, frozen=True, kw_only=True):
     """The model for one side task."""
 
     provider: str = "auto"
-    """`auto`: the model of the conversation, then any that has a key."""
-    model: str = ""
-    base_url: str = ""
-    api_key: str = ""
+    """The provider's name; `auto` uses the model of the conversation."""
     timeout: Seconds = 30.0
-    """Seconds one call may take."""
+    """Seconds that one call may take."""
     extra_body: dict[str, Any] = field(default_factory=dict)
-    """Further fields for the body of every request."""
+    """Fields added to the body of every request."""
     reasoning_effort: str = ""
-    """none, minimal, low, medium, high, xhigh, max; empty for what suits the task."""
+    """none, minimal, low, medium, high, xhigh or max; empty for the task's default."""
 
 
 class TitleGeneration(AuxiliaryTask, frozen=True, kw_only=True):
-    """The model that names sessions."""
+    """The model that gives sessions their titles."""
 
     enabled: bool = True
+    """Give each session a title after its first answer."""
 
 
 class Auxiliary(Section, frozen=True, kw_only=True):
     """Models for side tasks."""
 
     transient_retries: Count = 2
-    """How often a side call that failed for the moment is repeated."""
+    """How often a side call is retried after a temporary failure."""
     compression: AuxiliaryTask = AuxiliaryTask(timeout=120)
     approval: AuxiliaryTask = AuxiliaryTask()
     title_generation: TitleGeneration = TitleGeneration()

@@ -1,4 +1,4 @@
-"""Settings: everything in `config.yaml`, with the value of what is left out."""
+"""Settings: everything in `config.yaml`, with its defaults."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from hermes.domain.settings import doors, execution, models
 from hermes.domain.settings.section import AtStart, Positive, Section
 
 CONFIG_VERSION = 34
-"""The version that these settings describe; older files are migrated."""
+"""The version of the file format; older files are migrated."""
 
 
 class Settings(Section, frozen=True, kw_only=True):
@@ -20,9 +20,9 @@ class Settings(Section, frozen=True, kw_only=True):
     providers: AtStart[dict[str, models.Provider]] = field(default_factory=dict)
     """Model providers by name."""
     fallback_providers: AtStart[tuple[models.FallbackProvider, ...]] = ()
-    """What answers when the model cannot, in this order."""
+    """Models that answer when the main model fails, in this order."""
     credential_pool_strategies: AtStart[dict[str, str]] = field(default_factory=dict)
-    """Provider -> fill_first, round_robin, random or least_used."""
+    """Provider -> how its keys are used: fill_first, round_robin, random or least_used."""
     model_timeouts: AtStart[models.ModelTimeouts] = models.ModelTimeouts()
     prompt_caching: AtStart[models.PromptCaching] = models.PromptCaching()
     auxiliary: AtStart[models.Auxiliary] = models.Auxiliary()
@@ -31,14 +31,14 @@ class Settings(Section, frozen=True, kw_only=True):
     toolsets: tuple[str, ...] = ("hermes-cli",)
     """Toolsets of the default agent at the terminal."""
     platform_toolsets: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Platform -> toolsets."""
+    """Platform -> toolsets of its sessions."""
     agent: core.AgentLoop = core.AgentLoop()
     compression: core.Compression = core.Compression()
     memory: core.Memory = core.Memory()
     context_file_max_chars: Positive | None = None
-    """Longest project context file; null for 20000 characters."""
+    """Characters of a project context file that are read; null for 20000."""
     platform_hints: dict[str, Any] = field(default_factory=dict)
-    """Platform -> words for the system prompt."""
+    """Platform -> text for the system prompt, in place of the built-in hint."""
 
     terminal: AtStart[execution.Terminal] = execution.Terminal()
     approvals: execution.Approvals = execution.Approvals()
@@ -47,22 +47,23 @@ class Settings(Section, frozen=True, kw_only=True):
 
     gateway: doors.GatewaySettings = doors.GatewaySettings()
     platforms: dict[str, doors.Platform] = field(default_factory=dict)
-    """Platforms by name."""
+    """Chat platforms, the HTTP API and webhooks, by name."""
     streaming: doors.Streaming = doors.Streaming()
     session_reset: doors.SessionReset = doors.SessionReset()
     sessions: AtStart[doors.Sessions] = doors.Sessions()
     group_sessions_per_user: AtStart[bool] = True
-    """Each member of a group has a session of their own."""
+    """Give each member of a group a session of their own."""
     thread_sessions_per_user: AtStart[bool] = False
-    """Also within a thread."""
+    """Give each participant of a thread a session of their own."""
     reset_triggers: tuple[str, ...] = ()
     """Words that start a new session, besides `/new`."""
     unauthorized_dm_behavior: str = ""
-    """Strangers get a pairing code (`pair`) or nothing (`ignore`)."""
+    """What strangers get: a pairing code (`pair`) or nothing (`ignore`); empty for a code unless
+    users are listed."""
 
     display: doors.Display = doors.Display()
     privacy: doors.Privacy = doors.Privacy()
     timezone: AtStart[str] = ""
-    """IANA name; empty for the machine's."""
+    """IANA name of the time zone; empty for the machine's."""
     plugins: AtStart[doors.Plugins] = doors.Plugins()
     logging: AtStart[doors.Logging] = doors.Logging()
