@@ -133,7 +133,7 @@ def test_explain_tells_meaning_value_origin_and_default(filled: Shell) -> None:
     text = filled.out("explain", "terminal.lifetime_seconds")
     assert text.splitlines() == [
         "terminal.lifetime_seconds",
-        "  Seconds an unused environment is kept.",
+        "  Seconds that an unused environment is kept.",
         "  value    7",
         "  from     config.yaml:3",
         "  default  300",
