@@ -146,7 +146,9 @@ def test_explain_tells_meaning_value_origin_and_default(filled: Shell) -> None:
     )
     assert "  from     default\n" in filled.out("explain", "approvals.mode")
     assert "  default  120\n" in filled.out("explain", "auxiliary.compression.timeout")
-    assert "The model that names sessions." in filled.out("explain", "auxiliary.title_generation")
+    assert "The model that gives sessions their titles." in filled.out(
+        "explain", "auxiliary.title_generation"
+    )
     assert "  value    ***\n" in filled.out("explain", "model.api_key")
 
 
