@@ -158,10 +158,23 @@ async def test_idempotent_sends_are_simply_repeated(bench: Bench) -> None:
 
 async def test_a_file_is_never_sent_twice(bench: Bench) -> None:
     bench.platform.fail(failure(FailureAction.UNKNOWN, effect=True))
-    await bench.surface().attach("file:0", "/tmp/a.pdf", "document", None)
-    await bench.surface().attach("file:0", "/tmp/a.pdf", "document", None)
+    await bench.surface().attach("file:0", "/tmp/a.pdf", "document")
+    await bench.surface().attach("file:0", "/tmp/a.pdf", "document")
     assert bench.platform.files == ["/tmp/a.pdf"]
     assert await bench.state("file:0") is OutboxState.UNKNOWN
+
+
+async def test_a_prompt_is_shown_however_often_it_fails(bench: Bench) -> None:
+    bench.platform.fail(failure(FailureAction.RETRY), None, failure(FailureAction.WAIT))
+    await bench.surface().show("approval:a", Shown(text="ok?", plain="ok?"), kind=OutboxKind.PROMPT)
+    assert list(bench.platform.visible.values()) == ["ok?"]
+
+
+async def test_a_file_follows_its_chat_out_of_a_closed_thread(bench: Bench) -> None:
+    bench.platform.fail(failure(FailureAction.DROP_THREAD))
+    await bench.surface().attach("file:0", "/tmp/a.pdf", "document")
+    assert [each.target.thread_id for each in bench.platform.shown] == ["9", None]
+    assert await bench.state("file:0") is OutboxState.SENT
 
 
 async def test_a_preview_is_not_worth_a_second_try(bench: Bench) -> None:
@@ -180,12 +193,28 @@ async def test_a_removed_slot_is_gone(bench: Bench) -> None:
     assert bench.platform.visible == {}
 
 
+async def test_a_preview_of_an_earlier_process_can_be_removed(bench: Bench) -> None:
+    await bench.surface().show("progress", Shown(text="working", plain="working"))
+    surface = await bench.surface().recalled()
+    assert (surface.previews(), surface.look("progress")) == (["progress"], None)
+    await surface.remove("progress")
+    assert (bench.platform.visible, surface.previews()) == ({}, [])
+
+
+async def test_where_nothing_can_be_deleted_a_removed_slot_says_nothing(bench: Bench) -> None:
+    surface = bench.surface(replace(EDITING, deletes=False))
+    await surface.show("progress", Shown(text="working", plain="working"))
+    await surface.remove("progress")
+    assert list(bench.platform.visible.values()) == ["…"]
+    assert await bench.state("progress") is OutboxState.SENT
+
+
 @pytest.mark.parametrize("action", [FailureAction.RETRY, FailureAction.WAIT])
 async def test_a_file_that_could_not_go_out_is_sent_again(
     bench: Bench, action: FailureAction
 ) -> None:
     bench.platform.fail(failure(action), failure(action))
-    await bench.surface().attach("file:0", "/tmp/a.pdf", "document", None)
+    await bench.surface().attach("file:0", "/tmp/a.pdf", "document")
     assert bench.platform.files == ["/tmp/a.pdf"]
     assert await bench.state("file:0") is OutboxState.SENT
 

@@ -35,6 +35,8 @@ class FakeSurface:
         self.shows: list[tuple[str, Shown]] = []
         self.looks: dict[str, Shown] = {}
         self._said: dict[str, Shown] = {}
+        self._finals: set[str] = set()
+        """What another process has shown or sent for good."""
         self.removed: list[str] = []
         self.files: list[tuple[str, str, str]] = []
         self.albums: list[list[str]] = []
@@ -47,8 +49,17 @@ class FakeSurface:
     def capabilities(self) -> Capabilities:
         return self._capabilities
 
+    def look(self, slot: str) -> Shown | None:
+        return self._said.get(slot)
+
+    def previews(self) -> list[str]:
+        return [slot for slot, look in self.looks.items() if not look.final]
+
     async def show(self, slot: str, shown: Shown) -> None:
         before = self.looks.get(slot)
+        if slot in self._finals:
+            self._said[slot] = shown
+            return
         assert self._said.get(slot) != shown, f"{slot} shown twice alike: {shown}"
         assert before is None or not before.final, f"{slot} shown after its final: {shown}"
         assert before is None or self._capabilities.edits, f"{slot} edited"
@@ -62,14 +73,18 @@ class FakeSurface:
         self.changed.set()
 
     async def remove(self, slot: str) -> None:
-        assert self._capabilities.deletes
         assert not self.looks[slot].final
+        if not self._capabilities.deletes:
+            await self.show(slot, Shown(text="…", plain="…", final=True))
+            return
         await self._pass()
         del self.looks[slot]
         self._said.pop(slot, None)
         self.removed.append(slot)
 
-    async def attach(self, slot: str, path: str, kind: str, caption: Shown | None) -> None:
+    async def attach(self, slot: str, path: str, kind: str) -> None:
+        if slot in self._finals:
+            return
         assert kind in self._capabilities.media
         await self._pass()
         self.files.append((slot, path, kind))
@@ -87,6 +102,8 @@ class FakeSurface:
     def restart(self) -> None:
         """Another process goes on here; it cannot know how the slots look."""
         self._said.clear()
+        self._finals = {slot for slot, look in self.looks.items() if look.final}
+        self._finals |= {slot for slot, _, _ in self.files}
 
     async def until(self, slot: str, text: str) -> None:
         """Wait until `slot` looks like this."""

@@ -32,14 +32,12 @@ from hermes.domain.ports.surface import Shown
 from hermes.domain.settings import Settings
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
+from hermes.streaming.chat.layout import ChatLayout
 from hermes.streaming.chat.media import MediaRef
 from hermes.streaming.chat.presenter import present, present_again
 from hermes.streaming.chat.reply import Ending, final_segments
 from hermes.streaming.chat.settings import PresentationSettings, presentation
-from hermes.streaming.chat.slots import ChatLayout, Resumed
 from hermes.testing.clock import FakeClock
-
-FRESH = Resumed()
 
 
 def shown_as(**changed: Any) -> PresentationSettings:
@@ -85,7 +83,6 @@ async def shown(
     events: Iterable[TurnEvent],
     how: PresentationSettings = QUICK,
     capabilities: Capabilities = CHAT,
-    resumed: Resumed = FRESH,
     pace: Iterable[bool] = (),
     surface: FakeSurface | None = None,
 ) -> tuple[FakeSurface, bool]:
@@ -94,9 +91,7 @@ async def shown(
     rests = iter(pace)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
         task = group.create_task(
-            present(
-                stream, surface, how, FakeClock(), may_send=lambda p: "/ok" in p, resumed=resumed
-            )
+            present(stream, surface, how, FakeClock(), lambda path: "/ok" in path)
         )
         for event in events:
             if next(rests, False):
@@ -144,31 +139,18 @@ def texts(surface: FakeSurface) -> dict[str, str]:
 # ---- what a person sees ----
 
 
-async def test_a_reply_is_sent_once_as_a_placeholder_and_edited_to_its_end() -> None:
+async def test_a_reply_is_sent_once_and_edited_to_its_end() -> None:
     surface, complete = await shown(
         [TextDelta("Hello "), TextDelta("**you**"), answer("Hello **you**"), end()],
         pace=[True] * 9,
     )
     assert [look.text for _, look in surface.shows] == [
-        "…",
         "Hello ▉",
         "Hello <b>you</b> ▉",
         "Hello <b>you</b>",
     ]
-    assert [look.final for _, look in surface.shows] == [False, False, False, True]
+    assert [look.final for _, look in surface.shows] == [False, False, True]
     assert (complete, list(surface.looks)) == (True, ["reply:0.0"])
-
-
-async def test_an_answer_that_comes_at_once_is_an_edit_of_a_placeholder_too() -> None:
-    surface, _ = await shown([answer("Yes."), end()])
-    assert [look.text for _, look in surface.shows] == ["…", "Yes."]
-
-
-async def test_where_sends_can_be_repeated_safely_there_is_no_placeholder() -> None:
-    surface, _ = await shown(
-        [answer("Yes."), end()], capabilities=replace(CHAT, idempotent_sends=True)
-    )
-    assert [look.text for _, look in surface.shows] == ["Yes."]
 
 
 async def test_a_platform_without_edits_gets_one_message() -> None:
@@ -187,7 +169,7 @@ async def test_transport_off_shows_the_reply_only_when_it_is_complete() -> None:
         replace(QUICK, transport="off"),
         pace=[True] * 9,
     )
-    assert [look.text for _, look in surface.shows] == ["…", "Hello"]
+    assert [look.text for _, look in surface.shows] == ["Hello"]
 
 
 async def test_long_answers_go_on_in_further_messages() -> None:
@@ -222,7 +204,7 @@ async def test_remarks_that_could_not_be_taken_back_are_not_shown_at_all() -> No
         replace(CHAT, deletes=False),
         pace=[True] * 9,
     )
-    assert [look.text for _, look in surface.shows] == ["…", "A cat."]
+    assert [look.text for _, look in surface.shows] == ["A cat."]
 
 
 async def test_a_reply_that_starts_over_is_edited_in_its_place() -> None:
@@ -240,7 +222,7 @@ async def test_previews_follow_a_reply_that_starts_over() -> None:
         pace=[True] * 6,
     )
     looks = [look.text for _, look in surface.shows]
-    assert looks == ["…", "Uno dos ▉", "One ▉", "One two ▉", "One two"]
+    assert looks == ["Uno dos ▉", "One ▉", "One two ▉", "One two"]
 
 
 async def test_a_failure_is_told_where_the_answer_would_be() -> None:
@@ -279,16 +261,15 @@ async def test_what_the_earlier_process_has_shown_is_edited_or_taken_away_but_no
 ):
     before = AssistantMessage(text="Look:\nMEDIA:/ok/a.png", tool_calls=(CALL,))
     surface = FakeSurface()
-    for slot in ("progress:1.0", "reply:1.0", "reply:1.1"):
+    await surface.show("reply:0.0", Shown(text="Look:", plain="Look:", final=True))
+    await surface.attach("media:0.0", "/ok/a.png", "image")
+    for slot in ("progress:1.0", "reply:1.0", "reply:1.1", "approval:a"):
         await surface.show(slot, Shown(text="x ▉", plain="x ▉"))
-    resumed = Resumed(
-        previews=frozenset(surface.looks),
-        finals=frozenset({"reply:0.0", "media:0.0"}),
-    )
-    await shown([resuming(before), answer("A cat."), end()], resumed=resumed, surface=surface)
-    assert texts(surface) == {"reply:1.0": "A cat."}
-    assert surface.files == []
-    assert [look.text for _, look in surface.shows[3:]] == ["A cat."]
+    surface.restart()
+    await shown([resuming(before), answer("A cat."), end()], surface=surface)
+    assert texts(surface) == {"reply:0.0": "Look:", "reply:1.0": "A cat.", "approval:a": "x ▉"}
+    assert len(surface.files) == 1
+    assert [look.text for _, look in surface.shows[5:]] == ["A cat."]
     assert sorted(surface.removed) == ["progress:1.0", "reply:1.1"]
 
 
@@ -447,7 +428,7 @@ async def test_a_slow_platform_sees_only_the_latest_text() -> None:
     stream, surface, clock = TurnStream("t", "s"), FakeSurface(), FakeClock()
     surface.gate = asyncio.Event()
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-        group.create_task(present(stream, surface, QUICK, clock))
+        group.create_task(present(stream, surface, QUICK, clock, str.isascii))
         for _ in range(1000):
             stream.emit(TextDelta("x"))
             await asyncio.sleep(0)
@@ -455,14 +436,14 @@ async def test_a_slow_platform_sees_only_the_latest_text() -> None:
         stream.emit(answer("x" * 100))
         stream.emit(end())
         surface.gate.set()
-    assert [look.text for _, look in surface.shows] == ["…", "x" * 100]
+    assert [look.text for _, look in surface.shows][1:] == ["x" * 100]
 
 
 async def test_edits_wait_for_the_interval_unless_there_is_much_to_show() -> None:
     stream, surface, clock = TurnStream("t", "s"), FakeSurface(), FakeClock()
     how = shown_as(edit_interval=0.8, buffer_threshold=24)
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-        group.create_task(present(stream, surface, how, clock))
+        group.create_task(present(stream, surface, how, clock, str.isascii))
         stream.emit(TextDelta("one"))
         await surface.until("reply:0.0", "one ▉")
         stream.emit(TextDelta(" two"))
@@ -485,7 +466,7 @@ async def test_typing_is_refreshed_until_something_is_visible_and_not_while_aski
         choices=(), created_at=0, expires_at=300,
     )  # fmt: skip
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-        group.create_task(present(stream, surface, QUICK, clock))
+        group.create_task(present(stream, surface, QUICK, clock, str.isascii))
         for count in (1, 2, 3):
             await clock.until_sleeping()
             assert surface.typed == count
@@ -613,14 +594,10 @@ async def test_a_turn_that_two_processes_show_ends_the_same_way(
     stopping = end(TurnState.INTERRUPTED, error=STOPPING)
     surface, _ = await shown([*events[:cut], stopping], how, can, pace=pace)
     said = tuple(e.message for e in events[:cut] if isinstance(e, MessageCompleted))
-    finals = {slot for slot, look in surface.looks.items() if look.final}
-    finals |= {slot for slot, _, _ in surface.files}
-    previews = set(surface.looks) - finals
     voided = [i for i, e in enumerate(events[:cut]) if isinstance(e, MessageCompleted)]
     again = events[(voided[-1] + 1 if voided else 0) :]
-    resumed = Resumed(previews=frozenset(previews), finals=frozenset(finals))
     surface.restart()
-    surface, _ = await shown([resuming(*said), *again], how, can, resumed, surface=surface)
+    surface, _ = await shown([resuming(*said), *again], how, can, surface=surface)
     messages, ending = in_ledger(events)
     assert dict(replies(surface)) == dict(final_slots(messages, can, how, ending))
     assert all(look.final for look in surface.looks.values())
@@ -635,7 +612,7 @@ async def test_showing_it_again_from_the_ledger_gives_the_same(
 ) -> None:
     messages, ending = in_ledger(events)
     surface = FakeSurface(can)
-    await present_again(messages, FRESH, surface, how, ending, may_send=lambda path: True)
+    await present_again(messages, surface, how, ending, lambda path: True)
     assert list(surface.looks.items()) == final_slots(messages, can, how, ending)
 
 

@@ -17,7 +17,6 @@ from hermes.control.commands.builtin import builtin_registry
 from hermes.control.supervision.supervisor import SupervisorSettings
 from hermes.domain.profile import DEFAULT_AGENT
 from hermes.domain.settings.live import LiveSettings
-from hermes.entry.chat.companion import Manners
 from hermes.entry.chat.context import ChatContext
 from hermes.entry.chat.door import ChatDoor, ChatDoorParts
 from hermes.execution.clock import SystemClock
@@ -67,14 +66,6 @@ def open_door(context: DoorContext) -> ChatDoor:
     def access() -> dict[str, AuthzSettings]:
         return access_settings(app.loaded, names.items())
 
-    manners = Manners(
-        patience=lambda: app.settings().agent,
-        reactions=lambda name: any(
-            each.reactions() for each in accounts if each.platform.name == name
-        ),
-        hooks=context.hooks,
-        interrupt=lambda session_id, turn_id: app.gateway.interrupt(session_id, turn_id=turn_id),
-    )
     return ChatDoor(
         ChatDoorParts(
             accounts=accounts,
@@ -89,7 +80,14 @@ def open_door(context: DoorContext) -> ChatDoor:
             ),
             presentation=lambda name: presentation(app.settings(), name),
             may_send=allowed_files(app.settings, app.options),
-            manners=manners,
+            patience=lambda: app.settings().agent,
+            reactions=lambda name: any(
+                each.reactions() for each in accounts if each.platform.name == name
+            ),
+            hooks=context.hooks,
+            interrupt=lambda session_id, turn_id: app.gateway.interrupt(
+                session_id, turn_id=turn_id
+            ),
             supervision=SupervisorSettings(
                 connect_timeout=app.settings().gateway.platform_connect_timeout
             ),

@@ -38,7 +38,6 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     """Of a message that is sent."""
     edit_length: int = 0
     """Of a message that is edited; 0: the same."""
-    caption_length: int = 0
     unit: LengthUnit = LengthUnit.CODEPOINTS
     dialect: str = "plain"
     """Which of `streaming.markup` formats text for it."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from hermes.domain.approvals import Approval, ApprovalKind, Choice
+from hermes.domain.approvals import Approval, ApprovalKind, ApprovalRequest, Choice
 from hermes.domain.ports.platform import Button
 
 ANSWERED_AS = "answer"
@@ -49,24 +49,23 @@ def read_answer(text: str, pending: Sequence[Approval]) -> Answer | None:
     return None
 
 
-def approval_buttons(approval_id: str, choices: Sequence[str]) -> tuple[tuple[Button, ...], ...]:
+def request_buttons(request: ApprovalRequest) -> tuple[tuple[Button, ...], ...]:
+    """Return the buttons that answer a request, in rows."""
+    if request.kind is ApprovalKind.QUESTION:
+        return tuple(
+            (Button(label=choice[:60], data=f"cl:{number}:{request.id}"),)
+            for number, choice in enumerate(request.choices)
+        )
     buttons = [
         Button(
             label=_LABELS[choice],
-            data=f"ea:{choice.value}:{approval_id}",
+            data=f"ea:{choice.value}:{request.id}",
             style="danger" if choice is Choice.DENY else "primary",
         )
         for choice in Choice
-        if choice.value in choices
+        if choice.value in request.choices
     ]
     return tuple(tuple(buttons[at : at + 2]) for at in range(0, len(buttons), 2))
-
-
-def question_buttons(approval_id: str, choices: Sequence[str]) -> tuple[tuple[Button, ...], ...]:
-    return tuple(
-        (Button(label=choice[:60], data=f"cl:{number}:{approval_id}"),)
-        for number, choice in enumerate(choices)
-    )
 
 
 def read_press(data: str) -> Answer | None:

@@ -2,15 +2,17 @@
 
 Each slot of a reply is one outbox entry under an id made of turn and slot, so
 whoever shows it again, in this process or the next, finds the message that is
-already there and edits it. The first send of a slot that will be edited
-carries a placeholder only: if its outcome stays unknown, another placeholder
-may be sent without ever doubling an answer. Where sends are idempotent the
-first one carries the text. Finals are tried until they are
-through or can never be; previews are dropped when the platform is slow.
+already there and edits it. What is final, or may have been sent for good, is
+left alone. The first send of a slot that will be edited carries a placeholder
+only: if its outcome stays unknown, another placeholder may be sent without ever
+doubling an answer. Where sends are idempotent the first one carries the text.
+Finals and prompts are tried until they are through or can never be; previews are
+dropped when the platform is slow.
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -62,7 +64,8 @@ class ReplyOrigin(Struct, frozen=True, kw_only=True):
 class _Slot:
     def __init__(self, entry: OutboxEntry) -> None:
         self.entry = entry
-        self.shown = ""
+        self.look: Shown | None = None
+        """How this process last wanted it to look."""
         self.plain_only = False
         self.unknown_sends = 0
         self.pause = FIRST_PAUSE
@@ -71,7 +74,7 @@ class _Slot:
 
     @property
     def over(self) -> bool:
-        return self.entry.state in (OutboxState.SENT, OutboxState.FAILED)
+        return self.entry.state in (OutboxState.SENT, OutboxState.FAILED, OutboxState.UNKNOWN)
 
 
 class TurnSurface:
@@ -88,9 +91,24 @@ class TurnSurface:
         self._pacer = Pacer(line.pacers, line.capabilities, target, clock)
         self._slots: dict[str, _Slot] = {}
 
+    async def recalled(self) -> Self:
+        """Find the slots that another process has shown."""
+        turn_id = self._origin.turn_id
+        for entry in await self._outbox.outbox_of_turn(turn_id):
+            self._slots[entry.id.removeprefix(f"{turn_id}/")] = _Slot(entry)
+        return self
+
     @property
     def capabilities(self) -> Capabilities:
         return self._line.capabilities
+
+    def look(self, slot: str) -> Shown | None:
+        known = self._slots.get(slot)
+        return None if known is None else known.look
+
+    def previews(self) -> list[str]:
+        visible = ((slot, each) for slot, each in self._slots.items() if each.entry.native_id)
+        return [slot for slot, each in visible if not each.over]
 
     async def show(
         self,
@@ -100,61 +118,72 @@ class TurnSurface:
         buttons: tuple[tuple[Button, ...], ...] = (),
         kind: OutboxKind = OutboxKind.REPLY,
     ) -> None:
-        known = await self._slot(slot, shown, kind)
-        if known.over or (known.shown == shown.text and not shown.final):
+        known = await self._slot(slot, kind, content=shown.plain)
+        unchanged, known.look = known.look == shown, shown
+        if known.over or unchanged:
             return
-        outgoing = replace(self._outgoing(known, shown, buttons), kind=kind)
-        await self._persist(known, lambda: self._put(known, outgoing, shown), final=shown.final)
+        outgoing = Outgoing(
+            target=self._target,
+            text=shown.text,
+            plain=shown.plain,
+            buttons=buttons,
+            kind=kind,
+            final=shown.final,
+            key=known.entry.id,
+        )
+        # Somebody waits for the answer to a prompt.
+        urgent = shown.final or kind is OutboxKind.PROMPT
+        urgency = Urgency.FINAL if urgent else Urgency.PREVIEW
+        await self._persist(known, lambda: self._put(known, outgoing, urgency), urgency)
 
     async def remove(self, slot: str) -> None:
-        known = self._slots.get(slot) or await self._earlier(slot)
+        known = self._slots.get(slot)
         if known is None or known.over or known.entry.native_id is None:
             return
         native_id = known.entry.native_id
-        if self.capabilities.deletes:
-            await self._persist(
-                known,
-                lambda: self._line.adapter.delete(self._target, native_id),
-                final=False,
-                urgency=Urgency.FINAL,
-            )
+        if not self.capabilities.deletes:
+            # Nothing stays that could be read twice.
+            await self.show(slot, Shown(text=PLACEHOLDER, plain=PLACEHOLDER, final=True))
+            return
+        delete = self._line.adapter.delete
+        await self._aside(Urgency.FINAL, lambda: delete(self._target, native_id))
         await self._record(known, OutboxState.SENT)
 
-    async def attach(self, slot: str, path: str, kind: str, caption: Shown | None) -> None:
-        text = caption or Shown(text="", plain="", final=True)
-        known = await self._slot(slot, text, OutboxKind.FILE, attachment=path)
-        if known.over or known.entry.state is OutboxState.UNKNOWN:
-            return
-        outgoing = replace(
-            self._outgoing(known, text, ()),
-            attachment=path,
-            attachment_kind=kind,
-            kind=OutboxKind.FILE,
-        )
-        await self._persist(known, lambda: self._send(known, outgoing, final=True), final=True)
+    async def attach(self, slot: str, path: str, kind: str) -> None:
+        known = await self._slot(slot, OutboxKind.FILE, attachment=path)
+        if not known.over:
+            await self._persist(
+                known, lambda: self._send(known, self._file(known, kind), final=True)
+            )
 
     async def attach_album(self, files: Sequence[tuple[str, str]], kind: str) -> None:
         """Send files together where the platform can; each has its entry, none goes twice."""
-        text = Shown(text="", plain="", final=True)
-        album = [await self._slot(slot, text, OutboxKind.FILE, attachment=p) for slot, p in files]
+        album = [await self._slot(slot, OutboxKind.FILE, attachment=path) for slot, path in files]
         fresh = all(known.entry.state is OutboxState.PENDING for known in album)
         if fresh and len(album) > 1 and isinstance(self._line.adapter, AlbumSender):
             sender = self._line.adapter
-            await self._persist(album[0], lambda: self._together(sender, album, kind), final=True)
+            await self._persist(album[0], lambda: self._together(sender, album, kind))
         for slot, path in files:
-            await self.attach(slot, path, kind, None)
+            await self.attach(slot, path, kind)
 
     async def typing(self) -> None:
-        if self.capabilities.typing and await self._pacer.wait(Urgency.TYPING):
-            await self._aside(lambda: self._line.adapter.typing(self._target))
+        if self.capabilities.typing:
+            await self._aside(Urgency.TYPING, lambda: self._line.adapter.typing(self._target))
 
     async def react(self, native_id: str, emoji: str, patience: float = PATIENCE) -> None:
         """React to a message of the chat, if the budget allows it soon enough."""
-        adapter, target = self._line.adapter, self._target
-        if self.capabilities.reactions and await self._pacer.wait(Urgency.PREVIEW, patience):
-            await self._aside(lambda: adapter.react(target, native_id, emoji))
+        react = self._line.adapter.react
+        if self.capabilities.reactions:
+            await self._aside(
+                Urgency.PREVIEW, lambda: react(self._target, native_id, emoji), patience
+            )
 
-    async def _aside(self, call: Callable[[], Awaitable[None]]) -> None:
+    async def _aside(
+        self, urgency: Urgency, call: Callable[[], Awaitable[None]], patience: float = PATIENCE
+    ) -> None:
+        """Make a call once, if there is room for it soon enough; it may fail."""
+        if not await self._pacer.wait(urgency, patience):
+            return
         try:
             await call()
         except PlatformFailure as failure:
@@ -163,13 +192,8 @@ class TurnSurface:
 
     # -- one slot ------------------------------------------------------------
 
-    async def _earlier(self, slot: str) -> _Slot | None:
-        """Return a slot that another process has shown."""
-        entry = await self._outbox.outbox_entry(f"{self._origin.turn_id}/{slot}")
-        return None if entry is None else _Slot(entry)
-
     async def _slot(
-        self, slot: str, shown: Shown, kind: OutboxKind, attachment: str | None = None
+        self, slot: str, kind: OutboxKind, *, content: str = "", attachment: str | None = None
     ) -> _Slot:
         known = self._slots.get(slot)
         if known is None:
@@ -182,7 +206,7 @@ class TurnSurface:
                     turn_id=self._origin.turn_id,
                     target=self._target,
                     kind=kind,
-                    content=shown.plain,
+                    content=content,
                     part=len(self._slots),
                     attachment=attachment,
                     created_at=now,
@@ -192,43 +216,31 @@ class TurnSurface:
             known = self._slots[slot] = _Slot(entry)
         return known
 
-    def _outgoing(
-        self, known: _Slot, shown: Shown, buttons: tuple[tuple[Button, ...], ...]
-    ) -> Outgoing:
+    def _file(self, known: _Slot, kind: str) -> Outgoing:
         return Outgoing(
             target=self._target,
-            text=shown.plain if known.plain_only else shown.text,
-            plain=shown.plain,
-            buttons=buttons,
-            final=shown.final,
+            attachment=known.entry.attachment,
+            attachment_kind=kind,
+            kind=OutboxKind.FILE,
             key=known.entry.id,
         )
 
-    async def _put(self, known: _Slot, outgoing: Outgoing, shown: Shown) -> None:
+    async def _put(self, known: _Slot, outgoing: Outgoing, urgency: Urgency) -> None:
         """Send the slot's message, or edit the one that is there."""
-        if known.plain_only:
-            outgoing = replace(outgoing, text=outgoing.plain)
-        outgoing = replace(outgoing, target=self._target)
-        can = self.capabilities
-        if known.entry.native_id is None and (can.idempotent_sends or not can.live):
-            await self._send(known, outgoing, final=shown.final or not can.live)
-        else:
-            if known.entry.native_id is None:
-                mark = "" if can.streams else PLACEHOLDER
-                await self._send(
-                    known, replace(outgoing, text=mark, plain=mark, final=False), final=False
-                )
-                if shown.text == PLACEHOLDER or not await self._pacer.wait(
-                    _urgency(final=shown.final)
-                ):
-                    return
-            await self._edit(known, outgoing, final=shown.final)
-        known.shown = shown.text
-
-    async def _edit(self, known: _Slot, outgoing: Outgoing, *, final: bool) -> None:
+        text = outgoing.plain if known.plain_only else outgoing.text
+        outgoing, can = replace(outgoing, text=text, target=self._target), self.capabilities
+        if known.entry.native_id is None:
+            if can.idempotent_sends or not can.live:
+                await self._send(known, outgoing, final=outgoing.final or not can.live)
+                return
+            mark = "" if can.streams else PLACEHOLDER
+            first = replace(outgoing, text=mark, plain=mark, final=False)
+            await self._send(known, first, final=False)
+            if not await self._pacer.wait(urgency):
+                return
         assert known.entry.native_id is not None
         await self._line.adapter.edit(known.entry.native_id, outgoing)
-        if final:
+        if outgoing.final:
             await self._record(known, OutboxState.SENT, content=outgoing.plain)
 
     async def _send(self, known: _Slot, outgoing: Outgoing, *, final: bool) -> None:
@@ -243,22 +255,11 @@ class TurnSurface:
 
     async def _together(self, sender: AlbumSender, album: Sequence[_Slot], kind: str) -> None:
         """Send an album; leaves its files pending if they do not go together."""
-        pieces = []
         for known in album:
             claimed = await self._outbox.claim_send(known.entry.id, self._clock.now())
             known.entry = claimed or known.entry
-            path = known.entry.attachment
-            pieces.append(
-                Outgoing(
-                    target=self._target,
-                    attachment=path,
-                    attachment_kind=kind,
-                    kind=OutboxKind.FILE,
-                    key=known.entry.id,
-                )
-            )
         try:
-            sent = await sender.send_album(pieces)
+            sent = await sender.send_album([self._file(known, kind) for known in album])
         except PlatformFailure as failure:
             if failure.action is not FailureAction.UNKNOWN:
                 for known in album:
@@ -293,17 +294,15 @@ class TurnSurface:
         self,
         known: _Slot,
         call: Callable[[], Awaitable[None]],
-        *,
-        final: bool,
-        urgency: Urgency | None = None,
+        urgency: Urgency = Urgency.FINAL,
     ) -> None:
-        """Make a call until it works; what is not final is tried once."""
-        urgency = _urgency(final=final) if urgency is None else urgency
+        """Make a call until it works; a preview is tried once."""
+        urgent = urgency is Urgency.FINAL
         while await self._pacer.wait(urgency):
             try:
                 await call()
             except PlatformFailure as failure:
-                if not await self._go_on(known, failure, final=final):
+                if not await self._go_on(known, failure, urgent=urgent):
                     return
             except HermesError:
                 log.exception("outbox entry %s could not be recorded", known.entry.id)
@@ -312,13 +311,13 @@ class TurnSurface:
                 self._line.sent()
                 return
 
-    async def _go_on(self, known: _Slot, failure: PlatformFailure, *, final: bool) -> bool:
+    async def _go_on(self, known: _Slot, failure: PlatformFailure, *, urgent: bool) -> bool:
         """Return whether the call is worth another try after `failure`."""
         if failure.action is not FailureAction.UNKNOWN and known.entry.native_id is None:
             # Nothing is visible: whoever tries again, also the next process, may send.
             await self._record(known, OutboxState.PENDING)
-        if failure.moved_to is not None and failure.moved_to != self._target.chat_id:
-            self._target = replace(self._target, chat_id=failure.moved_to)
+        moved_to = failure.moved_to
+        if moved_to is not None and self._aim(replace(self._target, chat_id=moved_to)):
             return True
         gone = failure.action is FailureAction.GIVE_UP
         if gone or self._clock.now() - known.entry.created_at > MAX_AGE:
@@ -332,10 +331,10 @@ class TurnSurface:
             log.log(known.alarm, "%s waits: %s", known.entry.id, failure.message)
             known.alarm = logging.DEBUG
         if failure.action in (FailureAction.RETRY, FailureAction.FATAL):
-            return final and await self._pause(known)
-        return self._adjusted(known, failure, final=final)
+            return urgent and await self._pause(known)
+        return self._adjusted(known, failure, urgent=urgent)
 
-    def _adjusted(self, known: _Slot, failure: PlatformFailure, *, final: bool) -> bool:
+    def _adjusted(self, known: _Slot, failure: PlatformFailure, *, urgent: bool) -> bool:
         """Change what the next try will do; False if there is nothing to change."""
         match failure.action:
             case FailureAction.PLAIN:
@@ -347,10 +346,10 @@ class TurnSurface:
                 return self._aim(replace(self._target, thread_id=None))
             case FailureAction.SEND_NEW:
                 known.entry = replace(known.entry, native_id=None)
-                return final
+                return urgent
             case _:
                 self._pacer.penalise(failure.retry_after, failure.scope)
-                return final
+                return urgent
 
     def _aim(self, target: Target) -> bool:
         """Send to another address from now on; False if it is the same."""
@@ -371,7 +370,3 @@ class TurnSurface:
         await self._clock.sleep(known.pause)
         known.pause = min(known.pause * 2, LONGEST_PAUSE)
         return True
-
-
-def _urgency(*, final: bool) -> Urgency:
-    return Urgency.FINAL if final else Urgency.PREVIEW

@@ -3,9 +3,9 @@
 A reply occupies slots. Showing a slot for the first time sends a message;
 showing it again edits that same message; the final text of a slot is always
 an edit of its preview, never a second message. The implementation keeps an
-outbox entry per slot, paces all calls to the chat together and returns when
-the call is done, so a follower that always shows the latest text adapts to the
-platform's speed by itself.
+outbox entry per slot, also across processes, leaves alone what is final, paces all
+calls to the chat together and returns when the call is done, so a follower that
+always shows the latest text adapts to the platform's speed by itself.
 """
 
 from collections.abc import Sequence
@@ -30,6 +30,12 @@ class Surface(Protocol):
     def capabilities(self) -> Capabilities:
         """What the platform can do."""
 
+    def look(self, slot: str) -> Shown | None:
+        """Return how this process last wanted a slot to look."""
+
+    def previews(self) -> Sequence[str]:
+        """Return the slots that can be seen and are not final, also those of another process."""
+
     async def show(self, slot: str, shown: Shown) -> None:
         """Make a slot look like this, sending or editing as needed.
 
@@ -39,9 +45,9 @@ class Surface(Protocol):
         """
 
     async def remove(self, slot: str) -> None:
-        """Take a slot away again, where the platform can; only for what is not final."""
+        """Take a preview away again; where that is impossible, leave nothing of its text."""
 
-    async def attach(self, slot: str, path: str, kind: str, caption: Shown | None) -> None:
+    async def attach(self, slot: str, path: str, kind: str) -> None:
         """Send a file: image, voice, audio, video or document."""
 
     async def attach_album(self, files: Sequence[tuple[str, str]], kind: str) -> None:

@@ -29,16 +29,19 @@ from hermes.domain.events import (
     ToolStarted,
     TurnEvent,
     TurnFinished,
+    TurnJob,
     TurnStream,
 )
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.outbound import OutboxKind
 from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.ledger import Ledger
 from hermes.domain.settings.agent import AgentLoop
 from hermes.domain.turn import TurnState
+from hermes.streaming.chat.layout import ChatLayout
+from hermes.streaming.chat.presenter import MaySend
 from hermes.streaming.chat.reply import shows_progress
 from hermes.streaming.chat.settings import PresentationSettings
-from hermes.streaming.chat.slots import ChatLayout
 
 log = logging.getLogger(__name__)
 
@@ -188,54 +191,55 @@ def _span(seconds: float) -> str:
     return f"{round(seconds)} seconds"
 
 
-class Manners(Struct, frozen=True, kw_only=True):
-    """How much is made of a turn beside its reply."""
+class ReplyParts(Struct, frozen=True, kw_only=True):
+    """What showing turns, and everything beside them, is done with."""
 
-    patience: Callable[[], AgentLoop] = AgentLoop
+    ledger: Ledger
+    clock: Clock
+    group: asyncio.TaskGroup
+    presentation: Callable[[str], PresentationSettings]
+    """Platform -> how turns are shown there, as configured now."""
+    may_send: MaySend
+    patience: Callable[[], AgentLoop]
     """How long nothing may happen, as configured now."""
-    reactions: Callable[[str], bool] = lambda _platform: False
+    reactions: Callable[[str], bool]
     """Tells whether progress is shown as reactions on a platform, as configured now."""
-    hooks: HookBus | None = None
-    interrupt: Callable[[str, str], bool] = lambda _session_id, _turn_id: False
+    hooks: HookBus
+    interrupt: Callable[[str, str], bool]
     """Stops a turn of a session; False if it does not run any more."""
 
 
 class Companion(Struct, frozen=True, kw_only=True):
     """Goes along with one turn."""
 
-    manners: Manners
-    stream: TurnStream
+    parts: ReplyParts
+    job: TurnJob
     entry: InboxEntry
-    clock: Clock
-    settings: PresentationSettings
     reachable: Callable[[], bool]
     """Whether there is a connection right now."""
     surface: Callable[[], Awaitable[TurnSurface]]
     """Returns the turn's place in the chat, waiting for a connection."""
-    resumed: bool = False
 
     async def run(self) -> None:
-        manners, message = self.manners, self.entry.message
-        async with asyncio.TaskGroup() as group:
-            group.create_task(_safely(self._watch()))
-            if manners.reactions(message.platform) and not message.internal:
-                group.create_task(_safely(self._mark()))
-            if manners.hooks is not None and wants_turns(manners.hooks):
-                group.create_task(_safely(post_turn(manners.hooks, self.stream, message)))
-
-    async def _watch(self) -> None:
-        await StillWorking(
-            self.stream,
+        message, hooks = self.entry.message, self.parts.hooks
+        watch = StillWorking(
+            self.job.stream,
             self,
-            self.clock,
-            self.manners.patience(),
-            tools_seen=shows_progress(self.settings),
-            resumed=self.resumed,
-        ).watch()
+            self.parts.clock,
+            self.parts.patience(),
+            tools_seen=shows_progress(self.parts.presentation(message.platform)),
+            resumed=self.job.resumed,
+        )
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_safely(watch.watch()))
+            if self.parts.reactions(message.platform) and not message.internal:
+                group.create_task(_safely(self._mark()))
+            if wants_turns(hooks):
+                group.create_task(_safely(post_turn(hooks, self.job.stream, message)))
 
     async def _mark(self) -> None:
         await self._react(SEEN, SOON)
-        finished = await self.stream.wait()
+        finished = await self.job.stream.wait()
         if not goes_on_later(finished):
             await self._react(MARKS.get(finished.outcome, ""), IN_THE_END)
 
@@ -249,14 +253,16 @@ class Companion(Struct, frozen=True, kw_only=True):
         if not final and not self.reachable():
             return
         surface = await self.surface()
-        shown = ChatLayout(surface.capabilities, self.settings).shown(text, final=final)
+        settings = self.parts.presentation(self.entry.message.platform)
+        shown = ChatLayout(surface.capabilities, settings).shown(text, final=final)
         await surface.show(NOTICE_SLOT, shown, kind=OutboxKind.NOTICE)
 
     async def clear(self) -> None:
         await (await self.surface()).remove(NOTICE_SLOT)
 
     def stop(self) -> bool:
-        return self.manners.interrupt(self.stream.session_id, self.stream.turn_id)
+        stream = self.job.stream
+        return self.parts.interrupt(stream.session_id, stream.turn_id)
 
 
 async def _safely(work: Awaitable[None]) -> None:

@@ -6,14 +6,11 @@ Each platform is looked after on its own (`control.supervision.supervisor`); one
 that cannot connect keeps nobody else from talking.
 """
 
-import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
-
-from msgspec import Struct
 
 from hermes.control.admission.authz import AuthzSettings
 from hermes.control.admission.pipeline import InboundPipeline, PipelineParts, target_of
@@ -35,16 +32,12 @@ from hermes.domain.events import TurnJob
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.outbound import Target
 from hermes.domain.platforms import ChatPlatform
-from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.platform import Adapter, FileSource, InboundSink, MenuCommand
 from hermes.domain.tools import ToolCapabilities, ToolContext
 from hermes.domain.turn import Turn
-from hermes.entry.chat.companion import Manners
+from hermes.entry.chat.companion import ReplyParts
 from hermes.entry.chat.context import ChatContext
-from hermes.entry.chat.replies import Apologies, ChatReplies, ReplyParts
-from hermes.streaming.chat.settings import PresentationSettings
-from hermes.streaming.chat.slots import MaySend
+from hermes.entry.chat.replies import Apologies, ChatReplies
 
 
 class ChatAccount(Protocol):
@@ -67,18 +60,11 @@ class ChatAccount(Protocol):
         ...
 
 
-class ChatDoorParts(Struct, frozen=True, kw_only=True):
+class ChatDoorParts(ReplyParts, frozen=True, kw_only=True):
     accounts: Sequence[ChatAccount]
     media_dir: Path
     """Where files of messages are kept."""
-    ledger: Ledger
-    clock: Clock
-    group: asyncio.TaskGroup
     context: ChatContext
-    presentation: Callable[[str], PresentationSettings]
-    """Platform -> how turns are shown there, as configured now."""
-    may_send: MaySend
-    manners: Manners
     supervision: SupervisorSettings
     on_change: Callable[[AdapterHealth], None]
     """Told when an adapter's state has changed."""
@@ -98,18 +84,7 @@ class ChatDoor(Door):
         self._parts = parts
         self._downloads = Downloads(parts.media_dir, self._file_source, parts.clock)
         self._pacers = Pacers()
-        self._replies = ChatReplies(
-            ReplyParts(
-                ledger=parts.ledger,
-                clock=parts.clock,
-                line=self._line,
-                platforms=self.platforms,
-                presentation=parts.presentation,
-                may_send=parts.may_send,
-                manners=parts.manners,
-            ),
-            parts.group,
-        )
+        self._replies = ChatReplies(parts, self._line, self.platforms)
         self.say: Callable[[Target, str], Awaitable[None]] = self._replies.say
         self.apologise = Apologies(self._replies.say_unrecorded, parts.clock).say
         self._way_in = parts.admission(self)

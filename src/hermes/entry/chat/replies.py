@@ -13,9 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from weakref import WeakValueDictionary
 
-from msgspec import Struct
-
-from hermes.control.admission.approval_replies import approval_buttons, question_buttons
+from hermes.control.admission.approval_replies import request_buttons
 from hermes.control.admission.pipeline import target_of
 from hermes.control.delivery.surface import Line, ReplyOrigin, TurnSurface
 from hermes.control.follow import Follower, Outcome
@@ -28,38 +26,31 @@ from hermes.domain.inbound import InboxEntry, InboxState
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.outbound import OutboxKind, OutboxState, Target
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.platform import Outgoing
-from hermes.entry.chat.companion import NOTICE_SLOT, Companion, Manners
+from hermes.entry.chat.companion import Companion, ReplyParts
+from hermes.streaming.chat.layout import ChatLayout
 from hermes.streaming.chat.presenter import present, present_again
 from hermes.streaming.chat.reply import Ending
 from hermes.streaming.chat.settings import PresentationSettings
-from hermes.streaming.chat.slots import ChatLayout, MaySend, Resumed
 
 log = logging.getLogger(__name__)
 
-BESIDE = ("approval:", NOTICE_SLOT)
-"""Slots that are not part of the reply."""
 DELIVERY_SECONDS = 60.0
 """How long a result waits for its platform to be connected."""
-SETTLED_STATES = (OutboxState.SENT, OutboxState.FAILED, OutboxState.UNKNOWN)
-
-
-class ReplyParts(Struct, frozen=True, kw_only=True):
-    ledger: Ledger
-    clock: Clock
-    line: Callable[[str, str], Line | None]
-    """Returns the connection of (platform, account), if there is one now."""
-    platforms: Sequence[str]
-    presentation: Callable[[str], PresentationSettings]
-    may_send: MaySend
-    manners: Manners = Manners()
 
 
 class ChatReplies(Follower):
-    def __init__(self, parts: ReplyParts, group: asyncio.TaskGroup) -> None:
-        super().__init__(parts.ledger, group)
+    def __init__(
+        self,
+        parts: ReplyParts,
+        line: Callable[[str, str], Line | None],
+        platforms: Sequence[str],
+    ) -> None:
+        """Show turns through `line`, which is the connection of (platform, account), if any."""
+        super().__init__(parts.ledger, parts.group)
         self._parts = parts
+        self._line_of = line
+        self._platforms = platforms
         self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Session -> held by the turn that is being shown; the next ones wait in order."""
 
@@ -67,7 +58,7 @@ class ChatReplies(Follower):
 
     async def unfinished(self) -> Sequence[InboxEntry]:
         turns: dict[str, InboxEntry] = {}
-        for entry in await self._parts.ledger.unanswered(self._parts.platforms):
+        for entry in await self._ledger.unanswered(self._platforms):
             if entry.turn_id is not None:
                 turns.setdefault(entry.turn_id, entry)
         return tuple(turns.values())
@@ -75,14 +66,27 @@ class ChatReplies(Follower):
     async def follow(self, ticket: Ticket) -> None:
         """Show a turn while it runs; it is watched also while an earlier one is being shown."""
         job, entry = await ticket.job(), ticket.entry
+        platform, account = entry.message.platform, entry.message.account
+        companion = Companion(
+            parts=self._parts,
+            job=job,
+            entry=entry,
+            reachable=lambda: self._line_of(platform, account) is not None,
+            surface=partial(self._surface, entry, job.turn.id),
+        )
         async with asyncio.TaskGroup() as group:
             group.create_task(self._show_turn(job, entry))
-            group.create_task(self._companion(job, entry).run())
+            group.create_task(companion.run())
 
     async def _show_turn(self, job: TurnJob, entry: InboxEntry) -> None:
+        settings, clock = self._settings(entry), self._parts.clock
         async with self._turn_of(entry):
-            if await self._present(job, entry):
-                await self._parts.ledger.mark_answered(job.turn.id)
+            surface = await self._surface(entry, job.turn.id)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._show_approvals(job.stream, entry))
+                complete = await present(job.stream, surface, settings, clock, self._parts.may_send)
+            if complete:
+                await self._ledger.mark_answered(job.turn.id)
 
     async def ended(self, entry: InboxEntry, outcome: Outcome) -> None:
         """Show the end of a turn that ended without being shown."""
@@ -90,24 +94,19 @@ class ChatReplies(Follower):
         if turn_id is None:
             return
         async with self._turn_of(entry):
-            current = await self._parts.ledger.entry(entry.id)
+            current = await self._ledger.entry(entry.id)
             if current is None or current.state is not InboxState.TAKEN:
                 return
             surface = await self._surface(entry, turn_id)
             said = [
                 stored.message
-                for stored in await self._parts.ledger.transcript(entry.session_id)
+                for stored in await self._ledger.transcript(entry.session_id)
                 if stored.turn_id == turn_id and isinstance(stored.message, AssistantMessage)
             ]
-            await present_again(
-                said,
-                await self._resumed(turn_id),
-                surface,
-                self._settings(entry),
-                Ending(outcome=outcome.state, error=outcome.error),
-                may_send=self._parts.may_send,
-            )
-            await self._parts.ledger.mark_answered(turn_id)
+            ending = Ending(outcome=outcome.state, error=outcome.error)
+            settings = self._settings(entry)
+            await present_again(said, surface, settings, ending, self._parts.may_send)
+            await self._ledger.mark_answered(turn_id)
 
     def _turn_of(self, entry: InboxEntry) -> asyncio.Lock:
         lock = self._order.get(entry.session_id)
@@ -115,58 +114,24 @@ class ChatReplies(Follower):
             lock = self._order[entry.session_id] = asyncio.Lock()
         return lock
 
-    # -- a turn while it runs ---------------------------------------------------
-
-    def _companion(self, job: TurnJob, entry: InboxEntry) -> Companion:
-        platform, account = entry.message.platform, entry.message.account
-        return Companion(
-            manners=self._parts.manners,
-            stream=job.stream,
-            entry=entry,
-            clock=self._parts.clock,
-            settings=self._settings(entry),
-            reachable=lambda: self._parts.line(platform, account) is not None,
-            surface=partial(self._surface, entry, job.turn.id),
-            resumed=job.resumed,
-        )
-
-    async def _present(self, job: TurnJob, entry: InboxEntry) -> bool:
-        stream = job.stream
-        surface = await self._surface(entry, stream.turn_id)
-        settings = self._settings(entry)
-        resumed = await self._resumed(stream.turn_id) if job.resumed else Resumed()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._show_approvals(stream, entry))
-            return await present(
-                stream,
-                surface,
-                settings,
-                self._parts.clock,
-                may_send=self._parts.may_send,
-                resumed=resumed,
-            )
-
     # -- approvals -------------------------------------------------------------
 
     async def _show_approvals(self, stream: TurnStream, entry: InboxEntry) -> None:
         """Put requests before the person, and their outcome in the same place."""
         asked: dict[str, ApprovalRequest] = {}
         surface = await self._surface(entry, stream.turn_id)
+        layout = ChatLayout(surface.capabilities, self._settings(entry))
         async for event in stream.follow():
             if isinstance(event, ApprovalAsked):
-                asked[event.request.id] = event.request
-                await self._ask(surface, entry, event.request)
+                request = asked[event.request.id] = event.request
+                buttons = request_buttons(request) if surface.capabilities.buttons else ()
+                shown = layout.shown(_prompt(request, entry), final=False)
+                slot = f"approval:{request.id}"
+                await surface.show(slot, shown, buttons=buttons, kind=OutboxKind.PROMPT)
             elif isinstance(event, ApprovalAnswered) and event.approval_id in asked:
                 text = _outcome(asked[event.approval_id], event.decision)
-                shown = self._layout(entry).shown(text, final=True)
-                await surface.show(_slot(event.approval_id), shown, kind=OutboxKind.PROMPT)
-
-    async def _ask(self, surface: TurnSurface, entry: InboxEntry, request: ApprovalRequest) -> None:
-        question = request.kind is ApprovalKind.QUESTION
-        make = question_buttons if question else approval_buttons
-        buttons = make(request.id, request.choices) if surface.capabilities.buttons else ()
-        shown = self._layout(entry).shown(_prompt(request, entry), final=False)
-        await surface.show(_slot(request.id), shown, buttons=buttons, kind=OutboxKind.PROMPT)
+                slot = f"approval:{event.approval_id}"
+                await surface.show(slot, layout.shown(text, final=True), kind=OutboxKind.PROMPT)
 
     # -- everything else that is said -------------------------------------------
 
@@ -190,13 +155,13 @@ class ChatReplies(Follower):
         except TimeoutError as error:
             raise HermesError(f"{target.platform} cannot be reached at the moment.") from error
         await self._post(target, text, delivery_id, OutboxKind.DELIVERY)
-        for entry in await self._parts.ledger.outbox_of_turn(delivery_id):
+        for entry in await self._ledger.outbox_of_turn(delivery_id):
             if entry.state is not OutboxState.SENT:
                 raise HermesError(f"Not delivered: {entry.error or entry.state.value}")
 
     async def say_unrecorded(self, target: Target, text: str) -> None:
         """Say something once, without the outbox; for when the ledger is the trouble."""
-        line = self._parts.line(target.platform, target.account)
+        line = self._line_of(target.platform, target.account)
         if line is None:
             return
         try:
@@ -210,44 +175,19 @@ class ChatReplies(Follower):
         message = entry.message
         line = await self._line(message.platform, message.account)
         origin = ReplyOrigin(turn_id=turn_id, agent_id=entry.agent_id, session_id=entry.session_id)
-        return self._on(line, target_of(message), origin)
+        return await self._on(line, target_of(message), origin).recalled()
 
     def _on(self, line: Line, target: Target, origin: ReplyOrigin) -> TurnSurface:
-        return TurnSurface(self._parts.ledger, self._parts.clock, line, target, origin)
+        return TurnSurface(self._ledger, self._parts.clock, line, target, origin)
 
     async def _line(self, platform: str, account: str) -> Line:
         """Return the connection, waiting until there is one."""
-        while (line := self._parts.line(platform, account)) is None:
+        while (line := self._line_of(platform, account)) is None:
             await self._parts.clock.sleep(1.0)
         return line
 
     def _settings(self, entry: InboxEntry) -> PresentationSettings:
         return self._parts.presentation(entry.message.platform)
-
-    def _layout(self, entry: InboxEntry) -> ChatLayout:
-        line = self._parts.line(entry.message.platform, entry.message.account)
-        assert line is not None
-        return ChatLayout(line.capabilities, self._settings(entry))
-
-    async def _resumed(self, turn_id: str) -> Resumed:
-        """Return what is there already of a turn, for whoever goes on showing it."""
-        entries = await self._parts.ledger.outbox_of_turn(turn_id)
-        slots = {entry.id.partition("/")[2]: entry for entry in entries}
-        shown = {slot: e for slot, e in slots.items() if not slot.startswith(BESIDE)}
-        return Resumed(
-            previews=frozenset(
-                slot
-                for slot, entry in shown.items()
-                if entry.state is OutboxState.SENDING and entry.native_id is not None
-            ),
-            finals=frozenset(
-                slot for slot, entry in shown.items() if entry.state in SETTLED_STATES
-            ),
-        )
-
-
-def _slot(approval_id: str) -> str:
-    return f"approval:{approval_id}"
 
 
 def _prompt(request: ApprovalRequest, entry: InboxEntry) -> str:

@@ -3,42 +3,110 @@
 Two tasks: one follows the stream and only takes notes, the other shows. The
 second always shows the latest text, so a slow platform costs previews and
 never delays the model. Everything that is closed is settled first and in
-order; then one preview at a time.
+order; then one preview at a time. What is there already, also from another
+process, the surface knows.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from pathlib import PurePosixPath
 
 from hermes.domain.events import ReasoningDelta, TextDelta, ToolProgress, TurnStream
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.surface import Shown, Surface
 from hermes.streaming.chat.chunking import Chunker
+from hermes.streaming.chat.layout import ChatLayout
+from hermes.streaming.chat.media import MediaRef
 from hermes.streaming.chat.reply import Bubble, Ending, Segment, TurnReply, final_segments
 from hermes.streaming.chat.settings import PresentationSettings
-from hermes.streaming.chat.slots import MaySend, Resumed, Slots, refuse_files
+
+MaySend = Callable[[str], bool]
+"""Says whether the file at a path may be sent out."""
+_OF_A_REPLY = ("reply:", "progress:", "media:")
+"""How the slots of a reply begin; others in the same turn are not ours."""
 
 
 class _Presenter:
+    """Shows segments that are complete."""
+
+    def __init__(self, surface: Surface, settings: PresentationSettings, may_send: MaySend) -> None:
+        self._surface = surface
+        self._settings = settings
+        self._may_send = may_send
+        self._layout = ChatLayout(surface.capabilities, settings)
+
+    async def settle(self, segment: Segment) -> None:
+        content = segment.content(self._settings)
+        keep = segment.is_shown(self._settings)
+        final = self._layout.final(content.text) if keep else []
+        for piece, shown in enumerate(final):
+            await self._surface.show(segment.slot(piece), shown)
+        prefix = segment.slot(0).removesuffix("0")
+        kept = {segment.slot(piece) for piece in range(len(final))}
+        for slot in sorted(self._surface.previews()):
+            if slot.startswith(prefix) and slot not in kept:
+                await self._surface.remove(slot)
+        files = content.media if keep else ()
+        await self._attach_all([(segment.media_slot(n), media) for n, media in enumerate(files)])
+
+    async def clear(self) -> None:
+        """Take away what another process had shown and this one did not need."""
+        for slot in sorted(self._surface.previews()):
+            if slot.startswith(_OF_A_REPLY) and self._surface.look(slot) is None:
+                await self._surface.remove(slot)
+
+    async def _attach_all(self, files: Sequence[tuple[str, MediaRef]]) -> None:
+        """Send files; pictures that follow each other go together where the platform can."""
+        size = self._surface.capabilities.album_size
+        for picture, group in groupby(files, key=lambda file: self._fits_album(file[1])):
+            run = list(group)
+            step = size if picture else 1
+            for at in range(0, len(run), step):
+                album = run[at : at + step]
+                if len(album) == 1:
+                    await self._attach(*album[0])
+                else:
+                    await self._surface.attach_album([(s, m.path) for s, m in album], "image")
+
+    def _fits_album(self, media: MediaRef) -> bool:
+        can = self._surface.capabilities
+        pictures = can.album_size > 1 and media.kind == "image" and "image" in can.media
+        return pictures and self._may_send(media.path)
+
+    async def _attach(self, slot: str, media: MediaRef) -> None:
+        """Send a file, or say why not."""
+        name = PurePosixPath(media.path).name.replace("`", "'")
+        kinds = self._surface.capabilities.media
+        kind = media.kind if media.kind in kinds else "document"
+        if not self._may_send(media.path):
+            note = f"📎 `{name}` was not sent: it is not in a folder that files may be sent from."
+        elif kind not in kinds:
+            note = f"📎 `{name}` was not sent: this platform does not accept this kind of file."
+        else:
+            await self._surface.attach(slot, media.path, kind)
+            return
+        await self._surface.show(slot, self._layout.shown(note, final=True))
+
+
+class _LivePresenter(_Presenter):
     def __init__(
         self,
         stream: TurnStream,
         surface: Surface,
         settings: PresentationSettings,
         clock: Clock,
-        slots: Slots,
+        may_send: MaySend,
     ) -> None:
+        super().__init__(surface, settings, may_send)
         self._stream = stream
-        self._surface = surface
-        self._settings = settings
         self._clock = clock
-        self._slots = slots
         self._reply = TurnReply(settings)
         self._changed = asyncio.Event()
         self._urgent = asyncio.Event()
         self._seen = -1
-        self._hurry = True
-        self._edited_at = clock.monotonic()
+        self._edited_at = float("-inf")
         self._edited_size = 0
         self._typed_at: float | None = None
         self._growing: tuple[int, Chunker] | None = None
@@ -72,7 +140,7 @@ class _Presenter:
         if finished.error is not None and finished.error.code == "shutdown":
             return False
         await self._settle_closed()
-        await self._slots.clear_left()
+        await self.clear()
         return True
 
     async def _settle_closed(self) -> None:
@@ -81,16 +149,16 @@ class _Presenter:
                 continue
             item.settled = True
             if isinstance(item, Segment):
-                await self._slots.settle_segment(item)
+                await self.settle(item)
             elif self._shows_bubbles():
-                await self._slots.show(item.slot, self._bubble_look(item, final=True))
+                await self._surface.show(item.slot, self._bubble_look(item, final=True))
 
     def _shows_bubbles(self) -> bool:
         separate = self._settings.tool_progress_grouping == "separate"
         return separate or self._surface.capabilities.edits
 
     def _bubble_look(self, bubble: Bubble, *, final: bool) -> Shown:
-        layout = self._slots.layout
+        layout = self._layout
         return layout.shown(bubble.markdown(layout.room, layout.weigh), final=final)
 
     def _enough(self) -> bool:
@@ -99,7 +167,7 @@ class _Presenter:
 
     def _due_in(self) -> float:
         """Return the seconds until the next preview may be shown."""
-        if self._hurry or self._enough():
+        if self._enough():
             return 0.0
         passed = self._clock.monotonic() - self._edited_at
         return max(0.0, self._settings.edit_interval - passed)
@@ -110,15 +178,10 @@ class _Presenter:
             return False
         revision = self._reply.revision
         for slot, shown in self._wanted():
-            if self._slots.look(slot) == shown:
-                continue
-            text = slot.startswith("reply:")
-            # The text follows its placeholder at once; it may have grown by then.
-            self._hurry = text and self._slots.needs_placeholder(slot)
-            self._edited_at, self._edited_size = self._clock.monotonic(), self._reply.size
-            first = self._slots.layout.placeholder() if self._hurry else shown
-            await self._slots.show(slot, first)
-            return True
+            if self._surface.look(slot) != shown:
+                self._edited_at, self._edited_size = self._clock.monotonic(), self._reply.size
+                await self._surface.show(slot, shown)
+                return True
         self._seen = revision
         return False
 
@@ -139,10 +202,10 @@ class _Presenter:
         text = segment.content(self._settings).text
         index, growing = self._growing or (-1, None)
         if growing is None or index != segment.index or not text.startswith(growing.text):
-            growing = self._slots.layout.chunker()
+            growing = self._layout.chunker()
             self._growing = (segment.index, growing)
         growing.add(text[len(growing.text) :])
-        looks = self._slots.layout.preview(growing)
+        looks = self._layout.preview(growing)
         return [(segment.slot(piece), look) for piece, look in enumerate(looks)]
 
     async def _rest(self) -> None:
@@ -158,7 +221,7 @@ class _Presenter:
     async def _type(self) -> float | None:
         """Show typing if it is time; return when it is due again."""
         can = self._surface.capabilities
-        visible = self._slots.look(self._reply.current.slot(0)) is not None
+        visible = self._surface.look(self._reply.current.slot(0)) is not None
         if not can.typing or visible or self._reply.asking:
             return None
         now = self._clock.monotonic()
@@ -185,33 +248,27 @@ async def present(
     surface: Surface,
     settings: PresentationSettings,
     clock: Clock,
-    *,
-    may_send: MaySend = refuse_files,
-    resumed: Resumed = Resumed(),  # noqa: B008 (frozen)
+    may_send: MaySend,
 ) -> bool:
     """Show a turn: while it happens where the platform edits, else when it is complete.
 
-    `resumed` is what an earlier process had shown of it. False if the process is stopping:
-    previews stand, and the turn goes on later.
+    False if the process is stopping: previews stand, and the turn goes on later.
     """
-    slots = Slots(surface, settings, may_send, resumed)
-    return await _Presenter(stream, surface, settings, clock, slots).run()
+    return await _LivePresenter(stream, surface, settings, clock, may_send).run()
 
 
 async def present_again(
     messages: Sequence[AssistantMessage],
-    resumed: Resumed,
     surface: Surface,
     settings: PresentationSettings,
-    ending: Ending = Ending(),  # noqa: B008 (frozen)
-    *,
-    may_send: MaySend = refuse_files,
+    ending: Ending,
+    may_send: MaySend,
 ) -> None:
     """Show what is missing of the end of a turn that said `messages`, without its events.
 
     After a restart this gives exactly the slots and texts that `present` would have ended with.
     """
-    slots = Slots(surface, settings, may_send, resumed)
+    presenter = _Presenter(surface, settings, may_send)
     for segment in final_segments(messages, settings, ending):
-        await slots.settle_segment(segment)
-    await slots.clear_left()
+        await presenter.settle(segment)
+    await presenter.clear()

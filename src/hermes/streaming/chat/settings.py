@@ -20,8 +20,6 @@ class PresentationSettings(Streaming, frozen=True, kw_only=True):
     interim_assistant_messages: bool
     """Keep what the model says before it uses tools."""
     show_reasoning: bool
-    placeholder: str = "…"
-    """What a message says when it is sent, before it is edited to its text."""
     reasoning_limit: int = 1500
     """Characters of reasoning that are shown."""
     stopped_mark: str = "⏹ Stopped here."

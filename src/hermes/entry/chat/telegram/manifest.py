@@ -29,7 +29,6 @@ PLATFORM = ChatPlatform(
         reactions=True,
         media=frozenset({"image", "voice", "audio", "video", "document"}),
         album_size=10,
-        caption_length=1024,
         account_interval=1 / 30,
     ),
     make=_make,
