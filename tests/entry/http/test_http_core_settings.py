@@ -7,7 +7,12 @@ import pytest
 from hermes.config.environment import is_loopback
 from hermes.config.normalize import overrides_in
 from hermes.domain.errors import ConfigError
-from hermes.entry.http.settings import HttpSettings, configured_keys, http_settings
+from hermes.entry.http.settings import (
+    HttpSettings,
+    configured_keys,
+    http_settings,
+    webhook_settings,
+)
 
 GOOD = "0123456789abcdefX"
 
@@ -98,8 +103,16 @@ def test_a_short_key_is_enough_on_loopback_only() -> None:
     ],
 )
 def test_a_value_that_makes_no_sense_is_named(name: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=f"extra.{name} cannot be used"):
+    with pytest.raises(ConfigError, match=f"extra.{name} has to be"):
         http_settings({"key": GOOD, name: value})
+
+
+def test_a_range_is_named_in_words_and_webhooks_point_to_their_page() -> None:
+    with pytest.raises(ConfigError, match=r"port has to be a number from 0 to 65535\."):
+        http_settings({"key": GOOD, "port": 70_000})
+    with pytest.raises(ConfigError, match="a number from 0 to 65535") as failure:
+        webhook_settings({"port": 70_000})
+    assert "docs/how-to/webhooks.md" in failure.value.hint
 
 
 def test_a_pattern_of_helper_calls_may_stand_alone_and_have_commas() -> None:

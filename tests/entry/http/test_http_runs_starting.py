@@ -236,6 +236,8 @@ async def test_client_tools_are_handed_back_and_their_results_continue_the_run(
         {"input": 3},
         {"input": "x", "tools": [{"type": "web_search"}]},
         {"input": [{"type": "function_call", "name": "x"}]},
+        {"input": "x", "metadata": [1]},
+        {"input": "x", "metadata": "y"},
     ],
 )
 async def test_an_input_that_makes_no_sense_is_refused(

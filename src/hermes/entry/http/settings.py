@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.inspect import FloatType, IntType, StrType, type_info
 from msgspec.structs import fields, replace
 
 from hermes.config.environment import is_loopback
@@ -94,7 +95,8 @@ def http_settings(section: Mapping[str, Any]) -> HttpSettings:
     try:
         _ = [SafePattern(pattern) for pattern in read.helper_patterns]
     except ConfigError as error:
-        raise _unusable(f"{_SECTION}.helper_patterns", error.message.rstrip(".")) from error
+        wanted = f"{_wanted(Patterns)}: {error.message.rstrip('.')}"
+        raise _unusable(_SECTION, "helper_patterns", wanted) from error
     return replace(
         read,
         keys=keys,
@@ -138,8 +140,8 @@ def _flaw(key: str, host: str) -> str | None:
 def _origin(text: str) -> str:
     origin = text.rstrip("/").lower()
     if origin not in {"*", "null"} and "://" not in origin:
-        what = f"`{text}` is no origin like `https://chat.example.org`, and not `*`"
-        raise _unusable(f"{_SECTION}.cors_origins", what)
+        wanted = f"origins like `https://chat.example.org`, or `*`; `{text}` is neither"
+        raise _unusable(_SECTION, "cors_origins", wanted)
     return origin
 
 
@@ -161,12 +163,32 @@ def _value(section: Mapping[str, Any], name: str, kind: Any, where: str = _SECTI
         return None
     try:
         value = msgspec.convert(value, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise _unusable(f"{where}.{name}", str(error)) from None
+    except msgspec.ValidationError:
+        raise _unusable(where, name, _wanted(kind)) from None
     if kind in (Texts, Patterns):
         return tuple(item.strip() for item in value if item.strip())
     return value
 
 
-def _unusable(key: str, why: str) -> ConfigError:
-    return ConfigError(f"{key} cannot be used: {why}.", hint="Change it with: hermes config edit")
+def _wanted(kind: Any) -> str:
+    """Say in words what a setting of this type may be."""
+    if kind == Texts:
+        return "a list of texts, or one text with commas"
+    if kind == Patterns:
+        return "a regular expression, or a list of them"
+    match type_info(kind):
+        case IntType(ge=least, gt=above, le=most) | FloatType(ge=least, gt=above, le=most):
+            if most is None:
+                return f"a number of at least {least}"
+            low = f"from {least}" if least is not None else f"above {above}, up"
+            return f"a number {low} to {most}"
+        case StrType():
+            return "text"
+    return "a mapping"
+
+
+def _unusable(where: str, name: str, wanted: str) -> ConfigError:
+    hint = f"Change it with: hermes config edit ({name})"
+    if where != _SECTION:
+        hint = "Correct it in config.yaml; see docs/how-to/webhooks.md."
+    return ConfigError(f"{where}.{name} has to be {wanted}.", hint=hint)
