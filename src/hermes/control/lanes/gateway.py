@@ -7,16 +7,17 @@ admitted cannot be lost; a second copy with the same native id is the same row.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from enum import StrEnum
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.agent.executor import close_calls
 from hermes.control.door import Doors
-from hermes.control.lanes.lane import Lane, LaneHost, Ticket, TurnRunnerPort
+from hermes.control.lanes.lane import Lane, Ticket, TurnRunnerPort, explained
 from hermes.domain.errors import HermesError, NotFound, SessionBusy
 from hermes.domain.events import TurnStream
 from hermes.domain.ids import new_id, new_session_id
@@ -39,12 +40,7 @@ from hermes.observability.logs import tag_session
 log = logging.getLogger(__name__)
 
 
-async def picked_up_too_often(ledger: Ledger, turn: Turn) -> bool:
-    """Tell whether a turn that was just claimed had better be given up."""
-    return turn.resumes - turn.releases > await _limit(ledger, turn)
-
-
-async def _limit(ledger: Ledger, turn: Turn) -> int:
+async def resume_limit(ledger: Ledger, turn: Turn) -> int:
     """Return how often a turn may be picked up: seldom if it may be what ends the process.
 
     One that waited for a person, or had only to be closed, was not at work.
@@ -104,23 +100,10 @@ class Gateway:
         self.ledger = parts.ledger
         self.clock = parts.clock
         self.owner = parts.owner
+        self.runner = parts.runner
         self.doors = Doors()
         """The doors that are attached to it for now."""
-        self._profiles = parts.profiles
-        self._owner_alive = parts.owner_alive
-        self._blocked_by = parts.blocked_by
-        self._scope = parts.scope
-        self._redact = parts.redact
-        self._runner = parts.runner
-        self._host = LaneHost(
-            ledger=parts.ledger,
-            runner=parts.runner,
-            clock=parts.clock,
-            owner=parts.owner,
-            doors=self.doors,
-            orphan=self.orphan,
-            ended=self._spawn_after_turn,
-        )
+        self._parts = parts
         self._draining = False
         self._lanes: dict[str, Lane] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -158,16 +141,14 @@ class Gateway:
         self, agent_id: str, message: InboundMessage, *, session_id: str | None = None
     ) -> Ticket:
         """Commit `message` to the inbox and wake the lane that will answer it."""
-        profile = self.profile(agent_id)
-        admission = await self._admit(profile, message, session_id, None)
-        ticket = Ticket(admission.entry, duplicate=admission.duplicate)
-        if not admission.duplicate:
-            self._lane(admission.entry.session_id, profile).wake(ticket)
-        return ticket
+        admission = await self._admit(agent_id, message, session_id)
+        if admission.duplicate:
+            return Ticket(admission.entry, duplicate=True)
+        return self.take(admission.entry)
 
     def take(self, entry: InboxEntry) -> Ticket:
-        """Have a message answered that a door has admitted itself."""
-        ticket = Ticket(entry, duplicate=False)
+        """Have a message answered that is in the inbox."""
+        ticket = Ticket(entry)
         self._lane(entry.session_id, self.profile(entry.agent_id)).wake(ticket)
         return ticket
 
@@ -175,50 +156,45 @@ class Gateway:
         self, agent_id: str, message: InboundMessage, session_id: str, handled_as: str
     ) -> bool:
         """Commit a message that no turn answers, e.g. a command; False if it came before."""
-        profile = self.profile(agent_id)
-        admission = await self._admit(profile, message, session_id, handled_as)
-        return not admission.duplicate
+        return not (await self._admit(agent_id, message, session_id, handled_as)).duplicate
 
     def key_of(self, agent_id: str, message: InboundMessage) -> str:
-        return str(session_key(agent_id, message, self._scope))
+        return str(session_key(agent_id, message, self._parts.scope))
 
     async def _admit(
         self,
-        profile: AgentProfile,
+        agent_id: str,
         message: InboundMessage,
         session_id: str | None,
-        handled_as: str | None,
+        handled_as: str | None = None,
     ) -> Admission:
-        message = replace(
-            message, text=self._redact(message.text), context=self._redact(message.context)
-        )
-        key = self.key_of(profile.id, message)
-        session = await self._session(profile, message, key, session_id)
+        redact = self._parts.redact
+        message = replace(message, text=redact(message.text), context=redact(message.context))
+        key = self.key_of(self.profile(agent_id).id, message)
         return await self.ledger.admit(
             Arrival(
-                agent_id=profile.id,
+                agent_id=agent_id,
                 session_key=key,
-                session_id=session.id,
+                session_id=await self._session_id(agent_id, message, key, session_id),
                 message=message,
                 at=self.clock.now(),
                 handled_as=handled_as,
             )
         )
 
-    async def _session(
-        self, profile: AgentProfile, message: InboundMessage, key: str, session_id: str | None
-    ) -> Session:
+    async def _session_id(
+        self, agent_id: str, message: InboundMessage, key: str, wanted: str | None
+    ) -> str:
+        """Return the session of a message, wanted or not; the key points at it from now on."""
         session = await self.ledger.session_for_key(key)
-        if session is not None and session_id in (None, session.id):
-            return session
-        if session_id is not None:
-            session = await self.ledger.session(session_id)
-            if session is None:
-                raise NotFound(f"There is no session {session_id}.")
-        else:
-            session = await self.open_session(profile.id, message.platform, message.sender.id)
+        if session is not None and wanted in (None, session.id):
+            return session.id
+        if wanted is None:
+            session = await self.open_session(agent_id, message.platform, message.sender.id)
+        elif (session := await self.ledger.session(wanted)) is None:
+            raise NotFound(f"There is no session {wanted}.")
         await self.ledger.bind_key(key, session.id, self.clock.now())
-        return session
+        return session.id
 
     async def open_session(self, agent_id: str, source: str, user_id: str | None) -> Session:
         return await self.ledger.create_session(self.new_session(agent_id, source, user_id))
@@ -241,13 +217,11 @@ class Gateway:
 
     def interrupt(self, session_id: str, *, turn_id: str | None = None) -> bool:
         """Stop the session's running turn; False if none runs, or not this one."""
-        lane = self._lanes.get(session_id)
-        if lane is None:
+        current = self.current_turn(session_id)
+        if current is None or turn_id not in (None, current.turn_id):
             return False
-        current = lane.current
-        if turn_id is not None and (current is None or current.turn_id != turn_id):
-            return False
-        return lane.interrupt()
+        self._lanes[session_id].interrupt()
+        return True
 
     def current_turn(self, session_id: str) -> TurnStream | None:
         lane = self._lanes.get(session_id)
@@ -343,7 +317,7 @@ class Gateway:
         return None
 
     async def _claim(self, turn: Turn) -> Turn | None:
-        if turn.owner != self.owner and self._owner_alive(turn.owner):
+        if turn.owner != self.owner and self._parts.owner_alive(turn.owner):
             raise SessionBusy(
                 f"Session {turn.session_id} is busy: another Hermes process is working on it.",
                 hint="Wait until it has answered, or stop it, or start a new session.",
@@ -353,12 +327,12 @@ class Gateway:
         )
         if claimed is None:
             return None
-        if turn.state is not TurnState.WAITING and self._blocked_by(turn.owner) in {
+        if turn.state is not TurnState.WAITING and self._parts.blocked_by(turn.owner) in {
             turn.session_id,
             UNKNOWN_SESSION,
         }:
             error = BLOCKED
-        elif await picked_up_too_often(self.ledger, claimed):
+        elif claimed.resumes - claimed.releases > await resume_limit(self.ledger, claimed):
             error = given_up(claimed)
         else:
             return claimed
@@ -370,34 +344,36 @@ class Gateway:
     async def wake(self, session_id: str) -> None:
         """Have what waits in the session's inbox answered."""
         session = await self.ledger.session(session_id)
-        if session is None or session.agent_id not in self._profiles:
+        if session is None or session.agent_id not in self._parts.profiles:
             log.warning("session %s waits for an agent that is not served", session_id)
             return
-        self._lane(session_id, self._profiles[session.agent_id]).wake()
+        self._lane(session_id, self._parts.profiles[session.agent_id]).wake()
 
     # -- lanes -------------------------------------------------------------
 
     def profile(self, agent_id: str) -> AgentProfile:
         """Return a served agent; `NotFound` names those there are."""
-        profile = self._profiles.get(agent_id)
+        profile = self._parts.profiles.get(agent_id)
         if profile is None:
             raise NotFound(
                 f"There is no agent `{agent_id}` here.",
-                hint=f"Served agents: {', '.join(sorted(self._profiles)) or 'none'}.",
+                hint=f"Served agents: {', '.join(sorted(self._parts.profiles)) or 'none'}.",
             )
         return profile
 
     def _lane(self, session_id: str, profile: AgentProfile) -> Lane:
         lane = self._lanes.get(session_id)
         if lane is None:
-            lane = Lane(session_id, profile, self._host, self._forget)
-            self._lanes[session_id] = lane
+            lane = self._lanes[session_id] = Lane(session_id, profile, self)
             if self._draining:
                 lane.hold()
-            task = self.group.create_task(self._run_lane(lane), name=f"lane {session_id}")
-            self._lane_tasks.add(task)
-            task.add_done_callback(self._lane_tasks.discard)
+            self._spawn(self._run_lane(lane), self._lane_tasks)
         return lane
+
+    def _spawn(self, work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
+        task = self.group.create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     async def _run_lane(self, lane: Lane) -> None:
         """Run a lane; whatever goes wrong in it stays in it."""
@@ -407,29 +383,22 @@ class Gateway:
         except HermesError as error:
             log.error("lane %s stopped: %s", lane.session_id, error.message)
             lane.abandon(error)
-        except Exception:
+        except Exception as error:
             log.exception("lane %s stopped", lane.session_id)
-            lane.abandon(
-                HermesError("Something unexpected stopped this conversation; see the log.")
-            )
+            lane.abandon(explained(error))
         finally:
-            self._forget(lane)
-
-    def _forget(self, lane: Lane) -> None:
-        if self._lanes.get(lane.session_id) is lane:
+            # At once: a lane that has ended hears of nothing more.
             del self._lanes[lane.session_id]
-        lane.gone.set()
+            lane.gone.set()
 
-    def _spawn_after_turn(self, profile: AgentProfile, session_id: str) -> None:
-        if self._group is None:
-            return
-        task = self.group.create_task(self._after_turn(profile, session_id))
-        self._after_turns.add(task)
-        task.add_done_callback(self._after_turns.discard)
+    def turn_ended(self, profile: AgentProfile, session_id: str) -> None:
+        """Have what may wait until the answer is out done beside the lanes."""
+        if self._group is not None:
+            self._spawn(self._after_turn(profile, session_id), self._after_turns)
 
     async def _after_turn(self, profile: AgentProfile, session_id: str) -> None:
         try:
-            await self._runner.after_turn(profile, session_id)
+            await self.runner.after_turn(profile, session_id)
         except Exception:
             # Titles and memories are not worth the lanes: the answer is out already.
             log.exception("after-turn work of session %s failed", session_id)

@@ -8,13 +8,10 @@ a person holds no thread.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.control.door import Doors
 from hermes.control.lanes.batches import (
     batch_entry,
     batch_inputs,
@@ -27,11 +24,12 @@ from hermes.domain.events import TurnFinished, TurnJob, TurnStream
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import InputKind
-from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.turn import NewTurn, Turn, TurnBrief, TurnControl, TurnError, TurnState
 from hermes.domain.usage import Usage
+
+if TYPE_CHECKING:
+    from hermes.control.lanes.gateway import Gateway
 
 
 class Ticket:
@@ -90,31 +88,11 @@ class TurnRunnerPort(Protocol):
         ...
 
 
-class LaneHost(Struct, frozen=True, kw_only=True):
-    ledger: Ledger
-    runner: TurnRunnerPort
-    clock: Clock
-    owner: str
-    """The id under which this process owns turns."""
-    doors: Doors
-    orphan: Callable[[str], Awaitable[Turn | None]]
-    """Claims a session's open turn if its owner is dead; raises `SessionBusy` if it lives."""
-    ended: Callable[[AgentProfile, str], None]
-    """Told of each turn that has ended, for work that may wait."""
-
-
 class Lane:
-    def __init__(
-        self,
-        session_id: str,
-        profile: AgentProfile,
-        host: LaneHost,
-        on_idle: Callable[["Lane"], None],
-    ) -> None:
+    def __init__(self, session_id: str, profile: AgentProfile, gateway: "Gateway") -> None:
         self.session_id = session_id
         self.profile = profile
-        self._host = host
-        self._on_idle = on_idle
+        self._gateway = gateway
         self.gone = asyncio.Event()
         """Set when the lane has ended."""
         self._tickets: dict[int, Ticket] = {}
@@ -126,10 +104,6 @@ class Lane:
         self._current: TurnStream | None = None
         self._job: TurnJob | None = None
         self._claimed: Turn | None = None
-
-    @property
-    def busy(self) -> bool:
-        return self._control is not None
 
     @property
     def current(self) -> TurnStream | None:
@@ -156,11 +130,9 @@ class Lane:
         self._claimed = turn
         self._awake = True
 
-    def interrupt(self) -> bool:
-        if self._control is None:
-            return False
-        self._control.interrupt()
-        return True
+    def interrupt(self) -> None:
+        if self._control is not None:
+            self._control.interrupt()
 
     def lay_down(self) -> None:
         """Say that the running turn will be cancelled in good order."""
@@ -184,36 +156,35 @@ class Lane:
             if self._claimed is not None:
                 turn, self._claimed = self._claimed, None
                 await self._run_turn(turn, [])
-            waiting = await self._host.ledger.waiting(self.session_id)
+            waiting = await self._gateway.ledger.waiting(self.session_id)
             if waiting and await self._take(waiting):
                 self._awake = True
-        self._on_idle(self)
 
     async def _take(self, waiting: list[InboxEntry]) -> bool:
         """Answer what came first, once it is complete; False if that is not possible now."""
         platform = waiting[0].message.platform
-        window = self._host.doors.of(platform).window(platform)
-        batch, wait = first_batch(waiting, window, self._host.clock.now())
+        window = self._gateway.doors.of(platform).window(platform)
+        batch, wait = first_batch(waiting, window, self._gateway.clock.now())
         if wait > 0:
-            await self._host.clock.sleep(wait)
+            await self._gateway.clock.sleep(wait)
             return True
         return await self._answer(batch)
 
     async def _answer(self, batch: list[InboxEntry]) -> bool:
         """Run the turn that answers `batch`; False if it could not begin."""
-        door = self._host.doors.of(batch[0].message.platform)
+        door = self._gateway.doors.of(batch[0].message.platform)
         batch = [replace(entry, message=await door.fetched(entry.message)) for entry in batch]
         new = NewTurn(
             id=new_id("turn"),
             session_id=self.session_id,
-            owner=self._host.owner,
+            owner=self._gateway.owner,
             inputs=batch_inputs(batch),
             inbox_ids=tuple(entry.id for entry in batch),
             results=tuple(result for entry in batch for result in entry.message.results),
-            at=self._host.clock.now(),
+            at=self._gateway.clock.now(),
         )
         try:
-            begun = await self._host.ledger.begin_turn(new)
+            begun = await self._gateway.ledger.begin_turn(new)
         except SessionBusy as busy:
             await self._wait_for_other(busy)
             return True
@@ -233,10 +204,10 @@ class Lane:
     async def _wait_for_other(self, busy: SessionBusy) -> None:
         """Take over the turn that is in the way if its owner died; else wait a little."""
         try:
-            orphan = await self._host.orphan(self.session_id)
+            orphan = await self._gateway.orphan(self.session_id)
         except SessionBusy:
             log.warning("session %s: %s", self.session_id, busy.message)
-            await self._host.clock.sleep(BUSY_POLL_SECONDS)
+            await self._gateway.clock.sleep(BUSY_POLL_SECONDS)
             return
         if orphan is not None:
             await self._run_turn(orphan, [])
@@ -251,31 +222,27 @@ class Lane:
             self._taken = {each.id: job for each in batch}
             for ticket in self._claim_tickets(batch):
                 ticket.resolve(job)
-            self._host.doors.on_turn(job)
-            await self._host.runner.run(job)
-        except asyncio.CancelledError:
+            self._gateway.doors.on_turn(job)
+            await self._gateway.runner.run(job)
+        except BaseException as error:
             if stream.finished is None:
                 stream.emit(_left_open())
-            raise
-        except Exception as error:
-            if stream.finished is None:
-                stream.emit(_left_open())
-            if entry is not None:
-                self._trouble(entry, _explained(error))
+            if entry is not None and isinstance(error, Exception):
+                self._trouble(entry, explained(error))
             raise
         finally:
             self._control = self._current = self._job = None
-        self._host.ended(self.profile, self.session_id)
+        self._gateway.turn_ended(self.profile, self.session_id)
 
     async def _prepared(
         self, turn: Turn, stream: TurnStream, control: TurnControl, batch: list[InboxEntry]
     ) -> TurnJob:
         """Gather what the turn is told; one that goes on after a restart asks the ledger."""
-        taken = batch or await self._host.ledger.entries_of_turn(turn.id)
+        taken = batch or await self._gateway.ledger.entries_of_turn(turn.id)
         entry = batch_entry(taken)
         context = ""
         if entry is not None:
-            context = await self._host.doors.of(entry.message.platform).context(turn, entry)
+            context = await self._gateway.doors.of(entry.message.platform).context(turn, entry)
         return TurnJob(
             profile=self.profile,
             turn=turn,
@@ -283,11 +250,11 @@ class Lane:
             control=control,
             entry=entry,
             brief=TurnBrief(ephemeral=context, options=batch_options(taken)),
-            capabilities=self._host.doors.capabilities,
+            capabilities=self._gateway.doors.capabilities,
         )
 
     def _trouble(self, entry: InboxEntry, error: HermesError) -> None:
-        self._host.doors.of(entry.message.platform).on_trouble(entry, error)
+        self._gateway.doors.of(entry.message.platform).on_trouble(entry, error)
 
     def abandon(self, error: HermesError) -> None:
         for ticket in self._tickets.values():
@@ -295,12 +262,10 @@ class Lane:
         self._tickets.clear()
 
 
-def _explained(error: Exception) -> HermesError:
-    return (
-        error
-        if isinstance(error, HermesError)
-        else HermesError("Something went wrong.", hint="The log has the details.")
-    )
+def explained(error: Exception) -> HermesError:
+    if isinstance(error, HermesError):
+        return error
+    return HermesError("Something went wrong.", hint="The log has the details.")
 
 
 def _left_open() -> TurnFinished:
