@@ -1,8 +1,8 @@
 """Adapters under supervision: each on its own, alive end to end, patient and not blind."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,6 @@ from fakes.adapter import FakeAdapter, ListSink
 from hermes.control.supervision.health import GatewayPhase, StateFile, read_gateway_state
 from hermes.control.supervision.supervisor import (
     AdapterHealth,
-    AdapterPlan,
     AdapterState,
     Fleet,
     Supervisor,
@@ -19,6 +18,7 @@ from hermes.control.supervision.supervisor import (
 )
 from hermes.domain.errors import Conflict, MissingExtra
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
+from hermes.domain.platforms import Capabilities, ChatPlatform
 from hermes.domain.ports.platform import Adapter, FailureAction, InboundSink, PlatformFailure
 from hermes.testing.clock import FakeClock
 
@@ -45,18 +45,24 @@ class Harness:
         self.states: list[AdapterState] = []
         self.sink = ListSink()
         self._changed = asyncio.Event()
-        platform = name.partition(":")[0]
-        plan = AdapterPlan(name=name, platform=platform, make=self._make, sink=self._sink)
-        self.supervisor = Supervisor(plan, clock, settings, self._note)
+        self.name = name
+        self.platform = ChatPlatform(
+            name=name.partition(":")[0],
+            label="",
+            capabilities=Capabilities(max_length=100),
+            make=lambda _request: self.make(),
+        )
+        self.hold: Callable[[], AbstractContextManager[object]] = nullcontext
+        self.supervisor = Supervisor(self, self._sink, clock, settings, self._note)
 
-    def _make(self) -> Adapter:
+    def make(self) -> Adapter:
         outcome = self.outcomes.pop(0) if self.outcomes else None
         failure = outcome if isinstance(outcome, Exception) else None
         adapter = FakeAdapter(failure=failure, hangs=outcome == "hang", account=self.account)
         self.made.append(adapter)
         return adapter
 
-    async def _sink(self, _adapter: Adapter) -> InboundSink:
+    async def _sink(self, _platform: str, _adapter: Adapter) -> InboundSink:
         return self.sink
 
     def _note(self, health: AdapterHealth) -> None:
@@ -306,31 +312,16 @@ async def test_what_must_be_held_is_held_only_while_connected(clock: FakeClock) 
         finally:
             held.append("released")
 
-    connected = asyncio.Event()
-
-    async def sink(_adapter: Adapter) -> InboundSink:
-        connected.set()
-        return ListSink()
-
-    made: list[FakeAdapter] = []
-
-    def make() -> Adapter:
-        made.append(FakeAdapter())
-        return made[-1]
-
-    plan = AdapterPlan(name="telegram", make=make, sink=sink, hold=hold)
-    supervisor = Supervisor(plan, clock, STEADY, lambda _health: None)
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(supervisor.run())
-        health = await supervisor.settled()
+    harness = Harness(clock)
+    harness.hold = hold
+    async with running(harness):
+        health = await harness.supervisor.settled()
         assert health.state is AdapterState.RETRYING
-        assert made == [], "nothing connects without the lock"
+        assert harness.made == [], "nothing connects without the lock"
         taken = False
-        supervisor.retry()
-        async with asyncio.timeout(10):
-            await connected.wait()
+        harness.supervisor.retry()
+        await harness.until(AdapterState.CONNECTED)
         assert held == ["held"]
-        task.cancel()
     assert held == ["held", "released"]
 
 

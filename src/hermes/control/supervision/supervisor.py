@@ -13,15 +13,16 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractContextManager, asynccontextmanager
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.domain.errors import ConfigError, HermesError, MissingExtra
 from hermes.domain.inbound import InboundMessage
+from hermes.domain.platforms import ChatPlatform
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import (
     Adapter,
@@ -34,6 +35,7 @@ from hermes.domain.ports.platform import (
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 5.0
+NO_ERROR = {"error": "", "error_code": "", "hint": ""}
 
 
 class AdapterState(StrEnum):
@@ -84,19 +86,28 @@ class SupervisorSettings(Struct, frozen=True, kw_only=True):
     """How often in a row an account that once worked may be refused."""
 
 
-class AdapterPlan(Struct, frozen=True, kw_only=True):
-    name: str
-    """What logs and health call it: the platform, with the account where there are several."""
-    platform: str = ""
-    """Empty: the name."""
-    make: Callable[[], Adapter]
-    """Called for each connection; imports the platform's code."""
-    sink: Callable[[Adapter], Awaitable[InboundSink]]
-    """Called when connected: what it receives goes there."""
-    hold: Callable[[], AbstractContextManager[object]] = nullcontext
-    """What must be held while connected, e.g. the lock of the credential."""
-    deaf_after: float | None = None
-    """The platform's own limit of silence; None: the general one."""
+class ChatAccount(Protocol):
+    """One account on a platform that is switched on."""
+
+    @property
+    def name(self) -> str:
+        """`telegram`, or `telegram:work` where a platform has several."""
+        ...
+
+    @property
+    def platform(self) -> ChatPlatform: ...
+
+    def make(self) -> Adapter:
+        """Return an adapter that is not connected yet; one for each connection."""
+        ...
+
+    def hold(self) -> AbstractContextManager[object]:
+        """Return what keeps other gateways from using the same credential."""
+        ...
+
+
+MakeSink = Callable[[str, Adapter], Awaitable[InboundSink]]
+"""Called with the platform and an adapter that is connected: what it receives goes there."""
 
 
 class Deaf(PlatformFailure):
@@ -134,18 +145,20 @@ class Supervisor:
 
     def __init__(
         self,
-        plan: AdapterPlan,
+        account: ChatAccount,
+        sink: MakeSink,
         clock: Clock,
         settings: SupervisorSettings,
         on_change: Callable[[AdapterHealth], None],
     ) -> None:
-        self.name = plan.name
-        self.platform = plan.platform or plan.name
-        self._plan = plan
+        self.name = account.name
+        self.platform = account.platform.name
+        self._account = account
+        self._sink = sink
         self._clock = clock
         self._settings = settings
         self._on_change = on_change
-        self.health = AdapterHealth(name=plan.name, since=clock.now())
+        self.health = AdapterHealth(name=account.name, since=clock.now())
         self._heard_at = clock.monotonic()
         """Since when there has been silence, on the clock that never goes back."""
         self._again = asyncio.Event()
@@ -183,13 +196,13 @@ class Supervisor:
                 self._ready.set()
                 await self._pause()
         finally:
-            self._enter(AdapterState.STOPPED)
+            self._enter(AdapterState.STOPPED, **NO_ERROR)
             self._ready.set()
 
     async def _attempt(self) -> None:
         connected_at: float | None = None
         try:
-            self._enter(AdapterState.CONNECTING, keep_error=True)
+            self._enter(AdapterState.CONNECTING)
             async with self._connection() as (adapter, sink):
                 connected_at = self._clock.monotonic()
                 await self._receive(adapter, sink)
@@ -201,13 +214,13 @@ class Supervisor:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[tuple[Adapter, InboundSink]]:
-        with self._plan.hold():
-            adapter = self._plan.make()
+        with self._account.hold():
+            adapter = self._account.make()
             try:
                 try:
                     async with asyncio.timeout(self._settings.connect_timeout):
                         await adapter.connect()
-                        inner = await self._plan.sink(adapter)
+                        inner = await self._sink(self.platform, adapter)
                 except TimeoutError as error:
                     raise PlatformFailure(
                         FailureAction.RETRY,
@@ -215,7 +228,7 @@ class Supervisor:
                         f" {self._settings.connect_timeout:g} seconds.",
                     ) from error
                 self.adapter, self._ever_connected = adapter, True
-                self._enter(AdapterState.CONNECTED, account=adapter.account)
+                self._enter(AdapterState.CONNECTED, account=adapter.account, **NO_ERROR)
                 self._ready.set()
                 yield adapter, _WatchedSink(inner, self._heard)
             finally:
@@ -234,7 +247,7 @@ class Supervisor:
 
     async def _listen(self) -> None:
         """Raise when the platform has been silent for too long."""
-        limit = self._plan.deaf_after or self._settings.deaf_after
+        limit = self._settings.deaf_after
         while True:
             left = self._heard_at + limit - self._clock.monotonic()
             if left <= 0:
@@ -260,8 +273,8 @@ class Supervisor:
             not self._ever_connected or attempts >= self._settings.fatal_limit
         )
         pause = self._pause_before(attempts, error)
-        self.health = replace(
-            self.health,
+        self._enter(
+            AdapterState.FATAL if fatal else AdapterState.RETRYING,
             attempts=attempts,
             restarts=restarts,
             next_try=None if fatal else self._clock.now() + pause,
@@ -269,7 +282,6 @@ class Supervisor:
             error_code=error.code,
             hint=error.hint,
         )
-        self._enter(AdapterState.FATAL if fatal else AdapterState.RETRYING, keep_error=True)
         level = logging.ERROR if fatal else logging.WARNING
         then = "given up until something is changed" if fatal else f"again in {pause:.0f}s"
         log.log(level, "adapter %s: %s (%s)", self.name, error.message, then)
@@ -305,51 +317,40 @@ class Supervisor:
             for task in tasks:
                 task.cancel()
 
-    def _enter(
-        self, state: AdapterState, *, account: str | None = None, keep_error: bool = False
-    ) -> None:
-        health = self.health
-        if not keep_error:
-            health = replace(health, error="", error_code="", hint="")
+    def _enter(self, state: AdapterState, **changes: Any) -> None:
+        now = self._clock.now()
         self.health = replace(
-            health,
-            state=state,
-            since=self._clock.now(),
-            account=health.account if account is None else account,
-            next_try=health.next_try if state is AdapterState.RETRYING else None,
+            self.health, **{"state": state, "since": now, "next_try": None, **changes}
         )
         self._on_change(self.health)
 
 
 class Fleet:
     def __init__(self, supervisors: Sequence[Supervisor]) -> None:
-        self._supervisors = {each.name: each for each in supervisors}
-        self._by_platform: dict[str, list[Supervisor]] = {}
-        for each in supervisors:
-            self._by_platform.setdefault(each.platform, []).append(each)
+        self._supervisors = supervisors
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for each in self._supervisors.values():
+            for each in self._supervisors:
                 group.create_task(each.run(), name=f"adapter {each.name}")
 
     async def settled(self) -> list[AdapterHealth]:
         """Return once every adapter has connected or failed for the first time."""
-        return [await each.settled() for each in self._supervisors.values()]
+        return [await each.settled() for each in self._supervisors]
 
     def health(self) -> list[AdapterHealth]:
-        return [each.health for each in self._supervisors.values()]
+        return [each.health for each in self._supervisors]
 
     def of(self, platform: str, account: str) -> Supervisor | None:
         """Return who looks after an account; any account is the only one, none is the first."""
-        own = self._by_platform.get(platform, [])
+        own = [each for each in self._supervisors if each.platform == platform]
         if len(own) < 2:
             return next(iter(own), None)
         return next((each for each in own if account in ("", each.health.account)), None)
 
     def retry(self) -> None:
         """Have every adapter that is not connected try again at once."""
-        for each in self._supervisors.values():
+        for each in self._supervisors:
             each.retry()
 
 

@@ -8,9 +8,7 @@ that cannot connect keeps nobody else from talking.
 
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
 
 from hermes.control.admission.authz import AuthzSettings
 from hermes.control.admission.pipeline import InboundPipeline, PipelineParts, target_of
@@ -22,7 +20,7 @@ from hermes.control.lanes.downloads import Downloads
 from hermes.control.supervision.services import BackgroundWork
 from hermes.control.supervision.supervisor import (
     AdapterHealth,
-    AdapterPlan,
+    ChatAccount,
     Fleet,
     Supervisor,
     SupervisorSettings,
@@ -31,33 +29,12 @@ from hermes.domain.errors import HermesError, ToolRefused
 from hermes.domain.events import TurnJob
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.outbound import Target
-from hermes.domain.platforms import ChatPlatform
 from hermes.domain.ports.platform import Adapter, FileSource, InboundSink, MenuCommand
 from hermes.domain.tools import ToolCapabilities, ToolContext
 from hermes.domain.turn import Turn
 from hermes.entry.chat.companion import ReplyParts
 from hermes.entry.chat.context import ChatContext
 from hermes.entry.chat.replies import Apologies, ChatReplies
-
-
-class ChatAccount(Protocol):
-    """One account on a platform that is switched on."""
-
-    @property
-    def name(self) -> str:
-        """`telegram`, or `telegram:work` where a platform has several."""
-        ...
-
-    @property
-    def platform(self) -> ChatPlatform: ...
-
-    def make(self) -> Adapter:
-        """Return an adapter that is not connected yet."""
-        ...
-
-    def hold(self) -> AbstractContextManager[object]:
-        """Return what keeps other gateways from using the same credential."""
-        ...
 
 
 class ChatDoorParts(ReplyParts, frozen=True, kw_only=True):
@@ -90,7 +67,7 @@ class ChatDoor(Door):
         self._way_in = parts.admission(self)
         self._fleet = Fleet(
             [
-                Supervisor(self._plan(each), parts.clock, parts.supervision, parts.on_change)
+                Supervisor(each, self._sink, parts.clock, parts.supervision, parts.on_change)
                 for each in parts.accounts
             ]
         )
@@ -157,26 +134,14 @@ class ChatDoor(Door):
 
     # -- adapters ------------------------------------------------------------
 
-    def _plan(self, account: ChatAccount) -> AdapterPlan:
-        platform = account.platform.name
-
-        async def sink(adapter: Adapter) -> InboundSink:
-            commands = self._way_in.registry.commands(terminal=False)
-            await adapter.publish_commands(
-                [
-                    MenuCommand(name=c.name, help=c.help, args=c.args, choices=c.choices)
-                    for c in commands
-                ]
-            )
-            return InboundPipeline(self._way_in, platform, adapter.account)
-
-        return AdapterPlan(
-            name=account.name,
-            platform=platform,
-            make=account.make,
-            sink=sink,
-            hold=account.hold,
+    async def _sink(self, platform: str, adapter: Adapter) -> InboundSink:
+        await adapter.publish_commands(
+            [
+                MenuCommand(name=c.name, help=c.help, args=c.args, choices=c.choices)
+                for c in self._way_in.registry.commands(terminal=False)
+            ]
         )
+        return InboundPipeline(self._way_in, platform, adapter.account)
 
     def _line(self, platform: str, account: str) -> Line | None:
         supervisor = self._fleet.of(platform, account)
