@@ -58,25 +58,31 @@ class SessionChoice(Struct, frozen=True, kw_only=True):
     other run has gone on from there, else in a branch of it."""
 
 
-class NewRun(Struct, frozen=True, kw_only=True):
+class RunTerms(Struct, frozen=True, kw_only=True):
+    """What a request says about its run, beside the message."""
+
     id: str
+    """Chosen by the door in the form its clients know: `run_…`, `resp_…`, `chatcmpl-…`."""
     kind: RunKind
     key_id: str
     """The API key that asked."""
     agent_id: str
     choice: SessionChoice = SessionChoice()
-    session: NewSession
-    """Opened if the choice needs a new session."""
     history: tuple[Message, ...] = ()
     """What was said before, for a new session that is not a branch."""
-    message: InboundMessage
-    session_key: str
     request: dict[str, Any] = {}
     """What the door wants to know of the request later."""
     idempotency_key: str | None = None
     fingerprint: str = ""
     """Of the request; another one under the same idempotency key is a `Conflict`."""
     logged: bool = False
+
+
+class NewRun(RunTerms, frozen=True, kw_only=True):
+    session: NewSession
+    """Opened if the choice needs a new session."""
+    message: InboundMessage
+    session_key: str
     at: float
 
 

@@ -15,36 +15,16 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.control.follow import (
-    Follower,
-    Kept,
-    Outcome,
-    Unseen,
-    goes_on_later,
-)
+from hermes.control.follow import Follower, Kept, Outcome, Unseen, goes_on_later
 from hermes.control.lanes.gateway import Gateway
 from hermes.control.lanes.lane import Ticket
-from hermes.control.runs.active import (
-    LiveRun,
-    RunStopped,
-    outcome_of,
-)
-from hermes.control.runs.replay import (
-    ended_turn_outcome,
-    finished_event,
-    missed_events,
-    retold,
-)
+from hermes.control.runs.active import LiveRun, RunStopped, outcome_of
+from hermes.control.runs.replay import ended_turn_outcome, finished_event, missed_events, retold
 from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnEvent, TurnFinished
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, InboxEntry, Sender
-from hermes.domain.messages import (
-    AssistantMessage,
-    Content,
-    Message,
-    TextPart,
-)
+from hermes.domain.messages import AssistantMessage, Content, TextPart
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import (
@@ -52,11 +32,10 @@ from hermes.domain.runs import (
     NewRun,
     OpenedRun,
     Run,
-    RunKind,
     RunOutcome,
     RunQuery,
     RunState,
-    SessionChoice,
+    RunTerms,
 )
 from hermes.domain.turn import ClientResult, TurnError, TurnOptions
 
@@ -78,25 +57,13 @@ class Draining(HermesError):
     code = "draining"
 
 
-class RunRequest(Struct, frozen=True, kw_only=True):
-    id: str
-    """Chosen by the door in the form its clients know: `run_…`, `resp_…`, `chatcmpl-…`."""
-    kind: RunKind
-    key_id: str
-    agent_id: str
-    choice: SessionChoice = SessionChoice()
+class RunRequest(RunTerms, frozen=True, kw_only=True):
     text: str = ""
     attachments: tuple[Attachment, ...] = ()
     results: tuple[ClientResult, ...] = ()
     options: TurnOptions = TurnOptions()
-    history: tuple[Message, ...] = ()
-    """What was said before, if a new session is opened."""
     user: str | None = None
     """The person behind the request, as its program names them."""
-    request: dict[str, object] = {}
-    idempotency_key: str | None = None
-    fingerprint: str = ""
-    logged: bool = False
 
 
 def new_run(request: RunRequest, gateway: Gateway, redact: Callable[[str], str]) -> NewRun:
@@ -117,28 +84,20 @@ def new_run(request: RunRequest, gateway: Gateway, redact: Callable[[str], str])
             replace(each, content=_clean(each.content, redact)) for each in request.results
         ),
     )
+    history = tuple(
+        replace(each, text=redact(each.text))
+        if isinstance(each, AssistantMessage)
+        else replace(each, content=_clean(each.content, redact))
+        for each in request.history
+    )
+    terms = {name: getattr(request, name) for name in RunTerms.__struct_fields__}
     return NewRun(
-        id=request.id,
-        kind=request.kind,
-        key_id=request.key_id,
-        agent_id=request.agent_id,
-        choice=chosen,
+        **{**terms, "history": history},
         session=session,
-        history=tuple(_clean_message(each, redact) for each in request.history),
         message=message,
         session_key=chosen.key or gateway.key_of(request.agent_id, message),
-        request=request.request,
-        idempotency_key=request.idempotency_key,
-        fingerprint=request.fingerprint,
-        logged=request.logged,
         at=session.started_at,
     )
-
-
-def _clean_message(message: Message, redact: Callable[[str], str]) -> Message:
-    if isinstance(message, AssistantMessage):
-        return replace(message, text=redact(message.text))
-    return replace(message, content=_clean(message.content, redact))
 
 
 def _clean(content: Content, redact: Callable[[str], str]) -> Content:
