@@ -8,7 +8,7 @@ import pytest
 
 from fakes.core import ScriptedTools, returns, running_core, waits
 from fakes.runs_on import asked, finished, restarted, runs_on
-from hermes.control.runs.runs import Draining, Runs, RunSettings, TooBusy, new_run
+from hermes.control.runs.runs import Draining, Runs, TooBusy, new_run
 from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.events import (
     MessageCompleted,
@@ -80,14 +80,14 @@ async def test_more_runs_than_allowed_are_refused_but_repeats_are_found(tmp_path
     go = asyncio.Event()
     model = ScriptedModel([Reply(pieces=("ok",), before=go)])
     async with running_core(tmp_path, model) as core:
-        async with runs_on(core, settings=RunSettings(max_open=1)) as runs:
+        async with runs_on(core, max_open=1) as runs:
             first = await runs.start(asked("a", idempotency_key="k", fingerprint="f"))
             with pytest.raises(TooBusy):
                 await runs.start(asked("b"))
             assert (await runs.start(asked("a", idempotency_key="k", fingerprint="f"))).duplicate
             go.set()
             await finished(runs, first.run)
-            runs.drain()
+            core.gateway.drain()
             with pytest.raises(Draining):
                 await runs.start(asked("c"))
 

@@ -65,7 +65,7 @@ async def test_a_queued_run_does_not_hold_up_the_end_and_is_kept(tmp_path: Path)
             queued = (await runs.start(asked("two", choice=choice, logged=True))).run
             events = asyncio.create_task(_events(runs, queued))
             followed = asyncio.create_task(_followed(runs, queued))
-            runs.drain()
+            core.gateway.drain()
             await core.gateway.suspend()
             await runs.close(5.0)
         last = (await events)[-1]
@@ -89,7 +89,7 @@ async def test_followers_see_the_end_of_a_run_that_ends_while_draining(tmp_path:
         await model.called(1)
         async with asyncio.TaskGroup() as group:
             told = group.create_task(text_in_log(runs, run))
-            runs.drain()
+            core.gateway.drain()
             go.set()
         assert told.result() == "Said."
 

@@ -21,7 +21,7 @@ from fakes.core import Core, ScriptedTools, running_core
 from fakes.runs_on import runs_on
 from hermes.control.api_keys import ApiKeys
 from hermes.control.approvals import ApprovalAnswers
-from hermes.control.runs.runs import Runs, RunSettings
+from hermes.control.runs.runs import Runs
 from hermes.domain.errors import UsageError
 from hermes.domain.inbound import Attachment
 from hermes.domain.keys import Action, ApiKey
@@ -153,7 +153,7 @@ async def http_door(
     agent: Settings | None = None,
     side: Model | None = None,
     ledger: Ledger | None = None,
-    run_settings: RunSettings | None = None,
+    max_runs: int = 2000,
     more: Callable[[HttpContext], HttpContext] = lambda context: context,
 ) -> AsyncIterator[HttpDoor]:
     """Serve `endpoints` for the body of the `with`; `more` may change the context."""
@@ -161,7 +161,7 @@ async def http_door(
     core_of = running_core(
         folder, model, tools=tools, settings=agent, side=side, redact=without_secret, ledger=ledger
     )
-    async with core_of as core, runs_on(core, settings=run_settings, redact=without_secret) as runs:
+    async with core_of as core, runs_on(core, max_open=max_runs, redact=without_secret) as runs:
         media, side_calls = FakeMedia(folder / "media"), FakeSideCalls()
         context = more(_context(folder, core, runs, media, side_calls))
         doors: list[HttpDoor] = []

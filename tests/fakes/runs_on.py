@@ -7,11 +7,10 @@ from typing import Any
 
 from fakes.core import Core
 from hermes.control.door import Door
-from hermes.control.runs.runs import PLATFORM, RunRequest, Runs, RunSettings
+from hermes.control.runs.runs import PLATFORM, RunRequest, Runs
 from hermes.domain.events import TurnJob
 from hermes.domain.ids import new_id
 from hermes.domain.runs import Run, RunKind
-from hermes.execution.clock import SystemClock
 
 __all__ = ["asked", "restarted", "runs_on"]
 
@@ -30,16 +29,11 @@ class RunsDoor(Door):
 
 @asynccontextmanager
 async def runs_on(
-    core: Core,
-    *,
-    settings: RunSettings | None = None,
-    redact: Callable[[str], str] = str,
+    core: Core, *, max_open: int = 2000, redact: Callable[[str], str] = str
 ) -> AsyncIterator[Runs]:
     """Follow runs for the body of the `with`."""
     async with asyncio.TaskGroup() as group:
-        runs = Runs(
-            core.ledger, core.gateway, SystemClock(), group, redact=redact, settings=settings
-        )
+        runs = Runs(core.gateway, group, redact=redact, max_open=max_open)
         with core.gateway.doors.attached(RunsDoor(runs)):
             yield runs
 

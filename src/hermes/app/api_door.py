@@ -15,7 +15,7 @@ from hermes.app.options import AppOptions
 from hermes.app.settings import platform_section
 from hermes.config.loader import LoadedConfig
 from hermes.control.jobs.schedules import zone_named
-from hermes.control.runs.runs import PLATFORM, Runs, RunSettings
+from hermes.control.runs.runs import PLATFORM, Runs
 from hermes.control.supervision.health import GatewayPhase
 from hermes.domain.patterns import SafePattern
 from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES, AgentProfile
@@ -42,12 +42,10 @@ def open_door(context: DoorContext) -> ApiDoor:
     app = context.app
     settings = http_settings(platform_section(app.loaded, PLATFORM))
     runs = Runs(
-        app.ledger,
         app.gateway,
-        app.clock,
         context.group,
         redact=app.services.redact,
-        settings=RunSettings(max_open=app.loaded.config.gateway.api_server.max_concurrent_runs),
+        max_open=app.loaded.config.gateway.api_server.max_concurrent_runs,
     )
 
     def owner_keys() -> tuple[str, ...]:
@@ -70,7 +68,7 @@ def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpCont
 
     def ready() -> Mapping[str, bool]:
         running = state_file.state.gateway_state == GatewayPhase.RUNNING.value
-        return {"gateway": running, "accepting": not runs.draining}
+        return {"gateway": running, "accepting": not app.gateway.draining}
 
     return HttpContext(
         ledger=app.ledger,

@@ -23,7 +23,6 @@ from fakes.http_chat import (
     text_of,
 )
 from fakes.http_door import SECRET
-from hermes.control.runs.runs import RunSettings
 from hermes.domain.keys import Action
 from hermes.domain.messages import (
     AssistantMessage,
@@ -186,8 +185,7 @@ async def test_too_many_runs_and_a_gateway_that_stops_are_errors_before_the_stre
     tmp_path: Path,
 ) -> None:
     go = asyncio.Event()
-    limit = RunSettings(max_open=1)
-    async with door_with(tmp_path, Reply(pieces=("Late.",), before=go), run_settings=limit) as (
+    async with door_with(tmp_path, Reply(pieces=("Late.",), before=go), max_runs=1) as (
         door,
         model,
     ):
@@ -200,7 +198,7 @@ async def test_too_many_runs_and_a_gateway_that_stops_are_errors_before_the_stre
             assert busy.headers["retry-after"] == "1"
             go.set()
         assert text_of(first.result()) == "Late."
-        door.runs.drain()
+        door.core.gateway.drain()
         stopping = await ask(door.client, "Hi", stream=True)
         assert stopping.status_code == 503
         assert stopping.json()["error"]["code"] == "draining"

@@ -128,7 +128,7 @@ async def test_events_go_on_without_a_gap_after_a_restart(tmp_path: Path) -> Non
                 seen.append(event)
                 if event["event"] == "tool.started":
                     break
-        at.runs.drain()
+        at.behind.core.gateway.drain()
         await at.behind.core.gateway.suspend()
     tools.add("look", returns("seen"), replay_safe=True)
     async with door(tmp_path, ScriptedModel([say("There it is.")]), tools=tools) as at:

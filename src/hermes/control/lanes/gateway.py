@@ -104,7 +104,8 @@ class Gateway:
         self.doors = Doors()
         """The doors that are attached to it for now."""
         self._parts = parts
-        self._draining = False
+        self.draining = False
+        """Nothing new is begun any more."""
         self._lanes: dict[str, Lane] = {}
         self._group: asyncio.TaskGroup | None = None
         self._after_turns: set[asyncio.Task[None]] = set()
@@ -249,7 +250,7 @@ class Gateway:
 
     def drain(self) -> None:
         """Begin nothing new: running turns may end, what arrives is kept for the next start."""
-        self._draining = True
+        self.draining = True
         for lane in self._lanes.values():
             lane.hold()
 
@@ -365,7 +366,7 @@ class Gateway:
         lane = self._lanes.get(session_id)
         if lane is None:
             lane = self._lanes[session_id] = Lane(session_id, profile, self)
-            if self._draining:
+            if self.draining:
                 lane.hold()
             self._spawn(self._run_lane(lane), self._lane_tasks)
         return lane

@@ -12,7 +12,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.control.follow import Follower, Kept, Outcome, Unseen, goes_on_later
@@ -25,8 +24,6 @@ from hermes.domain.events import TurnEvent, TurnFinished
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, InboxEntry, Sender
 from hermes.domain.messages import AssistantMessage, Content, TextPart
-from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import (
     LoggedEvent,
     NewRun,
@@ -116,10 +113,8 @@ POLL_SECONDS = 1.0
 OPEN_STATES = tuple(state for state in RunState if state.open)
 
 
-class RunSettings(Struct, frozen=True, kw_only=True):
-    max_open: int = 2000
-    keep_logs: float = 7 * 86400.0
-    keep_runs: float = 30 * 86400.0
+KEEP_LOGS_SECONDS = 7 * 86400.0
+KEEP_RUNS_SECONDS = 30 * 86400.0
 
 
 class Runs(Follower):
@@ -127,33 +122,23 @@ class Runs(Follower):
 
     def __init__(
         self,
-        ledger: Ledger,
         gateway: Gateway,
-        clock: Clock,
         group: asyncio.TaskGroup,
         *,
         redact: Callable[[str], str] = str,
-        settings: RunSettings | None = None,
+        max_open: int = 2000,
     ) -> None:
-        super().__init__(ledger, group)
+        super().__init__(gateway.ledger, group)
         self._gateway = gateway
-        self._clock = clock
+        self._clock = gateway.clock
         self._redact = redact
-        self._settings = settings or RunSettings()
+        self._max_open = max_open
         self._live: dict[str, LiveRun] = {}
         """The runs that are under way in this process."""
-        self._draining = False
 
     @property
     def open_runs(self) -> int:
         return len(self._live)
-
-    @property
-    def draining(self) -> bool:
-        return self._draining
-
-    def drain(self) -> None:
-        self._draining = True
 
     # -- requests --------------------------------------------------------------
 
@@ -163,9 +148,9 @@ class Runs(Follower):
         Raises `TooBusy`, `Draining`, `NotFound` (session, earlier run) or
         `Conflict` (idempotency key used for another request).
         """
-        if self._draining:
+        if self._gateway.draining:
             raise Draining("Hermes is stopping; try again in a moment.")
-        if len(self._live) >= self._settings.max_open and not await self._repeats(request):
+        if len(self._live) >= self._max_open and not await self._repeats(request):
             raise TooBusy(f"{len(self._live)} runs are under way already; try again shortly.")
         opened = await self._ledger.open_run(new_run(request, self._gateway, self._redact))
         if not opened.duplicate:
@@ -316,8 +301,7 @@ class Runs(Follower):
         while True:
             now = self._clock.now()
             await self._ledger.prune_runs(
-                logs_before=now - self._settings.keep_logs,
-                runs_before=now - self._settings.keep_runs,
+                logs_before=now - KEEP_LOGS_SECONDS, runs_before=now - KEEP_RUNS_SECONDS
             )
             await self._clock.sleep(every)
 
@@ -392,7 +376,7 @@ class Runs(Follower):
             await growth.wait()
             return True
         current = await self._ledger.run(run.id)
-        if current is None or not current.state.open or self._draining:
+        if current is None or not current.state.open or self._gateway.draining:
             return False
         await self._clock.sleep(POLL_SECONDS)
         return True
@@ -404,7 +388,7 @@ class Runs(Follower):
             if live is not None:
                 await live.ended.wait()
             current = await self._ledger.run(run.id)
-            if current is None or not current.state.open or self._draining:
+            if current is None or not current.state.open or self._gateway.draining:
                 return current or run
             if live is None:
                 await self._clock.sleep(POLL_SECONDS)

@@ -95,9 +95,6 @@ class ApiDoor(ListeningDoor):
             await forget_unstored(self._ledger, self._clock.now())
             await self._clock.sleep(FORGET_EVERY_SECONDS)
 
-    def drain(self) -> None:
-        self._runs.drain()
-
     async def close(self, seconds: float) -> None:
         """Let go of the runs, whose readers then end, and stop listening."""
         await self._runs.close(seconds)

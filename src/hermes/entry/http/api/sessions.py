@@ -554,7 +554,7 @@ async def chat_in_session(call: ChatCall) -> Answer:
     """Say something in a session."""
     run = await _started(call)
     ended = await attended(call, call.context.runs.wait(run), stopper(call, run))
-    if ended.outcome is None and not call.context.runs.draining:
+    if ended.outcome is None and not call.context.gateway.draining:
         message = "The session was deleted before its answer was read."
         raise Problem(404, message, code="run_not_found")
     headers = {"X-Hermes-Session-Id": run.session_id}
