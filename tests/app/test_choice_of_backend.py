@@ -6,7 +6,7 @@ import pytest
 
 from fakes.hermes_process import other_process
 from hermes.app.options import AppOptions
-from hermes.app.settings import backend_name, has_private_workspace
+from hermes.app.settings import backend_name, backend_warnings, has_private_workspace
 from hermes.config.loader import load_config
 from hermes.config.paths import HermesHome
 from hermes.execution.backends.sandbox import backend as sandbox
@@ -17,7 +17,7 @@ _CHOSEN = """
     from pathlib import Path
     from fakes.boxes import Boxes, sh
     from hermes.app.options import AppOptions
-    from hermes.app.settings import backend_name
+    from hermes.app.settings import backend_name, backend_warnings
     from hermes.config.loader import load_config
     from hermes.config.paths import HermesHome
     from hermes.domain.errors import HermesError
@@ -28,7 +28,7 @@ _CHOSEN = """
     async def main():
         for platform in ("cli", "gateway"):
             options = AppOptions(home=home, environ={{}}, cwd=Path("/"), platform=platform)
-            print(platform, backend_name(loaded, options))
+            print(platform, backend_name(loaded, options), backend_warnings(loaded, options))
         boxes = Boxes("sandbox", home.root)
         environment = await boxes.open()
         try:
@@ -65,8 +65,18 @@ def test_commands_run_in_the_sandbox_unless_somebody_chose(home: Path, platform:
 
 def test_a_home_is_no_project(home: Path) -> None:
     loaded = load_config(HermesHome(root=home), {})
-    assert not has_private_workspace(loaded, options(home, home.parent / "project"))
-    assert has_private_workspace(loaded, options(home, home.parent))
+    assert not has_private_workspace("sandbox", options(home, home.parent / "project"))
+    assert has_private_workspace("sandbox", options(home, home.parent))
+    assert backend_warnings(loaded, options(home, home.parent / "project")) == ()
+    (said,) = backend_warnings(loaded, options(home, home.parent))
+    assert "is no project" in said
+
+
+def test_a_gateway_on_local_says_what_that_means(home: Path) -> None:
+    (home / "config.yaml").write_text("terminal: {backend: local}\n")
+    loaded = load_config(HermesHome(root=home), {})
+    (said,) = backend_warnings(loaded, options(home, home.parent, "gateway"))
+    assert "without a wall" in said
 
 
 def test_without_bubblewrap_chats_are_refused_and_the_terminal_is_on_its_own(home: Path) -> None:

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes import __version__
 from hermes.agent.images import read_attachment
@@ -15,7 +16,10 @@ from hermes.agent.side_calls import SecondOpinion
 from hermes.agent.turn_runner import TurnRunner
 from hermes.app.options import AppOptions
 from hermes.app.settings import (
+    UNATTENDED,
     agent_profiles,
+    backend_name,
+    backend_warnings,
     environment_settings,
     has_private_workspace,
     in_force,
@@ -123,9 +127,13 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
     logs = configure_logging(options.home.logs_dir, loaded.config.logging, redactor)
     clock = SystemClock()
     profiles = agent_profiles(loaded, options)
+    warnings = backend_warnings(loaded, options)
+    loaded = replace(loaded, warnings=(*loaded.warnings, *warnings))
     live = LiveSettings(in_force(loaded.config, options))
     async with AsyncExitStack() as stack:
         stack.enter_context(logs)
+        for warning in warnings if options.platform in UNATTENDED else ():
+            log.warning("%s", warning)
         ledger = await stack.enter_async_context(open_ledger(options.home))
         owner = stack.enter_context(Owner.claim(options.home.run_dir))
         for stall in await asyncio.to_thread(new_stalls, options.home.run_dir):
@@ -160,7 +168,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             redacting=lambda: RedactedStream(redactor),
             read_attachment=read_attachment,
             load_context_files=not options.ignore_rules,
-            private_workspace=has_private_workspace(loaded, options),
+            private_workspace=has_private_workspace(backend_name(loaded, options), options),
         )
         gateway = _gateway(services, loaded, options, profiles, owner)
         async with gateway.running(), _beside(environments, gateway, clock):

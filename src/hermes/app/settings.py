@@ -1,6 +1,5 @@
 """Settings as the layers want them: agents, their toolsets and backends, access to platforms."""
 
-import logging
 from collections.abc import Iterable
 from typing import Any
 
@@ -12,8 +11,6 @@ from hermes.control.admission.authz import AuthzSettings, authz_settings
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.settings import Settings
 from hermes.execution.backend import EnvironmentSettings, load_backend, project_at
-
-log = logging.getLogger(__name__)
 
 
 def agent_profiles(loaded: LoadedConfig, options: AppOptions) -> dict[str, AgentProfile]:
@@ -64,29 +61,40 @@ def backend_name(loaded: LoadedConfig, options: AppOptions) -> str:
     and is asked. Chats do not: their commands are refused until somebody chooses a backend.
     """
     configured = loaded.config.terminal.backend
-    if loaded.origin("terminal.backend") != "default":
-        return configured
-    missing = load_backend(configured).unavailable()
-    if not missing:
-        return configured
-    if options.platform in UNATTENDED:
-        log.warning(
-            "commands of chats are refused, because there is no sandbox: %s."
-            " Install it, or set `terminal.backend`; `local` lets them loose on this machine",
-            missing,
-        )
-        return configured
-    log.warning("commands run on this machine without a sandbox: %s", missing)
-    return "local"
+    unwatched = options.platform in UNATTENDED
+    return configured if unwatched or not _missing_sandbox(loaded) else "local"
 
 
-def has_private_workspace(loaded: LoadedConfig, options: AppOptions) -> bool:
+def has_private_workspace(backend: str, options: AppOptions) -> bool:
     """Return whether each session starts in an empty place of its own."""
-    backend = backend_name(loaded, options)
     if options.platform in UNATTENDED:
         return load_backend(backend).private_workspace
     home = options.environ.get("HOME") or "/"
     return backend == "sandbox" and project_at(str(options.cwd), options.home.root, home) is None
+
+
+def backend_warnings(loaded: LoadedConfig, options: AppOptions) -> tuple[str, ...]:
+    """Return what a person should know about where commands run."""
+    backend, missing = backend_name(loaded, options), _missing_sandbox(loaded)
+    if options.platform not in UNATTENDED:
+        if missing:
+            return (f"commands run on this machine without a sandbox: {missing}",)
+        alone = has_private_workspace(backend, options)
+        text = f"{options.cwd} is no project: commands work in a place of their own, and can ask"
+        return (f"{text} to leave it",) if alone else ()
+    if missing:
+        advice = "install it or set `terminal.backend`; `local` would give them this machine"
+        return (f"commands of chats are refused, there is no sandbox: {missing}; {advice}",)
+    if backend == "local":
+        return ("commands of chats run on this machine without a wall (terminal.backend: local)",)
+    return ()
+
+
+def _missing_sandbox(loaded: LoadedConfig) -> str:
+    """Return why the backend that nobody chose cannot run here; empty if it can, or was chosen."""
+    if loaded.origin("terminal.backend") != "default":
+        return ""
+    return load_backend(loaded.config.terminal.backend).unavailable()
 
 
 def environment_settings(

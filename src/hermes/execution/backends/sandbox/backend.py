@@ -11,7 +11,7 @@ import logging
 import os
 import posixpath
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -38,7 +38,7 @@ from hermes.execution.backends.sandbox.mounts import (
 )
 from hermes.execution.backends.sandbox.usage import Usage
 from hermes.execution.backends.sandbox.view import View
-from hermes.execution.host.files import ThreadedFiles
+from hermes.execution.host.files import HostFiles, ThreadedFiles
 from hermes.execution.host.process import Launch, remove_trees
 from hermes.execution.host.shell import (
     Generation,
@@ -113,6 +113,16 @@ class SandboxEnvironment(ShellEnvironment):
             launch = await host.prepared(self._at_home(command))
             return await self._background.spawn(launch, command)
 
+    async def present(self, paths: Sequence[str]) -> frozenset[str]:
+        """Look without starting anything while nothing runs: most projects have no notes."""
+        if self._holder is not None or not self._layout.project:
+            return await super().present(paths)
+        within = {path: self.resolve(path) for path in paths}
+        project = f"{self._layout.start}/"
+        full = {path: at for path, at in within.items() if at.startswith(project)}
+        there = await asyncio.to_thread(HostFiles().present, tuple(full.values()))
+        return frozenset(path for path, at in full.items() if at in there)
+
     def _host(self) -> PooledEnvironment:
         if self._outside is None:
             raise UsageError("Commands cannot leave the sandbox here.")
@@ -147,6 +157,8 @@ class SandboxEnvironment(ShellEnvironment):
         self._absent = absent(self._layout)
 
     async def _shut(self) -> None:
+        if self._lock is None and self._holder is None and not self._layout.base.exists():
+            return
         await self._stop()
         if self._outside is not None:
             await self._outside.close()
