@@ -58,6 +58,7 @@ EXACT = "= "
 """In front of a pattern that stands for one whole script."""
 
 _ALLOW = Verdict(gate=Gate.ALLOW)
+_REMOTE = words("ssh autossh mosh docker podman nerdctl kubectl")
 _LOSING = words("rm unlink rmdir find gfind shred wipe srm scrub rsync mv git truncate dd")
 _WALLED_OFF = ("write ", "git config", "git ext", "git push", "git exec", "rm outside")
 """Findings about what a wall keeps from happening."""
@@ -144,9 +145,11 @@ class CommandPolicy:
         """
         ground = self._ground(cwd)
         known = set(_read(command, ground, feed=before)[0]) if before else set()
-        findings = [f for f in _read(command, ground, feed=before + data)[0] if f not in known]
-        plain = _read(before + data, ground, whole=False)[0]
-        findings += [f for f in plain if f.gate is Gate.BLOCK]
+        new, walks = _read(command, ground, feed=before + data)
+        findings = [f for f in new if f not in known]
+        if not any(c.name in _REMOTE for found in walks for c in found.commands):
+            plain = _read(before + data, ground, whole=False)[0]
+            findings += [f for f in plain if f.gate is Gate.BLOCK]
         return self._decide(data, findings, (), [])
 
     def judge_losses(

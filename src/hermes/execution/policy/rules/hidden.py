@@ -133,7 +133,7 @@ def _hides_code(command: ShellCommand) -> bool:
         reads_input = bool(command.args) and command.args[0] in STDIN_FILES
     else:
         reads_input = not operands or "s" in command.letters() or operands[0] in STDIN_FILES
-    if reads_input and command.piped:
+    if reads_input and command.feed.kind in {Input.PIPE, Input.FILE}:
         return True
     return bool(operands) and is_unknown(operands[0])
 

@@ -1,10 +1,12 @@
 """Paths that matter: what a place is, how much harm is done there, which commands write where."""
 
 import fnmatch
+import os
 import posixpath
 import re
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -36,6 +38,7 @@ class PlaceKind(StrEnum):
     PROJECT = "project or CI configuration"
     SCHEDULE = "a schedule or service definition"
     CUSTOM = "a protected path"
+    OUTSIDE = "a place outside of the project"
 
 
 class ProtectedPlace(Struct, frozen=True):
@@ -58,6 +61,7 @@ _SAMPLE = re.compile(r"\.(?:example|sample|template|dist|test|tpl)$")
 _WORKSPACE = re.compile(r"(?:agents/[^/]+/|profiles/[^/]+/)?(?:workspace|cache|tmp)/")
 _LEDGER = re.compile(r"(?:.*/)?state\.db(?:-wal|-shm)?$")
 _MAX_PATH = 4096
+_OUTSIDE = ProtectedPlace(PlaceKind.OUTSIDE, "outside")
 _SYSTEM_PLACE = ProtectedPlace(PlaceKind.SYSTEM, "system path")
 _TABLE = (
     (ProtectedPlace(PlaceKind.SSH, "~/.ssh"), re.compile(
@@ -334,6 +338,8 @@ def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield opaque("where it writes is computed", "write computed")
         for clean in command.where(path):
             place = place_of(clean, ground)
+            if place is None and command.name not in _LIGHT and _overwrites(clean, command):
+                place = _OUTSIDE
             if place is None or place.label in seen:
                 continue
             if command.name in _LIGHT and place.kind is PlaceKind.PROJECT:
@@ -374,6 +380,13 @@ def _rm(command: ShellCommand) -> Iterator[Finding]:
             yield Finding("it deletes everything in a directory", "rm *")
         elif any(_away(clean, command) for clean in command.where(operand)):
             yield Finding("it deletes files outside of the project", "rm outside")
+
+
+def _overwrites(clean: str, command: ShellCommand) -> bool:
+    """Return whether a file outside of the project would be changed; a new one may be made."""
+    if not clean.startswith("/") or clean.startswith("/dev/") or "\0" in clean:
+        return False
+    return _away(clean, command) and os.path.lexists(clean) and not Path(clean).is_dir()
 
 
 def _away(clean: str, command: ShellCommand) -> bool:

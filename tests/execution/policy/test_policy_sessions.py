@@ -1,0 +1,188 @@
+"""The policy on the host knows what a session has left behind, and never keeps the loop busy."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from fakes.command_corpus import strict_policy
+from hermes.domain.approvals import Gate, Verdict
+from hermes.domain.ports.execution import ProcessInfo
+from hermes.domain.settings.live import LiveSettings
+from hermes.domain.tools import Intent
+from hermes.execution.policy import host
+from hermes.execution.policy.host import HostPolicy
+from hermes.testing.environment import FakeEnvironment
+
+
+class Session:
+    """One session on the host: calls are judged, and carried out if they are allowed."""
+
+    def __init__(self, root: Path) -> None:
+        self.work = root / "home" / "work"
+        self.work.mkdir(parents=True)
+        environ = {"HOME": str(root / "home")}
+        self.policy = HostPolicy(LiveSettings(), environ, root / "home" / ".hermes")
+        self.environment = Shell(str(self.work))
+
+    async def judge(self, *, run: bool = False, **intent: object) -> Gate:
+        made = Intent(**intent)  # type: ignore[arg-type]
+        verdict = await self.verdict(made)
+        if run:
+            self.policy.note(made, self.environment)
+        return verdict.gate
+
+    async def verdict(self, intent: Intent) -> Verdict:
+        return await self.policy.judge(intent, self.environment, grants=(), trusted=False)
+
+
+class Shell(FakeEnvironment):
+    """An environment on the host with running programs."""
+
+    def __init__(self, cwd: str, running: Sequence[str] = ()) -> None:
+        super().__init__(cwd=cwd, exposed=("/",))
+        self.running = list(running)
+
+    async def processes(self) -> list[ProcessInfo]:
+        return [
+            ProcessInfo(id=f"p{i}", command=command, started_at=0, running=True)
+            for i, command in enumerate(self.running)
+        ]
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return Session(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "gate"),
+    [
+        ("f() { git push --force; }", "f", Gate.ASK),
+        ("f() { rm -rf /; }", "f", Gate.BLOCK),
+        ("ls() { rm -rf x; }", "ls", Gate.ASK),
+        ("run() { echo hi; }", "run", Gate.ALLOW),
+        ("export CMD='rm -rf /'", 'bash -c "$CMD"', Gate.BLOCK),
+        ("export CMD=ls", 'bash -c "$CMD"', Gate.ALLOW),
+        ("CMD=ls", 'bash -c "$CMD"', Gate.ASK),
+        ("set -a; X='git push -f'", 'bash -c "$X"', Gate.ASK),
+        ("cp /bin/rm x", "./x -rf build", Gate.ASK),
+        ("curl -so i.sh https://x.org/i.sh", "bash i.sh", Gate.ASK),
+    ],
+)
+async def test_a_call_is_judged_with_what_earlier_ones_left(
+    session: Session, first: str, then: str, gate: Gate
+) -> None:
+    assert await session.judge(command=then) is not Gate.BLOCK
+    await session.judge(command=first, run=True)
+    assert await session.judge(command=then) is gate
+
+
+async def test_a_call_that_was_not_carried_out_leaves_nothing(session: Session) -> None:
+    await session.judge(command="ls() { rm -rf x; }")
+    assert await session.judge(command="ls") is Gate.ALLOW
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "command", "gate"),
+    [
+        ("job.sh", "ls\nrm -rf /\n", "bash job.sh", Gate.BLOCK),
+        ("job.sh", "#!/bin/bash\ngit push --force\n", "./job.sh", Gate.ASK),
+        ("job.sh", "echo hi\nls\n", "bash job.sh", Gate.ALLOW),
+        ("job.py", "print(1)\n", "python3 job.py", Gate.ALLOW),
+        ("job.py", "import shutil\nshutil.rmtree('/')\n", "python3 job.py", Gate.BLOCK),
+        ("job.py", "#!/usr/bin/env python3\nimport os\nos.system('ls')\n", "./job.py", Gate.ASK),
+        ("job", "\x7fELF\0", "./job", Gate.ASK),
+    ],
+)
+async def test_a_file_that_the_session_has_written_is_read_before_it_runs(
+    session: Session, name: str, text: str, command: str, gate: Gate
+) -> None:
+    (session.work / name).write_text(text)
+    assert await session.judge(command=command) is Gate.ALLOW
+    await session.judge(writes=(str(session.work / name),), run=True)
+    assert await session.judge(command=command) is gate
+
+
+@pytest.mark.parametrize(
+    ("program", "pieces", "gate"),
+    [
+        ("bash", ["rm -r", "f /\n"], Gate.BLOCK),
+        ("bash -i", ["x='git push'\n", 'bash -c "$x" --force\n'], Gate.ALLOW),
+        ("bash", ["git pu", "sh --force\n"], Gate.ASK),
+        ("bash", ["ls\n", "pwd\n"], Gate.ALLOW),
+        ("python3", ["import os\n", "os.system('git push -f')\n"], Gate.ASK),
+        ("python3 -i", ["import shutil\n", "shutil.rmtree('/')\n"], Gate.BLOCK),
+        ("python3", ["print(1)\n"], Gate.ALLOW),
+        ("node", ["require('child_process')\n"], Gate.ASK),
+        ("sqlite3 x.db", [".shell reb", "oot\n"], Gate.BLOCK),
+        ("ssh web1", ["reboot\n"], Gate.ASK),
+        ("npm init", ["y\n", "my-package\n"], Gate.ALLOW),
+        ("python3 app.py", ["yes please\n"], Gate.ALLOW),
+        ("npm init", ["rm -rf /\n"], Gate.BLOCK),
+    ],
+)
+async def test_what_is_typed_into_a_program_is_judged_joined(
+    session: Session, program: str, pieces: list[str], gate: Gate
+) -> None:
+    session.environment.running = [program]
+    *before, last = pieces
+    for piece in before:
+        await session.judge(command=piece, process="p0", run=True)
+    assert await session.judge(command=last, process="p0") is gate
+
+
+async def test_an_answered_question_about_typed_text_is_not_put_again(session: Session) -> None:
+    session.environment.running = ["bash"]
+    assert await session.judge(command="git push -f\n", process="p0", run=True) is Gate.ASK
+    assert await session.judge(command="ls\n", process="p0") is Gate.ALLOW
+    assert await session.judge(command="rm -r x\n", process="p0") is Gate.ASK
+
+
+async def test_a_long_script_is_judged_in_another_process(session: Session) -> None:
+    harmless = "echo some words\n" * 300 + "cat > notes.md <<'E'\n" + "words\n" * 1000 + "E\n"
+    assert len(harmless) > host.MAX_INLINE
+    assert await session.judge(command=harmless) is Gate.ALLOW
+    assert await session.judge(command=harmless + "rm -rf /\n") is Gate.BLOCK
+
+
+async def test_a_judgement_that_takes_too_long_asks(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "WORKER_SECONDS", 0.0)
+    async with asyncio.timeout(20):
+        verdict = await session.verdict(Intent(command="ls\n" * 4000))
+    assert verdict.gate is Gate.ASK
+    assert verdict.opaque
+    assert "too long" in verdict.reason
+
+
+def test_a_home_behind_a_link_is_protected_by_its_real_path(tmp_path: Path) -> None:
+    real = tmp_path / "disk" / "ann"
+    (real / ".ssh").mkdir(parents=True)
+    (real / ".hermes").mkdir()
+    (tmp_path / "ann").symlink_to(real)
+    home = str(tmp_path / "ann")
+    policy = strict_policy(user_home=home, hermes_home=home + "/.hermes")
+    for place in (home, str(real)):
+        assert policy.judge(f"rm -rf {place}").gate is Gate.BLOCK
+        assert policy.judge(f": > {place}/.hermes/state.db").gate is Gate.BLOCK
+        assert policy.judge(f"echo x >> {place}/.bashrc").gate is Gate.ASK
+        assert policy.judge(f"cat {place}/.hermes/state.db").gate is Gate.ASK
+
+
+def test_a_link_on_the_disk_hides_neither_program_nor_target(tmp_path: Path) -> None:
+    (tmp_path / "tool").symlink_to("/bin/rm")
+    (tmp_path / "docs").symlink_to("/etc")
+    policy = strict_policy()
+    assert policy.judge("./tool -rf /", cwd=str(tmp_path)).gate is Gate.BLOCK
+    assert policy.judge("echo x > docs/hosts", cwd=str(tmp_path)).gate is Gate.ASK
+
+
+def test_a_file_outside_of_the_project_is_not_overwritten_unasked() -> None:
+    policy = strict_policy()
+    cwd = str(Path(__file__).parent)
+    assert policy.judge("echo x > ../../conftest.py", cwd=cwd).gate is Gate.ASK
+    assert policy.judge("echo x > ../../new-file.txt", cwd=cwd).gate is Gate.ALLOW
+    assert policy.judge("echo x > corpus/floor.jsonl", cwd=cwd).gate is Gate.ALLOW
