@@ -33,7 +33,7 @@ class Person:
             root / "hermes",
             base_env={
                 "HOME": str(self.home),
-                "PATH": f"{self.home}/.cargo/bin:/usr/local/bin:/usr/bin:/bin",
+                "PATH": f"{self.project}/.venv/bin:{self.home}/.cargo/bin:/usr/bin:/bin",
                 "SSH_AUTH_SOCK": "/run/user/0/agent",
                 "DB_PASS": "secret",
             },

@@ -294,6 +294,14 @@ async def test_a_command_that_is_let_out_runs_on_the_host_once(person: Person) -
     assert (await env.process_output(started.id))[0] == KEY
 
 
+async def test_a_program_of_the_project_does_not_pass_for_one_of_the_host(person: Person) -> None:
+    env = await person.open()
+    planted = "mkdir -p .venv/bin; printf '#!/bin/sh\necho planted' > .venv/bin/git"
+    assert await says(env, f"{planted}; chmod +x .venv/bin/git; git") == "planted"
+    out = await env.run(ShellRun(script="git --version", outside=True))
+    assert out.output.startswith("git version")
+
+
 async def test_what_is_typed_into_a_program_outside_is_judged_as_on_the_host(
     person: Person,
 ) -> None:

@@ -25,6 +25,7 @@ from hermes.execution.backend import (
     load_backend,
 )
 from hermes.execution.backends.sandbox import walls
+from hermes.execution.backends.sandbox.footprint import Footprint
 from hermes.execution.backends.sandbox.holder import Holder, missing_tools
 from hermes.execution.backends.sandbox.mounts import (
     STATE_DIR,
@@ -36,7 +37,6 @@ from hermes.execution.backends.sandbox.mounts import (
     lay_out,
     prepare,
 )
-from hermes.execution.backends.sandbox.usage import Usage
 from hermes.execution.backends.sandbox.view import View
 from hermes.execution.host.files import HostFiles, ThreadedFiles
 from hermes.execution.host.process import Launch, remove_trees
@@ -83,7 +83,7 @@ class SandboxEnvironment(ShellEnvironment):
         self._holder: Holder | None = None
         self._lock: int | None = None
         self._absent: list[str] = []
-        self._usage: Usage | None = None
+        self._footprint: Footprint | None = None
         self._watching: asyncio.Future[None] | None = None
         self._files = ThreadedFiles(self._view)
 
@@ -132,7 +132,16 @@ class SandboxEnvironment(ShellEnvironment):
         """Return a command as it starts on the host: where the session stands, if that is there."""
         cwd = self.resolve(command.cwd or ".")
         there = Path(cwd).is_dir() and not cwd.startswith(WORKSPACE)
-        return replace(command, cwd=cwd if there else self._layout.home, outside=False)
+        # A person allows `git push`, not the `git` that a command has put into the project.
+        places = (place for place in self._env["PATH"].split(":") if place.startswith("/"))
+        own = tuple(f"{place}/" for place in self.exposed)
+        path = ":".join(place for place in places if not f"{place}/".startswith(own))
+        return replace(
+            command,
+            cwd=cwd if there else self._layout.home,
+            env={"PATH": path, **command.env},
+            outside=False,
+        )
 
     async def _open(self) -> ShellSession:
         """Bring it up, or up again if it has ended or has no room for a command."""
@@ -146,8 +155,8 @@ class SandboxEnvironment(ShellEnvironment):
                 )
             await asyncio.to_thread(self._prepare)
             self._holder = await Holder.start(self._layout)
-            self._usage = Usage(self._layout)
-            self._watching = asyncio.ensure_future(self._watch(self._holder, self._usage))
+            self._footprint = Footprint(self._layout)
+            self._watching = asyncio.ensure_future(self._watch(self._holder, self._footprint))
         return self._shell or ShellSession(STATE_DIR, self._cwd)
 
     def _prepare(self) -> None:
@@ -198,10 +207,10 @@ class SandboxEnvironment(ShellEnvironment):
                 f"\n[Renamed to *.held: {', '.join(away)}. It would run on the host later, so it"
                 " cannot be made in the sandbox. Use `escalate` to ask for it.]"
             )
-        if self._usage is not None and self._usage.note:
+        if self._footprint is not None and self._footprint.note:
             running = self._holder is not None and self._holder.running
             ended = " Delete something." if running else " Everything that ran in it was ended."
-            note += f"\n[{self._usage.note}{ended}]"
+            note += f"\n[{self._footprint.note}{ended}]"
         if self._holder is not None and await self._crowded(self._holder):
             await self._stop()
             note += (
@@ -210,10 +219,10 @@ class SandboxEnvironment(ShellEnvironment):
             )
         return note
 
-    async def _watch(self, holder: Holder, usage: Usage) -> None:
+    async def _watch(self, holder: Holder, footprint: Footprint) -> None:
         """End a sandbox that has outgrown its share while something runs in it."""
-        await usage.watch(holder, lambda: self.idle_since is None)
-        log.warning("a sandbox was ended: %s", usage.note)
+        await footprint.watch(holder, lambda: self.idle_since is None)
+        log.warning("a sandbox was ended: %s", footprint.note)
         await holder.end()
 
     async def _stop(self) -> None:

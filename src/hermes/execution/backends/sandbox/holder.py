@@ -88,7 +88,10 @@ def make_cgroup(max_processes: int, max_memory: int) -> Cgroup:
     made: list[Path] = []
     for controller, settings in (
         ("pids", {"pids.max": max_processes}),
-        ("memory", {"memory.max": max_memory, "memory.limit_in_bytes": max_memory}),
+        (
+            "memory",
+            {"memory.max": max_memory, "memory.swap.max": 0, "memory.limit_in_bytes": max_memory},
+        ),
     ):
         if any((directory / next(iter(settings))).exists() for directory in made):
             _apply(made[0], settings)  # one hierarchy for all

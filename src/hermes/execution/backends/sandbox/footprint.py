@@ -23,7 +23,7 @@ _STEP = 0.05
 """Share of the limit by which the disk must have filled before it is worth counting."""
 
 
-class Usage:
+class Footprint:
     """What one sandbox uses, and what is said about it."""
 
     def __init__(self, layout: SandboxLayout) -> None:
