@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from msgspec.structs import replace
 
+from fakes.ledgers import record_instant
 from hermes.control.jobs.jobs import AgentJobs, ChangedJob, JobDraft
 from hermes.control.jobs.schedules import instant_of
 from hermes.domain.errors import Conflict, NotFound, UsageError
@@ -27,7 +28,7 @@ class Setup:
     def __init__(self, folder: Path, ledger: SqliteLedger) -> None:
         self.clock = FakeClock()
         self.files = JobFiles(folder / "cron")
-        self.ledger = ledger
+        self.database = folder / "state.db"
         self.jobs = AgentJobs(self.files, ledger, self.clock, BERLIN)
 
     async def make(self, schedule: str = "every 30m", **more: Any) -> Job:
@@ -278,10 +279,16 @@ async def test_a_removed_job_is_gone(setup: Setup) -> None:
 async def test_history_comes_newest_first_and_only_of_this_job(setup: Setup) -> None:
     made, other = await setup.make(), await setup.make()
     for number in range(4):
-        await setup.ledger.claim_instant(Instant(job_id=made.id, due_at=float(number)))
-    await setup.ledger.claim_instant(Instant(job_id=other.id, due_at=9.0))
-    done = Instant(job_id=made.id, due_at=3.0, status=InstantStatus.FAILED, error="no model")
-    await setup.ledger.settle_instant(done)
+        record_instant(setup.database, Instant(job_id=made.id, due_at=float(number)))
+    record_instant(setup.database, Instant(job_id=other.id, due_at=9.0))
+    done = Instant(
+        job_id=made.id,
+        due_at=4.0,
+        status=InstantStatus.FAILED,
+        error="no model",
+        detail={"output": ["a", 1, None]},
+    )
+    record_instant(setup.database, done)
     found = await setup.jobs.history(made.id, limit=3)
-    assert [each.due_at for each in found] == [3.0, 2.0, 1.0]
+    assert [each.due_at for each in found] == [4.0, 3.0, 2.0]
     assert found[0] == done

@@ -105,5 +105,5 @@ async def test_the_chosen_home_channel_goes_before_the_configured_one(tmp_path: 
     await ledger.close()
     ledger = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path)
     assert await home_channel(ledger, settings, "telegram") == chosen
-    assert chosen.target.thread_id == "3"
+    assert chosen.thread_id == "3"
     await ledger.close()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
+from hermes.domain.jobs import Instant
 from hermes.domain.messages import (
     AssistantMessage,
     FinishReason,
@@ -19,6 +20,7 @@ from hermes.domain.runs import NewRun, OpenedRun, Run, RunKind, RunOutcome, RunS
 from hermes.domain.session import NewSession, StoredMessage
 from hermes.domain.turn import ClientResult, NewTurn, TurnState
 from hermes.domain.usage import Usage, UsageRecord
+from hermes.state.sqlite.rows import columns
 
 
 def session(
@@ -283,3 +285,13 @@ def damage(path: Path) -> list[str]:
     finally:
         connection.close()
     return [problem for problem in found if problem != "ok"] + strays
+
+
+def record_instant(path: Path, instant: Instant) -> None:
+    """Write down what became of a due instant, in the database at `path`."""
+    values = columns(instant)
+    names = ", ".join(values)
+    seats = ", ".join(f":{name}" for name in values)
+    with sqlite3.connect(path) as db:
+        db.execute(f"INSERT INTO job_instants ({names}) VALUES ({seats})", values)
+    db.close()

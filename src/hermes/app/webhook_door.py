@@ -51,7 +51,7 @@ async def _deliver(app: App, target: Target, text: str, entry_id: str) -> None:
                 f"{target.platform} has no home channel.",
                 hint="Send /sethome in a chat there, or name one in deliver_extra.chat_id.",
             )
-        target = home.target
+        target = home
     await app.gateway.doors.of(target.platform).deliver(target, text, entry_id)
 
 

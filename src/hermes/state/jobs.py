@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 import msgspec
 
@@ -26,6 +26,7 @@ LOCK = ".jobs.lock"
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 Raw = dict[str, Any]
 NAME_LENGTH = 50
 """Of a name that is made from the prompt."""
@@ -42,62 +43,56 @@ class JobFiles:
         """Our own callers queue here, so at most one thread waits for the file lock."""
 
     async def jobs(self) -> list[Job]:
-        return await asyncio.to_thread(self._jobs)
+        return [_job(entry) for entry in _entries(await asyncio.to_thread(self._load))]
 
     async def job(self, job_id: str) -> Job | None:
         return next((job for job in await self.jobs() if job.id == job_id), None)
 
     async def add_job(self, job: Job) -> Job:
-        async with self._turn:
-            return await asyncio.to_thread(self._add, job)
-
-    async def change_job(self, job_id: str, change: Callable[[Job], Job]) -> Job:
-        async with self._turn:
-            return await asyncio.to_thread(self._change, job_id, change)
-
-    async def remove_job(self, job_id: str) -> bool:
-        async with self._turn:
-            return await asyncio.to_thread(self._remove, job_id)
-
-    def _jobs(self) -> list[Job]:
-        return [_job(entry) for entry in _entries(self._load())]
-
-    def _add(self, job: Job) -> Job:
-        with locked(self._folder / LOCK, StoreError):
-            content = self._load()
+        def add(content: Raw) -> Job:
             if _entry(content, job.id) is not None:
                 raise Conflict(f"There is a job {job.id} already.")
             content["jobs"].append(msgspec.to_builtins(job))
-            self._save(content)
             return job
 
-    def _change(self, job_id: str, change: Callable[[Job], Job]) -> Job:
-        with locked(self._folder / LOCK, StoreError):
-            content = self._load()
+        return await self._edit(add)
+
+    async def change_job(self, job_id: str, change: Callable[[Job], Job]) -> Job:
+        def edit(content: Raw) -> Job:
             entry = _entry(content, job_id)
             if entry is None:
                 raise NotFound(f"There is no job {job_id}.")
             old = _job(entry)
             new = change(old)
-            changes = {
-                name: msgspec.to_builtins(getattr(new, name))
-                for name in Job.__struct_fields__
-                if getattr(new, name) != getattr(old, name)
-            }
-            if changes:
-                entry |= changes
-                self._save(content)
+            for name in Job.__struct_fields__:
+                if getattr(new, name) != getattr(old, name):
+                    entry[name] = msgspec.to_builtins(getattr(new, name))
             return _job(entry)
 
-    def _remove(self, job_id: str) -> bool:
-        with locked(self._folder / LOCK, StoreError):
-            content = self._load()
+        return await self._edit(edit)
+
+    async def remove_job(self, job_id: str) -> bool:
+        def remove(content: Raw) -> bool:
             entry = _entry(content, job_id)
-            if entry is None:
-                return False
             content["jobs"] = [each for each in content["jobs"] if each is not entry]
-            self._save(content)
-            return True
+            return entry is not None
+
+        return await self._edit(remove)
+
+    async def _edit(self, edit: Callable[[Raw], T]) -> T:
+        """Have the content changed while nobody else can, and write it if it is different."""
+
+        def work() -> T:
+            with locked(self._folder / LOCK, StoreError):
+                content = self._load()
+                before = msgspec.json.encode(content)
+                answer = edit(content)
+                if msgspec.json.encode(content) != before:
+                    self._save(content)
+                return answer
+
+        async with self._turn:
+            return await asyncio.to_thread(work)
 
     def _load(self) -> Raw:
         content = read_json(self.path, Raw)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fakes.jobs_door import SECRET, JobsDoor, jobs_door
+from fakes.ledgers import record_instant
 from hermes.domain.jobs import DeliveryStatus, Instant, InstantStatus
 from hermes.domain.keys import Action
 
@@ -138,7 +139,8 @@ async def test_a_job_is_paused_resumed_and_made_due(door: JobsDoor) -> None:
 async def test_history_shows_run_and_delivery_apart(door: JobsDoor) -> None:
     made = await make(door)
     for number in range(3):
-        await door.door.ledger.claim_instant(
+        record_instant(
+            door.folder / "state.db",
             Instant(
                 job_id=made["id"],
                 due_at=door.clock.now() + number,
@@ -147,7 +149,7 @@ async def test_history_shows_run_and_delivery_apart(door: JobsDoor) -> None:
                 delivery_error=f"{SECRET} was refused",
                 claimed_by="host-1",
                 session_id="cron_1",
-            )
+            ),
         )
     path = f"/api/jobs/{made['id']}/history"
     page = await door.good("GET", f"{path}?limit=2")

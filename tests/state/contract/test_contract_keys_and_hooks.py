@@ -1,12 +1,11 @@
-"""API keys, due instants and webhook deliveries."""
+"""API keys and webhook deliveries."""
 
 import asyncio
 
 import msgspec
 import pytest
 
-from hermes.domain.errors import Conflict, NotFound
-from hermes.domain.jobs import DeliveryStatus, Instant, InstantStatus
+from hermes.domain.errors import Conflict
 from hermes.domain.keys import Action, ApiKey
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.webhooks import HookDelivery, HookState
@@ -77,41 +76,6 @@ async def test_the_last_use_of_a_key_only_moves_forward(ledger: Ledger) -> None:
     await ledger.touch_key("nobody", 9.0)
     (found,) = await ledger.keys()
     assert found.last_used_at == 8.0
-
-
-def instant(due_at: float = 60.0, **values: object) -> Instant:
-    made = Instant(job_id="j1", due_at=due_at, claimed_by="host-1", started_at=60.5)
-    return msgspec.structs.replace(made, **values)
-
-
-async def test_a_due_instant_is_claimed_once(ledger: Ledger) -> None:
-    claims = (ledger.claim_instant(instant(claimed_by=f"host-{n}")) for n in range(10))
-    assert sum(await asyncio.gather(*claims)) == 1
-    assert await ledger.claim_instant(msgspec.structs.replace(instant(), job_id="j2"))
-    (row,) = await ledger.instants("j1")
-    assert row.status is InstantStatus.RUNNING
-
-
-async def test_what_became_of_instants_is_listed_newest_first(ledger: Ledger) -> None:
-    for due_at in (60.0, 180.5, 120.0):
-        await ledger.claim_instant(instant(due_at))
-    settled = instant(
-        120.0,
-        source="manual",
-        status=InstantStatus.FAILED,
-        delivery=DeliveryStatus.FAILED,
-        finished_at=130.0,
-        session_id="s1",
-        error="It broke.",
-        delivery_error="Nobody there.",
-        detail={"output": ["a", 1, None]},
-    )
-    await ledger.settle_instant(settled)
-    assert await ledger.instants("j1") == [instant(180.5), settled, instant(60.0)]
-    assert await ledger.instants("j1", limit=1) == [instant(180.5)]
-    assert await ledger.instants("j9") == []
-    with pytest.raises(NotFound, match="j1"):
-        await ledger.settle_instant(instant(999.0))
 
 
 def delivery(delivery_id: str = "d1", *, at: float = 1.0, route: str = "github") -> HookDelivery:

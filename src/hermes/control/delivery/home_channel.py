@@ -6,37 +6,21 @@
 from typing import Any
 
 import msgspec
-from msgspec import Struct
 
-from hermes.domain.inbound import ChatKind
 from hermes.domain.outbound import Target
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.settings import Settings
 
 
-class HomeChannel(Struct, frozen=True, kw_only=True):
-    platform: str
-    chat_id: str
+class HomeChannel(Target, frozen=True, kw_only=True):
     account: str = ""
     """Which of our accounts; empty: the only one."""
-    thread_id: str | None = None
     name: str = ""
-    chat_kind: ChatKind | None = None
 
     @property
     def address(self) -> str:
         """The chat, and the thread if there is one, as `chat[:thread]`."""
         return self.chat_id if self.thread_id is None else f"{self.chat_id}:{self.thread_id}"
-
-    @property
-    def target(self) -> Target:
-        return Target(
-            platform=self.platform,
-            account=self.account,
-            chat_id=self.chat_id,
-            thread_id=self.thread_id,
-            chat_kind=self.chat_kind,
-        )
 
 
 async def home_channel(ledger: Ledger, settings: Settings, platform: str) -> HomeChannel | None:

@@ -441,12 +441,6 @@ class HookStore(Protocol):
 class InstantStore(Protocol):
     """What became of each due instant, in the ledger."""
 
-    async def claim_instant(self, instant: Instant) -> bool:
-        """Commit the row of a due instant; False if it has one already."""
-
-    async def settle_instant(self, instant: Instant) -> None:
-        """Replace the row of an instant that was claimed."""
-
     async def instants(self, job_id: str, *, limit: int = 50) -> list[Instant]:
         """List the instants of a job, newest first."""
 

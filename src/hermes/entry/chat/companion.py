@@ -38,10 +38,12 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.settings.agent import AgentLoop
 from hermes.domain.turn import TurnState
+from hermes.domain.wording import one_line
 from hermes.streaming.chat.layout import ChatLayout
 from hermes.streaming.chat.presenter import MaySend
 from hermes.streaming.chat.reply import shows_progress
 from hermes.streaming.chat.settings import PresentationSettings
+from hermes.streaming.view import TurnView
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +89,7 @@ class StillWorking:
         """Tool calls are shown while they run."""
         self._began = self._active = self._noticed = clock.monotonic()
         self._asked: set[str] = set()
-        self._tools: dict[str, str] = {}
+        self._view = TurnView()
         self._warned = self._over = False
         self._there = resumed
         """A notice may be in the chat that has to go."""
@@ -107,15 +109,12 @@ class StillWorking:
     def _take(self, event: TurnEvent) -> None:
         now = self._clock.monotonic()
         self._active, self._warned = now, False
+        self._view.feed(event)
         match event:
             case ApprovalAsked(request=request):
                 self._asked.add(request.id)
             case ApprovalAnswered(approval_id=approval_id):
                 self._asked.discard(approval_id)
-            case ToolStarted():
-                self._tools[event.call_id] = f"{event.verb or event.name} {event.label}".strip()
-            case ToolFinished(call_id=call_id):
-                self._tools.pop(call_id, None)
             case _:
                 pass
         if self._visible(event):
@@ -176,11 +175,11 @@ class StillWorking:
             )
 
     def _doing(self) -> str:
-        tools = list(self._tools.values())
-        if not tools:
+        if not self._view.running:
             return ""
-        label = " ".join(tools[-1].split()).replace("`", "'")[:80]
-        return f": `{label}`"
+        *_, tool = self._view.running.values()
+        doing = f"{tool.verb or tool.name} {tool.label}".replace("`", "'")
+        return f": `{one_line(doing, 80)}`"
 
 
 def _span(seconds: float) -> str:

@@ -130,7 +130,7 @@ class ChatDoor(Door):
                 hint="Only home channels can: the name of a platform where /sethome was used.",
             )
         digest = hashlib.sha256(f"{target} {text}".encode()).hexdigest()[:8]
-        await self.deliver(home.target, text, f"send:{context.turn_id}:{context.call_id}:{digest}")
+        await self.deliver(home, text, f"send:{context.turn_id}:{context.call_id}:{digest}")
 
     # -- adapters ------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlite3 import Connection
 from typing import Any
 
-from hermes.domain.errors import Conflict, NotFound
+from hermes.domain.errors import Conflict
 from hermes.domain.jobs import Instant
 from hermes.domain.keys import Action, ApiKey
 from hermes.domain.webhooks import HookDelivery, HookState
@@ -92,15 +92,5 @@ class HookPart(LedgerPart):
 
 
 class InstantPart(LedgerPart):
-    async def claim_instant(self, instant: Instant) -> bool:
-        return await self._write(lambda db: change(db, "instants.claim", columns(instant)) > 0)
-
-    async def settle_instant(self, instant: Instant) -> None:
-        if not await self._write(lambda db: change(db, "instants.settle", columns(instant))):
-            raise NotFound(
-                f"Job `{instant.job_id}` has no claimed instant at {instant.due_at}.",
-                hint="Claim an instant first.",
-            )
-
     async def instants(self, job_id: str, *, limit: int = 50) -> list[Instant]:
         return await self._list(read_instant, "instants.of_job", (job_id, limit))

@@ -34,6 +34,9 @@ ProgressPiece = ToolStarted | ToolDone | Notice
 
 _LABEL = 120
 _PREVIEW = 160
+_REASONING = 1500
+"""Characters of reasoning that are shown."""
+_STOPPED = "⏹ Stopped here."
 _FAILED = {
     ToolOutcome.ERROR: "✗",
     ToolOutcome.REFUSED: "⛔",
@@ -118,24 +121,19 @@ def _short(text: str, limit: int) -> str:
     return one_line(text.replace("`", "'"), limit)
 
 
-def is_silent(text: str) -> bool:
-    """Return whether the whole of `text` asks for silence."""
-    return text.strip() in SILENT_MARKERS
+def is_silent(text: str, *, begun: bool = False) -> bool:
+    """Return whether all of `text` asks for silence; with `begun`, whether it still may do so."""
+    said = text.strip()
+    return said in SILENT_MARKERS or (begun and any(m.startswith(said) for m in SILENT_MARKERS))
 
 
-def may_become_silent(text: str) -> bool:
-    """Return whether `text` is the beginning of a marker, or of nothing yet."""
-    begun = text.strip()
-    return any(marker.startswith(begun) for marker in SILENT_MARKERS)
-
-
-def quoted(reasoning: str, limit: int) -> str:
-    """Return `reasoning` as a Markdown quote of at most about `limit` characters."""
+def quoted(reasoning: str) -> str:
+    """Return `reasoning` as a Markdown quote, not too long."""
     thought = reasoning.strip()
-    if not thought or limit <= 0:
+    if not thought:
         return ""
-    if len(thought) > limit:
-        thought = thought[:limit].rstrip() + "…"
+    if len(thought) > _REASONING:
+        thought = thought[:_REASONING].rstrip() + "…"
     # A fence inside would swallow the quote marks of the lines behind it.
     lines = thought.replace("```", "'''").replace("~~~", "'''").split("\n")
     return "\n".join(f"> {'💭 ' if number == 0 else ''}{line}" for number, line in enumerate(lines))
@@ -193,15 +191,13 @@ class Segment:
         body = found.text.strip("\n") if self.closed else found.text.lstrip("\n")
         cut_off = self.ending is not None and self.ending.outcome is not TurnState.DONE
         held_back = not self.closed or cut_off
-        if may_become_silent(body) if held_back else is_silent(body):
+        if is_silent(body, begun=held_back):
             body = ""
         if self.ending is not None:
-            body = _with_ending(body, self.ending, settings)
+            body = _with_ending(body, self.ending)
         thought = ""
         if settings.show_reasoning and (body or self.remark or not self.closed):
-            thought = quoted(
-                clean(self._thought or "".join(self._new_thoughts)), settings.reasoning_limit
-            )
+            thought = quoted(clean(self._thought or "".join(self._new_thoughts)))
         text = f"{thought}\n\n{body}".rstrip() if thought else body
         return Extracted(text=text, media=found.media)
 
@@ -312,9 +308,9 @@ def _warns(piece: ProgressPiece) -> bool:
     return isinstance(piece, Notice) and piece.level is NoticeLevel.WARNING
 
 
-def _with_ending(body: str, ending: Ending, settings: PresentationSettings) -> str:
+def _with_ending(body: str, ending: Ending) -> str:
     if ending.outcome is TurnState.INTERRUPTED:
-        note = "" if is_blank(body) else settings.stopped_mark
+        note = "" if is_blank(body) else _STOPPED
     elif ending.error is not None:
         note = f"⚠️ {ending.error.message}\n{ending.error.hint}".strip()
     else:

@@ -20,9 +20,6 @@ class PresentationSettings(Streaming, frozen=True, kw_only=True):
     interim_assistant_messages: bool
     """Keep what the model says before it uses tools."""
     show_reasoning: bool
-    reasoning_limit: int = 1500
-    """Characters of reasoning that are shown."""
-    stopped_mark: str = "⏹ Stopped here."
 
     def grows(self, capabilities: Capabilities) -> bool:
         """Return whether a reply is shown while it is being written, not only when complete.

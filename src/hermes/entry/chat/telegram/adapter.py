@@ -230,20 +230,14 @@ class TelegramAdapter:
     async def send(self, outgoing: Outgoing) -> Sent:
         if outgoing.attachment is not None:
             return await self._send_file(outgoing)
-        fields = self._common(outgoing) | _formatted(outgoing, "text") | self._previews
+        fields = self._common(outgoing) | _formatted(outgoing) | self._previews
         return _sent(await self._api.call("sendMessage", fields, SentWire))
 
     async def edit(self, native_id: str, outgoing: Outgoing) -> None:
         """Make a message look like `outgoing`; without buttons there is no keyboard afterwards."""
         fields = _existing(outgoing.target, native_id) | _keyboard(outgoing.buttons)
-        method = "editMessageText"
-        if outgoing.attachment is not None:
-            method, fields = "editMessageCaption", fields | _formatted(outgoing, "caption")
-        elif not outgoing.text and not outgoing.plain:
-            method = "editMessageReplyMarkup"
-        else:
-            fields |= _formatted(outgoing, "text") | self._previews
-        await self._api.attempt(method, fields, "message is not modified")
+        fields |= _formatted(outgoing) | self._previews
+        await self._api.attempt("editMessageText", fields, "message is not modified")
 
     async def delete(self, target: Target, native_id: str) -> None:
         gone = "message to delete not found"
@@ -306,7 +300,7 @@ class TelegramAdapter:
     async def _send_file(self, outgoing: Outgoing) -> Sent:
         kind, upload = await self._upload(outgoing)
         method = f"send{kind.capitalize()}"
-        fields = self._common(outgoing) | _formatted(outgoing, "caption")
+        fields = self._common(outgoing)
         try:
             return _sent(await self._api.call(method, fields, SentWire, uploads=(upload,)))
         except PlatformFailure as failure:
@@ -318,14 +312,13 @@ class TelegramAdapter:
         return await self._send_file(msgspec.structs.replace(outgoing, attachment_kind="document"))
 
     async def send_album(self, pieces: list[Outgoing]) -> list[Sent]:
-        """Show two to ten pictures or videos as one album; the first one's text is the caption."""
+        """Show two to ten pictures or videos as one album."""
         uploads: list[Upload] = []
         media: list[dict[str, Any]] = []
         for number, piece in enumerate(pieces):
             kind, upload = await self._upload(piece, f"file{number}")
             uploads.append(upload)
-            described = _formatted(piece, "caption") if number == 0 else {}
-            media.append({"type": kind, "media": f"attach://{upload.field}"} | described)
+            media.append({"type": kind, "media": f"attach://{upload.field}"})
         fields = self._common(pieces[0]) | {"media": media}
         sent = await self._api.call("sendMediaGroup", fields, list[SentWire], uploads=uploads)
         return [_sent(each) for each in sent]
@@ -342,15 +335,15 @@ class TelegramAdapter:
         return kind, Upload(field=field or kind, name=writable(path.name), content=content)
 
 
-def _formatted(outgoing: Outgoing, name: str) -> dict[str, Any]:
+def _formatted(outgoing: Outgoing) -> dict[str, Any]:
     """Return the text with its markup, or the plain text where it has none.
 
     Text that equals its plain form either has no markup or is what remained after
     Telegram refused the markup; then a `<` in it is just that.
     """
     if outgoing.text and outgoing.text != outgoing.plain:
-        return {name: writable(outgoing.text), "parse_mode": "HTML"}
-    return {name: writable(outgoing.plain)} if outgoing.plain else {}
+        return {"text": writable(outgoing.text), "parse_mode": "HTML"}
+    return {"text": writable(outgoing.plain)}
 
 
 def _keyboard(rows: Sequence[Sequence[Button]]) -> dict[str, Any]:
