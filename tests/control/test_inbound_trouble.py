@@ -11,7 +11,6 @@ from fakes.ledgers import inbound
 from hermes.control.admission.authz import Authorizer, AuthzSettings
 from hermes.control.admission.pairing import Pairing
 from hermes.control.admission.pipeline import InboundPipeline, PipelineParts
-from hermes.control.admission.resets import Resets
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.commands.context import CommandHost
 from hermes.control.hooks import HookBus
@@ -48,7 +47,8 @@ def pipeline(kit: ChatKit, group: asyncio.TaskGroup, agent_id: str, said: Said) 
             paired=lambda _platform, _sender: True,
         ),
         pairing=Pairing(PairingFiles(kit.profile.home / "pairing"), kit.clock),
-        resets=Resets(LiveSettings(), UTC),
+        background_age=lambda _session_id: None,
+        zone=UTC,
         hooks=HookBus(),
         group=group,
         agent_of=lambda _message: agent_id,

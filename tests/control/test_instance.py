@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from hermes.control.supervision.instance import (
-    Instance,
     credential_locks_dir,
     end_gateway,
     hold_credential,
+    hold_home,
     is_supervised,
     running_gateway,
     starts_too_often,
@@ -46,17 +46,18 @@ async def holder(root: Path, manner: str = "polite") -> AsyncIterator[asyncio.su
 
 def test_a_home_has_one_gateway_at_a_time(tmp_path: Path) -> None:
     assert running_gateway(tmp_path) is None
-    with Instance.claim(tmp_path, ["hermes", "gateway", "run"], supervised=True):
+    with hold_home(tmp_path, ["hermes", "gateway", "run"], supervised=True):
         found = running_gateway(tmp_path)
         assert found is not None
         assert found.argv == ("hermes", "gateway", "run")
         assert found.supervised
         with pytest.raises(Conflict, match="already running") as refused:
-            Instance.claim(tmp_path)
+            hold_home(tmp_path).__enter__()
         assert "--replace" in refused.value.hint
     assert running_gateway(tmp_path) is None
     assert not (tmp_path / "gateway.pid").exists()
-    Instance.claim(tmp_path).release()
+    with hold_home(tmp_path):
+        pass
 
 
 async def test_another_process_is_seen_and_its_death_frees_the_home(tmp_path: Path) -> None:
@@ -65,11 +66,12 @@ async def test_another_process_is_seen_and_its_death_frees_the_home(tmp_path: Pa
         assert found is not None
         assert found.pid == process.pid
         with pytest.raises(Conflict, match=f"process {process.pid}"):
-            Instance.claim(tmp_path)
+            hold_home(tmp_path).__enter__()
         process.kill()
         await process.wait()
         assert running_gateway(tmp_path) is None, "the file of the dead one does not count"
-        Instance.claim(tmp_path).release()
+        with hold_home(tmp_path):
+            pass
 
 
 async def test_a_gateway_is_asked_to_end(tmp_path: Path) -> None:
@@ -89,7 +91,7 @@ async def test_a_gateway_that_does_not_listen_is_killed_if_that_is_wanted(tmp_pa
 
 
 def test_a_pid_that_now_means_another_process_is_not_believed(tmp_path: Path) -> None:
-    with Instance.claim(tmp_path):
+    with hold_home(tmp_path):
         (tmp_path / "gateway.pid").write_text('{"pid": 1, "start_time": 12345678}')
         found = running_gateway(tmp_path)
         assert found is not None
@@ -122,14 +124,14 @@ def test_locks_are_below_the_users_state_directory(tmp_path: Path) -> None:
 def test_a_home_that_cannot_be_used_is_explained(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="cannot be opened"):
-        Instance.claim(tmp_path / "file")
+        hold_home(tmp_path / "file").__enter__()
 
 
 def test_the_fourth_start_within_a_minute_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "gateway" / "restart_loop.json"
 
     def start(now: float) -> bool:
-        return starts_too_often(path, max_count=3, window_seconds=60, now=now)
+        return starts_too_often(path, now)
 
     assert [start(now) for now in (0, 10, 20, 30)] == [False, False, False, True]
     assert not start(85), "only 30 and 85 are within the last minute"

@@ -37,18 +37,19 @@ def sides(tmp_path: Path) -> Sides:
 
 
 async def test_a_stranger_gets_a_code_a_person_confirms_it_and_the_gateway_notices(
-    sides: Sides,
+    sides: Sides, caplog: pytest.LogCaptureFixture
 ) -> None:
     await sides.gateway.refresh()
     code = await sides.code()
     assert not sides.gateway.is_paired("telegram", ANNA)
     newcomer = await sides.person.approve("telegram", code)
     assert (newcomer.user_id, newcomer.user_name) == ("1", "Anna")
-    noticed = await sides.gateway.refresh(force=True)
-    assert [each.user_id for each in noticed] == ["1"]
+    with caplog.at_level("INFO"):
+        await sides.gateway.refresh(force=True)
+        await sides.gateway.refresh(force=True)
+    assert [record.getMessage() for record in caplog.records] == ["paired: telegram 1"]
     assert sides.gateway.is_paired("telegram", ANNA)
     assert not sides.gateway.is_paired("discord", ANNA)
-    assert await sides.gateway.refresh(force=True) == ()
 
 
 async def test_a_code_has_eight_characters_that_cannot_be_confused(sides: Sides) -> None:

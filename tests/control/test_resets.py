@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from hermes.control.admission.resets import (
     ResetReason,
-    Resets,
     check_policies,
     due,
     is_trigger,
@@ -22,7 +21,6 @@ from hermes.domain.inbound import ChatKind
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.settings.doors import SessionReset
-from hermes.domain.settings.live import LiveSettings
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -85,14 +83,9 @@ def test_an_empty_session_is_not_replaced_by_another_empty_one() -> None:
 
 def test_background_work_keeps_a_session_but_not_for_ever() -> None:
     section = SessionReset(mode="idle", idle_minutes=1, bg_process_max_age_hours=24)
-    age = {"s1": 3600.0}
-    resets = Resets(LiveSettings(Settings(session_reset=section)), UTC, age.get)
-    args = ("telegram", ChatKind.PRIVATE, 1e6)
-    assert resets.due(used(0.0), *args) is None
-    age["s1"] = 24 * 3600.0
-    assert resets.due(used(0.0), *args) is not None
-    age.clear()
-    assert resets.due(used(0.0), *args) is not None
+    assert due(used(0.0), section, 1e6, UTC, 3600.0) is None
+    assert due(used(0.0), section, 1e6, UTC, 24 * 3600.0) is not None
+    assert due(used(0.0), section, 1e6, UTC) is not None
 
 
 def test_the_platform_is_asked_first_then_the_kind_of_chat_then_the_default() -> None:

@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from hermes.control.supervision.instance import Instance
+from hermes.control.supervision.instance import hold_home
 
 RESTART = 75
 
@@ -20,7 +20,7 @@ def main() -> int:
     root, manner = Path(sys.argv[1]), sys.argv[2]
     signals = {signal.SIGTERM, signal.SIGUSR1}
     signal.pthread_sigmask(signal.SIG_BLOCK, signals)
-    with Instance.claim(root, sys.argv):
+    with hold_home(root, sys.argv):
         sys.stdout.write("ready\n")
         sys.stdout.flush()
         while True:

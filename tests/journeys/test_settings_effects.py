@@ -47,7 +47,7 @@ from hermes.config.paths import HermesHome
 from hermes.control.delivery.rate_limit import Pacer, Urgency
 from hermes.control.lanes.batches import NO_BATCHING
 from hermes.control.supervision import health
-from hermes.control.supervision.instance import Instance
+from hermes.control.supervision.instance import hold_home
 from hermes.control.supervision.supervisor import AdapterState
 from hermes.domain.settings import Settings
 from hermes.domain.settings.live import needs_restart
@@ -488,7 +488,7 @@ async def running(
             platform="gateway",
         )
         stop = StopSignals()
-        with Instance.claim(hermes.home, sys.argv, supervised=False):
+        with hold_home(hermes.home, sys.argv, supervised=False):
             async with open_app(options) as app, asyncio.TaskGroup() as group:
                 service = group.create_task(Service(app, stop).run())
                 bench = Bench(app, hermes, telegram, model)

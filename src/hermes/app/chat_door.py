@@ -1,7 +1,6 @@
 """The door of the chat platforms, put together from a running app."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 
 from hermes.app.doors import DoorContext
@@ -12,8 +11,9 @@ from hermes.config.loader import LoadedConfig
 from hermes.control.admission.authz import Authorizer, AuthzSettings
 from hermes.control.admission.pairing import Pairing
 from hermes.control.admission.pipeline import PipelineParts
-from hermes.control.admission.resets import Resets, check_policies
+from hermes.control.admission.resets import check_policies
 from hermes.control.commands.builtin import builtin_registry
+from hermes.control.jobs.schedules import zone_named
 from hermes.control.supervision.supervisor import SupervisorSettings
 from hermes.domain.profile import DEFAULT_AGENT
 from hermes.domain.settings.live import LiveSettings
@@ -116,14 +116,13 @@ def _admission(
 ) -> PipelineParts:
     app = context.app
     pairing = Pairing(PairingFiles(app.options.home.platforms_dir / "pairing"), app.clock)
-    zone = datetime.now().astimezone().tzinfo
-    assert zone is not None
     return PipelineParts(
         host=app.commands(),
         registry=builtin_registry(),
         authorizer=Authorizer(access, paired=pairing.is_paired),
         pairing=pairing,
-        resets=Resets(app.settings, zone, app.environments.background_age),
+        background_age=app.environments.background_age,
+        zone=zone_named(""),
         hooks=context.hooks,
         group=context.group,
         agent_of=lambda _message: DEFAULT_AGENT,

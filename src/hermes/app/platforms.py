@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 from hermes.app.options import AppOptions
@@ -25,8 +24,9 @@ class PlatformAccount:
         account: str,
         loaded: Callable[[], LoadedConfig],
         options: AppOptions,
-        request: Callable[[Callable[[], SettingPlaces], Path], AdapterRequest],
+        **shared: Any,
     ) -> None:
+        """`shared` is what the requests for adapters of all accounts have in common."""
         self.platform = platform
         self.name = f"{platform.name}:{account}" if account else platform.name
         self._account = account
@@ -34,7 +34,7 @@ class PlatformAccount:
         self._options = options
         self._known: tuple[LoadedConfig, SettingPlaces] | None = None
         state_dir = options.home.platforms_dir / platform.name / account
-        self._request = request(self._places, state_dir)
+        self._request = AdapterRequest(places=self._places, state_dir=state_dir, **shared)
         self._settings = live_settings(platform, ChatSettings, self._places)
 
     def make(self) -> Adapter:
@@ -64,13 +64,9 @@ def enabled_accounts(
     loaded: Callable[[], LoadedConfig], options: AppOptions, clock: Clock
 ) -> list[PlatformAccount]:
     """Return the accounts that are switched on; `loaded` is the configuration as it is now."""
-    listener = SharedListener()
-
-    def request(places: Callable[[], SettingPlaces], state_dir: Path) -> AdapterRequest:
-        return AdapterRequest(places=places, state_dir=state_dir, clock=clock, listener=listener)
-
+    shared = {"clock": clock, "listener": SharedListener()}
     return [
-        PlatformAccount(platform, account, loaded, options, request)
+        PlatformAccount(platform, account, loaded, options, **shared)
         for platform in enabled_platforms(loaded())
         for account in _accounts(loaded(), platform) or ("",)
     ]

@@ -26,8 +26,8 @@ from hermes.control.hook_files import load_hooks
 from hermes.control.hooks import GATEWAY_STARTUP, HookBus, load_hook_plugins
 from hermes.control.supervision.health import GatewayPhase, StateFile
 from hermes.control.supervision.instance import (
-    Instance,
     end_gateway,
+    hold_home,
     is_supervised,
     starts_too_often,
 )
@@ -58,7 +58,7 @@ async def serve(options: AppOptions, *, replace: bool = False) -> int:
     if replace:
         await end_gateway(options.home.root, SystemClock())
     supervised = is_supervised(options.environ)
-    with Instance.claim(options.home.root, sys.argv, supervised=supervised), stop_signals() as stop:
+    with hold_home(options.home.root, sys.argv, supervised=supervised), stop_signals() as stop:
         async with open_app(options) as app:
             with watchdog(app.owner.stall_path):
                 await Service(app, stop).run()
@@ -150,9 +150,7 @@ class Service:
         Returns why this configuration cannot work, if no platform or not every listener can.
         """
         guard = self._options.home.root / "gateway" / "restart_loop.json"
-        if await asyncio.to_thread(
-            starts_too_often, guard, max_count=3, window_seconds=60.0, now=time.time()
-        ):
+        if await asyncio.to_thread(starts_too_often, guard, time.time()):
             # Nothing is held back for it: a turn that keeps ending the process is given up
             # after its second resume.
             text = "Several starts in a short time: something may be ending the gateway."

@@ -11,6 +11,8 @@ noticed by looking at the row. Where no door can ask, the answer is no.
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from math import inf
 from typing import Any
 
 from msgspec import Struct
@@ -83,11 +85,17 @@ class ApprovalAnswers:
                 current = await self._ledger.approval(request.id)
                 if current is not None and current.decision is not None:
                     return current.decision
-                left = self._left(request)
-                if left <= 0:
-                    await self._expire(request)
+                now = self._clock.now()
+                if request.expires_at is not None and now >= request.expires_at:
+                    late = Decision(
+                        state=ApprovalState.EXPIRED, text="nobody answered in time", at=now
+                    )
+                    await self._ledger.decide(request.id, late)
                     continue
-                await self._look(event, min(left, LOOK_AGAIN_SECONDS))
+                with suppress(TimeoutError):
+                    left = (request.expires_at or inf) - now
+                    async with asyncio.timeout(min(left, LOOK_AGAIN_SECONDS)):
+                        await event.wait()
         finally:
             self._waiting.pop(request.id, None)
 
@@ -97,24 +105,6 @@ class ApprovalAnswers:
         if event is not None:
             event.set()
         return approval
-
-    async def _expire(self, request: ApprovalRequest) -> None:
-        decision = Decision(
-            state=ApprovalState.EXPIRED, text="nobody answered in time", at=self._clock.now()
-        )
-        await self._ledger.decide(request.id, decision)
-
-    def _left(self, request: ApprovalRequest) -> float:
-        if request.expires_at is None:
-            return LOOK_AGAIN_SECONDS
-        return request.expires_at - self._clock.now()
-
-    async def _look(self, event: asyncio.Event, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await event.wait()
-        except TimeoutError:
-            pass
 
 
 class LedgerGate(Struct, frozen=True, kw_only=True):

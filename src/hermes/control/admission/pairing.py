@@ -8,6 +8,7 @@ running gateway looks whether the records changed.
 
 import hashlib
 import hmac
+import logging
 import secrets
 from collections.abc import Mapping
 
@@ -18,6 +19,8 @@ from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.inbound import Sender
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.files import PairedUser, PairingRecords, PairingStore, PendingPairing
+
+log = logging.getLogger(__name__)
 
 ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 CODE_LENGTH = 8
@@ -55,31 +58,24 @@ class Pairing:
         approved = self._approved.get(platform, {})
         return sender.id in approved or (sender.alt_id or sender.id) in approved
 
-    async def refresh(self, *, force: bool = False) -> tuple[PairingUser, ...]:
-        """Notice what other processes changed; return who was let in since the last look.
-
-        Without `force` it looks at most once a second.
-        """
+    async def refresh(self, *, force: bool = False) -> None:
+        """Notice what other processes changed; without `force` at most once a second."""
         now = self._clock.monotonic()
         recently = self._looked_at is not None and now - self._looked_at < LOOK_AGAIN_SECONDS
         if recently and not force:
-            return ()
+            return
         first = self._looked_at is None
         stamp = await self._store.stamp()
         self._looked_at = now
         if stamp == self._stamp and not first:
-            return ()
+            return
         names = await self._store.platforms()
         approved = {name: (await self._store.read(name)).approved for name in names}
-        before, self._approved, self._stamp = self._approved, approved, stamp
-        if first:
-            return ()
-        return tuple(
-            _newcomer(platform, user_id, user)
-            for platform, users in approved.items()
-            for user_id, user in users.items()
-            if user_id not in before.get(platform, {})
-        )
+        if not first:
+            for name, users in approved.items():
+                for user in users.keys() - self._approved.get(name, {}).keys():
+                    log.info("paired: %s %s", name, user)
+        self._approved, self._stamp = approved, stamp
 
     async def request(self, platform: str, sender: Sender) -> str | None:
         """Make a code for a stranger; None if they or too many others have one already."""

@@ -12,6 +12,7 @@ the lane (`lanes.batches`), so nothing that waits there can be lost.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from datetime import tzinfo
 from typing import Any
 
 from msgspec import Struct
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 from hermes.control.admission.approval_replies import ANSWERED_AS, Answer, read_answer, read_press
 from hermes.control.admission.authz import Access, Authorizer, may_run
 from hermes.control.admission.pairing import Pairing, offer_text
-from hermes.control.admission.resets import AUTO_RESET, Resets, is_trigger, user_note
+from hermes.control.admission.resets import AUTO_RESET, due, is_trigger, policy_of, user_note
 from hermes.control.commands.context import CommandContext, CommandHost, Screen
 from hermes.control.commands.registry import CommandRegistry, Invocation, parse, run_command
 from hermes.control.hooks import (
@@ -101,7 +102,10 @@ class PipelineParts(Struct, frozen=True, kw_only=True):
     registry: CommandRegistry
     authorizer: Authorizer
     pairing: Pairing
-    resets: Resets
+    background_age: Callable[[str], float | None]
+    """Session -> seconds since the oldest work began that still runs for it."""
+    zone: tzinfo
+    """Where the days of resets begin."""
     hooks: HookBus
     group: asyncio.TaskGroup
     """Where commands run: some take their time."""
@@ -157,13 +161,11 @@ class InboundPipeline:
             )
 
     async def _access(self, message: InboundMessage) -> Access:
-        newcomers = await self._parts.pairing.refresh()
+        await self._parts.pairing.refresh()
         access = self._parts.authorizer.check(message)
         if not access.allowed:
-            newcomers += await self._parts.pairing.refresh(force=True)
+            await self._parts.pairing.refresh(force=True)
             access = self._parts.authorizer.check(message)
-        if newcomers:
-            log.info("paired: %s", ", ".join(f"{n.platform} {n.user_id}" for n in newcomers))
         return access
 
     async def _stranger(self, message: InboundMessage, access: Access) -> None:
@@ -181,15 +183,17 @@ class InboundPipeline:
         if session is None or self._gateway.current_turn(session.id) is not None:
             return session
         now = self._gateway.clock.now()
-        reset = self._parts.resets.due(session, message.platform, message.chat.kind, now)
-        if reset is None:
+        policy = policy_of(self._parts.host.settings(), message.platform, message.chat.kind)
+        working = self._parts.background_age(session.id)
+        reason = due(session, policy, now, self._parts.zone, working)
+        if reason is None:
             return session
         await self._ledger.end_session(session.id, "session_reset", now)
         fresh = await self._gateway.open_session(agent_id, message.platform, message.sender.id)
-        await self._ledger.remember(fresh.id, AUTO_RESET, {"reason": reset[0].value})
+        await self._ledger.remember(fresh.id, AUTO_RESET, {"reason": reason.value})
         await self._ledger.bind_key(key, fresh.id, now)
         self._started_over(agent_id, message, session.id, fresh.id)
-        if note := user_note(*reset):
+        if note := user_note(reason, policy):
             self._say(message, note)
         return fresh
 

@@ -5,7 +5,7 @@ local time. A session whose background work still runs is left alone, but not
 for ever.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta, tzinfo
 from enum import StrEnum
 from typing import Any
@@ -17,7 +17,6 @@ from hermes.domain.inbound import ChatKind
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.settings.doors import SessionReset
-from hermes.domain.settings.live import LiveSettings
 
 AUTO_RESET = "auto_reset"
 """Under this name a session remembers why it was opened by itself."""
@@ -73,26 +72,6 @@ def due(
     if policy.mode != "idle" and session.updated_at < _last_hour(now, policy, tz):
         return ResetReason.DAILY
     return None
-
-
-class Resets:
-    def __init__(
-        self,
-        settings: LiveSettings,
-        tz: tzinfo,
-        background_age: Callable[[str], float | None] = lambda _session_id: None,
-    ) -> None:
-        self._settings = settings
-        self._tz = tz
-        self._background_age = background_age
-
-    def due(
-        self, session: Session, platform: str, kind: ChatKind, now: float
-    ) -> tuple[ResetReason, SessionReset] | None:
-        """Say why and how the next message in this place opens a new session."""
-        policy = policy_of(self._settings(), platform, kind)
-        reason = due(session, policy, now, self._tz, self._background_age(session.id))
-        return (reason, policy) if reason else None
 
 
 def user_note(reason: ResetReason, policy: SessionReset) -> str | None:

@@ -9,11 +9,9 @@ that two homes on one machine cannot use the same bot.
 import hashlib
 import os
 import signal
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Self
 
 import msgspec
 from msgspec import Struct
@@ -29,6 +27,8 @@ PID_FILE = "gateway.pid"
 LOOK_EVERY_SECONDS = 0.05
 TERM_SECONDS = 30.0
 KILL_SECONDS = 5.0
+MAX_STARTS = 3
+STARTS_SECONDS = 60.0
 
 
 class RunningGateway(Struct, frozen=True, kw_only=True):
@@ -43,39 +43,29 @@ class RunningGateway(Struct, frozen=True, kw_only=True):
     """Somebody starts it again when it ends with exit code 75."""
 
 
-class Instance:
-    def __init__(self, root: Path, descriptor: int) -> None:
-        self._root = root
-        self._descriptor = descriptor
-
-    @classmethod
-    def claim(cls, root: Path, argv: Sequence[str] = (), *, supervised: bool = False) -> Self:
-        """Become the gateway of a home; `Conflict` if there is one."""
-        descriptor = take_lock(root / LOCK_FILE)
-        if descriptor is None:
-            raise _already_running(running_gateway(root))
-        instance = cls(root, descriptor)
-        me = RunningGateway(
-            pid=os.getpid(),
-            argv=tuple(argv),
-            start_time=_start_time(os.getpid()),
-            supervised=supervised,
+@contextmanager
+def hold_home(root: Path, argv: Sequence[str] = (), *, supervised: bool = False) -> Iterator[None]:
+    """Be the gateway of a home for the body of the `with`; `Conflict` if there is one."""
+    descriptor = take_lock(root / LOCK_FILE)
+    if descriptor is None:
+        holder = running_gateway(root)
+        who = f" (process {holder.pid})" if holder and holder.pid else ""
+        raise Conflict(
+            f"A gateway is already running for this home{who}.",
+            hint="Take over with: hermes gateway run --replace",
         )
+    me = RunningGateway(
+        pid=os.getpid(),
+        argv=tuple(argv),
+        start_time=_start_time(os.getpid()),
+        supervised=supervised,
+    )
+    try:
         write_atomic(root / PID_FILE, msgspec.json.encode(me).decode() + "\n")
-        return instance
-
-    def release(self) -> None:
-        """Stop being it; doing it again does nothing."""
-        if self._descriptor >= 0:
-            (self._root / PID_FILE).unlink(missing_ok=True)
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
+        yield
+    finally:
+        (root / PID_FILE).unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 def running_gateway(root: Path) -> RunningGateway | None:
@@ -168,29 +158,17 @@ def hold_credential(folder: Path, platform: str, secret: str, home: Path) -> Ite
     descriptor = open_lock(folder / f"{platform}-{name}.lock")
     try:
         if not try_lock(descriptor):
-            raise _in_use(platform, os.read(descriptor, 4096).decode(errors="replace"))
+            holder = os.read(descriptor, 4096).decode(errors="replace").strip() or "unknown"
+            raise Conflict(
+                f"Another gateway on this machine uses the same {platform} account ({holder}).",
+                hint="Stop that one, or give this home a credential of its own.",
+            )
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"process {os.getpid()}, home {home}\n".encode(), 0)
         yield
     finally:
         # Never unlinked: a lock on a file that is gone would guard nothing.
         os.close(descriptor)
-
-
-def _in_use(platform: str, holder: str) -> Conflict:
-    return Conflict(
-        f"Another gateway on this machine uses the same {platform} account"
-        f" ({holder.strip() or 'unknown'}).",
-        hint="Stop that one, or give this home a credential of its own.",
-    )
-
-
-def _already_running(holder: RunningGateway | None) -> Conflict:
-    who = f" (process {holder.pid})" if holder and holder.pid else ""
-    return Conflict(
-        f"A gateway is already running for this home{who}.",
-        hint="Take over with: hermes gateway run --replace",
-    )
 
 
 def _send(pid: int, number: signal.Signals) -> None:
@@ -207,17 +185,14 @@ def _start_time(pid: int) -> int | None:
     return int(stat.rpartition(")")[2].split()[19])
 
 
-def starts_too_often(
-    path: Path, *, max_count: int, window_seconds: float, now: float | None = None
-) -> bool:
-    """Note a start; tell whether it is one more than `max_count` within the window."""
-    at = time.time() if now is None else now
+def starts_too_often(path: Path, now: float) -> bool:
+    """Note a start; tell whether it is one more than `MAX_STARTS` within the window."""
     try:
         earlier = msgspec.json.decode(path.read_bytes(), type=list[float])
     except (OSError, msgspec.DecodeError):
         # A guard that cannot remember must not keep the gateway from starting.
         earlier = []
-    starts = [start for start in earlier if 0 <= at - start < window_seconds] + [at]
+    starts = [start for start in earlier if 0 <= now - start < STARTS_SECONDS] + [now]
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     write_atomic(path, msgspec.json.encode(starts).decode())
-    return len(starts) > max_count
+    return len(starts) > MAX_STARTS
