@@ -17,8 +17,7 @@ def inputs(**changes: object) -> PromptInputs:
         "tools": [spec("read_file"), spec("terminal"), spec("patch"), spec("todo")],
         "platform": "cli",
         "platform_hint": None,
-        "context_name": "AGENTS.md",
-        "context_text": "PROJECT",
+        "context": ("AGENTS.md", "PROJECT"),
         "date": "Monday, 2026-01-05",
         "model": "m",
         "cwd": "/w",
@@ -28,7 +27,7 @@ def inputs(**changes: object) -> PromptInputs:
 
 def test_the_parts_come_in_the_fixed_order() -> None:
     text = build_prompt(inputs())
-    names = [section.name for section in prompt_sections(inputs())]
+    names = list(prompt_sections(inputs()))
     assert names == ["identity", "tools", "skills", "platform", "context", "memory", "user", "date"]
     assert text.index("PROJECT") < text.index("MEMORY") < text.index("USER") < text.index("2026")
 
@@ -45,14 +44,11 @@ def test_guidance_speaks_only_of_tools_that_are_there() -> None:
 
 def test_a_platform_hint_can_be_replaced_and_removed() -> None:
     assert "BE BRIEF" in build_prompt(inputs(platform_hint="BE BRIEF"))
-    names = [section.name for section in prompt_sections(inputs(platform_hint=""))]
-    assert "platform" not in names
+    assert "platform" not in prompt_sections(inputs(platform_hint=""))
 
 
 def test_without_files_the_default_identity_speaks() -> None:
-    bare = build_prompt(
-        inputs(identity=IdentitySnapshot(), context_text=None, context_name=None, cwd=None)
-    )
+    bare = build_prompt(inputs(identity=IdentitySnapshot(), context=None, cwd=None))
     assert bare.startswith("You are Hermes")
 
 

@@ -175,16 +175,9 @@ async def events(stream: TurnStream) -> list[TurnEvent]:
     return [event async for event in stream.follow()]
 
 
-class _Tools:
-    def __init__(self, tools: ScriptedTools, ledger: Ledger) -> None:
-        self._tools = tools
-        self._ledger = ledger
-
-    def for_turn(self, job: TurnJob, session: Session) -> TurnTools:
-        return TurnTools(
-            runner=Guarded(Journaled(self._tools, self._ledger, SystemClock(), 30.0)),
-            capabilities=job.capabilities,
-        )
+def _tools(job: TurnJob, tools: ScriptedTools, ledger: Ledger) -> TurnTools:
+    runner = Guarded(Journaled(tools, ledger, SystemClock(), 30.0))
+    return TurnTools(runner=runner, capabilities=job.capabilities)
 
 
 def untitled(**sections: Any) -> Settings:
@@ -235,7 +228,7 @@ async def running_core(
         ledger=own,
         environments=environments,
         models=OneModel(model, side),
-        tools=_Tools(scripted, own),
+        tools=lambda job, _session: _tools(job, scripted, own),
         identity=FixedIdentity(identity),
         clock=clock,
         settings=LiveSettings(settings or untitled()),

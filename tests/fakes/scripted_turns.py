@@ -131,7 +131,7 @@ class Play:
 
     async def take_steering(self) -> list[str]:
         """Wait until something is said to the running turn, and take it."""
-        while not (taken := self.control.steering.take()):  # noqa: ASYNC110 (it has no event)
+        while not (taken := self.control.take_steering()):  # noqa: ASYNC110 (it has no event)
             await asyncio.sleep(0.005)
         for inbox_id, message in taken:
             text = content_text(message.content)

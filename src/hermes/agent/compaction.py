@@ -168,16 +168,11 @@ def split_point(history: Sequence[StoredMessage], budget: int, protect: int) -> 
     while start < len(history) and isinstance(history[start].message, ToolMessage):
         start += 1
     if start == len(history):
-        start = _last_group(history)
+        # Where the newest reply with its results, or the newest input, begins.
+        start = max(0, start - 1)
+        while start > 0 and isinstance(history[start].message, ToolMessage):
+            start -= 1
     return start
-
-
-def _last_group(history: Sequence[StoredMessage]) -> int:
-    """Return where the newest reply with its results, or the newest input, begins."""
-    start = len(history) - 1
-    while start > 0 and isinstance(history[start].message, ToolMessage):
-        start -= 1
-    return max(start, 0)
 
 
 def _is(stored: StoredMessage, kind: InputKind) -> bool:
@@ -195,11 +190,7 @@ def _last_ask(head: Sequence[StoredMessage]) -> str:
 
 def _render(messages: Sequence[StoredMessage], room: int) -> str:
     lines = [_line(stored) for stored in messages]
-    text = "\n\n".join(lines)
-    if len(text) <= room:
-        return text
-    keep = room // 2
-    return f"{text[:keep]}\n\n[... left out ...]\n\n{text[-keep:]}"
+    return _without_middle("\n\n".join(lines), room)
 
 
 def _line(stored: StoredMessage) -> str:
@@ -210,10 +201,9 @@ def _line(stored: StoredMessage) -> str:
             made = "".join(f"\n  -> {call.name}({call.arguments[:DIGEST_CHARS]})" for call in calls)
             return f"ASSISTANT: {text}{made}"
         case ToolMessage(name=name, content=content):
-            return f"RESULT of {name}: {_digest(content_text(content))}"
+            return f"RESULT of {name}: {_without_middle(content_text(content), DIGEST_CHARS)}"
 
 
-def _digest(text: str) -> str:
-    if len(text) <= DIGEST_CHARS:
-        return text
-    return f"{text[: DIGEST_CHARS // 2]} [...] {text[-DIGEST_CHARS // 2 :]}"
+def _without_middle(text: str, limit: int) -> str:
+    half = limit // 2
+    return text if len(text) <= limit else f"{text[:half]} [... left out ...] {text[-half:]}"

@@ -8,7 +8,7 @@ entered again with it.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ from hermes.agent.compaction import (
 )
 from hermes.agent.executor import CUT_OFF, ToolExecutor, close_calls, open_calls
 from hermes.agent.images import ImageCache
-from hermes.agent.scope import AgentServices, TextFilter, TurnScope, durable, usage_record
+from hermes.agent.scope import AgentServices, TurnScope, durable, usage_record
 from hermes.domain.errors import BudgetExhausted, HermesError
 from hermes.domain.events import (
     MessageCompleted,
@@ -53,36 +53,6 @@ log = logging.getLogger(__name__)
 WRAP_UP_SHARE = 0.9
 
 
-class IterationBudget:
-    """Counts model calls of one turn and grants exactly one beyond the limit.
-
-    The extra call is made without tools, so that a turn that runs out of calls
-    ends with an answer instead of silence.
-    """
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
-
-    def spend(self) -> bool:
-        """Count a call; return False once only the grace call is left."""
-        self.used += 1
-        return self.used <= self.limit
-
-    @property
-    def note(self) -> str:
-        """What to tell the model about its remaining calls, if anything."""
-        if self.used > self.limit:
-            return (
-                "The call limit of this turn is reached and tools are switched off now. "
-                "Answer with what you have: what is done, what is not, what comes next."
-            )
-        if self.used >= int(self.limit * WRAP_UP_SHARE) and self.limit > 5:
-            left = self.limit - self.used
-            return f"Only {left} more model calls are allowed in this turn. Start wrapping up."
-        return ""
-
-
 async def check_spend(services: AgentServices, agent_id: str, session_id: str) -> None:
     limits, spent_by = services.settings().budget, services.ledger.spent
     if limits.session_tokens is not None or limits.session_usd is not None:
@@ -112,17 +82,11 @@ def _compare(period: str, spent: float, limit: float | None, unit: str) -> None:
 class StreamListener:
     """A `CallListener` that emits into a turn stream and keeps the text so far."""
 
-    def __init__(
-        self,
-        stream: TurnStream,
-        redact: Callable[[str], str],
-        text_filter: TextFilter,
-        reasoning_filter: TextFilter,
-    ) -> None:
+    def __init__(self, services: AgentServices, stream: TurnStream) -> None:
         self._stream = stream
-        self._redact = redact
-        self._text_filter = text_filter
-        self._reasoning_filter = reasoning_filter
+        self._redact = services.redact
+        self._text_filter = services.redacting()
+        self._reasoning_filter = services.redacting()
         self._pieces: list[str] = []
 
     @property
@@ -130,7 +94,7 @@ class StreamListener:
         return "".join(self._pieces)
 
     def clear(self) -> None:
-        """The reply is complete: show what waits and start afresh."""
+        """Show what the filters still hold and start over: the reply is complete."""
         self._pieces.clear()
         if thought := self._reasoning_filter.flush():
             self._stream.emit(ReasoningDelta(thought))
@@ -190,16 +154,15 @@ class TurnLoop:
             turn_id=job.turn.id,
             notify=lambda code, text: job.stream.emit(Notice(code=code, text=text)),
         )
-        self._iterations = IterationBudget(services.settings().agent.max_turns)
+        self._calls_allowed = services.settings().agent.max_turns
+        self._calls = 0
         self._images = ImageCache(services.read_attachment)
         self._context_tokens = 0
         self._compaction_failed = False
         replies = (stored.message for stored in history)
         called = (reply.tool_calls for reply in replies if isinstance(reply, AssistantMessage))
         self._call_ids = {call.id for calls in called for call in calls}
-        self._listener = StreamListener(
-            job.stream, services.redact, services.redacting(), services.redacting()
-        )
+        self._listener = StreamListener(services, job.stream)
         self.usage = scope.used.usage
         self.cost_usd: float | None = scope.used.cost_usd
         self.model_calls = scope.used.calls
@@ -281,7 +244,9 @@ class TurnLoop:
         await self._take_steering()
         await self._compact_if_due()
         await check_spend(self._services, self._job.profile.id, self.scope.session.id)
-        tools_allowed = self._iterations.spend()
+        self._calls += 1
+        # One call beyond the limit, without tools: the turn ends with an answer, not with silence.
+        tools_allowed = self._calls <= self._calls_allowed
         reply = await self._call(tools_allowed=tools_allowed)
         message = self._accepted(reply.message, tools_allowed=tools_allowed)
         await self._commit(message, reply)
@@ -308,7 +273,7 @@ class TurnLoop:
             settings.agent.ephemeral_system_prompt,
             brief.ephemeral,
             options.instructions,
-            self._iterations.note,
+            self._calls_note(),
         )
         notes = [note for note in volatile if note]
         return ModelRequest(
@@ -326,6 +291,19 @@ class TurnLoop:
             response_schema=options.response_schema,
             session_id=self.scope.session.id,
         )
+
+    def _calls_note(self) -> str:
+        """Return what to tell the model about the calls that are left, if anything."""
+        used, limit = self._calls, self._calls_allowed
+        if used > limit:
+            return (
+                "The call limit of this turn is reached and tools are switched off now. "
+                "Answer with what you have: what is done, what is not, what comes next."
+            )
+        if used >= int(limit * WRAP_UP_SHARE) and limit > 5:
+            left = limit - used
+            return f"Only {left} more model calls are allowed in this turn. Start wrapping up."
+        return ""
 
     def _tool_choice(self) -> str | None:
         """Return the client's choice for the first call of the turn."""
@@ -375,7 +353,7 @@ class TurnLoop:
         self._context_tokens = reply.usage.total_tokens
 
     async def _take_steering(self) -> None:
-        for inbox_id, message in self._job.control.steering.take():
+        for inbox_id, message in self._job.control.take_steering():
             await self._add_input(message, inbox_id)
             self._job.stream.emit(SteerTaken(text=content_text(message.content)))
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from hermes.agent.images import ReadAttachment
+from hermes.config.secrets import RedactedStream, Redactor, Secrets
 from hermes.domain.events import TurnJob
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environments
@@ -86,7 +87,7 @@ async def no_attachment(_path: str) -> bytes | None:
 
 
 class Models(Protocol):
-    """Hands out models; clients are shared and kept open."""
+    """Opens models; clients are shared and kept open."""
 
     def main(self, profile: AgentProfile, session: Session) -> Model:
         """Return the model that answers turns of `session`."""
@@ -97,50 +98,21 @@ class Models(Protocol):
         ...
 
 
-class ToolProvider(Protocol):
-    def for_turn(self, job: TurnJob, session: Session) -> TurnTools: ...
-
-
-class TextFilter(Protocol):
-    """Takes something out of a text that comes in pieces."""
-
-    def feed(self, piece: str) -> str:
-        """Take a piece; return what may be shown now."""
-        ...
-
-    def flush(self) -> str:
-        """Return what is left at the end."""
-        ...
-
-    def clear(self) -> None:
-        """Forget what waits: the text starts over."""
-        ...
-
-
-class Unfiltered:
-    def feed(self, piece: str) -> str:
-        return piece
-
-    def flush(self) -> str:
-        return ""
-
-    def clear(self) -> None: ...
-
-
 class AgentServices(Struct, frozen=True, kw_only=True):
     """Everything the core uses; built once by the composition root."""
 
     ledger: Ledger
     environments: Environments
     models: Models
-    tools: ToolProvider
+    tools: Callable[[TurnJob, Session], TurnTools]
+    """Returns the tools of one turn."""
     identity: Identity
     clock: Clock
     settings: LiveSettings
     redact: Callable[[str], str]
     """Removes secrets by value; applied to everything that is stored or shown."""
-    redacting: Callable[[], TextFilter] = Unfiltered
-    """Makes what removes secrets from text while it is streamed."""
+    redacting: Callable[[], RedactedStream] = lambda: RedactedStream(Redactor(Secrets({})))
+    """Makes a filter that removes secrets from text while it is streamed."""
     read_attachment: ReadAttachment = no_attachment
     load_context_files: bool = True
     """False leaves out project files, memory and skills (`--ignore-rules`)."""

@@ -116,7 +116,7 @@ class _Attempt:
                 earlier=tuple(m for m in said if turn.resumes and isinstance(m, AssistantMessage)),
             )
         )
-        given = services.tools.for_turn(job, session)
+        given = services.tools(job, session)
         tools = given.runner
         if model.info.own_tools is not None:
             tools = Filtered(tools, model.info.own_tools)

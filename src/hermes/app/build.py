@@ -160,7 +160,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             ledger=ledger,
             environments=environments,
             models=models,
-            tools=tools,
+            tools=tools.for_turn,
             identity=FileIdentity(live),
             clock=clock,
             settings=live,

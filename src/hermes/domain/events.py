@@ -191,22 +191,19 @@ class TurnStream:
 
     async def follow(self, start: int = 0) -> AsyncIterator[TurnEvent]:
         """Yield events from position `start` on, until the turn has finished."""
-        position = start
-        while True:
-            while position < len(self._events):
-                event = self._events[position]
-                position += 1
+        while events := await self.more(start):
+            start += len(events)
+            for event in events:
                 yield event
-            if self._finished is not None:
-                return
-            await self._more()
 
     async def more(self, position: int) -> list[TurnEvent]:
         """Return all events from `position` on, once there is one; nothing after the end."""
         while position >= len(self._events):
             if self._finished is not None:
                 return []
-            await self._more()
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            await waiter
         return self._events[position:]
 
     async def wait(self) -> TurnFinished:
@@ -216,11 +213,6 @@ class TurnStream:
             await end
         assert self._finished is not None
         return self._finished
-
-    async def _more(self) -> None:
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        await waiter
 
 
 class TurnJob(Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
-"""Jobs: what is to be done at certain times.
+"""Scheduled jobs.
 
-A job is a line in the agent's `cron/jobs.json`; what became of each due
+A job is an entry in the agent's `cron/jobs.json`; the outcome of each due
 instant is a row of the ledger, one per job and instant. Field names are those
-that people's job files already have.
+of existing job files.
 """
 
 from enum import StrEnum
@@ -12,16 +12,12 @@ from msgspec import Struct
 
 
 class ScheduleKind(StrEnum):
-    """How instants are found."""
-
     ONCE = "once"
     INTERVAL = "interval"
     CRON = "cron"
 
 
 class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """When a job is due."""
-
     kind: ScheduleKind
     run_at: str | None = None
     """ISO 8601 with offset, for `once`."""
@@ -33,10 +29,8 @@ class Schedule(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JobRepeat(Struct, frozen=True, kw_only=True):
-    """How often it runs."""
-
     times: int | None = None
-    """None for without end."""
+    """None for no limit."""
     completed: int = 0
 
 
@@ -50,8 +44,6 @@ class JobOrigin(Struct, frozen=True, kw_only=True):
 
 
 class JobState(StrEnum):
-    """Where a job stands."""
-
     SCHEDULED = "scheduled"
     PAUSED = "paused"
     COMPLETED = "completed"
@@ -59,8 +51,6 @@ class JobState(StrEnum):
 
 
 class Job(Struct, frozen=True, kw_only=True):
-    """Something to do at certain times."""
-
     id: str
     """12 hexadecimal digits."""
     name: str
@@ -97,20 +87,16 @@ class Job(Struct, frozen=True, kw_only=True):
 
 
 class InstantStatus(StrEnum):
-    """What became of a due instant."""
-
     RUNNING = "running"
     RAN = "ran"
     FAILED = "failed"
     MISSED = "missed"
-    """Nobody was there to run it, and it was too late afterwards."""
+    """No process was running at the time, and afterwards it was too late."""
     SKIPPED = "skipped"
     """Deliberately not run, e.g. because the one before was still running."""
 
 
 class DeliveryStatus(StrEnum):
-    """What became of a result."""
-
     NONE = "none"
     """There was nothing to deliver, or nowhere to deliver it to."""
     PENDING = "pending"

@@ -124,40 +124,19 @@ class Spawned(Struct, frozen=True, kw_only=True):
     failed: bool = False
 
 
-class AskPerson(Protocol):
-    async def __call__(
-        self, context: "ToolContext", question: str, choices: Sequence[str], /
-    ) -> str:
-        """Return the answer; `ToolRefused` if nobody answers in time."""
-
-
-class SearchSessions(Protocol):
-    async def __call__(
-        self, context: "ToolContext", text: str, limit: int, /
-    ) -> list[SearchMatch]: ...
-
-
-class SendMessage(Protocol):
-    async def __call__(self, context: "ToolContext", target: str, text: str, /) -> None:
-        """Deliver `text` to `platform[:chat[:thread]]`; raise if that is impossible."""
-
-
-class SpawnTurn(Protocol):
-    async def __call__(self, context: "ToolContext", agent_id: str, task: str, /) -> Spawned: ...
-
-
-class FetchUrl(Protocol):
-    async def __call__(self, url: str, limit: int, /) -> Fetched: ...
-
-
 class ToolCapabilities(Struct, frozen=True, kw_only=True):
     """What composition grants to the tools of a turn; None is not granted."""
 
-    ask: AskPerson | None = None
-    search: SearchSessions | None = None
-    send: SendMessage | None = None
-    spawn: SpawnTurn | None = None
-    fetch: FetchUrl | None = None
+    ask: Callable[["ToolContext", str, Sequence[str]], Awaitable[str]] | None = None
+    """(context, question, choices) -> the answer; `ToolRefused` if nobody answers in time."""
+    search: Callable[["ToolContext", str, int], Awaitable[list[SearchMatch]]] | None = None
+    """(context, text, limit) -> matches in earlier sessions."""
+    send: Callable[["ToolContext", str, str], Awaitable[None]] | None = None
+    """(context, `platform[:chat[:thread]]`, text); raises if it cannot be delivered."""
+    spawn: Callable[["ToolContext", str, str], Awaitable[Spawned]] | None = None
+    """(context, agent, task) -> the outcome of a child turn."""
+    fetch: Callable[[str, int], Awaitable[Fetched]] | None = None
+    """(address, limit in bytes) -> what is there."""
 
     @property
     def granted(self) -> frozenset[Need]:

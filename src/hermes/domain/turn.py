@@ -110,39 +110,32 @@ class TurnBrief(Struct, frozen=True, kw_only=True):
     options: TurnOptions = TurnOptions()
 
 
-class Steering:
-    """Text said while a turn runs, taken between tool results and the next call.
-
-    The lane puts admitted inbox entries in; the loop takes them out at its one
-    safe boundary. What is not taken by the end of the turn stays in the inbox
-    and becomes the next turn.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: list[tuple[int, UserMessage]] = []
-
-    def put(self, inbox_id: int, message: UserMessage) -> None:
-        self._waiting.append((inbox_id, message))
-
-    def take(self) -> list[tuple[int, UserMessage]]:
-        taken, self._waiting = self._waiting, []
-        return taken
-
-
 class TurnControl:
-    """The handle by which a lane reaches into the turn it runs.
+    """The handle with which a lane controls the turn that it runs.
 
     Interrupting is cancellation of the turn's task with the intent recorded
-    first. A cancellation without that intent is the process going down: the
-    turn then stays open and is picked up by the next process.
+    first. A cancellation without that intent means that the process ends: the
+    turn then stays open and the next process resumes it.
+
+    Steering is text that arrives while the turn runs. The lane puts admitted
+    inbox entries in; the loop takes them between tool results and the next
+    model call. Entries that the turn does not take stay in the inbox and
+    become the next turn.
     """
 
     def __init__(self) -> None:
-        self.steering = Steering()
         self.interrupted = False
         self.laid_down = False
-        """The process is going down in good order: a cancellation is no accident."""
+        """The process stops in an orderly way: a cancellation is not a crash."""
+        self._steering: list[tuple[int, UserMessage]] = []
         self._task: asyncio.Task[Any] | None = None
+
+    def steer(self, inbox_id: int, message: UserMessage) -> None:
+        self._steering.append((inbox_id, message))
+
+    def take_steering(self) -> list[tuple[int, UserMessage]]:
+        taken, self._steering = self._steering, []
+        return taken
 
     def attach(self) -> None:
         """Make the current task the one that `interrupt` cancels."""

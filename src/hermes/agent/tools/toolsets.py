@@ -1,45 +1,35 @@
 """Toolsets: names under which tools are switched on and off.
 
 A tool belongs to the toolset that its entry point names: `file.read_file` in
-the group `hermes.tools` is the tool `read_file` of the toolset `file`, ours
-and those of installed packages alike. A composite stands for toolsets. Names
-of toolsets that this installation has no tools for are accepted, so that one
-configuration serves installations with different extras.
+the group `hermes.tools` is the tool `read_file` of the toolset `file`, both in
+our own and in installed packages. `toolsets.toml` has the composites, each of
+which stands for several toolsets, and the names that are accepted even if this
+installation has no tools for them: one configuration then serves installations
+with different extras.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from hermes.domain.entry_points import entry_points
 
 GROUP = "hermes.tools"
 
-CORE = (
-    *("browser", "clarify", "code_execution", "computer_use", "cronjob", "delegation", "file"),
-    *("image_gen", "memory", "session_search", "skills", "terminal", "todo", "tts", "vision"),
-    "web",
-)
-KNOWN = frozenset(
-    (*CORE, "discord", "discord_admin", "homeassistant", "search", "video", "video_gen", "x_search")
-)
-"""Plain toolsets that a configuration may name, whether they have tools here or not."""
+
+class _Table(Struct, frozen=True):
+    known: tuple[str, ...]
+    composites: dict[str, tuple[str, ...]]
 
 
-def _without(*names: str) -> tuple[str, ...]:
-    return tuple(name for name in CORE if name not in names)
+@cache
+def _table() -> _Table:
+    text = Path(__file__).with_name("toolsets.toml").read_text("utf-8")
+    return msgspec.toml.decode(text, type=_Table)
 
-
-COMPOSITES: Mapping[str, tuple[str, ...]] = {
-    "coding": ("file", "search", "session_search", "terminal", "todo", "web"),
-    "debugging": ("file", "terminal", "web"),
-    "hermes-acp": _without("clarify", "tts", "cronjob", "image_gen"),
-    "hermes-api-server": _without("clarify", "tts", "computer_use"),
-    "hermes-cli": CORE,
-    "hermes-webhook": ("clarify", "vision", "web"),
-    "safe": ("image_gen", "vision", "web"),
-}
-"""Toolsets made of toolsets. `hermes-<platform>` without an entry is the core."""
 
 EVERYTHING = frozenset({"all", "*"})
 
@@ -51,11 +41,11 @@ class InstalledTool(Struct, frozen=True):
 
 
 class ToolsetChoice(Struct, frozen=True, kw_only=True):
-    """What a list of toolset names comes to."""
+    """The tools that a list of toolset names selects."""
 
     tools: frozenset[str]
     unknown: tuple[str, ...] = ()
-    """Names that mean nothing here: a plugin that is missing, or a misspelling."""
+    """Names of no toolset or tool: a missing plugin, or a misspelling."""
 
 
 def installed_tools() -> dict[str, InstalledTool]:
@@ -69,7 +59,7 @@ def installed_tools() -> dict[str, InstalledTool]:
 
 def tools_by_toolset(toolset_of: Mapping[str, str]) -> dict[str, set[str]]:
     """Return the plain toolsets with their tools, from tool -> toolset."""
-    sets: dict[str, set[str]] = {name: set() for name in KNOWN}
+    sets: dict[str, set[str]] = {name: set() for name in _table().known}
     for tool, toolset in toolset_of.items():
         sets.setdefault(toolset, set()).add(tool)
     return sets
@@ -98,7 +88,8 @@ def _tools_of(name: str, sets: Mapping[str, set[str]]) -> set[str] | None:
         return set().union(*sets.values())
     if name in sets:
         return sets[name]
-    if name in COMPOSITES or name.startswith("hermes-"):
-        parts = COMPOSITES.get(name, CORE)
+    composites = _table().composites
+    if name in composites or name.startswith("hermes-"):
+        parts = composites.get(name, composites["hermes-cli"])
         return set().union(*(sets.get(part, set()) for part in parts))
     return {name} if any(name in tools for tools in sets.values()) else None

@@ -74,7 +74,7 @@ async def measure_prompt(app: App, profile: AgentProfile) -> PromptSize:
     sections = prompt_sections(await gather_inputs(app.services, profile, session, model, tools))
     await app.environments.release(session.id)
     return PromptSize(
-        sections={section.name: len(section.text.strip().encode()) for section in sections},
+        sections={name: len(text.encode()) for name, text in sections.items()},
         tools={spec.name: _wire_bytes(spec) for spec in tools.specs()},
     )
 

@@ -146,7 +146,7 @@ class Lane:
         entry = ticket.entry
         if any(each.remote and not each.path for each in entry.message.attachments):
             return False
-        self._job.control.steering.put(entry.id, user_message(entry.message, InputKind.STEER))
+        self._job.control.steer(entry.id, user_message(entry.message, InputKind.STEER))
         ticket.resolve(self._job)
         return True
 
