@@ -239,9 +239,14 @@ class _PythonReader(ast.NodeVisitor):
         if isinstance(receiver, ast.Call) and receiver.args:
             texts.insert(0, self._text(receiver.args[0]))
         paths = [_quoted(t) for t in texts if t is not None]
-        if last in {"open", "write_text", "write_bytes"}:
-            writes = last != "open" or self._opens_to_write(node)
-            self.writes.append(f"{'tee' if writes else 'cat'} {paths[0] if paths else 'file'}")
+        if last in {"open", "write_text", "write_bytes", "read_text", "read_bytes"}:
+            writes = last[:5] == "write" or (last == "open" and self._opens_to_write(node))
+            # Of `x.write_text("y")` the first argument is not the path.
+            named = last == "open" or isinstance(receiver, ast.Call)
+            known = named and texts[:1] not in ([], [None])
+            if writes and not known and not self._local(receiver, node):
+                self.doubts.append(f"{last} with a path that is computed")
+            self.writes.append(f"{'tee' if writes else 'cat'} {paths[0] if known else 'file'}")
         elif last in {"rmtree", "removedirs", "remove", "unlink", "rmdir", "move"}:
             self.calls += [f"rm {'-r ' if last == 'rmtree' else ''}{p}" for p in paths]
         elif name.startswith("shutil.copy"):
@@ -249,6 +254,16 @@ class _PythonReader(ast.NodeVisitor):
         elif not hasattr(builtins, name):
             self._runs(node, texts)
         self.generic_visit(node)
+
+    def _local(self, receiver: ast.expr | None, node: ast.Call) -> bool:
+        """Return whether a path is put together from one that begins in the project."""
+        start: ast.expr | None = next(iter(node.args), None) if receiver is None else receiver
+        while isinstance(start, ast.BinOp):
+            start = start.left
+        if isinstance(start, ast.JoinedStr):
+            start = start.values[0] if start.values else None
+        text = self._text(start)
+        return text is not None and text[:1] not in {"", "/", "~"} and ".." not in text
 
     def _module(self, name: str) -> None:
         if name not in _MODULES and name not in _PARTS:

@@ -149,7 +149,7 @@ def shell_code(command: ShellCommand) -> NestedText | None:
             while rest and re.match(r"[-+][a-zA-Z]+$", rest[0]):
                 rest.pop(0)
             return NestedText(rest[0], name, positional=tuple(rest[2:])) if rest else None
-        if arg in {"-o", "+o", "-O", "+O", "--rcfile", "--init-file"}:
+        if re.match(r"[-+][a-zA-Z]*[oO]$", arg) or arg in {"--rcfile", "--init-file"}:
             index += 1
         elif not arg.startswith(("-", "+")) or arg == "-":
             break

@@ -311,6 +311,10 @@ _WRITERS: dict[str, Callable[[ShellCommand], Iterator[str]]] = {
 
 
 _MANY = frozenset({"xargs", "find", "parallel"})
+_READERS = listed("readers") | listed("blind") - {"git", "npm", "node", "make"}
+_NEVER_MENTIONED = frozenset(
+    (PlaceKind.SHELL, PlaceKind.SSH, PlaceKind.SCHEDULE, PlaceKind.DEVICE, PlaceKind.LEDGER)
+)
 _LISTERS = frozenset({"find", "fd", "git", "grep", "rg", "ag", "ls"})
 _LIGHT = frozenset({"touch", "mkdir", "git", "chmod"})
 _LOGS = re.compile(
@@ -320,7 +324,8 @@ _ALL_HERE = re.compile(r"(?:\.\.?/)*(?:\*|\.\*|\*\*)/?")
 
 
 def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
-    yield from _writes(command, ground)
+    findings = list(_writes(command, ground))
+    yield from findings or _mentions(command, ground)
     name = command.name
     if name == "rm":
         yield from _rm(command)
@@ -350,6 +355,19 @@ def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
                 f"write {place.label}",
                 grant=f"write {clean}" if " " not in clean else "",
             )
+
+
+def _mentions(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    """Yield a finding for a place that a command may change, as far as anybody knows."""
+    if command.name in _READERS or command.name in _LIGHT - {"git"} or "maybe" in command.via:
+        return
+    for arg in command.args:
+        path = arg.partition("=")[2] if arg[:1] == "-" else arg
+        if not path.startswith(("/", "~", ".")) or " " in path:
+            continue
+        for place in (place_of(clean, ground) for clean in command.where(path)):
+            if place is not None and place.kind in _NEVER_MENTIONED:
+                yield Finding(f"it may change {place.kind}: {path}", f"write {place.label}")
 
 
 def _nowhere(path: str, command: ShellCommand) -> bool:
