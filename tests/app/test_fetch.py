@@ -73,6 +73,18 @@ async def test_what_cannot_be_read_is_said(path: str, words: str) -> None:
             await PageFetcher(anywhere)(url + path)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://h:99999999/", "http://h:-1/", "http://[::1/", "http://.../", "http://a b/"),
+        *(f"http://{'a' * 70}.example/", "http://\ud800/", "http://\x00/"),
+    ],
+)
+async def test_an_address_that_cannot_be_is_said_and_not_a_bug(url: str) -> None:
+    with pytest.raises(HermesError):
+        await PageFetcher().data(url, 1000)
+
+
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://x/", "http://"])
 async def test_other_addresses_are_refused(url: str) -> None:
     with pytest.raises(UsageError):

@@ -79,6 +79,14 @@ def done(outcome: ToolOutcome = ToolOutcome.OK, call: str = "c") -> ToolFinished
     )
 
 
+async def from_ok(path: str) -> str | None:
+    return path if "/ok" in path else None
+
+
+async def from_anywhere(path: str) -> str | None:
+    return path
+
+
 async def shown(
     events: Iterable[TurnEvent],
     how: PresentationSettings = QUICK,
@@ -90,9 +98,7 @@ async def shown(
     stream, surface = TurnStream("t", "s"), surface or FakeSurface(capabilities)
     rests = iter(pace)
     async with asyncio.timeout(20), asyncio.TaskGroup() as group:
-        task = group.create_task(
-            present(stream, surface, how, FakeClock(), lambda path: "/ok" in path)
-        )
+        task = group.create_task(present(stream, surface, how, FakeClock(), from_ok))
         for event in events:
             if next(rests, False):
                 for _ in range(12):
@@ -428,7 +434,7 @@ async def test_a_slow_platform_sees_only_the_latest_text() -> None:
     stream, surface, clock = TurnStream("t", "s"), FakeSurface(), FakeClock()
     surface.gate = asyncio.Event()
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-        group.create_task(present(stream, surface, QUICK, clock, str.isascii))
+        group.create_task(present(stream, surface, QUICK, clock, from_anywhere))
         for _ in range(1000):
             stream.emit(TextDelta("x"))
             await asyncio.sleep(0)
@@ -443,7 +449,7 @@ async def test_edits_wait_for_the_interval_unless_there_is_much_to_show() -> Non
     stream, surface, clock = TurnStream("t", "s"), FakeSurface(), FakeClock()
     how = shown_as(edit_interval=0.8, buffer_threshold=24)
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-        group.create_task(present(stream, surface, how, clock, str.isascii))
+        group.create_task(present(stream, surface, how, clock, from_anywhere))
         stream.emit(TextDelta("one"))
         await surface.until("reply:0.0", "one ▉")
         stream.emit(TextDelta(" two"))
@@ -466,7 +472,7 @@ async def test_typing_is_refreshed_until_something_is_visible_and_not_while_aski
         choices=(), created_at=0, expires_at=300,
     )  # fmt: skip
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
-        group.create_task(present(stream, surface, QUICK, clock, str.isascii))
+        group.create_task(present(stream, surface, QUICK, clock, from_anywhere))
         for count in (1, 2, 3):
             await clock.until_sleeping()
             assert surface.typed == count
@@ -612,7 +618,7 @@ async def test_showing_it_again_from_the_ledger_gives_the_same(
 ) -> None:
     messages, ending = in_ledger(events)
     surface = FakeSurface(can)
-    await present_again(messages, surface, how, ending, lambda path: True)
+    await present_again(messages, surface, how, ending, from_anywhere)
     assert list(surface.looks.items()) == final_slots(messages, can, how, ending)
 
 

@@ -80,11 +80,12 @@ class PageFetcher:
             for _ in range(MAX_REDIRECTS + 1):
                 try:
                     status, headers, body = await self._get(client, url, limit)
-                except httpx2.HTTPError as error:
+                    if status not in REDIRECTS or "location" not in headers:
+                        return status, headers, body
+                    url = urljoin(url, headers["location"])
+                except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
+                    # Of a name or a port that cannot be, libraries say so with a ValueError.
                     raise HermesError(f"{url} could not be fetched: {error}") from error
-                if status not in REDIRECTS or "location" not in headers:
-                    return status, headers, body
-                url = urljoin(url, headers["location"])
         raise HermesError(f"{url} redirects too often.")
 
     async def _get(
@@ -106,14 +107,14 @@ class PageFetcher:
         )
         response = await client.send(request, stream=True)
         try:
-            body = b""
+            body = bytearray()
             async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > limit:
                     break
         finally:
             await response.aclose()
-        return response.status_code, dict(response.headers), body[:limit]
+        return response.status_code, dict(response.headers), bytes(body[:limit])
 
     async def _resolve(self, host: str, port: int) -> str:
         """Return the address to connect to; every address of the name must be allowed."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from hermes.app.build import App
 from hermes.app.doors import DoorContext
 from hermes.app.options import AppOptions
 from hermes.app.platforms import PlatformAccount, enabled_accounts, enabled_platforms
@@ -13,10 +14,10 @@ from hermes.control.admission.pairing import Pairing
 from hermes.control.admission.pipeline import PipelineParts
 from hermes.control.admission.resets import check_policies
 from hermes.control.commands.builtin import builtin_registry
+from hermes.control.delivery.files import OutgoingFiles
 from hermes.control.jobs.schedules import zone_named
 from hermes.control.supervision.supervisor import SupervisorSettings
 from hermes.domain.profile import DEFAULT_AGENT
-from hermes.domain.settings.live import LiveSettings
 from hermes.entry.chat.context import ChatContext
 from hermes.entry.chat.door import ChatDoor, ChatDoorParts
 from hermes.execution.clock import SystemClock
@@ -24,28 +25,17 @@ from hermes.state.pairing import PairingFiles
 from hermes.streaming.chat.settings import presentation
 
 
-def allowed_files(settings: LiveSettings, options: AppOptions) -> Callable[[str], bool]:
-    """Return what says whether the file at a path may be sent.
+def _files(app: App) -> OutgoingFiles:
+    def folders(agent_id: str) -> list[Path]:
+        profile = app.agent(agent_id)
+        own = [profile.workspace] if profile.backend == "local" else []
+        named = app.settings().gateway.media_delivery_allow_dirs
+        return [*own, *(Path(folder).expanduser() for folder in named)]
 
-    Allowed are the agent's workspace, the caches and the sandboxes' workspaces,
-    and what `gateway.media_delivery_allow_dirs` names. Links are followed first.
-    """
-    home = options.home
-    roots = [home.workspace, home.cache_dir, home.sandboxes_dir, options.cwd]
-    always = [root.resolve() for root in roots if root != home.root]
-
-    def may_send(path: str) -> bool:
-        try:
-            real = Path(path).resolve(strict=True)
-        except (OSError, RuntimeError):
-            return False
-        if not real.is_file() or real.name.startswith(".env"):
-            return False
-        named = settings().gateway.media_delivery_allow_dirs
-        allowed = [*always, *(Path(folder).expanduser().resolve() for folder in named)]
-        return any(real.is_relative_to(root) for root in allowed if root != home.root)
-
-    return may_send
+    home = app.options.home
+    return OutgoingFiles(
+        app.environments, app.ledger, home.cache_dir / "outgoing", folders, home.root
+    )
 
 
 def enabled(loaded: LoadedConfig) -> bool:
@@ -79,7 +69,7 @@ def open_door(context: DoorContext) -> ChatDoor:
                 settings=app.settings,
             ),
             presentation=lambda name: presentation(app.settings(), name),
-            may_send=allowed_files(app.settings, app.options),
+            stage=_files(app).staged,
             patience=lambda: app.settings().agent,
             reactions=lambda name: any(
                 each.reactions() for each in accounts if each.platform.name == name

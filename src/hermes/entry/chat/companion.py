@@ -40,7 +40,6 @@ from hermes.domain.settings.agent import AgentLoop
 from hermes.domain.turn import TurnState
 from hermes.domain.wording import one_line
 from hermes.streaming.chat.layout import ChatLayout
-from hermes.streaming.chat.presenter import MaySend
 from hermes.streaming.chat.reply import shows_progress
 from hermes.streaming.chat.settings import PresentationSettings
 from hermes.streaming.view import TurnView
@@ -198,7 +197,8 @@ class ReplyParts(Struct, frozen=True, kw_only=True):
     group: asyncio.TaskGroup
     presentation: Callable[[str], PresentationSettings]
     """Platform -> how turns are shown there, as configured now."""
-    may_send: MaySend
+    stage: Callable[[str, str, str], Awaitable[str | None]]
+    """(agent, session, path) -> where the file is sent from; None if it may not be."""
     patience: Callable[[], AgentLoop]
     """How long nothing may happen, as configured now."""
     reactions: Callable[[str], bool]

@@ -29,7 +29,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import Outgoing
 from hermes.entry.chat.companion import Companion, ReplyParts
 from hermes.streaming.chat.layout import ChatLayout
-from hermes.streaming.chat.presenter import present, present_again
+from hermes.streaming.chat.presenter import Stage, present, present_again
 from hermes.streaming.chat.reply import Ending
 from hermes.streaming.chat.settings import PresentationSettings
 
@@ -84,7 +84,7 @@ class ChatReplies(Follower):
             surface = await self._surface(entry, job.turn.id)
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._show_approvals(job.stream, entry))
-                complete = await present(job.stream, surface, settings, clock, self._parts.may_send)
+                complete = await present(job.stream, surface, settings, clock, self._stage(entry))
             if complete:
                 await self._ledger.mark_answered(job.turn.id)
 
@@ -105,8 +105,11 @@ class ChatReplies(Follower):
             ]
             ending = Ending(outcome=outcome.state, error=outcome.error)
             settings = self._settings(entry)
-            await present_again(said, surface, settings, ending, self._parts.may_send)
+            await present_again(said, surface, settings, ending, self._stage(entry))
             await self._ledger.mark_answered(turn_id)
+
+    def _stage(self, entry: InboxEntry) -> Stage:
+        return partial(self._parts.stage, entry.agent_id, entry.session_id)
 
     def _turn_of(self, entry: InboxEntry) -> asyncio.Lock:
         lock = self._order.get(entry.session_id)

@@ -8,7 +8,7 @@ process, the surface knows.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 from pathlib import PurePosixPath
 
@@ -22,8 +22,8 @@ from hermes.streaming.chat.media import MediaRef
 from hermes.streaming.chat.reply import Bubble, Ending, Segment, TurnReply, final_segments
 from hermes.streaming.chat.settings import PresentationSettings
 
-MaySend = Callable[[str], bool]
-"""Says whether the file at a path may be sent out."""
+Stage = Callable[[str], Awaitable[str | None]]
+"""Returns where the file that a reply names is sent from; None if it may not be sent."""
 _OF_A_REPLY = ("reply:", "progress:", "media:")
 """How the slots of a reply begin; others in the same turn are not ours."""
 
@@ -31,10 +31,10 @@ _OF_A_REPLY = ("reply:", "progress:", "media:")
 class _Presenter:
     """Shows segments that are complete."""
 
-    def __init__(self, surface: Surface, settings: PresentationSettings, may_send: MaySend) -> None:
+    def __init__(self, surface: Surface, settings: PresentationSettings, stage: Stage) -> None:
         self._surface = surface
         self._settings = settings
-        self._may_send = may_send
+        self._stage = stage
         self._layout = ChatLayout(surface.capabilities, settings)
 
     async def settle(self, segment: Segment) -> None:
@@ -48,8 +48,10 @@ class _Presenter:
         for slot in sorted(self._surface.previews()):
             if slot.startswith(prefix) and slot not in kept:
                 await self._surface.remove(slot)
-        files = content.media if keep else ()
-        await self._attach_all([(segment.media_slot(n), media) for n, media in enumerate(files)])
+        files = enumerate(content.media if keep else ())
+        await self._attach_all(
+            [(segment.media_slot(n), media, await self._stage(media.path)) for n, media in files]
+        )
 
     async def clear(self) -> None:
         """Take away what another process had shown and this one did not need."""
@@ -57,10 +59,10 @@ class _Presenter:
             if slot.startswith(_OF_A_REPLY) and self._surface.look(slot) is None:
                 await self._surface.remove(slot)
 
-    async def _attach_all(self, files: Sequence[tuple[str, MediaRef]]) -> None:
+    async def _attach_all(self, files: Sequence[tuple[str, MediaRef, str | None]]) -> None:
         """Send files; pictures that follow each other go together where the platform can."""
         size = self._surface.capabilities.album_size
-        for picture, group in groupby(files, key=lambda file: self._fits_album(file[1])):
+        for picture, group in groupby(files, key=lambda file: self._fits_album(*file[1:])):
             run = list(group)
             step = size if picture else 1
             for at in range(0, len(run), step):
@@ -68,24 +70,25 @@ class _Presenter:
                 if len(album) == 1:
                     await self._attach(*album[0])
                 else:
-                    await self._surface.attach_album([(s, m.path) for s, m in album], "image")
+                    pictures = [(slot, staged) for slot, _, staged in album if staged]
+                    await self._surface.attach_album(pictures, "image")
 
-    def _fits_album(self, media: MediaRef) -> bool:
+    def _fits_album(self, media: MediaRef, staged: str | None) -> bool:
         can = self._surface.capabilities
         pictures = can.album_size > 1 and media.kind == "image" and "image" in can.media
-        return pictures and self._may_send(media.path)
+        return pictures and staged is not None
 
-    async def _attach(self, slot: str, media: MediaRef) -> None:
+    async def _attach(self, slot: str, media: MediaRef, staged: str | None) -> None:
         """Send a file, or say why not."""
         name = PurePosixPath(media.path).name.replace("`", "'")
         kinds = self._surface.capabilities.media
         kind = media.kind if media.kind in kinds else "document"
-        if not self._may_send(media.path):
-            note = f"📎 `{name}` was not sent: it is not in a folder that files may be sent from."
+        if staged is None:
+            note = f"📎 `{name}` was not sent: it is not a file of this conversation."
         elif kind not in kinds:
             note = f"📎 `{name}` was not sent: this platform does not accept this kind of file."
         else:
-            await self._surface.attach(slot, media.path, kind)
+            await self._surface.attach(slot, staged, kind)
             return
         await self._surface.show(slot, self._layout.shown(note, final=True))
 
@@ -97,9 +100,9 @@ class _LivePresenter(_Presenter):
         surface: Surface,
         settings: PresentationSettings,
         clock: Clock,
-        may_send: MaySend,
+        stage: Stage,
     ) -> None:
-        super().__init__(surface, settings, may_send)
+        super().__init__(surface, settings, stage)
         self._stream = stream
         self._clock = clock
         self._reply = TurnReply(settings)
@@ -248,13 +251,13 @@ async def present(
     surface: Surface,
     settings: PresentationSettings,
     clock: Clock,
-    may_send: MaySend,
+    stage: Stage,
 ) -> bool:
     """Show a turn: while it happens where the platform edits, else when it is complete.
 
     False if the process is stopping: previews stand, and the turn goes on later.
     """
-    return await _LivePresenter(stream, surface, settings, clock, may_send).run()
+    return await _LivePresenter(stream, surface, settings, clock, stage).run()
 
 
 async def present_again(
@@ -262,13 +265,13 @@ async def present_again(
     surface: Surface,
     settings: PresentationSettings,
     ending: Ending,
-    may_send: MaySend,
+    stage: Stage,
 ) -> None:
     """Show what is missing of the end of a turn that said `messages`, without its events.
 
     After a restart this gives exactly the slots and texts that `present` would have ended with.
     """
-    presenter = _Presenter(surface, settings, may_send)
+    presenter = _Presenter(surface, settings, stage)
     for segment in final_segments(messages, settings, ending):
         await presenter.settle(segment)
     await presenter.clear()
