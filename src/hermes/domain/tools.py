@@ -62,6 +62,8 @@ class Intent(Struct, frozen=True, kw_only=True):
     """Where that command would run, if not in the session's directory."""
     writes: tuple[str, ...] = ()
     """Files it would create, change or delete."""
+    reads: tuple[str, ...] = ()
+    """Files it would show."""
     code: str = ""
     """Program text it would run, other than shell."""
     escalate: str = ""

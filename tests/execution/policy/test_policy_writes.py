@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from fakes.command_corpus import strict_policy
+from fakes.toolbox import local_environment
+from hermes.agent.tools.registry import ToolRegistry
 from hermes.domain.approvals import Gate
 from hermes.domain.settings.live import LiveSettings
 from hermes.execution.policy.host import HostPolicy
@@ -113,3 +115,28 @@ def test_a_home_behind_a_link_is_protected_where_it_really_is(tmp_path: Path) ->
         assert policy.judge_write(f"{home}/config.yaml").gate is not Gate.ALLOW
     assert policy.judge_write(f"{real}/state.db").gate is Gate.BLOCK
     assert policy.judge(f"rm -rf {real}").gate is Gate.BLOCK
+
+
+@pytest.mark.parametrize(
+    ("path", "gate"),
+    [
+        ("~/.hermes/.env", Gate.ASK),
+        ("~/.hermes/state.db", Gate.ASK),
+        ("~/.ssh/id_ed25519", Gate.ASK),
+        ("/proc/1/environ", Gate.ASK),
+        ("src/main.py", Gate.ALLOW),
+        ("/etc/hosts", Gate.ALLOW),
+        ("notes with 'quotes' and $(words).txt", Gate.ALLOW),
+    ],
+)
+async def test_the_file_tools_ask_before_they_show_secrets(
+    tmp_path: Path, path: str, gate: Gate
+) -> None:
+    policy = HostPolicy(LiveSettings(), {"HOME": str(tmp_path)}, tmp_path / ".hermes")
+    async with local_environment(tmp_path) as environment:
+        spec = ToolRegistry(["file"]).spec("read_file")
+        assert spec is not None
+        assert spec.intent is not None
+        intent = spec.intent({"path": path.replace("~", str(tmp_path))})
+        verdict = await policy.judge(intent, environment, grants=(), trusted=False)
+    assert verdict.gate is gate

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 from hermes.agent.tools.define import tool
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ports.execution import Environment
-from hermes.domain.tools import Parallel, ToolContext, ToolResult, ToolSpec
+from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult, ToolSpec
 
 MAX_LINES = 2000
 MAX_CHARS = 99_000
@@ -90,7 +90,10 @@ async def _read_page(environment: Environment, path: str, first: int, limit: int
             _refuse_binary(path, chunk)
         position += len(chunk)
         at_end = len(chunk) < _CHUNK
-        await asyncio.to_thread(scan.feed, chunk, at_end=at_end)
+        if len(chunk) < _PROBE:
+            scan.feed(chunk, at_end=at_end)
+        else:
+            await asyncio.to_thread(scan.feed, chunk, at_end=at_end)
     kept = _within_cap(scan.lines[:limit])
     return _Page(
         first=first,
@@ -201,6 +204,7 @@ TOOL = tool(
         parallel=Parallel.ALWAYS,
         path_fields=("path",),
         replay_safe=True,
+        intent=lambda arguments: Intent(reads=(str(arguments.get("path") or "."),)),
     ),
 )
 

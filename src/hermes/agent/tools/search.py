@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from hermes.agent.tools.define import tool
 from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ports.execution import CommandResult, ShellRun
-from hermes.domain.tools import Parallel, ToolContext, ToolResult, ToolSpec
+from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult, ToolSpec
 
 _MAX_LINE = 400
 
@@ -209,5 +209,6 @@ TOOL = tool(
         parallel=Parallel.ALWAYS,
         path_fields=("path",),
         replay_safe=True,
+        intent=lambda arguments: Intent(reads=(str(arguments.get("path") or "."),)),
     ),
 )

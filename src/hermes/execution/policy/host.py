@@ -15,6 +15,7 @@ One that does not answer in time is ended, and the answer is to ask.
 
 import asyncio
 import pickle
+import shlex
 import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -53,6 +54,7 @@ class Question(Struct, frozen=True, kw_only=True):
     workdir: str
     """Where the command would run."""
     writes: tuple[str, ...]
+    reads: tuple[str, ...]
     grants: frozenset[str]
     carried: Carried
     exposed: tuple[str, ...] = ("/",)
@@ -86,6 +88,10 @@ class Question(Struct, frozen=True, kw_only=True):
             verdicts.append(judgement.verdict)
         verdicts += [
             policy.judge_write(path, cwd=self.cwd, grants=self.grants) for path in self.writes
+        ]
+        verdicts += [
+            policy.judge(f"cat {shlex.quote(path)}", cwd=self.cwd, grants=self.grants)
+            for path in self.reads
         ]
         if intent.code:
             verdicts.append(
@@ -149,6 +155,7 @@ class HostPolicy:
             exposed=exposed,
             leaves=leaves,
             writes=tuple(environment.resolve(path) for path in intent.writes),
+            reads=tuple(environment.resolve(path) for path in intent.reads),
             grants=frozenset() if leaves else frozenset(grants),
             carried=session.carried,
         )
