@@ -24,7 +24,7 @@ from hermes.app.options import AppOptions
 from hermes.config.environment import process_environ
 from hermes.config.loader import LoadedConfig, inspect_config, load_config, read_env
 from hermes.config.paths import HermesHome
-from hermes.config.secrets import Redactor, secrets_in_variables
+from hermes.config.secrets import Redactor
 from hermes.domain.errors import NotFound, SessionBusy
 from hermes.domain.ports.ledger import Ledger, SessionQuery
 from hermes.domain.session import Session, StoredMessage
@@ -53,11 +53,8 @@ def app_options(**given: Any) -> AppOptions:
 
 def known_secrets(home: HermesHome) -> Redactor:
     """Return a redactor that knows the secrets even if the configuration has mistakes."""
-    environ = process_environ()
-    loaded = inspect_config(home, environ).loaded
-    if loaded is not None:
-        return loaded.redactor()
-    return Redactor(secrets_in_variables(read_env(home).values, environ))
+    read_env(home)  # raises if it cannot be read: unknown secrets cannot be hidden
+    return inspect_config(home, process_environ()).redactor()
 
 
 def say(text: str) -> None:

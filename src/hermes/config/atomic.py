@@ -46,8 +46,9 @@ def read_json(path: Path, kind: type[T]) -> T:
     One that makes no sense is an error, never empty: that would be written back over it.
     """
     try:
-        return msgspec.json.decode(path.read_bytes() or b"{}", type=kind, strict=False)
-    except FileNotFoundError:
+        text = path.read_bytes() or b"{}"
+        return msgspec.json.decode(text, type=kind, strict=False, dec_hook=lambda to, v: to(v))
+    except (FileNotFoundError, NotADirectoryError):
         return kind()
     except (OSError, msgspec.DecodeError) as error:
         raise StoreError(

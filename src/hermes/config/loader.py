@@ -37,7 +37,9 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
 class LoadedConfig(Struct, frozen=True, kw_only=True):
     config: Settings
-    warnings: tuple[str, ...]
+    """The defaults stand for values that are wrong."""
+    errors: tuple[ConfigProblem, ...] = ()
+    warnings: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
     """Keys that the files set and that have no effect in this version, with what to use instead."""
     origins: Mapping[str, str]
@@ -73,33 +75,32 @@ class LoadedConfig(Struct, frozen=True, kw_only=True):
         return isinstance(value, tuple | dict)
 
 
-class Inspection(Struct, frozen=True, kw_only=True):
-    loaded: LoadedConfig | None
-    """None when there are errors."""
-    errors: tuple[ConfigProblem, ...]
-    warnings: tuple[str, ...]
-    unused: tuple[str, ...] = ()
-
-
 def load_config(
     home: HermesHome, environ: Mapping[str, str], *, managed: FilePath = MANAGED_CONFIG
 ) -> LoadedConfig:
-    inspection = inspect_config(home, environ, managed=managed)
-    if inspection.loaded is None:
-        raise InvalidConfig(inspection.errors)
-    return inspection.loaded
+    loaded = inspect_config(home, environ, managed=managed)
+    if loaded.errors:
+        raise InvalidConfig(loaded.errors)
+    return loaded
 
 
 def inspect_config(
     home: HermesHome, environ: Mapping[str, str], *, managed: FilePath = MANAGED_CONFIG
-) -> Inspection:
-    """Load the configuration of `home` and report what is wrong with it."""
+) -> LoadedConfig:
+    """Load the configuration of `home`, also if it has errors."""
+    env_file = EnvFile(values={}, lines={}, warnings=())
     try:
         env_file = read_env(home)
         document = read_document(home.config_file, "config.yaml")
         overlay = read_document(managed, str(managed))
     except InvalidConfig as error:
-        return Inspection(loaded=None, errors=error.problems, warnings=())
+        return LoadedConfig(
+            config=Settings(),
+            errors=error.problems,
+            origins={},
+            secrets=secrets_in_variables(env_file.values, environ),
+            variables={},
+        )
     prepare(document)
     prepare(overlay)
     return _inspect(document, overlay, env_file, environ)
@@ -162,7 +163,7 @@ def expand(document: Document, variables: Mapping[str, str], warnings: list[str]
 
 def _inspect(
     document: Document, overlay: Document, env_file: EnvFile, environ: Mapping[str, str]
-) -> Inspection:
+) -> LoadedConfig:
     variables = {**env_file.values, **environ}
     warnings = [*document.warnings, *overlay.warnings, *env_file.warnings]
     for name, path, value in overrides_in(variables):
@@ -173,22 +174,17 @@ def _inspect(
     checker = Checker(document)
     config = checker.config()
     warnings += map(str, checker.warnings)
-    unused = tuple(map(str, checker.unused))
     named = secrets_in_variables(env_file.values, environ)
     secrets = named.merged(secrets_in_config(document.data))
-    if checker.errors:
-        errors = _redacted(checker.errors, secrets)
-        return Inspection(loaded=None, errors=errors, warnings=tuple(warnings), unused=unused)
-    origins = {format_key(path): mark.origin for path, mark in document.marks.items() if path}
-    loaded = LoadedConfig(
+    return LoadedConfig(
         config=config,
+        errors=_redacted(checker.errors, secrets),
         warnings=tuple(warnings),
-        unused=unused,
-        origins=origins,
+        unused=tuple(map(str, checker.unused)),
+        origins={format_key(path): mark.origin for path, mark in document.marks.items() if path},
         secrets=secrets,
         variables=variables,
     )
-    return Inspection(loaded=loaded, errors=(), warnings=tuple(warnings), unused=unused)
 
 
 def _redacted(problems: list[ConfigProblem], secrets: Secrets) -> tuple[ConfigProblem, ...]:

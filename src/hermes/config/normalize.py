@@ -1,12 +1,16 @@
-"""Giving every accepted way of writing something one place.
+"""Normal form: every value at the place that the schema has for it.
 
-`model` may be a plain string, some keys may stand under `gateway:`, and a few
-keys have older names. After this each value is where the schema has it.
+`model` may be a plain string, some keys may be under `gateway:`, a few keys
+have older names, and environment variables stand for keys (`places.yaml`).
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path as FilePath
 from typing import Any
+
+import yaml
 
 from hermes.config.check import fields_by_name
 from hermes.config.document import Document, Mark, Path, parse_key
@@ -19,38 +23,21 @@ from hermes.domain.settings.execution import Terminal
 PLATFORMS = "hermes.platforms"
 """The group of entry points that chat platforms declare themselves in."""
 
-_ALSO_UNDER_GATEWAY = (
-    "always_log_local",
-    "filter_silence_narration",
-    "group_sessions_per_user",
-    "multiplex_profiles",
-    "platforms",
-    "profile_routes",
-    "require_mention",
-    "reset_triggers",
-    "session_reset",
-    "streaming",
-    "thread_sessions_per_user",
-    "unauthorized_dm_behavior",
-)
 
-_MOVED: tuple[tuple[Path, Path], ...] = (
-    *((("gateway", name), (name,)) for name in _ALSO_UNDER_GATEWAY),
-    (("model", "default"), ("model", "model")),
-    (("model", "name"), ("model", "model")),
-    (("stt_echo_transcripts",), ("stt", "echo_transcripts")),
-    (("reset_by_type",), ("session_reset", "reset_by_type")),
-    (("reset_by_platform",), ("session_reset", "reset_by_platform")),
-)
-"""From -> to. When both are there, the value at its proper place wins."""
+@cache
+def _places() -> dict[str, dict[str, str]]:
+    """Return `places.yaml`: keys that have moved, and variables that stand for keys."""
+    text = FilePath(__file__).with_name("places.yaml").read_text("utf-8")
+    found: dict[str, dict[str, str]] = yaml.load(text, Loader=yaml.CSafeLoader)
+    return found
 
 
 def normalize(document: Document) -> None:
     data = document.data
     if isinstance(data.get("model"), str | int | float):
         _assign_with_marks(document, ("model",), ("model", "model"), data["model"])
-    for old, new in _MOVED:
-        _move(document, old, new)
+    for old, new in _places()["moved"].items():
+        _move(document, parse_key(old), parse_key(new))
     _streaming_mode(document)
     _platform_extras(document)
 
@@ -153,32 +140,6 @@ def _replaced(data: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:
     return {**data, path[0]: _replaced(data[path[0]], path[1:], value)}
 
 
-_VARIABLES: dict[str, str] = {
-    "HERMES_MODEL": "model.model",
-    "HERMES_INFERENCE_MODEL": "model.model",
-    "HERMES_EPHEMERAL_SYSTEM_PROMPT": "agent.ephemeral_system_prompt",
-    "GATEWAY_ALLOW_ALL_USERS": "gateway.allow_all_users",
-    "GATEWAY_ALLOWED_USERS": "gateway.allowed_users",
-    "API_SERVER_ENABLED": "platforms.api_server.enabled",
-    "API_SERVER_KEY": "platforms.api_server.extra.key",
-    "API_SERVER_PORT": "platforms.api_server.extra.port",
-    "API_SERVER_HOST": "platforms.api_server.extra.host",
-    "API_SERVER_MODEL_NAME": "platforms.api_server.extra.model_name",
-    "API_SERVER_CORS_ORIGINS": "platforms.api_server.extra.cors_origins",
-    "API_SERVER_ALLOWED_HOSTS": "platforms.api_server.extra.allowed_hosts",
-    "WEBHOOK_ENABLED": "platforms.webhook.enabled",
-    "WEBHOOK_PORT": "platforms.webhook.extra.port",
-    "WEBHOOK_SECRET": "platforms.webhook.extra.secret",
-}
-"""Where two variables stand for one key, the later one wins."""
-
-_PLATFORM_SUFFIXES = {
-    "_ALLOWED_USERS": "allowed_users",
-    "_ALLOW_ALL_USERS": "allow_all_users",
-    "_HOME_CHANNEL": "home_channel.chat_id",
-    "_HOME_CHANNEL_NAME": "home_channel.name",
-    "_HOME_CHANNEL_THREAD_ID": "home_channel.thread_id",
-}
 _LISTS = ("allowed_users", "allowed_hosts", "cors_origins")
 _WHOLE_NUMBERS = ("port",)
 
@@ -195,7 +156,8 @@ def overrides_in(variables: Mapping[str, str]) -> Iterator[tuple[str, Path, Any]
 
 def variables_for(variables: Iterable[str] = ()) -> Iterator[tuple[str, Path]]:
     """Yield each variable with the key it stands for; those of platforms if they are named."""
-    for name, key in _VARIABLES.items():
+    own = _places()["variables"]
+    for name, key in own.items():
         yield name, parse_key(key)
     yield "TERMINAL_ENV", ("terminal", "backend")
     for name in fields_by_name(Terminal):
@@ -205,9 +167,9 @@ def variables_for(variables: Iterable[str] = ()) -> Iterator[tuple[str, Path]]:
         inside = () if each.key in Platform.__struct_fields__ else ("extra",)
         yield each.variable, ("platforms", owner.name, *inside, each.key)
     for name in variables:
-        for suffix, key in _PLATFORM_SUFFIXES.items():
+        for suffix, key in _places()["platform_variables"].items():
             platform = name.removesuffix(suffix).lower()
-            if name.endswith(suffix) and platform and name not in _VARIABLES:
+            if name.endswith(suffix) and platform and name not in own:
                 yield name, ("platforms", platform, *parse_key(key))
 
 

@@ -52,6 +52,8 @@ class ProviderSpec(Struct, frozen=True, kw_only=True):
     quirks: Quirks = Quirks()
     models: tuple[str, ...] = ()
     """How the catalogue's names of its own models begin, best known first."""
+    aliases: tuple[str, ...] = ()
+    """Other names that people use for it."""
 
     def makes(self, model: str) -> bool:
         """Whether the model's name is of a family that this provider makes."""
@@ -83,7 +85,8 @@ _QUIRKS: Final = {
 
 
 def _spec(row: str) -> ProviderSpec:
-    name, address, keys, quirks, page, mode, auth, models = (*row.split(","), *[""] * 6)[:8]
+    cells = (*row.split(","), *[""] * 7)[:9]
+    name, address, keys, quirks, page, mode, auth, models, aliases = cells
     key_env = tuple(keys.split())
     stem = key_env[0].removesuffix("_API_KEY").removesuffix("_TOKEN") if keys else name.upper()
     return ProviderSpec(
@@ -97,29 +100,17 @@ def _spec(row: str) -> ProviderSpec:
         key_url="" if page == "here" else page,
         quirks=_QUIRKS[quirks],
         models=tuple(models.split()),
+        aliases=tuple(aliases.split()),
     )
 
 
 _ROWS: Final = Path(__file__).with_name("providers.csv").read_text("utf-8").splitlines()[1:]
 PROVIDERS: Final = MappingProxyType({spec.name: spec for spec in map(_spec, _ROWS)})
 
-_SPELLINGS: Final = {
-    "anthropic": "claude",
-    "gemini": "google google-gemini",
-    "xai": "grok x-ai",
-    "zai": "glm z-ai z.ai",
-    "kimi": "moonshot moonshotai",
-    "alibaba": "qwen dashscope",
-    "huggingface": "hf",
-    "lmstudio": "lm-studio lm_studio",
-    "llama.cpp": "llamacpp llama-cpp llama_cpp",
-    "azure-foundry": "azure",
-    "custom": "local",
-}
-_ALIASES: Final = {alias: name for name, also in _SPELLINGS.items() for alias in also.split()}
+_ALIASES: Final = {alias: spec.name for spec in PROVIDERS.values() for alias in spec.aliases}
 
 
 def canonical_name(name: str) -> str:
-    """Return the built-in name behind a spelling that people use."""
+    """Return the built-in name of a provider that may be given by another name."""
     lowered = name.strip().lower()
     return _ALIASES.get(lowered, lowered)

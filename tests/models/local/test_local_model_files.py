@@ -6,7 +6,7 @@ import pytest
 
 from fakes.gguf import gguf_bytes
 from hermes.config.paths import HermesHome
-from hermes.domain.errors import ConfigError, Conflict, NotFound, UsageError
+from hermes.domain.errors import Conflict, NotFound, StoreError, UsageError
 from hermes.models.local.files import (
     EMBEDDED,
     STANDARD,
@@ -96,7 +96,7 @@ def test_the_embedded_model_is_listed_once_it_is_there(home: HermesHome) -> None
 def test_a_damaged_registry_is_explained(home: HermesHome) -> None:
     home.subdirectory(home.models_dir)
     (home.models_dir / "models.json").write_text("{not json", "utf-8")
-    with pytest.raises(ConfigError, match=r"models\.json"):
+    with pytest.raises(StoreError, match=r"models\.json"):
         list_local(home)
 
 

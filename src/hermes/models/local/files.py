@@ -15,13 +15,12 @@ import struct
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.config.atomic import editing, write_json
+from hermes.config.atomic import editing, read_json, write_json
 from hermes.config.paths import HermesHome
-from hermes.domain.errors import ConfigError, Conflict, NotFound, UsageError
+from hermes.domain.errors import Conflict, NotFound, UsageError
 
 PROVIDER: Final = "embedded"
 """The provider name in the configuration for models that Hermes serves itself."""
@@ -219,17 +218,7 @@ class _Registry(Struct, frozen=True):
 
 
 def _read(home: HermesHome) -> tuple[LocalModel, ...]:
-    file = home.models_dir / "models.json"
-    try:
-        text = file.read_bytes()
-        return msgspec.json.decode(text, type=_Registry, dec_hook=lambda kind, v: kind(v)).models
-    except (FileNotFoundError, NotADirectoryError):
-        return ()
-    except (OSError, msgspec.MsgspecError) as error:
-        raise ConfigError(
-            f"{file} cannot be read: {error}.",
-            hint="Move it away and register the models again with: hermes model add-local PATH",
-        ) from error
+    return read_json(home.models_dir / "models.json", _Registry).models
 
 
 def _write(home: HermesHome, models: tuple[LocalModel, ...]) -> None:

@@ -10,8 +10,8 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Mapping
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import HermesError, MissingExtra
@@ -32,10 +32,8 @@ _POLL: Final = 0.02
 _LOG_TAIL: Final = 2000
 
 
-class Progress(Protocol):
-    """Hears how far something is: a step such as `load`, and bytes (total 0: unknown)."""
-
-    def __call__(self, step: str, done: int, total: int) -> None: ...
+Progress = Callable[[str, int, int], None]
+"""Receives a step such as `load`, and how many bytes of how many are done."""
 
 
 class ModelServerFailure(HermesError):
@@ -134,15 +132,13 @@ class _Start:
             if not alive:
                 return None
             if state is not None:
-                self._show(state)
+                if self._progress is not None:
+                    size = self._model.size_bytes
+                    done = size if state.port else min(_resident(state.pid), size)
+                    self._progress("load", done, size)
                 if state.port:
                     return state
             await asyncio.sleep(_POLL)
-
-    def _show(self, state: ServerState) -> None:
-        if self._progress is not None:
-            size = self._model.size_bytes
-            self._progress("load", size if state.port else min(_resident(state.pid), size), size)
 
     def _ended(self, output: str) -> ModelServerFailure:
         said = output.strip().splitlines()[-1:]
