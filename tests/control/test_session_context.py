@@ -1,5 +1,6 @@
 """What the model is told about its place, and what other people cannot make of it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from hypothesis import given
@@ -13,7 +14,7 @@ from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Se
 from hermes.domain.messages import content_text
 from hermes.domain.settings import Settings
 from hermes.domain.settings.doors import HomeChannelSettings, Platform
-from hermes.entry.chat.context import SessionContext, describe, hashed_id
+from hermes.entry.chat.context import hashed_id, observed, place
 from hermes.state.sqlite.ledger import SqliteLedger
 
 ANN = Sender(id="777", name="Ann")
@@ -23,8 +24,13 @@ MESSAGE = InboundMessage(
 )
 
 
-def told(message: InboundMessage = MESSAGE, **more: object) -> str:
-    return describe(SessionContext(message=message, **more))  # type: ignore[arg-type]
+def told(
+    message: InboundMessage = MESSAGE,
+    key: str = "agent:main:telegram:group:-5:777",
+    homes: Sequence[HomeChannel] = (),
+    salt: str = "",
+) -> str:
+    return place(entry(message, key), (), homes, salt)
 
 
 def entry(message: InboundMessage, key: str) -> InboxEntry:
@@ -41,12 +47,12 @@ def test_it_tells_the_platform_the_chat_the_topic_and_who_speaks() -> None:
 
 
 def test_a_shared_session_is_explained() -> None:
-    assert "[name of the sender]" in told(shared=True)
+    assert "[name of the sender]" in told(key="agent:main:telegram:group:-5")
 
 
 def test_ids_are_hashed_alike_each_time_and_differently_for_each_salt() -> None:
     text = told(
-        shown_id=lambda value: hashed_id("salt", value),
+        salt="salt",
         homes=(HomeChannel(platform="telegram", chat_id="777"),),
     )
     assert "777" not in text
@@ -65,8 +71,7 @@ def test_a_name_never_leaves_its_line_and_its_quotes(name: str) -> None:
 
 @given(st.text(min_size=1))
 def test_what_others_said_is_quoted_line_by_line(said: str) -> None:
-    plain = told()
-    rest = told(replace(MESSAGE, context=said)).removeprefix(plain).strip("\n")
+    rest = observed(said)
     if said.strip():
         head, *quoted = rest.splitlines()
         assert "Untrusted" in head

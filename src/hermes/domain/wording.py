@@ -1,4 +1,31 @@
-"""Wording that messages at every door share: text on one line, and short numbers, how long ago."""
+"""Wording that every door shares: whole characters, one line, short numbers, how long ago."""
+
+import re
+from typing import Any
+
+_DEEPEST = 300
+
+
+def clean_text(text: str) -> str:
+    """Replace half characters (lone surrogates): nothing can store or send them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)
+    return text
+
+
+def clean_value(value: Any, depth: int = 0) -> Any:
+    """Replace half characters in what JSON can hold; what is nested too deep is left out."""
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, dict | list | tuple) and depth > _DEEPEST:
+        return None
+    if isinstance(value, dict):
+        return {clean_text(key): clean_value(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean_value(item, depth + 1) for item in value]
+    return value
 
 
 def one_line(text: str, limit: int) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from hermes.config.atomic import read_json, write_json
+from hermes.config.atomic import file_stamp, read_json, write_json
 from hermes.config.locks import locked
 from hermes.domain.errors import StoreError, UsageError
 from hermes.domain.ports.files import PairedUser, PairingRecords, PendingPairing
@@ -60,9 +60,7 @@ class PairingFiles:
         return sorted(found)
 
     def _stamp(self) -> object:
-        # A replaced file has a new inode, so two changes within one tick still differ.
-        stats = [(path.name, path.stat()) for path in self._folder.glob(f"*{_APPROVED}")]
-        return tuple(sorted((name, stat.st_mtime_ns, stat.st_ino) for name, stat in stats))
+        return {path.name: file_stamp(path) for path in self._folder.glob(f"*{_APPROVED}")}
 
     def _read(self, platform: str) -> PairingRecords:
         if not _NAME.fullmatch(platform):

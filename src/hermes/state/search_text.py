@@ -18,7 +18,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from hermes.domain.messages import AssistantMessage
-from hermes.state.titles import clean_text
+from hermes.domain.wording import clean_text
 
 MAX_CANDIDATES = 200
 """How many of the newest matches are ranked."""
@@ -51,10 +51,6 @@ class SearchPlan(Struct, frozen=True, kw_only=True):
     """True: whole words. False: substrings."""
     alternatives: tuple[tuple[Needle, ...], ...]
 
-    def pattern(self) -> re.Pattern[str]:
-        """Return a pattern that finds any needle in folded text."""
-        return _compiled(self)
-
     def matches(self, folded: str) -> bool:
         """Tell whether folded text satisfies an alternative."""
         return any(
@@ -86,7 +82,7 @@ def fold(text: str) -> str:
 def score(plan: SearchPlan, folded: str) -> float:
     """Rate a match: more different needles, more often, in shorter text."""
     found: dict[str, int] = {}
-    for count, match in enumerate(plan.pattern().finditer(folded)):
+    for count, match in enumerate(_compiled(plan).finditer(folded)):
         if count == 50:
             break
         found[match.group()] = found.get(match.group(), 0) + 1
@@ -96,12 +92,12 @@ def score(plan: SearchPlan, folded: str) -> float:
 
 def snippet(plan: SearchPlan, text: str, folded: str) -> str:
     """Return the part of `text` around the first match, matches in brackets."""
-    first = plan.pattern().search(folded)
+    first = _compiled(plan).search(folded)
     start = 0 if first is None else max(0, first.start() - _AROUND)
     end = min(len(text), (start if first is None else first.end()) + _AROUND)
     pieces: list[str] = []
     at = start
-    for match in plan.pattern().finditer(folded, start, end):
+    for match in _compiled(plan).finditer(folded, start, end):
         pieces += [text[at : match.start()], "[", text[match.start() : match.end()], "]"]
         at = match.end()
     inside = " ".join("".join([*pieces, text[at:end]]).split())
@@ -136,6 +132,7 @@ def _needles(tokens: list[str], *, words: bool) -> Iterator[Needle]:
 
 @lru_cache(maxsize=64)
 def _compiled(plan: SearchPlan) -> re.Pattern[str]:
+    """Return a pattern that finds any needle in folded text."""
     needles = {needle for group in plan.alternatives for needle in group}
     longest_first = sorted(needles, key=lambda needle: (-len(needle.text), needle.text))
     return re.compile("|".join(_expression(needle, words=plan.words) for needle in longest_first))

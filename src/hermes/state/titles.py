@@ -11,15 +11,6 @@ PREVIEW_CHARS = 80
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 
 
-def clean_text(text: str) -> str:
-    """Replace what cannot be encoded as UTF-8 (lone surrogates)."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return re.sub("[\ud800-\udfff]", "\N{REPLACEMENT CHARACTER}", text)
-    return text
-
-
 def clean_title(title: str) -> str:
     """Return `title` as one short line of visible characters."""
     spaced = re.sub(r"\s+", " ", title)

@@ -28,7 +28,7 @@ from hermes.domain.messages import (
     content_text,
 )
 from hermes.domain.session import StoredMessage
-from hermes.state.titles import clean_text
+from hermes.domain.wording import clean_text
 
 
 def openai_message(message: Message) -> dict[str, Any]:

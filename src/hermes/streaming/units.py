@@ -8,9 +8,9 @@ import re
 import unicodedata
 
 from hermes.domain.platforms import LengthUnit
+from hermes.domain.wording import clean_text
 
 _UNWANTED = re.compile("[\x00-\x08\x0b-\x1f\x7f]")
-_LONE = re.compile("[\ud800-\udfff]")
 
 
 def length(text: str, unit: LengthUnit) -> int:
@@ -25,7 +25,7 @@ def clean(text: str) -> str:
     """Return `text` without what no platform can carry: control characters, half characters."""
     if text.isprintable():
         return text
-    return _LONE.sub("\ufffd", _UNWANTED.sub("", text))
+    return clean_text(_UNWANTED.sub("", text))
 
 
 def is_blank(text: str) -> bool:

@@ -270,23 +270,9 @@ class TurnSurface:
         for known, one in zip(album, sent, strict=True):
             await self._record(known, OutboxState.SENT, native_id=one.native_id)
 
-    async def _record(
-        self,
-        known: _Slot,
-        state: OutboxState,
-        *,
-        native_id: str | None = None,
-        content: str | None = None,
-        error: str | None = None,
-    ) -> None:
-        known.entry = await self._outbox.update_outbox(
-            known.entry.id,
-            state=state,
-            at=self._clock.now(),
-            native_id=native_id,
-            content=content,
-            error=error,
-        )
+    async def _record(self, known: _Slot, state: OutboxState, **more: str) -> None:
+        now, entry_id = self._clock.now(), known.entry.id
+        known.entry = await self._outbox.update_outbox(entry_id, state=state, at=now, **more)
 
     # -- until it works --------------------------------------------------------
 

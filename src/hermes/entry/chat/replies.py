@@ -112,10 +112,7 @@ class ChatReplies(Follower):
         return partial(self._parts.stage, entry.agent_id, entry.session_id)
 
     def _turn_of(self, entry: InboxEntry) -> asyncio.Lock:
-        lock = self._order.get(entry.session_id)
-        if lock is None:
-            lock = self._order[entry.session_id] = asyncio.Lock()
-        return lock
+        return self._order.setdefault(entry.session_id, asyncio.Lock())
 
     # -- approvals -------------------------------------------------------------
 

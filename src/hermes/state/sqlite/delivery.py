@@ -9,9 +9,9 @@ from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.inbound import InboundMessage, InboxEntry, InboxState
 from hermes.domain.outbound import OutboxEntry, OutboxState
 from hermes.domain.ports.ledger import Admission, Arrival
+from hermes.domain.wording import clean_text
 from hermes.state.sqlite.base import LedgerPart, change, check_session, one, row_of, transaction
 from hermes.state.sqlite.rows import columns, dump, reader
-from hermes.state.titles import clean_text
 
 read_inbox = reader(InboxEntry, json={"message": InboundMessage})
 read_outbox = reader(OutboxEntry, inner=("target",))

@@ -11,10 +11,10 @@ from hermes.domain.errors import Conflict
 from hermes.domain.jobs import Instant
 from hermes.domain.keys import Action, ApiKey
 from hermes.domain.webhooks import HookDelivery, HookState
+from hermes.domain.wording import clean_text
 from hermes.state.sqlite.base import LedgerPart, change, one, transaction
 from hermes.state.sqlite.errors import id_taken
 from hermes.state.sqlite.rows import columns, dump, reader
-from hermes.state.titles import clean_text
 
 read_key = reader(ApiKey, json={"agents": tuple[str, ...], "actions": tuple[Action, ...]})
 read_delivery = reader(HookDelivery, json={"target_extra": dict[str, str]})

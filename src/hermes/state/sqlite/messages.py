@@ -1,9 +1,13 @@
-"""The history of sessions: seats, reading, undoing, compacting.
+"""The history of sessions: seats, reading, undoing, compacting, late results.
 
 Messages have seats. An assistant message with k tool calls takes seat n and reserves
 n+1 .. n+k for the results, so results stand in call order whatever order they arrive
 in. A summary takes the seat of the last message it stands for; its id is larger, so it
 sorts right after it.
+
+A turn that hands calls to its client has ended, so the results come with the next turn
+of the session; they go into the seats that the calls have reserved. A call that gets no
+result then is recorded as not answered.
 
 Long histories are kept in memory, and topped up instead of read again. A history only
 grows, except when it is rewound or compacted; the session row counts both
@@ -13,27 +17,42 @@ them costs less than the memory.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
-from sqlite3 import Connection
+from collections.abc import Iterator, Sequence
+from sqlite3 import Connection, Row
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from hermes.domain.errors import Conflict, SessionBusy
-from hermes.domain.messages import AssistantMessage, InputKind, Message, UserMessage, content_text
-from hermes.domain.session import StoredMessage
+from hermes.domain.messages import (
+    AssistantMessage,
+    InputKind,
+    Message,
+    ToolCall,
+    ToolMessage,
+    ToolOutcome,
+    UserMessage,
+    content_text,
+)
+from hermes.domain.session import NewSession, StoredMessage
+from hermes.domain.turn import ClientResult
+from hermes.domain.wording import clean_text
 from hermes.state.sqlite.base import LedgerPart, change, check_session, many, one, sql, transaction
 from hermes.state.sqlite.errors import unknown_session
 from hermes.state.sqlite.readers import Readers
-from hermes.state.sqlite.rows import message_columns, read_message
+from hermes.state.sqlite.rows import message_columns, read_calls, read_message
 from hermes.state.sqlite.writer import Writer
-from hermes.state.titles import clean_text, preview
+from hermes.state.titles import preview
 
 WORTH_KEEPING = 60
 """Messages from which a history is kept."""
 MAX_MESSAGES = 20_000
 """Of all kept histories together."""
 MAX_TOP_UP = 200
+NOT_ANSWERED = "The client did not answer this call."
+NEVER = 2**62
+"""Larger than the id of any message."""
 
 
 class MessagePart(LedgerPart):
@@ -151,6 +170,66 @@ def _preview_of(messages: Sequence[Message]) -> str:
         if isinstance(message, UserMessage) and message.kind is InputKind.USER:
             return preview(clean_text(content_text(message.content)))
     return ""
+
+
+# -- calls that a turn handed to its client ------------------------------------
+
+
+def answer_handed(
+    db: Connection, session_id: str, results: Sequence[ClientResult], at: float
+) -> None:
+    """Give every call that waits for a client its result, or say that there is none."""
+    for row, call in _seated(many(db, "handed.waiting", (session_id,))):
+        turn_id, seq = row["turn_id"], row["seq"]
+        seat = Seat(session_id=session_id, turn_id=turn_id, seq=seq, timestamp=at)
+        put_late(db, _answer(call, results), seat)
+    change(db, "handed.clear", (session_id,))
+
+
+def waiting_session(db: Connection, call_id: str) -> str | None:
+    """Return the session in which a call waits for its client's result."""
+    for found in many(db, "handed.sessions", (call_id,)):
+        session_id = str(found["session_id"])
+        waiting = _seated(many(db, "handed.waiting", (session_id,)))
+        if any(call.id == call_id for _, call in waiting):
+            return session_id
+    return None
+
+
+def answer_in_branch(db: Connection, origin: str, branch: NewSession) -> None:
+    """Say in a branch that the client of the origin did not answer there."""
+    if one(db, "handed.waiting", (origin,)) is None:
+        return
+    wanted = {"from": origin, "to": branch.id, "handed": 1, "through_id": NEVER}
+    answer_copies(db, wanted, (), branch.started_at)
+
+
+def answer_copies(
+    db: Connection, wanted: dict[str, Any], results: Sequence[ClientResult], at: float
+) -> None:
+    """Give the copied calls that `handed.unanswered` finds their results in a branch."""
+    for row, call in _seated(many(db, "handed.unanswered", wanted)):
+        seat = Seat(session_id=wanted["to"], seq=row["seq"], timestamp=at)
+        put_late(db, _answer(call, results), seat)
+
+
+def _answer(call: ToolCall, results: Sequence[ClientResult]) -> ToolMessage:
+    given = next((result for result in results if result.call_id == call.id), None)
+    return ToolMessage(
+        call_id=call.id,
+        name=call.name,
+        content=NOT_ANSWERED if given is None else given.content,
+        outcome=ToolOutcome.SKIPPED if given is None else ToolOutcome.OK,
+    )
+
+
+def _seated(found: list[Row]) -> Iterator[tuple[Row, ToolCall]]:
+    """Pair rows with the calls of their replies; without those whose reply is gone."""
+    for row in found:
+        calls = read_calls(row["tool_calls"])
+        place = row["seq"] - row["reply_seq"] - 1
+        if 0 <= place < len(calls) and calls[place].id == row["call_id"]:
+            yield row, calls[place]
 
 
 # -- kept histories ------------------------------------------------------------

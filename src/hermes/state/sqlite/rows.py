@@ -28,8 +28,8 @@ from hermes.domain.messages import (
     content_text,
 )
 from hermes.domain.session import StoredMessage
+from hermes.domain.wording import clean_text, clean_value
 from hermes.state.search_text import MAX_SEARCHED, calls_text
-from hermes.state.titles import clean_text
 
 T = TypeVar("T")
 
@@ -79,23 +79,13 @@ def dump(value: Any) -> str:
     try:
         return _dumps(value).decode()
     except UnicodeEncodeError:
-        return _dumps(_cleaned(msgspec.to_builtins(value))).decode()
+        return _dumps(clean_value(msgspec.to_builtins(value))).decode()
 
 
 def _column(value: Any) -> Any:
     if value is None or isinstance(value, int | float):
         return value
     return clean_text(value) if isinstance(value, str) else dump(value)
-
-
-def _cleaned(value: Any) -> Any:
-    if isinstance(value, str):
-        return clean_text(value)
-    if isinstance(value, dict):
-        return {_cleaned(key): _cleaned(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_cleaned(item) for item in value]
-    return value
 
 
 # -- messages ----------------------------------------------------------------

@@ -18,10 +18,9 @@ from hermes.domain.ports.ledger import Arrival
 from hermes.domain.runs import LoggedEvent, NewRun, OpenedRun, Run, RunOutcome, RunQuery
 from hermes.domain.session import Lineage
 from hermes.state.sqlite.base import LedgerPart, change, check_session, many, one, row_of, sql
-from hermes.state.sqlite.client_calls import answer_copies, waiting_session
 from hermes.state.sqlite.delivery import admit, read_inbox
 from hermes.state.sqlite.errors import id_taken
-from hermes.state.sqlite.messages import put_all
+from hermes.state.sqlite.messages import answer_copies, put_all, waiting_session
 from hermes.state.sqlite.rows import columns, dump, reader
 from hermes.state.sqlite.sessions import insert_session
 

@@ -9,6 +9,7 @@ import msgspec
 from hermes.domain.errors import Conflict
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session
+from hermes.domain.wording import clean_text
 from hermes.state.sqlite.base import (
     LedgerPart,
     change,
@@ -18,11 +19,11 @@ from hermes.state.sqlite.base import (
     row_of,
     transaction,
 )
-from hermes.state.sqlite.client_calls import answer_in_branch
 from hermes.state.sqlite.errors import id_taken, session_busy, unknown_session
+from hermes.state.sqlite.messages import answer_in_branch
 from hermes.state.sqlite.rows import columns, dump, reader
 from hermes.state.sqlite.search import forget_session
-from hermes.state.titles import clean_text, clean_title, numbered, title_scope
+from hermes.state.titles import clean_title, numbered, title_scope
 
 read_session = reader(
     Session,

@@ -13,10 +13,9 @@ from hermes.domain.session import StoredMessage
 from hermes.domain.turn import NewTurn, Turn, TurnError, TurnState
 from hermes.domain.usage import Spent, TurnUsage, UsageRecord
 from hermes.state.sqlite.base import LedgerPart, change, many, one, row_of, transaction
-from hermes.state.sqlite.client_calls import answer_handed
 from hermes.state.sqlite.delivery import take_entries
 from hermes.state.sqlite.errors import id_taken, session_busy, unknown_session
-from hermes.state.sqlite.messages import Seat, put, put_all, put_late, take_seats
+from hermes.state.sqlite.messages import Seat, answer_handed, put, put_all, put_late, take_seats
 from hermes.state.sqlite.rows import columns, dump, reader
 
 read_turn = reader(Turn, json={"error": TurnError})
@@ -109,8 +108,10 @@ class TurnPart(LedgerPart):
         if one(db, "turns.set_state", values) is None:
             raise _not_open(db, turn_id)
 
-    async def finish_turn(
+    @transaction
+    def finish_turn(
         self,
+        db: Connection,
         turn_id: str,
         state: TurnState,
         error: TurnError | None,
@@ -122,14 +123,10 @@ class TurnPart(LedgerPart):
             raise ValueError(f"a turn cannot end as {state.value}")
         text = None if error is None else dump(error)
         values = {"id": turn_id, "state": state, "error": text, "at": at, "handed": handed}
-
-        def work(db: Connection) -> None:
-            row = one(db, "turns.finish", values)
-            if row is None:
-                raise _not_open(db, turn_id)
-            change(db, "turns.touch_session", {"id": row["session_id"], "at": at})
-
-        await self._write(work)
+        row = one(db, "turns.finish", values)
+        if row is None:
+            raise _not_open(db, turn_id)
+        change(db, "turns.touch_session", {"id": row["session_id"], "at": at})
 
     async def turn(self, turn_id: str) -> Turn | None:
         return await self._get(read_turn, "turns.get", (turn_id,))

@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import fields
 
+from hermes.domain.wording import clean_value
+
 _BAD = (msgspec.MsgspecError, ValueError, RecursionError, TypeError)
-_DEPTH = 20
 S = TypeVar("S", bound=msgspec.Struct)
 
 
@@ -40,28 +41,11 @@ def loose_document(raw: bytes) -> dict[str, Any]:
         document = json.loads(raw)
     except _BAD:
         return {}
-    return _clean(document) if isinstance(document, dict) else {}
-
-
-def writable(text: str) -> str:
-    """Take half characters (lone surrogates) out of a text: nothing can store or send them."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return clean_value(document) if isinstance(document, dict) else {}
 
 
 def _holds(field: Any, wanted: type) -> bool:
     return field is wanted or wanted in getattr(field, "__args__", ())
-
-
-def _clean(value: Any, depth: int = 0) -> Any:
-    if isinstance(value, str):
-        return writable(value)
-    if depth > _DEPTH:
-        return None
-    if isinstance(value, dict):
-        return {_clean(key): _clean(item, depth + 1) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_clean(item, depth + 1) for item in value]
-    return value
 
 
 def _fitting(document: dict[str, Any], wanted: type[msgspec.Struct]) -> dict[str, Any]:

@@ -36,7 +36,8 @@ from hermes.domain.ports.platform import (
     PlatformFailure,
     Sent,
 )
-from hermes.entry.chat.kit.decode import decode_leniently, loose_document, writable
+from hermes.domain.wording import clean_text
+from hermes.entry.chat.kit.decode import decode_leniently, loose_document
 from hermes.entry.chat.kit.http import Upload, check_size, copy_file, read_file
 from hermes.entry.chat.kit.intake import HandOver, Heard, MessageIntake, menu_names
 from hermes.entry.chat.kit.receiver import Polling, called_at, keep_checking
@@ -332,7 +333,7 @@ class TelegramAdapter:
         if too_large or path.suffix.lower() not in _SUFFIXES.get(kind, ()):
             kind = "document"
         kind = "photo" if kind == "image" else kind
-        return kind, Upload(field=field or kind, name=writable(path.name), content=content)
+        return kind, Upload(field=field or kind, name=clean_text(path.name), content=content)
 
 
 def _formatted(outgoing: Outgoing) -> dict[str, Any]:
@@ -342,14 +343,14 @@ def _formatted(outgoing: Outgoing) -> dict[str, Any]:
     Telegram refused the markup; then a `<` in it is just that.
     """
     if outgoing.text and outgoing.text != outgoing.plain:
-        return {"text": writable(outgoing.text), "parse_mode": "HTML"}
-    return {"text": writable(outgoing.plain)}
+        return {"text": clean_text(outgoing.text), "parse_mode": "HTML"}
+    return {"text": clean_text(outgoing.plain)}
 
 
 def _keyboard(rows: Sequence[Sequence[Button]]) -> dict[str, Any]:
     def key(button: Button) -> dict[str, str]:
         does = {"url": button.url} if button.url else {"callback_data": button.data}
-        return {"text": writable(button.label)} | does
+        return {"text": clean_text(button.label)} | does
 
     return {"reply_markup": {"inline_keyboard": [[key(each) for each in row] for row in rows]}}
 
