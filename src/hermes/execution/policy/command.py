@@ -44,6 +44,16 @@ def listed(name: str) -> frozenset[str]:
     return words(TABLES["words"][name])
 
 
+def pattern(name: str) -> re.Pattern[str]:
+    """Return an expression of the section `patterns`."""
+    return re.compile(TABLES["patterns"][name])
+
+
+def patterns(section: str) -> dict[str, re.Pattern[str]]:
+    """Return a section of expressions by name."""
+    return {name: re.compile(text) for name, text in TABLES[section].items()}
+
+
 def absolute(path: str, cwd: str | None) -> str:
     """Return `path` with `.` and `..` resolved; relative only if `cwd` is not known."""
     path = path.replace("\\", "/") if re.match(r"[A-Za-z]:\\", path) else path

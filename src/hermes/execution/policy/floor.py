@@ -16,6 +16,8 @@ from hermes.execution.policy.command import (
     ShellCommand,
     absolute,
     listed,
+    pattern,
+    patterns,
     words,
 )
 from hermes.execution.policy.rules.places import (
@@ -33,43 +35,16 @@ SUDO_PASSWORD = Finding(
 )
 COMPACT_BOMB = re.compile(r"([^\s(){};|&]{1,40})\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}\s*;\s*\1")
 """A fork bomb as it is often quoted, without the spaces that the grammar wants."""
-_UNMISTAKABLE = re.compile(
-    r"\brm[\s,_]{1,9}(?:-[\w-]{1,30}\s{1,9}){0,6}-[a-zA-Z]{0,9}[rR][\w-]{0,30}?[\s,_]{1,9}"
-    r"(?:-[\w-]{1,30}\s{1,9}){0,6}(?:/|~|\$HOME)/?\*?(?=[\s;&|)`]|$)"
-    r"|\bmkfs[\w.]{0,9}\s.{0,80}/dev/|\bof=/dev/(?:sd|nvme|vd|hd|mmcblk)|--no-preserve-root"
-)
+_UNMISTAKABLE = pattern("unmistakable")
 _DISGUISE = re.compile(r"['\"\\]")
 _IFS = re.compile(r"\$\{?IFS\}?")
-_MKFS = re.compile(
-    r"(?:mkfs(?:\..+)?|mke2fs|mkntfs|mkdosfs|mkreiserfs|mkswap|wipefs|blkdiscard|newfs(?:_.+)?)$"
-)
+_MKFS = pattern("mkfs")
 _HALTS = words("shutdown reboot halt poweroff telinit kexec killall5 shutdown.exe")
-_HALT_VERBS = (
-    r"(?:^|\s)(?:poweroff|(?:soft-)?reboot|halt|kexec|hibernate|suspend|emergency|rescue|"
-    r"runlevel[06])\b"
-)
-_HALT_SHAPES = {
-    name: re.compile(pattern)
-    for names, pattern in (
-        ("init", r"[06]\b"),
-        ("systemctl loginctl", _HALT_VERBS),
-        ("dbus-send busctl gdbus", r"login1.*(?:PowerOff|Reboot|Halt)"),
-        ("diskutil", r"(?i)erase|zero|reformat"),
-        ("nvme", r"^(?:format|sanitize)"),
-        ("hdparm", r"--security-erase"),
-        ("format format.com", r"^[A-Za-z]:"),
-        ("wmic", r"(?i)shutdown|reboot"),
-        ("sysctl", r"kernel\.panic=|kernel\.sysrq.*reboot"),
-    )
-    for name in names.split()
-}  # fmt: skip
+_HALT_SHAPES = patterns("halts")
 _TREE_DELETERS = words("rmtree rimraf srm shred wipe rd del Remove-Item")
 _DELETERS = _TREE_DELETERS | words("rm unlink rmdir trash gio erase ri")
 _NARROWED = listed("narrowed")
-_STDIN_READERS = re.compile(
-    r"(?:tee|sh|bash|zsh|dash|cat|dd|patch|python[\d.]*|perl|crontab|xargs|apt-key|gpg|psql|mysql|"
-    r"docker|kubectl|sponge|chpasswd|debconf-set-selections|tar|nft|iptables-restore|sqlite3|at)$"
-)
+_STDIN_READERS = pattern("stdin-readers")
 _GUESSES = TABLES["words"]["guesses"].split()
 
 

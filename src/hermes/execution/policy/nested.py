@@ -19,6 +19,7 @@ from hermes.execution.policy.command import (
     ShellCommand,
     command_start,
     listed,
+    patterns,
 )
 from hermes.execution.policy.reader.expansion import COMPUTED, is_unknown
 
@@ -56,22 +57,7 @@ _CODE_OPTIONS = TABLES["code options"]
 _KEY = re.compile(r"^(?:[A-Za-z][\w.:-]*(?:=|(?<=Command)\s))?!?")
 """What stands in front of code: `exec=…`, `ProxyCommand …`, `alias.x=!…`."""
 _CODE_VARIABLE = re.compile("|".join(map(translate, listed("code-variables"))))
-# Commands whose arguments and input carry shell code, and where it begins in them.
-_CARRIERS = {
-    name: re.compile(pattern, re.MULTILINE)
-    for names, pattern in (
-        ("vi vim nvim view ex gvim vimdiff ed red", r"!(.*)|system(?:list)?\(\s*['\"](.*)['\"]"),
-        ("make gmake", r"(?:\$\(shell\s|:[^=\n]*;|^\t)[-@+]*([^\n]*)|^(?:SHELL|CC|MAKE)=(.*)"),
-        ("sqlite3 psql mysql mariadb", r"^\s*\.(?:shell|system)\s+(.*)|\\!\s*(.*)"),
-        ("gdb", r"^\s*(?:shell|!|python)\s*(.*)"),
-        ("sed gsed", r"(?:^|[;{\d$/])\s*e\s+(\S.*)$"),
-        ("crontab", r"^\s*(?:@\w+|(?:[^\s#]\S*\s+){5})(.*)"),
-        ("at batch parallel", r"^(.+)$"),
-        ("tmux zellij xterm gnome-terminal hyperfine concurrently screen watch cmd cmd.exe",
-         r"^([^-/].*)$"),
-    )
-    for name in names.split()
-}  # fmt: skip
+_CARRIERS = patterns("carriers")
 
 
 def nested(command: ShellCommand) -> Iterator[Nested]:

@@ -16,6 +16,7 @@ from hermes.execution.policy.command import (
     ShellCommand,
     listed,
     opaque,
+    pattern,
     words,
 )
 from hermes.execution.policy.floor import mentions_floor
@@ -34,10 +35,7 @@ _OTHER_NAMES = frozenset({"words", "variables", "python parts"})
 _KNOWN = listed("programs").union(
     SHELLS, COMMANDS.names(), *(TABLES[s] for s in TABLES if s not in _OTHER_NAMES)
 )
-_PLACES = re.compile(
-    r"(?:/(?:usr/|usr/local/|opt/[\w./-]+/|snap/)?s?bin/|(?:.*/)?(?:\.?venv|env|node_modules/\.bin|"
-    r"\.local|\.cargo|go|\.bun|\.deno|\.pyenv|\.rbenv|\.nvm|miniconda3|vendor)/(?:[\w./-]+/)?)[^/]+$"
-)
+_PLACES = pattern("program-places")
 """Where programs are that go by their name."""
 FLOOR_AS_TEXT = opaque("an argument is a command that is never run")
 _NOT_TYPED = frozenset({"link", "maybe", "function"})
@@ -160,27 +158,14 @@ def _sed_runs(script: str) -> bool:
 
 # --- SQL ---
 
-_SQL_CLIENTS = re.compile(
-    r"(?:psql|mysql|mariadb|sqlite3?|sqlcmd|cqlsh|clickhouse(?:-client)?|duckdb|isql|usql|pgcli|"
-    r"mycli|litecli|bq|snowsql|sqlplus|cockroach|influx)$"
-)
-_SQL_DROP = re.compile(
-    r"\b(?:drop\s+(?:table|database|schema|view|index|user|role|column|keyspace|owned|tablespace)|"
-    r"truncate(?:\s+table)?\s+\w|alter\s+table\s[^;]*\bdrop\b|shutdown\b|revoke\b|vacuum\s+into)",
-    re.IGNORECASE,
-)
+_SQL_CLIENTS = pattern("sql-clients")
+_SQL_DROP = pattern("sql-drop")
 _SQL_ROWS = (
     (re.compile(r"\bdelete\s+from\s+[^;]*", re.IGNORECASE), "sql delete"),
     (re.compile(r"\bupdate\s+\S+\s+set\s[^;]*", re.IGNORECASE), "sql update"),
 )
-_SQL_WHERE = re.compile(
-    r"\bwhere\b(?!\s*\(?\s*(?:1\s*=\s*1|true|'?\w'?\s*=\s*'?\w'?\s*(?:;|$)))", re.IGNORECASE
-)
-_SQL_PROGRAM = re.compile(
-    r"\b(?:copy\s[^;]*\b(?:to|from)\s+program|pg_read_file|lo_export|into\s+outfile|xp_cmdshell|"
-    r"writefile\s*\()",
-    re.IGNORECASE,
-)
+_SQL_WHERE = pattern("sql-where")
+_SQL_PROGRAM = pattern("sql-program")
 
 
 def _sql(command: ShellCommand) -> Iterator[Finding]:
@@ -191,9 +176,9 @@ def _sql(command: ShellCommand) -> Iterator[Finding]:
     for text in [re.sub(r"/\*.*?\*/", " ", t, flags=re.DOTALL) for t in texts]:
         if _SQL_DROP.search(text):
             yield Finding("it drops or truncates", "sql drop")
-        for pattern, grant in _SQL_ROWS:
-            if any(not _SQL_WHERE.search(match.group()) for match in pattern.finditer(text)):
-                yield Finding("it changes every row of a table", grant)
+        for rows, kind in _SQL_ROWS:
+            if any(not _SQL_WHERE.search(match.group()) for match in rows.finditer(text)):
+                yield Finding("it changes every row of a table", kind)
         if _SQL_PROGRAM.search(text):
             yield opaque("the query runs a program or writes files", "sql program")
     plain = upstream and upstream[-1].name in {"cat", "gunzip", "zcat", "pg_dump"}

@@ -4,24 +4,15 @@ import re
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
-from hermes.execution.policy.command import Finding, Ground, ShellCommand, absolute, listed
+from hermes.execution.policy.command import Finding, Ground, ShellCommand, absolute, listed, pattern
 from hermes.execution.policy.rules.places import PlaceKind, place_of
 
 NETWORK = listed("network")
 _SECRET_KINDS = frozenset(
     (PlaceKind.SSH, PlaceKind.CREDENTIALS, PlaceKind.SECRETS, PlaceKind.HERMES, PlaceKind.LEDGER)
 )
-_SECRET_FILES = re.compile(
-    r"^/etc/?$|^/root/?$|/etc/(?:passwd|shadow|sudoers|gshadow|ssl/private|krb5\.keytab)|"
-    r"/proc/[^/\s]*/environ|\.(?:pem|key|p12|pfx|kdbx|keystore|jks)$|/run/secrets/|"
-    r"(?:_history|wallet\.dat|Cookies|Login Data)$"
-)
-_STORES = re.compile(
-    r"^/etc/(?:shadow|gshadow|sudoers|ssl/private|krb5\.keytab)|^/proc/[^/]+/environ$|"
-    r"\.(?:kdbx|keystore|jks|p12|pfx)$|^/(?:var/)?run/secrets/|(?:^|/)[^/]*private[^/]*\.(?:pem|key)$|"
-    r"/\.\w*_history$|/(?:wallet\.dat|Cookies|Login Data|logins\.json|key4\.db)$|"
-    r"/\.hermes/(?:.*/)?(?:\.env|auth\.json|state\.db(?:-wal|-shm)?|secrets?\b.*|.*token.*)$"
-)
+_SECRET_FILES = pattern("secret-files")
+_STORES = pattern("secret-stores")
 _STORE_KINDS = frozenset(
     (PlaceKind.SSH, PlaceKind.CREDENTIALS, PlaceKind.SECRETS, PlaceKind.LEDGER)
 )

@@ -19,6 +19,8 @@ from hermes.execution.policy.command import (
     absolute,
     listed,
     opaque,
+    pattern,
+    patterns,
     real_path,
 )
 from hermes.execution.policy.reader.expansion import COMPUTED, UNKNOWN, is_unknown
@@ -51,11 +53,7 @@ class ProtectedPlace(Struct, frozen=True):
 _VITAL = listed("vital")
 _EVERYTHING = re.compile(r"(?:/(?:\.?\*+|\.\[!\.\]\*|\.\?\?\*|\*\.\*|\.))+$")
 _A_HOME = re.compile(r"/(?:home|Users)/[^/]+(/\.)?")
-_DEVICE = re.compile(
-    r"/dev/(?:sd[a-z]|hd[a-z]|vd[a-z]|xvd[a-z]|nvme\d|mmcblk\d|r?disk\d|md\d|dm-\d|mapper/|loop\d|"
-    r"zd\d|ram\d|nbd\d|sr\d|sg\d|disk/|block/|root\b|mem$|kmem$|port$|mtd|ubi|drbd|bcache|"
-    r"sd[\[?*{]|nvme[\[?*{]|sd$|\[|\?|\*)"
-)
+_DEVICE = pattern("devices")
 _HARMLESS_SYSTEM = re.compile(r"/(?:proc/self/fd/\d|usr/local/src/|usr/src/)")
 _SAMPLE = re.compile(r"\.(?:example|sample|template|dist|test|tpl)$")
 _WORKSPACE = re.compile(r"(?:agents/[^/]+/|profiles/[^/]+/)?(?:workspace|cache|tmp)/")
@@ -63,33 +61,12 @@ _LEDGER = re.compile(r"(?:.*/)?state\.db(?:-wal|-shm)?$")
 _MAX_PATH = 4096
 _OUTSIDE = ProtectedPlace(PlaceKind.OUTSIDE, "outside")
 _SYSTEM_PLACE = ProtectedPlace(PlaceKind.SYSTEM, "system path")
-_TABLE = (
-    (ProtectedPlace(PlaceKind.SSH, "~/.ssh"), re.compile(
-        r"(?:^|/)\.ssh(?:/|$)|(?:^|/)(?:id_(?:rsa|dsa|ecdsa|ed25519)|authorized_keys)$")),
-    (ProtectedPlace(PlaceKind.CREDENTIALS, "credentials"), re.compile(
-        r"(?:^|/)(?:\.aws|\.gnupg|\.kube|\.azure|\.config/gcloud|\.config/gh|\.docker|\.boto|"
-        r"\.password-store|\.config/hub|\.terraform\.d|\.vault-token|\.netrc|_netrc|\.pgpass|"
-        r"\.my\.cnf|\.npmrc|\.pypirc|\.git-credentials|\.s3cfg|\.cargo/credentials(?:\.toml)?|"
-        r"\.gem/credentials|\.config/op|\.local/share/keyrings|Library/Keychains|\.htpasswd)(?:/|$)")),
-    (ProtectedPlace(PlaceKind.SHELL, "shell rc"), re.compile(
-        r"(?:^|/)\.(?:bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|"
-        r"zprofile|zlogin|zlogout|kshrc|cshrc|tcshrc|login|logout|inputrc|xinitrc|xprofile|vimrc|"
-        r"xsession|gitconfig|tmux\.conf|config/fish/.*|config/git/config|config/nvim/init\.\w+)$")),
-    (ProtectedPlace(PlaceKind.SCHEDULE, "schedule"), re.compile(
-        r"(?:^|/)(?:etc/cron[^/]*|var/spool/(?:cron|at)|etc/systemd|systemd/(?:user|system)|"
-        r"Library/Launch(?:Agents|Daemons)|\.config/autostart|etc/init\.d|etc/rc\.local)(?:/|$)"
-        r"|^(?!.*/(?:src|tests?)/).*/systemd/.*\.(?:service|timer)$")),
-    (ProtectedPlace(PlaceKind.SECRETS, ".env"), re.compile(
-        r"(?:^|/)\.env(?:\.[^/]+|rc)?$|(?:^|/)secrets?\.(?:ya?ml|json|toml)$")),
-    (ProtectedPlace(PlaceKind.PROJECT, "project config"), re.compile(
-        r"(?:^|/)(?:\.github/workflows/|\.gitlab-ci\.yml$|\.circleci/|\.travis\.yml$|Jenkinsfile$|"
-        r"azure-pipelines\.yml$|bitbucket-pipelines\.yml$|\.drone\.yml$|\.buildkite/|\.woodpecker|"
-        r"\.git/(?:hooks|config|info)|\.husky/|config\.ya?ml$|\.pre-commit-config\.yaml$|"
-        r"(?:site|user)customize\.py$|[^/]+\.pth$|\.vscode/(?:tasks|settings|launch)\.json$)")),
-    (_SYSTEM_PLACE, re.compile(
-        r"^/(?:etc|usr|bin|sbin|lib|lib32|lib64|boot|sys|proc|root|var/lib|var/run|run/systemd|"
-        r"var/spool|opt/hermes|System|Library|private/etc|nix/store)(?:/|$)")),
-)  # fmt: skip
+_TABLE = tuple(
+    (ProtectedPlace(PlaceKind[kind], label.replace("_", " ")), found)
+    for (kind, label), found in (
+        (name.split("|"), found) for name, found in patterns("places").items()
+    )
+)
 
 
 def join(cwd: str | None, path: str) -> str | None:
@@ -145,8 +122,8 @@ def place_of(clean: str, ground: Ground) -> ProtectedPlace | None:
     hermes = _hermes(clean, ground)
     if hermes is not None:
         return None if hermes.label == "workspace" else hermes
-    for place, pattern in _TABLE:
-        if pattern.search(clean):
+    for place, found in _TABLE:
+        if found.search(clean):
             return None if _only_looks_like(place.kind, clean, ground) else place
     if any(c in clean for c in "*?[") and clean.startswith("/"):
         top = clean.split("/")[1]
@@ -317,9 +294,7 @@ _NEVER_MENTIONED = frozenset(
 )
 _LISTERS = frozenset({"find", "fd", "git", "grep", "rg", "ag", "ls"})
 _LIGHT = frozenset({"touch", "mkdir", "git", "chmod"})
-_LOGS = re.compile(
-    r"(?:^|/)(?:\.\w*_history|\.lesshst|\.viminfo|fish_history)$|^/var/log/|^/var/(?:run/utmp|log)"
-)
+_LOGS = pattern("logs")
 _ALL_HERE = re.compile(r"(?:\.\.?/)*(?:\*|\.\*|\*\*)/?")
 
 

@@ -8,7 +8,15 @@ import re
 from collections.abc import Iterator
 from fnmatch import translate
 
-from hermes.execution.policy.command import TABLES, Finding, Ground, ShellCommand, listed, opaque
+from hermes.execution.policy.command import (
+    TABLES,
+    Finding,
+    Ground,
+    ShellCommand,
+    listed,
+    opaque,
+    pattern,
+)
 from hermes.execution.policy.nested import assignments
 from hermes.execution.policy.reader.expansion import COMPUTED, is_unknown
 
@@ -20,10 +28,7 @@ _PROGRAMS = listed("usual-programs")
 _OPTION = re.compile(r"-{1,2}[\w][\w.:=/~-]*$")
 _PATH_ELEMENT = re.compile(r"/(?!tmp\b|var/tmp\b|dev/shm\b)[\w./+@-]*$")
 _TOOLS = re.compile(r"(?:^|/)(?:node_modules/\.bin|\.?venv/bin|vendor/bin)/?$")
-_GIT_HARMLESS = re.compile(
-    r"(?i)(?:color|user|author|committer|advice|init|pull|push|fetch|log|status|commit|branch|tag|"
-    r"i18n|column|format|safe|core\.(?:quotepath|autocrlf|eol|filemode|ignorecase|longpaths))\b"
-)
+_GIT_HARMLESS = pattern("git-settings")
 
 
 def changes_programs(name: str) -> bool:
