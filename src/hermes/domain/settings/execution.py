@@ -75,7 +75,7 @@ class Approvals(Section, frozen=True, kw_only=True):
     """Which actions need a person's approval."""
 
     mode: Literal["manual", "smart", "off"] = "manual"
-    """manual: ask a person; smart: a model decides clear cases; off: ask only about what is hidden."""
+    """manual: ask a person; smart: a model decides clear cases; off: ask what nobody can read."""
     timeout: Seconds = 300.0
     """Seconds until an unanswered request counts as denied."""
     deny: tuple[str, ...] = ()
