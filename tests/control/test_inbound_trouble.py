@@ -31,12 +31,9 @@ def pipeline(kit: ChatKit, group: asyncio.TaskGroup, agent_id: str, said: Said) 
 
     parts = PipelineParts(
         host=CommandHost(
-            ledger=kit.ledger,
             gateway=kit.gateway,
             answers=kit.answers,
             controls=kit.controls,
-            clock=kit.clock,
-            profiles={"main": kit.profile},
             version="1",
             saved_dir=kit.profile.home,
             settings=LiveSettings(),

@@ -86,12 +86,9 @@ class ChatKit:
 
     def host(self, settings: Settings) -> CommandHost:
         return CommandHost(
-            ledger=self.ledger,
             gateway=self.gateway,
             answers=self.answers,
             controls=self.controls,
-            clock=self.clock,
-            profiles={"main": self.profile},
             version="1.2.3",
             saved_dir=self.profile.home / "saved",
             settings=LiveSettings(settings),

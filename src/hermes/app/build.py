@@ -102,7 +102,6 @@ class App(Struct, kw_only=True):
 
     def commands(self) -> CommandHost:
         return CommandHost(
-            ledger=self.ledger,
             gateway=self.gateway,
             answers=self.answers,
             controls=CoreControls(
@@ -110,8 +109,6 @@ class App(Struct, kw_only=True):
                 self.profiles,
                 lambda agent, source: self.tools.registry(agent, source).specs(),
             ),
-            clock=self.clock,
-            profiles=self.profiles,
             version=__version__,
             saved_dir=self.options.home.sessions_dir / "saved",
             settings=self.settings,

@@ -18,9 +18,9 @@ from hermes.domain.ports.approval import ActionPolicy
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger, SearchQuery
 from hermes.domain.profile import AgentProfile
-from hermes.domain.session import Session
+from hermes.domain.session import SearchHit, Session
 from hermes.domain.settings.live import LiveSettings
-from hermes.domain.tools import Fetched, Need, SearchMatch, ToolContext, TurnTools
+from hermes.domain.tools import Need, ToolContext, TurnTools
 
 YOLO = "yolo"
 """Where a session remembers that nothing is to be asked in it."""
@@ -76,7 +76,7 @@ class AgentTools(Struct, kw_only=True):
                 job.capabilities,
                 ask=gate.question if gate.can_ask else None,
                 search=self._search,
-                fetch=self._fetch,
+                fetch=self.fetcher.data,
             ),
         )
 
@@ -97,24 +97,11 @@ class AgentTools(Struct, kw_only=True):
             judge=self.judge(job.profile, session) if self.judge else None,
         )
 
-    async def _search(self, context: ToolContext, text: str, limit: int) -> list[SearchMatch]:
+    async def _search(self, context: ToolContext, text: str, limit: int) -> list[SearchHit]:
         query = SearchQuery(
             text=text,
             agent_id=context.agent_id,
             exclude_session_ids=(context.session_id,),
             limit=limit,
         )
-        return [
-            SearchMatch(
-                session_id=hit.session_id,
-                title=hit.title or "",
-                role=hit.role,
-                at=hit.at,
-                snippet=hit.snippet,
-            )
-            for hit in await self.ledger.search(query)
-        ]
-
-    async def _fetch(self, url: str, limit: int) -> Fetched:
-        media_type, body = await self.fetcher.data(url, limit)
-        return Fetched(media_type=media_type, body=body)
+        return await self.ledger.search(query)

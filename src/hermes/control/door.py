@@ -35,6 +35,7 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
+from hermes.control.follow import Follower
 from hermes.control.lanes.batches import NO_BATCHING, BatchWindow
 from hermes.control.supervision.services import BackgroundWork
 from hermes.control.supervision.supervisor import AdapterHealth
@@ -54,6 +55,8 @@ class Door:
     name: str = ""
     platforms: Collection[str] = ()
     """What its messages carry as `InboundMessage.platform`; `ANY` for what no other door has."""
+    follower: Follower | None = None
+    """Sees through what is owed for its turns; it begins, recovers and closes with the door."""
     capabilities: ToolCapabilities = ToolCapabilities()
     """What it lends to the tools of all turns, for instance sending to its chats."""
 
@@ -63,7 +66,8 @@ class Door:
         return ()
 
     async def recover(self) -> None:
-        pass
+        if self.follower is not None:
+            await self.follower.recover()
 
     async def open(self) -> None:
         pass
@@ -75,7 +79,8 @@ class Door:
         pass
 
     async def close(self, seconds: float) -> None:
-        pass
+        if self.follower is not None:
+            await self.follower.close(seconds)
 
     def health(self) -> Sequence[AdapterHealth]:
         return ()
@@ -92,7 +97,8 @@ class Door:
         return ""
 
     def on_turn(self, job: TurnJob) -> None:
-        pass
+        if self.follower is not None:
+            self.follower.begin(job)
 
     def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:
         pass

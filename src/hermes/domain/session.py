@@ -107,3 +107,15 @@ class StoredMessage(Struct, frozen=True, kw_only=True):
     message: Message
     active: bool = True
     """False once undone or compacted: kept for search, not sent to the model."""
+
+
+class SearchHit(Struct, frozen=True, kw_only=True):
+    session_id: str
+    title: str | None
+    source: str
+    message_id: int
+    seq: int
+    role: str
+    at: float
+    snippet: str
+    """The matching part, with the match between `[` and `]`."""

@@ -23,6 +23,7 @@ from hermes.domain.errors import ToolRefused
 from hermes.domain.messages import Content, ToolCall, ToolOutcome
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environment
+from hermes.domain.session import SearchHit
 
 T = TypeVar("T")
 
@@ -107,19 +108,6 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     """Arguments that would let the failed call through if a person allows them."""
 
 
-class SearchMatch(Struct, frozen=True, kw_only=True):
-    session_id: str
-    title: str
-    role: str
-    at: float
-    snippet: str
-
-
-class Fetched(Struct, frozen=True, kw_only=True):
-    media_type: str
-    body: bytes
-
-
 class Spawned(Struct, frozen=True, kw_only=True):
     session_id: str
     text: str
@@ -131,14 +119,14 @@ class ToolCapabilities(Struct, frozen=True, kw_only=True):
 
     ask: Callable[["ToolContext", str, Sequence[str]], Awaitable[str]] | None = None
     """(context, question, choices) -> the answer; `ToolRefused` if nobody answers in time."""
-    search: Callable[["ToolContext", str, int], Awaitable[list[SearchMatch]]] | None = None
+    search: Callable[["ToolContext", str, int], Awaitable[list[SearchHit]]] | None = None
     """(context, text, limit) -> matches in earlier sessions."""
     send: Callable[["ToolContext", str, str], Awaitable[None]] | None = None
     """(context, `platform[:chat[:thread]]`, text); raises if it cannot be delivered."""
     spawn: Callable[["ToolContext", str, str], Awaitable[Spawned]] | None = None
     """(context, agent, task) -> the outcome of a child turn."""
-    fetch: Callable[[str, int], Awaitable[Fetched]] | None = None
-    """(address, limit in bytes) -> what is there."""
+    fetch: Callable[[str, int], Awaitable[tuple[str, bytes]]] | None = None
+    """(address, limit in bytes) -> the media type and what is there."""
 
     @property
     def granted(self) -> frozenset[Need]:
@@ -168,7 +156,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
         """Put a question to the person and return the answer."""
         return await _granted(self.capabilities.ask, Need.ASK)(self, question, choices)
 
-    async def search(self, text: str, limit: int = 10) -> list[SearchMatch]:
+    async def search(self, text: str, limit: int = 10) -> list[SearchHit]:
         """Search the messages of earlier sessions, best match first."""
         return await _granted(self.capabilities.search, Need.SEARCH)(self, text, limit)
 
@@ -180,8 +168,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
         """Have an agent carry out `task` in a session of its own."""
         return await _granted(self.capabilities.spawn, Need.SPAWN)(self, agent_id, task)
 
-    async def fetch(self, url: str, limit: int) -> Fetched:
-        """Fetch at most `limit` bytes from the public network."""
+    async def fetch(self, url: str, limit: int) -> tuple[str, bytes]:
+        """Return the media type and at most `limit` bytes of something in the public network."""
         return await _granted(self.capabilities.fetch, Need.FETCH)(url, limit)
 
 

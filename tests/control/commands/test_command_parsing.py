@@ -8,7 +8,6 @@ from hermes.control.commands.builtin import builtin_registry
 from hermes.control.commands.registry import (
     Category,
     Invocation,
-    Prose,
     SlashCommand,
     parse,
 )
@@ -22,14 +21,14 @@ from hermes.domain.errors import NotFound
         ("  /Title  My talk ", Invocation(name="title", rest="My talk")),
         ("/steer line one\nline two", Invocation(name="steer", rest="line one\nline two")),
         ("/status@hermes_bot now", Invocation(name="status", rest="now")),
-        ("//etc is a path", Prose("/etc is a path")),
-        ("/usr/bin/env is a path", Prose("/usr/bin/env is a path")),
-        ("/ is the root", Prose("/ is the root")),
-        ("hello /help", Prose("hello /help")),
-        ("", Prose("")),
+        ("//etc is a path", "/etc is a path"),
+        ("/usr/bin/env is a path", "/usr/bin/env is a path"),
+        ("/ is the root", "/ is the root"),
+        ("hello /help", "hello /help"),
+        ("", ""),
     ],
 )
-def test_commands_are_told_from_text(typed: str, parsed: Invocation | Prose) -> None:
+def test_commands_are_told_from_text(typed: str, parsed: Invocation | str) -> None:
     assert parse(typed) == parsed
 
 
@@ -50,14 +49,14 @@ def test_text_that_is_no_command_is_kept_as_it_was_typed(text: str) -> None:
     parsed = parse(text)
 
     if not text.strip().startswith("/"):
-        assert parsed == Prose(text)
+        assert parsed == text
 
 
 @given(st.text())
 def test_a_doubled_slash_sends_any_text_that_begins_with_one(text: str) -> None:
     escaped = parse(f"//{text}")
 
-    assert escaped == Prose(f"/{text}".rstrip())
+    assert escaped == f"/{text}".rstrip()
 
 
 def test_an_unknown_command_suggests_what_may_be_meant() -> None:

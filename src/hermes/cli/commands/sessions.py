@@ -34,8 +34,8 @@ from hermes.domain.messages import (
     UserMessage,
     content_text,
 )
-from hermes.domain.ports.ledger import LedgerStats, SearchHit, SearchQuery, SessionQuery
-from hermes.domain.session import Session, StoredMessage
+from hermes.domain.ports.ledger import LedgerStats, SearchQuery, SessionQuery
+from hermes.domain.session import SearchHit, Session, StoredMessage
 from hermes.domain.wording import one_line
 from hermes.entry.terminal.oneshot import PLATFORM
 from hermes.state.transcripts import openai_message

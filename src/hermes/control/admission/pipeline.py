@@ -123,7 +123,7 @@ class InboundPipeline:
     def __init__(self, parts: PipelineParts, platform: str, account: str) -> None:
         self._parts = parts
         self._gateway = parts.host.gateway
-        self._ledger = parts.host.ledger
+        self._ledger = parts.host.gateway.ledger
         self._cursor_name = f"cursor:{platform}:{account}"
 
     # -- messages ------------------------------------------------------------

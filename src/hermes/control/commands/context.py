@@ -5,7 +5,7 @@ do where they were typed; what only some doors can do is a `Screen`, which is
 None elsewhere.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -18,7 +18,6 @@ from hermes.control.lanes.gateway import BusyMode, Gateway
 from hermes.domain.errors import UsageError
 from hermes.domain.inbound import Attachment
 from hermes.domain.outbound import Target
-from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
@@ -122,12 +121,9 @@ class CommandCaller(Protocol):
 class CommandHost(Struct, frozen=True, kw_only=True):
     """What stays the same for every command of a door."""
 
-    ledger: Ledger
     gateway: Gateway
     answers: ApprovalAnswers
     controls: CoreControls
-    clock: Clock
-    profiles: Mapping[str, AgentProfile]
     version: str
     saved_dir: Path
     """Where `/save` writes."""
@@ -135,7 +131,7 @@ class CommandHost(Struct, frozen=True, kw_only=True):
 
     async def busy_mode(self, source: str, session_id: str | None) -> BusyMode:
         """Return what text does that arrives at a door while a turn runs."""
-        word = await recalled(self.ledger, session_id, Preference.BUSY, str)
+        word = await recalled(self.gateway.ledger, session_id, Preference.BUSY, str)
         display = self.settings().display
         own = display.platforms.get(source)
         usual = (own.busy_input_mode if own else None) or display.busy_input_mode
@@ -156,11 +152,11 @@ class CommandContext(Struct, frozen=True, kw_only=True):
 
     @property
     def ledger(self) -> Ledger:
-        return self.host.ledger
+        return self.host.gateway.ledger
 
     @property
     def profile(self) -> AgentProfile:
-        return self.host.profiles[self.agent_id]
+        return self.host.gateway.profile(self.agent_id)
 
     @property
     def busy(self) -> bool:

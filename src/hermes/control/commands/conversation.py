@@ -52,7 +52,9 @@ async def clear(context: CommandContext, _invocation: Invocation) -> None:
 
 async def _leave(context: CommandContext, reason: str) -> None:
     if context.session is not None:
-        await context.ledger.end_session(context.session.id, reason, context.host.clock.now())
+        await context.ledger.end_session(
+            context.session.id, reason, context.host.gateway.clock.now()
+        )
     await context.caller.switch(None)
 
 
@@ -115,7 +117,7 @@ async def sessions(context: CommandContext, invocation: Invocation) -> None:
     if not found:
         await context.reply("There are no conversations yet.")
         return
-    now, current = context.host.clock.now(), context.session.id if context.session else None
+    now, current = context.host.gateway.clock.now(), context.session.id if context.session else None
     lines = [session_line(each, now, current=each.id == current) for each in found]
     await context.reply("\n".join([*lines, "/resume ID or TITLE continues one."]))
 
@@ -141,7 +143,7 @@ async def _wanted(context: CommandContext, reference: str) -> Session | None:
     if not found:
         await context.reply("There are no conversations yet.")
         return None
-    now = context.host.clock.now()
+    now = context.host.gateway.clock.now()
     lines = [session_line(each, now, current=False).strip() for each in found]
     if context.caller.screen is None:
         await context.reply("\n".join([*lines, "/resume ID or TITLE continues one."]))
@@ -164,7 +166,7 @@ async def _recent(context: CommandContext, title_part: str | None) -> list[Sessi
 
 @_idle("branch fork", "[name]", "Continue in a copy of this conversation")
 async def branch(context: CommandContext, invocation: Invocation) -> None:
-    parent, now = context.need_session(), context.host.clock.now()
+    parent, now = context.need_session(), context.host.gateway.clock.now()
     copy = await context.ledger.branch_session(
         parent.id,
         NewSession(

@@ -17,10 +17,6 @@ _COMMAND = re.compile(
 )
 
 
-class Prose(Struct, frozen=True):
-    text: str
-
-
 class Invocation(Struct, frozen=True, kw_only=True):
     name: str
     rest: str = ""
@@ -35,13 +31,14 @@ class Invocation(Struct, frozen=True, kw_only=True):
             return tuple(self.rest.split())
 
 
-def parse(text: str) -> Invocation | Prose:
+def parse(text: str) -> Invocation | str:
+    """Return the command that was typed, or the text that is none."""
     stripped = text.strip()
     if stripped.startswith("//"):
-        return Prose(stripped[1:])
+        return stripped[1:]
     match = _COMMAND.fullmatch(stripped)
     if match is None:
-        return Prose(text)
+        return text
     return Invocation(name=match["name"].lower(), rest=(match["rest"] or "").strip())
 
 

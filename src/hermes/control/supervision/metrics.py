@@ -117,16 +117,8 @@ class _TurnTap:
         return max(self._metrics.clock.monotonic() - self._begun, 0.0)
 
     def _used(self, event: UsageReported) -> None:
-        usage = event.usage
-        kinds = {
-            "input": usage.input_tokens,
-            "output": usage.output_tokens,
-            "cache_read": usage.cache_read_tokens,
-            "cache_write": usage.cache_write_tokens,
-            "reasoning": usage.reasoning_tokens,
-        }
-        for kind, count in kinds.items():
-            if count > 0:
+        for kind in ("input", "output", "cache_read", "cache_write", "reasoning"):
+            if (count := getattr(event.usage, f"{kind}_tokens")) > 0:
                 self._metrics.tokens.add(count, kind=kind, model=self._model)
         if event.cost_usd is not None and event.cost_usd > 0:
             self._metrics.cost.add(event.cost_usd, model=self._model)

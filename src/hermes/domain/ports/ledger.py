@@ -25,7 +25,7 @@ from hermes.domain.runs import (
     RunOutcome,
     RunQuery,
 )
-from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
+from hermes.domain.session import Lineage, NewSession, SearchHit, Session, StoredMessage
 from hermes.domain.turn import NewTurn, Turn, TurnError, TurnState
 from hermes.domain.usage import Spent, TurnUsage, UsageRecord
 from hermes.domain.webhooks import HookDelivery, HookState
@@ -123,18 +123,6 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     newest_first: bool = False
     """False: best match first."""
     limit: int = 20
-
-
-class SearchHit(Struct, frozen=True, kw_only=True):
-    session_id: str
-    title: str | None
-    source: str
-    message_id: int
-    seq: int
-    role: str
-    at: float
-    snippet: str
-    """The matching part, with the match between `[` and `]`."""
 
 
 class MessageStore(Protocol):

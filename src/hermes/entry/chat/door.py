@@ -26,7 +26,6 @@ from hermes.control.supervision.supervisor import (
     SupervisorSettings,
 )
 from hermes.domain.errors import HermesError, ToolRefused
-from hermes.domain.events import TurnJob
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.outbound import Target
 from hermes.domain.ports.platform import Adapter, FileSource, InboundSink, MenuCommand
@@ -61,7 +60,7 @@ class ChatDoor(Door):
         self._parts = parts
         self._downloads = Downloads(parts.media_dir, self._file_source, parts.clock)
         self._pacers = Pacers()
-        self._replies = ChatReplies(parts, self._line, self.platforms)
+        self.follower = self._replies = ChatReplies(parts, self._line, self.platforms)
         self.say: Callable[[Target, str], Awaitable[None]] = self._replies.say
         self.apologise = Apologies(self._replies.say_unrecorded, parts.clock).say
         self._way_in = parts.admission(self)
@@ -81,15 +80,9 @@ class ChatDoor(Door):
         self._way_in.authorizer.update(self._parts.access())
         self._fleet.retry()
 
-    async def recover(self) -> None:
-        await self._replies.recover()
-
     async def open(self) -> None:
         """Return when every platform has connected or failed for the first time."""
         await self._fleet.settled()
-
-    async def close(self, seconds: float) -> None:
-        await self._replies.close(seconds)
 
     def health(self) -> Sequence[AdapterHealth]:
         return self._fleet.health()
@@ -110,9 +103,6 @@ class ChatDoor(Door):
 
     async def context(self, turn: Turn, entry: InboxEntry) -> str:
         return await self._parts.context.describe(turn, entry)
-
-    def on_turn(self, job: TurnJob) -> None:
-        self._replies.begin(job)
 
     def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:
         self._parts.group.create_task(self.apologise(target_of(entry.message), error))

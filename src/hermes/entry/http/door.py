@@ -10,7 +10,6 @@ from hermes.control.supervision.services import BackgroundWork
 from hermes.control.supervision.supervisor import AdapterHealth, AdapterState
 from hermes.control.webhooks.receiver import PLATFORM as WEBHOOK
 from hermes.control.webhooks.receiver import WebhookReceiver
-from hermes.domain.events import TurnJob
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.entry.http.api.responses import forget_unstored
@@ -51,6 +50,7 @@ class ListeningDoor(Door):
         self.stop_listening()
         if self._serving is not None:
             await asyncio.wait([self._serving], timeout=seconds + self._server.grace_seconds)
+        await super().close(seconds)
 
     def health(self) -> Sequence[AdapterHealth]:
         serving = self._serving is not None and not self._serving.done()
@@ -77,14 +77,8 @@ class ApiDoor(ListeningDoor):
         group: asyncio.TaskGroup,
     ) -> None:
         super().__init__(PLATFORM, server, clock, group)
-        self._runs = runs
+        self.follower = self._runs = runs
         self._ledger = ledger
-
-    def on_turn(self, job: TurnJob) -> None:
-        self._runs.begin(job)
-
-    async def recover(self) -> None:
-        await self._runs.recover()
 
     def services(self) -> Sequence[BackgroundWork]:
         return (self._runs.keep_tidy, self._keep_forgetting)
@@ -108,18 +102,8 @@ class WebhookDoor(ListeningDoor):
         self, server: HttpServer, receiver: WebhookReceiver, clock: Clock, group: asyncio.TaskGroup
     ) -> None:
         super().__init__(WEBHOOK, server, clock, group)
-        self._receiver = receiver
-
-    def on_turn(self, job: TurnJob) -> None:
-        self._receiver.begin(job)
-
-    async def recover(self) -> None:
-        await self._receiver.recover()
+        self.follower = receiver
 
     def drain(self) -> None:
         """Stop listening: senders try again later."""
         self.stop_listening()
-
-    async def close(self, seconds: float) -> None:
-        await super().close(seconds)
-        await self._receiver.close(seconds)

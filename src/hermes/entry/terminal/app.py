@@ -314,7 +314,7 @@ class TerminalApp(TerminalChat):
             self._press("escape")
             return
         action = self._ctrl_c.press(
-            self.host.clock.monotonic(),
+            self.host.gateway.clock.monotonic(),
             working=self.working,
             command=self._running is not None,
             has_text=bool(self._input.text),

@@ -194,7 +194,7 @@ class TerminalChat(Door, Screen):
         below += [("ui_warn", notice) for notice in parts.notices]
         below += [("banner_dim", branding.welcome)] if branding.welcome else []
         if tips := self.skin.tips:
-            minute = int(self.host.clock.now()) // 60
+            minute = int(self.host.gateway.clock.now()) // 60
             below.append(("banner_dim", f"Tip: {tips[minute % len(tips)]}"))
         lines = banner_lines(title, [self._model(), f"{len(tools)} tools", named], self.cells)
         lines += [
@@ -224,7 +224,7 @@ class TerminalChat(Door, Screen):
         """Return the seconds of the running turn, or of the last one."""
         if self.started_at is None:
             return self.last_seconds
-        return self.host.clock.monotonic() - self.started_at
+        return self.host.gateway.clock.monotonic() - self.started_at
 
     def status(self) -> list[tuple[int, str]]:
         """Return the parts of the status bar: how soon it may go, and its text."""
@@ -265,7 +265,7 @@ class TerminalChat(Door, Screen):
         if isinstance(parsed, Invocation) and not attachments:
             await self._command(parsed)
             return
-        message = await self._expanded(text if isinstance(parsed, Invocation) else parsed.text)
+        message = await self._expanded(text if isinstance(parsed, Invocation) else parsed)
         await self.submit(message, mode=self.mode, attachments=attachments)
 
     async def _command(self, invocation: Invocation) -> None:
@@ -279,7 +279,7 @@ class TerminalChat(Door, Screen):
 
     async def _current(self) -> Session | None:
         if self.session is not None:
-            self.session = await self.host.ledger.session(self.session.id) or self.session
+            self.session = await self.host.gateway.ledger.session(self.session.id) or self.session
         return self.session
 
     async def _expanded(self, text: str) -> str:
@@ -346,7 +346,7 @@ class TerminalChat(Door, Screen):
     ) -> None:
         """Send text to the agent; say what it does if a turn is running."""
         session = await self.ensure_session()
-        user, now = self.parts.user, self.host.clock.now()
+        user, now = self.parts.user, self.host.gateway.clock.now()
         submission = await submit_while_busy(
             self.host.gateway,
             self.parts.profile.id,
@@ -359,7 +359,7 @@ class TerminalChat(Door, Screen):
         await self._count_queued()
 
     async def refresh(self) -> None:
-        session, ledger, display = await self._current(), self.host.ledger, self._display
+        session, ledger, display = await self._current(), self.host.gateway.ledger, self._display
         session_id = session.id if session else None
         self.mode = await self.host.busy_mode(PLATFORM, session_id)
         shown = await recalled(ledger, session_id, Preference.SHOW_REASONING, bool)
@@ -372,7 +372,7 @@ class TerminalChat(Door, Screen):
         await self._count_queued()
 
     async def _count_queued(self) -> None:
-        waiting = await self.host.ledger.waiting(self.session.id) if self.session else []
+        waiting = await self.host.gateway.ledger.waiting(self.session.id) if self.session else []
         self.queued = len(waiting)
         self.changed()
 
@@ -389,7 +389,7 @@ class TerminalChat(Door, Screen):
 
     async def _follow(self, stream: TurnStream) -> None:
         renderer = TurnRenderer(self.skin, self.kind, self._render_settings())
-        self.renderer, self.started_at = renderer, self.host.clock.monotonic()
+        self.renderer, self.started_at = renderer, self.host.gateway.clock.monotonic()
         self._turn_tokens, self._turn_cost = 0, 0.0
         await self._count_queued()
         async for event in stream.follow():
@@ -443,7 +443,7 @@ class TerminalChat(Door, Screen):
         session = self.session
         if session is None or self._display.resume_display == "minimal":
             return
-        history = await self.host.ledger.history(session.id)
+        history = await self.host.gateway.ledger.history(session.id)
         lines: list[str] = []
         for who, text in recap_lines(session, history):
             mark = {"head": "· ", "you": f"{self.skin.branding.prompt_symbol} "}.get(who, "  ")

@@ -111,7 +111,7 @@ class LineChat(TerminalChat):
         session = self.session
         while session is not None:
             stream = self.host.gateway.current_turn(session.id)
-            waiting = await self.host.ledger.waiting(session.id)
+            waiting = await self.host.gateway.ledger.waiting(session.id)
             if stream is None and not waiting and not self.working:
                 return
             if stream is not None:

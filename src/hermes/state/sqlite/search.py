@@ -15,7 +15,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from hermes.domain.ports.ledger import SearchHit, SearchQuery
+from hermes.domain.ports.ledger import SearchQuery
+from hermes.domain.session import SearchHit
 from hermes.state.search_text import MAX_CANDIDATES, SearchPlan, fold, plans_for, score, snippet
 from hermes.state.sqlite.base import LedgerPart, change, many, one, row_of
 from hermes.state.sqlite.rows import columns, reader

@@ -22,9 +22,9 @@ from hermes.domain.messages import (
     UserMessage,
     content_text,
 )
-from hermes.domain.ports.ledger import SearchHit, SearchQuery, SessionQuery
+from hermes.domain.ports.ledger import SearchQuery, SessionQuery
 from hermes.domain.runs import Run, RunKind, RunOutcome, RunState, SessionChoice
-from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
+from hermes.domain.session import Lineage, NewSession, SearchHit, Session, StoredMessage
 from hermes.domain.usage import Usage
 from hermes.entry.http.access import (
     FACT,
