@@ -79,6 +79,15 @@ async def test_a_call_is_judged_with_what_earlier_ones_left(
     assert await session.judge(command=then) is gate
 
 
+async def test_calls_that_wait_at_once_each_leave_their_own(session: Session) -> None:
+    first, other = Intent(command="f() { git push -f; }"), Intent(command="ls")
+    await session.verdict(first)
+    await session.verdict(other)
+    session.policy.note(first, session.environment)
+    assert await session.judge(command="f") is Gate.ASK
+    assert "git push" not in (await session.verdict(Intent(command="ls"))).pattern
+
+
 async def test_a_call_that_was_not_carried_out_leaves_nothing(session: Session) -> None:
     await session.judge(command="ls() { rm -rf x; }")
     assert await session.judge(command="ls") is Gate.ALLOW

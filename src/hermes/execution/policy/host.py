@@ -41,6 +41,7 @@ MAX_INLINE = 8_192
 WORKER_SECONDS = 5.0
 _MAX_CARRIED = 500
 _MAX_TYPED = 65_536
+_MAX_WAITING = 50
 _ALLOW = Verdict(gate=Gate.ALLOW)
 
 
@@ -164,7 +165,10 @@ class HostPolicy:
             question = structs.replace(question, program=process.command, typed=typed)
         size = len(intent.command) + len(intent.code) + len(question.typed)
         judgement = question.answer() if size <= MAX_INLINE else await _elsewhere(question)
-        session.judged = {intent: judgement.left}
+        # Several calls may wait for an answer at once.
+        session.judged[intent] = judgement.left
+        for old in list(session.judged)[:-_MAX_WAITING]:
+            del session.judged[old]
         return judgement.verdict
 
     def note(self, intent: Intent, environment: Environment) -> None:
