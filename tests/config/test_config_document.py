@@ -90,7 +90,7 @@ def test_a_file_in_another_encoding_is_named_as_such() -> None:
         ("a: *nowhere\n", "`*nowhere` refers to nothing"),
         ("a: &a [*a]\n", "`*a` refers to nothing"),
         ("a: 1\n---\nb: 2\n", "second document"),
-        ("? [a, b]\n: c\n", "a key of the file is odd"),
+        ("? [a, b]\n: c\n", "a key of the file is not text"),
         ("a: !!int words\n", "not valid YAML"),
         ("a: !!bool words\n", "not valid YAML"),
     ],

@@ -219,7 +219,7 @@ def test_a_block_of_text_is_kept_and_can_be_replaced(home: HermesHome) -> None:
 
 def test_a_value_shared_by_an_anchor_is_not_changed_in_the_other_place(home: HermesHome) -> None:
     home.config_file.write_text("discord: &x {a: 1}\nslack: *x\n")
-    with pytest.raises(ConfigError, match="without disturbing the rest"):
+    with pytest.raises(ConfigError, match="without changing the rest"):
         set_value(home, "slack.a", 2)
     assert text(home) == "discord: &x {a: 1}\nslack: *x\n"
 

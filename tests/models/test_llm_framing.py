@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.models.framing import FrameTooLarge, SseParser
+from hermes.models.sse import FrameTooLarge, SseParser
 
 
 def parse(*chunks: bytes) -> list[bytes]:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from fakes.model_client import Heard
 from hermes.models.client import protocol_for
-from hermes.models.framing import SseParser
 from hermes.models.providers import ApiMode
+from hermes.models.sse import SseParser
 from hermes.models.wire import Decoded, Sink
 
 RECORDINGS = Path(__file__).parents[1] / "recordings"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.models.thinking import ThinkSplitter
+from hermes.models.think_tags import ThinkSplitter
 
 
 def split(*pieces: str) -> tuple[str, str]:

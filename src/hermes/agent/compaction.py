@@ -1,9 +1,9 @@
-"""Compaction: older messages give way to a summary, in one step.
+"""Compaction: a summary replaces older messages, in one step.
 
 The originals stay in the ledger until the summary is stored, and remain
-searchable after that. A tool call is never parted from its result. When the
-summary cannot be had, nothing is dropped: the turn goes on if it can, and
-otherwise ends with an explanation.
+searchable after that. A tool call is never separated from its result. When the
+summary fails, nothing is dropped: the turn continues if it can, and otherwise
+ends with an explanation.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -59,12 +59,12 @@ DIGEST_CHARS = 2_000
 SUMMARY_TOKENS = 4_000
 
 INSTRUCTIONS = """\
-Summarise the conversation below so that the assistant can go on with it without having \
+Summarise the conversation below so that the assistant can continue it without having \
 seen it. Write compact notes under these headings and leave out empty ones: Goal; \
 Constraints and preferences; Done; Current state; In progress; Decisions and why; Open \
 questions; Files and commands that matter; Next steps; Facts that must not be lost. Keep \
 names, paths, numbers, identifiers and quoted wishes exact. Do not add anything that was \
-not said. An earlier summary in the text is to be merged into yours."""
+not said. Merge an earlier summary in the text into yours."""
 
 
 class CompactionImpossible(HermesError):

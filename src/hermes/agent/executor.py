@@ -162,7 +162,7 @@ class ToolExecutor:
             return await self._tools.run(call, await self._context(call))
         except HermesError as error:
             text = f"{error.message} {error.hint}".strip()
-        except Exception as error:  # a tool's bug is its result: the turn goes on
+        except Exception as error:  # a bug in a tool becomes its result: the turn continues
             log.exception("tool %s failed unexpectedly", call.name)
             text = f"{call.name} failed unexpectedly: {type(error).__name__}: {error}"
         return ToolResult(content=text, outcome=ToolOutcome.ERROR)
@@ -272,7 +272,7 @@ def open_calls(
 
 
 async def close_calls(ledger: Ledger, turn: Turn, now: float) -> None:
-    """Give every open call of a turn that ends here a result: no later turn may run it."""
+    """Give every open call of a turn that ends a result: no later turn may run it."""
     started = await ledger.started_calls(turn.id)
     calls = open_calls(await ledger.history(turn.session_id), started, lambda _: None)
     for group, result in ((calls.cut_off, CUT_OFF), (calls.repeatable, NOT_STARTED)):

@@ -1,8 +1,8 @@
-"""Fetching a page that a person refers to with `@url:`.
+"""PageFetcher: the page that a person refers to with `@url:`.
 
 The address is checked after its name is resolved, on every redirect, and the
-connection goes to the very address that was checked: a name that points into
-a private network is refused, also when it changes its mind in between.
+connection goes to exactly the address that was checked: a name that points into
+a private network is refused, even if its address changes in between.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Pictures that people send: shown to models that can see, named to the others.
+"""Pictures that people send: shown to models with vision, named to others.
 
-The history keeps where a picture lies; what is sent is made for each call and
-the same bytes every time, so a provider's cache still fits.
+The history keeps the path of a picture; the encoded picture is made for each
+call with the same bytes every time, so a provider's cache still matches.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ KEPT = 16
 
 
 class ImageCache:
-    """Turns picture files into what a model can see; keeps the last few."""
+    """Encodes picture files for models; keeps the last few."""
 
     def __init__(self, read: ReadAttachment) -> None:
         self._read = read

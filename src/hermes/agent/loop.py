@@ -122,8 +122,8 @@ class StreamListener:
 
 
 REASONING_EFFORT = "reasoning_effort"
-"""Where a session remembers how hard the model should think."""
-CONTINUE = "Your answer was cut off by its length limit. Go on exactly where it stopped."
+"""The fact of a session that holds the reasoning effort chosen for it."""
+CONTINUE = "Your answer was cut off by its length limit. Continue exactly where it stopped."
 TOO_LONG = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
 MAX_FORCED_COMPACTIONS = 2
 MAX_CONTINUATIONS = 3
@@ -167,7 +167,7 @@ class TurnLoop:
         self.cost_usd: float | None = scope.used.cost_usd
         self.model_calls = scope.used.calls
         self.handed: tuple[ToolCall, ...] = ()
-        """Calls that the client has to carry out, once the turn has come to them."""
+        """Calls that the client must carry out, once the turn has reached them."""
 
     async def run(self) -> str:
         """Bring the turn to its final answer and return it."""
@@ -206,7 +206,7 @@ class TurnLoop:
         """Return how often an answer that was cut off by its length is continued."""
         asked_for = self._job.brief.options.max_tokens is not None
         if asked_for or self._model.info.own_prompt is not None:
-            return 0  # a very small model does not find back to where it stopped
+            return 0  # a very small model cannot continue where it stopped
         return MAX_CONTINUATIONS
 
     def _is_client(self, call: ToolCall) -> bool:

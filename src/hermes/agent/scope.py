@@ -76,7 +76,7 @@ async def side_call(
     request: ModelRequest,
     owner: tuple[str, str | None, str | None],
 ) -> ModelReply:
-    """Make a call beside the turns' own, on record for (agent, session, turn) under its task."""
+    """Make a side call and record its usage for (agent, session, turn) under its task."""
     reply = await model.complete(request)
     await ledger.record_usage(usage_record(reply, request.task, *owner, at=clock.now()))
     return reply
@@ -117,11 +117,11 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     load_context_files: bool = True
     """False leaves out project files, memory and skills (`--ignore-rules`)."""
     private_workspace: bool = False
-    """Sessions start in an empty place of their own: there is no project to look at."""
+    """Sessions start in an empty workspace: there is no project to read."""
 
 
 class TurnScope(Struct, frozen=True, kw_only=True):
-    """One turn while it runs: what was asked for, and what it works with."""
+    """One turn while it runs: its job, and what it works with."""
 
     job: TurnJob
     session: Session

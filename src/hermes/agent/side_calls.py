@@ -1,9 +1,9 @@
-"""Model calls beside the turns: for web interfaces, for a second opinion, for titles.
+"""Side calls: model calls for web interfaces, second opinions and titles.
 
-Such a call has no tools and goes to the model for side tasks. Web interfaces ask
-the same endpoint for titles, tags and follow-up questions; that leaves nothing
-behind but its price. A session gets its title by one cheap call after the first
-exchange, and never by another.
+A side call has no tools and goes to the model for side tasks. Web interfaces ask
+the same endpoint for titles, tags and follow-up questions; only the usage of such
+a call is recorded. A session gets its title by one cheap call after the first
+exchange.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Runs turns: the way into the agent core.
+"""TurnRunner: runs turns.
 
 A turn always ends with exactly one `TurnFinished` event. What is committed
 when it ends is a valid history: a reply that was cut off keeps the text that
@@ -41,14 +41,14 @@ class TurnRunner:
         """Sessions whose turn has ended and that had no title when it began."""
 
     async def run(self, job: TurnJob) -> None:
-        """Bring a turn to its end; everything it has to say goes into its stream."""
+        """Run a turn to its end; everything it reports goes into its stream."""
         attempt = _Attempt(self._services, job)
         await attempt.run()
         if attempt.untitled:
             self._untitled.add(job.turn.session_id)
 
     async def after_turn(self, profile: AgentProfile, session_id: str) -> None:
-        """Do what may wait until the answer is out: name a new session."""
+        """Give a new session its title, which can wait until the answer is sent."""
         if session_id not in self._untitled:
             return
         self._untitled.discard(session_id)
@@ -63,16 +63,16 @@ class _Attempt:
         self._services = services
         self._job = job
         self._loop: TurnLoop | None = None
-        """None until the session, its model and its tools are there."""
+        """None until the session, its model and its tools are loaded."""
 
     @property
     def untitled(self) -> bool:
-        """True if the session had no title when the turn began, and deserves one."""
+        """True if the session had no title when the turn began, and should get one."""
         loop = self._loop
         return self._job.brief.options.title and loop is not None and not loop.scope.session.title
 
     async def run(self) -> None:
-        """Run, and settle whatever way it ends."""
+        """Run the turn and settle it, however it ends."""
         control = self._job.control
         text, state, error = "", TurnState.DONE, None
         try:
@@ -146,12 +146,12 @@ class _Attempt:
         return replace(session, system_prompt=frozen)
 
     async def _lay_down(self) -> None:
-        """Leave the turn open for the next process, which shall not hold it against the turn."""
+        """Release the open turn for the next process; that resume is not counted against it."""
         turn, now = self._job.turn, self._services.clock.now()
         try:
             await durable(self._services.ledger.release_turn(turn.id, now))
         except HermesError as failure:
-            log.warning("turn %s is left without a note: %s", turn.id, failure.message)
+            log.warning("turn %s could not be released: %s", turn.id, failure.message)
 
     async def _settle(self, state: TurnState, error: TurnError | None) -> TurnError | None:
         """Leave a valid history and close the turn; return what went wrong, if anything."""
@@ -195,7 +195,7 @@ class _Attempt:
 
 
 def _forget_cancellation() -> None:
-    """Tell asyncio that the cancellation has been dealt with."""
+    """Tell asyncio that the cancellation has been handled."""
     task = asyncio.current_task()
     if task is not None:
         task.uncancel()

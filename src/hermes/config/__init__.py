@@ -1,6 +1,6 @@
-"""Decisions of the person who runs Hermes, and the places where things are kept.
+"""Configuration: `config.yaml`, `.env`, secrets, and the paths of a home.
 
 This is the only layer that reads the process environment. Everything above
-receives typed values: `load_config` gives the `Config`, where each value came
-from, and the secrets.
+receives typed values: `load_config` returns the settings, the origin of each
+value, and the secrets.
 """

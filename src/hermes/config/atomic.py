@@ -1,4 +1,4 @@
-"""Replacing a file so that a crash leaves the old or the new one, never half.
+"""Atomic replacement of files: a crash leaves the old or the new content, never half.
 
 The new content goes to a temporary file beside the old one, is forced to disk
 and renamed over it. A symbolic link stays a link: what it points to changes.
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 def write_atomic(path: Path, content: str | bytes) -> None:
-    """Replace the content of `path`; explain if that is impossible."""
+    """Replace the content of `path`; `ConfigError` says why if that fails."""
     target = path.resolve()
     try:
         _replace(target, content.encode() if isinstance(content, str) else content)
@@ -43,7 +43,7 @@ def write_json(path: Path, value: Any) -> None:
 def read_json(path: Path, kind: type[T]) -> T:
     """Return what a JSON file holds; an empty `kind` if there is no file.
 
-    One that makes no sense is an error, never empty: that would be written back over it.
+    A file that cannot be decoded is an error, not empty: it would be overwritten.
     """
     try:
         text = path.read_bytes() or b"{}"

@@ -1,7 +1,7 @@
-"""Turning plain data into the typed `Settings`, collecting every problem.
+"""Checker: plain data to typed `Settings`, with every problem reported.
 
-The walk goes struct by struct and leaf by leaf: a wrong leaf is reported and
-left at its default, so one run reports them all. Unknown keys are warnings.
+It walks struct by struct and leaf by leaf: a wrong leaf is reported and keeps
+its default, so one run reports all problems. Unknown keys are warnings.
 """
 
 import types

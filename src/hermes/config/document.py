@@ -1,4 +1,4 @@
-"""Reading a YAML file into plain data that knows where each value stands.
+"""YAML files as plain data, with the line of each value.
 
 Events of the C parser are turned into dicts, lists and scalars directly: one
 pass, no recursion into C (its composer overflows the stack on deep nesting),
@@ -86,7 +86,7 @@ def _hint(problems: tuple[ConfigProblem, ...]) -> str:
 
 _MAX_DEPTH = 64
 _MAX_NODES = 200_000
-"""Aliases can make a small file enormous; this many values are never meant."""
+"""Limit on values, because aliases can make a small file enormous."""
 
 
 class Mark(Struct, frozen=True):
@@ -100,9 +100,9 @@ class Mark(Struct, frozen=True):
 
 
 class Document(Struct, kw_only=True):
-    """A mapping read from a file, with marks and what looked odd.
+    """A mapping read from a file, with marks and warnings.
 
-    It may hold secrets, hence the short representation.
+    It may hold secrets, hence the short `repr`.
     """
 
     name: str
@@ -265,7 +265,9 @@ class _Builder:
 
     def _key(self, event: Any, path: Path) -> str:
         if not isinstance(event, yaml.ScalarEvent):
-            raise _broken(self._where(event), f"a key of {format_key(path) or 'the file'} is odd")
+            raise _broken(
+                self._where(event), f"a key of {format_key(path) or 'the file'} is not text"
+            )
         value: str = event.value
         return value
 

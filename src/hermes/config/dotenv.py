@@ -3,7 +3,7 @@
 Values may be bare, 'single-quoted' (literal) or "double-quoted" (with
 escapes), and quoted values may span lines. `export` and comments are allowed.
 Variables that change how programs run are refused: this file is for secrets,
-and whoever can write it must not thereby control the process.
+and write access to it must not give control of the process.
 """
 
 import re
@@ -54,7 +54,7 @@ def is_variable_name(name: str) -> bool:
 
 
 def parse_env(text: str, name: str = ".env") -> EnvFile:
-    """Read a `.env` file; lines that make no sense are warnings."""
+    """Read a `.env` file; lines that are not `NAME=value` are warnings."""
     values: dict[str, str] = {}
     lines: dict[str, int] = {}
     warnings: list[str] = []

@@ -1,9 +1,9 @@
-"""Changing `config.yaml` and `.env` without disturbing what people wrote.
+"""Edits of `config.yaml` and `.env` that keep comments, order and layout.
 
 A change is checked against the schema before anything is written, and the new
 text must read back as exactly the data that was meant. Comments, order and
-unknown keys stay. Names in capitals are secrets and go to `.env`. Migrating an old
-file is a number of such changes, after a backup.
+unknown keys stay. Names in capitals are secrets and go to `.env`. A migration is
+a series of such changes, after a backup.
 """
 
 import re
@@ -74,7 +74,7 @@ def set_value(
 
 
 def unset_value(home: HermesHome, key: str, *, environ: Mapping[str, str] = {}) -> bool:
-    """Remove one key or name, so that its default holds; tell whether it was there."""
+    """Remove one key or name, so that its default applies; return whether it was set."""
     with editing(home):
         if is_env_name(key):
             before = read_env_text(home)
@@ -169,7 +169,7 @@ def _apply(text: str, data: dict[str, Any], path: Path, value: Any, *, remove: b
         if _reads_as(candidate, meant):
             return candidate
     raise ConfigError(
-        f"{format_key(path)} cannot be changed without disturbing the rest of config.yaml.",
+        f"{format_key(path)} cannot be changed without changing the rest of config.yaml.",
         hint="Change it by hand: hermes config edit",
     )
 

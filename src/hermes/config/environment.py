@@ -1,4 +1,4 @@
-"""The one place that looks at the process environment.
+"""The process environment, read in this one place.
 
 Everything else receives a mapping, so tests and embedding programs decide
 what Hermes sees.

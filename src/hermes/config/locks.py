@@ -1,9 +1,9 @@
-"""Kernel locks on files (`flock`), for whatever must be done by one process at a time.
+"""Kernel locks on files (`flock`), for work that only one process may do at a time.
 
 A lock belongs to an open file and ends with it: the kernel releases it when the
 process ends, however it ends, so a lock that can be taken means that its holder is
-gone. Process ids could not tell that: they are used again. A lock file that others
-may wait for is never removed, because a lock on a file that is gone guards nothing.
+gone. Process ids cannot tell that: they are reused. A lock file that others may wait
+for is never removed, because a lock on a deleted file protects nothing.
 """
 
 import fcntl
@@ -16,7 +16,7 @@ from hermes.domain.errors import ConfigError, HermesError
 
 
 def open_lock(path: Path, failure: type[HermesError] = ConfigError) -> int:
-    """Open a lock file without locking it; the file and its folder are made if need be."""
+    """Open a lock file without locking it; the file and its folder are created if needed."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

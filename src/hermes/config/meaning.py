@@ -1,7 +1,7 @@
-"""Meaning of a key: the sentence under its field in the schema.
+"""The meaning of a key: the sentence under its field in the schema.
 
-The sentences are read from the source when somebody asks, so they cost
-nothing otherwise and cannot drift from the code.
+The sentences are read from the source on request, so they cost nothing
+otherwise and cannot drift from the code.
 """
 
 import ast
@@ -57,7 +57,7 @@ def parse_value(path: Path, text: str) -> Any:
 
 
 def meaning_of(path: Path) -> str:
-    """Return the sentence that explains a key; empty when its name says it all."""
+    """Return the sentence that explains a key; empty where the schema has none."""
     section = struct_of(Settings if len(path) == 1 else type_of(path[:-1]))
     if section is not None and path[-1] in fields_by_name(section):
         name = fields_by_name(section)[path[-1]].name
@@ -69,7 +69,7 @@ def meaning_of(path: Path) -> str:
 
 
 def default_of(path: Path) -> object:
-    """Return the value a key has when nobody sets it; None where there is none."""
+    """Return the default of a key; None where there is none."""
     value: object = Settings()
     for depth, name in enumerate(path):
         if isinstance(value, Struct) and name in fields_by_name(type(value)):

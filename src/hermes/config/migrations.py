@@ -1,8 +1,8 @@
-"""Migrations: what changed between versions of the file, as pure functions.
+"""Migrations between versions of `config.yaml`, as pure functions.
 
-Each takes the file's data as it was in the version before and returns it as
-in its own version. They are applied in order. A migration must leave data
-that it does not concern exactly as it is, and applying one twice is harmless.
+Each takes the data of the version before and returns that of its own version.
+They are applied in order. A migration leaves all other data unchanged, and
+applying it twice is harmless.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from hermes.domain.settings import CONFIG_VERSION
 Data = dict[str, Any]
 
 OBSOLETE_VARIABLES = {9: ("ANTHROPIC_TOKEN",), 13: ("LLM_MODEL", "OPENAI_MODEL")}
-"""Version -> names that leave `.env`, because they override the file unseen."""
+"""Version -> names removed from `.env`, because they override the file silently."""
 
 
 _ASKING = ("approve", "approval", "ask", "confirm", "manual")
@@ -126,7 +126,7 @@ def _one_limit_for_children(data: Data) -> Data:
 
 
 def _no_older_forms(data: Data) -> Data:
-    """34: the older forms of providers and fallbacks, until then accepted, end."""
+    """34: the older forms of providers and fallbacks are no longer accepted."""
     return _fallback_list(_providers_by_name(data))
 
 

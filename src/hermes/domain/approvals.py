@@ -1,4 +1,4 @@
-"""Approvals and questions: what only a person may decide.
+"""Approvals and questions: decisions that only a person may make.
 
 Both are ledger rows bound to session, turn, tool call and a hash of the
 arguments. They are answered once; expiry is a denial.
@@ -68,7 +68,7 @@ class Approval(Struct, frozen=True, kw_only=True):
 
 
 class Gate(StrEnum):
-    """What policy says about an action before anybody is asked."""
+    """The policy's verdict on an action, before a person is asked."""
 
     ALLOW = "allow"
     ASK = "ask"

@@ -5,9 +5,9 @@ A distribution declares them in `pyproject.toml`, for instance
     [project.entry-points."hermes.backends"]
     docker = "hermes.execution.backends.docker:BACKEND"
 
-and whoever needs one asks for it by group and name; only that module is then
-imported. `importlib.metadata` does the same, but costs 40 ms of import at each
-start; reading the installed `entry_points.txt` files takes two.
+and code asks for one by group and name; only that module is then imported.
+`importlib.metadata` does the same, but costs 40 ms of import at each start;
+reading the installed `entry_points.txt` files takes two.
 """
 
 import importlib

@@ -1,4 +1,4 @@
-"""TurnEvent: everything a turn tells the outside world.
+"""TurnEvent: everything that a turn reports.
 
 One tagged union. The loop emits these into a `TurnStream`; the terminal,
 server-sent events, chat edits, transcripts, metrics and tests all follow the
@@ -23,7 +23,7 @@ from hermes.domain.usage import Usage
 
 
 class TurnStarted(Struct, frozen=True, kw_only=True, tag="turn.started"):
-    """The turn has begun, or goes on after a restart (`resumes` > 0)."""
+    """The turn has begun, or continues after a restart (`resumes` > 0)."""
 
     turn_id: str
     session_id: str
@@ -125,7 +125,7 @@ class TurnFinished(Struct, frozen=True, kw_only=True, tag="turn.finished"):
     model_calls: int
     error: TurnError | None = None
     handed: tuple[ToolCall, ...] = ()
-    """Calls of client tools that the client has to carry out; the turn is done until then."""
+    """Calls of client tools that the client must carry out; until then the turn is done."""
 
 
 TurnEvent = (

@@ -1,4 +1,4 @@
-"""Outbox: every piece that leaves, as a row that exists before the first send.
+"""Outbox: every message that is sent, as a row that exists before the first attempt.
 
     pending -> sending -> sent | failed | unknown
 

@@ -1,4 +1,4 @@
-"""Run: one request over HTTP and what came of it.
+"""Run: one request over HTTP and its outcome.
 
     queued -> running <-> waiting -> completed | incomplete | failed | cancelled
 
@@ -54,8 +54,8 @@ class SessionChoice(Struct, frozen=True, kw_only=True):
     key: str | None = None
     """The one this session key points at; a new one is bound to it if there is none."""
     after_run: str | None = None
-    """Go on where that run ended: in its session if nothing has been said since and no
-    other run has gone on from there, else in a branch of it."""
+    """Continue where that run ended: in its session if nothing was said since and no other
+    run continued from there, else in a branch of it."""
 
 
 class RunTerms(Struct, frozen=True, kw_only=True):
@@ -71,7 +71,7 @@ class RunTerms(Struct, frozen=True, kw_only=True):
     history: tuple[Message, ...] = ()
     """What was said before, for a new session that is not a branch."""
     request: dict[str, Any] = {}
-    """What the door wants to know of the request later."""
+    """Parts of the request that the door needs later."""
     idempotency_key: str | None = None
     fingerprint: str = ""
     """Of the request; another one under the same idempotency key is a `Conflict`."""
@@ -116,9 +116,9 @@ class Run(Struct, frozen=True, kw_only=True):
     through_seq: int | None = None
     """The last seat of the session's history when it ended."""
     previous_id: str | None = None
-    """The run it went on from."""
+    """The run that it continues."""
     branched: bool = False
-    """True if it went on from there in a branch."""
+    """True if it continues that run in a branch."""
 
 
 class OpenedRun(Struct, frozen=True, kw_only=True):

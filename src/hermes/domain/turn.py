@@ -30,7 +30,7 @@ class ClientResult(Struct, frozen=True, kw_only=True):
 
 
 class TurnOptions(Struct, frozen=True, kw_only=True):
-    """Wishes for one turn; unset ones leave things as they are."""
+    """Options of one turn; None uses the configuration."""
 
     instructions: str = ""
     """Further instructions for this turn only; never stored in the session."""
@@ -44,13 +44,13 @@ class TurnOptions(Struct, frozen=True, kw_only=True):
     response_schema: dict[str, Any] | None = None
     """JSON Schema that the final answer has to follow."""
     title: bool = True
-    """Whether the session deserves a title; not if it exists for one request only."""
+    """Whether the session gets a title; not if it exists for one request only."""
 
 
 MAX_RESUMES = 2
-"""How often a turn that has done something is picked up before it is given up."""
+"""How often a turn that has had effects is resumed before it fails."""
 MAX_UNBEGUN_RESUMES = 10
-"""The same for a turn that has said and started nothing, and so cannot be to blame."""
+"""The same for a turn that has not said or started anything: it cannot be the cause."""
 
 
 class TurnState(StrEnum):
@@ -97,9 +97,9 @@ class Turn(Struct, frozen=True, kw_only=True):
     started_at: float
     updated_at: float
     resumes: int = 0
-    """How often it was picked up again."""
+    """How often it was resumed."""
     releases: int = 0
-    """How often a process laid it down in good order; those resumes are nobody's fault."""
+    """How often a process released it in an orderly stop; these resumes are not held against it."""
     finished_at: float | None = None
     error: TurnError | None = None
 
@@ -144,7 +144,7 @@ class TurnControl:
             self._task.cancel()
 
     def detach(self) -> None:
-        """From now on `interrupt` has nothing to cancel: the turn is settling."""
+        """Make `interrupt` cancel nothing from now on: the turn is settling."""
         self._task = None
 
     def interrupt(self) -> None:

@@ -1,4 +1,4 @@
-"""Webhook deliveries: what services sent us, and whether it is done.
+"""Webhook deliveries: events that services sent, and their state.
 
     received -> running -> done | failed        ignored
 

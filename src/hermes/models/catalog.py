@@ -35,7 +35,7 @@ class ModelFacts(Struct, frozen=True, kw_only=True):
 
 
 UNKNOWN = ModelFacts(vision=True)
-"""A model nobody has told us about is shown pictures: if it refuses, it is asked without them."""
+"""A model that is not in the table gets images; if it refuses them, they are left out."""
 
 
 def find_model(model: str) -> ModelFacts | None:

@@ -1,4 +1,4 @@
-"""Keys of one provider, which of them is used next, and which are spent.
+"""The keys of one provider: which one is used next, and which are exhausted.
 
 A key is ok, exhausted until some moment (rate limit, credit) or dead (the
 provider does not know it). The pool lives as long as the client, so what one
@@ -22,7 +22,7 @@ class PoolStrategy(StrEnum):
 
 
 class ProviderKey(Struct, frozen=True, kw_only=True):
-    """A secret that does not show itself by accident."""
+    """A secret that `repr` does not show."""
 
     secret: str
     label: str = ""
@@ -33,7 +33,7 @@ class ProviderKey(Struct, frozen=True, kw_only=True):
 
 
 class CredentialPool:
-    """Hands out keys and remembers what became of them."""
+    """Chooses keys and tracks which of them are exhausted."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class CredentialPool:
         return len(self._keys)
 
     def acquire(self) -> ProviderKey | None:
-        """Return a usable key and count the use; None if all are spent."""
+        """Return a usable key and count the use; None if all are exhausted."""
         now = self._clock.monotonic()
         usable = [at for at, until in enumerate(self._spent_until) if until <= now]
         if not usable:
@@ -64,7 +64,7 @@ class CredentialPool:
         return self._keys[self._last]
 
     def exhaust(self, key: ProviderKey, seconds: float) -> None:
-        """Do not use a key for a while; `inf` if the provider refuses it."""
+        """Stop using a key for some seconds; `inf` if the provider refuses it."""
         at = self._keys.index(key)
         self._spent_until[at] = max(self._spent_until[at], self._clock.monotonic() + seconds)
 
@@ -72,7 +72,7 @@ class CredentialPool:
         self._spent_until[self._keys.index(key)] = 0.0
 
     def reset(self) -> None:
-        """Make every key usable again; a call that has no other key tries anyway."""
+        """Make every key usable again, for a call that has no other."""
         self._spent_until = [0.0] * len(self._keys)
 
     def _pick(self, usable: list[int]) -> int:

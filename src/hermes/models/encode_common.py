@@ -2,8 +2,8 @@
 
 The history of a session only grows, so the bytes of everything but the newest
 messages are kept from call to call: one comparison of the message tuples (by
-identity first, in C) replaces encoding them again. What was encoded is a
-function of the messages alone, which also keeps the prefix byte-stable.
+identity first, in C) replaces encoding them again. The bytes depend on the
+messages alone, which also keeps the prefix byte-stable.
 """
 
 from collections import OrderedDict
@@ -92,7 +92,7 @@ def own_reasoning(message: AssistantMessage, protocol: str) -> Reasoning | None:
 
 
 Mark = dict[str, str] | None
-"""What asks a provider to keep the prompt up to there; None where it is not asked."""
+"""Asks a provider to cache the prompt up to there; None where it is not asked."""
 MARKED = 3
 """How many messages at the end of the history are marked."""
 

@@ -1,9 +1,8 @@
-"""Faults: their meaning, and what is done about each kind.
+"""Failures of providers: how they are classified, and the plan for each kind.
 
-Providers say the same thing in many ways; the classifier looks at the status
-first, then at error codes, then at words, which are in `failures.toml` with what a
-person is told. The plan for each kind is a table: try again, use another key,
-let the core compress, use the next route.
+The classifier looks at the status first, then at error codes, then at words;
+`failures.toml` has these with the texts for people. The plan for each kind is a
+table: retry, use another key, let the core compress, use the next route.
 """
 
 import re
@@ -23,7 +22,7 @@ from hermes.models.wire import Repairs, WireFault
 
 
 class Plan(Struct, frozen=True, kw_only=True):
-    """What is tried for one kind of failure, in this order."""
+    """What is done about one kind of failure, in this order."""
 
     retry: bool = False
     rotate: bool = False
@@ -48,7 +47,7 @@ _PLANS: Final = {
     FailureKind.UNKNOWN: _TRANSIENT,
 }
 PLANS: Final = MappingProxyType({kind: _PLANS.get(kind, Plan()) for kind in FailureKind})
-"""What no table entry names goes to the next route."""
+"""Kinds that the table does not name go to the next route."""
 
 _REFUSALS: Final = (
     FailureKind.CONTEXT_OVERFLOW,
@@ -72,7 +71,7 @@ class _Known(Struct, frozen=True):
 
 @cache
 def _known() -> dict[FailureKind, _Known]:
-    """Return what `failures.toml` says; read when first needed, most processes see no failure."""
+    """Return `failures.toml`; read on first use, because most processes see no failure."""
     text = Path(__file__).with_name("failures.toml").read_text("utf-8")
     return msgspec.toml.decode(text, type=dict[FailureKind, _Known])
 

@@ -1,8 +1,8 @@
 """Connections for the HTTP library, on plain asyncio streams.
 
-The library's own way in goes through an adapter for several event loops that
-costs more per read than everything else together; answers come in many small
-reads.
+The library's own connections use an adapter for several event loops, which
+costs more per read than everything else together, and answers arrive in many
+small reads.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class _Stream(httpcore2.AsyncNetworkStream):
             raise httpcore2.WriteError(str(error)) from error
 
     async def aclose(self) -> None:
-        # Not waited for: a peer that has gone away would hold up whoever leaves.
+        # Not awaited: a peer that is gone would delay the caller.
         self._writer.close()
 
     async def start_tls(
@@ -66,7 +66,7 @@ class _Stream(httpcore2.AsyncNetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable":
-            # A connection with something to read while nothing was asked is a closed one.
+            # An idle connection with something to read has been closed by the peer.
             return self._reader.at_eof() or self._writer.is_closing()
         names = {"client_addr": "sockname", "server_addr": "peername"}
         return self._writer.get_extra_info(names.get(info, info))

@@ -1,8 +1,8 @@
-"""Models that could answer here: files, local servers, providers with a key.
+"""Models that can be chosen: files, local servers, providers with a key.
 
-Local servers are asked on their usual ports, all at once and with a short
-patience; nothing is ever asked of a machine other than this one. A provider
-counts when its key is in `.env` or the environment.
+Local servers are probed on their usual ports, concurrently and with a short
+timeout; no other machine is asked. A provider is offered when its key is in
+`.env` or the environment.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from hermes.models.transport import Transport
 from hermes.models.wire import WireFault
 
 _PATIENCE: Final = 0.5
-"""Seconds a local server has for its answer."""
+"""Seconds that a local server has to answer."""
 _FREE: Final = Price(input=0.0, output=0.0)
 _OPENROUTER: Final = (
     "anthropic/claude-sonnet-5",
@@ -41,7 +41,7 @@ class LocalServer(Struct, frozen=True, kw_only=True):
     base_url: str
     models: tuple[str, ...]
     needs_key: bool = False
-    """It is there but wants a key that was not given."""
+    """It answers but requires a key that is not set."""
 
 
 class ModelOffer(Struct, frozen=True, kw_only=True):
@@ -124,7 +124,7 @@ def facts_for(loaded: LoadedConfig, home: HermesHome, provider: str, model: str)
 def offers(
     loaded: LoadedConfig, home: HermesHome, servers: tuple[LocalServer, ...]
 ) -> tuple[ModelOffer, ...]:
-    """Return everything that could be chosen now, most capable kinds first."""
+    """Return every model that can be chosen now, most capable kinds first."""
 
     def offer(provider: str, model: str, why: str, base_url: str = "") -> ModelOffer:
         facts = facts_for(loaded, home, provider, model)

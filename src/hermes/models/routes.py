@@ -1,4 +1,4 @@
-"""Routes: everything one call needs to know, resolved from a name in the configuration.
+"""Routes: everything that one model call needs, resolved from a name in the configuration.
 
 A route is protocol x endpoint x auth x quirks. It is resolved once, fails
 with a `ConfigError` that says what to do, and is plain data afterwards.
@@ -70,13 +70,13 @@ class ModelRoute(Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     timeouts: ModelTimeouts = ModelTimeouts()
     notice: float = 15.0
-    """Seconds of silence after which the person is told that the model is being waited for."""
+    """Seconds without an answer after which the person is told that Hermes is waiting."""
     cache_ttl: str = "5m"
     local: bool = False
     ssl_verify: bool = True
     ssl_ca: str = ""
     key_names: tuple[str, ...] = ()
-    """The secrets that would have been used, for hints."""
+    """Names of the variables that may hold the key, for hints."""
 
     @property
     def info(self) -> ModelInfo:
@@ -178,7 +178,7 @@ def target_of(endpoint: ModelEndpoint, **more: Any) -> ModelTarget:
 
 
 def _timeouts(wanted: ModelTimeouts, *, local: bool) -> ModelTimeouts:
-    """Return the bounds; a local server is given longer unless the configuration says otherwise."""
+    """Return the timeouts; longer ones for a local server unless they are configured."""
     patient = local and wanted == ModelTimeouts()
     return replace(wanted, first_byte=300.0, idle=300.0) if patient else wanted
 
@@ -250,7 +250,7 @@ def _names(models: Any) -> tuple[str, ...]:
 def _given_keys(
     target: ModelTarget, own: Provider, found: list[ProviderKey]
 ) -> tuple[ProviderKey, ...]:
-    """Return the keys to use: one of the target's own wins over all others."""
+    """Return the keys to use; the target's own key is used alone."""
     if target.api_key:
         return (ProviderKey(secret=target.api_key, label="api_key"),)
     first = [ProviderKey(secret=own.api_key, label="api_key")] if own.api_key else []

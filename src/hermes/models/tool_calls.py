@@ -1,4 +1,4 @@
-"""Tool calls as models write them: put together from fragments, then repaired within bounds.
+"""Tool calls as models write them: assembled from fragments, then repaired within limits.
 
 The rule is one slot per `index`. Servers break it: some send no index, some no
 id, some number every parallel call 0, some repeat the name with each fragment,
@@ -6,7 +6,7 @@ some send whole calls, some send arguments as an object.
 
 Only mechanical damage is repaired: code fences, trailing commas, unclosed
 strings and brackets, Python literals, nothing at all. What is still not a
-JSON object afterwards stays as it is, and the loop tells the model.
+JSON object afterwards stays unchanged, and the loop tells the model.
 """
 
 import re

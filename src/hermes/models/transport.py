@@ -17,7 +17,7 @@ import msgspec
 from hermes.domain.ports.model import FailureKind
 from hermes.domain.settings.models import ModelTimeouts
 from hermes.domain.wording import one_line
-from hermes.models.framing import FrameTooLarge, SseParser
+from hermes.models.sse import FrameTooLarge, SseParser
 from hermes.models.wire import Decoder, WireCall, WireFault
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ async def _document(stream: AsyncIterator[bytes], patience: "_Patience") -> byte
 
 
 class _Patience:
-    """How long this exchange may still take, and who is told meanwhile."""
+    """The deadlines of one exchange, and the notices while it waits."""
 
     def __init__(self, timeouts: ModelTimeouts, waiting: Waiting, notice: float) -> None:
         self._timeouts = timeouts
@@ -234,7 +234,7 @@ class _Patience:
         self._arm()
 
     def arrived(self) -> None:
-        """Bytes came: restart the idle time.
+        """Restart the idle time: bytes arrived.
 
         Only a clock reading is kept, because this runs for every token; one
         timer looks at it when the idle time could be over.
@@ -247,7 +247,7 @@ class _Patience:
             self._watch_idle()
 
     def drain(self) -> None:
-        """The reply is complete: allow a moment for the end of the body."""
+        """Allow a moment for the end of the body: the reply is complete."""
         if not self._draining:
             self._draining = True
             self._move(min(self._end, self._loop.time() + _DRAIN_SECONDS))

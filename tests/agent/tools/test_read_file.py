@@ -26,7 +26,7 @@ async def test_the_last_line_needs_no_line_feed_and_crlf_does_not_show() -> None
 async def test_a_page_says_how_to_go_on() -> None:
     tools = box(a="".join(f"{n}\n" for n in range(1, 11)))
     text = await tools.text("read_file", path="a", offset=3, limit=2)
-    assert text == "3|3\n4|4\n[Lines 3-4 of 10. Go on with offset=5.]"
+    assert text == "3|3\n4|4\n[Lines 3-4 of 10. Continue with offset=5.]"
 
 
 async def test_an_offset_past_the_end_says_how_long_the_file_is() -> None:
@@ -75,7 +75,7 @@ async def test_a_page_never_exceeds_the_cap() -> None:
     tools = box(a=("x" * 60_000 + "\n") * 3, b="y" * 300_000)
     text = await tools.text("read_file", path="a")
     assert len(text) <= 100_000
-    assert text.endswith("[Lines 1-1 of 3. Go on with offset=2.]")
+    assert text.endswith("[Lines 1-1 of 3. Continue with offset=2.]")
     long = await tools.text("read_file", path="b")
     assert len(long) <= 100_000
     assert "line cut: it has 300000 characters" in long
@@ -87,7 +87,7 @@ async def test_a_line_far_into_a_large_file_is_found(tmp_path: Path) -> None:
         text = await Toolbox(env).text("read_file", path="big", offset=599_999, limit=1)
         assert text.startswith("599999|line number 599999\n[Lines 599999-599999 of 600000.")
         early = await Toolbox(env).text("read_file", path="big", offset=2, limit=1)
-        assert early == "2|line number 2\n[Lines 2-2. Go on with offset=3.]"
+        assert early == "2|line number 2\n[Lines 2-2. Continue with offset=3.]"
 
 
 @given(

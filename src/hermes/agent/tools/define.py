@@ -1,4 +1,4 @@
-"""Tools as they are written down.
+"""Definition of tools.
 
 A tool is an argument struct, a handler and a `ToolSpec`; `tool` completes the
 spec from the handler's signature and docstring. The handler is an async

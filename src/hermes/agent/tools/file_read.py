@@ -1,8 +1,8 @@
 """read_file: a text file, a page of lines at a time.
 
-Reads only as much of the file as the page needs. The same page read again
-unchanged in the same turn is answered with a note, once; asking a second time
-gives the text, because the first copy may have left the context meanwhile.
+Reads only as much of the file as the page needs. When the same page is read
+again unchanged in the same turn, the answer is a note; the next time it is the
+text again, because the first copy may no longer be in the context.
 """
 
 import asyncio
@@ -171,7 +171,7 @@ def _render(page: _Page, path: str) -> str:
         return text
     last = page.first + len(page.lines) - 1
     total = f" of {page.total}" if page.total is not None else ""
-    return f"{text}\n[Lines {page.first}-{last}{total}. Go on with offset={last + 1}.]"
+    return f"{text}\n[Lines {page.first}-{last}{total}. Continue with offset={last + 1}.]"
 
 
 def _refuse_binary(path: str, chunk: bytes) -> None:

@@ -17,7 +17,7 @@ class WriteFileArgs(Struct, frozen=True, kw_only=True):
 
 
 async def write_file(args: WriteFileArgs, context: ToolContext) -> ToolResult:
-    """Create or replace a whole file, making its directories; change existing files with patch."""
+    """Create or replace a whole file and its directories; use patch to change existing files."""
     environment = context.environment
     before = await _previous(args.path, context)
     data = args.content.encode("utf-8", "surrogateescape")

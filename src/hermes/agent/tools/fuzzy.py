@@ -1,8 +1,8 @@
-"""Finding the text a model means when it does not quote it exactly.
+"""Fuzzy search for text that a model does not quote exactly.
 
-A ladder of strategies, strictest first. The first one that finds anything
-decides: one place is a match, several are an ambiguity, and a looser strategy
-is never used to break a tie. Every strategy but the first works on whole
+Strategies are tried in order, strictest first. The first one that finds
+anything decides: one place is a match, several are an ambiguity, and a looser
+strategy is never used to break a tie. Every strategy but the first works on whole
 lines, so that a match cannot begin or end in the middle of a word.
 """
 
@@ -50,7 +50,7 @@ def find(text: str, wanted: str) -> FuzzyMatch | None:
 
 
 def unescape(text: str) -> str:
-    """Return `text` as it was before somebody escaped it once too often."""
+    """Return `text` with one level of escapes removed."""
     return _ESCAPED.sub(lambda match: _UNESCAPED[match[1]], text)
 
 

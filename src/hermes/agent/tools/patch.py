@@ -1,8 +1,8 @@
 """patch: changes to files, all of them or none.
 
-Both modes first work everything out in memory; only when every change has
-its place is anything written. If a write fails half way, what was written is
-put back. A patch may change several files:
+Both modes first compute everything in memory and write only when every change
+has its place. If a write fails, the files written before are restored. A patch
+may change several files:
 
     *** Begin Patch
     *** Update File: path        (optionally followed by *** Move to: path)
@@ -346,7 +346,7 @@ def _replaced(text: str, wanted: str, new: str, *, replace_all: bool) -> tuple[s
         position = end
     after = "".join(pieces) + text[position:]
     if after == text:
-        raise UsageError("The file says that already; nothing was changed.")
+        raise UsageError("The file already has that text; nothing was changed.")
     return after, found.strategy
 
 
@@ -412,7 +412,7 @@ def _changed(edit: _Edit) -> bool:
 
 async def _commit(environment: Environment, edits: list[_Edit]) -> None:
     if not edits:
-        raise UsageError("The files say that already; nothing was changed.")
+        raise UsageError("The files already have that text; nothing was changed.")
     done: list[_Edit] = []
     try:
         for edit in edits:

@@ -32,7 +32,7 @@ class ProcessArgs(Struct, frozen=True, kw_only=True):
 
 
 async def process(args: ProcessArgs, context: ToolContext) -> ToolResult:
-    """Look after background processes of this session."""
+    """Manage the background processes of this session."""
     environment = context.environment
     if args.action == "list":
         return ToolResult(content=await _list(environment, context.clock.now()))
@@ -52,7 +52,7 @@ async def process(args: ProcessArgs, context: ToolContext) -> ToolResult:
 
 
 def intent(arguments: dict[str, Any]) -> Intent:
-    """Name what a call would type into a process, which may well be a shell."""
+    """Return what a call would type into a process, which may be a shell."""
     if arguments.get("action") not in ("write", "submit"):
         return Intent()
     data, enter = str(arguments.get("data", "")), "\n" * (arguments["action"] == "submit")

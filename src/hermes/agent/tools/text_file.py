@@ -51,7 +51,7 @@ async def load(environment: Environment, path: str) -> TextFile:
 
 
 async def load_if_there(environment: Environment, path: str) -> TextFile | None:
-    """Read a file that is to be edited; None if there is none."""
+    """Read a file to edit; None if it does not exist."""
     try:
         return await load(environment, path)
     except NotFound:

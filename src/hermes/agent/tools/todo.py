@@ -29,7 +29,7 @@ class TodoArgs(Struct, frozen=True, kw_only=True):
 
 
 async def todo(args: TodoArgs, context: ToolContext) -> ToolResult:
-    """Keep the steps of a task with three or more; one in_progress at a time."""
+    """Keep a list of steps for tasks with three or more; only one in_progress at a time."""
     stored: list[dict[str, Any]] = await context.recall(TODO_FACT) or []
     todos = {item["id"]: Todo(**item) for item in stored}
     if args.todos is not None:

@@ -1,4 +1,4 @@
-"""The hands of a session, as tools see them.
+"""Environments: where the tools of a session run commands and reach files.
 
 One `Environment` per agent and session: commands, background processes and
 files of one session are invisible to every other. Backends differ in where
@@ -137,11 +137,11 @@ class Environment(Protocol):
         """List a directory, sorted by name."""
 
     async def close(self) -> None:
-        """Stop everything that still runs and give back what was held."""
+        """Stop everything that still runs and release all resources."""
 
 
 class Environments(Protocol):
-    """Hands out one environment per agent and session, made on first use."""
+    """One environment per agent and session, made on first use."""
 
     async def get(self, agent_id: str, session_id: str, cwd: str | None) -> Environment:
         """Return the session's environment, starting it if needed."""

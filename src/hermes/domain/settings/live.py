@@ -1,7 +1,7 @@
 """LiveSettings: the settings in force, through one handle.
 
-Whoever uses a live setting calls the handle at the moment of use and keeps nothing, so a changed
-file takes effect by construction. `update` takes over the live part of new settings only: what is
+Code that uses a live setting calls the handle at the moment of use and keeps no copy, so a changed
+file takes effect by construction. `update` applies the live part of new settings only: what is
 marked `AtStart` stays as it was when the process started, and the keys that differ are returned.
 """
 
@@ -24,7 +24,7 @@ class LiveSettings:
         return self._now
 
     def update(self, new: Settings) -> frozenset[str]:
-        """Use the live part of `new`; return the keys that count only after a restart."""
+        """Use the live part of `new`; return the keys that need a restart."""
         waiting: set[str] = set()
         self._now = _merged(self._now, new, "", waiting)
         return frozenset(waiting)

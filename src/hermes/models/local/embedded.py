@@ -1,8 +1,8 @@
-"""The embedded model as a `Model`: its own process, found or started for each call.
+"""The embedded model as a `Model`: served by a process of its own, started when needed.
 
 Calls go to the engine's own port like those to any other local server. For a
 very small model the request is rewritten first and its answer read back, see
-`calling`.
+`call_forms`.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from hermes.domain.ports.model import (
 )
 from hermes.domain.tools import ToolSpec
 from hermes.models.client import ModelClient
-from hermes.models.local.calling import HiddenForms, called, constrain
+from hermes.models.local.call_forms import HiddenForms, called, constrain
 from hermes.models.local.files import PROVIDER, find_local, profile_for
 from hermes.models.local.supervisor import Progress, ensure_running
 from hermes.models.routes import ModelSources, ModelTarget, resolve_route
@@ -61,7 +61,7 @@ class EmbeddedModel:
         )
 
     async def start(self, tools: Sequence[ToolSpec], progress: Progress | None = None) -> None:
-        """Have the model loaded and its prompt read before the first question.
+        """Load the model and let it read its prompt before the first question.
 
         The engine keeps what it has read: a first real request starts from there.
         """

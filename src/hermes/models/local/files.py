@@ -1,12 +1,12 @@
-"""Model files on this machine: where they are, what is known about them, how they are treated.
+"""Model files on this machine: their places, their properties and how they are prompted.
 
 The embedded model lives in `models/` of the home. Any other GGUF file stays
-where it is: `models/models.json` records its path under a name. What a file
-says about itself is read from its header when it is registered.
+where it is: `models/models.json` records its path under a name. Its properties
+are read from its header when it is registered.
 
 A very small model reads few tokens a second and follows few instructions, so
 its profile has an identity of one line, no project files, and two tools whose
-calls are made valid by constrained decoding (`calling`). Larger models are
+calls are made valid by constrained decoding (`call_forms`). Larger models are
 treated like any other.
 """
 
@@ -64,7 +64,7 @@ class LocalProfile(Struct, frozen=True, kw_only=True):
     tools: tuple[str, ...] | None = None
     """The only tools offered; None: the agent's usual ones."""
     max_tokens: int | None = None
-    """A small model that has lost the thread never ends."""
+    """A limit, because a small model that is lost does not stop."""
     temperature: float | None = None
     constrained: bool = False
     """Calls are made valid by a grammar; otherwise the model's own template does it."""
@@ -82,7 +82,7 @@ STANDARD: Final = LocalProfile(n_ctx=16_384)
 
 
 def profile_for(model: LocalModel) -> LocalProfile:
-    """Return how `model` is treated, within the context it was trained for."""
+    """Return the profile of `model`, within the context it was trained for."""
     base = TINY if model.size_bytes < _TINY_BYTES else STANDARD
     return replace(base, n_ctx=min(base.n_ctx, model.context_length or base.n_ctx))
 
@@ -167,7 +167,7 @@ def remove_local(home: HermesHome, name: str) -> LocalModel:
 
 
 def read_header(path: Path, name: str) -> LocalModel:
-    """Read what model is in `path`, to be known as `name`; raise `NotGguf` when it is none.
+    """Read the header of the model at `path`, to be called `name`; `NotGguf` if it has none.
 
     The pairs about the model come before the long ones of the tokenizer, so its beginning is
     enough, and a hostile file costs no more than that.

@@ -4,9 +4,9 @@ llama.cpp brings its own OpenAI-compatible server, so this process only loads
 the model and waits: the engine listens on a loopback port with a random key,
 and `run/` says where. A lock held for the whole life of the process keeps a
 second one from starting, and tells everyone whether the description in `run/`
-is still true. Whoever is about to call touches that description; when nobody
-has for a while and nothing is being answered the process ends, so a killed
-parent leaves nothing behind for long. SIGTERM ends it at once.
+is still true. A caller touches that description before each call; after a
+while without calls the process ends, so a killed parent leaves nothing behind
+for long. SIGTERM ends it at once.
 
 This is the only module that knows `xllamacpp`.
 """
@@ -41,7 +41,7 @@ _BUSY: Final = ("llamacpp:requests_processing ", "llamacpp:requests_deferred ")
 
 
 class ServerState(Struct, frozen=True, kw_only=True):
-    """What a serving process says about itself in `run/`."""
+    """The description of a serving process in `run/`."""
 
     pid: int
     fingerprint: str
@@ -81,7 +81,7 @@ def engine_installed() -> bool:
 
 
 def fingerprint(model: LocalModel) -> str:
-    """Return what must be the same for a running server to be good enough."""
+    """Return a value that differs when a running server must be replaced."""
     status = model.path.stat()
     n_ctx = profile_for(model).n_ctx
     return f"{__version__}|{model.path}|{status.st_size}|{status.st_mtime_ns}|{n_ctx}"
@@ -112,7 +112,7 @@ def serve(home: HermesHome, name: str, idle_seconds: float) -> None:
 
 
 def _detach(log: Path) -> None:
-    """Continue as a process of its own, which keeps the lock."""
+    """Continue in the background; the lock stays held."""
     if os.fork():
         os._exit(0)
     os.setsid()

@@ -1,9 +1,9 @@
-"""Finding the server of a model, or starting it.
+"""The server of a local model: found if it runs, otherwise started.
 
-`ensure_running` is cheap when a server is there: it reads one file and looks at
-a lock. Otherwise it starts one in the background and waits until the model is
+`ensure_running` is cheap when a server runs: it reads one file and checks a
+lock. Otherwise it starts one in the background and waits until the model is
 loaded. Several processes may do this at once: the server's own lock lets only
-one live, and all of them find it through the file that it writes.
+one run, and all of them find it through the file that it writes.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ async def ensure_running(
     idle_seconds: float = IDLE_SECONDS,
     start_timeout: float = _START_TIMEOUT,
 ) -> ServerState:
-    """Return where `model` answers, starting its server if there is none."""
+    """Return the server of `model`, starting it if there is none."""
     start = _Start(model, home, progress)
     state = start.usable()
     if state is not None:
@@ -90,7 +90,7 @@ class _Start:
         self.files = ServerFiles(home, model.name)
 
     def usable(self) -> ServerState | None:
-        """Return the state of a server that is loaded and as wanted, and keep it from ending."""
+        """Return the state of a loaded server that fits, and postpone its idle exit."""
         state = self.files.read()
         if state is None or not state.port or state.fingerprint != self._wanted:
             return None
@@ -121,7 +121,7 @@ class _Start:
                 )
 
     async def _loaded(self) -> ServerState | None:
-        """Wait for the server; None when its process has ended without a word."""
+        """Wait for the server; None when its process has ended without an error."""
         while True:
             alive, state = self.files.alive(), self.files.read()
             if state is not None and state.error:

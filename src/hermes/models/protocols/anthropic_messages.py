@@ -51,7 +51,7 @@ _BUDGETS = {"minimal": 1024, "low": 4096, "medium": 8192, "high": 16_384}
 _LARGE_BUDGET = 32_000
 _BAD_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _ADAPTIVE = re.compile(r"(opus|sonnet|haiku)-(4[-.][6-9]|[5-9])|fable|mythos")
-_OPENING = b'{"role":"user","content":[{"type":"text","text":"(The conversation goes on.)"}'
+_OPENING = b'{"role":"user","content":[{"type":"text","text":"(The conversation continues.)"}'
 
 
 def encode(

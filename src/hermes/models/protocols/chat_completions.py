@@ -41,7 +41,7 @@ from hermes.models.encode_common import (
     wire_call,
 )
 from hermes.models.routes import ModelRoute
-from hermes.models.thinking import ThinkSplitter
+from hermes.models.think_tags import ThinkSplitter
 from hermes.models.tool_calls import CallAssembler
 from hermes.models.wire import (
     Decoded,

@@ -95,7 +95,7 @@ _SMALL_TALK: Final = (
 class Constrained(Struct, frozen=True, kw_only=True):
     request: ModelRequest
     options: dict[str, Any]
-    """Further fields of the engine's request: its grammar and sampling."""
+    """More fields for the engine's request: its grammar and sampling."""
     forms: tuple[CallForm, ...] = ()
     """What the answer may be besides words."""
 
@@ -152,7 +152,7 @@ def called(message: AssistantMessage, forms: Sequence[CallForm]) -> AssistantMes
 
 
 class HiddenForms:
-    """Passes on what a listener should hear: words at once, a form never."""
+    """Passes words on to a listener at once, and forms never."""
 
     def __init__(self, listener: CallListener) -> None:
         self._listener = listener

@@ -1,4 +1,4 @@
-r"""Server-sent events out of raw bytes, in any chunking: their data, nobody needs their names.
+r"""Server-sent events from raw bytes in any chunking; only their data is kept.
 
 The usual provider stream is `data: {...}\n\n` with nothing else; that path
 does one split per chunk and no decoding. Everything the format allows
