@@ -167,8 +167,8 @@ def extract(wheel: Path, target: Path, source: WheelSource, progress: Progress) 
 
 def _largest_below(directory: Path) -> int:
     largest = 0
-    for path in directory.rglob("*"):
-        with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError):  # pip removes directories while they are listed
+        for path in directory.rglob("*"):
             largest = max(largest, path.stat().st_size)
     return largest
 
