@@ -18,6 +18,7 @@ from hermes.domain.errors import HermesError, UsageError
 from hermes.domain.ports.execution import ShellRun
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Intent
+from hermes.execution.host.process import remove_trees
 from hermes.execution.policy.host import HostPolicy
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
@@ -223,6 +224,21 @@ async def test_a_new_repository_is_made_inside_but_says_nothing_to_run(person: P
     assert (person.project / ".git/config").exists()
     await sh(env, "git config core.fsmonitor 'touch /tmp/owned'")
     assert not (person.project / ".git/config").exists()
+
+
+async def test_repositories_of_submodules_are_guarded_however_deep_the_tree(
+    person: Person,
+) -> None:
+    config = person.project / ".git/modules/lib/config"
+    config.parent.mkdir(parents=True)
+    config.write_text("as it was")
+    env = await person.open()
+    dig = "import os\nos.chdir('.git/modules')\nfor _ in range(4000): os.mkdir('d'); os.chdir('d')"
+    result = await sh(env, f'echo evil > {config}; python3 -c "{dig}"')
+    assert result.exit_code == 0, result.output
+    assert config.read_text() == "as it was"
+    assert await says(await person.open("s2"), "echo usable") == "usable"
+    await remove_trees(person.project / ".git/modules")
 
 
 async def test_a_work_tree_of_git_reaches_its_repository(person: Person) -> None:

@@ -212,8 +212,9 @@ def _guarded(project: Path, repositories: tuple[str, ...]) -> Iterator[str]:
     if repositories:
         yield str(project / ".git")
     for directory in (str(project / ".git"), *repositories):
-        for config in sorted(Path(directory).glob("modules/**/config"))[:200]:
-            yield from (str(config), str(config.parent / "hooks"))
+        for depth in range(1, 5):  # commands may have made it deeper than a search can go
+            for config in sorted(Path(directory, "modules").glob(f"{'*/' * depth}config"))[:200]:
+                yield from (str(config), str(config.parent / "hooks"))
 
 
 def claim(layout: SandboxLayout) -> tuple[SandboxLayout, int | None]:
