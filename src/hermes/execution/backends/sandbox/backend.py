@@ -201,8 +201,7 @@ class SandboxEnvironment(ShellEnvironment):
     async def _settle(self) -> str:
         """Undo what must not stay; end what leaves no room for the next command."""
         note = ""
-        away = await asyncio.to_thread(guard, self._layout, self._absent)
-        if away:
+        if self._absent and (away := await asyncio.to_thread(guard, self._layout, self._absent)):
             note = (
                 f"\n[Renamed to *.held: {', '.join(away)}. It would run on the host later, so it"
                 " cannot be made in the sandbox. Use `escalate` to ask for it.]"
