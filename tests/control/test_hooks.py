@@ -249,7 +249,7 @@ def test_a_manifest_that_makes_no_sense_is_named(home: HermesHome) -> None:
     (home.hooks_dir / "c").mkdir()
     problems = {hook.name: hook.problem for hook in hook_files(home)}
     assert "agent:begin" in problems["a"]
-    assert "cannot be understood" in problems["b"]
+    assert "is not valid" in problems["b"]
     assert "HOOK.yaml" in problems["c"]
     with pytest.raises(NotFound):
         enable_hook(home, "d")

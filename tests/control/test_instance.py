@@ -83,7 +83,7 @@ async def test_a_gateway_is_asked_to_end(tmp_path: Path) -> None:
 
 async def test_a_gateway_that_does_not_listen_is_killed_if_that_is_wanted(tmp_path: Path) -> None:
     async with holder(tmp_path, "stubborn") as process:
-        with pytest.raises(Conflict, match="did not end"):
+        with pytest.raises(Conflict, match="did not stop"):
             await end_gateway(tmp_path, CLOCK, patience=0.2, force=False)
         assert process.returncode is None
         assert await end_gateway(tmp_path, CLOCK, patience=0.2)

@@ -44,11 +44,11 @@ class ApiKeys:
         """
         if not _NAME.match(name) or name == OWNER:
             raise UsageError(
-                f"“{name}” cannot be the name of a key.",
+                f"“{name}” is not a valid name for a key.",
                 hint="Use letters, digits, dots, dashes and underscores; `owner` is taken.",
             )
         if expires_in is not None and not 0 < expires_in <= _MAX_SECONDS:
-            raise UsageError("A key has to be valid for more than nothing and at most 100 years.")
+            raise UsageError("A key must be valid for more than 0 seconds and at most 100 years.")
         secret = f"hk_{secrets.token_urlsafe(32)}"
         now = self._clock.now()
         key = ApiKey(

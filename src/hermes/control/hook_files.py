@@ -183,7 +183,7 @@ def _manifest(contents: dict[str, bytes]) -> _Manifest:
     try:
         manifest = msgspec.convert(yaml.safe_load(contents[MANIFEST]) or {}, _Manifest)
     except (yaml.YAMLError, msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{MANIFEST} cannot be understood: {error}") from error
+        raise ConfigError(f"{MANIFEST} is not valid: {error}") from error
     unknown = [event for event in manifest.events if not is_event(event)]
     if unknown or not manifest.events:
         what = f"asks for the unknown event {unknown[0]}" if unknown else "asks for no event"

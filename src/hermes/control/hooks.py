@@ -258,23 +258,19 @@ async def post_turn(hooks: HookBus, stream: TurnStream, message: InboundMessage)
     async for event in stream.follow():
         if isinstance(event, MessageCompleted) and event.message.tool_calls:
             iteration += 1
-            hooks.post(AGENT_STEP, _step(message, stream.session_id, iteration, event))
+            calls = event.message.tool_calls
+            tools = [{"name": each.name, "arguments": shortened(each.arguments)} for each in calls]
+            step = {
+                "platform": message.platform,
+                "user_id": message.sender.id,
+                "session_id": stream.session_id,
+                "iteration": iteration,
+                "tool_names": [each.name for each in calls],
+                "tools": tools,
+            }
+            hooks.post(AGENT_STEP, step)
         elif isinstance(event, TurnFinished) and not goes_on_later(event):
             hooks.post(AGENT_END, {**start, "response": shortened(event.text)})
-
-
-def _step(
-    message: InboundMessage, session_id: str, iteration: int, event: MessageCompleted
-) -> dict[str, Any]:
-    calls = event.message.tool_calls
-    return {
-        "platform": message.platform,
-        "user_id": message.sender.id,
-        "session_id": session_id,
-        "iteration": iteration,
-        "tool_names": [call.name for call in calls],
-        "tools": [{"name": call.name, "arguments": shortened(call.arguments)} for call in calls],
-    }
 
 
 GROUP = "hermes.hooks"
@@ -289,7 +285,7 @@ def load_hook_plugins(config: Settings, bus: HookBus) -> list[str]:
     problems = []
     for name in wanted:
         if name not in found:
-            problems.append(f"plugin `{name}` is enabled but no installed package brings it")
+            problems.append(f"plugin `{name}` is enabled, but no installed package provides it")
             continue
         try:
             load_entry_point(found[name])(bus)

@@ -144,7 +144,7 @@ def _ended_to_restart(home: HermesHome, *, patience: float) -> RunningGateway | 
     os.kill(holder.pid, signal.SIGUSR1)
     if not asyncio.run(wait_until_gone(home.root, holder.pid, SystemClock(), patience)):
         raise Conflict(
-            f"The gateway (process {holder.pid}) did not end within {patience:g} seconds.",
+            f"The gateway (process {holder.pid}) did not stop within {patience:g} seconds.",
             hint="It may be finishing a turn. Force it with: hermes gateway stop --force",
         )
     return holder

@@ -142,7 +142,7 @@ class Pairing:
             )
         return NotFound(
             f"No pending request on {platform} has this code.",
-            hint="Codes live one hour. See who waits with: hermes pairing list",
+            hint="Codes are valid for one hour. See who waits with: hermes pairing list",
         )
 
     async def revoke(self, platform: str, user_id: str) -> bool:

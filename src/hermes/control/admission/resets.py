@@ -120,6 +120,6 @@ def _part(section: SessionReset, key: str, name: str) -> SessionReset:
         return msgspec.convert({**msgspec.structs.asdict(section), **values}, SessionReset)
     except msgspec.ValidationError as error:
         raise ConfigError(
-            f"session_reset.{key}.{name} cannot be understood: {error}.",
+            f"session_reset.{key}.{name} is not valid: {error}.",
             hint="`mode` is one of: none, idle, daily, both.",
         ) from error

@@ -168,7 +168,7 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     def screen(self) -> Screen:
         """The door's screen; a command for terminals only may rely on it."""
         if self.caller.screen is None:
-            raise UsageError("This door has no screen for that.")
+            raise UsageError("This command needs a terminal.")
         return self.caller.screen
 
     async def reply(self, text: str) -> None:

@@ -128,7 +128,7 @@ async def resume(context: CommandContext, invocation: Invocation) -> None:
     if session is None:
         return
     if context.session is not None and session.id == context.session.id:
-        await context.reply("This is that conversation already.")
+        await context.reply("This conversation is already open.")
         return
     await context.caller.switch(session)
 
@@ -273,6 +273,6 @@ async def sethome(context: CommandContext, _invocation: Invocation) -> None:
     await set_home_channel(context.ledger, home)
     where = "topic" if chat.thread_id is not None else "chat"
     await context.reply(
-        f"This {where} is now the home channel of {chat.platform}: what no chat asked for,"
-        " such as reminders and results, is sent here."
+        f"This {where} is now the home channel of {chat.platform}: messages that no chat"
+        " asked for, such as reminders and results, are sent here."
     )

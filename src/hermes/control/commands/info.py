@@ -85,7 +85,7 @@ async def status(context: CommandContext, _invocation: Invocation) -> None:
     await context.reply(table(rows))
 
 
-@_tell("whoami profile", "", "Show who talks to which agent")
+@_tell("whoami profile", "", "Show your user, your rights and the agent")
 async def whoami(context: CommandContext, _invocation: Invocation) -> None:
     profile = context.profile
     await context.reply(

@@ -17,9 +17,9 @@ from hermes.domain.wording import one_line
 
 DETAIL_WORDS = {
     ToolDetail.OFF: "Tool calls are not shown.",
-    ToolDetail.NEW: "A tool call is shown when another tool begins.",
+    ToolDetail.NEW: "A tool call is shown when a different tool starts.",
     ToolDetail.ALL: "Every tool call is shown.",
-    ToolDetail.VERBOSE: "Every tool call is shown, with what it gave back.",
+    ToolDetail.VERBOSE: "Every tool call is shown, with its result.",
 }
 
 
@@ -62,7 +62,7 @@ def _model_words(words: tuple[str, ...]) -> tuple[str | None, str | None]:
         elif name is None:
             name = word
         else:
-            raise UsageError("One model at a time.", hint="/model NAME [--provider P]")
+            raise UsageError("Only one model can be named.", hint="/model NAME [--provider P]")
     if provider is not None and name is None:
         raise UsageError("Which model of that provider?", hint="/model NAME --provider P")
     return name, provider

@@ -69,20 +69,20 @@ async def busy(context: CommandContext, invocation: Invocation) -> None:
     await context.reply(f"Busy mode {mode.value}: text sent during a turn {EFFECTS[mode]}.")
 
 
-@_row("approve", "[session|always|all]", "Approve what waits", choices=(*SCOPES, "all"))
+@_row("approve", "[session|always|all]", "Approve the pending action", choices=(*SCOPES, "all"))
 async def approve(context: CommandContext, invocation: Invocation) -> None:
     words = [word.lower() for word in invocation.words]
     everything = "all" in words
     scopes = [word for word in words if word != "all"] or [Choice.ONCE.value]
     if scopes[0] not in SCOPES:
         hint = f"One of: {', '.join(SCOPES)}, all."
-        raise UsageError(f"`{scopes[0]}` does not say how long.", hint=hint)
+        raise UsageError(f"`{scopes[0]}` is not a scope.", hint=hint)
     pending = await _pending(context, ApprovalKind.APPROVAL)
     chosen = pending if everything else pending[:1]
     await _answer(context, chosen, Choice(scopes[0]), "")
 
 
-@_row("deny", "[all] [reason]", "Deny what waits for approval", choices=("all",))
+@_row("deny", "[all] [reason]", "Deny the pending action", choices=("all",))
 async def deny(context: CommandContext, invocation: Invocation) -> None:
     first, _, after = invocation.rest.partition(" ")
     everything = first.lower() == "all"

@@ -28,20 +28,14 @@ async def home_channel(ledger: Ledger, settings: Settings, platform: str) -> Hom
     kept: Any = await ledger.kept(f"home:{platform}")
     if kept is not None:
         return msgspec.convert(kept, HomeChannel)
-    return configured_homes(settings).get(platform)
+    section = settings.platforms.get(platform)
+    home = section.home_channel if section is not None else None
+    if home is None or not home.chat_id:
+        return None
+    return HomeChannel(
+        platform=platform, chat_id=home.chat_id, thread_id=home.thread_id, name=home.name
+    )
 
 
 async def set_home_channel(ledger: Ledger, home: HomeChannel) -> None:
     await ledger.keep(f"home:{home.platform}", msgspec.to_builtins(home))
-
-
-def configured_homes(settings: Settings) -> dict[str, HomeChannel]:
-    """Return the home channels that the configuration and the environment name."""
-    named = {name: platform.home_channel for name, platform in settings.platforms.items()}
-    return {
-        name: HomeChannel(
-            platform=name, chat_id=home.chat_id, thread_id=home.thread_id, name=home.name
-        )
-        for name, home in named.items()
-        if home is not None and home.chat_id
-    }

@@ -240,7 +240,7 @@ def _name(text: str) -> str:
 def _prompt(text: str, script: str | None) -> str:
     prompt = text.strip()
     if not prompt and script is None:
-        raise UsageError("A job needs a prompt.", hint="Say what is to be done.")
+        raise UsageError("A job needs a prompt.", hint="Say what the job should do.")
     if "\x00" in prompt:
         raise UsageError("The prompt contains a null character.")
     return prompt
@@ -249,7 +249,7 @@ def _prompt(text: str, script: str | None) -> str:
 def _skills(names: Sequence[str], only: str | None) -> tuple[str, ...]:
     skills = tuple(dict.fromkeys(name.strip() for name in names or filter(None, [only])))
     if not all(name and name.isprintable() for name in skills):
-        raise UsageError("A skill has an empty or impossible name.")
+        raise UsageError("A skill name is empty or has characters that cannot be printed.")
     return skills
 
 
@@ -268,9 +268,7 @@ def _repeat(job: Job, times: int | None) -> JobRepeat:
 
 def _check_exhausted(job: Job) -> None:
     if job.repeat.times is not None and job.repeat.completed >= job.repeat.times:
-        raise Conflict(
-            f"Job {job.id} has run as often as it was to.", hint="Raise its `repeat` first."
-        )
+        raise Conflict(f"Job {job.id} has finished all its runs.", hint="Raise its `repeat` first.")
 
 
 def _deliver(text: str, origin: JobOrigin | None) -> str:
@@ -278,7 +276,7 @@ def _deliver(text: str, origin: JobOrigin | None) -> str:
     targets = [target.strip() for target in text.split(",")]
     if not all(_TARGET.fullmatch(target) for target in targets):
         raise UsageError(
-            "`deliver` names no place to deliver to.",
+            "`deliver` does not name a place.",
             hint="Use origin, local, all, a platform, platform:chat or platform:chat:thread, "
             "or several of them with commas between.",
         )
@@ -288,7 +286,7 @@ def _deliver(text: str, origin: JobOrigin | None) -> str:
             raise UsageError(f"`{target}`: {place} is not a platform.")
     if "origin" in targets and origin is None:
         raise UsageError(
-            "This job was not made in a chat, so it cannot deliver to `origin`.",
+            "This job was not created in a chat, so it cannot deliver to `origin`.",
             hint="Name a platform, or use local.",
         )
     return ",".join(dict.fromkeys(targets))

@@ -103,7 +103,7 @@ def zone_named(name: str) -> tzinfo:
         return ZoneInfo(name.strip())
     except (ValueError, OSError, LookupError) as error:
         raise ConfigError(
-            f"`{name}` is not a time zone that is known here.",
+            f"`{name}` is not a known time zone.",
             hint="Use a name such as Europe/Berlin, or leave `timezone` empty.",
         ) from error
 
@@ -133,7 +133,7 @@ def _minutes(span: str, text: str) -> int:
         raise UsageError(f"`{text}` is not a time span of minutes, hours or days.", hint=_HINT)
     minutes = int(found[1]) * unit
     if minutes < 1:
-        raise UsageError(f"`{text}` is no time at all.", hint=_HINT)
+        raise UsageError(f"`{text}` is less than a minute.", hint=_HINT)
     if minutes > MAX_MINUTES:
         raise UsageError(f"`{text}` is more than ten years.", hint=_HINT)
     return minutes
@@ -150,7 +150,7 @@ def _moment(text: str, now: float, zone: tzinfo) -> Schedule:
     if at is None:
         raise UsageError(f"`{text}` is not a schedule.", hint=_HINT)
     if at < now - LATE_SECONDS:
-        raise UsageError(f"`{text}` is in the past.", hint="Give a time that is still to come.")
+        raise UsageError(f"`{text}` is in the past.", hint="Give a time in the future.")
     if at > now + MAX_MINUTES * 60:
         raise UsageError(f"`{text}` is more than ten years away.", hint=_HINT)
     written = stamp(at, zone)
@@ -160,7 +160,7 @@ def _moment(text: str, now: float, zone: tzinfo) -> Schedule:
 
 def _cron(text: str, now: float, zone: tzinfo) -> Schedule:
     if _next_cron(text, now, zone) is None:
-        raise UsageError(f"`{text}` never comes.", hint="Check the day and the month.")
+        raise UsageError(f"`{text}` never happens.", hint="Check the day and the month.")
     return Schedule(kind=ScheduleKind.CRON, expr=text, display=text)
 
 

@@ -73,7 +73,7 @@ def given_up(turn: Turn) -> TurnError:
 UNKNOWN_SESSION = ""
 BLOCKED = TurnError(
     code="blocked",
-    message="Something in this turn blocked Hermes, which had to be restarted; it was given up.",
+    message="This turn blocked Hermes, which had to restart, so the turn was given up.",
     hint="Ask again in other words. The log says where it was stuck.",
 )
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from hermes.domain.events import (
     MessageCompleted,
@@ -63,18 +62,18 @@ def ended_turn_outcome(
     turn: Turn | None, transcript: Sequence[StoredMessage], used: TurnUsage
 ) -> RunOutcome:
     """Return the outcome of a run whose turn ended while nobody was watching."""
-    outcome = _outcome(turn, transcript)
-    return replace(outcome, usage=used.usage, cost_usd=used.cost_usd, model_calls=used.calls)
-
-
-def _outcome(turn: Turn | None, transcript: Sequence[StoredMessage]) -> RunOutcome:
+    spent: dict[str, Any] = {
+        "usage": used.usage,
+        "cost_usd": used.cost_usd,
+        "model_calls": used.calls,
+    }
     if turn is None:
         reason = TurnError(code="lost", message="Its session has been deleted.")
-        return RunOutcome(state=RunState.FAILED, error=reason)
-    if turn.state is TurnState.FAILED:
-        return RunOutcome(state=RunState.FAILED, error=turn.error)
-    if turn.state is TurnState.INTERRUPTED:
-        return RunOutcome(state=RunState.CANCELLED, error=turn.error)
+        return RunOutcome(state=RunState.FAILED, error=reason, **spent)
+    if turn.state is not TurnState.DONE:
+        failed = turn.state is TurnState.FAILED
+        state = RunState.FAILED if failed else RunState.CANCELLED
+        return RunOutcome(state=state, error=turn.error, **spent)
     own = [stored.message for stored in transcript if stored.turn_id == turn.id]
     replies = [message for message in own if isinstance(message, AssistantMessage)]
     last = replies[-1] if replies else AssistantMessage()
@@ -84,6 +83,7 @@ def _outcome(turn: Turn | None, transcript: Sequence[StoredMessage]) -> RunOutco
         state=RunState.INCOMPLETE if cut_off else RunState.COMPLETED,
         text=last.text,
         handed=tuple(call for call in last.tool_calls if call.id not in answered),
+        **spent,
     )
 
 

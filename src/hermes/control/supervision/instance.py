@@ -108,8 +108,8 @@ async def end_gateway(
         if await wait_until_gone(root, holder.pid, clock, KILL_SECONDS):
             return True
     raise Conflict(
-        f"The gateway (process {holder.pid}) did not end within {patience:g} seconds.",
-        hint="It may be finishing a turn. Ask again, or use --force.",
+        f"The gateway (process {holder.pid}) did not stop within {patience:g} seconds.",
+        hint="It may be finishing a turn. Try again, or use --force.",
     )
 
 
@@ -131,7 +131,7 @@ async def _known(root: Path, clock: Clock) -> RunningGateway | None:
     while (holder := running_gateway(root)) is not None and holder.pid == 0:
         if clock.monotonic() >= ends_at:
             raise Conflict(
-                f"Some process holds {root / LOCK_FILE}, but does not say which.",
+                f"Another process holds {root / LOCK_FILE}, but its process id is unknown.",
                 hint="Find it with: fuser " + str(root / LOCK_FILE),
             )
         await clock.sleep(LOOK_EVERY_SECONDS)

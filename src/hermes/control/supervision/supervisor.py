@@ -283,7 +283,9 @@ class Supervisor:
             hint=error.hint,
         )
         level = logging.ERROR if fatal else logging.WARNING
-        then = "given up until something is changed" if fatal else f"again in {pause:.0f}s"
+        then = (
+            "stopped until the configuration changes" if fatal else f"next attempt in {pause:.0f}s"
+        )
         log.log(level, "adapter %s: %s (%s)", self.name, error.message, then)
 
     def _pause_before(self, attempts: int, error: HermesError) -> float:
