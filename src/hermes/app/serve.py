@@ -153,9 +153,7 @@ class Service:
         if await asyncio.to_thread(starts_too_often, guard, time.time()):
             # Nothing is held back for it: a turn that keeps ending the process is given up
             # after its second resume.
-            text = (
-                "The gateway started several times within a minute; something may be stopping it."
-            )
+            text = "The gateway started several times in a minute; something may be stopping it."
             self._state_file.warn("restart_loop", text)
             log.error(text)
         await self._recover()

@@ -119,24 +119,20 @@ class AgentJobs:
 
     async def change(self, job_id: str, change: ChangedJob) -> Job:
         """Change a job; all of it or nothing."""
-        now = self._clock.now()
-        return await self._store.change_job(job_id, lambda job: self._changed(job, change, now))
+        return await self._store.change_job(job_id, lambda job: self._changed(job, change))
 
     async def pause(self, job_id: str, reason: str | None = None) -> Job:
         """Let a job rest; pausing a paused one only changes the reason."""
-        now = self._clock.now()
-        reason = (reason or "").strip() or None
-        return await self._store.change_job(job_id, lambda job: self._paused(job, reason, now))
+        why = (reason or "").strip() or None
+        return await self._store.change_job(job_id, lambda job: self._paused(job, why))
 
     async def resume(self, job_id: str) -> Job:
         """Resume a paused job; its next instant is counted from now."""
-        now = self._clock.now()
-        return await self._store.change_job(job_id, lambda job: self._resumed(job, now))
+        return await self._store.change_job(job_id, self._resumed)
 
     async def run_now(self, job_id: str) -> Job:
         """Make a job due; `Conflict` if it is paused."""
-        now = self._clock.now()
-        return await self._store.change_job(job_id, lambda job: self._due(job, now))
+        return await self._store.change_job(job_id, self._due)
 
     async def remove(self, job_id: str) -> None:
         """Remove a job; what became of its instants stays on record."""
@@ -147,7 +143,7 @@ class AgentJobs:
         await self.job(job_id)
         return await self._instants.instants(job_id, limit=limit)
 
-    def _changed(self, job: Job, change: ChangedJob, now: float) -> Job:
+    def _changed(self, job: Job, change: ChangedJob) -> Job:
         if change.name is not UNSET:
             job = replace(job, name=_name(change.name))
         if change.prompt is not UNSET:
@@ -160,12 +156,13 @@ class AgentJobs:
         if change.repeat is not UNSET:
             job = replace(job, repeat=_repeat(job, _times(change.repeat)))
         if change.schedule is not UNSET:
-            job = self._rescheduled(job, change.schedule, now)
+            job = self._rescheduled(job, change.schedule)
         if change.enabled is UNSET or change.enabled is job.enabled:
             return job
-        return self._resumed(job, now) if change.enabled else self._paused(job, None, now)
+        return self._resumed(job) if change.enabled else self._paused(job, None)
 
-    def _rescheduled(self, job: Job, text: str, now: float) -> Job:
+    def _rescheduled(self, job: Job, text: str) -> Job:
+        now = self._clock.now()
         schedule = parse_schedule(text, now, self._zone)
         job = replace(job, schedule=schedule, schedule_display=schedule.display)
         if job.state is JobState.PAUSED or not job.enabled:
@@ -181,22 +178,23 @@ class AgentJobs:
             last_error=None if job.state is JobState.ERROR else job.last_error,
         )
 
-    def _paused(self, job: Job, reason: str | None, now: float) -> Job:
+    def _paused(self, job: Job, reason: str | None) -> Job:
         if job.state is JobState.COMPLETED:
             raise Conflict(f"Job {job.id} is completed: there is nothing to pause.")
         return replace(
             job,
             enabled=False,
             state=JobState.PAUSED,
-            paused_at=job.paused_at or stamp(now, self._zone),
+            paused_at=job.paused_at or stamp(self._clock.now(), self._zone),
             paused_reason=reason or job.paused_reason,
             next_run_at=None,
         )
 
-    def _resumed(self, job: Job, now: float) -> Job:
+    def _resumed(self, job: Job) -> Job:
         if job.enabled and job.state is JobState.SCHEDULED and job.next_run_at is not None:
             return job
         _check_exhausted(job)
+        now = self._clock.now()
         due = next_instant(job.schedule, now, zone=self._zone, anchor=now)
         if due is None:
             raise Conflict(
@@ -211,7 +209,7 @@ class AgentJobs:
             next_run_at=stamp(due, self._zone),
         )
 
-    def _due(self, job: Job, now: float) -> Job:
+    def _due(self, job: Job) -> Job:
         if job.state is JobState.PAUSED or not job.enabled:
             raise Conflict(f"Job {job.id} is paused.", hint="Resume it first.")
         if job.state is JobState.ERROR:
@@ -220,7 +218,9 @@ class AgentJobs:
                 hint="Give it a new schedule, or repair it in jobs.json.",
             )
         _check_exhausted(job)
-        return replace(job, state=JobState.SCHEDULED, next_run_at=stamp(now, self._zone))
+        return replace(
+            job, state=JobState.SCHEDULED, next_run_at=stamp(self._clock.now(), self._zone)
+        )
 
     def _first(self, schedule: Schedule, now: float) -> str | None:
         if schedule.kind is ScheduleKind.ONCE:

@@ -283,9 +283,7 @@ class Supervisor:
             hint=error.hint,
         )
         level = logging.ERROR if fatal else logging.WARNING
-        then = (
-            "stopped until the configuration changes" if fatal else f"next attempt in {pause:.0f}s"
-        )
+        then = "stopped until a setting changes" if fatal else f"again in {pause:.0f}s"
         log.log(level, "adapter %s: %s (%s)", self.name, error.message, then)
 
     def _pause_before(self, attempts: int, error: HermesError) -> float:
