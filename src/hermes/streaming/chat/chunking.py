@@ -30,28 +30,25 @@ _SENTENCE = re.compile(r"(?:[.!?…:;]['\")\]*_]*(?=\s)|[。！？；])")
 _WORD = re.compile(r"\S(?=\s)")
 
 
-class _Line(Struct, frozen=True, kw_only=True):
-    """A border between two lines of the window."""
+class _Cut(Struct, frozen=True, kw_only=True):
+    """A place to cut the window at: where a piece may end and how the next one begins."""
 
     at: int
-    """Where the newline is."""
     fence: Fence | None
     """The code block that goes on behind it."""
     table: str
     """Header of the table that goes on behind it."""
+    skip: re.Pattern[str]
+    """What of the text behind it falls away."""
+
+
+class _Line(_Cut, frozen=True, kw_only=True):
+    """A border between two lines of the window, at its newline."""
+
+    skip: re.Pattern[str] = _BLANK_LINES
     paragraph: bool
     good: bool
     """Nothing is torn apart that belongs together, like a table and its header."""
-
-
-class _Cut(Struct, frozen=True, kw_only=True):
-    """Where a piece ends and how the next one begins."""
-
-    end: int
-    skip: re.Pattern[str]
-    """What of the text behind it falls away."""
-    closing: str = ""
-    carry: str = ""
 
 
 class Chunker:
@@ -95,13 +92,14 @@ class Chunker:
             return None
         within = self._within(window)
         cut = _cut(window, within, len(self._carry))
-        self._start = begin + cut.end - len(self._carry)
-        self._skip = cut.skip
-        piece = _whole(self._carry, window[len(self._carry) : cut.end].rstrip())
-        piece = piece and piece + cut.closing
-        self._carry = cut.carry if self._weigh(cut.carry) <= self._limit // 3 else ""
-        if cut.closing and not self._carry:
-            self._carry = cut.closing.strip() + "\n"
+        self._start = begin + cut.at - len(self._carry)
+        self._skip = cut.skip if cut.fence is None else _NEWLINE
+        piece = _whole(self._carry, window[len(self._carry) : cut.at].rstrip())
+        carry = cut.table if cut.fence is None else f"{cut.fence.opener()}\n"
+        self._carry = carry if self._weigh(carry) <= self._limit // 3 else ""
+        if cut.fence is not None:
+            piece = piece and f"{piece}\n{cut.fence.marker}"
+            self._carry = self._carry or f"{cut.fence.marker}\n"
         return piece
 
     def _within(self, window: str) -> int:
@@ -126,25 +124,14 @@ def _cut(window: str, within: int, carried: int) -> _Cut:
         lines,
     ):
         if borders and borders[-1].at >= half:
-            return _line_cut(borders[-1])
+            return borders[-1]
     fence, table, start = _last_run(text)
     place = _inside(text, max(start, carried), half, code=fence is not None)
     if place is None and lines:
-        return _line_cut(lines[-1])
+        return lines[-1]
     if place is None:
         place = max(fit(window, within), carried + 1)
-    return _cut_at(place, fence, table, _REST_OF_LINE)
-
-
-def _cut_at(end: int, fence: Fence | None, table: str, skip: re.Pattern[str]) -> _Cut:
-    if fence is None:
-        return _Cut(end=end, skip=skip, carry=table)
-    closing, carry = f"\n{fence.marker}", f"{fence.opener()}\n"
-    return _Cut(end=end, skip=_NEWLINE, closing=closing, carry=carry)
-
-
-def _line_cut(line: _Line) -> _Cut:
-    return _cut_at(line.at, line.fence, line.table, _BLANK_LINES)
+    return _Cut(at=place, fence=fence, table=table, skip=_REST_OF_LINE)
 
 
 def _lines(text: str) -> Iterator[_Line]:

@@ -268,7 +268,6 @@ class _OpenItem:
         self._new: list[str] = []
         self._kept = ""
         """What is certain."""
-        self._delta_event = f"{self.text_event}.delta"
         self._place: dict[str, Any] = {"item_id": id, "output_index": index, self.number_field: 0}
         added = {"output_index": index, "item": self.item("in_progress")}
         emit("response.output_item.added", added)
@@ -281,10 +280,12 @@ class _OpenItem:
     def said(self) -> str:
         return self._said + "".join(self._new)
 
-    def say(self, text: str) -> None:
-        if text:
+    def say(self, text: str, *, again: bool = False) -> None:
+        if again:
+            self.start_over(text)
+        elif text:
             self._new.append(text)
-            self._emit(self._delta_event, {**self._place, "delta": text, **self.extra})
+            self._emit(f"{self.text_event}.delta", {**self._place, "delta": text, **self.extra})
 
     def start_over(self, text: str) -> None:
         """Go on in another part: what is not certain is void."""
@@ -464,10 +465,7 @@ class ResponseStream:
         if self._message is None:
             self._message = _OpenMessage(self._emit, self._id("msg"), len(self._items))
             self._items.append(self._message)
-        if said.again:
-            self._message.start_over(said.text)
-        else:
-            self._message.say(said.text)
+        self._message.say(said.text, again=said.again)
 
     def _think(self, thought: Thought) -> None:
         if self._reasoning is None:
@@ -476,11 +474,7 @@ class ResponseStream:
             self._reasoning = _OpenReasoning(self._emit, self._id("rs"), len(self._items))
             self._items.append(self._reasoning)
             self._thought_at = self._replies
-        text = self._redact(thought.text)
-        if thought.again:
-            self._reasoning.start_over(text)
-        else:
-            self._reasoning.say(text)
+        self._reasoning.say(self._redact(thought.text), again=thought.again)
 
     def _complete(self, message: AssistantMessage) -> None:
         self._show_outputs(all_there=True)
@@ -545,19 +539,16 @@ class ResponseStream:
 
     def _show_outputs(self, *, all_there: bool) -> None:
         """Show outputs in the order of the calls; with `all_there` nothing is waited for."""
-        while self._awaited:
-            result = self._results.pop(self._awaited[0], None)
-            if result is None and not all_there:
-                return
-            call_id = self._awaited.pop(0)
+        while self._awaited and (all_there or self._awaited[0] in self._results):
+            result = self._results.pop(self._awaited.pop(0), None)
             if result is not None:
-                self._show_output(call_id, result)
+                self._show_output(result)
 
-    def _show_output(self, call_id: str, result: ToolFinished) -> None:
+    def _show_output(self, result: ToolFinished) -> None:
         unsure = result.outcome in (ToolOutcome.UNKNOWN, ToolOutcome.SKIPPED)
         item = FunctionCallOutputItem(
-            id=f"fco_{self._ids}_{self._calls[call_id]}",
-            call_id=call_id,
+            id=f"fco_{self._ids}_{self._calls[result.call_id]}",
+            call_id=result.call_id,
             output=(InputText(text=result.output or result.preview),),
             status="incomplete" if unsure else "completed",
         )
