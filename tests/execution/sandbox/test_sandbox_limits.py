@@ -7,9 +7,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from fakes.boxes import Boxes, says, sh
-from hermes.execution.host.process import remove_trees
+from fakes.machines import request_for
+from hermes.domain.settings.execution import Terminal
+from hermes.execution.backends.sandbox.footprint import Footprint
+from hermes.execution.backends.sandbox.holder import Holder
+from hermes.execution.backends.sandbox.mounts import lay_out, prepare
+from hermes.execution.host.process import Launch, remove_trees
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 
@@ -127,6 +133,32 @@ async def test_all_processes_of_a_session_share_its_memory(tmp_path: Path) -> No
     assert "MB of memory" in result.output or "over" in result.output
     assert await says(env, "echo usable") == "usable"
     await boxes.pool.close()
+
+
+async def test_memory_is_watched_where_the_kernel_sets_no_limit_for_all(tmp_path: Path) -> None:
+    layout = lay_out(request_for("sandbox", {"home": str(tmp_path), "container_memory": 150}))
+    await asyncio.to_thread(prepare, layout)
+    holder = await Holder.start(replace(layout, terminal=Terminal()))  # the kernel allows more
+    hog = "python3 -c 'x = bytearray(80 << 20); import time; time.sleep(50)'"
+    hogs = f"for i in 1 2 3; do {hog} & done; wait"
+    launch = Launch(
+        argv=holder.command(hogs, pty=False), env={"PATH": "/usr/bin:/bin"}, interactive=True
+    )
+    child = await launch.start(lambda _: None)
+    footprint = Footprint(layout)
+    await footprint.watch(_Unlimited(holder.root), lambda: True)  # type: ignore[arg-type]
+    assert "of 150 MB of memory" in footprint.note
+    await holder.stop()
+    await child.close(0.0)
+
+
+class _Unlimited:
+    """A sandbox without a control group, as most users have it."""
+
+    limits_memory = False
+
+    def __init__(self, root: str) -> None:
+        self.root = root
 
 
 async def test_a_tree_as_deep_as_you_like_ends_nobody(tmp_path: Path) -> None:
