@@ -122,7 +122,8 @@ class TitleMaker:
         exchange = first_exchange(await self._services.ledger.history(session_id))
         if exchange is None:
             return
-        title = await self._ask(profile, session, *exchange) or _fallback(exchange[0])
+        beginning = " ".join(exchange[0].split())[:FALLBACK_CHARS].strip()
+        title = await self._ask(profile, session, *exchange) or beginning or "Untitled"
         await self._services.ledger.name_session(session_id, self._services.redact(title))
 
     async def _ask(
@@ -165,8 +166,3 @@ def _clean(title: str) -> str:
     line = next((line for line in title.strip().splitlines() if line.strip()), "")
     words = line.strip().strip("\"'`“”*#").rstrip(".").split()
     return " ".join(words[:MAX_WORDS])
-
-
-def _fallback(question: str) -> str:
-    words = " ".join(question.split())
-    return words[:FALLBACK_CHARS].strip() or "Untitled"

@@ -89,10 +89,13 @@ class _Attempt:
             _forget_cancellation()
             state = TurnState.INTERRUPTED
         except HermesError as failure:
-            state, error = TurnState.FAILED, self._explain(failure)
+            error = self._explain(failure.code, failure.message, failure.hint)
+            state = TurnState.FAILED
         except Exception as bug:  # every turn ends with a `TurnFinished`, whatever happens
             log.exception("turn %s failed unexpectedly", self._job.turn.id)
-            state, error = TurnState.FAILED, self._explain_bug(bug)
+            said = f"Something unexpected happened: {type(bug).__name__}: {bug}"
+            hint = "The details are in logs/errors.log in the Hermes home."
+            state, error = TurnState.FAILED, self._explain("internal", said, hint)
         control.detach()
         error = await self._settle(state, error)
         self._finish(text, TurnState.FAILED if error else state, error)
@@ -164,7 +167,7 @@ class _Attempt:
             await durable(ledger.finish_turn(turn.id, state, error, now, handed=handed))
         except HermesError as failure:
             log.error("turn %s could not be closed: %s", turn.id, failure.message)
-            return error or self._explain(failure)
+            return error or self._explain(failure.code, failure.message, failure.hint)
         return error
 
     def _finish(self, text: str, state: TurnState, error: TurnError | None) -> None:
@@ -181,17 +184,9 @@ class _Attempt:
             )
         )
 
-    def _explain(self, error: HermesError) -> TurnError:
+    def _explain(self, code: str, message: str, hint: str) -> TurnError:
         redact = self._services.redact
-        return TurnError(code=error.code, message=redact(error.message), hint=redact(error.hint))
-
-    def _explain_bug(self, bug: Exception) -> TurnError:
-        message = f"Something unexpected happened: {type(bug).__name__}: {bug}"
-        return TurnError(
-            code="internal",
-            message=self._services.redact(message),
-            hint="The details are in logs/errors.log in the Hermes home.",
-        )
+        return TurnError(code=code, message=redact(message), hint=redact(hint))
 
 
 def _forget_cancellation() -> None:

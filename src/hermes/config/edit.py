@@ -69,7 +69,7 @@ def set_value(
         text = read_text(home)
         data = parse_document(text.encode(), "config.yaml").data
         target = _place(data, path)
-        changed = _apply(text, data, target, value)
+        changed = apply_change(text, target, value)
         write_checked(home, text, changed, environ=environ, force=force)
 
 
@@ -87,7 +87,7 @@ def unset_value(home: HermesHome, key: str, *, environ: Mapping[str, str] = {}) 
         data = parse_document(text.encode(), "config.yaml").data
         if not _contains(data, path):
             return False
-        write_checked(home, text, _apply(text, data, path, None, remove=True), environ=environ)
+        write_checked(home, text, apply_change(text, path, None, remove=True), environ=environ)
         return True
 
 
@@ -147,12 +147,8 @@ def _place(data: dict[str, Any], path: Path) -> Path:
 
 
 def apply_change(text: str, path: Path, value: Any, *, remove: bool = False) -> str:
-    data = parse_document(text.encode(), "config.yaml").data
-    return _apply(text, data, path, value, remove=remove)
-
-
-def _apply(text: str, data: dict[str, Any], path: Path, value: Any, *, remove: bool = False) -> str:
     """Return the new text; it is proven to read back as the data that was meant."""
+    data = parse_document(text.encode(), "config.yaml").data
     if (
         not remove
         and path[:1] == ("model",)
@@ -160,7 +156,7 @@ def _apply(text: str, data: dict[str, Any], path: Path, value: Any, *, remove: b
         and isinstance(data.get("model"), str)
     ):
         merged = {"default": data["model"], ("default" if path[1] == "model" else path[1]): value}
-        return _apply(text, data, ("model",), merged)
+        return apply_change(text, ("model",), merged)
     while remove and len(path) > 1 and len(lookup(data, path[:-1])) == 1:
         path = path[:-1]
     meant = _copied(data)

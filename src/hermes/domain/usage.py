@@ -22,13 +22,8 @@ class Usage(Struct, frozen=True, kw_only=True):
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: "Usage") -> "Usage":
-        return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
-        )
+        names = self.__struct_fields__
+        return Usage(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
 class UsageRecord(Struct, frozen=True, kw_only=True):

@@ -177,7 +177,8 @@ class LoweredCache:
             chunks = entry.chunks[:start]
         fresh = lower(messages, start)
         chunks += fresh
-        size = sum(map(len, chunks)) if start == 0 or entry is None else _size(entry, start, fresh)
+        dropped = sum(map(len, entry.chunks[start:])) if entry is not None else 0
+        size = (entry.size if entry is not None else 0) - dropped + sum(map(len, fresh))
         self._store(key, _Entry(messages, chunks, size))
         return chunks
 
@@ -189,11 +190,6 @@ class LoweredCache:
         while self._bytes > self._max_bytes or len(self._entries) > self._max_entries:
             _, old = self._entries.popitem(last=False)
             self._bytes -= old.size
-
-
-def _size(entry: _Entry, start: int, fresh: list[bytes]) -> int:
-    dropped = sum(map(len, entry.chunks[start:]))
-    return entry.size - dropped + sum(map(len, fresh))
 
 
 def _shared(old: tuple[Message, ...], new: tuple[Message, ...]) -> int:

@@ -123,7 +123,7 @@ class Transport:
             call.url,
             headers=list((headers | call.headers).items()),
             content=call.body,
-            extensions={"timeout": {"connect": patience.connect_seconds}},
+            extensions={"timeout": {"connect": patience.timeouts.connect}},
         )
         async with answer as response:
             patience.connected = True
@@ -208,7 +208,7 @@ class _Patience:
     """The deadlines of one exchange, and the notices while it waits."""
 
     def __init__(self, timeouts: ModelTimeouts, waiting: Waiting, notice: float) -> None:
-        self._timeouts = timeouts
+        self.timeouts = timeouts
         self._waiting = waiting
         self._loop = asyncio.get_running_loop()
         self._started = self._loop.time()
@@ -223,11 +223,7 @@ class _Patience:
         self.received = False
 
     def first_deadline(self) -> float:
-        return min(self._end, self._started + self._timeouts.first_byte)
-
-    @property
-    def connect_seconds(self) -> float:
-        return self._timeouts.connect
+        return min(self._end, self._started + self.timeouts.first_byte)
 
     def watch(self, scope: asyncio.Timeout) -> None:
         self._scope = scope
@@ -262,8 +258,8 @@ class _Patience:
         if self._loop.time() >= self._end:
             return f"it was still answering after {waited:.0f} s"
         if self.received:
-            return f"nothing more came for {self._timeouts.idle:g} s"
-        return f"nothing came within {self._timeouts.first_byte:g} s"
+            return f"nothing more came for {self.timeouts.idle:g} s"
+        return f"nothing came within {self.timeouts.first_byte:g} s"
 
     def _move(self, deadline: float) -> None:
         scope = self._scope
@@ -271,7 +267,7 @@ class _Patience:
             scope.reschedule(deadline)
 
     def _watch_idle(self) -> None:
-        over = self._last + self._timeouts.idle
+        over = self._last + self.timeouts.idle
         if over <= self._loop.time():
             self._move(over)
         else:

@@ -51,19 +51,24 @@ async def ensure_running(
     start_timeout: float = _START_TIMEOUT,
 ) -> ServerState:
     """Return the server of `model`, starting it if there is none."""
-    start = _Start(model, home, progress)
-    state = start.usable()
+    files, wanted = ServerFiles(home, model.name), fingerprint(model)
+    state = _usable(files, wanted)
     if state is not None:
         return state
     if not engine_installed():
         raise MissingExtra("local", f"The model {model.name}")
+    argv = (sys.executable, "-m", "hermes.models.local.server", str(home.root), model.name)
+    launch = Launch(argv=(*argv, str(idle_seconds)), env=env, cwd="/")
     try:
         async with asyncio.timeout(start_timeout):
-            return await start.begin(env, idle_seconds)
+            running = files.read()
+            if running is not None and running.fingerprint != wanted:
+                await stop_server(home, model.name)
+            return await _started(model, files, launch, progress)
     except TimeoutError as error:
         raise ModelServerFailure(
             f"The model {model.name} was not ready after {start_timeout:.0f} s.",
-            hint=f"Look at {start.files.log}, or choose a smaller model with `hermes model`.",
+            hint=f"Look at {files.log}, or choose a smaller model with `hermes model`.",
         ) from error
 
 
@@ -81,72 +86,62 @@ async def stop_server(home: HermesHome, name: str, *, timeout: float = 10.0) -> 
     return found
 
 
-class _Start:
-    def __init__(self, model: LocalModel, home: HermesHome, progress: Progress | None) -> None:
-        self._model = model
-        self._home = home
-        self._progress = progress
-        self._wanted = fingerprint(model)
-        self.files = ServerFiles(home, model.name)
+def _usable(files: ServerFiles, wanted: str) -> ServerState | None:
+    """Return the state of a loaded server that fits, and postpone its idle exit."""
+    state = files.read()
+    if state is None or not state.port or state.fingerprint != wanted:
+        return None
+    try:
+        os.utime(files.state)
+    except OSError:
+        return None
+    return state if files.alive() else None
 
-    def usable(self) -> ServerState | None:
-        """Return the state of a loaded server that fits, and postpone its idle exit."""
-        state = self.files.read()
-        if state is None or not state.port or state.fingerprint != self._wanted:
+
+async def _started(
+    model: LocalModel, files: ServerFiles, launch: Launch, progress: Progress | None
+) -> ServerState:
+    """Start a server unless one is starting, and wait until it has loaded the model."""
+    while True:
+        finished = await run(launch, timeout=_LAUNCH_TIMEOUT, max_output=_LOG_TAIL)
+        if finished.exit_code not in {0, ALREADY_RUNNING}:
+            raise _ended(model, files, finished.output)
+        state = await _loaded(model, files, progress)
+        if state is not None:
+            return state
+        if finished.exit_code == 0:
+            log = await asyncio.to_thread(files.log.read_text, "utf-8", "replace")
+            raise _ended(model, files, log)
+
+
+async def _loaded(
+    model: LocalModel, files: ServerFiles, progress: Progress | None
+) -> ServerState | None:
+    """Wait for the server; None when its process has ended without an error."""
+    while True:
+        alive, state = files.alive(), files.read()
+        if state is not None and state.error:
+            raise ModelServerFailure(
+                f"The model {model.name} cannot be loaded: {state.error}.",
+                hint="Check that the file is complete and that there is enough memory.",
+            )
+        if not alive:
             return None
-        try:
-            os.utime(self.files.state)
-        except OSError:
-            return None
-        return state if self.files.alive() else None
+        if state is not None and progress is not None:
+            size = model.size_bytes
+            progress("load", size if state.port else min(_resident(state.pid), size), size)
+        if state is not None and state.port:
+            return state
+        await asyncio.sleep(_POLL)
 
-    async def begin(self, env: Mapping[str, str], idle_seconds: float) -> ServerState:
-        """Start a server unless one is starting, and wait until it has loaded."""
-        name, root = self._model.name, str(self._home.root)
-        running = self.files.read()
-        if running is not None and running.fingerprint != self._wanted:
-            await stop_server(self._home, name)
-        argv = (sys.executable, "-m", "hermes.models.local.server", root, name, str(idle_seconds))
-        while True:
-            launch = Launch(argv=argv, env=env, cwd="/")
-            finished = await run(launch, timeout=_LAUNCH_TIMEOUT, max_output=_LOG_TAIL)
-            if finished.exit_code not in {0, ALREADY_RUNNING}:
-                raise self._ended(finished.output)
-            state = await self._loaded()
-            if state is not None:
-                return state
-            if finished.exit_code == 0:
-                raise self._ended(
-                    await asyncio.to_thread(self.files.log.read_text, "utf-8", "replace")
-                )
 
-    async def _loaded(self) -> ServerState | None:
-        """Wait for the server; None when its process has ended without an error."""
-        while True:
-            alive, state = self.files.alive(), self.files.read()
-            if state is not None and state.error:
-                raise ModelServerFailure(
-                    f"The model {self._model.name} cannot be loaded: {state.error}.",
-                    hint="Check that the file is complete and that there is enough memory.",
-                )
-            if not alive:
-                return None
-            if state is not None:
-                if self._progress is not None:
-                    size = self._model.size_bytes
-                    done = size if state.port else min(_resident(state.pid), size)
-                    self._progress("load", done, size)
-                if state.port:
-                    return state
-            await asyncio.sleep(_POLL)
-
-    def _ended(self, output: str) -> ModelServerFailure:
-        said = output.strip().splitlines()[-1:]
-        reason = f": {said[0].strip()}" if said else ""
-        return ModelServerFailure(
-            f"The process that serves {self._model.name} ended{reason}.",
-            hint=f"Look at {self.files.log}, or choose another model with `hermes model`.",
-        )
+def _ended(model: LocalModel, files: ServerFiles, output: str) -> ModelServerFailure:
+    said = output.strip().splitlines()[-1:]
+    reason = f": {said[0].strip()}" if said else ""
+    return ModelServerFailure(
+        f"The process that serves {model.name} ended{reason}.",
+        hint=f"Look at {files.log}, or choose another model with `hermes model`.",
+    )
 
 
 def _resident(pid: int) -> int:
