@@ -58,7 +58,7 @@ class PageFetcher:
         return await asyncio.to_thread(_text, url, *await self._fetched(url, MAX_BYTES))
 
     async def data(self, url: str, limit: int) -> tuple[str, bytes]:
-        """Return the media type and the bytes of what is there, at most `limit` of them."""
+        """Return the media type and the content, at most `limit` bytes."""
         status, headers, body = await self._fetched(url, limit + 1)
         if status >= 400:
             raise HermesError(f"{url} answered with status {status}.")

@@ -76,7 +76,7 @@ class PictureFiles:
     ) -> None:
         self._directory = directory
         self._fetch = fetch
-        """(address, limit) -> media type and bytes of what is there."""
+        """(address, limit in bytes) -> media type and content."""
 
     async def keep(self, data: bytes, media_type: str) -> Attachment:
         kind = media_type.split(";", maxsplit=1)[0].strip().lower()

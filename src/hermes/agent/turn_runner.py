@@ -138,7 +138,7 @@ class _Attempt:
         return TurnLoop(services, scope, history)
 
     async def _freeze_prompt(self, session: Session, model: Model, tools: ToolRunner) -> Session:
-        """Build the system prompt once and keep it with the session for good."""
+        """Build the system prompt, which the session then keeps unchanged."""
         services, prompt = self._services, model.info.own_prompt
         if prompt is None:
             profile = self._job.profile

@@ -62,7 +62,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     account_interval: float = 0.0
     """Seconds between two calls of the account to whatever chats; 0: no limit."""
     typing_seconds: float = 4.0
-    """How often a typing signal has to be repeated."""
+    """Seconds after which a typing signal must be repeated."""
 
     @property
     def live(self) -> bool:
@@ -94,7 +94,7 @@ class ChatPlatform(Struct, frozen=True, kw_only=True):
     credentials: tuple[Credential, ...] = ()
     """All of them must be set; the platform is on if they are and nothing else is said."""
     setup: str = ""
-    """The next step for somebody who has no credentials."""
+    """What to do first to get credentials."""
     env_prefix: str = ""
     """`TELEGRAM` for `TELEGRAM_ALLOWED_USERS` and so on; empty: the name in capitals."""
     batch_seconds: float = 0.3

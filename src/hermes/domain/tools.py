@@ -126,7 +126,7 @@ class ToolCapabilities(Struct, frozen=True, kw_only=True):
     spawn: Callable[["ToolContext", str, str], Awaitable[Spawned]] | None = None
     """(context, agent, task) -> the outcome of a child turn."""
     fetch: Callable[[str, int], Awaitable[tuple[str, bytes]]] | None = None
-    """(address, limit in bytes) -> the media type and what is there."""
+    """(address, limit in bytes) -> media type and content."""
 
     @property
     def granted(self) -> frozenset[Need]:

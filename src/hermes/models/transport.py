@@ -74,7 +74,7 @@ class Transport:
             patience.stop()
 
     async def get(self, url: str, key: str) -> tuple[int, bytes]:
-        """Return status and content of a small document; `WireFault` when none comes."""
+        """Return status and content of a small document; `WireFault` if there is no answer."""
         pool = self._pool(WireCall(url=url, headers={}, body=b"", stream=False))
         headers = [("authorization", f"Bearer {key}")] if key else []
         body = b""
@@ -298,7 +298,7 @@ def _http_errors() -> tuple[type[Exception], ...]:
         library.UnsupportedProtocol,
         ssl.SSLError,
         OSError,
-        ValueError,  # an address that is none
+        ValueError,  # not a valid address
     )
 
 

@@ -256,14 +256,14 @@ class TurnStore(Protocol):
         """Return turns that have not ended, oldest first."""
 
     async def release_turn(self, turn_id: str, at: float) -> None:
-        """Note that its owner put an open turn down in good order, to be resumed later."""
+        """Record that its owner released an open turn in an orderly stop, to be resumed later."""
 
     async def claim_turn(
         self, turn_id: str, *, owner: str, previous: str, at: float
     ) -> Turn | None:
         """Take over an open turn of a dead owner and count the resume.
 
-        None if somebody else took it or it ended meanwhile.
+        None if another process took it or it has ended.
         """
 
 

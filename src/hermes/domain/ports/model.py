@@ -99,7 +99,7 @@ class FailureKind(StrEnum):
 
 
 class ModelFailure(HermesError):
-    """A call that failed for good, after everything that could be tried."""
+    """A call that failed after all repairs, retries and fallbacks."""
 
     code = "model"
 

@@ -164,7 +164,7 @@ class InboundSink(Protocol):
         """
 
     async def press(self, press: ButtonPress) -> str:
-        """Take a button press; return a short text to show to whoever pressed."""
+        """Take a button press; return a short text for the person who pressed it."""
 
     def alive(self) -> None:
         """Say that the connection just proved to work (a poll returned, a heartbeat came)."""

@@ -76,7 +76,7 @@ class EmbeddedModel:
     async def complete(
         self, request: ModelRequest, listener: CallListener | None = None
     ) -> ModelReply:
-        """Make one call; a server that went idle meanwhile is started again."""
+        """Make one call; a server that has exited after its idle time is started again."""
         if not self._profile.constrained:
             return await self._call(request, {}, listener)
         if request.temperature is None:
