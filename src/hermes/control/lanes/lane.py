@@ -101,13 +101,10 @@ class Lane:
         self._awake = True
         self._held = False
         self._control: TurnControl | None = None
-        self._current: TurnStream | None = None
+        self.current: TurnStream | None = None
+        """The events of the running turn."""
         self._job: TurnJob | None = None
         self._claimed: Turn | None = None
-
-    @property
-    def current(self) -> TurnStream | None:
-        return self._current
 
     def wake(self, ticket: Ticket | None = None) -> None:
         """Say that something waits in the inbox, with the ticket of who waits for it."""
@@ -214,7 +211,7 @@ class Lane:
 
     async def _run_turn(self, turn: Turn, batch: list[InboxEntry]) -> None:
         stream = TurnStream(turn.id, self.session_id)
-        self._control, self._current = TurnControl(), stream
+        self._control, self.current = TurnControl(), stream
         entry = batch_entry(batch)
         try:
             job = self._job = await self._prepared(turn, stream, self._control, batch)
@@ -231,7 +228,7 @@ class Lane:
                 self._trouble(entry, explained(error))
             raise
         finally:
-            self._control = self._current = self._job = None
+            self._control = self.current = self._job = None
         self._gateway.turn_ended(self.profile, self.session_id)
 
     async def _prepared(
