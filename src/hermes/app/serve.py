@@ -36,6 +36,7 @@ from hermes.control.supervision.services import BackgroundWork, keep_running
 from hermes.control.supervision.supervisor import AdapterState
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.entry.chat.kit.settings import ChatSettings
+from hermes.entry.http.settings import KeyRefused
 from hermes.execution.clock import SystemClock
 from hermes.observability.metrics import Registry
 
@@ -203,9 +204,16 @@ class Service:
             options.environ,
             self._started,
             app.clock,
-            check=lambda loaded: check_enabled(loaded, options),
+            check=self._check,
         )
         await watcher.run(self._apply, lambda text: self._state_file.warn("config", text))
+
+    def _check(self, loaded: LoadedConfig) -> None:
+        try:
+            check_enabled(loaded, self._options)
+        except KeyRefused as error:
+            # Taken over all the same: a key that was replaced must not open the door any more.
+            log.warning("%s %s", error.message, error.hint)
 
     def _apply(self, loaded: LoadedConfig) -> None:
         self._app.loaded = loaded

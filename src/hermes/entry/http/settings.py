@@ -32,6 +32,10 @@ Patterns = Annotated[tuple[str, ...], "regular expressions, in which commas mean
 S = TypeVar("S", bound=Struct)
 
 
+class KeyRefused(ConfigError):
+    """Nothing would listen with this key; a running server lets nobody in with it."""
+
+
 class HttpSettings(Struct, frozen=True, kw_only=True):
     section: ClassVar[str] = _SECTION
     host: str = "127.0.0.1"
@@ -85,13 +89,13 @@ def http_settings(section: Mapping[str, Any]) -> HttpSettings:
     read = _read(section, HttpSettings, _SECTION)
     keys = configured_keys(section)
     if not keys:
-        raise ConfigError(
+        raise KeyRefused(
             "The API server has no key and does not start without one.",
             hint=f"Make one with: {_MAKE_A_KEY}",
         )
     for flaw in filter(None, (_flaw(key, read.host) for key in keys)):
         hint = f"Make another one with: {_MAKE_A_KEY}"
-        raise ConfigError(f"The key of the API server {flaw}.", hint=hint)
+        raise KeyRefused(f"The key of the API server {flaw}.", hint=hint)
     try:
         _ = [SafePattern(pattern) for pattern in read.helper_patterns]
     except ConfigError as error:
