@@ -11,7 +11,9 @@ ids, and then the rest.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
+from msgspec import convert, to_builtins
 from msgspec.structs import replace
 
 from hermes.control.follow import Follower, Kept, Outcome, Unseen, goes_on_later
@@ -23,7 +25,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.events import TurnEvent, TurnFinished
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, InboxEntry, Sender
-from hermes.domain.messages import AssistantMessage, Content, TextPart
+from hermes.domain.messages import AssistantMessage, Content, TextPart, ToolCall
 from hermes.domain.runs import (
     LoggedEvent,
     NewRun,
@@ -72,29 +74,44 @@ def new_run(request: RunRequest, gateway: Gateway, redact: Callable[[str], str])
         account=request.key_id,
         native_id=request.id,
         chat=Chat(kind=ChatKind.PRIVATE, id=chosen.session_id or session.id),
-        sender=Sender(id=request.user or owner_tag(request.key_id)),
+        sender=Sender(id=redact(request.user or owner_tag(request.key_id))),
         text=redact(request.text),
         sent_at=session.started_at,
         attachments=request.attachments,
-        options=replace(options, instructions=redact(options.instructions)),
+        options=convert(redacted(to_builtins(options), redact), TurnOptions),
         results=tuple(
             replace(each, content=_clean(each.content, redact)) for each in request.results
         ),
     )
     history = tuple(
-        replace(each, text=redact(each.text))
+        replace(each, text=redact(each.text), tool_calls=_clean_calls(each.tool_calls, redact))
         if isinstance(each, AssistantMessage)
         else replace(each, content=_clean(each.content, redact))
         for each in request.history
     )
     terms = {name: getattr(request, name) for name in RunTerms.__struct_fields__}
     return NewRun(
-        **{**terms, "history": history},
+        **{**terms, "history": history, "request": redacted(request.request, redact)},
         session=session,
         message=message,
         session_key=chosen.key or gateway.key_of(request.agent_id, message),
         at=session.started_at,
     )
+
+
+def redacted(value: Any, redact: Callable[[str], str]) -> Any:
+    """Take secrets out of every text in a value, also where it is a key."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {redacted(name, redact): redacted(each, redact) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [redacted(each, redact) for each in value]
+    return value
+
+
+def _clean_calls(calls: Sequence[ToolCall], redact: Callable[[str], str]) -> tuple[ToolCall, ...]:
+    return tuple(replace(call, arguments=redact(call.arguments)) for call in calls)
 
 
 def _clean(content: Content, redact: Callable[[str], str]) -> Content:

@@ -12,12 +12,12 @@ import hashlib
 import logging
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from hermes.control.runs.runs import Draining
+from hermes.control.runs.runs import Draining, redacted
 from hermes.domain.errors import HermesError
 from hermes.domain.keys import Caller
 from hermes.entry.http.endpoint import (
@@ -238,7 +238,7 @@ class HttpApp:
         else:
             value = answer.value
             if endpoint.redacts:
-                value = _redacted(msgspec.to_builtins(value), self._context.redact)
+                value = redacted(msgspec.to_builtins(value), self._context.redact)
             body, kind = msgspec.json.encode(value), JSON
         headers = ON_EVERY_ANSWER | {b"content-type": kind} | _encoded(answer.headers)
         return await exchange.answer(answer.status, headers, body)
@@ -268,14 +268,3 @@ def _fingerprint(scope: Scope, body: bytes) -> str:
 def _unexpected(request_id: str) -> Problem:
     message = f"Something unexpected went wrong here; the log has the details under {request_id}."
     return Problem(500, message, code="internal_error")
-
-
-def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
-    """Take secrets out of every text in a value; keys stay."""
-    if isinstance(value, str):
-        return redact(value)
-    if isinstance(value, dict):
-        return {name: _redacted(each, redact) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_redacted(each, redact) for each in value]
-    return value

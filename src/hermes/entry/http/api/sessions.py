@@ -282,7 +282,8 @@ async def _opened(
     taken = f"There is already a session `{new_id}`."
     if await ledger.session(new_id) is not None:
         raise Problem(409, taken, code="session_exists", param="id")
-    new = replace(fresh, id=new_id, title=body.title)
+    title = body.title and call.context.redact(body.title)
+    new = replace(fresh, id=new_id, title=title)
     try:
         if parent is None:
             return await ledger.create_session(new)
@@ -357,11 +358,12 @@ async def change_session(call: Call[SessionChange, None]) -> SessionBody:
         raise Problem(400, "Give a `title` or an `end_reason`.", code="nothing_to_change")
     if body.title is not UNSET:
         try:
-            await ledger.rename_session(session.id, body.title)
+            await ledger.rename_session(session.id, call.context.redact(body.title))
         except Conflict as error:
             raise _title_taken(error) from error
     if body.end_reason is not UNSET:
-        await ledger.end_session(session.id, body.end_reason, call.context.clock.now())
+        reason = call.context.redact(body.end_reason)
+        await ledger.end_session(session.id, reason, call.context.clock.now())
     changed = await reached_session(call, session.id)
     return SessionBody(session=session_view(call, changed))
 
