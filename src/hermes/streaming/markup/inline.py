@@ -8,6 +8,7 @@ streaming need both.
 
 import re
 from bisect import bisect_left
+from itertools import groupby
 
 from msgspec import Struct
 
@@ -168,11 +169,11 @@ class _Reader:
         if self._text[start] == "!":
             self._here().append(Node(kind="image", text=label, url=url))
             return
-        inside = parse(label, links=False).nodes
         if self._links:
+            inside = parse(label, links=False).nodes
             self._here().append(Node(kind="link", url=url, children=inside))
-        else:
-            self._here().extend(inside)
+        else:  # a link in a link is none, and its text is not read again
+            self._add_text(label)
 
     def _matches(self) -> dict[int, int]:
         """Return which `]` closes which `[`, computed once."""
@@ -231,9 +232,7 @@ def _styled(mark: str, children: tuple[Node, ...]) -> Node:
 
 def _merged(nodes: list[Node]) -> list[Node]:
     merged: list[Node] = []
-    for node in nodes:
-        if node.kind == "text" and merged and merged[-1].kind == "text":
-            merged[-1] = Node(kind="text", text=merged[-1].text + node.text)
-        else:
-            merged.append(node)
+    for is_text, run in groupby(nodes, key=lambda node: node.kind == "text"):
+        found = list(run)
+        merged += [Node(kind="text", text="".join(n.text for n in found))] if is_text else found
     return merged

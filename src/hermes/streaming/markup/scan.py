@@ -15,7 +15,7 @@ from hermes.streaming.markup.inline import parse, text_of
 from hermes.streaming.units import width
 
 _FENCE = re.compile(r"([ \t]*)(`{3,6}(?!`)|~{3,6}(?!~))[ \t]*([^`\n]*)$")
-_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*?)(?:[ \t]+#+)?[ \t]*$")
+_HEADING = re.compile(r" {0,3}#{1,6}[ \t]+(.*)$")
 _RULE = re.compile(r" {0,3}([-*_])(?:[ \t]*\1){2,}[ \t]*$")
 _QUOTE = re.compile(r" {0,3}> ?(.*)$")
 _ITEM = re.compile(r"([ \t]*)([-*+]|\d{1,9}[.)])[ \t]+(?:\[([ xX])\][ \t]+)?(.*)$")
@@ -128,7 +128,7 @@ def _block(lines: list[str], at: int, quotes: int) -> tuple[Block | None, int]:
     if fence is not None:
         return _code(lines, at, fence)
     if found := _HEADING.match(line):
-        return Heading(found[2]), at + 1
+        return Heading(_heading(found[1].rstrip(" \t"))), at + 1
     if _RULE.match(line):
         return Rule(line.strip()), at + 1
     if quotes < _MAX_QUOTES and _QUOTE.match(line):
@@ -142,6 +142,12 @@ def _block(lines: list[str], at: int, quotes: int) -> tuple[Block | None, int]:
         item = Item(indent=found[1], marker=found[2], done=done, text=found[4])
         return item, at + 1
     return None, at
+
+
+def _heading(text: str) -> str:
+    """Return a heading without the marks that may stand behind it."""
+    bare = text.rstrip("#")
+    return bare.rstrip(" \t") if bare != text and bare.endswith((" ", "\t")) else text
 
 
 def _code(lines: list[str], at: int, fence: Fence) -> tuple[Block, int]:

@@ -1,0 +1,45 @@
+"""Text that is made to be slow: the cost of showing it grows with its length, and with no power of it."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from hermes.domain.entry_points import entry_points
+from hermes.streaming.markup import GROUP, load_dialect
+
+SHAPES: dict[str, Callable[[int], str]] = {
+    "heading and blanks": lambda n: "# a" + " " * n + "x",
+    "heading and marks": lambda n: "# " + " #" * (n // 2) + "x",
+    "brackets": lambda n: "[" * n,
+    "double brackets": lambda n: "[[" * (n // 2),
+    "stars": lambda n: "*" * n,
+    "open styles": lambda n: "**a " * (n // 4),
+    "ticks": lambda n: "".join("`" * (i % 50 + 1) + " " for i in range(n // 26)),
+    "open links": lambda n: "[a](" * (n // 4),
+    "quotes": lambda n: ">" * n,
+    "wide table": lambda n: "|a" * (n // 8) + "|\n" + "|-" * (n // 8) + "|\n" + "|b" * (n // 8),
+    "dashes": lambda n: "- " * (n // 2) + "x",
+}
+
+
+def cost(render: Callable[[str], str], text: str) -> float:
+    taken = []
+    for _ in range(3):
+        began = time.process_time()
+        render(text)
+        taken.append(time.process_time() - began)
+    return max(min(taken), 0.001)
+
+
+@pytest.mark.parametrize("dialect", sorted(entry_points(GROUP)))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_four_times_the_text_costs_about_four_times_as_much(dialect: str, shape: str) -> None:
+    render, make = load_dialect(dialect).render, SHAPES[shape]
+    assert cost(render, make(8_000)) < 10 * cost(render, make(2_000))
+
+
+@pytest.mark.parametrize("dialect", sorted(entry_points(GROUP)))
+def test_links_in_links_are_shown_however_deep_they_are(dialect: str) -> None:
+    deep = "[" * 800 + "the text" + "](https://a.example)" * 800
+    assert "the text" in load_dialect(dialect).render(deep)
