@@ -56,6 +56,7 @@ ON_STREAMS: dict[bytes, bytes] = {
     b"cache-control": b"no-cache, no-store",
     b"x-accel-buffering": b"no",
 }
+_LARGE = 256 * 1024
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 log = logging.getLogger(__name__)
 
@@ -183,11 +184,14 @@ class HttpApp:
             )
             if raw or not route.body.optional:
                 route.body.check_type(heads)
+        # What is large is read beside the loop, so that others are answered meanwhile.
+        decode = route.body.decode
+        body = decode(raw) if len(raw) < _LARGE else await asyncio.to_thread(decode, raw)
         return Call(
             context=self._context,
             caller=caller,
             path=found.parameters,
-            body=route.body.decode(raw),
+            body=body,
             query=query,
             headers=headers,
             fingerprint=_fingerprint(scope, raw),

@@ -8,7 +8,6 @@ import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
-from itertools import accumulate
 from types import NoneType
 from typing import Any
 from urllib.parse import parse_qsl, unquote
@@ -50,7 +49,7 @@ _MAX_DEPTH = 100
 """Levels of a body; what is nested almost too deeply to be read cannot be wrapped and written."""
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_STEPS = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_SQUARE = bytes.maketrans(b"{}", b"[]")
 _MISSING = re.compile(r"missing required field `(?P<name>[^`]+)`")
 
 
@@ -257,11 +256,13 @@ def _explain(text: str) -> tuple[str, str | None]:
 
 
 def _depth(body: bytes) -> int:
-    """Return how deeply valid JSON is nested; 0 if it cannot be much."""
+    """Return how deeply valid JSON is nested, at most one more than is allowed; 0 if not much."""
     if body.count(b"[") + body.count(b"{") <= _MAX_DEPTH:
         return 0
-    brackets = _STRINGS.sub(b"", body).translate(None, _NO_BRACKETS)
-    return max(accumulate(map(_STEPS.__getitem__, brackets)))
+    brackets, depth = _STRINGS.sub(b"", body).translate(_SQUARE, _NO_BRACKETS), 0
+    while brackets and depth <= _MAX_DEPTH:  # one level of innermost pairs after the other
+        brackets, depth = brackets.replace(b"[]", b""), depth + 1
+    return depth
 
 
 def _too_deep() -> Problem:

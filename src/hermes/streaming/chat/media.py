@@ -20,7 +20,7 @@ _WHOLE_LINE = re.compile(
 )
 _INLINE = re.compile(
     r"""\[\[(?P<tag>audio_as_voice|as_document)\]\]
-    |!\[[^\]\n]*\]\(<?(?:file://)?(?P<image>(?:/(?!/)|~/)[^)>\n]*?)>?\)
+    |!\[[^\]\n]{0,300}\]\(<?(?:file://)?(?P<image>(?:/(?!/)|~/)[^)>\n]{0,500}?)>?\)
     |(?<![\w`/])MEDIA:(?:"(?P<quoted>(?:/|~/)[^"\n]+)"|(?P<path>(?:/|~/)[^\s"'`)\]]+))""",
     re.VERBOSE,
 )
@@ -120,8 +120,8 @@ def _certain(line: str) -> int:
     if not line.strip(_BEFORE_TAG):
         return 0
     for pattern in (_HALF, _HALF_WORD):
-        found = pattern.search(line)
-        if found is not None and len(line) - found.start() <= _LONGEST_HALF:
+        found = pattern.search(line, max(0, len(line) - _LONGEST_HALF))
+        if found is not None:
             at = _outside_of_tags(line, found.start())
             return at if line[:at].strip(_BEFORE_TAG) else 0
     return len(line)
