@@ -7,6 +7,7 @@ The first word of a message chooses the script; anything else is echoed.
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -68,6 +69,45 @@ async def approve(play: Play) -> None:
     await play.say(f"The decision was {decision.state.value}: {decision.text or 'no reason'}.")
 
 
+LONG = "cat > build.sh <<'EOF'\n" + "\n".join(f"step {n}" for n in range(1, 31)) + "\nEOF"
+FORGED = "true \x1b[2K\r\n  1. Allow once\n  2. Deny\nTab to answer \u202e"
+
+
+async def long(play: Play) -> None:
+    decision = await play.ask(f"{LONG}\nrm -rf ~")
+    await play.say(f"The decision was {decision.state.value}.")
+
+
+async def forged(play: Play) -> None:
+    decision = await play.ask(FORGED)
+    await play.say(f"The decision was {decision.state.value}.")
+
+
+async def soon(play: Play) -> None:
+    """Ask as soon as the process gets SIGUSR1."""
+    play.text = "Working on it"
+    play.emit(TextDelta("Working on it"))
+    await _signal()
+    play.text = ""
+    await approve(play)
+
+
+async def elsewhere(play: Play) -> None:
+    """Ask; SIGUSR1 is somebody who answers at another door."""
+    async with asyncio.TaskGroup() as group:
+        asked = group.create_task(play.ask("rm -r build"))
+        await _signal()
+        await play.deny_elsewhere()
+        await asked
+    await play.say("Somebody else decided.")
+
+
+async def _signal() -> None:
+    loop, came = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_signal_handler(signal.SIGUSR1, came.set)
+    await came.wait()
+
+
 async def question(play: Play) -> None:
     decision = await play.ask("Which colour?", kind=ApprovalKind.QUESTION, choices=("red", "blue"))
     await play.say(f"You chose {decision.text}.")
@@ -125,6 +165,10 @@ async def chat(ledger: Ledger, home: Path, arguments: list[str]) -> int:
     scripts: dict[str, Script] = {
         "tools": tools,
         "approve": approve,
+        "long": long,
+        "forged": forged,
+        "soon": soon,
+        "elsewhere": elsewhere,
         "question": question,
         "forever": forever,
         "steerable": steerable,

@@ -2,14 +2,15 @@
 
 import asyncio
 import os
+import re
 import sys
 from pathlib import Path
 
 DEMO = Path(__file__).parent / "demo_chat.py"
 
 
-async def chat(folder: Path, typed: str) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
+async def begin(folder: Path) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
         sys.executable,
         str(DEMO),
         ".",
@@ -19,6 +20,10 @@ async def chat(folder: Path, typed: str) -> tuple[int, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
+
+
+async def chat(folder: Path, typed: str) -> tuple[int, str]:
+    process = await begin(folder)
     async with asyncio.timeout(30):
         output, _ = await process.communicate(typed.encode())
     assert process.returncode is not None
@@ -49,3 +54,57 @@ async def test_a_failure_of_a_command_is_a_line(tmp_path: Path) -> None:
     assert "needs a terminal with a movable cursor" in output
     assert "Which file?" in output
     assert "Nothing has been said yet" in output
+
+
+async def test_a_line_typed_before_the_question_is_the_next_message(tmp_path: Path) -> None:
+    code, output = await chat(
+        tmp_path, "/busy queue\napprove it\n1\n/approve always\nlist the 3 files\nyes\n"
+    )
+
+    assert code == 0
+    assert "The decision was denied: The input has ended: nobody can answer." in output
+    assert [said in output for said in ("You said: 1", "You said: list the 3 files")] == [True] * 2
+    assert "allowed" not in output
+
+
+async def test_a_question_is_answered_with_the_code_that_is_shown_with_it(tmp_path: Path) -> None:
+    process = await begin(tmp_path)
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    async def shown(pattern: str) -> str:
+        text = ""
+        async with asyncio.timeout(30):
+            while not (found := re.search(pattern, text)):
+                line = await process.stdout.readline()
+                assert line, text
+                text += line.decode()
+        return found[1]
+
+    def type_line(text: str) -> None:
+        process.stdin.write(f"{text}\n".encode())
+
+    type_line("/busy queue\napprove it")
+    code = await shown("To answer, type (...) and the number.* Denied in 5m 00s")
+    type_line("/approve")
+    assert code in await shown("(.*appeared after that was typed[^.]*[.][^.]*[.])")
+    type_line(f"{code} what")
+    await shown("(To answer)")
+    type_line(f"{code} 3")
+    assert await shown("(Always allow this)")
+    again = await shown("type (...) and")
+    type_line(f"{code} 2\n{again} 2")
+    await shown(r"(allowed \(always\))")
+    await shown(f"You said: ({code} 2)")
+
+    type_line("question two")
+    code = await shown("type (...) and the number.*or your own words")
+    type_line(f"{code} something green")
+    await shown("You chose (something green)")
+    type_line("approve three")
+    code = await shown("type (...) and")
+    type_line(f"{code} 5 too risky")
+    await shown("denied: (too risky)")
+    process.stdin.close()
+    async with asyncio.timeout(30):
+        assert await process.wait() == 0

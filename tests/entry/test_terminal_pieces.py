@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hermes.control.commands.builtin import builtin_registry
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
@@ -24,7 +25,12 @@ from hermes.entry.terminal.paint import (
     terminal_kind,
     wrap,
 )
-from hermes.entry.terminal.questions import PickerReply, list_picker, request_picker
+from hermes.entry.terminal.questions import (
+    approval_picker,
+    list_picker,
+    request_picker,
+    visible,
+)
 from hermes.entry.terminal.skins import BUILT_IN, load_skin, skin_names
 from hermes.entry.terminal.statusbar import elapsed_words, spinner_line, status_line
 from hermes.entry.terminal.tty import copy_sequence
@@ -129,55 +135,68 @@ def request(kind: ApprovalKind, choices: tuple[str, ...]) -> ApprovalRequest:
     )
 
 
-def test_an_approval_offers_the_choices_and_a_reason() -> None:
+def test_an_approval_offers_the_choices_and_a_reason_and_marks_deny() -> None:
     picker = request_picker(request(ApprovalKind.APPROVAL, tuple(Choice)))
 
-    assert [option.value for option in picker.options] == [
-        "once",
-        "session",
-        "always",
-        "deny",
-        "deny",
-    ]
-    assert all("\x1b" not in line for _, line in picker.lines(40))
-    picker.press("up")
+    values = [option.value for option in picker.options]
+    assert values == ["once", "session", "always", "deny", "deny"]
+    assert values[picker.selected] == "deny"
+    picker.press("down")
     picker.press("enter")
-    assert picker.reply is None
+    assert picker.chosen is None
     picker.press("enter", "not now")
-    assert picker.reply == PickerReply(value="deny", text="not now")
-
-
-def test_escape_denies_an_approval_and_leaves_the_text_first() -> None:
-    picker = request_picker(request(ApprovalKind.APPROVAL, tuple(Choice)))
-    picker.press("5")
-    picker.press("escape")
-    assert (picker.typing, picker.reply) == (None, None)
-
-    picker.press("escape")
-
-    assert picker.reply == PickerReply(value="deny")
+    assert (picker.chosen, picker.text) == (picker.options[4], "not now")
 
 
 def test_a_question_wants_words_if_none_of_its_choices_fits() -> None:
     picker = request_picker(request(ApprovalKind.QUESTION, ("red", "blue")))
     picker.press("3")
+    picker.press("enter")
     picker.press("enter", "  ")
-    assert picker.reply is None
+    assert picker.chosen is None
 
     picker.press("enter", " green ")
 
-    assert picker.reply == PickerReply(value="", text="green")
+    assert (picker.chosen, picker.text) == (picker.options[2], "green")
 
 
-@given(st.lists(st.sampled_from(["up", "down", "enter", "escape", "3"]), max_size=12))
-def test_a_picker_always_has_something_selected(keys: list[str]) -> None:
+@given(st.lists(st.sampled_from(["up", "down", "enter", "3", "pageup", "pagedown"]), max_size=12))
+def test_a_list_always_has_something_selected(keys: list[str]) -> None:
     picker = list_picker("Which?", [f"option {number}" for number in range(25)])
 
     for key in keys:
         picker.press(key)
-        styles = [style for style, _ in picker.lines(40)]
+        styles = [style for style, _ in picker.lines(40, "hint")]
         assert styles.count("selected") == 1
         assert len(styles) <= 12
+
+
+@given(st.text(max_size=300), st.integers(20, 100), st.integers(8, 30))
+def test_what_a_question_quotes_is_printable_behind_a_bar_and_complete(
+    text: str, cells: int, rows: int
+) -> None:
+    picker = approval_picker(
+        replace(request(ApprovalKind.APPROVAL, tuple(Choice)), subject=text, reason=text[:30])
+    )
+    read: dict[str, None] = {}
+    for _ in range(len(text) + 1):
+        lines = picker.lines(cells, "hint", rows=rows, pointer="")
+        assert all(
+            "\n" not in line and "\r" not in line and "\x1b" not in line for _, line in lines
+        )
+        read |= dict.fromkeys(line for style, line in lines if style == "body")
+        picker.press("pagedown")
+
+    assert all(line.startswith("│ ") for line in read)
+    whole = {f"│ {line}" for line in wrap(visible(text), cells - 2) if line.strip()}
+    assert set(read) == whole
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 300_000, " " * 300_000 + "x", "漢" * 300_000, "x\n" * 90_000]
+)
+def test_text_of_any_shape_is_wrapped_without_standing_still(text: str) -> None:
+    assert "".join(wrap(text, 38)).replace(" ", "") == text.replace("\n", "").replace(" ", "")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The chat at a real terminal: screens as a person sees them."""
 
+import itertools
 import os
 import re
 import shutil
@@ -39,8 +40,10 @@ def answered(text: str) -> Callable[[str], bool]:
 def start(tmp_path: Path) -> Iterator[Start]:
     opened: list[Tmux] = []
 
-    def begin(*options: str, columns: int = 80, environ: str = "", ready: str = IDLE) -> Tmux:
-        terminal = Tmux(tmp_path, columns=columns)
+    def begin(
+        *options: str, columns: int = 80, rows: int = 40, environ: str = "", ready: str = IDLE
+    ) -> Tmux:
+        terminal = Tmux(tmp_path, columns=columns, rows=rows)
         opened.append(terminal)
         arguments = " ".join(options)
         terminal.run(f"{LOCALE} {environ} {sys.executable} {DEMO} . {arguments}")
@@ -50,6 +53,31 @@ def start(tmp_path: Path) -> Iterator[Start]:
     yield begin
     for terminal in opened:
         terminal.close()
+
+
+def choose(terminal: Tmux, number: int) -> None:
+    """Answer the question on the screen the deliberate way."""
+
+    def pressed(key: str, seen: str) -> Callable[[str], bool]:
+        looks = itertools.count()
+
+        def look(screen: str) -> bool:
+            if re.search(seen, screen, re.MULTILINE):
+                return True
+            if next(looks) % 10 == 0:
+                terminal.keys(key)
+            return False
+
+        return look
+
+    terminal.wait_for(r"^  \d\. ")
+    terminal.wait_for(pressed("Tab", r"^❯ \d\. "))
+    terminal.wait_for(pressed(str(number), rf"^❯ {number}\. "))
+    terminal.wait_for(pressed("Enter", rf"\A(?![^\0]*^❯ {number}\. )"))
+
+
+def signalled(folder: Path, number: signal.Signals) -> None:
+    os.kill(int((folder / "pid").read_text(encoding="ascii")), number)
 
 
 def matches(name: str, screen: str) -> None:
@@ -77,24 +105,56 @@ def test_a_chat_with_tools_shows_lines_diffs_and_markdown(start: Start) -> None:
     matches("tools", terminal.wait_for(answered("Done.")))
 
 
-def test_an_approval_is_picked_with_arrows_and_enter(start: Start) -> None:
-    terminal = start()
+@pytest.mark.parametrize(("columns", "rows"), [(80, 24), (40, 15)])
+def test_an_approval_stands_above_the_input_until_it_is_answered_there(
+    start: Start, columns: int, rows: int
+) -> None:
+    terminal = start(columns=columns, rows=rows)
     terminal.type("approve it")
     terminal.keys("Enter")
+    terminal.wait_for("Tab to answer")
+    terminal.type("also fix bug 12")
 
-    matches("approval", terminal.wait_for("Allow once"))
-    terminal.keys("Down", "Enter")
+    matches(f"approval_{columns}", terminal.wait_for("bug 12\nEnter: interrupt"))
+    choose(terminal, 3)
+    matches(f"approval_always_{columns}", terminal.wait_for("Yes, always"))
+    choose(terminal, 2)
 
-    terminal.wait_for(r"allowed \(session\)")
+    terminal.wait_for(r"allowed \(always\)")
     terminal.wait_for("The decision was approved")
+    terminal.wait_for("^❯ also fix bug 12")
 
 
-def test_an_approval_is_denied_with_a_reason_or_with_escape(start: Start) -> None:
+def test_the_whole_command_can_be_read_page_by_page(start: Start) -> None:
+    terminal = start(columns=40, rows=15)
+    terminal.type("long one")
+    terminal.keys("Enter")
+    matches("approval_long", terminal.wait_for("Tab to answer"))
+
+    seen = terminal.screen()
+    while "rm -rf ~" not in seen:
+        first = re.search(r"lines (\d+)", seen)
+        assert first
+        terminal.keys("PageDown")
+        seen = terminal.wait_for(lambda screen, was=first[0]: f"{was}-" not in screen)
+
+    terminal.keys("PageUp")
+    terminal.wait_for(lambda screen: "rm -rf ~" not in screen)
+
+
+def test_a_command_cannot_imitate_the_lines_around_it(start: Start) -> None:
+    terminal = start(rows=24)
+    terminal.type("forged")
+    terminal.keys("Enter")
+
+    matches("approval_forged", terminal.wait_for("Tab to answer ·"))
+
+
+def test_an_approval_is_denied_with_a_reason_or_by_the_marked_choice(start: Start) -> None:
     terminal = start()
     terminal.type("approve one")
     terminal.keys("Enter")
-    terminal.wait_for("Allow once")
-    terminal.keys("5")
+    choose(terminal, 5)
     terminal.wait_for("Enter sends")
     terminal.type("too risky")
     terminal.keys("Enter")
@@ -102,24 +162,85 @@ def test_an_approval_is_denied_with_a_reason_or_with_escape(start: Start) -> Non
 
     terminal.type("approve two")
     terminal.keys("Enter")
-    terminal.wait_for("Allow once")
-    terminal.keys("Escape")
+    choose(terminal, 4)
 
     terminal.wait_for("The decision was denied: no reason")
 
 
-def test_a_question_takes_a_choice_by_its_number_or_words_of_ones_own(start: Start) -> None:
+TYPED_AHEAD = [
+    "also fix bug 12 please",
+    "list the 3 files",
+    "1",
+    "3 3 3 y y yes",
+    "1\t1",
+    "run it again\n1\n3\n",
+]
+
+
+@pytest.mark.parametrize("text", TYPED_AHEAD)
+def test_what_is_typed_while_the_question_appears_stays_in_the_input(
+    start: Start, tmp_path: Path, text: str
+) -> None:
+    terminal = start()
+    terminal.type("soon")
+    terminal.keys("Enter")
+    terminal.wait_for("Working on it")
+    half = len(text) // 2
+
+    terminal.type(text[:half])
+    signalled(tmp_path, signal.SIGUSR1)
+    terminal.type(text[half:])
+
+    typed = "".join(text.split())
+    terminal.wait_for(
+        lambda screen: "Tab to answer" in screen and f"❯{typed}" in "".join(screen.split())
+    )
+    choose(terminal, 4)
+    terminal.wait_for("The decision was denied")
+
+
+def test_a_paste_with_newlines_stays_in_the_input(start: Start) -> None:
+    terminal = start()
+    terminal.type("approve it")
+    terminal.keys("Enter")
+    terminal.wait_for("Tab to answer")
+
+    terminal.paste("1\n2\n\t3\n")
+
+    terminal.wait_for(r"❯ 1\n  2\n")
+    assert "Tab to answer" in terminal.screen()
+
+
+def test_a_question_that_is_answered_elsewhere_goes_and_the_text_stays(
+    start: Start, tmp_path: Path
+) -> None:
+    terminal = start()
+    terminal.type("elsewhere")
+    terminal.keys("Enter")
+    choose(terminal, 5)
+    terminal.wait_for("Enter sends")
+    terminal.type("because it is")
+
+    signalled(tmp_path, signal.SIGUSR1)
+
+    terminal.wait_for("Somebody else decided")
+    terminal.wait_for("^❯ because it is")
+
+
+def test_a_question_takes_a_choice_words_of_ones_own_or_a_line_typed_after_it(
+    start: Start,
+) -> None:
     terminal = start()
     terminal.type("question one")
     terminal.keys("Enter")
     terminal.wait_for("Which colour")
-    terminal.keys("2")
+    choose(terminal, 2)
     terminal.wait_for("You chose blue")
 
     terminal.type("question two")
     terminal.keys("Enter")
     terminal.wait_for("1. red")
-    terminal.keys("3")
+    choose(terminal, 3)
     terminal.wait_for("Enter sends")
     terminal.type("green")
     terminal.keys("Enter")
@@ -171,8 +292,7 @@ def test_a_queued_message_is_answered_after_the_turn(start: Start) -> None:
     terminal = start()
     terminal.type("approve first")
     terminal.keys("Enter")
-    terminal.wait_for("Allow once")
-    terminal.keys("4")
+    choose(terminal, 4)
     terminal.wait_for("The decision was denied")
     terminal.type("forever")
     terminal.keys("Enter")
@@ -215,7 +335,7 @@ def test_a_narrow_terminal_shows_everything_that_matters(start: Start) -> None:
     terminal.type("approve it")
     terminal.keys("Enter")
 
-    screen = terminal.wait_for("Allow once")
+    screen = terminal.wait_for("Tab to answer")
     matches("narrow_approval", screen)
     assert max(len(line) for line in screen.split("\n")) <= 40
 
@@ -241,8 +361,8 @@ def test_a_dumb_terminal_gets_plain_lines(start: Start) -> None:
     assert "| ? read_file notes.txt 0.3s" in screen
     terminal.type("approve it")
     terminal.keys("Enter")
-    terminal.wait_for("1. Allow once")
-    terminal.type("4")
+    asked = terminal.wait_for("To answer, type")
+    terminal.type(f"{re.findall('To answer, type (...)', asked)[-1]} 4")
     terminal.keys("Enter")
     terminal.wait_for("The decision was denied")
     terminal.type("/quit")
@@ -261,7 +381,7 @@ def test_a_killed_chat_leaves_the_terminal_clean(
     terminal.keys("Enter")
     terminal.wait_for("^⚕ ❯")
 
-    os.kill(int((tmp_path / "pid").read_text(encoding="ascii")), number)
+    signalled(tmp_path, number)
 
     screen = terminal.wait_for(f"EXIT {code}")
     assert "⚕ ❯" not in screen

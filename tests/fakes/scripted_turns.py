@@ -129,6 +129,11 @@ class Play:
         self.emit(ApprovalAnswered(approval_id=approval.request.id, decision=decision))
         return decision
 
+    async def deny_elsewhere(self) -> None:
+        """Answer what waits as another door would."""
+        for approval in await self._runner.ledger.pending_approvals(self._turn.session_id):
+            await self._runner.answers.answer(approval.request.id, Choice.DENY, by="elsewhere")
+
     async def take_steering(self) -> list[str]:
         """Wait until something is said to the running turn, and take it."""
         while not (taken := self.control.take_steering()):  # noqa: ASYNC110 (it has no event)

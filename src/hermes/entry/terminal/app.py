@@ -2,11 +2,11 @@
 
 import asyncio
 import importlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.filters import Condition, Filter, FilterOrBool
+from prompt_toolkit.filters import Condition, FilterOrBool
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.bindings.completion import generate_completions
@@ -20,7 +20,9 @@ from prompt_toolkit.layout import (
     Window,
 )
 
+from hermes.control.commands.registry import Prose, parse
 from hermes.control.commands.turns import EFFECTS
+from hermes.domain.approvals import ApprovalKind, ApprovalRequest
 from hermes.domain.inbound import Attachment
 from hermes.entry.terminal.canvas import Canvas, completion_menu, pane, styled, text_window
 from hermes.entry.terminal.chat import ChatParts
@@ -35,7 +37,6 @@ from hermes.entry.terminal.input import (
     input_buffer,
 )
 from hermes.entry.terminal.paint import TerminalKind, ascii_text, cut, wrap
-from hermes.entry.terminal.questions import STEPS
 from hermes.entry.terminal.skins import Skin, load_skin, skin_names
 from hermes.entry.terminal.statusbar import FRAME_SECONDS, spinner_line, status_line
 from hermes.entry.terminal.tty import (
@@ -44,6 +45,7 @@ from hermes.entry.terminal.tty import (
     copy_sequence,
     edit,
 )
+from hermes.streaming.units import width
 
 INPUT_LINES = 10
 ANSWER_LINES = 4
@@ -61,13 +63,15 @@ class TerminalApp(TerminalChat):
         super().__init__(parts, skin, kind, group)
         self._pastes = Pastes()
         self._ctrl_c = InterruptKey()
-        self._typed: asyncio.Queue[tuple[str, tuple[Attachment, ...]]] = asyncio.Queue()
+        self._typed: asyncio.Queue[tuple[str, tuple[Attachment, ...], str]] = asyncio.Queue()
         self._running: asyncio.Task[None] | None = None
         self._note = ""
         self._moving = asyncio.Event()
         self._input = input_buffer(self._sources(), PrivateHistory(parts.home.root / "history"))
         self._answer = Buffer(name="answer", multiline=False)
         self._status_shown = True
+        self._in_sight: ApprovalRequest | None = None
+        """The request that could be read before the text in the input was begun."""
 
     def _sources(self) -> CompletionSources:
         specs = self.registry.commands(terminal=True)
@@ -87,7 +91,7 @@ class TerminalApp(TerminalChat):
             for work in (self._take_typed(), self._animate(), _warm_up()):
                 self.spawn(work)
             try:
-                await self._canvas.run(self._layout(), self._keys())
+                await self._canvas.run(self._layout(), self._keys(), self._key_pressed)
             finally:
                 await self._wind_up()
 
@@ -101,8 +105,7 @@ class TerminalApp(TerminalChat):
 
     async def _take_typed(self) -> None:
         while True:
-            text, attachments = await self._typed.get()
-            self._running = self.spawn(self.typed(text, attachments))
+            self._running = self.spawn(self.typed(*await self._typed.get()))
             await asyncio.wait([self._running])
             self._running = None
             self._typed.task_done()
@@ -128,7 +131,9 @@ class TerminalApp(TerminalChat):
     def changed(self) -> None:
         if self.working:
             self._moving.set()
-        if not self.questions.typing:
+        if not self.questions.typing and self._answer.text:
+            # The question has gone, or its list is back: what was written stays.
+            self._input.insert_text(self._answer.text)
             self._answer.reset()
         self._canvas.focus("answer" if self.questions.typing else "input")
         self._canvas.repaint()
@@ -153,6 +158,7 @@ class TerminalApp(TerminalChat):
         self._set_input(written)
 
     def _set_input(self, text: str) -> None:
+        self._in_sight = None
         self._input.text = text
         self._input.cursor_position = len(text)
 
@@ -183,9 +189,9 @@ class TerminalApp(TerminalChat):
     def _layout(self) -> Layout:
         """Put the panes together, input last but for the status bar."""
         questions = self.questions
-        picking = Condition(lambda: questions.picker is not None)
-        answering = picking & Condition(lambda: questions.typing)
-        text = text_window(self._input, INPUT_LINES, self._prompt)
+        answering = Condition(lambda: questions.typing)
+        choosing = Condition(lambda: questions.focused)
+        text = text_window(self._input, INPUT_LINES, self._prompt, no_cursor=choosing)
         answer = text_window(self._answer, ANSWER_LINES, lambda: "  > ")
         gap = ConditionalContainer(Window(height=1), filter=Condition(lambda: not self._live()))
         body: list[Container] = [
@@ -194,9 +200,9 @@ class TerminalApp(TerminalChat):
             pane(lambda: styled("spinner", self._spinner())),
             pane(self._picker),
             ConditionalContainer(answer, filter=answering),
-            ConditionalContainer(text, filter=~picking),
+            text,
             pane(lambda: styled("hint", self._hint())),
-            completion_menu(~picking),
+            completion_menu(~choosing),
             pane(lambda: styled("status", self._status())),
         ]
         return Layout(HSplit(body, align=VerticalAlign.TOP), focused_element=text)
@@ -206,7 +212,8 @@ class TerminalApp(TerminalChat):
 
     def _live(self) -> list[str]:
         renderer = self.renderer
-        most = max(3, self._canvas.size[1] // 3)
+        rows = self._canvas.size[1]
+        most = max(1, rows // 8) if self.questions.picker else max(3, rows // 3)
         return renderer.live(self.cells, most) if renderer else []
 
     def _spinner(self) -> str:
@@ -222,14 +229,20 @@ class TerminalApp(TerminalChat):
         return cut(line, self.cells)
 
     def _picker(self) -> StyleAndTextTuples:
-        picker = self.questions.picker
-        if picker is None:
-            return []
-        lines = picker.lines(self.cells, pointer=self.skin.branding.prompt_symbol)
+        columns, rows = self._canvas.size
+        written = sum(1 + width(line) // max(1, columns - 2) for line in self._shown_text())
+        # Beside the question: the live text or a gap, the input, its hint and the status.
+        rows -= max(1, len(self._live())) + min(written, INPUT_LINES) + 2
+        symbol = self.skin.branding.prompt_symbol
+        lines = self.questions.lines(self.cells, max(6, rows), symbol)
         return [
             (f"class:picker.{style}", self._glyphs(text) + "\n" * (number < len(lines)))
             for number, (style, text) in enumerate(lines, 1)
         ]
+
+    def _shown_text(self) -> list[str]:
+        answer = self._answer.text.split("\n") if self.questions.typing else []
+        return [*answer, *self._input.text.split("\n")]
 
     def _prompt(self) -> str:
         branding = self.skin.branding
@@ -241,7 +254,9 @@ class TerminalApp(TerminalChat):
         if self.attachments:
             names = ", ".join(each.name for each in self.attachments)
             parts.append(f"attached: {names}")
-        if self.working and self._input.text and not self.questions.picker:
+        if self._answers(self._input.text):
+            parts.append("Enter: answers the question")
+        elif self.working and self._input.text and not self.questions.focused:
             parts.append(f"Enter: {self.mode.value}, {EFFECTS[self.mode]}")
         return self._glyphs(cut(" · ".join(parts), self.cells))
 
@@ -254,41 +269,86 @@ class TerminalApp(TerminalChat):
 
     def _keys(self) -> KeyBindings:
         keys, questions = KeyBindings(), self.questions
+        asked = Condition(lambda: questions.request is not None)
         picking = Condition(lambda: questions.picker is not None)
-        idle, choosing = ~picking, picking & ~Condition(lambda: questions.typing)
+        typing = Condition(lambda: questions.typing)
+        focused = Condition(lambda: questions.focused)
+        idle, choosing = ~focused, focused & ~typing
+        completing = Condition(self._input.complete_while_typing)
 
         def bind(when: FilterOrBool, action: Callable[[KeyPressEvent], None], *typed: str) -> None:
             for sequence in typed:
                 keys.add(*sequence.split(), filter=when)(action)
 
-        def bind_picker(when: Filter, names: Mapping[str, str]) -> None:
-            for key, name in names.items():
-                keys.add(key, filter=when, eager=True)(lambda _, name=name: self._press(name))
+        def press(when: FilterOrBool, name: str, *typed: str) -> None:
+            for key in typed:
+                keys.add(key, filter=when, eager=True)(lambda _: self._press(name))
 
         bind(idle, lambda _: self._submit(), "enter")
         bind(idle, lambda event: event.current_buffer.insert_text("\n"), "escape enter", "c-j")
-        bind(idle, lambda event: self._paste(event.data), Keys.BracketedPaste.value)
+        bind(~typing, lambda event: self._paste(event.data), Keys.BracketedPaste.value)
         bind(idle, generate_completions, "tab")
+        bind(idle & asked & ~completing, lambda _: self._enter_picker(), "tab")
+        bind(idle & asked, lambda _: self._enter_picker(), "s-tab")
         bind(idle, lambda _: self._open_editor(), "c-g", "escape g", "c-x c-e")
         bind(idle, lambda _: self._paste_image(), "c-v", "escape v")
         bind(idle, self._delete_or_leave, "c-d")
-        # The input is not reachable while something is asked: other keys do nothing.
-        bind(choosing, lambda _: None, Keys.Any.value)
-        bind_picker(choosing, {**{step: step for step in STEPS}, "c-p": "up", "c-n": "down"})
-        bind_picker(choosing, {digit: digit for digit in "123456789"})
-        bind_picker(picking, {"enter": "enter", "escape": "escape"})
+        bind(choosing, lambda event: self._write(event.data), Keys.Any.value)
+        press(choosing, "up", "up", "c-p", "s-tab")
+        press(choosing, "down", "down", "c-n", "tab")
+        for page in ("pageup", "pagedown"):
+            press(picking, page, page)
+        for digit in "123456789":
+            press(choosing & ~Condition(lambda: questions.burst), digit, digit)
+        press(focused, "enter", "enter")
+        press(focused, "escape", "escape")
         bind(True, lambda _: self._press_ctrl_c(), "c-c", "<sigint>")  # noqa: FBT003 (a filter)
         bind(True, lambda _: self.leave(), "c-q")  # noqa: FBT003
         bind(True, lambda _: self.clear(), "c-l")  # noqa: FBT003
         bind(True, lambda event: event.app.suspend_to_background(), "c-z")  # noqa: FBT003
         return keys
 
+    def _key_pressed(self) -> None:
+        """Note, before a key is acted on, which request whoever presses it has seen."""
+        self.questions.key_pressed()
+        request = self.questions.request
+        if not self._input.text and (self.questions.still or request is not self._in_sight):
+            self._in_sight = request if self.questions.still else None
+
+    def _answers(self, text: str) -> bool:
+        """Whether Enter makes the text the answer to the question on the screen."""
+        request = self.questions.request
+        return (
+            request is not None
+            and request is self._in_sight
+            and request.kind is ApprovalKind.QUESTION
+            and bool(text.strip())
+            and isinstance(parse(text), Prose)
+        )
+
+    def _enter_picker(self) -> None:
+        if self.questions.enter():
+            self._note = ""
+        else:
+            self._notice("a moment, then Tab")
+
+    def _write(self, text: str) -> None:
+        """Put what is not meant for the picker into the input line."""
+        if text.isprintable():
+            if self.questions.request is not None:
+                self.questions.focus(on=False)
+            self._input.insert_text(text)
+
     def _submit(self) -> None:
         text = self._input.text
         if not text.strip() and not self.attachments:
             return
+        answers = self._answers(text)
         self._input.append_to_history()
         self._input.reset()
+        if answers and (answered := self.questions.reply(self._pastes.expand(text))):
+            self.spawn(self.answer(*answered))
+            return
         attachments, self.attachments = tuple(self.attachments), []
         self._send(text, attachments)
 
@@ -298,9 +358,15 @@ class TerminalApp(TerminalChat):
         lines = wrap(text.strip(), self.cells - 2)
         marked = [f"{symbol if number == 0 else ' '} {line}" for number, line in enumerate(lines)]
         self.show(["", *(self.paint(line, "prompt") for line in marked)])
-        self._typed.put_nowait((self._pastes.expand(text), attachments))
+        seen = self._in_sight.id if self._in_sight else ""
+        self._typed.put_nowait((self._pastes.expand(text), attachments, seen))
+
+    def how_to_answer(self) -> str:
+        return "Read it, then Tab and Enter, or type it again."
 
     def _paste(self, text: str) -> None:
+        if self.questions.request is not None:
+            self.questions.focus(on=False)
         self._input.insert_text(self._pastes.collapse(text))
 
     def _delete_or_leave(self, event: KeyPressEvent) -> None:
@@ -352,7 +418,10 @@ class TerminalApp(TerminalChat):
         self.spawn(attach())
 
     def _press(self, name: str) -> None:
-        answered = self.questions.key(name, self._answer.text)
+        text = self._answer.text
+        if name == "enter":
+            self._answer.reset()
+        answered = self.questions.key(name, text)
         if answered is not None:
             self.spawn(self.answer(*answered))
 

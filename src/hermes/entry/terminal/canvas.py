@@ -14,7 +14,14 @@ from prompt_toolkit.application import Application
 from prompt_toolkit.application.run_in_terminal import in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
-from prompt_toolkit.filters import Condition, Filter, has_completions, is_done, to_filter
+from prompt_toolkit.filters import (
+    Condition,
+    Filter,
+    FilterOrBool,
+    has_completions,
+    is_done,
+    to_filter,
+)
 from prompt_toolkit.formatted_text import AnyFormattedText, StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.layout import (
@@ -37,7 +44,12 @@ from hermes.entry.terminal.skins import Skin
 MENU_LINES = 8
 
 
-def text_window(buffer: Buffer, most: int, prompt: Callable[[], str]) -> Window:
+def text_window(
+    buffer: Buffer,
+    most: int,
+    prompt: Callable[[], str],
+    no_cursor: FilterOrBool = False,  # noqa: FBT002 (a filter, not a flag)
+) -> Window:
     """Make a window to write in, as high as its text but at most so many lines."""
 
     def prefix(line: int, wrapped: int) -> StyleAndTextTuples:
@@ -48,6 +60,7 @@ def text_window(buffer: Buffer, most: int, prompt: Callable[[], str]) -> Window:
         height=Dimension(min=1, max=most),
         wrap_lines=True,
         dont_extend_height=True,
+        always_hide_cursor=no_cursor,
         get_line_prefix=prefix,
     )
 
@@ -145,7 +158,7 @@ class Canvas:
         size = self._output.get_size()
         return size.columns, size.rows
 
-    async def run(self, layout: Layout, keys: KeyBindings) -> None:
+    async def run(self, layout: Layout, keys: KeyBindings, on_key: Callable[[], None]) -> None:
         app: Application[None] = Application(
             layout=layout,
             key_bindings=keys,
@@ -159,6 +172,7 @@ class Canvas:
             before_render=self._shrink,
         )
         app.ttimeoutlen = ESCAPE_SECONDS
+        app.key_processor.before_key_press += lambda _: on_key()
         self._app = app
         try:
             await app.run_async(set_exception_handler=False)

@@ -39,7 +39,7 @@ from hermes.domain.wording import one_line, short_number
 from hermes.entry.terminal.chat import ChatParts
 from hermes.entry.terminal.oneshot import PLATFORM, inbound
 from hermes.entry.terminal.paint import Painter, TerminalKind, cut, harmless, wrap
-from hermes.entry.terminal.questions import PickerReply, Questions
+from hermes.entry.terminal.questions import NO_ANSWER, PickerReply, Questions
 from hermes.entry.terminal.references import ReferenceReader
 from hermes.entry.terminal.render import RenderSettings, TurnRenderer
 from hermes.entry.terminal.skins import Skin
@@ -51,7 +51,8 @@ RECAP_EXCHANGES = 10
 ASKED_CHARS = 300
 ANSWER_CHARS = 200
 ANSWER_LINES = 3
-NO_ANSWER = "(no answer)"
+ANSWERS = {"approve": ApprovalKind.APPROVAL, "answer": ApprovalKind.QUESTION}
+SEEN_FIRST = "What waits for an answer appeared after that was typed."
 
 
 def recap_lines(session: Session, history: Sequence[StoredMessage]) -> list[tuple[str, str]]:
@@ -116,7 +117,7 @@ class TerminalChat(Door, Screen):
         self.exit_code = 0
         self.attachments: list[Attachment] = []
         """What goes with the next message."""
-        self.questions = Questions(self.changed)
+        self.questions = Questions(self.changed, parts.host.clock)
         self._detail = tool_detail(self._display)
         self._reasoning = self._display.show_reasoning
         self._usage: UsageReported | None = None
@@ -256,17 +257,36 @@ class TerminalChat(Door, Screen):
 
     # -- what was typed ----------------------------------------------------
 
-    async def typed(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
-        """Take what a person sent: a command, or a message for the agent."""
-        await self.explained(self._take(text, attachments))
+    async def typed(
+        self, text: str, attachments: tuple[Attachment, ...] = (), seen: str = ""
+    ) -> None:
+        """Take what a person sent: a command, or a message for the agent.
 
-    async def _take(self, text: str, attachments: tuple[Attachment, ...]) -> None:
+        `seen` is the id of the request that was on the screen when it was begun.
+        """
+        await self.explained(self._take(text, attachments, seen))
+
+    async def _take(self, text: str, attachments: tuple[Attachment, ...], seen: str) -> None:
         parsed = parse(text)
         if isinstance(parsed, Invocation) and not attachments:
+            await self._only_what_was_seen(parsed, seen)
             await self._command(parsed)
             return
         message = await self._expanded(text if isinstance(parsed, Invocation) else parsed)
         await self.submit(message, mode=self.mode, attachments=attachments)
+
+    async def _only_what_was_seen(self, invocation: Invocation, seen: str) -> None:
+        """Refuse an answer that was begun before its question was on the screen."""
+        kind = ANSWERS.get(invocation.name)
+        if kind is None or self.session is None:
+            return
+        pending = await self.host.ledger.pending_approvals(self.session.id)
+        first = next((each.request for each in pending if each.request.kind is kind), None)
+        if first is not None and first.id != seen:
+            raise UsageError(SEEN_FIRST, hint=self.how_to_answer())
+
+    @abstractmethod
+    def how_to_answer(self) -> str: ...
 
     async def _command(self, invocation: Invocation) -> None:
         context = CommandContext(
@@ -436,6 +456,8 @@ class TerminalChat(Door, Screen):
             taken = await answers.reply(request.id, text, by=user)
         if taken is None:
             self.say("This was already answered, or it has expired.")
+            if reply.text:
+                self.prefill(reply.text)
 
     # -- beginning and end -------------------------------------------------
 

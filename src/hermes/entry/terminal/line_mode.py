@@ -1,26 +1,30 @@
 """The chat line by line: for terminals without a cursor, and for pipes.
 
 No colours, no redrawing, plain characters. Text typed while a turn runs
-follows the busy mode here too; a request is answered with the number of a
-choice, or with `/approve` and `/deny`.
+follows the busy mode here too. A request is answered with a code that is shown
+with it and the number of a choice: a line that was typed, or begun, before the
+request was shown cannot contain it, and stays a message.
 """
 
 import asyncio
 import os
+import secrets
 import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
+from hermes.domain.approvals import ApprovalKind, Choice
 from hermes.domain.errors import UsageError
 from hermes.entry.terminal.chat import ChatParts
 from hermes.entry.terminal.chat_session import TerminalChat
 from hermes.entry.terminal.paint import TerminalKind, ascii_text
-from hermes.entry.terminal.questions import Picker, list_picker
+from hermes.entry.terminal.questions import NO_ANSWER, Picker, PickerReply, list_picker
 from hermes.entry.terminal.skins import Skin
 
 CELLS = 80
-TYPE_NUMBER = "Type the number of a choice."
+CODE = ("bcdfghjkmnpqrstvwxz", "23456789", "bcdfghjkmnpqrstvwxz")
+INPUT_ENDED = "The input has ended: nobody can answer."
 NO_SCREEN = "That needs a terminal with a movable cursor."
 
 
@@ -32,6 +36,9 @@ class LineChat(TerminalChat):
         self._lines: asyncio.Queue[str | None] = asyncio.Queue()
         self._asked: Picker | None = None
         """The question that was shown last."""
+        self._code = ""
+        """What an answer to it begins with."""
+        self._ended = False
         self._leaving = False
         self._idle = asyncio.Event()
         self._partial = b""
@@ -79,6 +86,8 @@ class LineChat(TerminalChat):
             self._prompt()
             line = await self._lines.get()
             if line is None:
+                self._ended = True
+                self.changed()
                 await self._finish_work()
                 return
             if line.strip():
@@ -88,23 +97,30 @@ class LineChat(TerminalChat):
 
     async def _take_line(self, line: str) -> None:
         picker = self.questions.picker
-        if picker is not None and not line.startswith("/"):
-            await self._reply_to(picker, line.strip())
+        code, _, rest = line.strip().partition(" ")
+        if picker is not None and picker is self._asked and code == self._code:
+            await self._reply_to(picker, rest.strip())
             return
         attachments, self.attachments = tuple(self.attachments), []
         await self.typed(line, attachments)
 
     async def _reply_to(self, picker: Picker, line: str) -> None:
-        if line.isdecimal() and picker.typing is None:
-            answered = self.questions.key(str(int(line)))
-        else:
-            own = next((option for option in picker.options if option.asks_text), None)
-            picker.typing = picker.typing or own
-            answered = self.questions.key("enter", line)
-        if answered is not None:
+        number, _, text = line.partition(" ")
+        options = picker.options
+        chosen = int(number) if number.isdecimal() and len(number) < 4 else 0
+        if not 1 <= chosen <= len(options) or (text and not options[chosen - 1].asks_text):
+            chosen, text = next((n for n, each in enumerate(options, 1) if not each.value), 0), line
+        if not chosen or (
+            options[chosen - 1].asks_text and not (text or options[chosen - 1].value)
+        ):
+            self.show([self.how_to_answer()])
+        elif answered := self.questions.choose(chosen, text.strip()):
             await self.answer(*answered)
-        elif picker.reply is None:
-            self.show(["Type the text." if picker.typing else TYPE_NUMBER])
+
+    def how_to_answer(self) -> str:
+        request = self.questions.request
+        words = ", or your own words" if request and request.kind is ApprovalKind.QUESTION else ""
+        return f"To answer, type {self._code} and the number of a choice{words}."
 
     async def _finish_work(self) -> None:
         """The input has ended: let what was asked be answered."""
@@ -147,8 +163,15 @@ class LineChat(TerminalChat):
             self._idle.set()
         picker = self.questions.picker
         if picker is not None and picker is not self._asked:
-            self.show([*(text for _, text in picker.lines(CELLS)[:-1]), TYPE_NUMBER])
+            self._code = "".join(secrets.choice(letters) for letters in CODE)
+            left = self.questions.time_left().capitalize()
+            hint = f"{self.how_to_answer()} {left and left + '.'}".rstrip()
+            self.show([text for _, text in picker.lines(CELLS, hint, pointer="")])
         self._asked = picker
+        if self._ended and (request := self.questions.request) is not None:
+            self.questions.settle(request.id)
+            none = Choice.DENY if request.kind is ApprovalKind.APPROVAL else NO_ANSWER
+            self.spawn(self.answer(request, PickerReply(value=none, text=INPUT_ENDED)))
 
     def ring(self) -> None:
         sys.stdout.write("\a")
@@ -180,7 +203,8 @@ class LineChat(TerminalChat):
 
     async def pick(self, title: str, options: Sequence[str]) -> int | None:
         """Show a numbered list and take the next line as the choice."""
-        self.show([text for _, text in list_picker(title, options).lines(CELLS)[:-1]])
+        picker = list_picker(title, options)
+        self.show([text for _, text in picker.lines(CELLS, "Type the number.", pointer="")])
         line = await self._lines.get()
         if line is None:
             self._lines.put_nowait(None)

@@ -131,11 +131,26 @@ def cut(text: str, cells: int) -> str:
     return wcwidth.clip(text, 0, cells - 1).rstrip() + "…" if cells > 0 else ""
 
 
+_LONG_WORD = re.compile(r"\S{500}|\s{500}")
+LONG_TEXT = 20_000
+
+
 def wrap(text: str, cells: int) -> list[str]:
-    """Break text into lines of at most `cells`, between words where possible."""
+    """Break text into lines of at most `cells`, between words where possible.
+
+    Very long words and texts are cut without looking for words: that takes time in
+    proportion to their length.
+    """
     lines: list[str] = []
+    cells = max(1, cells)
     for paragraph in text.split("\n"):
-        lines += wcwidth.wrap(
-            paragraph, max(1, cells), replace_whitespace=False, break_on_hyphens=False
-        ) or [""]
+        if len(paragraph) <= cells and paragraph.isascii() and paragraph.isprintable():
+            lines.append(paragraph.rstrip())
+        elif len(text) > LONG_TEXT or _LONG_WORD.search(paragraph):
+            step = cells if paragraph.isascii() else max(1, cells // 2)
+            lines += [paragraph[at : at + step] for at in range(0, len(paragraph), step)] or [""]
+        else:
+            lines += wcwidth.wrap(
+                paragraph, cells, replace_whitespace=False, break_on_hyphens=False
+            ) or [""]
     return lines
