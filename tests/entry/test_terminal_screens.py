@@ -64,7 +64,7 @@ def choose(terminal: Tmux, number: int) -> None:
         def look(screen: str) -> bool:
             if re.search(seen, screen, re.MULTILINE):
                 return True
-            if next(looks) % 10 == 0:
+            if next(looks) % 25 == 0:
                 terminal.keys(key)
             return False
 

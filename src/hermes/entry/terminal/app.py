@@ -20,7 +20,7 @@ from prompt_toolkit.layout import (
     Window,
 )
 
-from hermes.control.commands.registry import Prose, parse
+from hermes.control.commands.registry import Invocation, parse
 from hermes.control.commands.turns import EFFECTS
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest
 from hermes.domain.inbound import Attachment
@@ -323,7 +323,7 @@ class TerminalApp(TerminalChat):
             and request is self._in_sight
             and request.kind is ApprovalKind.QUESTION
             and bool(text.strip())
-            and isinstance(parse(text), Prose)
+            and not isinstance(parse(text), Invocation)
         )
 
     def _enter_picker(self) -> None:

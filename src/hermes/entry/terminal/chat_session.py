@@ -280,7 +280,7 @@ class TerminalChat(Door, Screen):
         kind = ANSWERS.get(invocation.name)
         if kind is None or self.session is None:
             return
-        pending = await self.host.ledger.pending_approvals(self.session.id)
+        pending = await self.host.gateway.ledger.pending_approvals(self.session.id)
         first = next((each.request for each in pending if each.request.kind is kind), None)
         if first is not None and first.id != seen:
             raise UsageError(SEEN_FIRST, hint=self.how_to_answer())

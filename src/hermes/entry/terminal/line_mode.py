@@ -126,9 +126,11 @@ class LineChat(TerminalChat):
         """The input has ended: let what was asked be answered."""
         session = self.session
         while session is not None:
-            stream = self.host.gateway.current_turn(session.id)
+            # In this order: what no longer waits when it is looked up is already a turn.
             waiting = await self.host.gateway.ledger.waiting(session.id)
-            if stream is None and not waiting and not self.working:
+            stream = self.host.gateway.current_turn(session.id)
+            shown = not self.working and self._streams.empty()
+            if stream is None and not waiting and shown:
                 return
             if stream is not None:
                 await stream.wait()
