@@ -1,6 +1,5 @@
 """The chat at a real terminal: screens as a person sees them."""
 
-import itertools
 import os
 import re
 import shutil
@@ -58,22 +57,31 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def choose(terminal: Tmux, number: int) -> None:
     """Answer the question on the screen the deliberate way."""
 
-    def pressed(key: str, seen: str) -> Callable[[str], bool]:
-        looks = itertools.count()
+    marked = re.compile(r"^❯ (\d+)\. ", re.MULTILINE)
+    looks: dict[str, int] = {}
 
-        def look(screen: str) -> bool:
-            if re.search(seen, screen, re.MULTILINE):
-                return True
-            if next(looks) % 25 == 0:
-                terminal.keys(key)
-            return False
+    def press(key: str, screen: str) -> None:
+        """Press a key once its screen has stood for a moment, and again if nothing comes of it."""
+        looks[screen] = looks.get(screen, 0) + 1
+        if looks[screen] % 25 == 4:
+            terminal.keys(key)
 
-        return look
+    def selected(screen: str) -> bool:
+        found = marked.search(screen)
+        if found is None or found[1] != str(number):
+            press("Tab" if found is None else str(number), found[0] if found else "")
+        return found is not None and found[1] == str(number)
 
-    terminal.wait_for(r"^  \d\. ")
-    terminal.wait_for(pressed("Tab", r"^❯ \d\. "))
-    terminal.wait_for(pressed(str(number), rf"^❯ {number}\. "))
-    terminal.wait_for(pressed("Enter", rf"\A(?![^\0]*^❯ {number}\. )"))
+    def gone(screen: str) -> bool:
+        found = marked.search(screen)
+        if found is None or found[1] != str(number):
+            return True
+        press("Enter", "enter")
+        return False
+
+    terminal.wait_for(r"^[❯ ] \d\. ")
+    terminal.wait_for(selected)
+    terminal.wait_for(gone)
 
 
 def signalled(folder: Path, number: signal.Signals) -> None:

@@ -117,7 +117,7 @@ class TerminalChat(Door, Screen):
         self.exit_code = 0
         self.attachments: list[Attachment] = []
         """What goes with the next message."""
-        self.questions = Questions(self.changed, parts.host.clock)
+        self.questions = Questions(self.changed, parts.host.gateway.clock)
         self._detail = tool_detail(self._display)
         self._reasoning = self._display.show_reasoning
         self._usage: UsageReported | None = None

@@ -12,7 +12,6 @@ import secrets
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 
 from hermes.domain.approvals import ApprovalKind, Choice
 from hermes.domain.errors import UsageError
@@ -124,20 +123,11 @@ class LineChat(TerminalChat):
 
     async def _finish_work(self) -> None:
         """The input has ended: let what was asked be answered."""
-        session = self.session
-        while session is not None:
-            # In this order: what no longer waits when it is looked up is already a turn.
-            waiting = await self.host.gateway.ledger.waiting(session.id)
-            stream = self.host.gateway.current_turn(session.id)
-            shown = not self.working and self._streams.empty()
-            if stream is None and not waiting and shown:
-                return
-            if stream is not None:
-                await stream.wait()
+        if self.session is not None:
+            await self.host.gateway.idle(self.session.id)
+        while self.working or not self._streams.empty():
             self._idle.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(1.0):
-                    await self._idle.wait()
+            await self._idle.wait()
 
     def _prompt(self) -> None:
         if self.kind.cursor or sys.stdin.isatty():

@@ -28,7 +28,7 @@ from hermes.entry.terminal.statusbar import elapsed_words
 
 STILL_SECONDS = 0.7
 SETTLE_SECONDS = 0.3
-BURST_SECONDS = 0.05
+BURST_SECONDS = 0.02
 SHOWN_OPTIONS = 10
 STEPS = {"up": -1, "down": 1, "pageup": -SHOWN_OPTIONS, "pagedown": SHOWN_OPTIONS}
 NO_ANSWER = "(no answer)"
