@@ -69,20 +69,21 @@ async def test_a_line_typed_before_the_question_is_the_next_message(tmp_path: Pa
 
 async def test_a_question_is_answered_with_the_code_that_is_shown_with_it(tmp_path: Path) -> None:
     process = await begin(tmp_path)
-    assert process.stdin is not None
-    assert process.stdout is not None
+    written, output = process.stdin, process.stdout
+    assert written is not None
+    assert output is not None
 
     async def shown(pattern: str) -> str:
         text = ""
         async with asyncio.timeout(30):
             while not (found := re.search(pattern, text)):
-                line = await process.stdout.readline()
+                line = await output.readline()
                 assert line, text
                 text += line.decode()
         return found[1]
 
     def type_line(text: str) -> None:
-        process.stdin.write(f"{text}\n".encode())
+        written.write(f"{text}\n".encode())
 
     type_line("/busy queue\napprove it")
     code = await shown("To answer, type (...) and the number.* Denied in 5m 00s")
@@ -105,6 +106,6 @@ async def test_a_question_is_answered_with_the_code_that_is_shown_with_it(tmp_pa
     code = await shown("type (...) and")
     type_line(f"{code} 5 too risky")
     await shown("denied: (too risky)")
-    process.stdin.close()
+    written.close()
     async with asyncio.timeout(30):
         assert await process.wait() == 0

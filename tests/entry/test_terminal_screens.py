@@ -141,10 +141,10 @@ def test_the_whole_command_can_be_read_page_by_page(start: Start) -> None:
 
     seen = terminal.screen()
     while "rm -rf ~" not in seen:
-        first = re.search(r"lines (\d+)", seen)
+        first = re.search(r"lines (\d+)-", seen)
         assert first
         terminal.keys("PageDown")
-        seen = terminal.wait_for(lambda screen, was=first[0]: f"{was}-" not in screen)
+        seen = terminal.wait_for(rf"lines (?!{first[1]}-)\d+-")
 
     terminal.keys("PageUp")
     terminal.wait_for(lambda screen: "rm -rf ~" not in screen)

@@ -19,7 +19,7 @@ from prompt_toolkit.input import PipeInput, create_pipe_input
 from fakes.chat_kit import ChatKit
 from fakes.scripted_turns import Play
 from hermes.config.paths import HermesHome
-from hermes.domain.approvals import ApprovalKind, Decision
+from hermes.domain.approvals import ApprovalKind, Choice, Decision
 from hermes.domain.settings import Settings
 from hermes.domain.settings.doors import Display
 from hermes.entry.terminal.chat import ChatParts, run_chat
@@ -60,9 +60,8 @@ class Terminal:
     async def script(self, play: Play, kind: ApprovalKind = ApprovalKind.APPROVAL) -> None:
         await self.asks.wait()
         self.asks.clear()
-        chances = ("red", "blue") if kind is ApprovalKind.QUESTION else None
-        asked = {"kind": kind, "choices": chances} if chances else {}
-        self.decided.put_nowait(await play.ask("rm -rf build", **asked))
+        choices = ("red", "blue") if kind is ApprovalKind.QUESTION else tuple(Choice)
+        self.decided.put_nowait(await play.ask("rm -rf build", kind=kind, choices=choices))
 
     async def question(self, play: Play) -> None:
         await self.script(play, ApprovalKind.QUESTION)

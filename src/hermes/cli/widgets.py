@@ -31,12 +31,13 @@ def pick(title: str, lines: Sequence[str], *, chosen: int = 0) -> int | None:
 
     def press(key: str) -> None:
         picker.press(key)
-        if picker.reply is not None:
+        if picker.chosen is not None or key == "escape":
             app.exit()
 
     def shown() -> "StyleAndTextTuples":
         cells = shutil.get_terminal_size().columns
-        return [(styles.get(style, ""), f"{text}\n") for style, text in picker.lines(cells)]
+        found = picker.lines(cells, "↑↓ digit, Enter, Esc")
+        return [(styles.get(style, ""), f"{text}\n") for style, text in found]
 
     pressed = {"k": "up", "j": "down", "q": "escape", "c-c": "escape", "c-d": "escape"}
     names = ("up", "down", "pageup", "pagedown", "enter", "escape", *"123456789")
@@ -45,7 +46,7 @@ def pick(title: str, lines: Sequence[str], *, chosen: int = 0) -> int | None:
     window = Window(FormattedTextControl(shown), always_hide_cursor=True)
     app: Any = Application(layout=Layout(window), key_bindings=keys, erase_when_done=True)
     app.run()
-    return int(picker.reply.value) if picker.reply and picker.reply.value else None
+    return int(picker.chosen.value) if picker.chosen else None
 
 
 _LABELS: Final = {

@@ -72,6 +72,7 @@ class Picker:
         self.body = visible(body)
         self.options = tuple(options)
         self.selected = selected
+        self.digits_choose = False
         self.chosen: Option | None = None
         self.text = ""
         self.typing: Option | None = None
@@ -91,6 +92,8 @@ class Picker:
             self.selected = (self.selected + STEPS[key]) % len(self.options)
         elif self.typing is None and key.isdecimal() and 1 <= int(key) <= len(self.options):
             self.selected = int(key) - 1
+            if self.digits_choose:
+                self._enter("")
 
     def _enter(self, text: str) -> None:
         option = self.typing or self.options[self.selected]
@@ -188,7 +191,9 @@ def confirm_picker(option: Option) -> Picker:
 def list_picker(title: str, labels: Sequence[str]) -> Picker:
     """Make a picker whose options are the positions of the labels."""
     options = [Option(value=str(number), label=label) for number, label in enumerate(labels)]
-    return Picker(title, "", options)
+    picker = Picker(title, "", options)
+    picker.digits_choose = True
+    return picker
 
 
 class _Question:
@@ -322,8 +327,6 @@ class Questions:
             self._escape(question)
         elif name != "enter" or self.typing or self._settled(question):
             question.picker.press(name, text)
-            if question.request is None and name.isdecimal():
-                question.picker.press("enter")
         return self._step(question)
 
     def choose(self, number: int, text: str = "") -> Answered | None:
