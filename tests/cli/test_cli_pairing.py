@@ -57,7 +57,7 @@ async def test_a_wrong_code_is_refused_with_a_next_step(home: Path) -> None:
 
 async def test_pending_codes_can_be_cleared(home: Path) -> None:
     code = await code_for(home, Sender(id="42"))
-    assert "1 pending codes cleared" in hermes(home, "pairing", "clear-pending").stdout
+    assert "1 pending code cleared" in hermes(home, "pairing", "clear-pending").stdout
     assert hermes(home, "pairing", "approve", "telegram", code).returncode == 4
 
 

@@ -8,6 +8,7 @@ import click
 
 from hermes.cli.home import given, say, this_home
 from hermes.control.admission.pairing import Pairing
+from hermes.control.commands.wording import count
 from hermes.domain.errors import NotFound
 from hermes.execution.clock import SystemClock
 from hermes.state.pairing import PairingFiles
@@ -75,5 +76,5 @@ async def revoke_command(pairing: Pairing, platform: str, user: str) -> None:
 async def clear_command(pairing: Pairing, platform: str | None) -> None:
     """Cancel the codes that nobody has confirmed, on PLATFORM or everywhere."""
     names = [platform.lower()] if platform else {w.platform for w in await pairing.waiting()}
-    count = sum([await pairing.clear_pending(name) for name in names])
-    say(f"{count} pending codes cleared.")
+    cleared = sum([await pairing.clear_pending(name) for name in names])
+    say(f"{count(cleared, 'pending code')} cleared.")

@@ -16,6 +16,7 @@ no command can imitate the lines around it.
 """
 
 import asyncio
+import math
 import re
 from collections.abc import Callable, Sequence
 
@@ -293,7 +294,7 @@ class Questions:
         if front is not self._front or (front and front.picker is not self._shown):
             same = front is self._front
             self._front, self._shown = front, self.picker
-            self._shown_at = self._clock.monotonic()
+            self._shown_at = math.inf
             self.focus(on=self.choosing_from_list or (same and self.focused))
         self._on_change()
 
@@ -372,6 +373,8 @@ class Questions:
     # -- what it looks like ------------------------------------------------------
 
     def lines(self, cells: int, rows: int, pointer: str) -> list[tuple[str, str]]:
+        if self._shown_at == math.inf:  # Painted for the first time, now.
+            self._shown_at = self._clock.monotonic()
         picker, marked = self.picker, pointer if self.focused else ""
         return picker.lines(cells, self._hint(), rows=rows, pointer=marked) if picker else []
 
