@@ -187,7 +187,7 @@ def test_edit_checks_what_was_written(shell: Shell) -> None:
     shell.environ["VISUAL"] = "/no/such/editor"
     assert "/no/such/editor" in shell.fails(UsageError, "edit").message
     shell.environ["VISUAL"] = f"{sys.executable} -c 'raise SystemExit(3)'"
-    assert "cannot be used" in shell.fails(UsageError, "edit").message
+    assert "editor failed" in shell.fails(UsageError, "edit").message
 
 
 def test_migrate_writes_the_current_version_and_names_the_backup(shell: Shell) -> None:

@@ -9,6 +9,7 @@ from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.inbound import ChatKind, InboxState
 from hermes.domain.outbound import OutboxState
 from hermes.domain.ports.ledger import Ledger
+from hermes.domain.turn import TurnState
 
 
 async def test_a_message_is_admitted_once(ledger: Ledger) -> None:
@@ -175,6 +176,17 @@ async def test_pending_requests_are_listed_oldest_first(ledger: Ledger) -> None:
     assert [a.request.id for a in await ledger.pending_approvals()] == ["a3", "a2", "a1"]
     assert [a.request.id for a in await ledger.pending_approvals("s1")] == ["a2", "a1"]
     assert [a.request.id for a in await ledger.approvals(limit=2)] == ["a1", "a2"]
+
+
+async def test_a_turn_that_ends_leaves_no_question_open(ledger: Ledger) -> None:
+    await ledger.create_session(session())
+    begun = await ledger.begin_turn(turn("t1"))
+    await ledger.ask(msgspec.structs.replace(request("a1", call_id="c1"), turn_id=begun.turn.id))
+    await ledger.ask(msgspec.structs.replace(request("a2", call_id="c2"), turn_id="another"))
+    await ledger.finish_turn("t1", TurnState.INTERRUPTED, None, 3.0)
+    assert [a.request.id for a in await ledger.pending_approvals()] == ["a2"]
+    assert await ledger.decide("a1", approved(Choice.ALWAYS)) is None
+    assert await ledger.grants("main", "s1") == []
 
 
 async def test_standing_permissions_hold_where_they_were_given(ledger: Ledger) -> None:

@@ -101,12 +101,14 @@ async def test_a_delivery_is_received_once(ledger: Ledger) -> None:
 
 
 async def test_a_proof_belongs_to_the_delivery_that_brought_it_first(ledger: Ledger) -> None:
-    assert await ledger.recognise_hook("github", "p", "d1", 1.0) == "d1"
-    assert await ledger.recognise_hook("github", "p", "d2", 10.0) == "d1"
-    assert await ledger.recognise_hook("other", "p", "d2", 2.0) == "d2"
+    assert await ledger.recognise_hook("github", "p", "d1", 10.0, 0.0) == "d1"
+    assert await ledger.recognise_hook("github", "p", "d2", 12.0, 0.0) == "d1"
+    assert await ledger.recognise_hook("other", "p", "d2", 2.0, 0.0) == "d2"
     await ledger.prune_hooks(10.0)
-    assert await ledger.recognise_hook("github", "p", "d3", 11.0) == "d1"
-    assert await ledger.recognise_hook("other", "p", "d3", 11.0) == "d3"
+    assert await ledger.recognise_hook("github", "p", "d3", 13.0, 0.0) == "d1"
+    assert await ledger.recognise_hook("other", "p", "d3", 13.0, 0.0) == "d3"
+    assert await ledger.recognise_hook("github", "p", "d4", 20.0, 11.0) == "d4", "long ago"
+    assert await ledger.recognise_hook("github", "p", "d5", 21.0, 11.0) == "d4"
 
 
 @pytest.mark.parametrize("state", list(HookState))

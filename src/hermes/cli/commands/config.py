@@ -190,7 +190,8 @@ def edit_command() -> None:
         click.edit(filename=str(home.config_file))
     except click.ClickException as error:
         raise UsageError(
-            f"The editor cannot be used: {error.message}.", hint="Set EDITOR to your editor."
+            f"The editor failed or is not there ({error.message.rstrip('.')}).",
+            hint="The file is as the editor left it. Set EDITOR to use another editor.",
         ) from error
     _report(quiet=True)
 

@@ -19,6 +19,7 @@ from hermes.app.options import AppOptions, run
 from hermes.cli.home import app_options, json_option, known_secrets, this_home
 from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
+from hermes.control.commands.wording import count
 from hermes.control.supervision.health import (
     GatewayPhase,
     GatewayState,
@@ -270,7 +271,8 @@ def gateway_lines(report: GatewayReport, now: float) -> Iterator[str]:
             yield f"  Reason: {state.exit_reason}"
         return
     if state.start_time is not None:
-        yield f"  Started {ago(now - state.start_time)}; {state.active_agents} turns running."
+        turns = count(state.active_agents, "turn")
+        yield f"  Started {ago(now - state.start_time)}; {turns} running."
     for name, platform in sorted(state.platforms.items()):
         yield from _platform_lines(name, platform, now)
     for warning in state.warnings:

@@ -12,6 +12,7 @@ from hermes.cli.home import HomeLedger, json_option, this_home, with_ledger
 from hermes.config.environment import process_environ
 from hermes.config.loader import LoadedConfig, inspect_config
 from hermes.config.paths import HermesHome
+from hermes.control.commands.wording import count
 from hermes.domain.ports.ledger import LedgerStats
 from hermes.domain.settings import Settings
 
@@ -81,11 +82,11 @@ def _enabled(config: Settings) -> list[str]:
 def _ledger_lines(stats: LedgerStats) -> Iterator[str]:
     yield f"Conversations: {stats.sessions}, {stats.messages} messages"
     waiting = (
-        (stats.inbox_waiting, "waiting to be answered"),
-        (stats.open_turns, "turns open"),
-        (stats.outbox_pending, "waiting to be sent"),
-        (stats.approvals_pending, "approvals pending"),
+        (stats.inbox_waiting, f"{stats.inbox_waiting} waiting to be answered"),
+        (stats.open_turns, count(stats.open_turns, "open turn")),
+        (stats.outbox_pending, f"{stats.outbox_pending} waiting to be sent"),
+        (stats.approvals_pending, count(stats.approvals_pending, "open approval")),
     )
-    open_things = [f"{count} {what}" for count, what in waiting if count]
+    open_things = [text for number, text in waiting if number]
     if open_things:
         yield f"Open: {', '.join(open_things)}"

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from hermes.control.webhooks.payload import Facts, as_json, render
 from hermes.control.webhooks.routes import HookRoute
-from hermes.control.webhooks.signatures import identity, verified_by
+from hermes.control.webhooks.signatures import Scheme, identity, verified_by
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import ListenerCall
@@ -69,11 +69,18 @@ class RateLimit:
         return None
 
 
+KEEP_SECONDS = 30 * 24 * 3600.0
+REPEATS_AFTER = 3600.0
+"""Programs of one's own send the same body again and mean it; GitHub's are never the same."""
+
+
 class Arrived(Struct, frozen=True, kw_only=True):
     event: str
     delivery_id: str
     proof: str | None
     """A digest of what was signed, where that leaves the id out."""
+    proof_holds: float
+    """For so many seconds the same proof is the same delivery."""
     payload: Any
     ignored: Ignored | None = None
     """Set if the route does not care about it."""
@@ -109,6 +116,7 @@ class Intake:
             event=event,
             delivery_id=delivery_id_of(route.name, given, call.body),
             proof=proof,
+            proof_holds=REPEATS_AFTER if scheme is Scheme.GENERIC_V1 else KEEP_SECONDS,
             payload=payload,
             ignored=ignored,
         )

@@ -29,6 +29,7 @@ from hermes.control.webhooks.effects import (
     is_silent,
 )
 from hermes.control.webhooks.intake import (
+    KEEP_SECONDS,
     Arrived,
     HookRefused,
     Ignored,
@@ -50,7 +51,6 @@ log = logging.getLogger(__name__)
 
 PLATFORM = "webhook"
 END_REASON = "webhook_complete"
-KEEP_SECONDS = 30 * 24 * 3600.0
 """For how long a repeated delivery is recognised."""
 MANY = 10_000
 
@@ -132,8 +132,9 @@ class WebhookReceiver(Follower):
         """Return a delivery under the id with which what is signed in it came first."""
         if arrived.proof is None:
             return arrived
+        now = self._clock.now()
         first = await self._ledger.recognise_hook(
-            route.name, arrived.proof, arrived.delivery_id, self._clock.now()
+            route.name, arrived.proof, arrived.delivery_id, now, now - arrived.proof_holds
         )
         return replace(arrived, delivery_id=first)
 

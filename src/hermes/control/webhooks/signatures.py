@@ -83,7 +83,8 @@ def identity(
     if scheme in (Scheme.GITLAB, Scheme.NONE):
         return given, None
     time = headers["x-webhook-timestamp"] if scheme is Scheme.GENERIC_V2 else ""
-    return given, hashlib.sha256(f"{time}.".encode() + body).hexdigest()
+    proof = hashlib.sha256(f"{time}.".encode() + body).hexdigest()
+    return given or (f"signed-{proof[:32]}" if time else None), proof
 
 
 def sign_v2(secret: str, timestamp: int, body: bytes) -> dict[str, str]:

@@ -396,8 +396,10 @@ class KeyStore(Protocol):
 
 
 class HookStore(Protocol):
-    async def recognise_hook(self, route: str, proof: str, delivery_id: str, at: float) -> str:
-        """Commit that a delivery brought this proof; return the id that brought it first."""
+    async def recognise_hook(
+        self, route: str, proof: str, delivery_id: str, at: float, since: float
+    ) -> str:
+        """Commit that a delivery brought this proof; return the first that did since `since`."""
 
     async def receive_hook(self, delivery: HookDelivery) -> HookDelivery | None:
         """Commit a delivery; None if it is under way, done or ignored already.

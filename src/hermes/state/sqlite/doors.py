@@ -51,9 +51,10 @@ class KeyPart(LedgerPart):
 class HookPart(LedgerPart):
     @transaction
     def recognise_hook(
-        self, db: Connection, route: str, proof: str, delivery_id: str, at: float
+        self, db: Connection, route: str, proof: str, delivery_id: str, at: float, since: float
     ) -> str:
-        row = one(db, "hooks.recognise", (route, proof, delivery_id, at))
+        values = {"route": route, "proof": proof, "delivery_id": delivery_id}
+        row = one(db, "hooks.recognise", {**values, "at": at, "since": since})
         return str(row["delivery_id"]) if row else delivery_id
 
     async def receive_hook(self, delivery: HookDelivery) -> HookDelivery | None:

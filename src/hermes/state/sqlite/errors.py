@@ -120,7 +120,7 @@ def unknown_session(session_id: str) -> NotFound:
 
 
 def id_taken(what: str, taken: str) -> Conflict:
-    return Conflict(f"There is already a {what} `{taken}`.", hint="Use a new id.")
+    return Conflict(f"The {what} `{taken}` exists already.", hint="Use a new id.")
 
 
 def session_busy(session_id: str) -> SessionBusy:

@@ -127,6 +127,7 @@ class TurnPart(LedgerPart):
         if row is None:
             raise _not_open(db, turn_id)
         change(db, "turns.touch_session", {"id": row["session_id"], "at": at})
+        change(db, "approvals.settle", (turn_id,))
 
     async def turn(self, turn_id: str) -> Turn | None:
         return await self._get(read_turn, "turns.get", (turn_id,))

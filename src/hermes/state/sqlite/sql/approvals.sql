@@ -19,6 +19,10 @@ UPDATE approvals SET state = :state, choice = :choice, decision = :decision
 WHERE id = :id AND state = 'pending'
 RETURNING *;
 
+-- name: settle
+-- Nobody waits any more for the answers that a turn asked for.
+UPDATE approvals SET state = 'expired' WHERE turn_id = ? AND state = 'pending';
+
 -- name: pending
 -- Return what waits for an answer, oldest first.
 SELECT * FROM approvals WHERE state = 'pending' AND (:session_id IS NULL OR session_id = :session_id)

@@ -1,7 +1,10 @@
 -- name: recognise
--- Note which delivery brought what was signed; return the one that did first.
-INSERT INTO hook_proofs (route, proof, delivery_id, seen_at) VALUES (?, ?, ?, ?)
-ON CONFLICT (route, proof) DO UPDATE SET seen_at = max(seen_at, excluded.seen_at)
+-- Note which delivery brought what was signed; return the first that did not come before :since.
+INSERT INTO hook_proofs (route, proof, delivery_id, seen_at)
+VALUES (:route, :proof, :delivery_id, :at)
+ON CONFLICT (route, proof) DO UPDATE
+SET delivery_id = CASE WHEN seen_at < :since THEN excluded.delivery_id ELSE delivery_id END,
+    seen_at = CASE WHEN seen_at < :since THEN excluded.seen_at ELSE seen_at END
 RETURNING *;
 
 -- name: receive
