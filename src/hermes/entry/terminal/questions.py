@@ -160,7 +160,8 @@ def request_picker(request: ApprovalRequest) -> Picker:
 
 
 def approval_picker(request: ApprovalRequest) -> Picker:
-    pattern = f" ({request.pattern})" if request.pattern else ""
+    exact = request.pattern.startswith("= sha256:")
+    pattern = f": {'this command' if exact else request.pattern}" if request.pattern else ""
     labels = {
         Choice.ONCE: "Allow once",
         Choice.SESSION: f"Allow for this conversation{pattern}",
@@ -168,7 +169,7 @@ def approval_picker(request: ApprovalRequest) -> Picker:
         Choice.DENY: "Deny",
     }
     offered = [Choice(each) for each in request.choices if each in set(Choice)] or list(Choice)
-    granted = request.subject if request.pattern.startswith("= sha256:") else request.pattern
+    granted = request.subject if exact else request.pattern
     options = [
         Option(
             value=each.value,
