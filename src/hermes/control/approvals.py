@@ -120,10 +120,17 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
     """Nothing is asked that can be read; what is never approvable stays blocked."""
     judge: Judge | None = None
 
+    @property
+    def _trusted(self) -> bool:
+        return self.yolo or self.settings().approvals.mode == "off"
+
     async def admit(
         self, call: ToolCall, spec: ToolSpec, arguments: dict[str, Any], context: ToolContext
     ) -> None:
         """Return if the call may run; raise `ToolRefused` with the reason if not."""
+        if context.again and self._trusted:
+            # A program's output, which anybody may have written, is nobody's yes.
+            raise ToolRefused("The sandbox may be why; `escalate` with a reason runs it outside.")
         intent = spec.intent(arguments) if spec.intent else None
         if intent is None and not spec.destructive:
             return
@@ -152,11 +159,10 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
     async def _verdict(self, spec: ToolSpec, intent: Intent, context: ToolContext) -> Verdict:
         granted = await self.ledger.grants(context.agent_id, context.session_id)
         patterns = frozenset(approval.request.pattern for approval in granted)
-        trusted = self.yolo or self.settings().approvals.mode == "off"
         verdict = await self.policy.judge(
-            intent, context.environment, grants=patterns, trusted=trusted
+            intent, context.environment, grants=patterns, trusted=self._trusted
         )
-        if verdict.gate is not Gate.ALLOW or not spec.destructive or trusted:
+        if verdict.gate is not Gate.ALLOW or not spec.destructive or self._trusted:
             return verdict
         pattern = f"tool {spec.name}"
         if pattern in patterns:

@@ -150,7 +150,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """Keep a small durable fact with this session (JSON-able)."""
     capabilities: ToolCapabilities = ToolCapabilities()
     again: bool = False
-    """The call was started before, and a person has allowed it in another way."""
+    """The call was started before, and a person is to allow it in another way."""
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         """Put a question to the person and return the answer."""

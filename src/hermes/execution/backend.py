@@ -62,6 +62,11 @@ _ORDINARY = """
 """Variables that a login or a toolchain sets and that hold no secrets."""
 _WITH_PASSWORD = re.compile(r"//[^/@\s]+@|\bsk-[\w-]{8}|\bgh[pousr]_\w{8}")
 
+_NO_PROJECTS = """
+    .ssh .gnupg .aws .azure .kube .password-store .mozilla .config/gh .config/gcloud bin .local/bin
+    .config/autostart .config/systemd .local/share/keyrings .local/share/applications
+"""
+
 T = TypeVar("T")
 
 
@@ -182,11 +187,14 @@ def _safe_name(text: str) -> str:
 def project_at(directory: str, hermes_home: Path, user_home: str) -> Path | None:
     """Return the real path of a directory that sandboxes may write to; None if it is no project.
 
-    No project is a home, what homes are in, a part of the system, and the home of Hermes.
+    No project is a home, what homes are in, a part of the system, the home of Hermes, and
+    what of a home holds keys or is run without being asked for.
     """
     project, home = Path(os.path.realpath(directory)), Path(os.path.realpath(user_home))
-    closed = map(Path, ("/usr", "/etc", "/boot", "/proc", "/sys", os.path.realpath(hermes_home)))
-    if len(project.parts) <= _TOP_LEVEL or home.is_relative_to(project):
+    private = [home / name for name in _NO_PROJECTS.split()]
+    system = map(Path, ("/usr", "/etc", "/boot", "/proc", "/sys", os.path.realpath(hermes_home)))
+    closed = (*system, *private)
+    if len(project.parts) <= _TOP_LEVEL or any(p.is_relative_to(project) for p in (home, *private)):
         return None
     return None if any(map(project.is_relative_to, closed)) else project
 

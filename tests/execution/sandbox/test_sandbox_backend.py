@@ -100,10 +100,13 @@ async def test_secrets_inside_a_project_directory_are_covered(tmp_path: Path) ->
     assert (project / ".ssh/id_ed25519").read_text() == "PRIVATE"
 
 
-@pytest.mark.parametrize("place", ["/", "/etc", "/root", "/usr/lib", "hermes", "home"])
+@pytest.mark.parametrize(
+    "place", ["/", "/etc", "/root", "/usr/lib", "hermes", ".", ".ssh", ".config", "bin"]
+)
 async def test_some_directories_are_no_projects(tmp_path: Path, place: str) -> None:
     """Started in a home or in the system, commands work in a place of their own."""
-    project = {"hermes": str(tmp_path / "hermes"), "home": str(tmp_path)}.get(place, place)
+    (tmp_path / place).mkdir(exist_ok=True)
+    project = str(tmp_path / place)
     async with boxes_in(tmp_path, project=project) as boxes:
         env = await boxes.pool.get("main", "s1", project)
         assert env.exposed == ()

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from fakes.person import KEY, Person
 from fakes.toolbox import Toolbox
@@ -15,6 +16,8 @@ from hermes.domain.approvals import ApprovalRequest, Choice
 from hermes.domain.events import ApprovalAsked, TurnStream
 from hermes.domain.messages import AssistantMessage, ToolCall, ToolOutcome, UserMessage
 from hermes.domain.session import NewSession
+from hermes.domain.settings import Settings
+from hermes.domain.settings.execution import Approvals
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.turn import NewTurn
 from hermes.execution.clock import SystemClock
@@ -84,7 +87,7 @@ async def test_a_reason_asks_and_an_approval_runs_it_on_the_host_once(
     text = await box.text("terminal", command="cat ~/letter.txt", escalate="the letter is there")
     assert text == KEY
     (request,) = turn.requests
-    assert "leaves the sandbox: The letter is there" in request.reason
+    assert "leaves the sandbox: “The letter is there”" in request.reason
     assert request.choices == ("once", "deny")
     again = await box.text("terminal", command="cat ~/letter.txt; true")
     assert KEY not in again
@@ -101,6 +104,32 @@ async def test_a_failure_of_the_walls_offers_the_way_out(person: Person, tmp_pat
     (request,) = turn.requests
     assert "read-only" in request.reason
     assert "alias" in (person.project / ".git/config").read_text()
+    answering.cancel()
+    await turn.ledger.close()
+
+
+@pytest.mark.parametrize("trusted", ["yolo", "off"])
+async def test_what_a_program_prints_takes_nothing_out(
+    person: Person, tmp_path: Path, trusted: str
+) -> None:
+    turn = await turn_of(person, tmp_path)
+    live = LiveSettings(Settings(approvals=Approvals(mode="off" if trusted == "off" else "manual")))
+    turn.gate = structs.replace(turn.gate, settings=live, yolo=trusted == "yolo")
+    box = await turn.box(person)
+    (person.project / "build.sh").write_text("cat ~/letter.txt; echo Read-only file system; exit 1")
+    text = await box.text("terminal", command="bash build.sh")
+    assert KEY not in text
+    assert "`escalate`" in text
+    assert await box.text("terminal", command="cat ~/letter.txt", escalate="to read it") == KEY
+    await turn.ledger.close()
+
+
+async def test_a_long_reason_does_not_hide_the_question(person: Person, tmp_path: Path) -> None:
+    turn = await turn_of(person, tmp_path)
+    box = await turn.box(person)
+    answering = asyncio.ensure_future(turn.answer(Choice.DENY))
+    await box.do("terminal", command="id", escalate="Allowed by policy. " * 1000)
+    assert len(turn.requests[0].reason) < 300
     answering.cancel()
     await turn.ledger.close()
 

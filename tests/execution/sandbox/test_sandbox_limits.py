@@ -35,6 +35,7 @@ _X86_64 = {
     "perf_event_open": "298 0 0 0 0 0",
     "process_vm_readv": "310 1 0 0 0 0 0",
     "ptrace attach": "101 16 1 0 0",
+    "ptrace seize": "101 16902 1 0 0",
     "open_by_handle_at": "304 -100 0 0",
     "mount": "165 0 0 0 0 0",
     "fsopen": "430 0 0",

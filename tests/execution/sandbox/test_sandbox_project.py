@@ -156,7 +156,7 @@ async def test_secrets_and_sockets_are_not_in_the_environment(person: Person) ->
 
 GUARDED = """
     .git/config .git/hooks/pre-commit .envrc .vscode/tasks.json .idea/x.xml .husky/pre-commit
-    .github/workflows/ci.yml .gitlab-ci.yml Jenkinsfile
+    .github/workflows/ci.yml .gitlab-ci.yml Jenkinsfile lefthook.yml .forgejo/workflows/ci.yml
 """
 
 
@@ -202,6 +202,97 @@ async def test_what_would_run_on_the_host_later_cannot_be_made(person: Person, p
     await env.wait(background.id, 20)
     await env.close()
     assert not (person.project / path).exists()
+
+
+INNER = """
+    lib/.git/config lib/.git/hooks/pre-commit .git/modules/sub/config .git/modules/sub/commondir
+    .git/worktrees/tree/commondir .git/worktrees/tree/config.worktree .git/worktrees/tree/HEAD
+"""
+
+
+@pytest.mark.parametrize("path", INNER.split())
+async def test_repositories_inside_and_beside_stay_as_they_are(person: Person, path: str) -> None:
+    for name in ("lib", ".git/modules/sub"):
+        (person.project / name).mkdir(parents=True)
+    person.git("init", "-q", "lib")
+    (person.project / ".git/modules/sub/config").write_text("as it was")
+    person.git("worktree", "add", "-q", str(person.home / "src/tree"))
+    file = person.project / path
+    before = file.read_text() if file.exists() else None
+    top = path.rsplit("/", 2)[0]
+    env = await person.open()
+    for attack in (
+        f"echo evil > {path}",
+        f"rm -f {path}; echo evil > {path}",
+        f"mv {top} {top}.aside; mkdir -p $(dirname {path}); echo evil > {path}",
+        f"cd $(dirname {path}) && mv $PWD $PWD.aside; mkdir $PWD; cd -; echo evil > {path}",
+    ):
+        await sh(env, attack)
+        assert (file.read_text() if file.exists() else None) == before, attack
+    done = await sh(env, "cd lib && git commit -q --allow-empty -m 1 && git worktree prune")
+    assert done.exit_code == 0, done.output
+
+
+async def test_a_link_to_what_runs_later_stays_a_link_and_leads_where_it_led(
+    person: Person,
+) -> None:
+    (person.project / "conf").mkdir()
+    tasks = person.project / "conf/tasks.json"
+    tasks.write_text("as it was")
+    (person.project / ".vscode").symlink_to("conf")
+    env = await person.open()
+    await sh(env, "echo evil > conf/tasks.json; mv conf aside; mkdir conf; echo evil > .vscode/x")
+    result = await sh(env, "rm .vscode; mkdir .vscode; echo evil > .vscode/tasks.json")
+    assert ".vscode" in result.output
+    assert (person.project / ".vscode").readlink() == Path("conf")
+    assert tasks.read_text() == "as it was"
+
+
+async def test_settings_that_run_nothing_stay_in_a_new_repository(person: Person) -> None:
+    shutil.rmtree(person.project / ".git")
+    env = await person.open()
+    result = await sh(
+        env,
+        "git init -q && git config commit.gpgsign false && git config core.autocrlf input"
+        " && git config pull.ff only && git remote add origin https://example.org/x.git",
+    )
+    assert (result.exit_code, result.output) == (0, "")
+
+
+async def test_a_password_in_the_settings_of_git_stays_in_the_home(person: Person) -> None:
+    token = "[url 'https://x0x0x0x0x0x0x0x0@github.com/']\n"
+    for text in (token, "[sendemail]\nsmtpPass = hidden\n"):
+        person.file(".gitconfig", text)
+        env = await person.open(text[1:4])
+        assert await says(env, "cat ~/.gitconfig 2>/dev/null; true") == ""
+    person.file(".gitconfig", "[url 'ssh://git@github.com/']\n")
+    assert "github" in await says(await person.open("s4"), "cat ~/.gitconfig")
+
+
+async def test_a_search_for_processes_does_not_find_its_own_shell(person: Person) -> None:
+    env = await person.open()
+    server = await env.spawn(ShellRun(script="exec sleep 4321"))
+    assert await says(env, "pkill -f 'sleep 432[1]'; pkill -f 'sleep 4321'; echo on") == "on"
+    assert (await env.wait(server.id, 20)).exit_code not in (0, None)
+
+
+async def test_the_file_tools_do_not_pretend_to_write_to_the_home(person: Person) -> None:
+    env = await person.open()
+    with pytest.raises(HermesError, match="escalate"):
+        await env.write("~/notes.txt", b"x")
+    await env.write("/tmp/notes.txt", b"x")
+    await env.write("notes.txt", b"x")
+    assert (person.project / "notes.txt").read_text() == "x"
+
+
+async def test_what_is_let_out_stands_in_the_project_not_in_what_looks_like_a_place(
+    person: Person,
+) -> None:
+    env = await person.open()
+    for place in ("/tmp", "~", "etc"):
+        await sh(env, f"cd; ln -sfn /etc {person.project}/etc; cd {person.project}; cd {place}")
+        out = await env.run(ShellRun(script="pwd -P", outside=True))
+        assert out.output.strip() == str(person.project)
 
 
 async def test_a_link_in_place_of_a_folder_leads_the_guard_nowhere(person: Person) -> None:

@@ -188,6 +188,8 @@ async def not_found(environment: Environment, path: str) -> NotFound:
         names = [entry.name for entry in await environment.list_dir(parent or "/")]
     except (NotFound, UsageError):
         return NotFound(f"There is no file at {path}, and no directory {parent or '/'}.")
+    if name in names:
+        return NotFound(f"{path} is a link that leads nowhere here.")
     near = await asyncio.to_thread(_similar, name.lower(), names)
     hint = f"Similar names there: {', '.join(near)}." if near else ""
     return NotFound(f"There is no file at {path}.", hint=hint)

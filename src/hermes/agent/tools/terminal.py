@@ -62,7 +62,7 @@ async def terminal(args: TerminalArgs, context: ToolContext) -> ToolResult:
     return ToolResult(
         content=_report(result, before, timeout),
         outcome=ToolOutcome.ERROR if result.timed_out else ToolOutcome.OK,
-        retry={"escalate": f"in the sandbox it failed, {result.walled}"} if result.walled else {},
+        retry={"escalate": f"it failed in the sandbox: {result.walled}"} if result.walled else {},
     )
 
 

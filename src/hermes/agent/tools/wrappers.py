@@ -66,10 +66,11 @@ class Approved(ToolWrapper):
         again = ToolCall(
             id=f"{call.id}:again", name=call.name, arguments=msgspec.json.encode(changed).decode()
         )
+        context = replace(context, again=True)
         refused = await self._refused(again, spec, changed, context)
         if refused:
             return replace(result, content=f"{result.content}\n[{refused}]")
-        return await self._inner.run(replace(again, id=call.id), replace(context, again=True))
+        return await self._inner.run(replace(again, id=call.id), context)
 
     async def _refused(
         self, call: ToolCall, spec: ToolSpec, arguments: dict[str, Any], context: ToolContext

@@ -18,6 +18,7 @@ import asyncio
 import contextlib
 import os
 import posixpath
+import re
 import shlex
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -33,6 +34,9 @@ from hermes.execution.host.process import Startable, run
 
 _MAX_INLINE = 24 * 1024
 """Longer scripts go through a file: Linux takes 128 KB in one argument, quotes included."""
+
+_SEES_ITSELF = re.compile(r"\b(?:pkill|pgrep|ps)\b")
+"""`pkill -f server` must not find the shell that has these words on its command line."""
 
 _MAX_CWD = 8192
 _KEPT = 16
@@ -352,7 +356,7 @@ class ShellEnvironment(ABC):
         background: bool = False,
     ) -> Startable:
         script = command.script
-        if len(script) > self._max_inline:
+        if len(script) > self._max_inline or _SEES_ITSELF.search(script):
             data = script.encode("utf-8", "surrogateescape")
             await self._files.write(generation.script, data)
             path = shlex.quote(generation.script)

@@ -41,6 +41,7 @@ MAX_INLINE = 8_192
 WORKER_SECONDS = 5.0
 _MAX_CARRIED = 500
 _MAX_TYPED = 65_536
+_LONGEST_REASON = 200
 _MAX_WAITING = 50
 _ALLOW = Verdict(gate=Gate.ALLOW)
 
@@ -102,7 +103,9 @@ class Question(Struct, frozen=True, kw_only=True):
         worst = min(verdicts, key=lambda verdict: order.index(verdict.gate), default=_ALLOW)
         if self.leaves and self.settings.mode != "off" and worst.gate is not Gate.BLOCK:
             # Once, and by a person: it grants nothing, and no second opinion is enough.
-            reason = f"It leaves the sandbox: {sentence(intent.escalate)}. {worst.reason}".rstrip()
+            given = sentence(intent.escalate)
+            given = given if len(given) <= _LONGEST_REASON else f"{given[:_LONGEST_REASON]}…"
+            reason = f"It leaves the sandbox: “{given}”. {worst.reason}".rstrip()
             worst = Verdict(gate=Gate.ASK, reason=reason, opaque=True)
         return Judgement(worst, left)
 

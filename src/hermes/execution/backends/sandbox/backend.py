@@ -29,7 +29,6 @@ from hermes.execution.backends.sandbox.footprint import Footprint
 from hermes.execution.backends.sandbox.holder import Holder, missing_tools
 from hermes.execution.backends.sandbox.mounts import (
     STATE_DIR,
-    WORKSPACE,
     SandboxLayout,
     absent,
     claim,
@@ -82,7 +81,7 @@ class SandboxEnvironment(ShellEnvironment):
         self._env = _environment(request, layout.home)
         self._holder: Holder | None = None
         self._lock: int | None = None
-        self._absent: list[str] = []
+        self._absent: dict[str, str] = {}
         self._footprint: Footprint | None = None
         self._watching: asyncio.Future[None] | None = None
         self._files = ThreadedFiles(self._view)
@@ -131,14 +130,16 @@ class SandboxEnvironment(ShellEnvironment):
     def _at_home(self, command: ShellRun) -> ShellRun:
         """Return a command as it starts on the host: where the session stands, if that is there."""
         cwd = self.resolve(command.cwd or ".")
-        there = Path(cwd).is_dir() and not cwd.startswith(WORKSPACE)
+        # `/tmp` and the home are others there, and a link may have been put in the way.
+        real = Path(os.path.realpath(cwd))
+        there = command.cwd is not None or any(map(real.is_relative_to, self.exposed))
         # A person allows `git push`, not the `git` that a command has put into the project.
         places = (place for place in self._env["PATH"].split(":") if place.startswith("/"))
         own = tuple(f"{place}/" for place in self.exposed)
         path = ":".join(place for place in places if not f"{place}/".startswith(own))
         return replace(
             command,
-            cwd=cwd if there else self._layout.home,
+            cwd=cwd if there and real.is_dir() else next(iter(self.exposed), self._layout.home),
             env={"PATH": path, **command.env},
             outside=False,
         )
@@ -236,7 +237,7 @@ class SandboxEnvironment(ShellEnvironment):
     def _view(self) -> View:
         if self._holder is None:
             raise _not_running()
-        return View(self._holder.root, self._layout.writable, self._layout.guarded)
+        return View(self._holder.root, self._layout.writable, self._layout.closed)
 
     async def _crowded(self, holder: Holder) -> bool:
         return await asyncio.to_thread(holder.tasks) > self._layout.options.max_processes - _ROOM

@@ -7,7 +7,8 @@ directory of the session below `sandboxes/`, and a small RAM disk.
 
 Where a person works on a project, its directory is the workspace, at its own
 path. What the host would run later stays as it is: names in `_GUARDED` that are
-there are mounted read-only, those that are not are watched (`guard`). The home
+there are mounted read-only, those that are not are watched (`guard`). A mount does
+not keep the directories above it from being renamed, so these are mounts too. The home
 has the person's path but is the sandbox's own, kept for the next session on that
 project; toolchains and package caches of the real one show through, and what
 commands change in them goes to an overlay beside them (`overlay_script`).
@@ -27,7 +28,9 @@ import re
 import secrets
 import shlex
 import stat
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -59,10 +62,10 @@ UID = 1000
 _USR_ALIASES = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = """
     alternatives bash.bashrc ca-certificates ca-certificates.conf crypto-policies debian_version
-    fonts gai.conf inputrc java-*-openjdk ld.so.cache ld.so.conf ld.so.conf.d localtime
-    locale.alias lsb-release magic magic.mime mime.types nanorc os-release perl pki/ca-trust
-    pki/tls/certs profile protocols python3* services ssl/certs ssl/openssl.cnf terminfo timezone
-    vim
+    fonts gai.conf gitconfig inputrc java-*-openjdk ld.so.cache ld.so.conf ld.so.conf.d localtime
+    locale.alias lsb-release magic magic.mime manpath.config mime.types nanorc os-release perl
+    pip.conf pki/ca-trust pki/tls/certs profile protocols python3* services ssl/certs
+    ssl/openssl.cnf terminfo timezone vim
 """
 _OWN_ETC = {
     "passwd": f"{{user}}:x:{UID}:{UID}::{{home}}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
@@ -77,17 +80,24 @@ _PRIVATE_PLACES = """
     .bash_history .zsh_history
 """
 _GUARDED = """
-    .git/config .git/config.worktree .git/hooks .git/commondir .envrc .vscode .idea .zed .fleet
-    .devcontainer .github .gitlab .gitlab-ci.yml .circleci .travis.yml .drone.yml .buildkite
-    .woodpecker .woodpecker.yml Jenkinsfile azure-pipelines.yml bitbucket-pipelines.yml .husky
-    .pre-commit-config.yaml .mise.toml mise.toml .exrc .nvimrc .nvim.lua .vimrc .dir-locals.el
-    .claude .cursor
+    .envrc .vscode .idea .zed .fleet .helix .devcontainer .devcontainer.json .github .gitlab
+    .gitlab-ci.yml .gitea .forgejo .circleci .cirrus.yml .travis.yml .drone.yml .buildkite
+    .woodpecker .woodpecker.yml .woodpecker.yaml Jenkinsfile azure-pipelines.yml .build.yml .builds
+    bitbucket-pipelines.yml .husky .pre-commit-config.yaml lefthook.yml .lefthook.yml
+    lefthook-local.yml .mise.toml mise.toml .mise.local.toml mise.local.toml .mise
+    .config/mise .config/mise.toml .exrc .nvimrc .nvim.lua .vimrc .dir-locals.el .dir-locals-2.el
+    .claude .cursor .mcp.json
 """
 """What git, an editor, the shell or a CI service of the person runs later."""
+_OF_GIT = ("config", "config.worktree", "hooks", "commondir")
+_FOLDERS_LOOKED_AT = 1000
+_NOT_LOOKED_INTO = frozenset({"node_modules", ".venv", "venv", "target", ".tox", "__pycache__"})
 _HARMLESS_SETTING = re.compile(
-    r"\s*(?:[#;].*|\[(?:user|init|pull|push|core|remote|branch|submodule)\b[^\]]*\]|(?:name|email"
-    r"|url|fetch|remote|merge|rebase|default|defaultbranch|autosetupremote|repositoryformatversion"
-    r"|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|active)\s*(?:=.*)?)?",
+    r"\s*(?:[#;].*|\[(?:user|init|pull|push|core|remote|branch|submodule|commit|tag|advice|color"
+    r"|fetch|rebase|merge|diff|gc)\b[^\]]*\]|(?:name|email|url|fetch|remote|merge|rebase|default"
+    r"|defaultbranch|autosetupremote|repositoryformatversion|filemode|bare|logallrefupdates"
+    r"|ignorecase|precomposeunicode|symlinks|active|gpgsign|ff|autocrlf|eol|safecrlf|quotepath"
+    r"|prune|autostash|conflictstyle|ui|auto|detachedhead)\s*(?:=.*)?)?",
     re.IGNORECASE,
 )
 _TOOLS = """
@@ -104,9 +114,12 @@ _HOME_FILES = ".gitconfig .config/git/config .config/git/ignore .config/pip/pip.
 _TOOL_SECRETS = """
     .cargo/credentials .cargo/credentials.toml .m2/settings.xml .m2/settings-security.xml
     .gradle/gradle.properties .gem/credentials .composer/auth.json .bundle/config .cabal/config
-    .ivy2/.credentials .sbt/.credentials .julia/servers .conda/aau_token
+    .ivy2/.credentials .sbt/.credentials .julia/servers .conda/aau_token .dotnet/corefx
+    .local/share/uv/credentials .pub-cache/credentials.json
 """
-_PASSWORD = re.compile(rb"//[^/@\s]+:[^/@\s]+@|(?i:extraheader|password|token)\s*=")
+_PASSWORD = re.compile(
+    rb"//(?!git@)[^/@\s]+@|(?i:extraheader|pass\w*|token)\s*=|\bgh[pousr]_\w{8}|/t/[\w-]{16,}/"
+)
 _DEVICES = {
     "null": (1, 3),
     "zero": (1, 5),
@@ -154,6 +167,11 @@ class SandboxLayout(Struct, frozen=True, kw_only=True):
     def writable(self) -> tuple[str, ...]:
         """Places that the file tools may write to."""
         return (self.start, self.home, *self.repositories, "/tmp", STATE_DIR)  # noqa: S108 - the sandbox's own
+
+    @property
+    def closed(self) -> tuple[str, ...]:
+        """Places in these that they may not; what went to `~` would be taken for the person's."""
+        return self.guarded if self.home == HOME else (*self.guarded, self.home)
 
 
 def lay_out(request: EnvironmentRequest) -> SandboxLayout:
@@ -206,15 +224,42 @@ def _repositories(project: Path) -> tuple[str, ...]:
 
 def _guarded(project: Path, repositories: tuple[str, ...]) -> Iterator[str]:
     for name in _GUARDED.split():
-        if not repositories or not name.startswith(".git/"):
-            yield str(project / name)
-    yield from (f"{path}/{name}" for path in repositories for name in ("config", "hooks"))
-    if repositories:
-        yield str(project / ".git")
-    for directory in (str(project / ".git"), *repositories):
+        yield str(project / name)
+        real = Path(os.path.realpath(project / name))
+        if project in real.parents:  # a link may lead elsewhere in the project
+            yield str(real)
+    found = [project / ".git", *islice(_inner(project), 100)]
+    yield from (str(git) for git in found if git.is_file())
+    for git in (*map(Path, repositories), *(git for git in found if not git.is_file())):
+        yield from (str(git / name) for name in _OF_GIT)
         for depth in range(1, 5):  # commands may have made it deeper than a search can go
-            for config in sorted(Path(directory, "modules").glob(f"{'*/' * depth}config"))[:200]:
-                yield from (str(config), str(config.parent / "hooks"))
+            for config in sorted((git / "modules").glob(f"{'*/' * depth}config"))[:200]:
+                yield from (str(config.with_name(name)) for name in _OF_GIT)
+        for tree in sorted(git.glob("worktrees/*"))[:200]:
+            yield from _of_work_tree(tree, project)
+
+
+def _of_work_tree(tree: Path, project: Path) -> Iterator[str]:
+    """Guard what git keeps of a work tree: all of it, unless it is a part of the project."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if Path((tree / "gitdir").read_text(encoding="utf-8").strip()).is_relative_to(project):
+            yield from (str(tree / name) for name in ("commondir", "config.worktree"))
+            return
+    yield str(tree)
+
+
+def _inner(project: Path) -> Iterator[Path]:
+    """Find repositories in folders of the project, as far as a short look goes."""
+    ahead, looked = deque([str(project)]), 0
+    while ahead and (looked := looked + 1) <= _FOLDERS_LOOKED_AT:
+        folder = ahead.popleft()
+        with contextlib.suppress(OSError), os.scandir(folder) as entries:
+            for entry in islice(entries, _FOLDERS_LOOKED_AT):
+                if entry.name == ".git":
+                    if looked > 1 and not entry.is_symlink():
+                        yield Path(entry.path)
+                elif entry.name not in _NOT_LOOKED_INTO and entry.is_dir(follow_symlinks=False):
+                    ahead.append(entry.path)
 
 
 def claim(layout: SandboxLayout) -> tuple[SandboxLayout, int | None]:
@@ -278,16 +323,17 @@ def _escaped(path: str) -> str:
     return re.sub(r"([\\:,])", r"\\\1", path)
 
 
-def absent(layout: SandboxLayout) -> list[str]:
-    """Return what could appear while the sandbox is up and must not."""
+def absent(layout: SandboxLayout) -> dict[str, str]:
+    """Return what could appear while the sandbox is up and must not, or be another link."""
     git = (str(layout.workspace / ".git"),) if layout.project else ()
-    return [path for path in (*git, *layout.guarded) if not os.path.lexists(path)]
+    paths = (path for path in (*git, *layout.guarded) if not os.path.lexists(path) or _link(path))
+    return {path: _link(path) for path in paths}
 
 
-def guard(layout: SandboxLayout, absent: Iterable[str]) -> list[str]:
+def guard(layout: SandboxLayout, absent: Mapping[str, str]) -> list[str]:
     """Rename what has appeared where nothing of the sandbox may; return its names."""
     away = []
-    for path in absent:
+    for path, link in absent.items():
         root = next((r for r in layout.repositories if Path(path).is_relative_to(r)), layout.start)
         *folders, name = Path(path).relative_to(root).parts
         directory = -1
@@ -298,13 +344,24 @@ def guard(layout: SandboxLayout, absent: Iterable[str]) -> list[str]:
                 inner = os.open(folder, _FOLDER, dir_fd=directory)
                 os.close(directory)
                 directory = inner
-            if not _is_new_repository(directory, name, in_git=folders == [".git"]):
+            if link == _link(name, directory) != "":
+                continue
+            if link or not _is_new_repository(directory, name, in_git=folders == [".git"]):
                 held = f"{name}.held-{secrets.token_hex(3)}"
                 os.rename(name, held, src_dir_fd=directory, dst_dir_fd=directory)
                 away.append("/".join((*folders, name)))
+                if link:
+                    os.symlink(link, name, dir_fd=directory)
         if directory >= 0:
             os.close(directory)
     return away
+
+
+def _link(path: str, directory: int | None = None) -> str:
+    try:
+        return os.readlink(path, dir_fd=directory)
+    except OSError:
+        return ""
 
 
 def _is_new_repository(directory: int, name: str, *, in_git: bool) -> bool:
@@ -363,21 +420,33 @@ def _home(layout: SandboxLayout) -> Iterator[str]:
         return
     for name in _HOME_FILES.split():
         path = Path(layout.home, name)
-        with contextlib.suppress(OSError):
-            if path.is_file() and not _PASSWORD.search(path.read_bytes()):
-                yield from ("--ro-bind", str(path), str(path))
+        if _readable(path):
+            yield from ("--ro-bind", str(path), str(path))
     if layout.tools:
         yield from ("--bind", str(layout.kept / "aside"), ASIDE)
 
 
+def _readable(path: Path) -> bool:
+    """Tell whether this is a file without a password in it."""
+    try:
+        return path.is_file() and not _PASSWORD.search(path.read_bytes())
+    except OSError:
+        return False
+
+
 def _guarding(layout: SandboxLayout) -> Iterator[str]:
     """Keep what the host runs later as it is, and from being moved out of the way."""
-    git = layout.workspace / ".git"
-    if layout.project and git.is_dir() and not git.is_symlink():
-        yield from ("--bind", str(git), str(git))
-    for path in layout.guarded:
-        if os.path.lexists(path) and not Path(path).is_symlink():
-            yield from ("--ro-bind", path, path)
+    present = [path for path in layout.guarded if os.path.lexists(path) and not _link(path)]
+    above = {f"{layout.start}/.git"} if layout.project else set[str]()
+    roots = [*map(Path, layout.repositories), layout.workspace]
+    for file in map(Path, present):
+        root = next((root for root in roots if file.is_relative_to(root)), file)
+        above.update(str(root / folder) for folder in file.relative_to(root).parents)
+    for folder in sorted(above - {*map(str, roots)}):
+        if Path(folder).is_dir() and not _link(folder):
+            yield from ("--bind", folder, folder)
+    for path in present:
+        yield from ("--ro-bind", path, path)
 
 
 def _system(own_etc: Path, *, network: bool) -> Iterator[str]:
@@ -391,6 +460,8 @@ def _system(own_etc: Path, *, network: bool) -> Iterator[str]:
     yield from ("--ro-bind-try", "/nix/store", "/nix/store")
     for pattern in (*_ETC.split(), *(_ETC_NETWORK if network else ())):
         for path in sorted(Path("/etc").glob(pattern)):
+            if pattern in {"gitconfig", "pip.conf"} and not _readable(path):
+                continue
             yield from ("--ro-bind-try", str(path), str(path))
     for name in ("passwd", "group", "nsswitch.conf", *(() if network else ("hosts",))):
         yield from ("--ro-bind", str(own_etc / name), f"/etc/{name}")

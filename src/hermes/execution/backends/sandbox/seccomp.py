@@ -37,7 +37,7 @@ _REFUSED = """
 _SOCKET, _IOCTL = {_X86_64: 41, _AARCH64: 198}, {_X86_64: 16, _AARCH64: 29}
 _FAMILIES = (1, 2, 10, 16)
 _TERMINAL_TRICKS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
-_PTRACE_ATTACH = 16
+_PTRACE_ATTACH = (16, 0x4206)  # and PTRACE_SEIZE
 _X32 = 0x40000000
 
 _LOAD, _EQUAL, _AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
@@ -68,7 +68,7 @@ def filter_program() -> bytes:
         *(step for number in refused for step in ((_EQUAL, 0, 1, number), denied)),
         *_by_argument(_SOCKET[architecture], _FIRST, _FAMILIES, _no(errno.EAFNOSUPPORT), keep=True),
         *_by_argument(_IOCTL[architecture], _SECOND, _TERMINAL_TRICKS, denied, keep=False),
-        *_by_argument(attach, _FIRST, (_PTRACE_ATTACH,), denied, keep=False),
+        *_by_argument(attach, _FIRST, _PTRACE_ATTACH, denied, keep=False),
         (_RETURN, 0, 0, _ALLOW),
     ]
     return b"".join(struct.pack("=HBBI", *step) for step in program)

@@ -32,7 +32,7 @@ class View:
     """A root directory that nothing leads out of, as `BlockingFiles`."""
 
     def __init__(self, root: str, writable: tuple[str, ...], guarded: tuple[str, ...] = ()) -> None:
-        """Look from `root`; write below `writable`, but not below `guarded`."""
+        """Look from `root`; write below `writable`, but not below what is `guarded` in it."""
         self._root = root
         self._writable = [_parts(path) for path in writable]
         self._guarded = [_parts(path) for path in guarded]
@@ -109,8 +109,9 @@ class View:
         return DirEntry(name=entry.name, is_dir=is_dir, size=size)
 
     def _require_writable(self, names: list[str]) -> None:
-        if not _below(names, self._writable) or _below(names, self._guarded):
-            raise OSError(errno.EROFS, "this place is read-only in the sandbox")
+        if _depth(names, self._writable) <= _depth(names, self._guarded):
+            ask = "; a command with `escalate` can ask for it" if self._guarded else ""
+            raise OSError(errno.EROFS, f"this place is read-only in the sandbox{ask}")
 
 
 class _Walk:
@@ -235,8 +236,9 @@ class _Walk:
             raise OSError(errno.EACCES, "kernel files are not for the file tools")
 
 
-def _below(names: list[str], roots: list[list[str]]) -> bool:
-    return any(names[: len(root)] == root for root in roots)
+def _depth(names: list[str], roots: list[list[str]]) -> int:
+    """Return how deep the deepest of `roots` is that `names` are below; -1: none."""
+    return max((len(root) for root in roots if names[: len(root)] == root), default=-1)
 
 
 def _parts(path: str) -> list[str]:

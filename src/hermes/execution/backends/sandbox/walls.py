@@ -14,7 +14,7 @@ _TAIL = 20_000
 """Characters of output that are looked at."""
 _SIGNS = {
     "it writes to a place that is read-only in the sandbox": re.compile(
-        r"Read-only file system|EROFS|could not (?:lock|write) config file"
+        r"Read-only file system|EROFS|Device or resource busy|could not (?:lock|write) config file"
     ),
     "it needs your keys": re.compile(
         r"Permission denied \(publickey|Host key verification failed|Authentication failed for"
