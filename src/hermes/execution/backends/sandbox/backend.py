@@ -204,8 +204,8 @@ class SandboxEnvironment(ShellEnvironment):
         note = ""
         if self._absent and (away := await asyncio.to_thread(guard, self._layout, self._absent)):
             note = (
-                f"\n[Renamed to *.held: {', '.join(away)}. It would run on the host later, so it"
-                " cannot be made in the sandbox. Use `escalate` to ask for it.]"
+                f"\n[Renamed to *.held: {', '.join(away)}. What would run on the host later cannot"
+                " be made in the sandbox; a command with `escalate` can ask for it.]"
             )
         if self._footprint is not None and self._footprint.note:
             running = self._holder is not None and self._holder.running
