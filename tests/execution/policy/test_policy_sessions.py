@@ -79,6 +79,12 @@ async def test_a_call_is_judged_with_what_earlier_ones_left(
     assert await session.judge(command=then) is gate
 
 
+async def test_going_elsewhere_does_not_move_the_project(session: Session) -> None:
+    assert await session.judge(command="rm notes.txt", run=True) is Gate.ALLOW
+    elsewhere = session.judge(command="rm notes.txt", workdir="/home/elsewhere")
+    assert await elsewhere is Gate.ASK
+
+
 async def test_calls_that_wait_at_once_each_leave_their_own(session: Session) -> None:
     first, other = Intent(command="f() { git push -f; }"), Intent(command="ls")
     await session.verdict(first)

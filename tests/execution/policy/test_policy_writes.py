@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.command_corpus import strict_policy
+from fakes.command_corpus import Sample, read_corpus, strict_policy
 from fakes.toolbox import local_environment
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.domain.approvals import Gate
@@ -140,3 +140,15 @@ async def test_the_file_tools_ask_before_they_show_secrets(
         intent = spec.intent({"path": path.replace("~", str(tmp_path))})
         verdict = await policy.judge(intent, environment, grants=(), trusted=False)
     assert verdict.gate is gate
+
+
+HOME = Path(__file__).parent
+PROJECT = HOME / "corpus"
+
+
+@pytest.mark.skipif(str(HOME).startswith("/tmp/"), reason="what is temporary is free")
+@pytest.mark.parametrize("sample", read_corpus("outside"), ids=lambda sample: sample.command)
+def test_what_is_there_outside_of_the_project_is_not_changed_unasked(sample: Sample) -> None:
+    command = sample.command.replace("/important.txt", f"/{Path(__file__).name}")
+    policy = strict_policy(user_home=str(HOME), hermes_home=str(HOME / ".hermes"))
+    assert policy.judge(command, cwd=str(PROJECT)).gate is not Gate.ALLOW

@@ -108,6 +108,8 @@ class Carried(Struct, frozen=True, kw_only=True):
     exports: dict[str, tuple[str, ...]] = {}
     files: dict[str, tuple[str, ...]] = {}
     """What was written, with every text that may be in it; nothing if that is not known."""
+    project: str = ""
+    """Where the session began: a `cd` of an earlier call does not move the project."""
 
 
 NOTHING = Carried()
@@ -129,6 +131,12 @@ class Ground(Struct, frozen=True, kw_only=True):
         for name in ("user_home", "hermes_home"):
             home = getattr(self, name)
             structs.force_setattr(self, f"{name}s", (home, real_path(home)))
+
+    @property
+    def project(self) -> str | None:
+        """The directory whose files are at stake anyway; a home is none."""
+        begun = (self.carried.project, self.cwd)
+        return next((p for p in begun if p and p != "/" and p not in self.user_homes), None)
 
 
 class Input(StrEnum):
@@ -201,7 +209,8 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
 
     def where(self, path: str) -> tuple[str, ...]:
         """Return every place that `path` may lead to, also through links."""
-        return self.paths.where(path, self.cwds)
+        # Elsewhere nobody knows where one is.
+        return self.paths.where(path, (None,) if "ssh" in self.via else self.cwds)
 
     @property
     def line(self) -> str:

@@ -113,7 +113,7 @@ class Question(Struct, frozen=True, kw_only=True):
 class _Session(Struct):
     """What is known of one session's environment."""
 
-    carried: Carried = field(default_factory=lambda: Carried(functions={}, exports={}, files={}))
+    carried: Carried
     typed: dict[str, str] = field(default_factory=dict)
     judged: dict[Intent, Carried] = field(default_factory=dict)
 
@@ -150,7 +150,10 @@ class HostPolicy:
             exposed = ("/",)  # it was let out, what is typed into it is not
         if exposed != ("/",) and not leaves and not (exposed and intent.command):
             return _ALLOW
-        session = self._sessions.setdefault(environment, _Session())
+        session = self._sessions.get(environment)
+        if session is None:
+            carried = Carried(functions={}, exports={}, files={}, project=environment.cwd)
+            session = self._sessions[environment] = _Session(carried)
         question = Question(
             settings=self.settings(trusted=trusted),
             intent=intent,

@@ -40,6 +40,8 @@ class NestedText(Struct, frozen=True):
     text: str
     via: str
     language: str = "shell"
+    zero: str = ""
+    """What `$0` stands for, if it is given."""
     positional: tuple[str, ...] | None = None
     fresh: bool = True
     """False where it runs in the same shell and sees its variables."""
@@ -134,7 +136,10 @@ def shell_code(command: ShellCommand) -> NestedText | None:
             rest = [a for a in args[index + 1 :] if a != "--"]
             while rest and re.match(r"[-+][a-zA-Z]+$", rest[0]):
                 rest.pop(0)
-            return NestedText(rest[0], name, positional=tuple(rest[2:])) if rest else None
+            zero = "".join(rest[1:2])
+            return (
+                NestedText(rest[0], name, zero=zero, positional=tuple(rest[2:])) if rest else None
+            )
         if re.match(r"[-+][a-zA-Z]*[oO]$", arg) or arg in {"--rcfile", "--init-file"}:
             index += 1
         elif not arg.startswith(("-", "+")) or arg == "-":

@@ -167,7 +167,7 @@ MAX_PLACES = 6
 """Directories that a script may be in at one point."""
 
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
-_COMPARISONS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge"})
+_COMPARISONS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"})
 _NUMERIC = frozenset({"wc", "nproc", "expr", "id", "tput", "getconf", "date"})
 """Commands that print a number, unless an argument says otherwise."""
 _NAMED_BY_TEXT = frozenset({"unset", "test", "[", "let", *_ASSIGNERS})
@@ -202,6 +202,7 @@ class Walk:
             "$": ("$$",),
             **ground.carried.exports,
         }
+        self.scope.values["OLDPWD"] = (COMPUTED,)
         self.scope.values["PWD"] = (COMPUTED if ground.cwd is None else ground.cwd,)
         self.functions: dict[str, Script] = dict(ground.carried.functions)
         self.files: dict[str, tuple[str, ...]] = {}
@@ -595,6 +596,8 @@ class Walk:
             feed = Feed(feed.kind, None, feed.upstream)
         if inner.fresh:
             self.scope.positional = inner.positional
+            if inner.zero:
+                self._assign("0", inner.zero)
         scripts, readable = read_scripts(inner.text, self._nesting)
         if not readable and not inner.lenient:
             self.findings.append(UNREADABLE)

@@ -330,7 +330,7 @@ class Expander:
         if user == "+":
             place = self._scope.get("PWD") or UNKNOWN_QUOTED
         elif user == "-":
-            place = UNKNOWN_QUOTED
+            place = COMPUTED
         else:
             place = {"": self._home, "root": "/root"}.get(user, "/home/" + user)
         return place + text[match.end() :]

@@ -134,7 +134,7 @@ def _verb(rule: _Rule, operands: list[str]) -> str | None:
             fnmatchcase(o.lower(), v) for o, v in zip(operands, path, strict=False)
         ):
             return None if rule.negated else " ".join(operands[: len(path)])
-    return "" if rule.negated or not rule.verbs else None
+    return "" if (rule.negated and operands) or not rule.verbs else None
 
 
 def _given(flag: str, args: tuple[str, ...]) -> bool:

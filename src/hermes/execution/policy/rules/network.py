@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from hermes.execution.policy.command import Finding, Ground, ShellCommand, absolute, listed, pattern
-from hermes.execution.policy.rules.places import PlaceKind, place_of
+from hermes.execution.policy.rules.places import PlaceKind, is_away, place_of
 
 NETWORK = listed("network")
 _SECRET_KINDS = frozenset(
@@ -21,6 +21,9 @@ _PUBLIC = re.compile(r"\.pub$|known_hosts$|/\.ssh/config$|cert\w*\.pem$|ca-certi
 _COPIERS = frozenset({"scp", "rsync", "sftp", "rclone", "gsutil", "aws"})
 _SENT = listed("sent")
 _BLIND = listed("blind")
+_SCRIPTED = frozenset({"sed", "gsed", "sqlite3", "psql", "mysql", "duckdb"})
+_QUOTES = re.compile(r"[\s'\"()]+")
+_DEEP = frozenset({"grep", "egrep", "rg", "ag", "ack", "zip", "cp", "rsync"})
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/")
 _PIPES = frozenset({"nc", "ncat", "netcat", "socat", "telnet"})
 _SHELLS = frozenset({"sh", "bash", "zsh"})
@@ -32,10 +35,7 @@ READS_SECRET = Finding("it reads a file with secrets", "read secrets")
 
 
 def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
-    reads = (*command.args, *command.reads) if command.name not in _BLIND else command.reads
-    if command.name == "find" and {"-exec", "-execdir"} & set(command.args):
-        reads = command.args
-    if any(is_store(a, command, ground) for a in reads if a[:1] != "-" or "=" in a):
+    if _names_secrets(command, ground) or _finds_secrets(command, ground):
         yield READS_SECRET
     upstream = {c.name for c in command.feed.upstream}
     if any(_SOCKET.match(w) for w in (*command.writes, *command.reads)):
@@ -52,6 +52,42 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         sources = (*command.feed.upstream, *command.inner)
         if any(reads_secret(c, ground) for c in sources) or _sends_secret(command, ground):
             yield Finding("it sends secrets over the network")
+    if command.name in _COPIERS and _sends_others(command, ground):
+        yield Finding("it sends files from outside of the project", "send outside")
+
+
+def _names_secrets(command: ShellCommand, ground: Ground) -> bool:
+    reads = (*command.args, *command.reads) if command.name not in _BLIND else command.reads
+    if command.name == "find" and {"-exec", "-execdir"} & set(command.args):
+        reads = command.args
+    if command.name in _SCRIPTED:
+        reads = (*reads, *(word for arg in command.args for word in _QUOTES.split(arg)))
+    return any(is_store(a, command, ground) for a in reads if a[:1] != "-" or "=" in a)
+
+
+def _sends_others(command: ShellCommand, ground: Ground) -> bool:
+    """Return whether files that are not the project's go to another machine."""
+    *sources, target = command.operands() or [""]
+    keys = set(command.values_of("-i", "-F"))
+    local = [source for source in sources if ":" not in source and source not in keys]
+    return ":" in target and any(is_away(c, ground) for o in local for c in command.where(o))
+
+
+def _finds_secrets(command: ShellCommand, ground: Ground) -> bool:
+    """Return whether a command shows what a search for secrets finds, or all of a home."""
+    if command.name in _BLIND:
+        return False
+    via, upstream = set(command.via), command.feed.upstream[-1:]
+    searched = [a for c in upstream for a in c.args] if "xargs" in via else []
+    if any(is_store(a, command, ground) for a in searched if a[:1] != "-"):
+        return True
+    deep = command.letters() & {"r", "R", "a", "u"} and command.name in _DEEP
+    whole = [c for o in command.operands() for c in command.where(o)] if deep else []
+    return any(
+        home == c or home.startswith(c.rstrip("/") + "/")
+        for c in whole
+        for home in ground.user_homes
+    )
 
 
 def reads_secret(command: ShellCommand, ground: Ground) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from hermes.execution.policy.code import language_of
 from hermes.execution.policy.command import (
     TABLES,
     Finding,
@@ -24,6 +25,7 @@ from hermes.execution.policy.command import (
     real_path,
 )
 from hermes.execution.policy.reader.expansion import COMPUTED, UNKNOWN, is_unknown
+from hermes.execution.policy.rules.commands import readings
 
 
 class PlaceKind(StrEnum):
@@ -167,7 +169,8 @@ def _hermes(clean: str, ground: Ground) -> ProtectedPlace | None:
 # --- which paths a command writes ---
 
 _SILENT = re.compile(r"/dev/(?:null|stdout|stderr|tty|fd/\d+|zero|full|tcp/|udp/)")
-_SED_WRITE = re.compile(r"(?:^|[;}\d$/gp])\s*[wW]\s+(/?\S+)")
+_AWK_OUTPUT = re.compile(r"(?:-[dop]|--(?:dump|pretty|profile)[\w-]*=)([^-\s].*)")
+_SED_WRITE = re.compile(r"(?:^|[;{}\n\d$/gp])\s*[wW]\s+(/?\S+)")
 
 
 def written_paths(command: ShellCommand) -> Iterator[str]:
@@ -192,19 +195,25 @@ def _from_table(command: ShellCommand, target: list[str]) -> Iterator[str]:
 
 
 def _copies(command: ShellCommand) -> Iterator[str]:
-    directory = list(command.values_of("-t", "--target-directory"))
     operands = command.operands()
-    if directory:
-        yield from directory
-    elif len(operands) > 1:
-        yield operands[-1]
+    folder = _destination(command)
+    sources = operands if folder not in operands[-1:] else operands[:-1]
+    if folder:
+        yield folder
         # Into a directory: the file keeps its name there.
-        for operand in operands[:-1]:
-            yield operands[-1].rstrip("/") + "/" + operand.rstrip("/").rsplit("/", 1)[-1]
+        for source in sources:
+            yield folder.rstrip("/") + "/" + source.rstrip("/").rsplit("/", 1)[-1]
     elif command.name == "ln" and operands:
         yield operands[0].rsplit("/", 1)[-1]
     if command.name == "mv":
-        yield from operands[:-1]
+        yield from sources
+
+
+def _destination(command: ShellCommand) -> str:
+    """Return what files are copied, moved or linked to; it may be a directory."""
+    operands = command.operands()
+    named = command.values_of("-t", "--target-directory")
+    return next(named, operands[-1] if len(operands) > 1 else "")
 
 
 def _in_place(command: ShellCommand) -> Iterator[str]:
@@ -216,6 +225,8 @@ def _in_place(command: ShellCommand) -> Iterator[str]:
     if command.name in {"sed", "gsed"}:
         found = (_SED_WRITE.search(text) for text in (*scripts, *operands[:1]))
         yield from (match.group(1) for match in found if match)
+    elif command.name in {"awk", "gawk"}:
+        yield from (m.group(1) for m in map(_AWK_OUTPUT.match, command.args) if m)
 
 
 def _tar(command: ShellCommand) -> Iterator[str]:
@@ -223,11 +234,14 @@ def _tar(command: ShellCommand) -> Iterator[str]:
     letters = command.letters()
     if first[:1] != "-" and "/" not in first:
         letters |= set(first.split("=")[0][:6])
+    yield from command.values_of("-g", "--listed-incremental", "--index-file")
+    if command.has_long("remove-files"):
+        yield from command.operands()
     if "x" in letters or command.has_long("extract"):
-        yield from command.values_of("-C", "--directory")
+        yield from [*command.values_of("-C", "--directory")] or ["."]
         if "P" in letters or command.has_long("absolute-names"):
             yield "/"
-    elif "c" in letters:
+    elif "t" not in letters or command.has_long("delete"):
         yield from command.values_of("-f", "--file")
         for index, arg in enumerate(command.args[:-1]):
             if re.match(r"-?[a-zA-Z]*f$", arg):
@@ -243,18 +257,21 @@ def _to_local(command: ShellCommand) -> Iterator[str]:
     operands = command.operands()
     if len(operands) > 1 and ":" not in operands[-1].split("/")[0]:
         yield operands[-1]
+    yield from command.values_of("--log-file", "--backup-dir", "--partial-dir", "--write-batch")
 
 
 def _git(command: ShellCommand) -> Iterator[str]:
     operands = command.operands()
-    if operands[:1] in (["clone"], ["init"], ["worktree"]) and len(operands) > 2:
-        yield operands[-1]
+    needed = {"clone": 3, "worktree": 3, "init": 2}.get(operands[0] if operands else "", 99)
+    yield from operands[-1:] if len(operands) >= needed else ()
+    yield from command.values_of(*_GIT_OUTPUTS)
 
 
 def _editor(command: ShellCommand) -> Iterator[str]:
     scripts = [*command.values_of("-c", "--cmd"), *(a[1:] for a in command.args if a[:1] == "+")]
     if any(re.search(r"\b(?:wq?|x|s/|g/|normal|%s|d)\b|%s|wq", s) for s in scripts):
         yield from command.operands()
+    yield from (m.group(1) for s in scripts for m in re.finditer(r"\bw\w*!?\s+(\S+)", s))
     if command.feed.kind is not Input.NONE:
         yield from command.operands()[:1]
         for match in re.finditer(r"^\s*[wW]q?\s+(\S+)", command.feed.text or "", re.MULTILINE):
@@ -282,18 +299,36 @@ _WRITERS: dict[str, Callable[[ShellCommand], Iterator[str]]] = {
     **dict.fromkeys(("ed", "ex", "vi", "vim", "nvim"), _editor),
     **dict.fromkeys(("curl", "wget", "wget2"), _downloads),
     "truncate": _truncate,
+    "unzip": lambda c: iter([*c.values_of("-d")] or ["."]),
     "git": _git,
     "defaults": _defaults,
 }
 
 
+_GIT_OUTPUTS = ("-o", "--output", "--output-directory", "--export-marks", "--separate-git-dir")
 _MANY = frozenset({"xargs", "find", "parallel"})
-_READERS = listed("readers") | listed("blind") - {"git", "npm", "node", "make"}
+_READERS = listed("readers") | listed("blind") - listed("runs-others")
 _NEVER_MENTIONED = frozenset(
-    (PlaceKind.SHELL, PlaceKind.SSH, PlaceKind.SCHEDULE, PlaceKind.DEVICE, PlaceKind.LEDGER)
+    (
+        *(PlaceKind.SHELL, PlaceKind.SSH, PlaceKind.SCHEDULE, PlaceKind.DEVICE, PlaceKind.LEDGER),
+        PlaceKind.OUTSIDE,
+    )
 )
 _LISTERS = frozenset({"find", "fd", "git", "grep", "rg", "ag", "ls"})
 _LIGHT = frozenset({"touch", "mkdir", "git", "chmod"})
+_PROCESSES = frozenset({"pgrep", "pidof", "lsof", "fuser", "ps"})
+_MAKERS = frozenset({"touch", "mkdir"})
+_COPIERS = frozenset({"cp", "gcp", "mv", "install", "ln"})
+_TALKERS = frozenset({"git", "gh", "glab"})
+_CONTAINERS = frozenset({"docker", "podman", "nerdctl", "kubectl", "oc", "docker-compose"})
+_CHANGERS = frozenset({"sed", "gsed", "mv", "chmod", "ln"})
+_EXECS = frozenset({"-exec", "-execdir", "-x", "-X", "--exec", "--exec-batch"})
+_FILLERS = listed("fillers")
+_VIEWERS = listed("viewers")
+_GIT_READERS = listed("git-readers")
+_SEPARATORS = re.compile(r"""(?:[a-z+]+://|[=:,@\s'"()<>|;])+""")
+_GLUED = re.compile(r"^-[A-Za-z](?=[/~.])")
+_TEMPORARY = re.compile(r"/(?:tmp|var/tmp|dev/shm)(?:/|$)")
 _LOGS = pattern("logs")
 _ALL_HERE = re.compile(r"(?:\.\.?/)*(?:\*|\.\*|\*\*)/?")
 
@@ -303,9 +338,11 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     yield from findings or _mentions(command, ground)
     name = command.name
     if name == "rm":
-        yield from _rm(command)
-    elif name in {"unlink", "rmdir"} and _MANY & set(command.via):
-        yield Finding("it deletes whatever a list names", f"xargs {name}")
+        yield from _rm(command, ground)
+    elif name in {"unlink", "rmdir", "kill"} and _MANY & set(command.via):
+        yield Finding("it deletes or ends whatever a list names", f"xargs {name}")
+    elif name == "kill" and any(c.name in _PROCESSES for c in command.inner):
+        yield Finding("it ends processes that were looked up", "kill found")
 
 
 def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
@@ -318,8 +355,10 @@ def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             yield opaque("where it writes is computed", "write computed")
         for clean in command.where(path):
             place = place_of(clean, ground)
-            if place is None and command.name not in _LIGHT and _overwrites(clean, command):
-                place = _OUTSIDE
+            if place is None and command.name not in _MAKERS and _is_there(clean, ground):
+                folder = path == _destination(command) and not Path(clean).is_file()
+                keeps = command.name in _COPIERS and folder and "T" not in command.letters()
+                place = None if keeps else _OUTSIDE
             if place is None or place.label in seen:
                 continue
             if command.name in _LIGHT and place.kind is PlaceKind.PROJECT:
@@ -334,15 +373,57 @@ def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
 
 def _mentions(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield a finding for a place that a command may change, as far as anybody knows."""
-    if command.name in _READERS or command.name in _LIGHT - {"git"} or "maybe" in command.via:
+    changes = bool(_MANY & set(command.via)) and command.name in _CHANGERS
+    reader = command.name in _READERS and not changes and not _runs_a_writer(command)
+    if reader or command.name in _LIGHT - {"git"} or "maybe" in command.via:
         return
-    for arg in command.args:
-        path = arg.partition("=")[2] if arg[:1] == "-" else arg
-        if not path.startswith(("/", "~", ".")) or " " in path:
-            continue
-        for place in (place_of(clean, ground) for clean in command.where(path)):
+    outside = not command.remote and not _only_reads(command)
+    for path in (*_paths_in(command), *_changed_here(command, ground)):
+        for clean in command.paths.where(path, command.cwds[-1:]):
+            place = place_of(clean, ground)
+            if place is None and outside and _is_there(clean, ground):
+                place = _OUTSIDE
             if place is not None and place.kind in _NEVER_MENTIONED:
                 yield Finding(f"it may change {place.kind}: {path}", f"write {place.label}")
+
+
+def _runs_a_writer(command: ShellCommand) -> bool:
+    """Return whether a search runs a program on what it finds that may change it."""
+    pairs = zip(command.args, command.args[1:], strict=False)
+    names = [program for option, program in pairs if option in _EXECS]
+    harmless = (_READERS | _VIEWERS) - _CHANGERS
+    return command.name in {"find", "fd", "fdfind"} and any(n not in harmless for n in names)
+
+
+def _paths_in(command: ShellCommand) -> Iterator[str]:
+    """Yield what looks like a path in the words of a command, also behind an option or a key."""
+    values = [v for name, v in command.assigns if not name.endswith(("HOME", "PATH", "CONFIG"))]
+    # The script of an interpreter is run, not changed.
+    args = [a for a in command.args if a[:1] == "-" or not language_of(command.name)]
+    listing = command.feed.upstream if _MANY & set(command.via) else command.inner
+    args += [a for lister in listing if lister.name in _LISTERS for a in lister.args]
+    for arg in (*args, *values):
+        if command.name in _TALKERS and " " in arg:
+            continue
+        text = arg.partition(":")[0] if command.name in _CONTAINERS else arg
+        for piece in _SEPARATORS.split(_GLUED.sub("", text)):
+            if piece.startswith(("/", "~", ".")) or "/.." in piece:
+                yield piece
+
+
+def _changed_here(command: ShellCommand, ground: Ground) -> Iterator[str]:
+    """Yield what a program may change where a `cd` has led it: the files it names, or all."""
+    here = command.cwd
+    if here is not None and here != ground.cwd and is_away(here, ground):
+        yield from (a for a in command.operands() if a and a[0] not in "/~.$" and " " not in a)
+        yield from (".",) if command.name in _FILLERS else ()
+
+
+def _only_reads(command: ShellCommand) -> bool:
+    if command.name != "git":
+        return command.name in _VIEWERS
+    found = readings("git", command.args)
+    return not found or found[0][0][0] in _GIT_READERS
 
 
 def _nowhere(path: str, command: ShellCommand) -> bool:
@@ -353,7 +434,7 @@ def _nowhere(path: str, command: ShellCommand) -> bool:
     return COMPUTED in path[:1] or COMPUTED in path.rpartition("/")[0]
 
 
-def _rm(command: ShellCommand) -> Iterator[Finding]:
+def _rm(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     letters = command.letters()
     recursive = bool(letters & {"r", "R"}) or command.has_long("recursive")
     if recursive:
@@ -371,22 +452,26 @@ def _rm(command: ShellCommand) -> Iterator[Finding]:
     for operand in command.operands():
         if _ALL_HERE.fullmatch(operand):
             yield Finding("it deletes everything in a directory", "rm *")
-        elif any(_away(clean, command) for clean in command.where(operand)):
+        elif any(is_away(clean, ground) for clean in command.where(operand)):
             yield Finding("it deletes files outside of the project", "rm outside")
 
 
-def _overwrites(clean: str, command: ShellCommand) -> bool:
-    """Return whether a file outside of the project would be changed; a new one may be made."""
-    if not clean.startswith("/") or clean.startswith("/dev/") or "\0" in clean:
+def _is_there(clean: str, ground: Ground) -> bool:
+    """Return whether a path outside of the project is there, or may be: it could be lost."""
+    if clean[:1] != "/" or "\0" in clean or clean.startswith(("/dev/", "/opt/")):
         return False
-    return _away(clean, command) and os.path.lexists(clean) and not Path(clean).is_dir()
+    if not is_away(clean, ground):
+        return False
+    open_end = next((i for i, c in enumerate(clean) if c in "*?[" or is_unknown(c)), None)
+    stem = clean if open_end is None else clean[:open_end].rpartition("/")[0] or "/"
+    known = (*ground.user_homes, ground.project or "/")
+    return any(_inside(place, stem) for place in known) or os.path.lexists(stem)
 
 
-def _away(clean: str, command: ShellCommand) -> bool:
-    """Return whether a path is neither below the directory at hand nor temporary."""
+def is_away(clean: str, ground: Ground) -> bool:
+    """Return whether a path is neither below the project nor temporary."""
     if not clean.startswith("/"):
-        return clean.startswith("..")
-    here = [cwd for cwd in command.cwds if cwd is not None]
-    temporary = ("/tmp/", "/var/tmp/", "/dev/shm/")  # noqa: S108
-    inside = any(_inside(clean, cwd) or _inside(clean, real_path(cwd)) for cwd in here)
-    return not inside and not clean.startswith(temporary)
+        return clean.startswith("..") or ground.project is not None
+    project = ground.project
+    inside = project is not None and any(_inside(clean, p) for p in (project, real_path(project)))
+    return not inside and not _TEMPORARY.match(clean)
