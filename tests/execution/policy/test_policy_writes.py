@@ -1,6 +1,8 @@
 """Files are written freely in a project and asked about elsewhere."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -142,13 +144,20 @@ async def test_the_file_tools_ask_before_they_show_secrets(
     assert verdict.gate is gate
 
 
-HOME = Path(__file__).parent
-PROJECT = HOME / "corpus"
+@pytest.fixture(scope="module")
+def home() -> Iterator[Path]:
+    """A home that is really there, but not below /tmp: what is temporary is free."""
+    here = Path(__file__).parent
+    beside = Path.home() if here.is_relative_to("/tmp") else here
+    with TemporaryDirectory(prefix="outside-", dir=beside) as folder:
+        (Path(folder) / "work").mkdir()
+        (Path(folder) / "important.txt").write_text("kept", encoding="utf-8")
+        yield Path(folder)
 
 
-@pytest.mark.skipif(str(HOME).startswith("/tmp/"), reason="what is temporary is free")
 @pytest.mark.parametrize("sample", read_corpus("outside"), ids=lambda sample: sample.command)
-def test_what_is_there_outside_of_the_project_is_not_changed_unasked(sample: Sample) -> None:
-    command = sample.command.replace("/important.txt", f"/{Path(__file__).name}")
-    policy = strict_policy(user_home=str(HOME), hermes_home=str(HOME / ".hermes"))
-    assert policy.judge(command, cwd=str(PROJECT)).gate is not Gate.ALLOW
+def test_what_is_there_outside_of_the_project_is_not_changed_unasked(
+    home: Path, sample: Sample
+) -> None:
+    policy = strict_policy(user_home=str(home), hermes_home=str(home / ".hermes"))
+    assert policy.judge(sample.command, cwd=str(home / "work")).gate is not Gate.ALLOW
