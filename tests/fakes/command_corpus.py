@@ -1,12 +1,15 @@
 """The corpus of commands with the verdict each must get."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import msgspec
 
 from hermes.execution.policy.judge import CommandPolicy, PolicySettings
 
-__all__ = ["HERMES_HOME", "USER_HOME", "Sample", "read_corpus", "strict_policy"]
+__all__ = ["HERMES_HOME", "USER_HOME", "Sample", "kept_home", "read_corpus", "strict_policy"]
 
 USER_HOME = "/home/user"
 HERMES_HOME = "/home/user/.hermes"
@@ -31,3 +34,14 @@ def strict_policy(**changes: object) -> CommandPolicy:
     """Return a policy in mode manual for the user of the corpus."""
     settings = PolicySettings(user_home=USER_HOME, hermes_home=HERMES_HOME)
     return CommandPolicy(msgspec.structs.replace(settings, **changes))
+
+
+@contextmanager
+def kept_home() -> Iterator[Path]:
+    """Make a home that is really there, and not below /tmp: what is temporary is free."""
+    here = Path(__file__).parent
+    beside = Path.home() if here.is_relative_to("/tmp") else here
+    with TemporaryDirectory(prefix="outside-", dir=beside) as folder:
+        (Path(folder) / "work").mkdir()
+        (Path(folder) / "important.txt").write_text("kept", encoding="utf-8")
+        yield Path(folder)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fakes.command_corpus import strict_policy
+from fakes.command_corpus import kept_home, strict_policy
 from hermes.domain.approvals import Gate, Verdict
 from hermes.domain.ports.execution import ProcessInfo
 from hermes.domain.settings.live import LiveSettings
@@ -196,8 +196,9 @@ def test_a_link_on_the_disk_hides_neither_program_nor_target(tmp_path: Path) -> 
 
 
 def test_a_file_outside_of_the_project_is_not_overwritten_unasked() -> None:
-    policy = strict_policy()
-    cwd = str(Path(__file__).parent)
-    assert policy.judge("echo x > ../../conftest.py", cwd=cwd).gate is Gate.ASK
-    assert policy.judge("echo x > ../../new-file.txt", cwd=cwd).gate is Gate.ALLOW
-    assert policy.judge("echo x > corpus/floor.jsonl", cwd=cwd).gate is Gate.ALLOW
+    with kept_home() as home:
+        (home / "work/own.txt").write_text("own", encoding="utf-8")
+        policy, cwd = strict_policy(), str(home / "work")
+        assert policy.judge("echo x > ../important.txt", cwd=cwd).gate is Gate.ASK
+        assert policy.judge("echo x > ../new-file.txt", cwd=cwd).gate is Gate.ALLOW
+        assert policy.judge("echo x > own.txt", cwd=cwd).gate is Gate.ALLOW

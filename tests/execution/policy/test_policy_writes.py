@@ -2,11 +2,10 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 
-from fakes.command_corpus import Sample, read_corpus, strict_policy
+from fakes.command_corpus import Sample, kept_home, read_corpus, strict_policy
 from fakes.toolbox import local_environment
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.domain.approvals import Gate
@@ -146,13 +145,8 @@ async def test_the_file_tools_ask_before_they_show_secrets(
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Path]:
-    """A home that is really there, but not below /tmp: what is temporary is free."""
-    here = Path(__file__).parent
-    beside = Path.home() if here.is_relative_to("/tmp") else here
-    with TemporaryDirectory(prefix="outside-", dir=beside) as folder:
-        (Path(folder) / "work").mkdir()
-        (Path(folder) / "important.txt").write_text("kept", encoding="utf-8")
-        yield Path(folder)
+    with kept_home() as folder:
+        yield folder
 
 
 @pytest.mark.parametrize("sample", read_corpus("outside"), ids=lambda sample: sample.command)
