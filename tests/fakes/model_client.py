@@ -111,7 +111,7 @@ class LoneClient(ModelClient):
         self, routes: Sequence[ModelRoute], clock: InstantClock, policy: RetryPolicy | None
     ) -> None:
         self._own = Transport()
-        super().__init__(routes, clock=clock, transport=self._own, policy=policy, seed=1)
+        super().__init__(routes, clock=clock, transport=self._own, policy=policy)
 
     async def close(self) -> None:
         await self._own.close()

@@ -95,25 +95,62 @@ async def test_backoff_doubles_from_five_seconds_with_bounded_jitter() -> None:
         assert base <= delay <= base * 1.5
 
 
-async def test_a_fallback_answers_this_call_and_the_primary_is_tried_on_the_next() -> None:
-    policy = RetryPolicy(max_retries=0)
+async def test_a_fallback_lasts_the_turn_and_the_next_ones_until_a_probe_succeeds() -> None:
+    policy = RetryPolicy(max_retries=1)
     async with (
-        FakeModelServer([Step(status=500), Step(text="primary again")]) as first,
-        FakeModelServer([Step(text="from the fallback")]) as second,
+        FakeModelServer(
+            [Step(status=500), Step(status=500), Step(status=500), Step(text="primary again")]
+        ) as first,
+        FakeModelServer(Script(default=Step(text="from the fallback"))) as second,
     ):
-        heard = Heard()
+        clock, heard = InstantClock(), Heard()
         fallback = route_to(second, provider="other", model="other-1")
-        client = client_of(route_to(first), fallback, policy=policy)
-        one = await client.complete(ask(), heard)
-        two = await client.complete(ask())
+        client = client_of(route_to(first), fallback, policy=policy, clock=clock)
+        turn = client.for_turn()
+        one = await turn.complete(ask(), heard)
+        await clock.sleep(3600.0)
+        await turn.complete(ask(), heard)
+        asked_in_the_turn = len(first.requests)
+        probe = await client.for_turn().complete(ask())
+        later = await client.for_turn().complete(ask(), heard)
+        asked_while_resting = len(first.requests)
+        await clock.sleep(3600.0)
+        again = await client.for_turn().complete(ask())
         await client.close()
     assert (one.message.text, one.provider, one.model) == (
         "from the fallback",
         "other",
         "other-1",
     )
-    assert heard.notices == ["fallback"]
-    assert two.message.text == "primary again"
+    assert asked_in_the_turn == 2, "the call that failed and its retry"
+    assert asked_while_resting == 3, "one probe without a retry"
+    assert probe.message.text == later.message.text == "from the fallback"
+    assert heard.notices == ["retry", "fallback", "fallback"], "once a turn"
+    assert again.message.text == "primary again"
+
+
+async def test_a_refused_connection_goes_to_the_fallback_at_once() -> None:
+    async with FakeModelServer([Step(text="gone")]) as first:
+        nobody = route_to(first)
+    async with FakeModelServer([Step(text="from the fallback")]) as second:
+        clock = InstantClock()
+        client = client_of(nobody, route_to(second, provider="other"), clock=clock)
+        reply = await client.complete(ask())
+        await client.close()
+    assert reply.message.text == "from the fallback"
+    assert clock.slept == []
+
+
+async def test_a_request_that_is_refused_leaves_the_route_in_use_for_others() -> None:
+    refusal = Step(status=400, body={"error": {"message": "flagged by the content policy"}})
+    async with (
+        FakeModelServer([refusal, Step(text="from the first")]) as first,
+        FakeModelServer([Step(text="from the fallback")]) as second,
+    ):
+        client = client_of(route_to(first), route_to(second, provider="other"))
+        replies = [await client.complete(ask()), await client.complete(ask())]
+        await client.close()
+    assert [reply.message.text for reply in replies] == ["from the fallback", "from the first"]
 
 
 async def test_when_all_routes_fail_the_first_failure_is_told_and_the_others_named() -> None:

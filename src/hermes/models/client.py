@@ -1,11 +1,13 @@
 """ModelClient: one model call with repairs, key rotation, retries and fallbacks.
 
 On one route: repair the request, use the next key, retry with backoff. What
-only compression can cure is raised at once. Then the next route, for this call
-only. When everything failed, one `ModelFailure` says what happened and what to
-do. After a rate limit another key is tried before waiting. The wait is what the
-provider asks for (`Retry-After` and similar headers) up to a limit, otherwise
-exponential backoff with jitter.
+only compression can cure is raised at once. Then the next route, and at once if
+no connection can be made; it answers for the rest of the turn. A route that failed
+rests for a while in all turns, then one try shows whether it works again. When
+everything failed, one `ModelFailure` says what happened and what to do. After a
+rate limit another key is tried before waiting. The wait is what the provider asks
+for (`Retry-After` and similar headers) up to a limit, otherwise exponential
+backoff with jitter.
 """
 
 import math
@@ -56,6 +58,21 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _EPOCH = 1_000_000_000
 _JITTER = 0.5
 """Up to this part of a delay is added at random."""
+_PROBE_SECONDS = 15.0
+"""A route that failed lately has to begin its answer within this time."""
+_FIRST_REST = 60.0
+_LONGEST_REST = 900.0
+_THIS_REQUEST = frozenset(
+    {
+        FailureKind.POLICY,
+        FailureKind.BAD_REQUEST,
+        FailureKind.IMAGE_REJECTED,
+        FailureKind.REASONING_REJECTED,
+        FailureKind.MALFORMED,
+        FailureKind.EMPTY,
+    }
+)
+"""Kinds that say nothing about the next request."""
 _RETRIES = {FailureKind.TIMEOUT: 1, FailureKind.MALFORMED: 2, FailureKind.EMPTY: 2}
 """Kinds that are retried less often: waiting is expensive, or another answer is unlikely."""
 
@@ -85,6 +102,42 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
     """After a longer `Retry-After` the next key or route is used instead."""
 
 
+class RouteRests:
+    """Routes that failed lately, shared by all clients of a process."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._rests: dict[tuple[str, str], tuple[float, float]] = {}
+        """Address and model -> when it is tried again, and how long it rests."""
+
+    def resting(self, route: ModelRoute) -> bool:
+        until, _ = self._rests.get((route.base_url, route.model), (0.0, 0.0))
+        return until > self._clock.monotonic()
+
+    def doubtful(self, route: ModelRoute) -> bool:
+        """Whether the route failed when it was last used."""
+        return (route.base_url, route.model) in self._rests
+
+    def failed(self, route: ModelRoute, failure: ModelFailure) -> None:
+        if failure.kind in _THIS_REQUEST:
+            return
+        name = (route.base_url, route.model)
+        _, last = self._rests.get(name, (0.0, 0.0))
+        rest = min(max(_FIRST_REST, 2 * last, failure.retry_after or 0.0), _LONGEST_REST)
+        self._rests[name] = (self._clock.monotonic() + rest, rest)
+
+    def worked(self, route: ModelRoute) -> None:
+        self._rests.pop((route.base_url, route.model), None)
+
+
+class _Path(Struct, frozen=True):
+    """A route with what its calls share."""
+
+    route: ModelRoute
+    protocol: WireProtocol
+    pool: CredentialPool
+
+
 class ModelClient:
     def __init__(
         self,
@@ -94,60 +147,106 @@ class ModelClient:
         transport: Transport,
         policy: RetryPolicy | None = None,
         cache: LoweredCache | None = None,
-        seed: int | None = None,
+        rests: RouteRests | None = None,
     ) -> None:
         if not routes:
             raise ConfigError("No model is chosen.", hint="Choose one with `hermes model`.")
-        self.routes = tuple(routes)
         self.clock = clock
         self.transport = transport
         self.policy = policy or RetryPolicy()
         self.cache = cache or LoweredCache()
-        self.random = random.Random(seed)  # noqa: S311 - jitter, not security
-        self._protocols = [protocol_for(route.api_mode) for route in routes]
-        self._pools = [CredentialPool(each.keys, each.strategy, clock, seed) for each in routes]
+        self.rests = rests or RouteRests(clock)
+        self.random = random.Random()  # noqa: S311 - jitter, not security
+        self.paths = tuple(
+            _Path(
+                route,
+                protocol_for(route.api_mode),
+                CredentialPool(route.keys, route.strategy, clock),
+            )
+            for route in routes
+        )
 
     @property
     def info(self) -> ModelInfo:
-        return self.routes[0].info
+        return self.paths[0].route.info
+
+    def for_turn(self) -> "TurnModel":
+        return TurnModel(self)
 
     async def complete(
         self, request: ModelRequest, listener: CallListener | None = None
     ) -> ModelReply:
-        sink = Sink(listener)
-        failures: list[ModelFailure] = []
-        for route, protocol, pool in zip(self.routes, self._protocols, self._pools, strict=True):
-            if failures:
-                sink.restart()
-                using = f"Using {route.provider} ({route.model}) for this reply."
-                sink.notice("fallback", f"{failures[-1].message} {using}")
-            try:
-                return await _RouteCall(self, route, protocol, pool, (request, sink)).run()
-            except ModelFailure as failure:
-                if not PLANS[failure.kind].fallback:
-                    raise
-                failures.append(failure)
-        raise _summary(failures)
+        return await TurnModel(self).complete(request, listener)
 
     async def warm(self) -> None:
         """Load what the first call would otherwise wait for."""
-        await self.transport.warm(self.routes[0].base_url)
+        await self.transport.warm(self.paths[0].route.base_url)
+
+
+class TurnModel:
+    """A client for the length of one turn: the route that answered goes on answering."""
+
+    def __init__(self, client: ModelClient) -> None:
+        self._client = client
+        self._current = client.paths[0]
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._client.info
+
+    async def complete(
+        self, request: ModelRequest, listener: CallListener | None = None
+    ) -> ModelReply:
+        client, rests = self._client, self._client.rests
+        sink = Sink(listener)
+        failures: list[ModelFailure] = []
+        # The one in use first, those that rest last.
+        order = sorted(
+            client.paths, key=lambda path: (rests.resting(path.route), path is not self._current)
+        )
+        for path in order:
+            route = path.route
+            if failures:
+                sink.restart()
+            if path is not self._current:
+                why = failures[-1].message if failures else self._why_not_first()
+                sink.notice("fallback", f"{why} Using {route.provider} ({route.model}) instead.")
+            try:
+                call = _RouteCall(client, path, (request, sink), others=len(order) > 1)
+                reply = await call.run()
+            except ModelFailure as failure:
+                if not PLANS[failure.kind].fallback:
+                    raise
+                rests.failed(route, failure)
+                failures.append(failure)
+            else:
+                rests.worked(route)
+                self._current = path
+                return reply
+        raise _summary(failures)
+
+    def _why_not_first(self) -> str:
+        route = self._current.route
+        return f"{route.provider} ({route.model}) failed a moment ago."
 
 
 class _RouteCall:
     def __init__(
         self,
         client: ModelClient,
-        route: ModelRoute,
-        protocol: WireProtocol,
-        pool: CredentialPool,
+        path: _Path,
         asked: tuple[ModelRequest, Sink],
+        *,
+        others: bool,
     ) -> None:
         self._client = client
-        self._route = route
-        self._protocol = protocol
-        self._pool = pool
+        self._route = path.route
+        self._protocol = path.protocol
+        self._pool = path.pool
         self._request, self._sink = asked
+        self._others = others
+        """Another route could answer."""
+        self._probe = others and client.rests.doubtful(path.route)
         self._repairs = Repairs()
         self._mends = 0
         self._rotations = 0
@@ -173,8 +272,11 @@ class _RouteCall:
         for name, value in _auth_headers(route, self._key).items():
             joined = name == "anthropic-beta" and name in call.headers
             call.headers[name] = f"{call.headers[name]},{value}" if joined else value
+        timeouts = route.timeouts
+        if self._probe:
+            timeouts = replace(timeouts, first_byte=min(timeouts.first_byte, _PROBE_SECONDS))
         await self._client.transport.exchange(
-            call, decoder, route.timeouts, self._still_waiting, route.notice
+            call, decoder, timeouts, self._still_waiting, route.notice
         )
         decoded = decoder.finish()
         _check(decoded)
@@ -224,6 +326,8 @@ class _RouteCall:
     async def _wait(self, kind: FailureKind, fault: WireFault) -> bool:
         """Wait before the next try; False if there is none."""
         client, policy = self._client, self._client.policy
+        if self._probe or (self._others and not fault.connected):
+            return False
         self._tries[kind] += 1
         number = self._tries[kind]
         limit = min(_RETRIES.get(kind, policy.max_retries), policy.max_retries)

@@ -29,7 +29,7 @@ from hermes.domain.profile import AgentProfile
 from hermes.domain.session import MODEL_OVERRIDE, Session
 from hermes.domain.settings.models import AuxiliaryTask
 from hermes.domain.tools import ToolSpec
-from hermes.models.client import ModelClient, RetryPolicy
+from hermes.models.client import ModelClient, RetryPolicy, RouteRests
 from hermes.models.encode_common import LoweredCache
 from hermes.models.local.embedded import EmbeddedModel
 from hermes.models.local.files import PROVIDER
@@ -53,6 +53,7 @@ class AuxiliaryModels(msgspec.Struct, frozen=True):
     sources: ModelSources
     clock: Clock
     transport: Transport
+    rests: RouteRests | None = None
     main_routes: tuple[ModelRoute, ...] = ()
     clients: dict[str, ModelClient] = msgspec.field(default_factory=dict)
 
@@ -75,6 +76,7 @@ class AuxiliaryModels(msgspec.Struct, frozen=True):
                 routes,
                 clock=self.clock,
                 transport=self.transport,
+                rests=self.rests,
                 policy=RetryPolicy(
                     max_retries=self.sources.settings.auxiliary.transient_retries,
                     base_delay=1.0,
@@ -131,10 +133,13 @@ class ModelRegistry:
         self._clock = clock
         self._transport = Transport(lambda url: proxy_for(url, environ))
         self._lowered = LoweredCache()
+        self._rests = RouteRests(clock)
         self._opened: dict[bytes, AuxiliaryModels] = {}
 
     def main(self, profile: AgentProfile, session: Session) -> Model:
-        return self._open(profile, session.state.get(MODEL_OVERRIDE) or {}).main
+        """Return the model for one turn of a session."""
+        main = self._open(profile, session.state.get(MODEL_OVERRIDE) or {}).main
+        return main.for_turn() if isinstance(main, ModelClient) else main
 
     def auxiliary(self, task: str, profile: AgentProfile, session: Session) -> Model:
         return self._open(profile, session.state.get(MODEL_OVERRIDE) or {}).model(task)
@@ -189,12 +194,14 @@ class ModelRegistry:
                 transport=self._transport,
                 policy=RetryPolicy(max_retries=self._sources.settings.agent.api_max_retries),
                 cache=self._lowered,
+                rests=self._rests,
             )
         return AuxiliaryModels(
             main,
             self._sources,
             clock=self._clock,
             transport=self._transport,
+            rests=self._rests,
             main_routes=tuple(routes),
         )
 

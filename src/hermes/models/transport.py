@@ -316,7 +316,8 @@ def _connection_fault(error: Exception, patience: _Patience) -> WireFault:
         return WireFault(f"the address is not usable: {text}", kind=FailureKind.BAD_REQUEST)
     if patience.received:
         return WireFault(f"the connection broke: {text}", kind=FailureKind.CONNECTION)
-    return WireFault(text, kind=FailureKind.CONNECTION)
+    refused = isinstance(error, library.ConnectError)
+    return WireFault(text, kind=FailureKind.CONNECTION, connected=not refused)
 
 
 def _headers(response: "httpcore2.Response") -> dict[str, str]:

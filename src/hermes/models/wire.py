@@ -61,6 +61,7 @@ class WireFault(Exception):
         status: int | None = None,
         headers: Mapping[str, str] | None = None,
         code: str = "",
+        connected: bool = True,
     ) -> None:
         super().__init__(message)
         self.message = message
@@ -69,6 +70,8 @@ class WireFault(Exception):
         self.status = status
         self.headers = headers or {}
         self.code = code
+        self.connected = connected
+        """False: there was nobody to talk to."""
 
 
 _STATUSES = {
