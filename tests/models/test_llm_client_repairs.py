@@ -6,7 +6,6 @@ from fakes.model import Call, FakeModelServer, Script, Step
 from fakes.model_client import Heard, ask, client_of, route_to
 from hermes.domain.messages import (
     AssistantMessage,
-    FinishReason,
     ImagePart,
     Reasoning,
     TextPart,
@@ -92,7 +91,7 @@ async def test_broken_arguments_are_repaired_and_ids_made_unique() -> None:
     calls = [
         Call(name="a", arguments='{"x": 1,}', id="same"),
         Call(name="b", arguments="", id="same"),
-        Call(name="c", arguments="{'y': True", id=""),
+        Call(name="c", arguments="{'y': True}", id=""),
         Call(name="d", arguments="no json at all", id="d"),
     ]
     async with FakeModelServer([Step(calls=calls)]) as server:
@@ -105,11 +104,11 @@ async def test_broken_arguments_are_repaired_and_ids_made_unique() -> None:
     assert all(call.id for call in got)
 
 
-async def test_arguments_cut_by_the_output_limit_are_not_closed() -> None:
+@pytest.mark.parametrize("finish", ["length", "tool_calls", "stop"])
+async def test_arguments_that_were_cut_are_not_closed(finish: str) -> None:
     calls = [Call(name="write_file", arguments='{"content": "half of th', id="c")]
-    async with FakeModelServer([Step(calls=calls, finish="length")]) as server:
+    async with FakeModelServer([Step(calls=calls, finish=finish)]) as server:
         client = client_of(route_to(server))
         reply = await client.complete(ask())
         await client.close()
-    assert reply.message.finish is FinishReason.LENGTH
     assert reply.message.tool_calls[0].arguments == '{"content": "half of th'

@@ -19,9 +19,6 @@ from hermes.models.tool_calls import CallAssembler, repair_arguments, repair_cal
         ("None", {}),
         ('{"a": 1,}', {"a": 1}),
         ('{"a": [1, 2,],}', {"a": [1, 2]}),
-        ('{"a": {"b": "c', {"a": {"b": "c"}}),
-        ('{"a": 1, "b":', {"a": 1, "b": None}),
-        ('{"a": [1, 2', {"a": [1, 2]}),
         ("{'a': True, 'b': None}", {"a": True, "b": None}),
         ("{'it': 'isn\\'t'}", {"it": "isn't"}),
         ('```json\n{"a": 1}\n```', {"a": 1}),
@@ -56,18 +53,10 @@ def test_sound_arguments_pass_byte_for_byte(value: dict[str, Any]) -> None:
 
 
 @given(st.dictionaries(st.text(max_size=5), JSON, min_size=1, max_size=4), st.integers(0, 10_000))
-def test_cut_arguments_never_become_something_that_was_not_said(
-    value: dict[str, Any], at: int
-) -> None:
+def test_what_was_cut_off_is_never_closed(value: dict[str, Any], at: int) -> None:
     text = json.dumps(value)
-    cut = text[: 1 + at % len(text)]
-    repaired = repair_arguments(cut)
-    if repaired != cut:
-        assert set(json.loads(repaired)) <= {*value, *_prefixes(value)}
-
-
-def _prefixes(value: dict[str, Any]) -> set[str]:
-    return {key[:end] for key in value for end in range(len(key) + 1)}
+    cut = text[: 1 + at % (len(text) - 1)]
+    assert repair_arguments(cut) == cut
 
 
 @given(st.text(max_size=60))

@@ -367,9 +367,7 @@ class _RouteCall:
     def _reply(self, decoded: Decoded) -> ModelReply:
         message = decoded.message
         if message.tool_calls:
-            cut_off = message.finish is FinishReason.LENGTH
-            calls = repair_calls(message.tool_calls, cut_off=cut_off)
-            message = replace(message, tool_calls=calls)
+            message = replace(message, tool_calls=repair_calls(message.tool_calls))
         dollars = decoded.cost_usd
         if dollars is None:
             dollars = cost(decoded.usage, self._route.facts.price)

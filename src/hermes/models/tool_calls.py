@@ -4,9 +4,10 @@ The rule is one slot per `index`. Servers break it: some send no index, some no
 id, some number every parallel call 0, some repeat the name with each fragment,
 some send whole calls, some send arguments as an object.
 
-Only mechanical damage is repaired: code fences, trailing commas, unclosed
-strings and brackets, Python literals, nothing at all. What is still not a
-JSON object afterwards stays unchanged, and the loop tells the model.
+Only mechanical damage is repaired: code fences, trailing commas, Python
+literals, nothing at all. What was cut off is never closed: half a command
+would run as if it were whole. What is still not a JSON object afterwards stays
+unchanged, and the loop tells the model.
 """
 
 import re
@@ -22,18 +23,14 @@ _LITERALS = {"True": "true", "False": "false", "None": "null"}
 _WORD = re.compile(r"[A-Za-z_]+")
 
 
-def repair_calls(calls: tuple[ToolCall, ...], *, cut_off: bool = False) -> tuple[ToolCall, ...]:
-    """Return the calls with JSON arguments where possible and ids that are unique.
-
-    Arguments of a reply that hit its output limit are not closed: half a file
-    would be written as if it were whole.
-    """
+def repair_calls(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+    """Return the calls with JSON arguments where possible and ids that are unique."""
     seen: set[str] = set()
     repaired: list[ToolCall] = []
     for call in calls:
         call_id = call.id if call.id and call.id not in seen else new_call_id()
         seen.add(call_id)
-        arguments = call.arguments if cut_off else repair_arguments(call.arguments)
+        arguments = repair_arguments(call.arguments)
         repaired.append(ToolCall(id=call_id, name=call.name.strip(), arguments=arguments))
     return tuple(repaired)
 
@@ -49,7 +46,7 @@ def repair_arguments(text: str) -> str:
         return text
     fenced = _FENCE.match(stripped)
     candidate = fenced.group(1) if fenced else stripped
-    for attempt in (candidate, _inner_string(candidate), _close(candidate)):
+    for attempt in (candidate, _inner_string(candidate), _mended(candidate)):
         if attempt and _is_object(attempt):
             return attempt
     return text
@@ -71,7 +68,7 @@ def _inner_string(text: str) -> str:
     return inner if isinstance(inner, str) else ""
 
 
-class _Closer:
+class _Mender:
     """Copies JSON-like text and mends it on the way."""
 
     def __init__(self, text: str) -> None:
@@ -85,11 +82,7 @@ class _Closer:
             position = self._token(position)
             if self.out and not self.stack and self.out[-1] in "}]":
                 break
-        self._drop_comma()
-        joined = "".join(self.out)
-        if joined.rstrip().endswith(":"):
-            joined += "null"
-        return joined + "".join(reversed(self.stack))
+        return "".join(self.out)
 
     def _token(self, at: int) -> int:
         char = self.text[at]
@@ -121,11 +114,11 @@ class _Closer:
                 at += 2
                 continue
             if char == quote:
+                out.append('"')
                 at += 1
                 break
             out.append(_in_string(char))
             at += 1
-        out.append('"')
         self.out.append("".join(out))
         return at
 
@@ -144,9 +137,9 @@ def _in_string(char: str) -> str:
     return msgspec.json.encode(char).decode()[1:-1] if char < " " else char
 
 
-def _close(text: str) -> str:
+def _mended(text: str) -> str:
     start = text.find("{")
-    return _Closer(text[start:]).run() if start >= 0 else ""
+    return _Mender(text[start:]).run() if start >= 0 else ""
 
 
 class _Slot:
