@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from hermes.domain.outbound import Target
-from hermes.domain.platforms import Capabilities
+from hermes.domain.platforms import Capabilities, Limits, Rate
 from hermes.domain.ports.platform import (
     FailureAction,
     InboundSink,
@@ -16,8 +16,8 @@ from hermes.domain.ports.platform import (
 __all__ = ["EDITING", "MemoryPlatform", "failure"]
 
 EDITING = Capabilities(
-    max_length=4096, edits=True, deletes=True, buttons=True, typing=True, private_interval=0.0,
-    group_interval=0.0, media=frozenset({"document", "image"}),
+    max_length=4096, edits=True, deletes=True, buttons=True, typing=True,
+    limits=Limits(private=Rate(), group=Rate()), media=frozenset({"document", "image"}),
 )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache
+from math import inf
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -31,6 +32,34 @@ class LengthUnit(StrEnum):
     UTF16 = "utf16"
     CODEPOINTS = "codepoints"
     BYTES = "bytes"
+
+
+class Rate(Struct, frozen=True):
+    """At most `calls` in any `seconds`, `burst` of them at once; without `calls`: no limit."""
+
+    calls: int = 0
+    seconds: float = 1.0
+    burst: int = 1
+    reserve: int = 1
+    """Of the burst, what typing, reactions and previews leave for answers."""
+
+    @property
+    def per_second(self) -> float:
+        """How fast a used-up burst comes back, so that no span of `seconds` sees more."""
+        return (self.calls - self.burst) / self.seconds if self.calls else inf
+
+
+class Limits(Struct, frozen=True, kw_only=True):
+    """How many calls a platform takes; edits, typing and reactions count like messages."""
+
+    private: Rate = Rate(20, 20.0, burst=3)
+    """To one private chat."""
+    group: Rate = Rate(20, 60.0, burst=8, reserve=6)
+    """To any other chat: six people who ask at once are answered at once."""
+    account: Rate = Rate()
+    """Of one account, to whatever chats."""
+    platform: Rate = Rate()
+    """Of all accounts of this process."""
 
 
 class Capabilities(Struct, frozen=True, kw_only=True):
@@ -56,11 +85,7 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     """Kinds of files it can send natively: image, voice, audio, video, document."""
     album_size: int = 0
     """How many pictures can be sent together (`AlbumSender`); 0: none."""
-    private_interval: float = 1.0
-    """Seconds between two calls to one private chat that the platform tolerates."""
-    group_interval: float = 3.0
-    account_interval: float = 0.0
-    """Seconds between two calls of the account to whatever chats; 0: no limit."""
+    limits: Limits = Limits()
     typing_seconds: float = 4.0
     """Seconds after which a typing signal must be repeated."""
 

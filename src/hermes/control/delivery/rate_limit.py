@@ -1,202 +1,174 @@
-"""Budgets: one per chat and one per account, for everything that a platform counts.
+"""Rate limits: a token bucket per chat, per account and per platform.
 
-Sends, edits, typing signals and deletes to one chat draw from the same
-bucket, because the platform adds them up. A final text goes before a preview
-and a preview before a typing signal; a preview that would have to wait may be
-dropped, a final never is. After a "too many requests" the whole chat rests
-for as long as it was told to and the budget becomes smaller for a while; where the
-platform says that it means the account, all of its chats rest.
+Whatever a platform counts (sends, edits, deletes, typing signals, reactions) takes a token
+from each of the three buckets of its chat; the figures are data of the platform's manifest
+(`Capabilities.limits`). What decides who gets the next token:
 
-Pure logic: times come in, waiting times go out. Whoever waits asks again.
+- Finals, prompts and deletes are never dropped. They queue per chat, and the one that its
+  chat has room for queues at the account: first come, first served, so a chat that must wait
+  holds up nobody else and nobody starves.
+- Everything else only takes what is left over: while a final queues it gets nothing, and of
+  each bucket a reserve is kept, so that an answer finds room in a group where people typed and
+  reacted a moment ago. A preview waits a moment and is dropped; reactions and typing leave one
+  more token than previews, and typing never waits.
+- A "too many requests" rests the bucket it is about for exactly as long as was asked. After
+  that there is one token, and the pace is the usual one: nothing stays slower.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+import asyncio
 from enum import IntEnum
-
-from msgspec import Struct
 
 from hermes.domain.inbound import ChatKind
 from hermes.domain.outbound import Target
-from hermes.domain.platforms import Capabilities
+from hermes.domain.platforms import Capabilities, Rate
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import LimitScope
 
+PATIENCE = 1.0
+"""Seconds that a call that may be dropped waits for room."""
+_LOOK_AGAIN = 0.2
+"""Seconds after which it looks again at the least: hundreds of previews may wait for one token."""
+
 
 class Urgency(IntEnum):
-    """How much a call matters; the higher goes first."""
-
     TYPING = 0
     """Dropped when there is no room at once."""
-    PREVIEW = 1
+    REACTION = 1
+    PREVIEW = 2
     """May be dropped: a newer one or the final will come."""
-    FINAL = 2
-    """Waits as long as it takes: finals, prompts, deletes of what must go."""
+    FINAL = 3
+    """Waits as long as it takes: finals, deletes of what must go."""
+    PROMPT = 3
+    """Somebody is asked: as urgent as a final."""
 
 
-class PacingLimits(Struct, frozen=True, kw_only=True):
-    interval: float
-    """Seconds between two calls in the long run."""
-    burst: int = 3
-    """Calls that may follow each other at once after a quiet time."""
-    spared: int = 1
-    """Of those, how many previews leave for finals."""
-    widen: float = 2.0
-    """How much slower it gets after a penalty."""
-    widest: float = 16.0
-    """How much slower at most."""
-    recover_after: float = 120.0
-    """Seconds without a penalty after which it gets faster again by one step."""
+class Bucket:
+    """Tokens that come back with time; pure logic but for the queue of finals."""
 
-
-class ChatPacer:
-    """Tokens that come back with time, fewer of them after a penalty."""
-
-    def __init__(self, limits: PacingLimits, now: float) -> None:
-        self._limits = limits
-        self._tokens = float(limits.burst)
-        self._refilled_at = now
-        self._resting_until = now
-        self._penalty_at = now
-        self._finals_waiting = 0
-        self._last_used = now
-        self.slowness = 1.0
-        """By how much the interval is widened at the moment."""
-
-    @property
-    def _interval(self) -> float:
-        return self._limits.interval * self.slowness
+    def __init__(self, rate: Rate, now: float) -> None:
+        self._rate = rate
+        self._tokens = float(rate.burst)
+        self._counted_at = now
+        """In the future while it rests."""
+        self.queue = asyncio.Lock()
+        """Held by the final that gets the next token; the others wait for it in order."""
 
     def wait(self, urgency: Urgency, now: float) -> float:
-        """Return how many seconds to wait before such a call; 0 if it may go now."""
-        self._refill(now)
-        spared = 0
-        if urgency is not Urgency.FINAL:
-            spared = min(self._limits.spared, self._limits.burst - 1) + self._finals_waiting
-        missing = 1 + spared - self._tokens
+        """Return the seconds until there would be room for such a call; 0: there is."""
+        if now > self._counted_at:
+            gained = (now - self._counted_at) * self._rate.per_second
+            self._tokens = min(float(self._rate.burst), self._tokens + gained)
+            self._counted_at = now
+        missing = 1 + self._spared(urgency) - self._tokens
         # Rounding errors must not make somebody wait for a billionth of a second, for ever.
-        seconds = 0.0 if missing <= 1e-9 else missing * self._interval
-        return max(0.0, self._resting_until - now, seconds)
+        refill = missing / self._rate.per_second if missing > 1e-9 else 0.0
+        return max(0.0, self._counted_at - now) + refill
 
-    def admit(self, urgency: Urgency, now: float) -> float:
-        """Take the place of such a call if there is one; return the seconds to wait if not."""
-        seconds = self.wait(urgency, now)
-        if seconds == 0.0:
-            self._tokens -= 1
-            self._last_used = now
-        return seconds
+    def take(self) -> None:
+        self._tokens -= 1
 
-    @contextmanager
-    def final_waiting(self) -> Iterator[None]:
-        """Let previews stand back while a final waits."""
-        self._finals_waiting += 1
-        try:
-            yield
-        finally:
-            self._finals_waiting -= 1
-
-    def penalty(self, retry_after: float, now: float) -> None:
-        """Obey a "too many requests": rest, and be slower afterwards."""
-        self._refill(now)
-        self._tokens = min(self._tokens, 0.0)
-        self._resting_until = max(self._resting_until, now + max(0.0, retry_after))
-        self._penalty_at = self._resting_until
-        self.slowness = min(self._limits.widest, self.slowness * self._limits.widen)
+    def rest(self, seconds: float, now: float) -> None:
+        self.wait(Urgency.FINAL, now)
+        self._counted_at = max(self._counted_at, now + max(0.0, seconds))
+        # The platform's word beats the count: when the time is over, one call may go.
+        self._tokens = 1.0 if seconds > 0 else min(self._tokens, 1.0)
 
     def idle(self, now: float) -> bool:
-        """Return whether forgetting this budget would change nothing."""
-        self._refill(now)
-        return (
-            self.slowness == 1.0
-            and now >= self._resting_until
-            and not self._finals_waiting
-            and now - self._last_used >= self._limits.interval * self._limits.burst
-        )
+        """Return whether forgetting it would change nothing."""
+        full = self.wait(Urgency.FINAL, now) == 0 and self._tokens == self._rate.burst
+        return full and not self.queue.locked()
 
-    def _refill(self, now: float) -> None:
-        while self.slowness > 1.0 and now - self._penalty_at >= self._limits.recover_after:
-            self._penalty_at += self._limits.recover_after
-            self.slowness = max(1.0, self.slowness / self._limits.widen)
-        if now > self._refilled_at:
-            burst = float(self._limits.burst)
-            gained = (now - self._refilled_at) / self._interval if self._interval else burst
-            self._tokens = min(burst, self._tokens + gained)
-            self._refilled_at = now
+    def _spared(self, urgency: Urgency) -> int:
+        if urgency is Urgency.FINAL:
+            return 0
+        more = 0 if urgency is Urgency.PREVIEW else 1
+        return min(self._rate.reserve + more, self._rate.burst - 1)
 
 
 class Pacers:
-    """The budgets of all chats; those that no longer matter are forgotten."""
+    """The buckets of all chats, accounts and platforms; full ones are forgotten."""
 
     def __init__(self, most: int = 2_000) -> None:
-        self._pacers: dict[tuple[str, str, str], ChatPacer] = {}
+        self._buckets: dict[tuple[str, ...], Bucket] = {}
         self._most = most
 
     def __len__(self) -> int:
-        return len(self._pacers)
+        return len(self._buckets)
 
-    def of(self, chat: tuple[str, str, str], limits: PacingLimits, now: float) -> ChatPacer:
-        """Return the budget of `chat` (platform, account, chat id); ask again for each call."""
-        pacer = self._pacers.get(chat)
-        if pacer is None:
-            if len(self._pacers) >= self._most:
-                self._pacers = {
-                    key: each for key, each in self._pacers.items() if not each.idle(now)
-                }
+    def of(self, place: tuple[str, ...], rate: Rate, now: float) -> Bucket:
+        """Return the bucket of a chat (platform, account, chat id), account or platform."""
+        bucket = self._buckets.get(place)
+        if bucket is None:
+            if len(self._buckets) >= self._most:
+                self._buckets = {k: each for k, each in self._buckets.items() if not each.idle(now)}
                 # When all of them are busy, looking again only pays after many more have come.
-                self._most = max(self._most, 2 * len(self._pacers))
-            pacer = self._pacers[chat] = ChatPacer(limits, now)
-        return pacer
-
-
-PATIENCE = 3.0
-"""Seconds a preview waits for room before it is dropped."""
+                self._most = max(self._most, 2 * len(self._buckets))
+            bucket = self._buckets[place] = Bucket(rate, now)
+        return bucket
 
 
 class Pacer:
-    """The budget of one chat, as something to wait for."""
+    """The buckets of one chat, as something to wait for."""
 
     def __init__(
         self, pacers: Pacers, capabilities: Capabilities, chat: Target, clock: Clock
     ) -> None:
         self._pacers = pacers
+        self._clock = clock
+        limits = capabilities.limits
         # An address of unknown kind takes what a group takes.
         private = chat.chat_kind is ChatKind.PRIVATE
-        interval = capabilities.private_interval if private else capabilities.group_interval
-        self._limits = PacingLimits(interval=interval)
-        # An account takes at once as much as in a second.
-        interval = capabilities.account_interval
-        burst = max(3, round(1 / interval)) if interval else 3
-        self._account_limits = PacingLimits(interval=interval, burst=burst)
-        self._chat = (chat.platform, chat.account, chat.chat_id)
-        self._clock = clock
+        place = (chat.platform, chat.account, chat.chat_id)
+        self._places = {
+            LimitScope.CHAT: (place, limits.private if private else limits.group),
+            LimitScope.ACCOUNT: (place[:2], limits.account),
+            LimitScope.PLATFORM: (place[:1], limits.platform),
+        }
 
     async def wait(self, urgency: Urgency, patience: float = PATIENCE) -> bool:
         """Wait for room for a call; False: it is not worth waiting for."""
-        waited = 0.0
-        final = urgency is Urgency.FINAL
-        with self._budget().final_waiting() if final else nullcontext():
-            while (seconds := self._admit(urgency)) > 0:
-                waited += seconds
-                if urgency is Urgency.TYPING or (not final and waited >= patience):
-                    return False
-                await self._clock.sleep(seconds)
+        if urgency is Urgency.FINAL:
+            await self._queue()
+            return True
+        end = self._clock.monotonic() + patience
+        while (seconds := self._take(urgency)) > 0:
+            if urgency is Urgency.TYPING or self._clock.monotonic() + seconds > end:
+                return False
+            await self._clock.sleep(max(seconds, _LOOK_AGAIN))
         return True
 
     def penalise(self, seconds: float, scope: LimitScope = LimitScope.CHAT) -> None:
-        budget = self._budget() if scope is LimitScope.CHAT else self._account_budget()
-        budget.penalty(seconds, self._clock.monotonic())
+        """Obey a "too many requests"."""
+        self._bucket(scope).rest(seconds, self._clock.monotonic())
 
-    def _admit(self, urgency: Urgency) -> float:
-        """Take the place of a call with the chat and the account, or return how long to wait."""
-        now, account = self._clock.monotonic(), self._account_budget()
-        seconds = account.wait(urgency, now)
-        if seconds == 0.0 and (seconds := self._budget().admit(urgency, now)) == 0.0:
-            account.admit(urgency, now)
+    async def _queue(self) -> None:
+        chat, account, platform = map(self._bucket, LimitScope)
+        async with chat.queue:
+            while True:
+                await self._ready(chat)
+                async with account.queue:
+                    await self._ready(account)
+                    async with platform.queue:
+                        await self._ready(platform)
+                        # One of the others may have been told to rest meanwhile.
+                        if self._take(Urgency.FINAL) == 0:
+                            return
+
+    async def _ready(self, bucket: Bucket) -> None:
+        while (seconds := bucket.wait(Urgency.FINAL, self._clock.monotonic())) > 0:
+            await self._clock.sleep(seconds)
+
+    def _take(self, urgency: Urgency) -> float:
+        """Take a token from each bucket, or return the seconds to wait if one has none."""
+        now, buckets = self._clock.monotonic(), [self._bucket(scope) for scope in LimitScope]
+        if urgency is not Urgency.FINAL and any(each.queue.locked() for each in buckets):
+            return _LOOK_AGAIN
+        seconds = max(each.wait(urgency, now) for each in buckets)
+        if seconds == 0:
+            for each in buckets:
+                each.take()
         return seconds
 
-    def _budget(self) -> ChatPacer:
-        return self._pacers.of(self._chat, self._limits, self._clock.monotonic())
-
-    def _account_budget(self) -> ChatPacer:
-        account = (*self._chat[:2], "")
-        return self._pacers.of(account, self._account_limits, self._clock.monotonic())
+    def _bucket(self, scope: LimitScope) -> Bucket:
+        place, rate = self._places[scope]
+        return self._pacers.of(place, rate, self._clock.monotonic())

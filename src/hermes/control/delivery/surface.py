@@ -175,7 +175,7 @@ class TurnSurface:
         react = self._line.adapter.react
         if self.capabilities.reactions:
             await self._aside(
-                Urgency.PREVIEW, lambda: react(self._target, native_id, emoji), patience
+                Urgency.REACTION, lambda: react(self._target, native_id, emoji), patience
             )
 
     async def _aside(

@@ -113,6 +113,7 @@ class FailureAction(StrEnum):
 class LimitScope(StrEnum):
     CHAT = "chat"
     ACCOUNT = "account"
+    PLATFORM = "platform"
 
 
 class PlatformFailure(HermesError):

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from hermes.domain.platforms import Capabilities, ChatPlatform, Credential, LengthUnit
+from hermes.domain.platforms import Capabilities, ChatPlatform, Credential, LengthUnit, Limits, Rate
 
 if TYPE_CHECKING:
     from hermes.domain.ports.platform import Adapter, AdapterRequest
@@ -29,7 +29,9 @@ PLATFORM = ChatPlatform(
         reactions=True,
         media=frozenset({"image", "voice", "audio", "video", "document"}),
         album_size=10,
-        account_interval=1 / 30,
+        # A message a second and 20 a minute in groups are the defaults; it names no figure for
+        # several bots of one host.
+        limits=Limits(account=Rate(30, 1.0, burst=5, reserve=2)),
     ),
     make=_make,
     credentials=(
