@@ -3,8 +3,8 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal
 
 from msgspec import Struct, field
 
@@ -110,8 +110,9 @@ class World:
         self._changed.set()
         self._changed = asyncio.Event()
 
-    async def change(self) -> None:
-        await self._changed.wait()
+    def change(self) -> Coroutine[Any, Any, Literal[True]]:
+        """Wait for the next change; one that comes before the first await counts."""
+        return self._changed.wait()
 
     async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
         """Wait until `condition` holds, looking again after every change."""

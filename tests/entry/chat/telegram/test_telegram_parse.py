@@ -12,7 +12,7 @@ from hermes.domain.ports.platform import ButtonPress
 from hermes.entry.chat.kit.decode import decode_leniently, loose_document
 from hermes.entry.chat.kit.intake import Heard
 from hermes.entry.chat.telegram.inbound import Bot, parse
-from hermes.entry.chat.telegram.wire import MessageWire, UpdateWire
+from hermes.entry.chat.telegram.wire import UpdateWire
 
 BOT = Bot(id=42, username="my_bot", commands={"reload_mcp": "reload-mcp"})
 ANN = {"id": 777, "is_bot": False, "first_name": "Ann", "last_name": "Lee", "username": "ann"}
@@ -25,7 +25,7 @@ def message(**fields: Any) -> dict[str, Any]:
 
 
 def decode_update(raw: bytes) -> UpdateWire | None:
-    return decode_leniently(raw, UpdateWire, MessageWire)
+    return decode_leniently(raw, UpdateWire)
 
 
 def read(update: dict[str, Any]) -> Heard | ButtonPress | str:
@@ -307,3 +307,41 @@ def test_no_message_makes_parsing_fail(
 def test_no_bytes_make_decoding_fail(raw: bytes) -> None:
     assert isinstance(loose_document(raw), dict)
     assert isinstance(decode_update(raw), UpdateWire | None)
+
+
+def test_what_has_an_unknown_shape_is_left_out_and_named(caplog: pytest.LogCaptureFixture) -> None:
+    odd_quote = {"message_id": 3, "chat": OPS, "from": ANN | {"is_bot": "no"}, "text": "before"}
+    entities = [{"type": "bold", "offset": {}, "length": 2}, marked("@my_bot hi", "@my_bot")]
+    result = heard(
+        text="@my_bot hi",
+        quote=["new"],
+        chat=OPS | {"is_forum": {"since": 3}},
+        reply_to_message=odd_quote,
+        entities=entities,
+        sticker={"file_id": 8},
+    )
+    inbound = result.message
+    assert (inbound.text, inbound.sender.name, result.mentioned) == ("hi", "Ann Lee", True)
+    assert inbound.reply_to is not None
+    assert (inbound.reply_to.text, inbound.reply_to.sender) == ("before", inbound.sender)
+    for name in ("message.quote", "message.chat.is_forum", "message.sticker.file_id"):
+        assert name in caplog.text
+    assert "'update_id': 1" in caplog.text
+
+
+def test_a_press_below_a_message_of_a_new_shape_counts() -> None:
+    below = {"message_id": 4, "chat": OPS, "checklist": 1, "photo": {"new": "shape"}}
+    query = {"id": "q", "from": ANN, "data": "ea:once:1", "message": below}
+    press = read({"update_id": 2, "callback_query": query})
+    assert isinstance(press, ButtonPress)
+    assert (press.data, press.sender.id) == ("ea:once:1", "777")
+
+
+def test_nesting_without_end_costs_only_itself() -> None:
+    raw = json.dumps(message(text="hello", game="HERE")).encode()
+    raw = raw.replace(b'"HERE"', b"[" * 5000 + b"]" * 5000)
+    decoded = decode_update(raw)
+    assert decoded is not None
+    result = parse(decoded, BOT)
+    assert isinstance(result, Heard)
+    assert result.message.text.startswith("hello")

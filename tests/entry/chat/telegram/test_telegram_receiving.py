@@ -115,7 +115,27 @@ async def test_malformed_updates_are_skipped_and_the_cursor_moves_on(
             await telegram.until(lambda: not telegram.world.updates)
         assert [len(text) for text in sink.texts] == [10_000_000]
         assert sink.saved["offset"] == 1602
-        assert "makes no sense" in caplog.text
+        assert "unknown shape: callback_query" in caplog.text
+
+
+async def test_one_odd_update_costs_neither_its_text_nor_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
+        sink = RememberingSink()
+        telegram.say(5, 5, "of a new shape")
+        telegram.world.updates[-1]["message"]["quote"] = ["new"]
+        telegram.say(6, 6, "half \ud83d a character")
+        telegram.world.push("something_new", {"\udc00": "\ud83d"})
+        telegram.say(7, 7, "an ordinary one")
+        async with receiving(adapter, sink):
+            await telegram.until(lambda: not telegram.world.updates)
+            telegram.say(7, 7, "and the next")
+            await sink.until(lambda: "and the next" in sink.texts)
+        assert sink.texts[0] == "of a new shape"
+        assert sink.texts[1].startswith("half ")
+        assert sink.texts[2:] == ["an ordinary one", "and the next"]
+        assert "message.quote" in caplog.text
 
 
 async def test_two_pollers_back_off_and_then_say_what_is_wrong(tmp_path: Path) -> None:

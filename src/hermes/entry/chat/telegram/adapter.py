@@ -54,7 +54,6 @@ from hermes.entry.chat.telegram.settings import TelegramSettings
 from hermes.entry.chat.telegram.wire import (
     BotApi,
     FileWire,
-    MessageWire,
     Party,
     SentWire,
     UpdateWire,
@@ -201,8 +200,8 @@ class TelegramAdapter:
     async def _take(self, hand_over: HandOver, raws: Sequence[bytes]) -> int | None:
         """Hand a batch over; return the number after its last update."""
         numbers, items = list[int](), list[Heard | ButtonPress]()
-        for raw in raws:
-            update = decode_leniently(raw, UpdateWire, MessageWire)
+        for raw in map(bytes, raws):
+            update = decode_leniently(raw, UpdateWire)
             number = loose_document(raw).get("update_id") if update is None else update.update_id
             if isinstance(number, int):
                 numbers.append(number)

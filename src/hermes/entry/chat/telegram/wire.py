@@ -16,6 +16,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType, field
 
 from hermes.domain.ports.platform import FailureAction, PlatformFailure
+from hermes.entry.chat.kit.decode import UNREADABLE, read_mended
 from hermes.entry.chat.kit.http import Effect, HttpAnswer, HttpClient, HttpRequest, Upload
 from hermes.entry.chat.telegram.settings import TelegramSettings
 
@@ -246,13 +247,16 @@ class BotApi:
         return f"{urlsplit(root).path}/bot{token}/{rest}"
 
     def _result(self, method: str, answer: HttpAnswer, result: type[T], effect: Effect) -> T:
-        try:
-            envelope = _ENVELOPE.decode(answer.content)
+        def read(content: bytes) -> T:
+            envelope = _ENVELOPE.decode(content)
             if envelope.ok:
                 return msgspec.json.decode(envelope.result or b"null", type=result)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+            raise _refused(method, answer.status, envelope)
+
+        try:
+            return read_mended(answer.content, read)
+        except UNREADABLE:
             raise self.http.unreadable(method, answer, effect, _TOKEN_HINT) from None
-        raise _refused(method, answer.status, envelope)
 
 
 def _refused(method: str, status: int, answer: Envelope) -> PlatformFailure:
