@@ -307,6 +307,16 @@ async def busy(bench: Bench) -> object:
     return SLOW in [seen.text for seen in bench.telegram.replies(chat)]
 
 
+async def busy_note(bench: Bench) -> object:
+    """Return whether it is said what becomes of a message that comes during a turn."""
+    chat, before = bench.new_chat(), len(bench.model.requests)
+    bench.telegram.say(chat, chat, "slowly please")
+    await bench.until(lambda: len(bench.model.requests) > before)
+    bench.telegram.say(chat, chat, "hello")
+    await bench.until(lambda: [s.text for s in bench.telegram.replies(chat)][-1:] == ["Done."])
+    return any("your message is next" in seen.text for seen in bench.telegram.replies(chat))
+
+
 async def next_day(bench: Bench, first: str = "hello") -> object:
     """Return what is said besides the answer 26 hours later, and whether it is a new session."""
     chat = bench.new_chat()
@@ -387,6 +397,8 @@ CASES: dict[str, tuple[Probe, Any, dict[str, Any]]] = {
     "display.interim_assistant_messages": (tools, False, {}),
     "display.friendly_tool_labels": (tools, False, {}),
     "display.busy_input_mode": (busy, "queue", {}),
+    "display.busy_ack_enabled": (busy_note, False, {}),
+    "display.platforms.*.busy_ack_enabled": (busy_note, False, {}),
     "display.platforms.*.streaming": (growth, False, {}),
     "display.platforms.*.tool_progress": (tools, "off", {}),
     "display.platforms.*.tool_progress_grouping": (tools, "separate", {}),

@@ -22,8 +22,14 @@ from hermes.control.admission.approval_replies import ANSWERED_AS, Answer, read_
 from hermes.control.admission.authz import Access, Authorizer, may_run
 from hermes.control.admission.pairing import Pairing, offer_text
 from hermes.control.admission.resets import AUTO_RESET, due, is_trigger, policy_of, user_note
-from hermes.control.commands.context import CommandContext, CommandHost, Screen
-from hermes.control.commands.registry import CommandRegistry, Invocation, parse, run_command
+from hermes.control.commands.context import CommandContext, CommandHost, Screen, carry_over
+from hermes.control.commands.registry import (
+    CommandRegistry,
+    Invocation,
+    parse,
+    run_command,
+    unescaped,
+)
 from hermes.control.hooks import (
     SESSION_END,
     SESSION_RESET,
@@ -68,6 +74,7 @@ class ChatCaller(Struct, kw_only=True):
     async def switch(self, session: Session | None) -> None:
         if session is None:
             session = await self.gateway.open_session(self.agent_id, self.source, self.user_id)
+            await carry_over(self.gateway.ledger, self.session.id, session.id)
         key = self.gateway.key_of(self.agent_id, self.message)
         await self.gateway.ledger.bind_key(key, session.id, self.gateway.clock.now())
         self.session = session
@@ -81,9 +88,11 @@ class ChatCaller(Struct, kw_only=True):
         message = replace(
             self.message, text=text, attachments=attachments, native_id=new_id("command")
         )
-        await submit_while_busy(
+        submission = await submit_while_busy(
             self.gateway, self.agent_id, message, session_id=self.session.id, mode=mode
         )
+        if submission.effect is not None:
+            await self.reply(BUSY_NOTES[submission.effect])
 
     async def refresh(self) -> None:
         """Nothing is shown that could be out of date."""
@@ -92,6 +101,13 @@ class ChatCaller(Struct, kw_only=True):
 log = logging.getLogger(__name__)
 
 COMMAND = "command"
+BUSY_NOTES = {
+    BusyMode.INTERRUPT: "⚡ I'm stopping what I was doing; your message is next.",
+    BusyMode.QUEUE: "⏳ I'm still working. Your message is next in line.",
+    BusyMode.STEER: "↪️ Passed on to what I'm working on.",
+}
+BUSY_NOTE_SECONDS = 30.0
+"""A chat is not told more often than this what becomes of messages that come during a turn."""
 COMMAND_SECONDS = 2.0
 
 
@@ -125,6 +141,8 @@ class InboundPipeline:
         self._gateway = parts.host.gateway
         self._ledger = parts.host.gateway.ledger
         self._cursor_name = f"cursor:{platform}:{account}"
+        self._noted: dict[str, float] = {}
+        """Session -> when it last heard that its message came during a turn."""
 
     # -- messages ------------------------------------------------------------
 
@@ -151,14 +169,29 @@ class InboundPipeline:
         if invocation is not None:
             await self._run_command(agent_id, message, session, access, invocation)
             return
+        message = replace(message, text=unescaped(message.text))
         if session is None:
             ticket = await self._gateway.submit(agent_id, message)
             self._post(SESSION_START, agent_id, message, ticket.session_id)
         elif not await self._answered(agent_id, message, session):
             mode = await self._parts.host.busy_mode(message.platform, session.id)
-            await submit_while_busy(
+            submission = await submit_while_busy(
                 self._gateway, agent_id, message, session_id=session.id, mode=mode
             )
+            self._acknowledge(message, session, submission.effect)
+
+    def _acknowledge(
+        self, message: InboundMessage, session: Session, effect: BusyMode | None
+    ) -> None:
+        """Say what becomes of a message that came during a turn, now and then."""
+        if effect is None or message.internal:
+            return
+        now = self._gateway.clock.monotonic()
+        recent = {s: at for s, at in self._noted.items() if now - at < BUSY_NOTE_SECONDS}
+        if session.id not in recent and self._parts.host.acknowledges(message.platform):
+            recent[session.id] = now
+            self._say(message, BUSY_NOTES[effect])
+        self._noted = recent
 
     async def _access(self, message: InboundMessage) -> Access:
         await self._parts.pairing.refresh()
@@ -191,6 +224,7 @@ class InboundPipeline:
         await self._ledger.end_session(session.id, "session_reset", now)
         fresh = await self._gateway.open_session(agent_id, message.platform, message.sender.id)
         await self._ledger.remember(fresh.id, AUTO_RESET, {"reason": reason.value})
+        await carry_over(self._ledger, session.id, fresh.id)
         await self._ledger.bind_key(key, fresh.id, now)
         self._started_over(agent_id, message, session.id, fresh.id)
         if note := user_note(reason, policy):

@@ -21,9 +21,11 @@ from hermes.domain.outbound import Target
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
+from hermes.domain.settings.doors import PlatformDisplay
 from hermes.domain.settings.live import LiveSettings
 
 T = TypeVar("T")
+DISPLAY_DEFAULTS = PlatformDisplay()
 
 REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 
@@ -55,6 +57,14 @@ async def recalled(
     """Return what was chosen for a session; None if nothing was."""
     value = None if session_id is None else await ledger.recall(session_id, choice.value)
     return value if isinstance(value, kind) else None
+
+
+async def carry_over(ledger: Ledger, old: str, new: str) -> None:
+    """Let a conversation that follows another in the same chat look like it."""
+    for choice in (Preference.BUSY, Preference.SHOW_REASONING, Preference.TOOL_DETAIL):
+        value = await ledger.recall(old, choice.value)
+        if value is not None:
+            await ledger.remember(new, choice.value, value)
 
 
 class Screen(Protocol):
@@ -133,9 +143,27 @@ class CommandHost(Struct, frozen=True, kw_only=True):
         """Return what text does that arrives at a door while a turn runs."""
         word = await recalled(self.gateway.ledger, session_id, Preference.BUSY, str)
         display = self.settings().display
-        own = display.platforms.get(source)
-        usual = (own.busy_input_mode if own else None) or display.busy_input_mode
+        usual = self._own(source).busy_input_mode or display.busy_input_mode
         return BusyMode(word if word in set(BusyMode) else usual)
+
+    def acknowledges(self, source: str) -> bool:
+        """Tell whether a chat hears what became of a message that came during a turn."""
+        own = self._own(source).busy_ack_enabled
+        return self.settings().display.busy_ack_enabled if own is None else own
+
+    def tool_detail(self, source: str, *, terminal: bool) -> ToolDetail:
+        """Return which tool calls a door shows unless its session chose otherwise."""
+        word = self._own(source).tool_progress or self.settings().display.tool_progress
+        if word is None:
+            return ToolDetail.ALL if terminal else ToolDetail.OFF
+        return ToolDetail(word) if word in set(ToolDetail) else ToolDetail.OFF
+
+    def shows_reasoning(self, source: str, *, terminal: bool) -> bool:
+        own = self._own(source).show_reasoning
+        return (terminal and self.settings().display.show_reasoning) if own is None else own
+
+    def _own(self, source: str) -> PlatformDisplay:
+        return self.settings().display.platforms.get(source, DISPLAY_DEFAULTS)
 
 
 class CommandContext(Struct, frozen=True, kw_only=True):
@@ -163,6 +191,10 @@ class CommandContext(Struct, frozen=True, kw_only=True):
         return (
             self.session is not None and self.host.gateway.current_turn(self.session.id) is not None
         )
+
+    @property
+    def terminal(self) -> bool:
+        return self.caller.screen is not None
 
     @property
     def screen(self) -> Screen:

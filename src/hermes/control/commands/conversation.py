@@ -1,6 +1,7 @@
 """Commands about the conversation: new, retry, undo, branch, resume, save, compress, sethome."""
 
 import asyncio
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import msgspec
 
 from hermes.control.commands.context import CommandContext
 from hermes.control.commands.registry import Category, Invocation, Where, command
+from hermes.control.commands.turns import stop_everything
 from hermes.control.commands.wording import (
     Exchange,
     asked_again,
@@ -18,14 +20,15 @@ from hermes.control.commands.wording import (
 )
 from hermes.control.delivery.home_channel import HomeChannel, set_home_channel
 from hermes.control.lanes.gateway import BusyMode
-from hermes.domain.errors import ConfigError, NotFound, UsageError
+from hermes.domain.errors import ConfigError, Conflict, NotFound, UsageError
 from hermes.domain.ids import new_session_id
 from hermes.domain.messages import AssistantMessage, UserMessage, content_text
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
-from hermes.domain.wording import one_line
+from hermes.domain.wording import ago, one_line
 
 LISTED = 20
+STOP_SECONDS = 5.0
 HISTORY_LINES = 20
 
 _talk = partial(command, Category.SESSION)
@@ -34,10 +37,20 @@ _screen = partial(command, Category.SESSION, where=Where.TERMINAL)
 _admin = partial(command, Category.SESSION, where=Where.CHAT, admin=True)
 
 
-@_idle("new reset", "[title]", "Start a new conversation")
+@_talk("new reset", "[title]", "Start a new conversation")
 async def new(context: CommandContext, invocation: Invocation) -> None:
+    if context.terminal and context.busy:
+        raise Conflict("/new has to wait until the turn has ended.", hint="/stop ends it now.")
+    stopped, dropped = await stop_everything(context)
+    if stopped and context.session is not None:
+        # What it still has to say belongs above the new beginning.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                await context.host.gateway.idle(context.session.id)
     await _leave(context, "new")
-    await context.reply("New conversation. /resume returns to the previous one.")
+    first = "I stopped what I was doing. " if stopped else ""
+    beginning = f"{first}New conversation. /resume returns to the previous one."
+    await context.reply("\n".join([beginning, *dropped]))
     if invocation.rest:
         session = await context.caller.ensure_session()
         await context.ledger.rename_session(session.id, invocation.rest)
@@ -131,6 +144,11 @@ async def resume(context: CommandContext, invocation: Invocation) -> None:
         await context.reply("This conversation is already open.")
         return
     await context.caller.switch(session)
+    if not context.terminal:
+        name = session.title or one_line(session.preview, 60) or session.id
+        when = ago(context.host.gateway.clock.now() - session.updated_at)
+        messages = count(session.message_count, "message")
+        await context.reply(f"Back in “{name}” ({messages}, last used {when}). Go ahead.")
 
 
 async def _wanted(context: CommandContext, reference: str) -> Session | None:

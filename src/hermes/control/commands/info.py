@@ -15,6 +15,12 @@ from hermes.control.commands.wording import clock_time, count, exchanges, table
 from hermes.domain.errors import UsageError
 
 PAGE = 12
+GREETING = (
+    "Hello! I'm Hermes, an AI agent.\n"
+    "Write to me as you would to a person: I answer questions, work on files, run commands and "
+    "look after longer tasks. Before anything risky I ask you.\n"
+    "/help lists the commands, /new starts over, /stop stops me."
+)
 
 
 _tell = partial(command, Category.INFO)
@@ -58,6 +64,11 @@ def _about(command: SlashCommand) -> str:
     if command.needs_idle:
         lines.append("  Not while a turn is running.")
     return "\n".join(lines)
+
+
+@command(Category.SESSION, "start", "", "Say hello", where=Where.CHAT)
+async def start(context: CommandContext, _invocation: Invocation) -> None:
+    await context.reply(GREETING)
 
 
 @command(Category.SESSION, "status", "", "Show the state of the conversation")

@@ -112,7 +112,7 @@ async def reasoning(context: CommandContext, invocation: Invocation) -> None:
         effort = await context.preference(Preference.REASONING, str)
         shown = await context.preference(Preference.SHOW_REASONING, bool)
         if shown is None:
-            shown = context.host.settings().display.show_reasoning
+            shown = context.host.shows_reasoning(context.caller.source, terminal=context.terminal)
         thoughts = "shown" if shown else "hidden"
         await context.reply(f"Reasoning effort: {effort or 'default'} · thoughts are {thoughts}")
 
@@ -139,7 +139,8 @@ async def verbose(context: CommandContext, invocation: Invocation) -> None:
     if word and word not in levels:
         raise UsageError(f"`{word}` is not a level.", hint=f"One of: {', '.join(levels)}.")
     now = await context.preference(Preference.TOOL_DETAIL, str)
-    after = levels.index(ToolDetail(now if now in levels else "all")) + 1
+    usual = context.host.tool_detail(context.caller.source, terminal=context.terminal)
+    after = levels.index(ToolDetail(now) if now in levels else usual) + 1
     level = ToolDetail(word) if word else levels[after % len(levels)]
     await context.prefer(Preference.TOOL_DETAIL, level.value)
     await context.reply(f"{DETAIL_WORDS[level]} ({level.value})")

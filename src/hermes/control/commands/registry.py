@@ -34,12 +34,16 @@ class Invocation(Struct, frozen=True, kw_only=True):
 def parse(text: str) -> Invocation | str:
     """Return the command that was typed, or the text that is none."""
     stripped = text.strip()
-    if stripped.startswith("//"):
-        return stripped[1:]
     match = _COMMAND.fullmatch(stripped)
     if match is None:
-        return text
+        return unescaped(text)
     return Invocation(name=match["name"].lower(), rest=(match["rest"] or "").strip())
+
+
+def unescaped(text: str) -> str:
+    """Return text as it is meant: `//text` is the text `/text`."""
+    stripped = text.strip()
+    return stripped[1:] if stripped.startswith("//") else text
 
 
 class Category(StrEnum):

@@ -23,19 +23,23 @@ _row = partial(command, Category.RUNNING)
 
 @_row("stop", "", "Stop the turn and drop queued messages")
 async def stop(context: CommandContext, _invocation: Invocation) -> None:
+    stopped, dropped = await stop_everything(context)
+    await context.reply("\n".join(["Stopped." if stopped else "Nothing is running.", *dropped]))
+
+
+async def stop_everything(context: CommandContext) -> tuple[bool, list[str]]:
+    """Stop the turn and drop what waits; return whether one ran, and lines about the dropped."""
     if context.session is None:
-        await context.reply("Nothing is running.")
-        return
+        return False, []
     session_id = context.session.id
     # Dropped first: the lane would take the next one the moment its turn stops.
     waiting = await context.ledger.waiting(session_id)
-    await context.ledger.drop([entry.id for entry in waiting], "stopped by /stop")
+    await context.ledger.drop([entry.id for entry in waiting], "stopped by a command")
     stopped = context.host.gateway.interrupt(session_id)
-    lines = ["Stopping the turn." if stopped else "Nothing is running."]
-    if waiting:
-        lines.append(f"{count(len(waiting), 'queued message')} will not be answered:")
-        lines += [f"  {one_line(entry.message.text, 70)}" for entry in waiting]
-    await context.reply("\n".join(lines))
+    if not waiting:
+        return stopped, []
+    lines = [f"{count(len(waiting), 'queued message')} will not be answered:"]
+    return stopped, lines + [f"  {one_line(entry.message.text, 70)}" for entry in waiting]
 
 
 @_row("queue q", "TEXT", "Send text after the running turn")

@@ -224,6 +224,11 @@ class Gateway:
         self._lanes[session_id].interrupt()
         return True
 
+    def stopping(self, session_id: str) -> bool:
+        """Tell whether the session's turn has been interrupted and is about to end."""
+        lane = self._lanes.get(session_id)
+        return lane is not None and lane.stopping
+
     def current_turn(self, session_id: str) -> TurnStream | None:
         lane = self._lanes.get(session_id)
         return lane.current if lane else None
@@ -436,7 +441,7 @@ async def submit_while_busy(
     mode: BusyMode,
 ) -> Submission:
     """Admit `message`, then interrupt, steer or leave alone the turn that runs."""
-    running = gateway.current_turn(session_id)
+    running = None if gateway.stopping(session_id) else gateway.current_turn(session_id)
     ticket = await gateway.submit(agent_id, message, session_id=session_id)
     # If it ended while the message was committed, what runs now is the answer to it.
     if running is None or ticket.duplicate or gateway.current_turn(session_id) is not running:

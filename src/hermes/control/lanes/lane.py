@@ -131,6 +131,10 @@ class Lane:
         if self._control is not None:
             self._control.interrupt()
 
+    @property
+    def stopping(self) -> bool:
+        return self._control is not None and self._control.interrupted
+
     def lay_down(self) -> None:
         """Say that the running turn will be cancelled in good order."""
         if self._control is not None:

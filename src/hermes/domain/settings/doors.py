@@ -119,6 +119,8 @@ class PlatformDisplay(Section, frozen=True, kw_only=True):
     """Describe tool calls by verbs instead of the tools' names."""
     busy_input_mode: BusyInputMode | None = None
     """What happens to a message that arrives during a turn."""
+    busy_ack_enabled: bool | None = None
+    """Say in the chat what happens to a message that arrives during a turn."""
 
 
 class Display(Section, frozen=True, kw_only=True):
@@ -130,6 +132,8 @@ class Display(Section, frozen=True, kw_only=True):
     """How much of a resumed conversation the terminal shows: full or minimal."""
     busy_input_mode: BusyInputMode = "interrupt"
     """What happens to a message that arrives during a turn: interrupt, queue or steer."""
+    busy_ack_enabled: bool = True
+    """Say in chats what happens to a message that arrives during a turn."""
     bell_on_complete: bool = False
     """Ring the terminal's bell when an answer is complete."""
     show_reasoning: bool = True

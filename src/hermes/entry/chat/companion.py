@@ -16,7 +16,9 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from hermes.control.commands.context import Preference, recalled
 from hermes.control.delivery.surface import TurnSurface
 from hermes.control.follow import goes_on_later
 from hermes.control.hooks import HookBus, post_turn, wants_turns
@@ -207,6 +209,17 @@ class ReplyParts(Struct, frozen=True, kw_only=True):
     interrupt: Callable[[str, str], bool]
     """Stops a turn of a session; False if it does not run any more."""
 
+    async def shown_in(self, entry: InboxEntry) -> PresentationSettings:
+        """Return how turns are shown in a conversation: what was chosen there comes first."""
+        usual = self.presentation(entry.message.platform)
+        ledger, session = self.ledger, entry.session_id
+        chosen: dict[str, object] = {
+            "tool_progress": await recalled(ledger, session, Preference.TOOL_DETAIL, str),
+            "show_reasoning": await recalled(ledger, session, Preference.SHOW_REASONING, bool),
+        }
+        known = {name: value for name, value in chosen.items() if value is not None}
+        return replace(usual, **known)
+
 
 class Companion(Struct, frozen=True, kw_only=True):
     """Goes along with one turn."""
@@ -226,7 +239,7 @@ class Companion(Struct, frozen=True, kw_only=True):
             self,
             self.parts.clock,
             self.parts.patience(),
-            tools_seen=shows_progress(self.parts.presentation(message.platform)),
+            tools_seen=shows_progress(await self.parts.shown_in(self.entry)),
             resumed=self.job.resumed,
         )
         async with asyncio.TaskGroup() as group:

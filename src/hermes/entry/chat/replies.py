@@ -31,7 +31,6 @@ from hermes.entry.chat.companion import Companion, ReplyParts
 from hermes.streaming.chat.layout import ChatLayout
 from hermes.streaming.chat.presenter import Stage, present, present_again
 from hermes.streaming.chat.reply import Ending
-from hermes.streaming.chat.settings import PresentationSettings
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +78,7 @@ class ChatReplies(Follower):
             group.create_task(companion.run())
 
     async def _show_turn(self, job: TurnJob, entry: InboxEntry) -> None:
-        settings, clock = self._settings(entry), self._parts.clock
+        settings, clock = await self._parts.shown_in(entry), self._parts.clock
         async with self._turn_of(entry):
             surface = await self._surface(entry, job.turn.id)
             async with asyncio.TaskGroup() as group:
@@ -104,7 +103,7 @@ class ChatReplies(Follower):
                 if stored.turn_id == turn_id and isinstance(stored.message, AssistantMessage)
             ]
             ending = Ending(outcome=outcome.state, error=outcome.error)
-            settings = self._settings(entry)
+            settings = await self._parts.shown_in(entry)
             await present_again(said, surface, settings, ending, self._stage(entry))
             await self._ledger.mark_answered(turn_id)
 
@@ -120,7 +119,8 @@ class ChatReplies(Follower):
         """Put requests before the person, and their outcome in the same place."""
         asked: dict[str, ApprovalRequest] = {}
         surface = await self._surface(entry, stream.turn_id)
-        layout = ChatLayout(surface.capabilities, self._settings(entry))
+        settings = self._parts.presentation(entry.message.platform)
+        layout = ChatLayout(surface.capabilities, settings)
         async for event in stream.follow():
             if isinstance(event, ApprovalAsked):
                 request = asked[event.request.id] = event.request
@@ -185,9 +185,6 @@ class ChatReplies(Follower):
         while (line := self._line_of(platform, account)) is None:
             await self._parts.clock.sleep(1.0)
         return line
-
-    def _settings(self, entry: InboxEntry) -> PresentationSettings:
-        return self._parts.presentation(entry.message.platform)
 
 
 def _prompt(request: ApprovalRequest, entry: InboxEntry) -> str:

@@ -1,0 +1,123 @@
+"""What people expect of a bot, seen in a chat: greetings, acknowledgements, replies, notices."""
+
+import asyncio
+from pathlib import Path
+
+from fakes.gateway import running_gateway
+from fakes.model import Call, FakeModelServer, Rule, Script, Step
+from fakes.telegram import FakeTelegram
+
+ANN = 777
+ECHO = Script(default=Step(echo=True))
+SLOW = Script(
+    rules=[Rule(contains="slowly", steps=[Step(text="the old answer", stall="first")])],
+    default=Step(echo=True),
+)
+
+
+def said(telegram: FakeTelegram, chat: int = ANN) -> list[str]:
+    return [seen.text for seen in telegram.replies(chat)]
+
+
+async def until_said(telegram: FakeTelegram, *texts: str, chat: int = ANN) -> list[str]:
+    """Wait until all these texts can be seen in the chat, and nothing grows any more."""
+
+    def there() -> bool:
+        shown = said(telegram, chat)
+        growing = any("▉" in each or each == "…" for each in shown)
+        return not growing and all(any(text in each for each in shown) for text in texts)
+
+    try:
+        await telegram.until(there, 30)
+    except TimeoutError:
+        raise AssertionError(said(telegram, chat)) from None
+    return said(telegram, chat)
+
+
+def asked(model: FakeModelServer) -> list[str]:
+    messages = model.requests[-1].body["messages"]
+    return [message["content"] for message in messages if message["role"] == "user"]
+
+
+async def test_start_greets_and_two_slashes_send_one(tmp_path: Path) -> None:
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url):
+            telegram.say(ANN, ANN, "/start")
+            (greeting,) = await until_said(telegram, "Hermes")
+            assert "/help" in greeting
+            assert not model.requests
+            telegram.say(ANN, ANN, "//etc is a folder")
+            await until_said(telegram, "/etc is a folder")
+            assert asked(model)[0].startswith("/etc is a folder")
+            telegram.say(ANN, ANN, "//help me")
+            await until_said(telegram, "/help me")
+            assert asked(model)[1].startswith("/help me")
+
+
+async def test_messages_during_a_turn_are_acknowledged_now_and_then(tmp_path: Path) -> None:
+    quick = {"display": {"busy_input_mode": "queue"}}
+    async with FakeModelServer(SLOW) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url, **quick):
+            telegram.say(ANN, ANN, "slowly please")
+            await model.arrived.wait()
+            telegram.say(ANN, ANN, "one more")
+            await until_said(telegram, "next in line")
+            telegram.say(ANN, ANN, "another")
+            telegram.say(ANN, ANN, "/steer be brief")
+            await until_said(telegram, "Passed on")
+            telegram.say(ANN, ANN, "/queue and then this")
+            async with asyncio.timeout(20):
+                await telegram.until(lambda: sum("next in line" in t for t in said(telegram)) == 2)
+            model.release()
+            shown = await until_said(telegram, "the old answer", "one more", "and then this")
+            assert sum("next in line" in text for text in shown) == 2
+
+
+async def test_new_works_while_a_turn_runs_and_its_answer_stays_behind(tmp_path: Path) -> None:
+    async with FakeModelServer(SLOW) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url):
+            telegram.say(ANN, ANN, "slowly please")
+            await model.arrived.wait()
+            telegram.say(ANN, ANN, "/new")
+            await until_said(telegram, "I stopped what I was doing. New conversation.")
+            telegram.say(ANN, ANN, "hello again")
+            model.release()
+            shown = await until_said(telegram, "hello again")
+            assert "the old answer" not in "\n".join(shown)
+            assert len(asked(model)) == 1
+            telegram.say(ANN, ANN, "/sessions")
+            listing = (await until_said(telegram, "/resume ID"))[-1]
+            other = next(line for line in listing.splitlines() if "slowly please" in line)
+            telegram.say(ANN, ANN, f"/resume {other.split()[0]}")
+            await until_said(telegram, "Back in “slowly please”")
+
+
+async def test_verbose_and_reasoning_show_what_they_say_and_outlast_new(tmp_path: Path) -> None:
+    look = Step(calls=[Call(name="read_file", arguments={"path": "notes.txt"})])
+    answer = Step(text="Nothing there.", reasoning="Let me think about it.")
+    script = Script(rules=[Rule(contains="look", steps=[look, answer])])
+    async with FakeModelServer(script) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url):
+            telegram.say(ANN, ANN, "look")
+            assert await until_said(telegram, "Nothing there.") == ["Nothing there."]
+            for command, reply in (
+                ("/verbose", "different tool"),
+                ("/reasoning show", "Thoughts are shown"),
+                ("/new", "New conversation."),
+            ):
+                telegram.say(ANN, ANN, command)
+                await until_said(telegram, reply)
+            before = len(said(telegram))
+            telegram.say(ANN, ANN, "look again")
+            await until_said(telegram, "notes.txt", "Let me think about it.")
+            *_, tools, last = (await until_said(telegram, "Nothing there."))[before:]
+            assert "notes.txt" in tools
+            assert last.index("Let me think") < last.index("Nothing there.")
+            telegram.say(ANN, ANN, "/reasoning")
+            await until_said(telegram, "thoughts are shown")
+            telegram.say(ANN, ANN, "/verbose off")
+            telegram.say(ANN, ANN, "/reasoning hide")
+            await until_said(telegram, "Thoughts are hidden", "Tool calls are not shown")
+            before = len(said(telegram))
+            telegram.say(ANN, ANN, "look once more")
+            await telegram.until(lambda: said(telegram)[before:] == ["Nothing there."], 30)
