@@ -17,7 +17,7 @@ from hermes.config.environment import is_loopback
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
 from hermes.models.catalog import UNKNOWN, ModelFacts, Price, catalog, find_model
-from hermes.models.local.files import EMBEDDED, PROVIDER, list_local, profile_for
+from hermes.models.local.files import EMBEDDED, PROVIDER, info_of, list_local
 from hermes.models.providers import PROVIDERS, ProviderSpec
 from hermes.models.transport import Transport
 from hermes.models.wire import WireFault
@@ -103,7 +103,7 @@ def facts_for(loaded: LoadedConfig, home: HermesHome, provider: str, model: str)
     """Return what is known about a model; the configuration wins over the table."""
     if provider == PROVIDER:
         local = next((each for each in list_local(home) if each.name == model), None)
-        window = profile_for(local).n_ctx if local is not None else None
+        window = info_of(local).context_window if local is not None else None
         return ModelFacts(context_window=window, price=_FREE)
     known = find_model(model) or UNKNOWN
     chosen = loaded.config.model

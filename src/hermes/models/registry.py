@@ -33,7 +33,7 @@ from hermes.models.client import ModelClient, RetryPolicy, RouteRests
 from hermes.models.encode_common import LoweredCache
 from hermes.models.local.embedded import EmbeddedModel
 from hermes.models.local.files import PROVIDER
-from hermes.models.local.supervisor import Progress
+from hermes.models.local.server import Progress
 from hermes.models.routes import (
     ModelRoute,
     ModelSources,
@@ -178,14 +178,7 @@ class ModelRegistry:
         main: Model
         if target.provider == PROVIDER:
             routes: list[ModelRoute] = []
-            main = EmbeddedModel(
-                target.model,
-                self._home,
-                sources=self._sources,
-                transport=self._transport,
-                clock=self._clock,
-                environ=self._environ,
-            )
+            main = EmbeddedModel(target.model, self._home, self._client, self._environ)
         else:
             routes = self._routes(target)
             main = ModelClient(
@@ -204,6 +197,10 @@ class ModelRegistry:
             rests=self._rests,
             main_routes=tuple(routes),
         )
+
+    def _client(self, target: ModelTarget) -> ModelClient:
+        route = resolve_route(target, self._sources)
+        return ModelClient([route], clock=self._clock, transport=self._transport)
 
     def _routes(self, target: ModelTarget) -> list[ModelRoute]:
         routes = [resolve_route(target, self._sources)]

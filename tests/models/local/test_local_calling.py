@@ -17,7 +17,7 @@ from hermes.domain.messages import (
 )
 from hermes.domain.ports.model import ModelRequest
 from hermes.domain.tools import ToolSpec
-from hermes.models.local.call_forms import FORMS, HiddenForms, called, constrain, paths_for
+from hermes.models.local.embedded import FORMS, HiddenForms, called, constrain, paths_for
 
 TOOLS = tuple(
     ToolSpec(name=name, description="", parameters={"type": "object"}, toolset="file")

@@ -9,13 +9,13 @@ from hermes.config.paths import HermesHome
 from hermes.domain.errors import Conflict, NotFound, StoreError, UsageError
 from hermes.models.local.files import (
     EMBEDDED,
-    STANDARD,
-    TINY,
+    TINY_PROMPT,
+    LocalModel,
     add_local,
     embedded_file,
     find_local,
+    info_of,
     list_local,
-    profile_for,
     remove_local,
 )
 
@@ -103,8 +103,8 @@ def test_a_damaged_registry_is_explained(home: HermesHome) -> None:
 def test_small_models_get_the_short_profile_within_their_context(
     home: HermesHome, gguf: Path
 ) -> None:
-    small = profile_for(add_local(home, gguf))
-    assert small.constrained
-    assert small.system == TINY.system
-    assert small.n_ctx == 2048
-    assert STANDARD.system is None
+    small = info_of(add_local(home, gguf))
+    assert (small.own_prompt, small.own_tools) == (TINY_PROMPT, ("read_file", "search_files"))
+    assert (small.context_window, small.can_title) == (2048, False)
+    large = info_of(LocalModel(name="large", path=gguf, size_bytes=4_000_000_000))
+    assert (large.own_prompt, large.own_tools, large.context_window) == (None, None, 16_384)

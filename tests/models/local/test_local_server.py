@@ -22,12 +22,18 @@ from hermes.domain.errors import HermesError
 from hermes.domain.messages import FinishReason, ToolMessage, UserMessage
 from hermes.domain.ports.model import ModelRequest
 from hermes.domain.tools import ToolSpec
+from hermes.models.client import ModelClient
 from hermes.models.local.embedded import EmbeddedModel
 from hermes.models.local.fetch import fetch_embedded
-from hermes.models.local.files import EMBEDDED, TINY, LocalModel, add_local, find_local
-from hermes.models.local.server import ServerFiles, engine_installed
-from hermes.models.local.supervisor import ModelServerFailure, ensure_running, stop_server
-from hermes.models.routes import ModelSources
+from hermes.models.local.files import EMBEDDED, TINY_PROMPT, LocalModel, add_local, find_local
+from hermes.models.local.server import (
+    ModelServerFailure,
+    ServerFiles,
+    engine_installed,
+    ensure_running,
+    stop_server,
+)
+from hermes.models.routes import ModelSources, ModelTarget, resolve_route
 from hermes.models.transport import Transport
 
 pytestmark = [
@@ -70,9 +76,13 @@ def model(home: HermesHome) -> LocalModel:
 async def embedded(home: HermesHome) -> AsyncIterator[EmbeddedModel]:
     transport = Transport()
     sources = ModelSources(secret=lambda _: None)
-    yield EmbeddedModel(
-        EMBEDDED, home, sources=sources, transport=transport, clock=InstantClock(), environ={}
-    )
+
+    def client(target: ModelTarget) -> ModelClient:
+        return ModelClient(
+            [resolve_route(target, sources)], clock=InstantClock(), transport=transport
+        )
+
+    yield EmbeddedModel(EMBEDDED, home, client, {})
     await transport.close()
 
 
@@ -90,9 +100,8 @@ async def _gone(home: HermesHome) -> None:
 
 
 def _question(text: str, tools: tuple[ToolSpec, ...] = (), max_tokens: int = 30) -> ModelRequest:
-    assert TINY.system is not None
     return ModelRequest(
-        system=TINY.system,
+        system=TINY_PROMPT,
         messages=(UserMessage(content=text),),
         tools=tools,
         max_tokens=max_tokens,
@@ -124,7 +133,7 @@ async def test_it_starts_answers_streams_and_is_shared(
     seen: list[tuple[str, int, int]] = []
     endpoint = await ensure_running(model, home, lambda *step: seen.append(step))
     assert seen[-1] == ("load", model.size_bytes, model.size_bytes)
-    assert embedded.info.context_window == TINY.n_ctx
+    assert embedded.info.context_window == 4096
     first_pid = _pid(home)
 
     heard = _Heard()

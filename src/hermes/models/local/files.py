@@ -5,8 +5,8 @@ where it is: `models/models.json` records its path under a name. Its properties
 are read from its header when it is registered.
 
 A very small model reads few tokens a second and follows few instructions, so
-its profile has an identity of one line, no project files, and two tools whose
-calls are made valid by constrained decoding (`call_forms`). Larger models are
+it has an identity of one line, no project files, and two tools whose calls are
+made valid by constrained decoding (`embedded`). Larger models are
 treated like any other.
 """
 
@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Final
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hermes.config.atomic import editing, read_json, write_json
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import Conflict, NotFound, UsageError
+from hermes.domain.ports.model import ModelInfo
 
 PROVIDER: Final = "embedded"
 """The provider name in the configuration for models that Hermes serves itself."""
@@ -33,7 +33,7 @@ TOY_NOTICE: Final = (
     " read a file. Choose a capable model with `hermes model`."
 )
 """What the banner and the documentation say about the embedded model."""
-_EMBEDDED_CONTEXT: Final = 8192
+TINY_PROMPT: Final = "You are Hermes, a small assistant that runs on this computer."
 _HEADER_BYTES: Final = 1 << 18
 _U32: Final = 4
 _STRING: Final = 8
@@ -51,40 +51,24 @@ class LocalModel(Struct, frozen=True, kw_only=True):
     path: Path
     title: str = ""
     """What the file calls itself."""
-    architecture: str = ""
     context_length: int | None = None
     """Tokens it was trained to read."""
     size_bytes: int = 0
 
 
-class LocalProfile(Struct, frozen=True, kw_only=True):
-    n_ctx: int
-    system: str | None = None
-    """The whole system prompt; None: the agent's usual one."""
-    tools: tuple[str, ...] | None = None
-    """The only tools offered; None: the agent's usual ones."""
-    max_tokens: int | None = None
-    """A limit, because a small model that is lost does not stop."""
-    temperature: float | None = None
-    constrained: bool = False
-    """Calls are made valid by a grammar; otherwise the model's own template does it."""
-
-
-TINY: Final = LocalProfile(
-    n_ctx=4096,
-    system="You are Hermes, a small assistant that runs on this computer.",
-    tools=("read_file", "search_files"),
-    max_tokens=400,
-    temperature=0.2,
-    constrained=True,
-)
-STANDARD: Final = LocalProfile(n_ctx=16_384)
-
-
-def profile_for(model: LocalModel) -> LocalProfile:
-    """Return the profile of `model`, within the context it was trained for."""
-    base = TINY if model.size_bytes < _TINY_BYTES else STANDARD
-    return replace(base, n_ctx=min(base.n_ctx, model.context_length or base.n_ctx))
+def info_of(model: LocalModel) -> ModelInfo:
+    """Return how `model` is prompted, within the context it was trained for."""
+    tiny = model.size_bytes < _TINY_BYTES
+    window = 4096 if tiny else 16_384
+    return ModelInfo(
+        provider=PROVIDER,
+        model=model.name,
+        context_window=min(window, model.context_length or window),
+        max_output=400 if tiny else None,  # a small model that is lost does not stop
+        own_prompt=TINY_PROMPT if tiny else None,
+        own_tools=("read_file", "search_files") if tiny else None,
+        can_title=not tiny,
+    )
 
 
 def embedded_file(home: HermesHome) -> Path:
@@ -93,19 +77,13 @@ def embedded_file(home: HermesHome) -> Path:
 
 def list_local(home: HermesHome) -> tuple[LocalModel, ...]:
     """Return the models that can be served: the embedded one, then the registered ones."""
-    models = _read(home)
+    models = tuple(_read(home).values())
     file = embedded_file(home)
-    try:
-        size = file.stat().st_size
-    except OSError:
+    if not file.is_file():
         return models
+    title, size = "SmolLM2 135M Instruct", file.stat().st_size
     embedded = LocalModel(
-        name=EMBEDDED,
-        path=file,
-        title="SmolLM2 135M Instruct",
-        architecture="llama",
-        context_length=_EMBEDDED_CONTEXT,
-        size_bytes=size,
+        name=EMBEDDED, path=file, title=title, context_length=8192, size_bytes=size
     )
     return (embedded, *models)
 
@@ -143,26 +121,26 @@ def add_local(home: HermesHome, path: Path, name: str = "") -> LocalModel:
         )
     with editing(home):
         models = _read(home)
-        taken = next((m for m in models if m.name == chosen and m.path != file), None)
-        if taken is not None:
+        taken = models.get(chosen)
+        if taken is not None and taken.path != file:
             raise Conflict(
                 f"The name `{chosen}` already stands for {taken.path}.",
                 hint=f"Give another name with --name, or: hermes model remove-local {chosen}",
             )
-        _write(home, (*(m for m in models if m.name != chosen), model))
+        _write(home, models | {chosen: model})
     return model
 
 
 def remove_local(home: HermesHome, name: str) -> LocalModel:
     with editing(home):
         models = _read(home)
-        found = next((model for model in models if model.name == name), None)
+        found = models.pop(name, None)
         if found is None:
             raise NotFound(
                 f"No file is registered under the name `{name}`.",
                 hint="See what is registered with: hermes model list",
             )
-        _write(home, tuple(m for m in models if m.name != name))
+        _write(home, models)
     return found
 
 
@@ -195,8 +173,7 @@ def read_header(path: Path, name: str) -> LocalModel:
     return LocalModel(
         name=name,
         path=path,
-        title=_text(data, "general.name") or _text(data, "general.size_label"),
-        architecture=architecture,
+        title=_text(data, "general.name") or _text(data, "general.size_label") or architecture,
         context_length=length if 0 < length < 1 << 31 else None,
         size_bytes=path.stat().st_size,
     )
@@ -217,9 +194,11 @@ class _Registry(Struct, frozen=True):
     models: tuple[LocalModel, ...] = ()
 
 
-def _read(home: HermesHome) -> tuple[LocalModel, ...]:
-    return read_json(home.models_dir / "models.json", _Registry).models
+def _read(home: HermesHome) -> dict[str, LocalModel]:
+    registry = read_json(home.models_dir / "models.json", _Registry)
+    return {model.name: model for model in registry.models}
 
 
-def _write(home: HermesHome, models: tuple[LocalModel, ...]) -> None:
-    write_json(home.subdirectory(home.models_dir) / "models.json", _Registry(models))
+def _write(home: HermesHome, models: dict[str, LocalModel]) -> None:
+    registry = _Registry(tuple(models.values()))
+    write_json(home.subdirectory(home.models_dir) / "models.json", registry)
