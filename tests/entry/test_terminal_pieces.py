@@ -13,7 +13,7 @@ from hermes.domain.errors import ConfigError, NotFound, UsageError
 from hermes.domain.inbound import image_type
 from hermes.domain.messages import AssistantMessage, InputKind, ToolMessage, UserMessage
 from hermes.domain.session import Session, StoredMessage
-from hermes.domain.wording import short_number
+from hermes.domain.wording import short_number, visible
 from hermes.entry.terminal.chat_session import banner_lines, recap_lines
 from hermes.entry.terminal.input import CompletionSources, CtrlC, InterruptKey, Pastes, suggest
 from hermes.entry.terminal.paint import (
@@ -29,7 +29,6 @@ from hermes.entry.terminal.questions import (
     approval_picker,
     list_picker,
     request_picker,
-    visible,
 )
 from hermes.entry.terminal.skins import BUILT_IN, load_skin, skin_names
 from hermes.entry.terminal.statusbar import elapsed_words, spinner_line, status_line

@@ -62,6 +62,9 @@ class ApprovalAnswers:
         self, approval_id: str, choice: Choice, *, by: str, text: str = ""
     ) -> Approval | None:
         """Record an answer; None if somebody was quicker or it has expired."""
+        asked = await self._asked(approval_id, ApprovalKind.APPROVAL)
+        if asked is None or choice not in asked.choices:
+            return None
         denied = choice is Choice.DENY
         state = ApprovalState.DENIED if denied else ApprovalState.APPROVED
         decision = Decision(state=state, choice=choice, text=text, by=by, at=self._clock.now())
@@ -69,8 +72,10 @@ class ApprovalAnswers:
 
     async def reply(self, approval_id: str, text: str, *, by: str) -> Approval | None:
         """Record the answer to a question; the number of a choice stands for the choice."""
-        asked, text = await self._ledger.approval(approval_id), text.strip()
-        choices = asked.request.choices if asked is not None else ()
+        asked, text = await self._asked(approval_id, ApprovalKind.QUESTION), text.strip()
+        if asked is None:
+            return None
+        choices = asked.choices
         if text not in choices and text.isdecimal() and 1 <= int(text) <= len(choices):
             text = choices[int(text) - 1]
         decision = Decision(state=ApprovalState.ANSWERED, text=text, by=by, at=self._clock.now())
@@ -86,6 +91,8 @@ class ApprovalAnswers:
                 if current is not None and current.decision is not None:
                     return current.decision
                 now = self._clock.now()
+                if current is None or current.state is not ApprovalState.PENDING:
+                    return Decision(state=ApprovalState.EXPIRED, text="the turn has ended", at=now)
                 if request.expires_at is not None and now >= request.expires_at:
                     late = Decision(
                         state=ApprovalState.EXPIRED, text="nobody answered in time", at=now
@@ -98,6 +105,15 @@ class ApprovalAnswers:
                         await event.wait()
         finally:
             self._waiting.pop(request.id, None)
+
+    async def _asked(self, approval_id: str, kind: ApprovalKind) -> ApprovalRequest | None:
+        """Return a request of this kind whose time is not over."""
+        found = await self._ledger.approval(approval_id)
+        request = None if found is None else found.request
+        if request is None or request.kind is not kind:
+            return None
+        late = request.expires_at is not None and self._clock.now() >= request.expires_at
+        return None if late else request
 
     async def _decide(self, approval_id: str, decision: Decision) -> Approval | None:
         approval = await self._ledger.decide(approval_id, decision)

@@ -4,6 +4,10 @@ import re
 from typing import Any
 
 _DEEPEST = 300
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+    "|[\ud800-\udfff\ufff9-\ufffb\U000e0000-\U000e0fff]"
+)
 
 
 def clean_text(text: str) -> str:
@@ -26,6 +30,15 @@ def clean_value(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list | tuple):
         return [clean_value(item, depth + 1) for item in value]
     return value
+
+
+def visible(text: str) -> str:
+    """Show what a screen would obey or swallow as escapes; line ends stay."""
+    return _INVISIBLE.sub(lambda found: ascii(found[0])[1:-1], text).expandtabs(4)
+
+
+def visible_line(text: str) -> str:
+    return " ".join(visible(text).split())
 
 
 def one_line(text: str, limit: int) -> str:

@@ -14,10 +14,13 @@ from msgspec import Struct
 from msgspec.structs import fields
 
 from hermes.control.commands.registry import SlashCommand
+from hermes.domain.approvals import ApprovalKind, ApprovalRequest
 from hermes.domain.errors import ConfigError
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 
 EVERYBODY = "*"
+ROLE = "role:"
+"""In front of a role in a list of people: `allow_admin_from: ["role:moderators"]`."""
 ALWAYS_ALLOWED = frozenset({"help", "start", "whoami"})
 """Commands that nobody who may talk is refused."""
 PROVE_THEMSELVES = frozenset({"webhook"})
@@ -95,6 +98,12 @@ class Access(Struct, frozen=True, kw_only=True):
     reason: str
     """Which rule decided; for logs, not for the person."""
     admin: bool = False
+    """May use every command: is named as an administrator, or nobody is."""
+    operator: bool = False
+    """Is named as an administrator: decides for others, sees their conversations and what is
+    the operator's."""
+    listed: bool = False
+    """Is on a list by an id of their own, is paired or has an allowed role."""
     pair: bool = False
     """Offer a pairing code."""
     commands: frozenset[str] | None = None
@@ -116,7 +125,7 @@ class Authorizer:
 
     def check(self, message: InboundMessage) -> Access:
         if message.internal:
-            return Access(allowed=True, reason="made by Hermes itself", admin=True)
+            return Access(allowed=True, reason="made by Hermes itself", admin=True, operator=True)
         own = message.reply_to is not None and message.reply_to.own
         addressed = own or _mentions(message)
         return self.check_person(
@@ -135,7 +144,8 @@ class Authorizer:
         if not allowed:
             pair = private and not sender.is_bot and _offers_pairing(settings)
             return Access(allowed=False, reason=reason, pair=pair)
-        return _granted(settings, sender, reason, private=private)
+        listed = bool(self._listed(settings, sender, private=private))
+        return _granted(settings, sender, reason, private=private, listed=listed)
 
     def _decide(
         self, settings: AuthzSettings, chat: Chat, sender: Sender, *, addressed: bool
@@ -157,18 +167,28 @@ class Authorizer:
     ) -> tuple[bool, str]:
         if settings.allow_all_users:
             return True, "everybody is allowed on the platform"
-        if not settings.allowed_roles.isdisjoint(sender.roles):
-            return True, "has an allowed role"
-        if self._paired(settings.platform, sender):
-            return True, "is paired"
-        listed = settings.allowed_users | settings.gateway_users
-        if _named(listed if private else listed | settings.group_allowed_users, sender):
-            return True, "is on a list"
+        if reason := self._listed(settings, sender, private=private):
+            return True, reason
+        if EVERYBODY in _heard(settings, private=private):
+            return True, "everybody is on a list"
         if policy is not None:
             return policy is ChatPolicy.OPEN, f"the policy is {policy.value}"
         if settings.gateway_allow_all:
             return True, "everybody is allowed on the gateway"
         return False, "nothing allows it"
+
+    def _listed(self, settings: AuthzSettings, sender: Sender, *, private: bool) -> str:
+        """Return what names the person, and not just everybody; empty if nothing does."""
+        if not settings.allowed_roles.isdisjoint(sender.roles):
+            return "has an allowed role"
+        if self._paired(settings.platform, sender):
+            return "is paired"
+        return "is on a list" if _heard(settings, private=private) & _ids(sender) else ""
+
+
+def _heard(settings: AuthzSettings, *, private: bool) -> frozenset[str]:
+    listed = settings.allowed_users | settings.gateway_users
+    return listed if private else listed | settings.group_allowed_users
 
 
 def _decide_bot(settings: AuthzSettings, sender: Sender, *, addressed: bool) -> tuple[bool, str]:
@@ -198,7 +218,8 @@ def _named(names: frozenset[str], sender: Sender) -> bool:
 
 
 def _ids(sender: Sender) -> frozenset[str]:
-    return frozenset({sender.id, sender.alt_id or sender.id} - {"", EVERYBODY})
+    roles = {f"{ROLE}{role}" for role in sender.roles}
+    return frozenset({sender.id, sender.alt_id or sender.id, *roles} - {"", EVERYBODY})
 
 
 def _offers_pairing(settings: AuthzSettings) -> bool:
@@ -211,16 +232,35 @@ def _offers_pairing(settings: AuthzSettings) -> bool:
     return not (settings.allowed_users | settings.gateway_users | settings.group_allowed_users)
 
 
-def _granted(settings: AuthzSettings, sender: Sender, reason: str, *, private: bool) -> Access:
+def _granted(
+    settings: AuthzSettings, sender: Sender, reason: str, *, private: bool, listed: bool
+) -> Access:
     admins, commands = settings.allow_admin_from, settings.user_allowed_commands
     if not private and settings.group_allow_admin_from is not None:
         admins = settings.group_allow_admin_from
     if not private and settings.group_user_allowed_commands is not None:
         commands = settings.group_user_allowed_commands
-    if admins is None and commands is None:
-        return Access(allowed=True, reason=reason, admin=True)
-    admin = _named(admins or NOBODY, sender)
-    return Access(allowed=True, reason=reason, admin=admin, commands=commands)
+    operator = _named(admins or NOBODY, sender)
+    return Access(
+        allowed=True,
+        reason=reason,
+        admin=operator or (admins is None and commands is None),
+        operator=operator,
+        listed=listed or bool((admins or NOBODY) & _ids(sender)),
+        commands=commands,
+    )
+
+
+def may_decide(
+    request: ApprovalRequest, access: Access, *, asked: bool, private: bool, deny: bool = False
+) -> bool:
+    """Tell whether somebody may answer a request: who asked for the turn, or an administrator.
+
+    In groups nobody who is on no list allows anything, not even what they asked for.
+    """
+    if not (asked or access.operator):
+        return False
+    return private or access.listed or deny or request.kind is ApprovalKind.QUESTION
 
 
 def may_run(command: SlashCommand, access: Access) -> bool:

@@ -13,12 +13,13 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import tzinfo
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.control.admission.approval_replies import ANSWERED_AS, Answer, read_answer, read_press
+from hermes.control.admission.approval_replies import ANSWERED_AS, ApprovalReplies
 from hermes.control.admission.authz import Access, Authorizer, may_run
 from hermes.control.admission.pairing import Pairing, offer_text
 from hermes.control.admission.resets import AUTO_RESET, due, is_trigger, policy_of, user_note
@@ -40,10 +41,9 @@ from hermes.control.hooks import (
     session_context,
 )
 from hermes.control.lanes.gateway import BusyMode, Gateway, submit_while_busy
-from hermes.domain.approvals import Approval
 from hermes.domain.errors import HermesError, NotFound, StoreError
 from hermes.domain.ids import new_id
-from hermes.domain.inbound import Attachment, InboundMessage, Sender
+from hermes.domain.inbound import Attachment, InboundMessage
 from hermes.domain.outbound import Target
 from hermes.domain.ports.platform import ButtonPress
 from hermes.domain.session import Session
@@ -140,6 +140,7 @@ class InboundPipeline:
         self._parts = parts
         self._gateway = parts.host.gateway
         self._ledger = parts.host.gateway.ledger
+        self._replies = ApprovalReplies(parts.host.gateway, parts.host.answers)
         self._cursor_name = f"cursor:{platform}:{account}"
         self._noted: dict[str, float] = {}
         """Session -> when it last heard that its message came during a turn."""
@@ -173,7 +174,7 @@ class InboundPipeline:
         if session is None:
             ticket = await self._gateway.submit(agent_id, message)
             self._post(SESSION_START, agent_id, message, ticket.session_id)
-        elif not await self._answered(agent_id, message, session):
+        elif not await self._answered(agent_id, message, session, access):
             mode = await self._parts.host.busy_mode(message.platform, session.id)
             submission = await submit_while_busy(
                 self._gateway, agent_id, message, session_id=session.id, mode=mode
@@ -292,6 +293,8 @@ class InboundPipeline:
             agent_id=caller.agent_id,
             session=session,
             admin=access.admin,
+            operator=access.operator,
+            refusal=partial(self._replies.refusal, who=message, access=access),
             chat=target_of(message),
             chat_name=message.chat.topic or message.chat.name or "",
         )
@@ -303,32 +306,28 @@ class InboundPipeline:
 
     # -- approvals and questions ---------------------------------------------
 
-    async def _answered(self, agent_id: str, message: InboundMessage, session: Session) -> bool:
+    async def _answered(
+        self, agent_id: str, message: InboundMessage, session: Session, access: Access
+    ) -> bool:
         """Take a message as an answer if something is pending and it is short and clear."""
-        pending = [] if message.internal else await self._ledger.pending_approvals(session.id)
-        answer = read_answer(message.text, pending) if pending else None
-        if answer is None:
+        answer, refusal = await self._replies.find(message, session.id, access)
+        if answer is None and not refusal:
             return False
         if await self._gateway.take_note(agent_id, message, session.id, ANSWERED_AS):
-            await self._decide(answer, message.sender)
+            if answer is not None:
+                sender = message.sender
+                await self._replies.hand_in(answer, sender.name or sender.id)
+            else:
+                self._say(message, refusal)
         return True
-
-    async def _decide(self, answer: Answer, sender: Sender) -> Approval | None:
-        answers, by = self._parts.host.answers, sender.name or sender.id
-        if answer.choice is None:
-            return await answers.reply(answer.approval_id, answer.text, by=by)
-        return await answers.answer(answer.approval_id, answer.choice, by=by, text=answer.text)
 
     async def press(self, press: ButtonPress) -> str:
         """Take a button press; return a short text for whoever pressed."""
-        sender = press.sender
-        if not self._parts.authorizer.check_person(press.platform, press.chat, sender).allowed:
+        await self._parts.pairing.refresh()
+        access = self._parts.authorizer.check_person(press.platform, press.chat, press.sender)
+        if not access.allowed:
             return "You are not allowed to answer this."
-        answer = read_press(press.data)
-        if answer is None:
-            return "This button no longer works."
-        decided = await self._decide(answer, sender)
-        return "Noted." if decided is not None else "This was already answered."
+        return await self._replies.press(press, access)
 
     # -- the rest of the sink --------------------------------------------------
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from hermes.control.approvals import ApprovalAnswers
 from hermes.control.commands.controls import CoreControls
 from hermes.control.lanes.gateway import BusyMode, Gateway
+from hermes.domain.approvals import ApprovalRequest
 from hermes.domain.errors import UsageError
 from hermes.domain.inbound import Attachment
 from hermes.domain.outbound import Target
@@ -166,6 +167,14 @@ class CommandHost(Struct, frozen=True, kw_only=True):
         return self.settings().display.platforms.get(source, DISPLAY_DEFAULTS)
 
 
+class Refusal(Protocol):
+    async def __call__(self, request: ApprovalRequest, *, deny: bool) -> str: ...
+
+
+async def _nobody_refused(request: ApprovalRequest, *, deny: bool) -> str:  # noqa: ARG001
+    return ""
+
+
 class CommandContext(Struct, frozen=True, kw_only=True):
     host: CommandHost
     caller: CommandCaller
@@ -174,6 +183,10 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     session: Session | None
     """The current conversation; None before the first message."""
     admin: bool = True
+    operator: bool = True
+    """Decides for others and sees what is theirs, and what is the operator's."""
+    refusal: Refusal = _nobody_refused
+    """Says why the caller may not answer a request."""
     chat: Target | None = None
     """Where it was sent, in chats."""
     chat_name: str = ""

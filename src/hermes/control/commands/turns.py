@@ -83,6 +83,9 @@ async def approve(context: CommandContext, invocation: Invocation) -> None:
         raise UsageError(f"`{scopes[0]}` is not a scope.", hint=hint)
     pending = await _pending(context, ApprovalKind.APPROVAL)
     chosen = pending if everything else pending[:1]
+    if any(scopes[0] not in approval.request.choices for approval in chosen):
+        hint = "/approve allows it once."
+        raise UsageError(f"This cannot be approved as `{scopes[0]}`.", hint=hint)
     await _answer(context, chosen, Choice(scopes[0]), "")
 
 
@@ -90,7 +93,7 @@ async def approve(context: CommandContext, invocation: Invocation) -> None:
 async def deny(context: CommandContext, invocation: Invocation) -> None:
     first, _, after = invocation.rest.partition(" ")
     everything = first.lower() == "all"
-    pending = await _pending(context, ApprovalKind.APPROVAL)
+    pending = await _pending(context, ApprovalKind.APPROVAL, deny=True)
     reason = after.strip() if everything else invocation.rest
     await _answer(context, pending if everything else pending[:1], Choice.DENY, reason)
 
@@ -106,13 +109,18 @@ async def answer(context: CommandContext, invocation: Invocation) -> None:
     await context.reply(f"Answered: {text}" if taken else "This was already answered.")
 
 
-async def _pending(context: CommandContext, kind: ApprovalKind) -> list[Approval]:
-    session = context.need_session()
-    found = [
-        approval
-        for approval in await context.ledger.pending_approvals(session.id)
-        if approval.request.kind is kind
-    ]
+async def _pending(
+    context: CommandContext, kind: ApprovalKind, *, deny: bool = False
+) -> list[Approval]:
+    """Return what the caller may answer, oldest first."""
+    session, found, refused = context.need_session(), list[Approval](), ""
+    for approval in await context.ledger.pending_approvals(session.id):
+        if approval.request.kind is kind:
+            refusal = await context.refusal(approval.request, deny=deny)
+            refused = refused or refusal
+            found += [] if refusal else [approval]
+    if not found and refused:
+        raise UsageError(refused)
     if not found:
         raise UsageError(
             "Nothing is waiting for approval."

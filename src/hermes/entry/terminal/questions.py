@@ -17,13 +17,13 @@ no command can imitate the lines around it.
 
 import asyncio
 import math
-import re
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
 from hermes.domain.ports.clock import Clock
+from hermes.domain.wording import visible, visible_line
 from hermes.entry.terminal.paint import cut, wrap
 from hermes.entry.terminal.statusbar import elapsed_words
 
@@ -34,19 +34,6 @@ SHOWN_OPTIONS = 10
 STEPS = {"up": -1, "down": 1, "pageup": -SHOWN_OPTIONS, "pagedown": SHOWN_OPTIONS}
 NO_ANSWER = "(no answer)"
 BACK = "back"
-_INVISIBLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
-    "|[\ud800-\udfff\ufff9-\ufffb\U000e0000-\U000e0fff]"
-)
-
-
-def visible(text: str) -> str:
-    """Show what a terminal would obey or swallow as escapes; line ends stay."""
-    return _INVISIBLE.sub(lambda found: ascii(found[0])[1:-1], text).expandtabs(4)
-
-
-def visible_line(text: str) -> str:
-    return " ".join(visible(text).split())
 
 
 class Option(Struct, frozen=True, kw_only=True):

@@ -1,0 +1,224 @@
+"""Who decides about a command in a chat: whoever asked for it, or an administrator.
+
+A stranger whom an open group lets talk, a paired person, another member and an
+administrator each try every way there is: buttons, forged buttons, words, replies
+and commands, here and elsewhere.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from fakes.chat_kit import ChatKit
+from fakes.scripted_turns import Play
+from fakes.way_in import WayIn, private
+from hermes.control.admission.authz import AuthzSettings, ChatPolicy
+from hermes.domain.approvals import ApprovalKind, ApprovalState, Choice
+from hermes.domain.inbound import Chat, ChatKind, Sender
+from hermes.domain.outbound import OutboxEntry, OutboxKind, Target
+from hermes.execution.clock import SystemClock
+from hermes.testing import temporary_ledger
+
+ANN = Sender(id="1", name="Ann")
+BEN = Sender(id="2", name="Ben")
+PAT = Sender(id="3", name="Pat")
+ADA = Sender(id="4", name="Ada")
+SID = Sender(id="9", name="Ann")
+"""A stranger who calls himself like somebody else."""
+GROUP = Chat(kind=ChatKind.GROUP, id="-100")
+OTHER_GROUP = Chat(kind=ChatKind.GROUP, id="-200")
+TOPIC = "55"
+
+ACCESS = AuthzSettings(
+    platform="telegram",
+    allowed_users=frozenset({"1", "2"}),
+    group_policy=ChatPolicy.OPEN,
+    dm_policy=ChatPolicy.OPEN,
+    group_allow_admin_from=frozenset({"4"}),
+    allow_admin_from=frozenset({"4"}),
+    user_allowed_commands=frozenset({"*"}),
+)
+REFUSED = "or an administrator can answer this"
+
+
+async def wipe(play: Play) -> None:
+    decision = await play.ask("rm -r build")
+    await play.say(f"{decision.state.value} {decision.choice}")
+
+
+async def once(play: Play) -> None:
+    await play.ask("eval $x", choices=(Choice.ONCE, Choice.DENY))
+
+
+async def question(play: Play) -> None:
+    decision = await play.ask("Which?", kind=ApprovalKind.QUESTION, choices=("red", "blue"))
+    await play.say(f"chosen {decision.text}")
+
+
+@pytest.fixture
+async def kit(tmp_path: Path) -> AsyncIterator[ChatKit]:
+    async with temporary_ledger(tmp_path) as ledger:
+        scripts = {"wipe": wipe, "once": once, "which": question}
+        made = ChatKit(ledger, SystemClock(), tmp_path, dict(scripts))
+        async with made.gateway.running():
+            yield made
+            await made.gateway.suspend()
+
+
+@pytest.fixture
+async def way_in(kit: ChatKit) -> AsyncIterator[WayIn]:
+    async with asyncio.TaskGroup() as group:
+        yield WayIn(kit, group, ACCESS, paired=PAT.id)
+
+
+async def state(way_in: WayIn, approval_id: str) -> ApprovalState:
+    return (await way_in.approval(approval_id)).state
+
+
+@pytest.mark.parametrize("choice", list(Choice))
+@pytest.mark.parametrize("other", [BEN, PAT, SID])
+async def test_nobody_presses_the_button_of_somebody_else(
+    way_in: WayIn, other: Sender, choice: Choice
+) -> None:
+    asked = await way_in.asked(ANN, GROUP, "wipe it")
+    assert REFUSED in await way_in.press(other, GROUP, f"ea:{choice}:{asked}")
+    assert await state(way_in, asked) is ApprovalState.PENDING
+
+
+@pytest.mark.parametrize("person", [ANN, ADA])
+async def test_whoever_asked_and_administrators_decide(way_in: WayIn, person: Sender) -> None:
+    asked = await way_in.asked(ANN, GROUP, "wipe it")
+    assert await way_in.press(person, GROUP, f"ea:always:{asked}") == "Noted."
+    assert await state(way_in, asked) is ApprovalState.APPROVED
+
+
+@pytest.mark.parametrize("person", [BEN, PAT])
+async def test_people_on_a_list_decide_about_their_own_in_groups(
+    way_in: WayIn, person: Sender
+) -> None:
+    asked = await way_in.asked(person, GROUP, "wipe it")
+    assert await way_in.press(person, GROUP, f"ea:once:{asked}") == "Noted."
+
+
+async def test_in_a_group_a_stranger_allows_nothing_but_may_deny_their_own(way_in: WayIn) -> None:
+    asked = await way_in.asked(SID, GROUP, "wipe it")
+    for choice in (Choice.ONCE, Choice.SESSION, Choice.ALWAYS):
+        assert "on a list" in await way_in.press(SID, GROUP, f"ea:{choice}:{asked}")
+    assert "on a list" in await way_in.told(SID, GROUP, "yes")
+    assert "on a list" in await way_in.told(SID, GROUP, "/approve always")
+    assert await state(way_in, asked) is ApprovalState.PENDING
+    assert await way_in.press(SID, GROUP, f"ea:deny:{asked}") == "Noted."
+
+
+async def test_a_list_that_names_everybody_names_nobody(kit: ChatKit) -> None:
+    everybody = replace(ACCESS, allowed_users=frozenset("*"), group_allow_admin_from=frozenset("*"))
+    async with asyncio.TaskGroup() as group:
+        way_in = WayIn(kit, group, everybody)
+        asked = await way_in.asked(SID, GROUP, "wipe it")
+        assert "on a list" in await way_in.press(SID, GROUP, f"ea:once:{asked}")
+
+
+async def test_where_no_administrator_is_named_nobody_decides_for_others(kit: ChatKit) -> None:
+    undivided = AuthzSettings(platform="telegram", allowed_users=frozenset({"1", "2"}))
+    async with asyncio.TaskGroup() as group:
+        way_in = WayIn(kit, group, undivided)
+        asked = await way_in.asked(ANN, GROUP, "wipe it", TOPIC)
+        assert REFUSED in await way_in.press(BEN, GROUP, f"ea:always:{asked}")
+        assert REFUSED in await way_in.told(BEN, GROUP, "/approve always", TOPIC)
+        assert await way_in.press(ANN, GROUP, f"ea:once:{asked}") == "Noted."
+
+
+@pytest.mark.parametrize("other", [BEN, PAT, SID])
+@pytest.mark.parametrize("text", ["yes", "👍", "no", "/approve", "/approve always", "/deny all"])
+async def test_in_a_shared_topic_others_are_told_and_decide_nothing(
+    way_in: WayIn, other: Sender, text: str
+) -> None:
+    asked = await way_in.asked(ANN, GROUP, "wipe it", TOPIC)
+    assert REFUSED in await way_in.told(other, GROUP, text, TOPIC)
+    assert await state(way_in, asked) is ApprovalState.PENDING
+    assert way_in.kit.runner.turns == ["wipe it"]
+
+
+async def test_in_a_shared_topic_the_one_who_asked_says_yes(way_in: WayIn) -> None:
+    asked = await way_in.asked(ANN, GROUP, "wipe it", TOPIC)
+    await way_in.say(ANN, GROUP, "yes", thread=TOPIC)
+    assert await state(way_in, asked) is ApprovalState.APPROVED
+
+
+@pytest.mark.parametrize("person", [ANN, BEN, ADA, SID])
+async def test_a_button_counts_only_in_the_chat_it_stands_in(way_in: WayIn, person: Sender) -> None:
+    asked = await way_in.asked(ANN, GROUP, "wipe it")
+    for place in (OTHER_GROUP, private(person)):
+        pressed = await way_in.press(person, place, f"ea:always:{asked}")
+        assert pressed == "This button no longer works."
+    assert await state(way_in, asked) is ApprovalState.PENDING
+
+
+@pytest.mark.parametrize("person", [ANN, ADA, SID])
+async def test_an_approval_elsewhere_is_out_of_reach_of_commands(
+    way_in: WayIn, person: Sender
+) -> None:
+    asked = await way_in.asked(ANN, GROUP, "wipe it")
+    for place in (OTHER_GROUP, private(person)):
+        told = await way_in.told(person, place, "/approve always all")
+        assert told == "Nothing is waiting for approval."
+    assert await state(way_in, asked) is ApprovalState.PENDING
+
+
+async def test_what_is_not_offered_cannot_be_forged(way_in: WayIn) -> None:
+    asked = await way_in.asked(ANN, GROUP, "once only")
+    for forged in (f"ea:always:{asked}", f"cl:0:{asked}", f"ea:maybe:{asked}", "ea:once:appr_none"):
+        assert await way_in.press(ANN, GROUP, forged) == "This button no longer works."
+    assert "cannot be approved as `always`" in await way_in.told(ANN, GROUP, "/approve always")
+    assert await state(way_in, asked) is ApprovalState.PENDING
+
+
+async def test_a_question_is_answered_by_whoever_asked_and_others_just_talk(way_in: WayIn) -> None:
+    asked = await way_in.asked(ANN, GROUP, "which one", TOPIC)
+    assert REFUSED in await way_in.press(BEN, GROUP, f"cl:0:{asked}")
+    await way_in.say(BEN, GROUP, "/queue what is going on here?", thread=TOPIC)
+    assert await state(way_in, asked) is ApprovalState.PENDING
+    await way_in.say(ANN, GROUP, "the blue one", thread=TOPIC)
+    decided = (await way_in.approval(asked)).decision
+    assert decided is not None
+    assert decided.text == "the blue one"
+
+
+async def test_a_steering_word_does_not_make_somebody_the_one_who_asked(way_in: WayIn) -> None:
+    asked = await way_in.asked(ANN, GROUP, "wipe it", TOPIC)
+    await way_in.say(BEN, GROUP, "/steer also the cache", thread=TOPIC)
+    assert REFUSED in await way_in.press(BEN, GROUP, f"ea:once:{asked}")
+
+
+async def test_a_yes_to_another_message_is_not_for_the_approval(way_in: WayIn) -> None:
+    asked = await way_in.asked(ANN, GROUP, "wipe it", TOPIC)
+    request = (await way_in.approval(asked)).request
+    prompt = OutboxEntry(
+        id=f"{request.turn_id}/approval:{asked}", agent_id="main", turn_id=request.turn_id,
+        session_id=request.session_id, kind=OutboxKind.PROMPT, content="?", created_at=1.0,
+        target=Target(platform="telegram", account="bot", chat_id=GROUP.id),
+    )  # fmt: skip
+    ledger = way_in.kit.ledger
+    await ledger.enqueue(prompt)
+    await ledger.update_outbox(prompt.id, state=prompt.state, at=1.0, native_id="77")
+    await way_in.say(ANN, GROUP, "/busy queue", thread=TOPIC)
+    await way_in.say(ANN, GROUP, "yes", thread=TOPIC, reply_to="12")
+    assert await state(way_in, asked) is ApprovalState.PENDING
+    await way_in.say(ANN, GROUP, "yes", thread=TOPIC, reply_to="77")
+    assert await state(way_in, asked) is ApprovalState.APPROVED
+
+
+@pytest.mark.parametrize("choice", [Choice.ONCE, Choice.ALWAYS])
+async def test_a_stopped_turn_leaves_nothing_to_allow(way_in: WayIn, choice: Choice) -> None:
+    asked = await way_in.asked(ANN, GROUP, "wipe it", TOPIC)
+    request = (await way_in.approval(asked)).request
+    await way_in.told(ANN, GROUP, "/stop", TOPIC)
+    pressed = await way_in.press(ANN, GROUP, f"ea:{choice}:{asked}")
+    assert pressed == "This is no longer needed: the turn has ended."
+    await way_in.kit.gateway.idle(request.session_id)
+    assert await way_in.kit.ledger.grants("main", request.session_id) == []
+    await way_in.say(ANN, GROUP, "yes", thread=TOPIC)
+    await way_in.until(lambda: way_in.kit.runner.turns == ["wipe it", "yes"])

@@ -1,0 +1,135 @@
+"""The way in for the people of a platform, with scripted turns and without a platform."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC
+
+from fakes.chat_kit import ChatKit
+from hermes.control.admission.authz import Authorizer, AuthzSettings
+from hermes.control.admission.pairing import Pairing
+from hermes.control.admission.pipeline import InboundPipeline, PipelineParts
+from hermes.control.commands.builtin import builtin_registry
+from hermes.control.hooks import HookBus
+from hermes.domain.approvals import Approval
+from hermes.domain.ids import new_id
+from hermes.domain.inbound import Chat, ChatKind, InboundMessage, ReplyRef, Sender
+from hermes.domain.outbound import Target
+from hermes.domain.ports.platform import ButtonPress
+from hermes.domain.settings import Settings
+from hermes.entry.chat.replies import Apologies
+from hermes.state.pairing import PairingFiles
+
+__all__ = ["Said", "WayIn", "pipeline"]
+
+Said = list[tuple[str, str]]
+"""(chat, text) of everything that was said outside of turns."""
+
+
+def pipeline(
+    kit: ChatKit,
+    group: asyncio.TaskGroup,
+    said: Said,
+    access: AuthzSettings,
+    *,
+    agent_id: str = "main",
+    paired: str = "",
+) -> InboundPipeline:
+    async def say(target: Target, text: str) -> None:
+        said.append((target.chat_id, text))
+
+    parts = PipelineParts(
+        host=kit.host(Settings()),
+        registry=builtin_registry(),
+        authorizer=Authorizer(
+            {access.platform: access}, paired=lambda _platform, sender: sender.id == paired
+        ),
+        pairing=Pairing(PairingFiles(kit.profile.home / "pairing"), kit.clock),
+        background_age=lambda _session_id: None,
+        zone=UTC,
+        hooks=HookBus(),
+        group=group,
+        agent_of=lambda _message: agent_id,
+        say=say,
+        apologise=Apologies(say, kit.clock).say,
+    )
+    return InboundPipeline(parts, access.platform, "bot")
+
+
+class WayIn:
+    """People who talk, answer and press."""
+
+    def __init__(
+        self, kit: ChatKit, group: asyncio.TaskGroup, access: AuthzSettings, paired: str = ""
+    ) -> None:
+        self.kit = kit
+        self.said: Said = []
+        self._platform = access.platform
+        self._pipeline = pipeline(kit, group, self.said, access, paired=paired)
+
+    async def say(
+        self,
+        sender: Sender,
+        chat: Chat,
+        text: str,
+        *,
+        thread: str | None = None,
+        reply_to: str | None = None,
+    ) -> None:
+        await self._pipeline.message(
+            InboundMessage(
+                platform=self._platform,
+                account="bot",
+                native_id=new_id("m"),
+                chat=chat,
+                sender=sender,
+                text=text,
+                sent_at=self.kit.clock.now(),
+                thread_id=thread,
+                reply_to=ReplyRef(native_id=reply_to, own=True) if reply_to else None,
+            )
+        )
+
+    async def told(self, sender: Sender, chat: Chat, text: str, thread: str | None = None) -> str:
+        """Say something and return the next thing that is said outside of a turn."""
+        before = len(self.said)
+        await self.say(sender, chat, text, thread=thread)
+        await self.until(lambda: len(self.said) > before)
+        return self.said[before][1]
+
+    async def press(self, sender: Sender, chat: Chat, data: str) -> str:
+        return await self._pipeline.press(
+            ButtonPress(
+                platform=self._platform,
+                account="bot",
+                native_id=new_id("press"),
+                chat=chat,
+                sender=sender,
+                message_id="1",
+                data=data,
+            )
+        )
+
+    async def asked(self, sender: Sender, chat: Chat, text: str, thread: str | None = None) -> str:
+        """Begin a turn that asks for something; return the id of what it asks."""
+        before = {each.request.id for each in await self.kit.ledger.pending_approvals()}
+        await self.say(sender, chat, text, thread=thread)
+        async with asyncio.timeout(10):
+            while True:
+                for each in await self.kit.ledger.pending_approvals():
+                    if each.request.id not in before:
+                        return each.request.id
+                await asyncio.sleep(0.005)
+
+    async def approval(self, approval_id: str) -> Approval:
+        found = await self.kit.ledger.approval(approval_id)
+        assert found is not None
+        return found
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(10):
+            while not condition():  # noqa: ASYNC110 (replies come from several places)
+                await asyncio.sleep(0.005)
+
+
+def private(person: Sender) -> Chat:
+    return Chat(kind=ChatKind.PRIVATE, id=person.id)
