@@ -5,12 +5,13 @@ change for the worse. `make soak` looks for new ones.
 """
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from fakes import docker_engine
 from hermes.domain.ports.ledger import Ledger
 from hermes.testing import temporary_ledger
 
@@ -24,3 +25,13 @@ async def ledger(tmp_path: Path) -> AsyncIterator[Ledger]:
     """An empty ledger on disk."""
     async with temporary_ledger(tmp_path) as opened:
         yield opened
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[str]:
+    """The address of a Docker engine; tests that use it belong to xdist_group("docker")."""
+    reason = docker_engine.missing()
+    if reason:
+        pytest.skip(reason)
+    with docker_engine.docker_engine() as address:
+        yield address

@@ -1,4 +1,4 @@
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -6,16 +6,6 @@ import pytest
 from fakes import docker_engine
 from fakes.boxes import Boxes
 from hermes.execution.backends.sandbox import backend as sandbox
-
-
-@pytest.fixture(scope="session")
-def engine() -> Iterator[str]:
-    """The address of a Docker engine; tests that use it belong to xdist_group("docker")."""
-    reason = docker_engine.missing()
-    if reason:
-        pytest.skip(reason)
-    with docker_engine.docker_engine() as address:
-        yield address
 
 
 @pytest.fixture

@@ -151,3 +151,16 @@ async def test_session_ids_from_outside_cannot_name_other_places(boxes: Boxes) -
     assert not (boxes.home.parent / "escape").exists()
     twin = await boxes.open("______escape", "agent/../x")
     assert await says(twin, "cat f 2>/dev/null") == ""
+
+
+async def test_a_received_file_has_a_place_inside_that_no_other_one_has(boxes: Boxes) -> None:
+    env = await boxes.open()
+    first = env.received("/cache/telegram/1_0_a.txt", "../my [a] file.txt")
+    second = env.received("/cache/telegram/2_0_a.txt", "../my [a] file.txt")
+    assert first != second
+    for path in (first, second):
+        assert path.startswith("/workspace/inbox/my_a_file-")
+        assert path.endswith(".txt")
+        await env.write(path, b"of Ann")
+        assert await says(env, f"cat {path}") == "of Ann"
+    assert env.received("/cache/x", "\n..") == env.received("/cache/x", "\n..")

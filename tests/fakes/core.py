@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.agent.images import read_attachment
+from hermes.agent.attachments import read_attachment
 from hermes.agent.scope import AgentServices
 from hermes.agent.tools.wrappers import Guarded, Journaled
 from hermes.agent.turn_runner import TurnRunner

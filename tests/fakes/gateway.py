@@ -66,10 +66,15 @@ class GatewayProcess:
 
 @asynccontextmanager
 async def running_gateway(
-    folder: Path, model_url: str, telegram_url: str, **config: Any
+    folder: Path,
+    model_url: str,
+    telegram_url: str,
+    environ: Any = None,
+    **config: Any,
 ) -> AsyncIterator[GatewayProcess]:
     """Run a gateway for the body of the `with`."""
     hermes = Hermes(folder, model_url, gateway_config(telegram_url, **config))
+    hermes.environ |= environ or {}
     gateway = GatewayProcess(hermes)
     await gateway.start()
     try:

@@ -118,7 +118,7 @@ class ToolExecutor:
         if not calls:
             return []
         results: dict[str, StoredMessage] = {}
-        environment = await self._environment()
+        environment = await self.environment()
         for segment in segments(calls, self._tools.spec, environment.resolve):
             async with asyncio.TaskGroup() as group:
                 for call in segment:
@@ -184,7 +184,7 @@ class ToolExecutor:
             session_id=session_id,
             turn_id=job.turn.id,
             call_id=call.id,
-            environment=await self._environment(),
+            environment=await self.environment(),
             clock=services.clock,
             progress=progress,
             recall=recall,
@@ -192,7 +192,7 @@ class ToolExecutor:
             capabilities=self._scope.capabilities,
         )
 
-    async def _environment(self) -> Environment:
+    async def environment(self) -> Environment:
         session = self._scope.session
         return await self._services.environments.get(self._job.profile.id, session.id, session.cwd)
 

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from hermes.agent.attachments import MessageFiles
 from hermes.agent.compaction import (
     CompactionImpossible,
     Compactor,
@@ -20,7 +21,6 @@ from hermes.agent.compaction import (
     estimate_tokens,
 )
 from hermes.agent.executor import CUT_OFF, ToolExecutor, close_calls, open_calls
-from hermes.agent.images import ImageCache
 from hermes.agent.scope import AgentServices, TurnScope, durable, usage_record
 from hermes.domain.errors import BudgetExhausted, HermesError
 from hermes.domain.events import (
@@ -156,7 +156,7 @@ class TurnLoop:
         )
         self._calls_allowed = services.settings().agent.max_turns
         self._calls = 0
-        self._images = ImageCache(services.read_attachment)
+        self._files = MessageFiles(services.read_attachment, self._executor.environment)
         self._context_tokens = 0
         self._compaction_failed = False
         replies = (stored.message for stored in history)
@@ -180,7 +180,7 @@ class TurnLoop:
                 message = await self._next_reply()
             if message.tool_calls:
                 answer.clear()
-                self._history += await self._executor.run(self._ours(message.tool_calls))
+                self._history += await self._run(message.tool_calls)
                 self.handed = tuple(call for call in message.tool_calls if self._is_client(call))
                 if self.handed:
                     return message.text
@@ -213,8 +213,12 @@ class TurnLoop:
         spec = self._tools.spec(call.name)
         return spec is not None and spec.client
 
-    def _ours(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
-        return [call for call in calls if not self._is_client(call)]
+    async def _run(self, calls: Sequence[ToolCall]) -> list[StoredMessage]:
+        """Run the calls that are not the client's."""
+        ours = [call for call in calls if not self._is_client(call)]
+        if ours:
+            await self._files.place([stored.message for stored in self._history])
+        return await self._executor.run(ours)
 
     async def _settle_open_calls(self) -> None:
         """Give every call of an earlier attempt at this turn its result."""
@@ -225,7 +229,7 @@ class TurnLoop:
         calls = open_calls(self._history, started, self._tools.spec)
         for call in calls.cut_off:
             await self._executor.record(call, CUT_OFF)
-        await self._executor.run(self._ours(calls.repeatable))
+        await self._run(calls.repeatable)
         self._history = await self._services.ledger.history(self.scope.session.id)
 
     def _resumed_reply(self) -> AssistantMessage | None:
@@ -265,8 +269,7 @@ class TurnLoop:
 
     async def _request(self, *, tools_allowed: bool) -> ModelRequest:
         messages: tuple[Message, ...] = tuple(stored.message for stored in self._history)
-        if self._model.info.vision:
-            messages = await self._images.shown(messages)
+        messages = await self._files.shown(messages, vision=self._model.info.vision)
         settings = self._services.settings()
         brief, options = self._job.brief, self._job.brief.options
         volatile = (

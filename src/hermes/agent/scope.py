@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from hermes.agent.images import ReadAttachment
+from hermes.agent.attachments import ReadAttachment
 from hermes.config.secrets import RedactedStream, Redactor, Secrets
 from hermes.domain.events import TurnJob
 from hermes.domain.ports.clock import Clock
@@ -82,7 +82,7 @@ async def side_call(
     return reply
 
 
-async def no_attachment(_path: str) -> bytes | None:
+async def no_attachment(_path: str, _limit: int) -> bytes | None:
     return None
 
 

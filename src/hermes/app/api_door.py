@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import msgspec
 
 from hermes import __version__
+from hermes.agent.attachments import PictureFiles
 from hermes.agent.fetch import PageFetcher
-from hermes.agent.images import PictureFiles
 from hermes.agent.side_calls import PlainCalls
 from hermes.agent.tools.toolsets import tools_by_toolset
 from hermes.app.build import App

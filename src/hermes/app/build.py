@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes import __version__
-from hermes.agent.images import read_attachment
+from hermes.agent.attachments import read_attachment
 from hermes.agent.scope import AgentServices
 from hermes.agent.side_calls import SecondOpinion
 from hermes.agent.turn_runner import TurnRunner

@@ -55,6 +55,8 @@ class Attachment(Struct, frozen=True, kw_only=True):
     """What the adapter fetches it by; the message is committed before that."""
     media_type: str | None = None
     size: int | None = None
+    text: str = ""
+    """What is in it, if that is short and text."""
 
 
 class ReplyRef(Struct, frozen=True, kw_only=True):

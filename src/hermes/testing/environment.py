@@ -119,6 +119,9 @@ class FakeEnvironment:
     async def present(self, paths: Sequence[str]) -> frozenset[str]:
         return frozenset([path for path in paths if await self.stat(path) is not None])
 
+    def received(self, path: str, name: str) -> str:  # noqa: ARG002 - all files are here
+        return path
+
     async def stat(self, path: str) -> FileStat | None:
         """Describe a path; directories exist while files are in them."""
         full = self.resolve(path)

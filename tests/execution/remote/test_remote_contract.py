@@ -2,11 +2,15 @@
 
 import asyncio
 import os
+import shlex
+from pathlib import Path
 
 import pytest
 
 from fakes.machines import until
+from hermes.agent.attachments import MessageFiles, read_attachment
 from hermes.domain.errors import HermesError, NotFound, UsageError
+from hermes.domain.messages import FilePart, UserMessage
 from hermes.domain.ports.execution import CommandResult, ShellRun
 from hermes.execution.backend import PooledEnvironment
 
@@ -289,3 +293,26 @@ async def test_a_closed_session_goes_on_where_it_was(machine: PooledEnvironment)
     await machine.close()
     assert await machine.processes() == [], process
     assert (await sh(machine, "echo $PWD ${A-none}")).output == "/usr none\n"
+
+
+async def test_a_received_file_is_where_commands_find_it(
+    machine: PooledEnvironment, tmp_path: Path
+) -> None:
+    here = tmp_path / "1_0_note.txt"
+    here.write_bytes(b"of Ann")
+    asked = UserMessage(content=(FilePart(path=str(here), name="my note.txt"),))
+
+    async def opened() -> PooledEnvironment:
+        return machine
+
+    files = MessageFiles(read_attachment, opened)
+    await files.place([asked])
+    (shown,) = await files.shown([asked], vision=False)
+    assert isinstance(shown, UserMessage)
+    part = shown.content[0]
+    assert isinstance(part, FilePart)
+    found = await sh(machine, f"cat {shlex.quote(part.path)}")
+    assert found.output == "of Ann"
+    if part.path != str(here):
+        folder = shlex.quote(str(Path(part.path).parent))
+        assert (await sh(machine, f"stat -c %a {folder}")).output == "700\n"

@@ -126,7 +126,8 @@ def _content(text: str, attachments: Sequence[Attachment]) -> Content:
     if not attachments:
         return text
     parts: list[Part] = [TextPart(text)] if text else []
-    parts += [
-        FilePart(path=item.path, name=item.name, media_type=item.media_type) for item in attachments
-    ]
+    for item in attachments:
+        parts.append(FilePart(path=item.path, name=item.name, media_type=item.media_type))
+        if item.text:
+            parts.append(TextPart(f"[Content of {item.name}:]\n{item.text}\n[End of {item.name}]"))
     return tuple(parts)

@@ -3,7 +3,7 @@
 A message is in the inbox before its files are asked for, so a slow file holds up only its own
 session. A file that cannot be fetched becomes a note in the text: the message itself is never
 lost over it. Names on disk are made from the message's name, so a message that is taken up
-again finds its files there.
+again finds its files there. Short texts become part of the message.
 """
 
 import asyncio
@@ -16,12 +16,15 @@ from msgspec.structs import replace
 from hermes.domain.inbound import Attachment, InboundMessage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import FailureAction, FileSource, PlatformFailure
+from hermes.domain.wording import one_line
 
 _UNSAFE = re.compile(r"[^\w.-]+")
 _AT_ONCE = 4
 _PAUSES = (1.0, 3.0)
 _LONGEST_PAUSE = 10.0
 _RECONNECT_PAUSE = 0.5
+INLINE_BYTES = 100_000
+"""How much text of its files a message may carry."""
 
 Sources = Callable[[str, str], FileSource | None]
 """(platform, account) to the connected adapter, if it is there and has files."""
@@ -47,7 +50,9 @@ class Downloads:
         deadline = asyncio.get_running_loop().time() + self._seconds
         found: list[Attachment] = []
         notes: list[str] = []
-        for number, each in enumerate(message.attachments):
+        room = INLINE_BYTES
+        for number, given in enumerate(message.attachments):
+            each = replace(given, name=_shown_name(given.name))
             path = self._directory / message.platform / _file_name(message, number, each.name)
             try:
                 async with asyncio.timeout_at(deadline):
@@ -59,7 +64,10 @@ class Downloads:
             except OSError as error:
                 notes.append(_note(each, error.strerror or str(error)))
             else:
-                found.append(replace(each, path=str(path), size=size))
+                fits = each.kind == "document" and size <= room
+                text = await asyncio.to_thread(_text, path) if fits else ""
+                room -= size if text else 0
+                found.append(replace(each, path=str(path), size=size, text=text))
         text = "\n".join(part for part in (message.text, *notes) if part)
         return replace(message, attachments=tuple(found), text=text)
 
@@ -92,6 +100,22 @@ def _file_name(message: InboundMessage, number: int, name: str) -> str:
     if dot and len(suffix) <= 10:
         safe = f"{stem[:60]}.{suffix}"
     return f"{place}_{number}_{safe[:80]}"
+
+
+def _shown_name(name: str) -> str:
+    """Return a name that stays on its line and inside the brackets it is shown in."""
+    plain = "".join(c if c.isprintable() and c not in "[]" else "_" for c in name)
+    return one_line(plain, 80) or "file"
+
+
+def _text(path: Path) -> str:
+    """Return what is in a text file; nothing for other files."""
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError):
+        return ""
+    odd = any(ord(c) < 32 and c not in "\t\n\r\f\v\x1b" for c in text)
+    return "" if odd else text.strip("\n")
 
 
 def _size_on_disk(path: Path) -> int | None:

@@ -119,6 +119,12 @@ class Environment(Protocol):
     def resolve(self, path: str) -> str:
         """Return `path` absolute, with `~` and the working directory applied."""
 
+    def received(self, path: str, name: str) -> str:
+        """Return where commands look for a file of this machine that came with a message.
+
+        The same path if they see it there; else one that a copy has to be written to.
+        """
+
     async def stat(self, path: str) -> FileStat | None:
         """Describe a path; None if there is nothing."""
 

@@ -324,7 +324,8 @@ async def _open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
         )
     inside = posixpath.normpath(request.cwd)
     cwd = inside if f"{inside}/".startswith(f"{WORKSPACE}/") else WORKSPACE
-    setup = MachineSetup(cwd=cwd, home=HOME, state_root=STATE_DIR)
+    inbox = "/tmp/inbox" if mounted else f"{WORKSPACE}/inbox"  # noqa: S108 - the container's own
+    setup = MachineSetup(cwd=cwd, home=HOME, state_root=STATE_DIR, inbox=inbox)
     return LinkedEnvironment(DockerLink(request), request, setup)
 
 

@@ -16,6 +16,7 @@ where the state is kept, what starts a rendered script, and its files.
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import posixpath
 import re
@@ -275,6 +276,15 @@ class ShellEnvironment(ABC):
             path = self._home + path[1:]
         return posixpath.normpath(posixpath.join(self.cwd, path))
 
+    def received(self, path: str, name: str) -> str:
+        folder = self._inbox()
+        if not folder:
+            return path
+        digest = hashlib.sha256(path.encode("utf-8", "surrogateescape")).hexdigest()[:6]
+        plain = re.sub(r"[^\w.-]+", "_", name).strip("._")[-60:] or "file"
+        stem, suffix = posixpath.splitext(plain)
+        return f"{folder}/{stem}-{digest}{suffix}"
+
     async def stat(self, path: str) -> FileStat | None:
         async with self._reached() as files:
             return await files.stat(self.resolve(path))
@@ -310,6 +320,10 @@ class ShellEnvironment(ABC):
                 await self._background.close(self._grace)
             finally:
                 await self._shut()
+
+    def _inbox(self) -> str:
+        """Return the folder for copies of received files; empty where commands see them anyway."""
+        return ""
 
     @property
     @abstractmethod

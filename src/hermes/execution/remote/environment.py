@@ -45,6 +45,8 @@ class MachineSetup(Struct, frozen=True, kw_only=True):
     home: str = "/"
     state_root: str = "/tmp"  # noqa: S108 - made 0700 there
     """Where the directory for the shell state is made."""
+    inbox: str = ""
+    """Folder for files that people send; empty for one in the home."""
     exports: Mapping[str, str] = {}
     login: bool = False
     """Take the variables of a login shell."""
@@ -91,6 +93,7 @@ class LinkedEnvironment(ShellEnvironment):
         self._setup = setup
         self._sync = sync
         self._there = setup.home
+        self._task = request.task
         self._begin_in = setup.cwd
         self._state_dir = f"{setup.state_root}/hermes-shell-{secrets.token_hex(8)}"
         self._helpers = 0
@@ -106,6 +109,9 @@ class LinkedEnvironment(ShellEnvironment):
     @property
     def _home(self) -> str:
         return self._there
+
+    def _inbox(self) -> str:
+        return self._setup.inbox or f"{self._there}/.hermes/inbox/{self._task}"
 
     async def _open(self) -> ShellSession:
         shell = self._shell

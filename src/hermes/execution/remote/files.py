@@ -91,7 +91,7 @@ class RemoteFiles:
         )
 
     async def present(self, paths: Sequence[str]) -> frozenset[str]:
-        tests = "".join(f"[ -e {shlex.quote(path)} ]; printf $?;" for path in paths)
+        tests = "; ".join(f"[ -e {shlex.quote(path)} ]; printf $?" for path in paths)
         status, output = await self._call(tests)
         answers = output.decode("ascii", "replace")
         if status or len(answers) != len(paths):

@@ -29,6 +29,7 @@ from hermes.execution.backends.sandbox.footprint import Footprint
 from hermes.execution.backends.sandbox.holder import Holder, missing_tools
 from hermes.execution.backends.sandbox.mounts import (
     STATE_DIR,
+    WORKSPACE,
     SandboxLayout,
     absent,
     claim,
@@ -89,6 +90,13 @@ class SandboxEnvironment(ShellEnvironment):
     @property
     def _home(self) -> str:
         return self._layout.home
+
+    def received(self, path: str, name: str) -> str:
+        seen = any(map(Path(path).is_relative_to, self.exposed))
+        return path if seen else super().received(path, name)
+
+    def _inbox(self) -> str:
+        return "/tmp/inbox" if self._layout.project else f"{WORKSPACE}/inbox"  # noqa: S108 - its own
 
     async def run(
         self, command: ShellRun, on_output: Callable[[str], None] | None = None
