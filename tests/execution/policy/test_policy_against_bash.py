@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from hermes.execution.policy.command import Ground
-from hermes.execution.policy.reader.expansion import Expander, Scope, is_unknown
+from hermes.execution.policy.reader.expansion import Variables, is_unknown
 from hermes.execution.policy.reader.grammar import parse, read_scripts
 from hermes.execution.policy.reader.lexer import ShellSyntaxError
 from hermes.execution.policy.reader.syntax import Simple
@@ -85,10 +85,10 @@ def test_words_expand_to_what_bash_makes_of_them(pieces: list[str]) -> None:
         return
     node = script.items[0].commands[0]
     assert isinstance(node, Simple)
-    scope = Scope(values={"x": ("one two",), "y": ("",)})
-    expander = Expander(scope, "/home/user", lambda _script, _kind: None)
-    fields = [f for part in node.words[1:] for f in expander.fields(part)]
-    if scope.overflow or any(is_unknown(f) for f in fields):
+    variables = Variables("/home/user", lambda _script, _kind: None)
+    variables.values = {"x": "one two", "y": ""}
+    fields = [f for part in node.words[1:] for f in variables.fields(part)]
+    if variables.doubts or any(is_unknown(f) for f in fields):
         return
     assert [f.encode() for f in fields] == done.stdout.split(b"\0")[:-1]
 
@@ -231,4 +231,5 @@ def test_a_command_that_bash_runs_is_always_seen(seed: int, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_every_plain_script_parses_and_shows_its_command(script: str) -> None:
-    assert any(c.name == "MARK" for c in walk(parse(script), GROUND).commands)
+    found = walk(parse(script), GROUND)
+    assert any(c.name == "MARK" for c in found.commands)

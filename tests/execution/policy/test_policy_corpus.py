@@ -5,7 +5,9 @@ import time
 from fakes.command_corpus import Sample, read_corpus, strict_policy
 from hermes.domain.approvals import Gate
 
-FLOOR = read_corpus("floor")
+FLOOR = [s for s in read_corpus("floor") if s.expect == "block"]
+HIDDEN_FLOOR = [s for s in read_corpus("floor") if s.expect == "person"]
+"""The floor, computed: nobody works out what it is, so it asks a person in every mode."""
 DANGER = read_corpus("danger")
 HARMLESS = read_corpus("harmless")
 
@@ -17,7 +19,7 @@ def wrong(samples: list[Sample], *wanted: Gate) -> list[tuple[str, str, str]]:
 
 
 def test_the_corpus_is_large_and_has_no_command_twice() -> None:
-    everything = [sample.command for sample in (*FLOOR, *DANGER, *HARMLESS)]
+    everything = [sample.command for sample in (*FLOOR, *HIDDEN_FLOOR, *DANGER, *HARMLESS)]
     assert len(everything) == len(set(everything))
     assert len(FLOOR) + len(DANGER) >= 1000
     assert len(HARMLESS) >= 600
@@ -29,6 +31,17 @@ def test_no_dangerous_command_is_allowed() -> None:
 
 def test_every_command_of_the_floor_is_blocked() -> None:
     assert wrong(FLOOR, Gate.BLOCK) == []
+
+
+def test_the_floor_is_never_allowed_where_it_is_computed() -> None:
+    patterns = sorted({strict_policy().judge(s.command).pattern for s in DANGER})
+    broad = ("*", "?*", "rm -r", "rm -f", "curl | sh", *(p for p in patterns if p[:2] != "= "))
+    for mode in ("manual", "smart", "off"):
+        policy = strict_policy(mode=mode, allowlist=broad)
+        for sample in HIDDEN_FLOOR:
+            verdict = policy.judge(sample.command, grants=set(broad))
+            assert (verdict.gate, verdict.opaque) == (Gate.ASK, True), sample
+    assert len(HIDDEN_FLOOR) < len(FLOOR) * 0.05
 
 
 def test_at_most_two_percent_of_the_harmless_commands_ask() -> None:

@@ -77,11 +77,14 @@ def test_wrapping_a_dangerous_command_never_makes_it_harmless(
 
 
 def test_every_wrapper_hides_nothing_of_the_floor() -> None:
+    off = strict_policy(mode="off", allowlist=("?*",))
     shown = ["rm -rf /", "rm -rf ~", "reboot", "kill -9 -1", "dd if=x of=/dev/sda", "mkfs.ext4 /x"]
     for command in shown:
         for name, wrap in WRAPPERS.items():
-            verdict = POLICY.judge(wrap(command))
-            assert verdict.gate == Gate.BLOCK, (name, command, verdict)
+            verdict = off.judge(wrap(command))
+            # What is decoded is not worked out: it asks a person, in every mode.
+            wanted = Gate.ASK if name == "base64" else Gate.BLOCK
+            assert verdict.gate == wanted, (name, command, verdict)
 
 
 def test_quoting_a_dangerous_command_as_text_leaves_it_harmless() -> None:

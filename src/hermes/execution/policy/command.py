@@ -105,9 +105,9 @@ class Carried(Struct, frozen=True, kw_only=True):
     """What the earlier calls of a session have left behind for the next one."""
 
     functions: dict[str, Script] = {}
-    exports: dict[str, tuple[str, ...]] = {}
-    files: dict[str, tuple[str, ...]] = {}
-    """What was written, with every text that may be in it; nothing if that is not known."""
+    exports: dict[str, str] = {}
+    files: dict[str, None] = {}
+    """What was written, oldest first; a glob stands for a whole folder."""
     project: str = ""
     """Where the session began: a `cd` of an earlier call does not move the project."""
 
@@ -157,25 +157,16 @@ class Feed(Struct, frozen=True):
 
 
 class Paths:
-    """Where paths lead: links on the disk and those that a script makes."""
+    """Where paths lead, also through the links on the disk; each is looked up once."""
 
     def __init__(self) -> None:
-        self._links: dict[str, str] = {}
         self._known: dict[tuple[str, tuple[str | None, ...]], tuple[str, ...]] = {}
-
-    def link(self, place: str, target: str) -> None:
-        self._links[place] = target
-        self._known.clear()
 
     def where(self, path: str, cwds: tuple[str | None, ...]) -> tuple[str, ...]:
         """Return every place that `path` may lead to from one of several directories."""
         known = self._known.get((path, cwds))
         if known is None:
             places = [absolute(path, cwd) for cwd in cwds]
-            for place in places[:]:
-                for link, target in self._links.items():
-                    if (place + "/").startswith(link + "/"):
-                        places.append(target + place[len(link) :])
             places += [real_path(place) for place in places]
             known = self._known[path, cwds] = tuple(dict.fromkeys(places))
         return known
@@ -224,7 +215,9 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def computed(self) -> bool:
-        return is_unknown(self.path)
+        """Whether its name is not written out."""
+        glob = any(c in self.path for c in "*?[") and self.name not in {"[", "[["}
+        return glob or is_unknown(self.path)
 
     @property
     def piped(self) -> bool:

@@ -4,13 +4,11 @@ On another machine or inside a container the same commands only ask: there they 
 destroy the host that Hermes runs on.
 """
 
-import fnmatch
 import re
 from collections.abc import Iterator
 
 from hermes.domain.approvals import Gate
 from hermes.execution.policy.command import (
-    TABLES,
     Finding,
     Ground,
     ShellCommand,
@@ -37,7 +35,7 @@ COMPACT_BOMB = re.compile(r"([^\s(){};|&]{1,40})\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\
 """A fork bomb as it is often quoted, without the spaces that the grammar wants."""
 _UNMISTAKABLE = pattern("unmistakable")
 _DISGUISE = re.compile(r"['\"\\]")
-_IFS = re.compile(r"\$\{?IFS\}?")
+_SPACE = re.compile(r"\$\{?IFS\}?|\\n")
 _MKFS = pattern("mkfs")
 _HALTS = words("shutdown reboot halt poweroff telinit kexec killall5 shutdown.exe")
 _HALT_SHAPES = patterns("halts")
@@ -45,24 +43,18 @@ _TREE_DELETERS = words("rmtree rimraf srm shred wipe rd del Remove-Item")
 _DELETERS = _TREE_DELETERS | words("rm unlink rmdir trash gio erase ri")
 _NARROWED = listed("narrowed")
 _STDIN_READERS = pattern("stdin-readers")
-_GUESSES = TABLES["words"]["guesses"].split()
-
-
-def guess_name(command: ShellCommand) -> str:
-    """Return the name a command runs under; a glob counts as the worst name it matches."""
-    if not any(c in command.path for c in "*?["):
-        return command.name
-    guesses = (g for g in _GUESSES if fnmatch.fnmatchcase(g, command.name))
-    return next(guesses, command.path)
 
 
 def mentions_floor(text: str) -> bool:
     """Return whether a text contains one of the floor's unmistakable forms, run or not."""
-    return _UNMISTAKABLE.search(_DISGUISE.sub("", _IFS.sub(" ", text))) is not None
+    return _UNMISTAKABLE.search(_DISGUISE.sub("", _SPACE.sub(" ", text))) is not None
 
 
 def floor_findings(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     """Yield the reasons for which `command` is never run."""
+    if command.computed:
+        # With these words it is never run, whatever it is.
+        command = command.with_argv(("rm", *command.args))
     reason = (
         _deletes_vital(command, ground)
         or _stops_machine(command)

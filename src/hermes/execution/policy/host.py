@@ -184,11 +184,9 @@ class HostPolicy:
             return
         left, carried = session.judged.pop(intent, Carried()), session.carried
         carried.functions.update(left.functions)
-        for name, values in left.exports.items():
-            known = (*carried.exports.get(name, ()), *values)
-            carried.exports[name] = tuple(dict.fromkeys(known))[-20:]
+        carried.exports.update(left.exports)
         carried.files.update(left.files)
-        carried.files.update((environment.resolve(path), ()) for path in intent.writes)
+        carried.files.update((environment.resolve(path), None) for path in intent.writes)
         for table in (carried.functions, carried.exports, carried.files):
             for name in list(table)[:-_MAX_CARRIED]:
                 del table[name]

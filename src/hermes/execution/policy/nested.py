@@ -60,6 +60,7 @@ _KEY = re.compile(r"^(?:[A-Za-z][\w.:-]*(?:=|(?<=Command)\s))?!?")
 """What stands in front of code: `exec=…`, `ProxyCommand …`, `alias.x=!…`."""
 _CODE_VARIABLE = re.compile("|".join(map(translate, listed("code-variables"))))
 _CARRIERS = patterns("carriers")
+_PRINTERS = frozenset({"echo", "printf"})
 
 
 def nested(command: ShellCommand) -> Iterator[Nested]:
@@ -67,9 +68,8 @@ def nested(command: ShellCommand) -> Iterator[Nested]:
     name = command.name
     if name in _TOOLS:
         yield from _TOOLS[name](command)
-    code = shell_code(command) if name in SHELLS else None
-    if code is not None:
-        yield code
+    if name in SHELLS or name in {"eval", "source", "."}:
+        yield from _shell(command)
     if name in _WRAPPERS:
         yield from _wrapped(command)
     if name in _RUNNERS:
@@ -149,6 +149,17 @@ def shell_code(command: ShellCommand) -> NestedText | None:
     if reads_input and command.feed.text is not None:
         return NestedText(command.feed.text, name)
     return None
+
+
+def _shell(command: ShellCommand) -> Iterator[Nested]:
+    code = shell_code(command) if command.name in SHELLS else None
+    if code is not None:
+        yield code
+        return
+    # Nobody works out what is printed, but what is written there is searched for the floor.
+    printers = [c for c in (*command.feed.upstream, *command.inner) if c.name in _PRINTERS]
+    for text in (arg for printer in printers for arg in printer.args):
+        yield NestedText(text, command.name, lenient=True)
 
 
 def _wrapped(command: ShellCommand) -> Iterator[Nested]:

@@ -1,16 +1,13 @@
 """Follows a script through every branch and lists the commands it would run.
 
-Each simple command becomes one `ShellCommand` for each value its variables can have. What
-a command runs in turn (`nested`) is followed as well, so the list is flat: rules look at
-commands and never at syntax. A script with assignments is walked twice, because a loop or
-a function may use a value that is assigned further down.
+What a command runs in turn (`nested`) is followed as well, so the list is flat: rules look at
+commands and never at syntax. Loops over written words are followed once for each word. A script
+with assignments is walked twice, because a loop or a function may use a value that is
+assigned further down.
 """
 
-import base64
-import binascii
-import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from time import thread_time
@@ -31,7 +28,7 @@ from hermes.execution.policy.command import (
     base_name,
     opaque,
 )
-from hermes.execution.policy.floor import FORK_BOMB, guess_name
+from hermes.execution.policy.floor import FORK_BOMB
 from hermes.execution.policy.nested import (
     SETTERS,
     SHELLS,
@@ -45,16 +42,11 @@ from hermes.execution.policy.nested import (
 from hermes.execution.policy.reader.expansion import (
     COMPUTED,
     NUMBER,
-    PROCESS_FILE,
     UNKNOWN,
-    UNSET,
-    Expander,
-    Scope,
-    is_unknown,
-    variables_in,
+    Variables,
 )
 from hermes.execution.policy.reader.grammar import parse_text, read_scripts
-from hermes.execution.policy.reader.lexer import ShellSyntaxError, decode_escapes
+from hermes.execution.policy.reader.lexer import ShellSyntaxError
 from hermes.execution.policy.reader.syntax import (
     Assign,
     Compound,
@@ -67,94 +59,10 @@ from hermes.execution.policy.reader.syntax import (
     Subst,
 )
 from hermes.execution.policy.rules.network import READS_SECRET, is_store
-from hermes.execution.policy.rules.places import join, written_paths
+from hermes.execution.policy.rules.places import changes_files, join, written_paths
 from hermes.execution.policy.rules.variables import changes_programs
 
 COMPUTED_NAME = opaque("the name of the command is computed")
-_ASSIGNERS = SETTERS | {"read", "mapfile", "readarray", "getopts", "printf", "wait"}
-_FORMAT = re.compile(r"%(?:%|[-+ #0]*\d*(?:\.\d+)?([bcdqsux]))")
-_MAX_LENGTH = 65_536
-
-
-def static_output(command: ShellCommand) -> str | None:
-    """Return what `command` prints, or None if only running it would tell."""
-    printer = _PRINTERS.get(command.name)
-    if printer is None or command.writes:
-        return None
-    text = printer(command)
-    return None if text is None or len(text) > _MAX_LENGTH else text
-
-
-def _echo(command: ShellCommand) -> str | None:
-    words = list(command.args)
-    options = ""
-    while words and re.fullmatch(r"-[neE]+", words[0]):
-        options += words.pop(0)
-    text = " ".join(words)
-    text = decode_escapes(text) if "e" in options else text
-    return text if "n" in options else text + "\n"
-
-
-def _printf(command: ShellCommand) -> str | None:
-    words = list(command.args)
-    if words[:1] == ["--"]:
-        words.pop(0)
-    return None if not words or words[0] == "-v" else render_printf(words[0], words[1:])
-
-
-def render_printf(template: str, values: list[str]) -> str:
-    """Return what `printf template values…` prints, for the formats that matter here."""
-    pending = list(values)
-    template = decode_escapes(template)
-    out: list[str] = []
-
-    def one(match: re.Match[str]) -> str:
-        if match.group(1) is None:
-            return "%"
-        value = pending.pop(0) if pending else ""
-        return decode_escapes(value) if match.group(1) == "b" else value
-
-    while True:
-        before = len(pending)
-        out.append(_FORMAT.sub(one, template))
-        if not pending or len(pending) == before or len(out) > 64:
-            return "".join(out)
-
-
-def _decoded(command: ShellCommand) -> str | None:
-    text, letters = command.feed.text, command.letters()
-    if text is None or is_unknown(text):
-        return None
-    try:
-        if command.name == "rev":
-            return "\n".join(line[::-1] for line in text.split("\n"))
-        if command.name == "xxd":
-            return bytes.fromhex("".join(text.split())).decode() if letters >= {"r", "p"} else None
-        decodes = letters & {"d", "D"} or command.has_long("decode")
-        return base64.b64decode("".join(text.split())).decode() if decodes else None
-    except (binascii.Error, ValueError):
-        return None
-
-
-def _which(command: ShellCommand) -> str | None:
-    operands = command.operands()
-    if len(operands) != 1 or (command.name == "command" and not command.letters() & {"v", "V"}):
-        return None
-    return operands[0] + "\n"
-
-
-_PRINTERS: dict[str, Callable[[ShellCommand], str | None]] = {
-    "echo": _echo,
-    "printf": _printf,
-    "cat": lambda command: command.feed.text if set(command.args) <= {"-", "-u"} else None,
-    **dict.fromkeys(("base64", "xxd", "rev"), _decoded),
-    **dict.fromkeys(("which", "command"), _which),
-    "mktemp": lambda _: "/tmp/tmp.made\n",  # noqa: S108
-    "pwd": lambda command: f"{command.cwd}\n" if command.cwd and len(command.cwds) == 1 else None,
-    **dict.fromkeys(("true", ":"), lambda command: None if command.reads else ""),
-}
-
-
 MAX_COMMANDS = 400
 MAX_NESTING = 12
 MAX_STAGES = 64
@@ -165,15 +73,39 @@ MAX_SECONDS = 0.25
 """Of processor time; what takes longer to follow is not followed to its end."""
 MAX_PLACES = 6
 """Directories that a script may be in at one point."""
+MAX_ROUNDS = 12
+"""Words of a loop that are followed one by one."""
 
 _WRITES = frozenset({">", ">>", ">|", "&>", "&>>", "<>", ">&"})
 _COMPARISONS = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v"})
 _NUMERIC = frozenset({"wc", "nproc", "expr", "id", "tput", "getconf", "date"})
 """Commands that print a number, unless an argument says otherwise."""
-_NAMED_BY_TEXT = frozenset({"unset", "test", "[", "let", *_ASSIGNERS})
+_READERS = frozenset({"read", "mapfile", "readarray"})
+_ASSIGNERS = SETTERS | _READERS | {"getopts", "printf", "wait", "unset"}
+_NAMED_BY_TEXT = frozenset({"test", "[", "let", *_ASSIGNERS})
 """Builtins that evaluate the subscript of a variable they are given as text."""
 _MAKES_NOTHING = frozenset({"chmod", "chown", "chgrp", "touch", "mkdir", "rm", "unlink", "rmdir"})
+_SET_BY_BASH = ("OLDPWD", "DIRSTACK", "_", "BASH_COMMAND", "BASH_ARGV", "COPROC")
 _MAX_FILE = 65_536
+PROCESS_FILE = "/dev/fd/63"
+"""What a process substitution looks like as an argument."""
+
+
+def printed(command: ShellCommand) -> str | None:
+    """Return what a command prints, if it stands there as it is."""
+    name, args = command.name, command.args
+    if command.writes:
+        return None
+    text = " ".join(args)
+    if name == "echo" and "\\" not in text and not re.match(r"-[neE]+\b", text):
+        return text + "\n"
+    if name == "cat" and not args:
+        return command.feed.text
+    if name == "pwd" and command.cwd and len(command.cwds) == 1:
+        return command.cwd
+    if name == "mktemp":
+        return "/tmp/tmp.made"  # noqa: S108
+    return "" if name in {"true", ":"} and not command.reads else None
 
 
 class _Redirected(Struct, frozen=True):
@@ -189,26 +121,27 @@ class Walk:
         self.commands: list[ShellCommand] = []
         self.findings: list[Finding] = []
         self.ground = ground
-        self.scope = Scope()
-        self.scope.values = {
-            "HOME": (ground.user_home,),
-            "IFS": (" \t\n",),
-            "SHELL": ("/bin/bash",),
-            "BASH": ("/bin/bash",),
-            "PATH": ("/usr/local/bin:/usr/bin:/bin",),
-            "HERMES_HOME": (ground.hermes_home,),
+        self.variables = Variables(ground.user_home, self._substitution)
+        self.variables.values = {
+            "HOME": ground.user_home,
+            "IFS": " \t\n",
+            "SHELL": "/bin/bash",
+            "BASH": "/bin/bash",
+            "HERMES_HOME": ground.hermes_home,
             # Known by name: to signal these is to signal Hermes.
-            "PPID": ("$PPID",),
-            "$": ("$$",),
+            "PPID": "$PPID",
+            "$": "$$",
+            **dict.fromkeys(_SET_BY_BASH, COMPUTED),
             **ground.carried.exports,
         }
-        self.scope.values["OLDPWD"] = (COMPUTED,)
-        self.scope.values["PWD"] = (COMPUTED if ground.cwd is None else ground.cwd,)
         self.functions: dict[str, Script] = dict(ground.carried.functions)
-        self.files: dict[str, tuple[str, ...]] = {}
-        """What the script makes, with every text that may be in it, if that is known."""
+        self.files: dict[str, str | None] = {}
+        """What the script makes, with its text if that is written there."""
         self.exported: set[str] = set()
         self.exports_all = False
+        self._links: set[str] = set()
+        self._taken: set[str] = set()
+        """Variables of loops that the loop itself changes, or that have too many values."""
         self._cwds: tuple[str | None, ...] = (ground.cwd,)
         self._paths = Paths()
         self._via: tuple[str, ...] = ()
@@ -223,11 +156,10 @@ class Walk:
         """Follow a whole script, again if it assigns variables."""
         self.script(script, feed)
         if self._assigned:
-            self.commands, self.findings, self._cwds = [], [], (self.ground.cwd,)
+            self.commands, self.findings, self.files = [], [], {}
+            self._cwds = (self.ground.cwd,)
             self.script(script, feed)
-        if self.scope.overflow:
-            self.findings.append(TOO_COMPLICATED)
-        self.findings.extend(opaque(doubt) for doubt in dict.fromkeys(self.scope.doubts))
+        self.findings.extend(opaque(doubt) for doubt in dict.fromkeys(self.variables.doubts))
 
     # --- structure ---
 
@@ -253,26 +185,20 @@ class Walk:
         start, cwds = len(self.commands), self._cwds
         for index, node in enumerate(pipeline.commands):
             if index:
-                upstream = (*feed.upstream, *self.commands[start:])
-                output = self._output_since(start)
+                stage = self.commands[start:]
+                own = [c for c in stage if c.via == self._via]
+                output = printed(own[0]) if len(own) == 1 else None
+                feed = Feed(Input.PIPE, output, (*feed.upstream, *stage))
                 start = len(self.commands)
-                feed = Feed(Input.PIPE, output, upstream)
             self._node(node, feed)
         if len(pipeline.commands) > 1 or pipeline.background:
             self._cwds = cwds
 
-    def _output_since(self, start: int) -> str | None:
-        """Return what the previous stage prints, if it is one command whose output is known."""
-        own = [c for c in self.commands[start:] if c.via == self._via]
-        return static_output(own[0]) if len(own) == 1 else None
-
     def _node(self, node: Node, feed: Feed) -> None:
+        # PWD is where the script surely is.
+        self.variables.cwd = self._cwds[0] if len(self._cwds) == 1 else None
         if isinstance(node, Simple):
-            names = variables_in((*node.words, *(a.value for a in node.assigns if a.value)))
-            for choice in self.scope.choices(names) if names else [{}]:
-                self.scope.choice = choice
-                self._simple(node, feed)
-            self.scope.choice = {}
+            self._simple(node, feed)
         elif isinstance(node, Function):
             self.functions[node.name] = node.body
             if _bombs(node):
@@ -286,24 +212,22 @@ class Walk:
         body = self.functions[name]
         if any(body is b for b in self._running) or len(self._running) > MAX_NESTING:
             return
-        positional, self.scope.positional = self.scope.positional, args
-        choice, self.scope.choice = self.scope.choice, {}
+        positional, self.variables.positional = self.variables.positional, args
         self._running.append(body)
         self.script(body, feed)
         self._running.pop()
-        self.scope.positional, self.scope.choice = positional, choice
+        self.variables.positional = positional
 
     def _compound(self, node: Compound, feed: Feed) -> None:
         redirected = self._redirects(node.redirects, feed)
         start, cwds = len(self.commands), self._cwds
-        fields = [f for word in node.words for f in self._expander().fields(word)]
+        fields = [f for word in node.words for f in self.variables.fields(word)]
         if node.kind == "test" and any(f in _COMPARISONS for f in fields):
             for text in fields:
-                self.scope.arithmetic(text)
+                self.variables.arithmetic(text)
         if node.kind == "for":
-            for field in fields or [UNKNOWN]:
-                self._set(node.variable, field)
-        for body in node.bodies:
+            self._loop(node, fields, redirected.feed)
+        for body in node.bodies if node.kind != "for" else ():
             self.script(body, redirected.feed)
             self._cwds = _either(cwds, self._cwds)
         if node.kind == "subshell":
@@ -313,6 +237,22 @@ class Walk:
             self._emit(self._command(":", writes=redirected.writes, feed=feed))
         if any(is_store(path, self._command(":"), self.ground) for path in redirected.reads):
             self.findings.append(READS_SECRET)
+
+    def _loop(self, node: Compound, fields: list[str], feed: Feed) -> None:
+        values, name = self.variables.values, node.variable
+        if len(fields) > MAX_ROUNDS or not fields:
+            self._taken.add(name)
+        self._assigned = True
+        for field in [COMPUTED] if name in self._taken else fields:
+            self._set(name, field)
+            values[name] = field
+            cwds = self._cwds
+            self.script(node.bodies[0], feed)
+            self._cwds = _either(cwds, self._cwds)
+            if values[name] != field:
+                self._taken.add(name)
+        if name in self._taken or len(fields) > 1:
+            values[name] = COMPUTED
 
     # --- simple commands ---
 
@@ -326,34 +266,29 @@ class Walk:
             **fields,  # type: ignore[arg-type]
         )
 
-    def _expander(self) -> Expander:
-        return Expander(self.scope, self.ground.user_home, self._substitution)
-
     def _substitution(self, script: Script, kind: str) -> str | None:
         start = len(self.commands)
-        via, cwds, choice = self._via, self._cwds, self.scope.choice
+        via, cwds = self._via, self._cwds
         self._via = (*via, "$(")
-        written = Feed(Input.PIPE, None, tuple(self.commands)) if kind == ">(" else None
-        self.script(script, written)
+        self.script(script, Feed(Input.PIPE, None, tuple(self.commands)) if kind == ">(" else None)
         own = [c for c in self.commands[start:] if c.via == self._via]
-        self._via, self._cwds, self.scope.choice = via, cwds, choice
-        output = static_output(own[-1]) if len(script.items) == 1 and own else None
+        self._via, self._cwds = via, cwds
+        if kind != "$(":
+            return PROCESS_FILE
         if not script.items:
-            output = ""
-        if kind == "$(":
-            return NUMBER if output is None and own and _prints_number(own[-1]) else output
-        path = f"{PROCESS_FILE}{len(self.files)}"
-        self.files[path] = (output or "",)
-        return path
+            return ""
+        output = printed(own[-1]) if len(script.items) == 1 and own else None
+        return NUMBER if output is None and own and _prints_number(own[-1]) else output
 
     def _redirects(self, redirects: tuple[Redirect, ...], feed: Feed) -> _Redirected:
         writes: list[str] = []
         reads: list[str] = []
         for redirect in redirects:
-            expander, fd = self._expander(), redirect.fd
+            fd = redirect.fd
             if fd.startswith("{"):
                 self._set(fd[1:-1], COMPUTED)
-            text = expander.text(redirect.body if redirect.body is not None else redirect.target)
+            body = redirect.body if redirect.body is not None else redirect.target
+            text = self.variables.text(body)
             if redirect.op.startswith("<") and (
                 fd not in {"", "0"} or redirect.op == "<>" or (redirect.op == "<&" and text != "-")
             ):
@@ -376,8 +311,7 @@ class Walk:
     def _simple(self, node: Simple, feed: Feed) -> None:
         start = len(self.commands)
         assigns = [(assign.name, self._value(assign)) for assign in node.assigns]
-        expander = self._expander()
-        argv = [field for word in node.words for field in expander.fields(word)]
+        argv = [field for word in node.words for field in self.variables.fields(word)]
         if len(argv) > MAX_WORDS:
             self.findings.append(TOO_COMPLICATED)
             argv = argv[:100]
@@ -387,9 +321,8 @@ class Walk:
             argv = [COMPUTED if inner else UNKNOWN]
         if node.words and not node.words[0].static():
             self.findings.append(COMPUTED_NAME)
-        readers = {"read", "mapfile", "readarray"}
-        for assign, (name, value) in zip(node.assigns, assigns, strict=True):
-            if assign.items is None and not (name == "IFS" and argv and argv[0] in readers):
+        for name, value in assigns:
+            if not (name == "IFS" and argv and argv[0] in _READERS):
                 self._assign(name, value)
         self._emit(
             self._command(
@@ -405,45 +338,43 @@ class Walk:
 
     def _assign(self, name: str, value: str) -> None:
         self._assigned = True
-        self.scope.assign(name, value)
+        self.variables.assign(name, value)
 
-    def _set(self, name: str, *values: str) -> None:
+    def _set(self, name: str, value: str) -> None:
         """Note what a builtin or a loop makes of a variable."""
         if changes_programs(name):
             self.findings.append(opaque(f"{name} would be set in a roundabout way"))
-        for value in values:
+        if value == COMPUTED:
             self._assign(name, value)
 
     def _value(self, assign: Assign) -> str:
-        expander = self._expander()
         if assign.items is not None:
-            items = tuple(f for word in assign.items for f in expander.fields(word))
-            self.scope.assign_array(assign.name, items, append=assign.append)
-            self._assigned = True
+            items = [f for word in assign.items for f in self.variables.fields(word)]
+            self._assign(assign.name, COMPUTED)
             return " ".join(items)
-        value = expander.text(assign.value)
-        if assign.append:
-            value = (self.scope.get(assign.name) or "") + value
+        value = self.variables.text(assign.value)
         if "$(" in value or "`" in value:
             # Prompts and arithmetic run substitutions that are stored as text.
             try:
-                self._expander().text(parse_text(value))
+                self.variables.text(parse_text(value))
             except ShellSyntaxError:
                 self.findings.append(UNREADABLE)
-        return value
+        if not assign.append:
+            return value
+        self._assign(assign.name, COMPUTED)
+        return COMPUTED + value
 
     # --- one command: what it changes, runs and leaves behind ---
 
     def _emit(self, command: ShellCommand) -> None:
-        guessed = guess_name(command)
-        if guessed != command.name:
-            command = command.with_argv([guessed, *command.args])
         if command.path in self.functions:
             command = structs.replace(command, via=(*command.via, "function"))
         self.commands.append(command)
         if self.exhausted() or self._nesting > MAX_NESTING:
             self.findings.append(TOO_COMPLICATED)
             return
+        if self._links:
+            self._through_links(command)
         self._effects(command)
         self._nesting += 1
         for inner in (*nested(command), *self._from_files(command), *_behind_link(command)):
@@ -457,32 +388,25 @@ class Walk:
         if name in {"cd", "pushd", "popd", "chdir"}:
             operand = (*command.operands(), "-" if name == "popd" else self.ground.user_home)[0]
             self._cwds = tuple(dict.fromkeys(join(cwd, operand) for cwd in self._cwds))
-            for cwd in self._cwds:
-                self._assign("PWD", COMPUTED if cwd is None else cwd)
         elif name in _ASSIGNERS:
             self._builtin_assigns(command)
         elif name in {"shift", "set"}:
             given = args[args.index("--") + 1 :] if name == "set" and "--" in args else None
-            self.scope.positional = given if self.scope.positional in {None, given} else None
+            self.variables.positional = (
+                given if self.variables.positional in {None, given} else None
+            )
             self.exports_all = self.exports_all or (name == "set" and "a" in command.letters())
-        elif name == "unset":
-            for variable in command.operands():
-                self._assign(variable, UNSET)
         elif name == "exec" and not args and command.feed.kind is not Input.NONE:
             self._input = command.feed
             self.findings.append(opaque("it replaces the input of the shell"))
         elif command.path in self.functions:
             self._call_function(command.path, command.feed, args)
-        self._subscripts(command)
-
-    def _subscripts(self, command: ShellCommand) -> None:
-        name, args = command.name, command.args
         named = args if name != "printf" or (args[:1] and args[0][:2] == "-v") else ()
         if name in _NAMED_BY_TEXT and any("[" in a and re.search(r"[$`]", a) for a in named):
             self.findings.append(opaque(f"{name} would evaluate a subscript"))
 
     def _builtin_assigns(self, command: ShellCommand) -> None:
-        name, args, text = command.name, command.args, command.feed.text
+        name, args = command.name, command.args
         if name in SETTERS:
             exports = name == "export" or "x" in command.letters()
             if name != "export" and command.letters() & set("nilucI"):
@@ -494,13 +418,10 @@ class Walk:
                     self.exported.add(variable)
             self.exported |= {variable for variable, _ in command.assigns if exports}
         elif name != "printf":
-            line = COMPUTED if text is None or is_unknown(text) else text.split("\n", 1)[0]
             for variable in command.operands() or ["REPLY", "MAPFILE"]:
-                self._set(variable, line, COMPUTED)
+                self._set(variable, COMPUTED)
         elif args and args[0][:2] == "-v":
-            variable, *rest = (args[0][2:], *args[1:]) if args[0] != "-v" else args[1:] or ("",)
-            output = static_output(command.with_argv(["printf", *rest]))
-            self._set(variable, COMPUTED if output is None else output, COMPUTED)
+            self._set(args[0][2:] or "".join(args[1:2]), COMPUTED)
 
     # --- files that are made and then run ---
 
@@ -508,34 +429,24 @@ class Walk:
         """Note what a script writes, in case it runs that file later."""
         if command.name in _MAKES_NOTHING:
             return
-        self._remember_links(command)
-        text = None
-        if command.name == "tee":
-            text = command.feed.text
-        elif command.writes:
-            text = static_output(command.with_argv([command.path, *command.args], writes=()))
-        for path in written_paths(command):
-            for key in (absolute(path, cwd) for cwd in command.cwds):
-                before = self.files.get(key, ())
-                # Replaced or appended to: either may be what is run in the end.
-                whole = (before[-1] if before else "") + (text or "")
-                texts = (*before[-4:], text, whole) if text is not None else ()
-                self.files[key] = tuple(dict.fromkeys(texts))
+        text = printed(structs.replace(command, writes=())) if command.writes else None
+        made = {absolute(p, cwd) for p in written_paths(command) for cwd in command.cwds}
+        for path in made:
+            self.files[path] = text if path not in self.files else None
         for folder in unpacks(command):
-            self.files[absolute(posixpath.join(folder, "*"), command.cwd)] = ()
-
-    def _remember_links(self, command: ShellCommand) -> None:
-        letters = command.letters()
-        if command.name not in {"ln", "link", "cp"} or not (
-            command.name != "cp" or letters & {"s", "l"}
+            self.files[absolute(f"{folder}/*", command.cwd)] = None
+        if command.name in {"ln", "link"} or (
+            command.name == "cp" and command.letters() & set("sl")
         ):
-            return
-        *targets, link = command.operands() or [""]
-        base = posixpath.dirname(link) if "s" in letters else ""
-        for target in targets:
-            source = join(command.cwd, posixpath.join(base, target)) or target
-            for place in (link, posixpath.join(link, posixpath.basename(target))):
-                self._paths.link(absolute(place, command.cwd), source)
+            self._links |= made
+
+    def _through_links(self, command: ShellCommand) -> None:
+        """Note what works behind a link that the script itself has made."""
+        named = command.operands() if changes_files(command) else ()
+        for path in {*written_paths(command), *named, *runs(command)}:
+            place = absolute(path, command.cwd) + "/"
+            if command.name != "ln" and any(place.startswith(link + "/") for link in self._links):
+                self.findings.append(opaque("it works behind a link that was just made"))
 
     def _from_files(self, command: ShellCommand) -> Iterator[Nested]:
         """Yield the text of files that `command` runs and this session has made."""
@@ -544,18 +455,18 @@ class Walk:
             return
         shell = command.name in SHELLS or command.name in {"source", "."}
         language = "shell" if shell else language_of(command.name)
-        for path in runs(command):
-            for clean in (absolute(path, cwd) for cwd in command.cwds):
-                texts = _made(clean, self.files)
-                if texts is None:
-                    texts = _made(clean, carried) or _on_disk(clean, _made(clean, carried))
-                if texts is None:
-                    continue
-                if not texts:
-                    self.findings.append(opaque("it runs a file that was just made", "made, run"))
-                for text in texts:
-                    other = language or ("" if text.startswith("#!") else "shell")
-                    yield NestedText(text, command.name, other or _shebang(text))
+        for clean in (absolute(path, cwd) for path in runs(command) for cwd in command.cwds):
+            if _is_made(clean, self.files):
+                text = self.files.get(clean)
+            elif _is_made(clean, carried):
+                text = _text_of(clean)
+            else:
+                continue
+            if text is None:
+                self.findings.append(opaque("it runs a file that was just made", "made, run"))
+            else:
+                other = language or ("" if text.startswith("#!") else "shell")
+                yield NestedText(text, command.name, other or _shebang(text))
 
     # --- what a command runs in turn ---
 
@@ -588,14 +499,13 @@ class Walk:
             if not inner.lenient and inner.via not in {*SHELLS, "eval", "source"}:
                 self.findings.append(opaque(f"what {inner.via} would run is computed"))
             return
-        via, positional, cwds = self._via, self.scope.positional, self._cwds
-        choice, self.scope.choice = self.scope.choice, {}
+        via, positional, cwds = self._via, self.variables.positional, self._cwds
         self._via = (*command.via, inner.via, *(["maybe"] if inner.lenient else []))
         feed = command.feed
         if feed.text is not None and feed.text.strip() == inner.text.strip():
             feed = Feed(feed.kind, None, feed.upstream)
         if inner.fresh:
-            self.scope.positional = inner.positional
+            self.variables.positional = inner.positional
             if inner.zero:
                 self._assign("0", inner.zero)
         scripts, readable = read_scripts(inner.text, self._nesting)
@@ -605,7 +515,7 @@ class Walk:
             self.script(script, feed)
         if inner.fresh:
             self._cwds = cwds
-        self.scope.positional, self.scope.choice = positional, choice
+        self.variables.positional = positional
         self._via = via
 
 
@@ -618,28 +528,19 @@ def _prints_number(command: ShellCommand) -> bool:
     return command.name in _NUMERIC and not any(re.search(r"[\[$`*?]", a) for a in command.args)
 
 
-def _made(path: str, files: dict[str, tuple[str, ...]]) -> tuple[str, ...] | None:
-    """Return the texts of a file that was made; None if it was not."""
-    if path in files or not files:
-        return files.get(path)
-    for made, texts in files.items():
-        if fnmatchcase(path, made) or (any(c in path for c in "*?[") and fnmatchcase(made, path)):
-            return texts
-    return None
+def _is_made(path: str, files: Collection[str]) -> bool:
+    """Return whether a path is one of the files, or a glob is involved that fits."""
+    return path in files or any(fnmatchcase(path, f) or fnmatchcase(f, path) for f in files)
 
 
-def _on_disk(path: str, made: tuple[str, ...] | None) -> tuple[str, ...] | None:
-    """Return the text of a file that an earlier call has made."""
-    if made is None:
-        return None
+def _text_of(path: str) -> str | None:
+    """Return the text of a file on the disk that is not large; nothing if it is not there."""
     try:
-        if not Path(path).is_file():
-            return ()
         with Path(path).open("rb") as file:
             data = file.read(_MAX_FILE + 1)
     except (OSError, ValueError):
-        return ()
-    return () if len(data) > _MAX_FILE or b"\0" in data else (data.decode(errors="replace"),)
+        return None
+    return None if len(data) > _MAX_FILE or b"\0" in data else data.decode(errors="replace")
 
 
 def _shebang(text: str) -> str:

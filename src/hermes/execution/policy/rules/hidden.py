@@ -43,7 +43,7 @@ _NOT_TYPED = frozenset({"link", "maybe", "function"})
 
 def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     name = command.name
-    if command.computed or (any(c in command.path for c in "*?[") and name != "["):
+    if command.computed:
         yield opaque("the name of the command is computed")
     elif not name.isascii():
         yield Finding("the name of the command has letters that imitate others")

@@ -387,6 +387,11 @@ def _mentions(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
                 yield Finding(f"it may change {place.kind}: {path}", f"write {place.label}")
 
 
+def changes_files(command: ShellCommand) -> bool:
+    """Return whether a command is not known to only read the files it names."""
+    return command.name not in _READERS and not _only_reads(command)
+
+
 def _runs_a_writer(command: ShellCommand) -> bool:
     """Return whether a search runs a program on what it finds that may change it."""
     pairs = zip(command.args, command.args[1:], strict=False)
