@@ -13,19 +13,30 @@ checks them; faults can come before or after the effect.
 import argparse
 import asyncio
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
 import msgspec
 from msgspec import Struct
 
-from fakes.telegram_faults import Fault, FaultRates, Faults, RateLimiter, RateLimits
+from fakes.telegram_faults import REAL_LIMITS, Fault, FaultRates, Faults, RateLimiter, RateLimits
 from fakes.telegram_http import Gone, Request, head, post, read_request, refuse, reply, reset
 from fakes.telegram_methods import METHODS, SENDS, chat_of, nested
 from fakes.telegram_world import ApiError, Seen, TelegramChat, World
 
-__all__ = ["TOKEN", "Call", "FakeTelegram", "Fault", "FaultRates", "RateLimits", "Seen"]
+__all__ = [
+    "REAL_LIMITS",
+    "TOKEN",
+    "Call",
+    "FakeTelegram",
+    "Fault",
+    "FaultRates",
+    "RateLimits",
+    "Seen",
+]
 
 TOKEN = "4242:fake-secret_TOKEN"
 _TERMINATED = (
@@ -47,6 +58,10 @@ class Call(Struct, kw_only=True):
     outcome: str = ""
     """`ok`, the error's description, or the fault that hit it."""
 
+    @property
+    def refused(self) -> bool:
+        return self.outcome.startswith(("429", "Too Many"))
+
 
 class FakeTelegram:
     """The server, its world and the people in it."""
@@ -67,6 +82,7 @@ class FakeTelegram:
         self._poll: asyncio.Event | None = None
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
 
     # The test's side
 
@@ -99,6 +115,22 @@ class FakeTelegram:
     def called(self, method: str) -> list[Call]:
         return [call for call in self.calls if call.method == method.lower()]
 
+    @asynccontextmanager
+    async def outage(self, kind: str) -> AsyncIterator[None]:
+        """Let nothing through for the length of the body: no connection (`refused`), or a fault."""
+        if kind != "refused":
+            self.faults.outage = Fault(kind=kind)
+        elif self._server is not None:
+            self._server.close()
+            for writer in self._writers:
+                writer.transport.abort()
+        try:
+            yield
+        finally:
+            self.faults.outage = None
+            if kind == "refused":
+                await self._listen(self.port)
+
     async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
         await self.world.until(condition, seconds)
 
@@ -115,11 +147,14 @@ class FakeTelegram:
         await self.stop()
 
     async def start(self, port: int = 0) -> None:
+        await self._listen(port)
+        self._tasks.add(asyncio.ensure_future(self._call_webhook()))
+
+    async def _listen(self, port: int) -> None:
         self._server = await asyncio.start_server(
             self._connected, "127.0.0.1", port, limit=64 * 1024 * 1024, backlog=2048
         )
         self.port = self._server.sockets[0].getsockname()[1]
-        self._tasks.add(asyncio.ensure_future(self._call_webhook()))
 
     async def stop(self) -> None:
         if self._server is not None:
@@ -135,6 +170,7 @@ class FakeTelegram:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self._writers.add(writer)
         try:
             while (request := await read_request(reader)) is not None:
                 await self._answer(request, reader, writer)
@@ -148,6 +184,7 @@ class FakeTelegram:
             pass
         finally:
             self._tasks.discard(task)
+            self._writers.discard(writer)
             writer.close()
 
     async def _answer(
@@ -160,7 +197,7 @@ class FakeTelegram:
         elif request.path.startswith("/__control/"):
             reply(writer, 200, self._control(request.path.rpartition("/")[2], request.params))
         elif request.path.startswith("/file/bot"):
-            self._file(request, writer)
+            await self._file(request, reader, writer)
         elif request.path.startswith("/bot"):
             await self._method(request, reader, writer)
         else:
@@ -297,16 +334,17 @@ class FakeTelegram:
         world.updates = kept
         world.touch()
 
-    def _file(self, request: Request, writer: asyncio.StreamWriter) -> None:
+    async def _file(
+        self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         token, _, path = request.path.removeprefix("/file/bot").partition("/")
         found = next((f for f in self.world.files.values() if f.path == path), None)
         self.calls.append(Call(method="file", params={"path": path}, at=time.monotonic()))
         fault = self.faults.next("file", None)
-        if fault is not None and fault.kind == "reset_before":
-            reset(writer)
-        if token != self.token or found is None or fault is not None:
-            status = 502 if fault is not None else 404
-            reply(writer, status, {"ok": False, "error_code": 404, "description": "Not Found"})
+        if fault is not None and not await self._trouble_before(fault, reader, writer):
+            return
+        if token != self.token or found is None:
+            reply(writer, 404, {"ok": False, "error_code": 404, "description": "Not Found"})
             return
         length = {"content-length": str(len(found.content))}
         writer.write(head(200, {"content-type": "application/octet-stream"} | length))
@@ -357,6 +395,8 @@ class FakeTelegram:
             "confirmed": self.world.confirmed,
             "delivered": len(self.world.delivered),
             "calls": len(self.calls),
+            "methods": Counter(call.method for call in self.calls),
+            "refused": sum(call.refused for call in self.calls),
             "conflicts": self.conflicts,
             "faults": self.faults.happened,
         }

@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,8 @@ SENDS = {
     "editmessagecaption",
     "editmessagereplymarkup",
     "deletemessage",
+    "sendchataction",
+    "setmessagereaction",
 }
 """Calls that count against a chat's rate."""
 _LIMITS = {"photo": 10_000_000, "document": 50_000_000}
@@ -227,6 +230,7 @@ def edit(world: World, params: Params, name: str, limit: int) -> Any:
     unchanged(seen, sent, buttons)
     if text != seen.text:
         seen.history.append(seen.text)
+        seen.shown_at = time.time()
     seen.text, seen.markup, seen.buttons = text, sent, buttons
     world.touch()
     return world.wire(seen) | {name: text}

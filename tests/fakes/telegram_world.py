@@ -57,6 +57,8 @@ class Seen(Struct, kw_only=True):
     silent: bool = False
     deleted: bool = False
     at: float = 0.0
+    shown_at: float = 0.0
+    """Since when it has looked like this."""
 
 
 class TelegramChat(Struct, kw_only=True):
@@ -229,12 +231,14 @@ class World:
     def add(self, chat: TelegramChat, user_id: int, **fields: Any) -> Seen:
         message_id = chat.next_id
         chat.next_id += 1
+        now = time.time()
         seen = Seen(
             message_id=message_id,
             chat_id=chat.id,
             user_id=user_id,
             from_bot=user_id == self.bot_id,
-            at=time.time(),
+            at=now,
+            shown_at=now,
             **fields,
         )
         chat.messages[message_id] = seen

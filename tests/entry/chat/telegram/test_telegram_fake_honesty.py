@@ -9,10 +9,13 @@ import telegram as library
 from telegram.error import BadRequest, Conflict, Forbidden, InvalidToken, RetryAfter
 from telegram.request import HTTPXRequest
 
-from fakes.telegram import FakeTelegram, FaultRates, RateLimits
+from fakes.telegram import REAL_LIMITS, FakeTelegram, FaultRates, RateLimits
+from fakes.telegram_faults import RateLimiter
 from fakes.telegram_html import MarkupError, plain_text
 from fakes.telegram_kit import RememberingSink, adapter_for, outgoing, receiving
 from fakes.telegram_remote import telegram_process
+from fakes.telegram_world import ApiError
+from hermes.domain.ports.platform import PlatformFailure
 from hermes.entry.chat.telegram.adapter import TelegramAdapter
 from hermes.entry.chat.telegram.settings import TelegramSettings
 from hermes.entry.http.listener import SharedListener
@@ -172,3 +175,36 @@ async def test_a_message_delivered_twice_has_one_name(tmp_path: Path) -> None:
             await telegram.until(lambda: not telegram.world.updates)
         assert sink.arrivals == ["5:1", "5:1"]
         assert len(sink.messages) == 1
+
+
+async def test_real_limits_count_everything_per_chat_group_and_account() -> None:
+    async with FakeTelegram(limits=REAL_LIMITS) as telegram:
+        limiter = telegram.limiter
+        for call in range(4):
+            assert refused(limiter, 5) is (call == 3)
+        for call in range(21):
+            assert refused(limiter, -100) is (call == 20)
+        room = 30 - 3 - 20
+        assert [refused(limiter, chat) for chat in range(1, 12)].count(True) == 11 - room
+
+
+def refused(limiter: RateLimiter, chat: int) -> bool:
+    try:
+        limiter.charge(chat)
+    except ApiError as error:
+        return error.parameters["retry_after"] >= 1
+    return False
+
+
+@pytest.mark.parametrize("kind", ["refused", "reset_before", "504"])
+async def test_nothing_gets_through_an_outage_and_everything_afterwards(
+    tmp_path: Path, kind: str
+) -> None:
+    async with FakeTelegram() as telegram, adapter_for(telegram, tmp_path) as adapter:
+        telegram.chat(5)
+        async with telegram.outage(kind):
+            with pytest.raises(PlatformFailure):
+                await adapter.send(outgoing(5, "lost"))
+        await adapter.send(outgoing(5, "hi"))
+        assert [seen.text for seen in telegram.replies(5)] == ["hi"]
+        assert telegram.stats()["methods"]["sendmessage"] == (1 if kind == "refused" else 2)

@@ -31,7 +31,7 @@ PLATFORM = ChatPlatform(
         album_size=10,
         # A message a second and 20 a minute in groups are the defaults; it names no figure for
         # several bots of one host.
-        limits=Limits(account=Rate(30, 1.0, burst=5, reserve=2)),
+        limits=Limits(account=Rate(30, 1.0, burst=8, reserve=4)),
     ),
     make=_make,
     credentials=(
