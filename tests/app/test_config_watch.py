@@ -10,7 +10,7 @@ from hermes.app.settings import access_settings
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import HermesHome
 from hermes.domain.settings.live import LiveSettings
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 
 class Watched:

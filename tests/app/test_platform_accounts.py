@@ -13,7 +13,7 @@ from hermes.app.platforms import enabled_accounts
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.config.paths import HermesHome
 from hermes.entry.chat.telegram.adapter import TelegramAdapter
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 NTFY = """
 from hermes.domain.platforms import Capabilities, ChatPlatform, Credential

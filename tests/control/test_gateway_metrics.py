@@ -21,7 +21,7 @@ from hermes.domain.messages import ToolOutcome
 from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.domain.usage import Usage
 from hermes.observability.metrics import Registry, render
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 from hermes.testing.model import Reply, ScriptedModel, call, calls
 
 

@@ -16,7 +16,7 @@ from hermes.domain.errors import Conflict, NotFound, UsageError
 from hermes.domain.jobs import Instant, InstantStatus, Job, JobOrigin, JobRepeat, JobState
 from hermes.state.jobs import JobFiles
 from hermes.state.sqlite.ledger import SqliteLedger
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 BERLIN = ZoneInfo("Europe/Berlin")
 HERE = JobOrigin(platform="telegram", chat_id="7")

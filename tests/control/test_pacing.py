@@ -12,7 +12,7 @@ from hermes.domain.outbound import Target
 from hermes.domain.platforms import Capabilities, Limits, Rate
 from hermes.domain.ports.platform import LimitScope
 from hermes.entry.chat.telegram.manifest import PLATFORM
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 RATE = Rate(13, 10.0, burst=3)
 """Three at once, then one a second."""

@@ -11,7 +11,7 @@ from hermes.control.admission.pairing import ALPHABET, Pairing, offer_text
 from hermes.domain.errors import Conflict, NotFound, StoreError, UsageError
 from hermes.domain.inbound import Sender
 from hermes.state.pairing import PairingFiles
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 ANNA = Sender(id="1", name="Anna")
 

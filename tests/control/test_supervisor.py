@@ -20,7 +20,7 @@ from hermes.domain.errors import Conflict, MissingExtra
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.platforms import Capabilities, ChatPlatform
 from hermes.domain.ports.platform import Adapter, FailureAction, InboundSink, PlatformFailure
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 STEADY = SupervisorSettings(jitter=0.0, connect_timeout=5.0)
 WRONG_TOKEN = PlatformFailure(FailureAction.FATAL, "The token is wrong.", hint="Set another one.")

@@ -11,7 +11,7 @@ from hermes.domain.ports.execution import ShellRun
 from hermes.execution.backends.local import LocalEnvironment
 from hermes.execution.host import background
 from hermes.execution.host.background import OutputWatch
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 
 @pytest.fixture

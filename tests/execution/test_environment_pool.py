@@ -14,7 +14,7 @@ from hermes.domain.ports.execution import ShellRun
 from hermes.domain.settings.execution import Terminal
 from hermes.execution.backend import EnvironmentSettings, child_environment
 from hermes.execution.pool import EnvironmentPool, sweep_leftovers
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 
 def pool_in(

@@ -6,7 +6,7 @@ from hermes.domain.errors import NotFound, UsageError
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import CommandResult, Environment, Environments, ShellRun
 from hermes.execution.clock import SystemClock
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 from hermes.testing.environment import FakeEnvironment, FakeEnvironments
 
 

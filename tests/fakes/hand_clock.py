@@ -2,7 +2,7 @@
 
 import asyncio
 
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 __all__ = ["HandClock", "settle"]
 

@@ -15,7 +15,7 @@ from hermes.domain.keys import Action
 from hermes.entry.http.api import catalog, health, jobs
 from hermes.entry.http.endpoint import HttpContext, ServedAgent, Toolset, operations
 from hermes.state.jobs import JobFiles
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 from hermes.testing.model import ScriptedModel, say
 
 __all__ = ["KEY", "SECRET", "JobsDoor", "jobs_door"]

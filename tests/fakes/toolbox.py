@@ -14,7 +14,7 @@ from hermes.domain.ports.execution import Environment
 from hermes.domain.tools import ToolContext, ToolResult, ToolRunner
 from hermes.execution.backends.local import LocalEnvironment
 from hermes.execution.clock import SystemClock
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 

@@ -37,7 +37,7 @@ from hermes.streaming.chat.media import MediaRef
 from hermes.streaming.chat.presenter import present, present_again
 from hermes.streaming.chat.reply import Ending, final_segments
 from hermes.streaming.chat.settings import PresentationSettings, presentation
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 
 def shown_as(**changed: Any) -> PresentationSettings:

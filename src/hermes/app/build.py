@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 
 from msgspec import Struct
@@ -120,21 +120,14 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
     """Build everything, run it for the body of the `with`, and close it again."""
     loaded = with_private_env(load_config(options.home, options.environ), options.home)
     options.home.ensure()
-    redactor = loaded.redactor()
-    logs = configure_logging(options.home.logs_dir, loaded.config.logging, redactor)
-    clock = SystemClock()
+    redactor, clock = loaded.redactor(), SystemClock()
     profiles = agent_profiles(loaded, options)
-    warnings = backend_warnings(loaded, options)
-    loaded = replace(loaded, warnings=(*loaded.warnings, *warnings))
+    loaded = replace(loaded, warnings=(*loaded.warnings, *backend_warnings(loaded, options)))
     live = LiveSettings(in_force(loaded.config, options))
     async with AsyncExitStack() as stack:
-        stack.enter_context(logs)
-        for warning in warnings if options.platform in UNATTENDED else ():
-            log.warning("%s", warning)
+        stack.enter_context(_logging(loaded, options, redactor))
         ledger = await stack.enter_async_context(open_ledger(options.home))
         owner = stack.enter_context(Owner.claim(options.home.run_dir))
-        for stall in await asyncio.to_thread(new_stalls, options.home.run_dir):
-            log.error("an earlier process was blocked and ended itself; it stood at:\n%s", stall)
         sources = ModelSources(settings=loaded.config, secret=loaded.variable)
         models = ModelRegistry(sources, options.home, options.environ, clock)
         stack.push_async_callback(models.close)
@@ -149,9 +142,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             settings=live,
             can_ask=options.can_ask,
             toolsets=lambda _agent, source: toolsets_of(live(), options, source),
-            judge=lambda agent, session: SecondOpinion(
-                ledger, models, clock, redactor.redact, agent, session
-            ),
+            judge=partial(SecondOpinion, ledger, models, clock, redactor.redact),
         )
         services = AgentServices(
             ledger=ledger,
@@ -185,6 +176,18 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
                 settings=live,
                 redactor=redactor,
             )
+
+
+@contextmanager
+def _logging(loaded: LoadedConfig, options: AppOptions, redactor: Redactor) -> Iterator[None]:
+    """Log for the body of the `with`; first of all the trouble that is known already."""
+    with configure_logging(options.home.logs_dir, loaded.config.logging, redactor):
+        unattended = options.platform in UNATTENDED
+        for warning in backend_warnings(loaded, options) if unattended else ():
+            log.warning("%s", warning)
+        for stall in new_stalls(options.home.run_dir):
+            log.error("an earlier process was blocked and ended itself; it stood at:\n%s", stall)
+        yield
 
 
 @asynccontextmanager

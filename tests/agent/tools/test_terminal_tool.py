@@ -9,7 +9,7 @@ from fakes.toolbox import Toolbox, local_environment
 from hermes.agent.tools import process, terminal
 from hermes.domain.messages import ToolOutcome
 from hermes.domain.ports.execution import CommandResult
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 from hermes.testing.environment import FakeEnvironment
 
 

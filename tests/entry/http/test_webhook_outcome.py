@@ -12,7 +12,7 @@ from hermes.domain.outbound import OutboxState
 from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.webhooks import HookDelivery, HookState
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 from hermes.testing.model import Reply, ScriptedModel, say
 
 CHAT: dict[str, Any] = {

@@ -15,7 +15,7 @@ from hermes.domain.errors import ConfigError
 from hermes.domain.webhooks import HookState
 from hermes.entry.http.settings import webhook_settings
 from hermes.state.webhook_routes import HookRouteFile
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 from hermes.testing.model import ScriptedModel, say
 
 GH = {"gh": {"secret": SECRET, "prompt": "Look at {title}"}}

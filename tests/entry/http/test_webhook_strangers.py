@@ -12,7 +12,7 @@ import pytest
 from fakes.webhook_door import SECRET, WebhookDoor, webhook_door
 from hermes.control.webhooks.signatures import NO_AUTH, sign_v2
 from hermes.domain.webhooks import HookState
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 from hermes.testing.model import ScriptedModel, say
 
 GH = {"gh": {"secret": SECRET, "prompt": "Look at {title}"}}

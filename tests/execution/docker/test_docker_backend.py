@@ -12,7 +12,7 @@ from fakes.docker_engine import IMAGE, docker
 from fakes.hermes_process import other_process
 from fakes.toolbox import gone
 from hermes.domain.errors import ConfigError, HermesError
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 pytestmark = pytest.mark.xdist_group("docker")
 

@@ -8,7 +8,7 @@ from hermes.domain.errors import HermesError
 from hermes.domain.ports.execution import ShellRun
 from hermes.execution.backend import PooledEnvironment
 from hermes.execution.remote.sync import EVERY, FileSync
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 
 async def sh(machine: PooledEnvironment, script: str) -> str:

@@ -19,7 +19,7 @@ from hermes.domain.errors import ConfigError, HermesError
 from hermes.domain.ports.execution import Environment, ShellRun
 from hermes.execution.backends.sandbox import backend as sandbox
 from hermes.execution.backends.sandbox.holder import missing_tools
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 pytestmark = pytest.mark.usefixtures("bubblewrap")
 

@@ -15,7 +15,7 @@ from hermes.control.lanes.downloads import Downloads
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.ports.clock import Clock
 from hermes.execution.clock import SystemClock
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 MESSAGE = InboundMessage(
     platform="telegram",

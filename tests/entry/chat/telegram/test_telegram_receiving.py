@@ -11,7 +11,7 @@ from fakes.telegram import FakeTelegram
 from fakes.telegram_kit import RememberingSink, adapter_for, outgoing, receiving
 from hermes.domain.errors import StoreError
 from hermes.domain.ports.platform import Button, FailureAction, PlatformFailure
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 
 async def test_an_update_is_confirmed_only_after_the_inbox_has_it(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import PlatformFailure
 from hermes.entry.chat.kit.settings import WebhookAddress
 from hermes.entry.chat.telegram.adapter import TelegramAdapter
-from hermes.testing.clock import FakeClock
+from hermes.testing import FakeClock
 
 
 def free_port() -> int:
