@@ -81,6 +81,29 @@ async def test_an_approval_is_asked_with_buttons_and_answered_with_yes(tmp_path:
         assert sum("All clean." in text for text in texts) == 1
 
 
+async def test_a_stopped_turn_takes_its_buttons_away_and_a_later_yes_is_a_message(
+    tmp_path: Path,
+) -> None:
+    wipe = Step(calls=[Call(name="terminal", arguments={"command": "rm -rf tmp"})])
+    script = Script(rules=[Rule(contains="clean", steps=[wipe])], default=Step(echo=True))
+    async with (
+        FakeModelServer(script) as model,
+        FakeTelegram() as telegram,
+        running_gateway(tmp_path, model.base_url, telegram.base_url, terminal={"backend": "local"}),
+    ):
+        telegram.say(ANN, ANN, "clean up")
+        await until_answered(telegram, ANN, "decides within 5 minutes")
+        (prompt, *_) = telegram.replies(ANN)
+        labels = [label for row in prompt.buttons for label, _ in row]
+        assert labels[:2] == ["✅ Allow once", "❌ Deny"]
+        assert labels[3].startswith("♾️ Always allow: rm -rf tmp (in /")
+        telegram.say(ANN, ANN, "/stop")
+        await until_answered(telegram, ANN, "No longer needed: the turn has ended.")
+        assert prompt.buttons == []
+        telegram.say(ANN, ANN, "yes")
+        await until_answered(telegram, ANN, "yes")
+
+
 async def test_an_approval_outlives_a_restart_of_the_gateway(tmp_path: Path) -> None:
     wipe = Step(calls=[Call(name="terminal", arguments={"command": "rm -rf tmp; echo x >> m"})])
     script = Script(rules=[Rule(contains="clean", steps=[wipe, Step(text="All clean.")])])

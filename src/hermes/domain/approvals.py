@@ -52,6 +52,25 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
     expires_at: float | None = None
 
 
+def granted_by(request: ApprovalRequest) -> str:
+    """Return what `session` and `always` allow from now on; empty: nothing."""
+    rule = request.pattern
+    if rule.startswith("= sha256:"):
+        return "this command, word for word"
+    return f"{rule.removeprefix('= ')}, word for word" if rule.startswith("= ") else rule
+
+
+def choice_labels(request: ApprovalRequest) -> dict[Choice, str]:
+    """Return what each choice grants, as lists and buttons say it."""
+    rule = f": {granted_by(request)}" if request.pattern else ""
+    return {
+        Choice.ONCE: "Allow once",
+        Choice.SESSION: f"Allow for this conversation{rule}",
+        Choice.ALWAYS: f"Always allow{rule}",
+        Choice.DENY: "Deny",
+    }
+
+
 class Decision(Struct, frozen=True, kw_only=True):
     state: ApprovalState
     choice: Choice | None = None

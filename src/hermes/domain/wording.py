@@ -5,7 +5,7 @@ from typing import Any
 
 _DEEPEST = 300
 _INVISIBLE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0]"
     "|[\ud800-\udfff\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
 
@@ -52,6 +52,14 @@ def short_number(number: int) -> str:
         return str(number)
     millions = number >= 999_500
     return f"{number / (1_000_000 if millions else 1000):.3g}{'M' if millions else 'k'}"
+
+
+def long_time(seconds: float) -> str:
+    if seconds >= 5400:
+        return f"{seconds / 3600:.1f} hours".replace(".0 ", " ")
+    if seconds >= 90:
+        return f"{round(seconds / 60)} minutes"
+    return f"{round(seconds)} seconds"
 
 
 def ago(seconds: float) -> str:

@@ -16,10 +16,11 @@ from hermes.domain.approvals import (
     ApprovalRequest,
     ApprovalState,
     Choice,
+    choice_labels,
 )
 from hermes.domain.inbound import ChatKind, InboundMessage
 from hermes.domain.ports.platform import Button, ButtonPress
-from hermes.domain.wording import visible_line
+from hermes.domain.wording import one_line, visible, visible_line
 
 ANSWERED_AS = "answer"
 MAX_WORDS = 3
@@ -33,12 +34,8 @@ NO = frozenset(
     | {"否", "不", "不要", "👎", "👎🏻", "👎🏼", "👎🏽", "👎🏾", "👎🏿", "❌"}
 )
 
-_LABELS = {
-    Choice.ONCE: "✅ Once",
-    Choice.SESSION: "🕓 This session",
-    Choice.ALWAYS: "♾️ Always",
-    Choice.DENY: "❌ Deny",
-}
+_MARKS = {Choice.ONCE: "✅", Choice.SESSION: "🕓", Choice.ALWAYS: "♾️", Choice.DENY: "❌"}
+_LONGEST_LABEL = 60
 
 
 class Answer(Struct, frozen=True, kw_only=True):
@@ -79,20 +76,21 @@ def settled_text(approval: Approval | None) -> str:
 def request_buttons(request: ApprovalRequest) -> tuple[tuple[Button, ...], ...]:
     """Return the buttons that answer a request, in rows."""
     if request.kind is ApprovalKind.QUESTION:
-        return tuple(
-            (Button(label=choice[:60], data=f"cl:{number}:{request.id}"),)
-            for number, choice in enumerate(request.choices)
-        )
-    buttons = [
-        Button(
-            label=_LABELS[choice],
+        named = enumerate(one_line(visible(each), _LONGEST_LABEL) for each in request.choices)
+        return tuple((Button(label=name, data=f"cl:{n}:{request.id}"),) for n, name in named)
+    labels = choice_labels(request)
+    buttons = {
+        choice: Button(
+            label=one_line(f"{_MARKS[choice]} {visible(labels[choice])}", _LONGEST_LABEL),
             data=f"ea:{choice.value}:{request.id}",
             style="danger" if choice is Choice.DENY else "primary",
         )
         for choice in Choice
         if choice.value in request.choices
-    ]
-    return tuple(tuple(buttons[at : at + 2]) for at in range(0, len(buttons), 2))
+    }
+    rows = ((Choice.ONCE, Choice.DENY), (Choice.SESSION,), (Choice.ALWAYS,))
+    found = (tuple(buttons[choice] for choice in row if choice in buttons) for row in rows)
+    return tuple(row for row in found if row)
 
 
 def read_press(data: str) -> Answer | None:

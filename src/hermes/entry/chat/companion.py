@@ -40,7 +40,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.settings.agent import AgentLoop
 from hermes.domain.turn import TurnState
-from hermes.domain.wording import one_line
+from hermes.domain.wording import long_time, one_line
 from hermes.streaming.chat.layout import ChatLayout
 from hermes.streaming.chat.reply import shows_progress
 from hermes.streaming.chat.settings import PresentationSettings
@@ -160,20 +160,17 @@ class StillWorking:
             self._over = True
             if self._place.stop():
                 self._there = False
-                text = f"⏹ Nothing has happened for {_span(quiet)}, so this was stopped." + KEPT
+                text = f"⏹ Nothing has happened for {long_time(quiet)}, so this was stopped." + KEPT
                 await self._place.put(text, final=True)
             return
         self._there = True
         if self._warning and quiet >= self._warning:
             self._warned = True
-            left = f"; it is stopped in {_span(self._limit - quiet)}" if self._limit else ""
-            await self._place.put(
-                f"⚠️ Nothing has happened for {_span(quiet)}{left}. /stop stops it now.", final=False
-            )
+            left = f"; it is stopped in {long_time(self._limit - quiet)}" if self._limit else ""
+            text = f"⚠️ Nothing has happened for {long_time(quiet)}{left}. /stop stops it now."
         else:
-            await self._place.put(
-                f"⏳ Still working after {_span(now - self._began)}{self._doing()}.", final=False
-            )
+            text = f"⏳ Still working after {long_time(now - self._began)}{self._doing()}."
+        await self._place.put(text, final=False)
 
     def _doing(self) -> str:
         if not self._view.running:
@@ -181,14 +178,6 @@ class StillWorking:
         *_, tool = self._view.running.values()
         doing = f"{tool.verb or tool.name} {tool.label}".replace("`", "'")
         return f": `{one_line(doing, 80)}`"
-
-
-def _span(seconds: float) -> str:
-    if seconds >= 5400:
-        return f"{seconds / 3600:.1f} hours"
-    if seconds >= 90:
-        return f"{round(seconds / 60)} minutes"
-    return f"{round(seconds)} seconds"
 
 
 class ReplyParts(Struct, frozen=True, kw_only=True):

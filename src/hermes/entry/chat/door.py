@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
-from hermes.control.admission.authz import AuthzSettings
+from hermes.control.admission.authz import Access, AuthzSettings
 from hermes.control.admission.pipeline import InboundPipeline, PipelineParts, target_of
 from hermes.control.delivery.rate_limit import Pacers
 from hermes.control.delivery.surface import Line
@@ -60,7 +60,13 @@ class ChatDoor(Door):
         self._parts = parts
         self._downloads = Downloads(parts.media_dir, self._file_source, parts.clock)
         self._pacers = Pacers()
-        self.follower = self._replies = ChatReplies(parts, self._line, self.platforms)
+        self.follower = self._replies = ChatReplies(
+            parts,
+            self._line,
+            self.platforms,
+            access=self._access,
+            folder=parts.media_dir / "approvals",
+        )
         self.say: Callable[[Target, str], Awaitable[None]] = self._replies.say
         self.apologise = Apologies(self._replies.say_unrecorded, parts.clock).say
         self._way_in = parts.admission(self)
@@ -86,6 +92,9 @@ class ChatDoor(Door):
 
     def health(self) -> Sequence[AdapterHealth]:
         return self._fleet.health()
+
+    def _access(self, message: InboundMessage) -> Access:
+        return self._way_in.authorizer.check(message)
 
     # -- its turns -----------------------------------------------------------
 

@@ -11,23 +11,24 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 from weakref import WeakValueDictionary
 
-from hermes.control.admission.approval_replies import request_buttons
+from hermes.control.admission.authz import Access
 from hermes.control.admission.pipeline import target_of
 from hermes.control.delivery.surface import Line, ReplyOrigin, TurnSurface
 from hermes.control.follow import Follower, Outcome
 from hermes.control.lanes.lane import Ticket
-from hermes.domain.approvals import ApprovalKind, ApprovalRequest, ApprovalState, Decision
 from hermes.domain.errors import HermesError, NotFound, StoreError
-from hermes.domain.events import ApprovalAnswered, ApprovalAsked, TurnJob, TurnStream
+from hermes.domain.events import TurnJob
 from hermes.domain.ids import new_id
-from hermes.domain.inbound import InboxEntry, InboxState
+from hermes.domain.inbound import ChatKind, InboundMessage, InboxEntry, InboxState
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.outbound import OutboxKind, OutboxState, Target
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import Outgoing
 from hermes.entry.chat.companion import Companion, ReplyParts
+from hermes.entry.chat.prompts import Prompts
 from hermes.streaming.chat.layout import ChatLayout
 from hermes.streaming.chat.presenter import Stage, present, present_again
 from hermes.streaming.chat.reply import Ending
@@ -44,12 +45,16 @@ class ChatReplies(Follower):
         parts: ReplyParts,
         line: Callable[[str, str], Line | None],
         platforms: Sequence[str],
+        access: Callable[[InboundMessage], Access],
+        folder: Path,
     ) -> None:
         """Show turns through `line`, which is the connection of (platform, account), if any."""
         super().__init__(parts.ledger, parts.group)
         self._parts = parts
         self._line_of = line
         self._platforms = platforms
+        self._access = access
+        self._folder = folder
         self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Session -> held by the turn that is being shown; the next ones wait in order."""
 
@@ -82,7 +87,8 @@ class ChatReplies(Follower):
         async with self._turn_of(entry):
             surface = await self._surface(entry, job.turn.id)
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._show_approvals(job.stream, entry))
+                prompts = await self._prompts(entry, job.turn.id)
+                group.create_task(prompts.follow(job.stream))
                 complete = await present(job.stream, surface, settings, clock, self._stage(entry))
             if complete:
                 await self._ledger.mark_answered(job.turn.id)
@@ -105,6 +111,7 @@ class ChatReplies(Follower):
             ending = Ending(outcome=outcome.state, error=outcome.error)
             settings = await self._parts.shown_in(entry)
             await present_again(said, surface, settings, ending, self._stage(entry))
+            await (await self._prompts(entry, turn_id)).settle()
             await self._ledger.mark_answered(turn_id)
 
     def _stage(self, entry: InboxEntry) -> Stage:
@@ -113,25 +120,17 @@ class ChatReplies(Follower):
     def _turn_of(self, entry: InboxEntry) -> asyncio.Lock:
         return self._order.setdefault(entry.session_id, asyncio.Lock())
 
-    # -- approvals -------------------------------------------------------------
-
-    async def _show_approvals(self, stream: TurnStream, entry: InboxEntry) -> None:
-        """Put requests before the person, and their outcome in the same place."""
-        asked: dict[str, ApprovalRequest] = {}
-        surface = await self._surface(entry, stream.turn_id)
-        settings = self._parts.presentation(entry.message.platform)
-        layout = ChatLayout(surface.capabilities, settings)
-        async for event in stream.follow():
-            if isinstance(event, ApprovalAsked):
-                request = asked[event.request.id] = event.request
-                buttons = request_buttons(request) if surface.capabilities.buttons else ()
-                shown = layout.shown(_prompt(request, entry), final=False)
-                slot = f"approval:{request.id}"
-                await surface.show(slot, shown, buttons=buttons, kind=OutboxKind.PROMPT)
-            elif isinstance(event, ApprovalAnswered) and event.approval_id in asked:
-                text = _outcome(asked[event.approval_id], event.decision)
-                slot = f"approval:{event.approval_id}"
-                await surface.show(slot, layout.shown(text, final=True), kind=OutboxKind.PROMPT)
+    async def _prompts(self, entry: InboxEntry, turn_id: str) -> Prompts:
+        message, surface = entry.message, await self._surface(entry, turn_id)
+        access = self._access(message)
+        return Prompts(
+            self._ledger,
+            surface,
+            ChatLayout(surface.capabilities, self._parts.presentation(message.platform)),
+            asker=message.sender.name or message.sender.id,
+            may_answer=access.listed or message.chat.kind is ChatKind.PRIVATE,
+            folder=self._folder,
+        )
 
     # -- everything else that is said -------------------------------------------
 
@@ -185,36 +184,6 @@ class ChatReplies(Follower):
         while (line := self._line_of(platform, account)) is None:
             await self._parts.clock.sleep(1.0)
         return line
-
-
-def _prompt(request: ApprovalRequest, entry: InboxEntry) -> str:
-    if request.kind is ApprovalKind.QUESTION:
-        choices = "\n".join(f"{n}. {choice}" for n, choice in enumerate(request.choices, 1))
-        return f"❓ {request.subject}\n{choices}".rstrip()
-    who = entry.message.sender.name or entry.message.sender.id
-    return (
-        f"⚠️ **Approval needed**, asked by {who}\n"
-        f"```\n{request.subject[:1500]}\n```\n"
-        f"Why: {request.reason}\n"
-        "Answer with the buttons, `yes` or `no`, `/approve [session|always]` or `/deny [reason]`."
-    )
-
-
-def _outcome(request: ApprovalRequest, decision: Decision) -> str:
-    words = {
-        ApprovalState.APPROVED: "✅ Approved",
-        ApprovalState.DENIED: "❌ Denied",
-        ApprovalState.EXPIRED: "⌛ Nobody answered in time, so it was not done",
-        ApprovalState.ANSWERED: "💬 Answered",
-    }
-    scope = decision.choice if decision.state is ApprovalState.APPROVED else None
-    choice = f" ({scope.value})" if scope else ""
-    by = f" by {decision.by}" if decision.by else ""
-    said = f": {decision.text}" if decision.text else ""
-    head = f"{words.get(decision.state, decision.state.value)}{choice}{by}{said}"
-    if request.kind is ApprovalKind.QUESTION:
-        return f"{head}\n{request.subject}"
-    return f"{head}\n```\n{request.subject[:1500]}\n```"
 
 
 AGAIN_AFTER = 600.0

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
-from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
+from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice, choice_labels
 from hermes.domain.ports.clock import Clock
 from hermes.domain.wording import visible, visible_line
 from hermes.entry.terminal.paint import cut, wrap
@@ -147,14 +147,8 @@ def request_picker(request: ApprovalRequest) -> Picker:
 
 
 def approval_picker(request: ApprovalRequest) -> Picker:
-    exact = request.pattern.startswith("= sha256:")
-    pattern = f": {'this command' if exact else request.pattern}" if request.pattern else ""
-    labels = {
-        Choice.ONCE: "Allow once",
-        Choice.SESSION: f"Allow for this conversation{pattern}",
-        Choice.ALWAYS: f"Always allow{pattern}…",
-        Choice.DENY: "Deny",
-    }
+    exact, labels = request.pattern.startswith("= sha256:"), choice_labels(request)
+    labels[Choice.ALWAYS] += "…"
     offered = [Choice(each) for each in request.choices if each in set(Choice)] or list(Choice)
     granted = request.subject if exact else request.pattern
     options = [

@@ -2,12 +2,20 @@
 
 from functools import lru_cache, partial
 
+from msgspec import Struct
+
 from hermes.domain.platforms import Capabilities
 from hermes.domain.ports.surface import Shown
 from hermes.streaming.chat.chunking import Chunker
 from hermes.streaming.chat.settings import PresentationSettings
 from hermes.streaming.markup import load_dialect
-from hermes.streaming.units import length
+from hermes.streaming.units import clean, length
+
+
+class Verbatim(Struct, frozen=True):
+    """Text that stands apart from the Markdown around it, whatever it contains."""
+
+    text: str
 
 
 class ChatLayout:
@@ -52,3 +60,23 @@ class ChatLayout:
             plain=self._dialect.plain(markdown) + tail,
             final=final,
         )
+
+    def assembled(self, *parts: str | Verbatim, final: bool) -> Shown:
+        """Return one message of Markdown and of text that cannot imitate it."""
+        text, plain = list[str](), list[str]()
+        for part in parts:
+            if isinstance(part, str):
+                text.append(self._dialect.render(part))
+                plain.append(self._dialect.plain(part))
+                continue
+            barred = "\n".join(f"│ {line}" for line in clean(part.text).split("\n"))
+            block = self._dialect.code(part.text)
+            text.append(barred if block == clean(part.text) else block)
+            plain.append(barred)
+        return Shown(text="\n".join(text), plain="\n".join(plain), final=final)
+
+    def weight(self, *parts: str | Verbatim) -> int:
+        """Return the most that the parts of a message can take up together."""
+        shown = (p if isinstance(p, str) else f"```\n{p.text}\n```" for p in parts)
+        bars = sum(p.text.count("\n") * 2 for p in parts if isinstance(p, Verbatim))
+        return sum(self.weigh(each) + 1 for each in shown) + bars

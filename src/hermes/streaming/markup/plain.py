@@ -5,6 +5,7 @@ writes every kind of block and node by a method of its own. A dialect of a
 platform overrides what that platform writes differently.
 """
 
+import re
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -12,6 +13,11 @@ from hermes.domain.platforms import LengthUnit
 from hermes.streaming.markup import scan
 from hermes.streaming.markup.inline import Node, parse
 from hermes.streaming.units import clean, is_blank, length
+
+
+def escaped(text: str) -> str:
+    """Return Markdown that shows `text` as it is; for text within a line."""
+    return re.sub(r"[!-/:-@\[-`{-~]", r"\\\g<0>", text)
 
 
 class Dialect:
@@ -30,6 +36,10 @@ class Dialect:
 
     def plain(self, markdown: str) -> str:
         return PLAIN.render(markdown)
+
+    def code(self, text: str) -> str:
+        """Return `text` as a block in which nothing is markup, whatever it contains."""
+        return self._code(clean(text), "")
 
     def weight(self, markdown: str, unit: LengthUnit) -> int:
         """Return the most that `markdown` can take when it is rendered."""
