@@ -121,3 +121,54 @@ async def test_verbose_and_reasoning_show_what_they_say_and_outlast_new(tmp_path
             before = len(said(telegram))
             telegram.say(ANN, ANN, "look once more")
             await telegram.until(lambda: said(telegram)[before:] == ["Nothing there."], 30)
+
+
+async def test_answers_are_replies_as_reply_to_mode_says(tmp_path: Path) -> None:
+    group, ben = -1007, 778
+    wipe = Step(calls=[Call(name="terminal", arguments={"command": "rm -rf tmp"})])
+    long = Step(text="a long answer " * 500)
+    rules = [
+        Rule(contains="clean", steps=[wipe, Step(text="All clean.")]),
+        Rule(contains="at length", steps=[long]),
+    ]
+    script = Script(rules=rules, default=Step(echo=True))
+    async with FakeModelServer(script) as model, FakeTelegram() as telegram:
+        async with running_gateway(
+            tmp_path, model.base_url, telegram.base_url, terminal={"backend": "local"}
+        ) as gateway:
+            question = telegram.say(group, ben, "@hermes_bot at length please")
+            async with asyncio.timeout(30):
+                await telegram.until(lambda: len(telegram.replies(group)) == 2)
+            assert [seen.reply_to for seen in telegram.replies(group)] == [question, None]
+            asked_for = telegram.say(group, ben, "@hermes_bot clean up")
+            await until_said(telegram, "Approval needed", chat=group)
+            prompt = telegram.replies(group)[-1]
+            assert prompt.reply_to == asked_for
+            telegram.press(group, ben, prompt.message_id, prompt.buttons[0][0][1])
+            await until_said(telegram, "All clean.", chat=group)
+            assert telegram.replies(group)[-1].reply_to == asked_for
+            for mode, expected in (("all", [True, True]), ("off", [False, False])):
+                config = gateway.hermes.home / "config.yaml"
+                config.write_text(config.read_text() + f"\ntelegram: {{reply_to_mode: {mode!r}}}\n")
+                await gateway.stop()
+                await gateway.start()
+                before = len(telegram.replies(group))
+                telegram.say(group, ben, "@hermes_bot at length again")
+                async with asyncio.timeout(30):
+                    await telegram.until(lambda n=before: len(telegram.replies(group)) == n + 2)
+                shown = telegram.replies(group)[before:]
+                assert [seen.reply_to is not None for seen in shown] == expected
+                config.write_text(config.read_text().rpartition("\ntelegram:")[0])
+
+
+async def test_progress_makes_no_sound_and_the_answer_does(tmp_path: Path) -> None:
+    look = Step(text="One moment.", calls=[Call(name="read_file", arguments={"path": "notes.txt"})])
+    script = Script(rules=[Rule(contains="look", steps=[look, Step(text="Nothing there.")])])
+    shown = {"display": {"tool_progress": "all", "interim_assistant_messages": False}}
+    async with FakeModelServer(script) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url, **shown):
+            telegram.say(ANN, ANN, "look")
+            await until_said(telegram, "notes.txt", "Nothing there.")
+            silent = {seen.text[:7]: seen.silent for seen in telegram.replies(ANN)}
+            assert silent.pop("Nothing") is False
+            assert list(silent.values()) == [True]

@@ -372,6 +372,7 @@ def target_of(message: InboundMessage) -> Target:
         account=message.account,
         chat_id=message.chat.id,
         thread_id=message.thread_id,
+        reply_to=None if message.internal else message.native_id,
         chat_kind=message.chat.kind,
         context=message.reply_context,
     )

@@ -129,12 +129,19 @@ class TurnSurface:
             buttons=buttons,
             kind=kind,
             final=shown.final,
+            aside=shown.aside,
+            continues=kind is not OutboxKind.PROMPT and self._continues(slot),
             key=known.entry.id,
         )
         # Somebody waits for the answer to a prompt.
         urgent = shown.final or kind is OutboxKind.PROMPT
         urgency = Urgency.FINAL if urgent else Urgency.PREVIEW
         await self._persist(known, lambda: self._put(known, outgoing, urgency), urgency)
+
+    def _continues(self, slot: str) -> bool:
+        """Tell whether a slot is not the first of its kind: `reply:0.1` after `reply:0.0`."""
+        kind = slot.partition(":")[0]
+        return next(each for each in self._slots if each.partition(":")[0] == kind) != slot
 
     async def remove(self, slot: str) -> None:
         known = self._slots.get(slot)
@@ -222,6 +229,7 @@ class TurnSurface:
             attachment=known.entry.attachment,
             attachment_kind=kind,
             kind=OutboxKind.FILE,
+            continues=len(self._slots) > 1,
             key=known.entry.id,
         )
 

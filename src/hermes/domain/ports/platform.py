@@ -70,6 +70,10 @@ class Outgoing(Struct, frozen=True, kw_only=True):
     """A notice may be shown to the person alone who asked, where the platform can."""
     final: bool = True
     """False: more of it will come."""
+    aside: bool = False
+    """Progress beside an answer: shown without a sound, and not as a reply."""
+    continues: bool = False
+    """A further piece of what an earlier message began: a reply only where all pieces are."""
     key: str = ""
     """The same for every attempt at this piece; platforms that can, deduplicate by it."""
 

@@ -23,6 +23,8 @@ class Shown(Struct, frozen=True, kw_only=True):
     """The same without markup."""
     final: bool = False
     """The slot will not change any more."""
+    aside: bool = False
+    """Progress beside the answer: it makes no sound and replies to nothing."""
 
 
 class Surface(Protocol):

@@ -256,7 +256,8 @@ class Companion(Struct, frozen=True, kw_only=True):
         surface = await self.surface()
         settings = self.parts.presentation(self.entry.message.platform)
         shown = ChatLayout(surface.capabilities, settings).shown(text, final=final)
-        await surface.show(NOTICE_SLOT, shown, kind=OutboxKind.NOTICE)
+        aside = replace(shown, aside=not final)
+        await surface.show(NOTICE_SLOT, aside, kind=OutboxKind.NOTICE)
 
     async def clear(self) -> None:
         await (await self.surface()).remove(NOTICE_SLOT)

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import groupby
 from pathlib import PurePosixPath
 
+from msgspec.structs import replace
+
 from hermes.domain.events import ReasoningDelta, TextDelta, ToolProgress, TurnStream
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.clock import Clock
@@ -162,7 +164,8 @@ class _LivePresenter(_Presenter):
 
     def _bubble_look(self, bubble: Bubble, *, final: bool) -> Shown:
         layout = self._layout
-        return layout.shown(bubble.markdown(layout.room, layout.weigh), final=final)
+        look = layout.shown(bubble.markdown(layout.room, layout.weigh), final=final)
+        return replace(look, aside=True)
 
     def _enough(self) -> bool:
         least = self._settings.buffer_threshold

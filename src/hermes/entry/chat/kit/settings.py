@@ -45,6 +45,14 @@ class ChatSettings(Struct, frozen=True, kw_only=True):
     """Answer explicit mentions in groups that are not allowed otherwise."""
     observe_unmentioned_group_messages: bool = False
     reactions: bool = False
+    reply_to_mode: Literal["off", "first", "all"] = "first"
+    """Which messages of an answer are shown as replies to the question."""
+    notifications: Literal["important", "all"] = "important"
+    """Which messages make a sound: answers and questions, or progress, too."""
+    typing_indicator: bool = True
+    """Show that an answer is being made."""
+    gateway_restart_notification: bool = True
+    """Say in the chat where `/restart` was sent that the gateway is back."""
     channel_prompts: Mapping[str, str] = field(default_factory=dict)
     """Chat id, or `chat:topic`, to an extra prompt."""
 

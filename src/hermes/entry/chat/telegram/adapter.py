@@ -245,7 +245,7 @@ class TelegramAdapter:
 
     async def typing(self, target: Target) -> None:
         """Show for five seconds that something is being done; not while answers wait."""
-        if self._api.http.crowded:
+        if self._api.http.crowded or not self._rules().typing_indicator:
             return
         fields: dict[str, Any] = {"chat_id": target.chat_id, "action": "typing"}
         # Unlike sends it wants the General topic named.
@@ -281,10 +281,15 @@ class TelegramAdapter:
         # Naming the General topic in a send is an error; leaving it out reaches it.
         if target.thread_id is not None and target.thread_id != GENERAL_TOPIC:
             fields |= _in_topic(target.thread_id)
-        replied = message_number(target.reply_to) if target.reply_to else None
-        if replied is not None and self._settings.reply_to_mode != "off":
+        rules = self._rules()
+        again = outgoing.continues and rules.reply_to_mode == "first"
+        wanted = rules.reply_to_mode != "off" and not again and not outgoing.aside
+        replied = message_number(target.reply_to) if target.reply_to and wanted else None
+        if replied is not None:
             lenient = {"message_id": replied, "allow_sending_without_reply": True}
             fields["reply_parameters"] = lenient
+        if outgoing.aside and rules.notifications == "important":
+            fields["disable_notification"] = True
         return fields | (_keyboard(outgoing.buttons) if outgoing.buttons else {})
 
     # -- files ---------------------------------------------------------------------------

@@ -1,7 +1,5 @@
 """Settings of the Telegram door; where each is looked up is the kit's matter."""
 
-from typing import Literal
-
 from msgspec.structs import force_setattr
 
 from hermes.domain.errors import ConfigError
@@ -19,7 +17,6 @@ class TelegramSettings(ChatSettings, frozen=True, kw_only=True):
     """The server runs on this machine with `--local` and names files by path."""
     proxy: str = ""
     proxy_url: str = ""
-    reply_to_mode: Literal["off", "first", "all"] = "first"
     disable_link_previews: bool = False
     webhook: WebhookAddress | None = None
     poll_timeout: Seconds = 30.0
