@@ -34,6 +34,10 @@ async def until_said(telegram: FakeTelegram, *texts: str, chat: int = ANN) -> li
     return said(telegram, chat)
 
 
+async def until_shown(telegram: FakeTelegram, chat: int, number: int) -> None:
+    await telegram.until(lambda: len(telegram.replies(chat)) == number, 30)
+
+
 def asked(model: FakeModelServer) -> list[str]:
     messages = model.requests[-1].body["messages"]
     return [message["content"] for message in messages if message["role"] == "user"]
@@ -137,8 +141,7 @@ async def test_answers_are_replies_as_reply_to_mode_says(tmp_path: Path) -> None
             tmp_path, model.base_url, telegram.base_url, terminal={"backend": "local"}
         ) as gateway:
             question = telegram.say(group, ben, "@hermes_bot at length please")
-            async with asyncio.timeout(30):
-                await telegram.until(lambda: len(telegram.replies(group)) == 2)
+            await until_shown(telegram, group, 2)
             assert [seen.reply_to for seen in telegram.replies(group)] == [question, None]
             asked_for = telegram.say(group, ben, "@hermes_bot clean up")
             await until_said(telegram, "Approval needed", chat=group)
@@ -154,8 +157,7 @@ async def test_answers_are_replies_as_reply_to_mode_says(tmp_path: Path) -> None
                 await gateway.start()
                 before = len(telegram.replies(group))
                 telegram.say(group, ben, "@hermes_bot at length again")
-                async with asyncio.timeout(30):
-                    await telegram.until(lambda n=before: len(telegram.replies(group)) == n + 2)
+                await until_shown(telegram, group, before + 2)
                 shown = telegram.replies(group)[before:]
                 assert [seen.reply_to is not None for seen in shown] == expected
                 config.write_text(config.read_text().rpartition("\ntelegram:")[0])
