@@ -114,16 +114,31 @@ item = tagged(
                 "status": status,
             }
         ),
+        "mcp_call": shape(
+            {
+                "id": text,
+                "server_label": one_of("hermes"),
+                "name": text,
+                "arguments": text,
+                "output": nullable(text),
+                "error": nullable(shape({"type": text, "content": each(anything)})),
+                "status": one_of("in_progress", "completed", "incomplete", "failed"),
+            }
+        ),
         "reasoning": shape({"id": text, "summary": each(part)}, {"content": each(part)}),
     }
 )
-tool = shape(
+tool = tagged(
     {
-        "type": one_of("function"),
-        "name": text,
-        "description": nullable(text),
-        "parameters": nullable(of_type(dict)),
-        "strict": nullable(boolean),
+        "function": shape(
+            {
+                "name": text,
+                "description": nullable(text),
+                "parameters": nullable(of_type(dict)),
+                "strict": nullable(boolean),
+            }
+        ),
+        "mcp": shape({"server_label": one_of("hermes"), "allowed_tools": nullable(each(text))}),
     }
 )
 text_format = tagged(
@@ -207,6 +222,11 @@ _EVENTS: dict[str, dict[str, Check]] = {
     "response.output_text.done": {**_content, "text": text},
     "response.function_call_arguments.delta": {**_place, "delta": text},
     "response.function_call_arguments.done": {**_place, "arguments": text},
+    "response.mcp_call.in_progress": _place,
+    "response.mcp_call.completed": _place,
+    "response.mcp_call.failed": _place,
+    "response.mcp_call_arguments.delta": {**_place, "delta": text},
+    "response.mcp_call_arguments.done": {**_place, "arguments": text},
     "response.reasoning_summary_part.added": {**_summary, "part": part},
     "response.reasoning_summary_part.done": {**_summary, "part": part},
     "response.reasoning_summary_text.delta": {**_summary, "delta": text},

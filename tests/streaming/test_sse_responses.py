@@ -40,7 +40,12 @@ from hermes.domain.messages import (
 from hermes.domain.runs import Run, RunKind, RunOutcome, RunState
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
-from hermes.streaming.wire.responses import ResponseEvent, ResponseResource, ResponseStream
+from hermes.streaming.wire.responses import (
+    FunctionTool,
+    ResponseEvent,
+    ResponseResource,
+    ResponseStream,
+)
 
 BASE = ResponseResource(id="resp_1", created_at=1000, status="in_progress", model="hermes")
 QUEUED = msgspec.structs.replace(BASE, status="queued", background=True)
@@ -145,7 +150,7 @@ def test_a_frame_names_its_event_and_carries_the_same_type() -> None:
     assert created.endswith(b"}\n\n")
 
 
-def test_tools_of_the_agent_are_calls_with_outputs_in_the_order_of_the_calls() -> None:
+def test_tools_of_the_agent_are_calls_of_a_server_in_the_order_of_the_calls() -> None:
     events: list[TurnEvent] = [
         STARTED,
         TextDelta("Let me see."),
@@ -159,24 +164,45 @@ def test_tools_of_the_agent_are_calls_with_outputs_in_the_order_of_the_calls() -
         completed("Done."),
         finished(text="Done."),
     ]
-    _, resource = run(events)
-    kinds = [(item["type"], item.get("call_id")) for item in resource["output"]]
+    bodies, resource = run(events)
+    kinds = [(item["type"], item.get("output")) for item in resource["output"]]
     assert kinds == [
         ("message", None),
-        ("function_call", "call_1"),
-        ("function_call", "call_2"),
-        ("function_call_output", "call_1"),
-        ("function_call_output", "call_2"),
+        ("mcp_call", "output 1"),
+        ("mcp_call", "output 2"),
         ("message", None),
     ]
     assert resource["output"][1]["arguments"] == '{"n":1}'
-    assert resource["output"][3]["output"] == [{"type": "input_text", "text": "output 1"}]
+    assert {item["server_label"] for item in resource["output"][1:3]} == {"hermes"}
+    assert [name for name in names(bodies) if "call" in name] == [
+        *["mcp_call_arguments.delta", "mcp_call_arguments.done", "mcp_call.in_progress"] * 2,
+        *["mcp_call.completed"] * 2,
+    ]
     assert texts(resource) == ["Let me see.", "Done."]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "event"),
+    [
+        (ToolOutcome.ERROR, "failed", "mcp_call.failed"),
+        (ToolOutcome.REFUSED, "failed", "mcp_call.failed"),
+        (ToolOutcome.UNKNOWN, "incomplete", "mcp_call.failed"),
+    ],
+)
+def test_a_call_that_fails_says_so(outcome: ToolOutcome, status: str, event: str) -> None:
+    bodies, resource = run(
+        [STARTED, completed("", call(1)), tool_finished(1, outcome), completed("No."), finished()]
+    )
+    made = resource["output"][0]
+    assert (made["status"], made["output"]) == (status, None)
+    assert made["error"]["content"] == [{"type": "text", "text": "output 1"}]
+    assert event in names(bodies)
 
 
 def test_calls_of_client_tools_come_without_output_and_complete_the_response() -> None:
     weather = ToolCall(id="c1", name="get_weather", arguments='{"city":"Bern"}')
-    bodies, resource = run([STARTED, completed("", weather), finished(handed=(weather,))])
+    base = msgspec.structs.replace(BASE, tools=(FunctionTool(name="get_weather"),))
+    bodies, resource = run([STARTED, completed("", weather), finished(handed=(weather,))], base)
     assert [item["type"] for item in resource["output"]] == ["function_call"]
     assert resource["status"] == "completed"
     assert names(bodies)[2:6] == [
@@ -300,7 +326,7 @@ def test_what_an_earlier_attempt_said_is_not_said_again_after_a_resume() -> None
     assert "".join(deltas) == "Looking.Found."
     bodies, resource = run([resumed, *ending])
     assert texts(resource) == ["Looking.", "Found."]
-    assert sum(item["type"] == "function_call" for item in resource["output"]) == 1
+    assert sum(item["type"] == "mcp_call" for item in resource["output"]) == 1
 
 
 def test_an_answer_in_two_replies_because_of_its_length_is_one_message() -> None:

@@ -121,8 +121,9 @@ class _Attempt:
         )
         given = services.tools(job, session)
         tools = given.runner
-        if model.info.own_tools is not None:
-            tools = Filtered(tools, model.info.own_tools)
+        for allowed in (model.info.own_tools, job.brief.options.own_tools):
+            if allowed is not None:
+                tools = Filtered(tools, allowed)
         if session.system_prompt is None:
             session = await self._freeze_prompt(session, model, tools)
         if job.brief.options.client_tools:

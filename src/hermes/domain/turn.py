@@ -35,6 +35,8 @@ class TurnOptions(Struct, frozen=True, kw_only=True):
     instructions: str = ""
     """Further instructions for this turn only; never stored in the session."""
     client_tools: tuple[ClientTool, ...] = ()
+    own_tools: tuple[str, ...] | None = None
+    """Tools and toolsets of the agent that it may use; None: all that it has."""
     tool_choice: str | None = None
     """`none`, `required`, or the name of a tool; for the first call of the turn."""
     max_tokens: int | None = None

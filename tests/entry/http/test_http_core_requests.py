@@ -237,6 +237,7 @@ async def test_headers_with_a_meaning_reach_the_handler(door: HttpDoor) -> None:
         "Idempotency-Key": "k1",
         "Last-Event-ID": "7",
         "X-Hermes-Task": "title",
+        "X-Hermes-Tools": "none",
     }
     answer = await door.client.get("/things/1", headers=headers)
     assert answer.json()["headers"] == {
@@ -245,6 +246,7 @@ async def test_headers_with_a_meaning_reach_the_handler(door: HttpDoor) -> None:
         "idempotency_key": "k1",
         "last_event_id": "7",
         "task": "title",
+        "tools": "none",
     }
 
 

@@ -133,10 +133,8 @@ async def test_a_stored_response_is_the_same_every_time(tmp_path: Path) -> None:
         kinds = [item["type"] for item in first.json()["output"]]
         assert kinds == [
             "message",
-            "function_call",
-            "function_call",
-            "function_call_output",
-            "function_call_output",
+            "mcp_call",
+            "mcp_call",
             "message",
         ]
 
@@ -225,6 +223,69 @@ async def test_outputs_of_calls_that_nobody_knows_are_history(tmp_path: Path) ->
             "agent: <get_weather>",
             "tool: sunny",
         ]
+
+
+async def test_calls_of_the_agent_come_back_as_history(tmp_path: Path) -> None:
+    tools = ScriptedTools()
+    tools.add("look", returns("seen on the server"))
+    model = ScriptedModel(
+        [calls(call("get_weather", "c1"), call("look", "c2")), say("Sunny."), say("Again.")]
+    )
+    async with responses_door(tmp_path, model, tools=tools) as door:
+        first = await create(door.client, input="Weather?", tools=[WEATHER])
+        items = first["output"]
+        assert {item["type"] for item in items} == {"function_call", "mcp_call"}
+        waiting = next(item["call_id"] for item in items if item["type"] == "function_call")
+        result = {"type": "function_call_output", "call_id": waiting, "output": "sunny"}
+        second = await create(
+            door.client, input=[user("Weather?"), *items, result], tools=[WEATHER]
+        )
+        assert output_text(second) == "Sunny."
+        assert len(model.requests[1].messages) == 4, "in the session where the call waits"
+        await create(door.client, input=[user("Weather?"), *items[1:], user("And now?")])
+        assert said(model.requests[2]) == [
+            "user: Weather?",
+            "agent: <look>",
+            "tool: seen on the server",
+            "user: And now?",
+        ]
+
+
+@pytest.mark.parametrize(
+    ("more", "headers", "names"),
+    [
+        ({}, {}, ["look", "peek"]),
+        ({"tools": [{"type": "mcp", "server_label": "hermes"}]}, {}, ["look", "peek"]),
+        ({"tools": [{"type": "mcp", "server_label": "hermes", "allowed_tools": []}]}, {}, []),
+        (
+            {"tools": [{"type": "mcp", "server_label": "hermes", "allowed_tools": ["peek"]}]},
+            {},
+            ["peek"],
+        ),
+        ({}, {"X-Hermes-Tools": "none"}, []),
+        ({}, {"X-Hermes-Tools": "look, other"}, ["look"]),
+    ],
+)
+async def test_a_request_chooses_the_tools_of_the_agent(
+    tmp_path: Path, more: dict[str, Any], headers: dict[str, str], names: list[str]
+) -> None:
+    tools = ScriptedTools()
+    tools.add("look", returns("a"))
+    tools.add("peek", returns("b"))
+    model = ScriptedModel([say("Hello.")])
+    async with responses_door(tmp_path, model, tools=tools) as door:
+        body = {"input": "Hi", **more}
+        answer = await door.client.post("/v1/responses", json=body, headers=headers)
+        assert resource_errors(answer.json()) == []
+        assert [spec.name for spec in model.requests[0].tools] == names
+
+
+async def test_another_mcp_server_is_refused(tmp_path: Path) -> None:
+    async with responses_door(tmp_path, ScriptedModel([])) as door:
+        tool = {"type": "mcp", "server_label": "deepwiki", "server_url": "https://example.org"}
+        answer = await door.client.post("/v1/responses", json={"input": "Hi", "tools": [tool]})
+        assert answer.status_code == 400
+        assert answer.json()["error"]["param"] == "tools[0].server_label"
 
 
 async def test_another_key_does_not_reach_a_waiting_call(tmp_path: Path) -> None:

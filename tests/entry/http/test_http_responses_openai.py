@@ -88,7 +88,7 @@ async def test_the_stream_helper_with_tools_of_the_agent(tmp_path: Path) -> None
         assert snapshots[-1] == "Found it."
         assert final.output_text == "Looking.Found it."
         kinds = [item.type for item in final.output]
-        assert kinds == ["message", "function_call", "function_call_output", "message"]
+        assert kinds == ["message", "mcp_call", "message"]
 
 
 def playing(*events: TurnEvent) -> Endpoint:

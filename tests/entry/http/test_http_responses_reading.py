@@ -34,6 +34,7 @@ from hermes.entry.http.api.responses_request import (
     turn_options,
 )
 from hermes.entry.http.errors import Problem
+from hermes.streaming.wire.responses import FunctionTool
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 8
 DATA_URL = "data:image/png;base64," + base64.b64encode(PNG).decode()
@@ -329,7 +330,9 @@ def test_the_response_repeats_what_was_asked_for() -> None:
     assert base.reasoning.effort == "low"
     assert base.conversation is not None
     assert base.conversation.id == "talk"
-    assert base.tools[0].parameters == {"type": "object"}
+    [tool] = base.tools
+    assert isinstance(tool, FunctionTool)
+    assert tool.parameters == {"type": "object"}
 
 
 def run_with(asked: CreateResponse) -> Run:

@@ -138,14 +138,16 @@ def _spec(tool: ClientTool) -> ToolSpec:
 
 
 class Filtered(ToolWrapper):
-    """Shows and runs only the tools in `allowed_names`."""
+    """Shows and runs only the tools that are named, or whose toolset is."""
 
-    def __init__(self, inner: ToolRunner, allowed_names: Iterable[str]) -> None:
+    def __init__(self, inner: ToolRunner, names: Iterable[str]) -> None:
         super().__init__(inner)
-        self._allowed = frozenset(allowed_names)
+        named = frozenset(names)
+        self._specs = tuple(spec for spec in inner.specs() if named & {spec.name, spec.toolset})
+        self._allowed = frozenset(spec.name for spec in self._specs)
 
     def specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(spec for spec in self._inner.specs() if spec.name in self._allowed)
+        return self._specs
 
     def spec(self, name: str) -> ToolSpec | None:
         return self._inner.spec(name) if name in self._allowed else None

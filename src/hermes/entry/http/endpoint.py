@@ -114,6 +114,7 @@ class CallHeaders(Struct, frozen=True, kw_only=True):
     last_event_id: str | None = None
     task: str | None = None
     """`X-Hermes-Task`: the client says that this is a helper call, and which."""
+    tools: str | None = None
 
 
 class Call(Struct, Generic[Body, Query], frozen=True, kw_only=True):

@@ -36,6 +36,7 @@ HEADERS: tuple[tuple[str, str, int, str], ...] = (
     ("session_key", "X-Hermes-Session-Key", 256, "Continue the session of this name, or open it."),
     ("idempotency_key", "Idempotency-Key", 256, "A repeat with the same key gets the same run."),
     ("task", "X-Hermes-Task", 64, "Says that this is a helper call, and which."),
+    ("tools", "X-Hermes-Tools", 1024, "The agent's own tools or toolsets to use; `none` for none."),
     ("last_event_id", "Last-Event-ID", 64, "Continue after the event with this id."),
 )
 """Field of `CallHeaders`, name, longest value and description."""

@@ -7,6 +7,9 @@ that ran side by side are put in the order of their calls.
 
 A message that the model had to begin again goes on in another part of its
 item, and so does its reasoning; the item ends with the text of the last part.
+
+Tools that the agent ran itself are `mcp_call` items of the server `hermes`: clients know
+these as done. A `function_call` means that the client has to carry it out.
 """
 
 from collections.abc import Callable
@@ -74,7 +77,7 @@ class MessageItem(Struct, frozen=True, kw_only=True, tag_field="type", tag="mess
 
 
 class FunctionCallItem(Struct, frozen=True, kw_only=True, tag_field="type", tag="function_call"):
-    """A call of a tool: one of the client, or one that the agent ran itself."""
+    """A call of a tool of the client, which carries it out."""
 
     id: str
     call_id: str
@@ -94,6 +97,37 @@ class FunctionCallOutputItem(
     status: ItemStatus
 
 
+SERVER = "hermes"
+"""The label under which clients see the agent's own tools."""
+
+
+class ToolErrorText(Struct, frozen=True, kw_only=True, tag_field="type", tag="text"):
+    """What a tool said when it failed."""
+
+    text: str
+
+
+class McpCallError(
+    Struct, frozen=True, kw_only=True, tag_field="type", tag="mcp_tool_execution_error"
+):
+    """Why a tool failed."""
+
+    content: tuple[ToolErrorText, ...]
+
+
+class McpCallItem(Struct, frozen=True, kw_only=True, tag_field="type", tag="mcp_call"):
+    """A tool that the agent ran itself, with what it gave back."""
+
+    id: str
+    server_label: str = SERVER
+    name: str
+    arguments: str
+    output: str | None = None
+    error: McpCallError | None = None
+    status: Literal["in_progress", "completed", "incomplete", "failed"]
+    approval_request_id: str | None = None
+
+
 class ReasoningItem(Struct, frozen=True, kw_only=True, tag_field="type", tag="reasoning"):
     """What the model thought before it spoke."""
 
@@ -101,7 +135,7 @@ class ReasoningItem(Struct, frozen=True, kw_only=True, tag_field="type", tag="re
     summary: tuple[SummaryText, ...] = ()
 
 
-Item = MessageItem | FunctionCallItem | FunctionCallOutputItem | ReasoningItem
+Item = MessageItem | FunctionCallItem | FunctionCallOutputItem | McpCallItem | ReasoningItem
 
 
 ResponseStatus = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
@@ -127,6 +161,13 @@ class FunctionTool(Struct, frozen=True, kw_only=True, tag_field="type", tag="fun
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
+
+
+class McpTool(Struct, frozen=True, kw_only=True, tag_field="type", tag="mcp"):
+    """Which of the agent's own tools may be used."""
+
+    server_label: str = SERVER
+    allowed_tools: tuple[str, ...] | None = None
 
 
 class TextEcho(Struct, frozen=True, kw_only=True):
@@ -185,7 +226,7 @@ class ResponseResource(Struct, frozen=True, kw_only=True):
     instructions: str | None = None
     output: tuple[Item, ...] = ()
     error: ResponseError | None = None
-    tools: tuple[FunctionTool, ...] = ()
+    tools: tuple[FunctionTool | McpTool, ...] = ()
     tool_choice: str | dict[str, Any] = "auto"
     truncation: Literal["auto", "disabled"] = "disabled"
     parallel_tool_calls: bool = True
@@ -359,8 +400,9 @@ class ResponseStream:
         """The reply whose reasoning has its item."""
         self._calls: dict[str, int] = {}
         """Call id -> which call of the turn it is."""
-        self._awaited: list[str] = []
-        """Calls of the last reply whose output has not been shown, in order."""
+        self._client_tools = {tool.name for tool in base.tools if isinstance(tool, FunctionTool)}
+        self._awaited: dict[str, int] = {}
+        """Own calls that have not ended, in order, and where their items are."""
         self._results: dict[str, ToolFinished] = {}
 
     @property
@@ -515,43 +557,61 @@ class ResponseStream:
         if call.id in self._calls:
             return
         number = self._calls[call.id] = len(self._calls)
-        self._awaited.append(call.id)
-        arguments = self._redact(call.arguments)
-        item = FunctionCallItem(
-            id=f"fc_{self._ids}_{number}",
-            call_id=call.id,
-            name=call.name,
-            arguments=arguments,
-            status="completed",
+        token, arguments = f"{self._ids}_{number}", self._redact(call.arguments)
+        if call.name in self._client_tools:
+            self._client_call(f"fc_{token}", call, arguments)
+            return
+        item = McpCallItem(
+            id=f"mcp_{token}", name=call.name, arguments=arguments, status="in_progress"
         )
-        place = {"item_id": item.id, "output_index": len(self._items)}
-        event = "response.function_call_arguments"
-        self._item_event("added", replace(item, arguments="", status="in_progress"))
-        self._emit(f"{event}.delta", {**place, "delta": arguments})
-        self._emit(f"{event}.done", {**place, "name": call.name, "arguments": arguments})
-        self._item_event("done", item)
+        place = self._awaited[call.id] = len(self._items)
+        self._added(item)
+        self._emit("response.mcp_call.in_progress", {"item_id": item.id, "output_index": place})
         self._items.append(item)
 
-    def _item_event(self, what: str, item: Item) -> None:
-        """Tell about the item that comes next."""
-        fields = {"output_index": len(self._items), "item": item}
-        self._emit(f"response.output_item.{what}", fields)
+    def _client_call(self, item_id: str, call: ToolCall, arguments: str) -> None:
+        item = FunctionCallItem(
+            id=item_id, call_id=call.id, name=call.name, arguments=arguments, status="completed"
+        )
+        self._added(item)
+        self._item_done(len(self._items), item)
+        self._items.append(item)
+
+    def _added(self, item: FunctionCallItem | McpCallItem) -> None:
+        """Announce a call and tell its arguments."""
+        index = len(self._items)
+        empty = replace(item, arguments="", status="in_progress")
+        self._emit("response.output_item.added", {"output_index": index, "item": empty})
+        ours = isinstance(item, McpCallItem)
+        event = f"response.{'mcp' if ours else 'function'}_call_arguments"
+        named, said = {} if ours else {"name": item.name}, item.arguments
+        place = {"item_id": item.id, "output_index": index}
+        self._emit(f"{event}.delta", {**place, "delta": said})
+        self._emit(f"{event}.done", {**place, **named, "arguments": said})
+
+    def _item_done(self, index: int, item: Item) -> None:
+        self._emit("response.output_item.done", {"output_index": index, "item": item})
 
     def _show_outputs(self, *, all_there: bool) -> None:
-        """Show outputs in the order of the calls; with `all_there` nothing is waited for."""
-        while self._awaited and (all_there or self._awaited[0] in self._results):
-            result = self._results.pop(self._awaited.pop(0), None)
-            if result is not None:
-                self._show_output(result)
+        """End calls in their order; with `all_there` nothing is waited for."""
+        while self._awaited:
+            call_id = next(iter(self._awaited))
+            if not all_there and call_id not in self._results:
+                return
+            self._end_call(self._awaited.pop(call_id), self._results.pop(call_id, None))
 
-    def _show_output(self, result: ToolFinished) -> None:
-        unsure = result.outcome in (ToolOutcome.UNKNOWN, ToolOutcome.SKIPPED)
-        item = FunctionCallOutputItem(
-            id=f"fco_{self._ids}_{self._calls[result.call_id]}",
-            call_id=result.call_id,
-            output=(InputText(text=result.output or result.preview),),
-            status="incomplete" if unsure else "completed",
-        )
-        self._item_event("added", item)
-        self._item_event("done", item)
-        self._items.append(item)
+    def _end_call(self, index: int, result: ToolFinished | None) -> None:
+        item = self._items[index]
+        assert isinstance(item, McpCallItem)
+        said = (result.output or result.preview) if result else "It has no result."
+        error = McpCallError(content=(ToolErrorText(text=said),))
+        if result is None or result.outcome in (ToolOutcome.UNKNOWN, ToolOutcome.SKIPPED):
+            item = replace(item, status="incomplete", error=error)
+        elif result.outcome is ToolOutcome.OK:
+            item = replace(item, status="completed", output=said)
+        else:
+            item = replace(item, status="failed", error=error)
+        how = "completed" if item.status == "completed" else "failed"
+        self._emit(f"response.mcp_call.{how}", {"item_id": item.id, "output_index": index})
+        self._item_done(index, item)
+        self._items[index] = item

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, to_builtins
 from msgspec.structs import asdict, replace
 
 from hermes.control.runs.runs import RunRequest
@@ -136,7 +136,7 @@ class ChatMessage(Struct, frozen=True, kw_only=True):
 
 
 class InputItem(Struct, frozen=True, kw_only=True):
-    """A message, a `function_call`, a `function_call_output`, or a part of a user message."""
+    """A message, `function_call`, `function_call_output`, `mcp_call` or part of a user message."""
 
     type: Short | None = None
     """`message` if there is a `role`."""
@@ -149,6 +149,7 @@ class InputItem(Struct, frozen=True, kw_only=True):
     name: Short | None = None
     arguments: str | None = None
     output: str | tuple[ContentPart, ...] | None = None
+    error: Any = None
     status: Short | None = None
     text: str | None = None
     image_url: str | ImageUrl | None = None
@@ -180,6 +181,8 @@ class Utterance(Struct, frozen=True, kw_only=True):
     call_id: str = ""
     missing: bool = False
     """Stands for the result of a call that has none."""
+    ours: bool = False
+    """The result of a call that the agent carried out itself."""
 
     @property
     def empty(self) -> bool:
@@ -255,6 +258,8 @@ async def run_request(
             choice = SessionChoice(session_id=session.id)
     if choice.session_id is not None or choice.after_run is not None:
         talk = replace(talk, earlier=())
+    if call.headers.tools is not None:
+        options = replace(options, own_tools=tool_names(call.headers.tools.split(",")))
     known = fields.pop("session_id", None) or choice.session_id
     if known is not None:
         kept = await kept_instructions(call.context.ledger, known)
@@ -372,9 +377,11 @@ def _take(item: InputItem, where: str, read: list[Utterance]) -> None:
     match kind:
         case "message":
             read.append(_message(item, where, items=True))
-        case "function_call":
+        case "function_call" | "mcp_call":
+            done = kind == "mcp_call"
+            call_id = item.id or new_call_id() if done else _given(item.call_id, f"{where}.call_id")
             call = ToolCall(
-                id=_given(item.call_id, f"{where}.call_id"),
+                id=call_id,
                 name=_given(item.name, f"{where}.name"),
                 arguments=item.arguments or "{}",
             )
@@ -382,6 +389,12 @@ def _take(item: InputItem, where: str, read: list[Utterance]) -> None:
                 read[-1] = replace(read[-1], calls=(*read[-1].calls, call))
             else:
                 read.append(Utterance(role="assistant", where=where, calls=(call,)))
+            if done:
+                said = item.output or (str(to_builtins(item.error)) if item.error else NO_RESULT)
+                text, _ = _Parts(where=where, items=True, pictures=False).read(said, "output")
+                read.append(
+                    Utterance(role="tool", where=where, text=text, call_id=call_id, ours=True)
+                )
         case "function_call_output":
             call_id = _given(item.call_id, f"{where}.call_id")
             if item.output is None:
@@ -390,7 +403,7 @@ def _take(item: InputItem, where: str, read: list[Utterance]) -> None:
             read.append(
                 Utterance(role="tool", where=where, text=text, pictures=shown, call_id=call_id)
             )
-        case "reasoning":
+        case "reasoning" | "mcp_list_tools":
             pass  # the model's own thoughts come back only from the session
         case "item_reference":
             text = "Items cannot be referred to by id; use previous_response_id."
@@ -476,7 +489,7 @@ def _taken_apart(read: Sequence[Utterance], *, strict: bool) -> Conversation:
     return Conversation(
         instructions=joined(said.text for said in read if said.role in SYSTEM),
         earlier=_matched(earlier) if strict else _completed(earlier),
-        results=tuple(earlier[_last(earlier, "tool") :]),
+        results=tuple(one for one in earlier[_last(earlier, "tool") :] if not one.ours),
         text=joined(said.text for said in new),
         pictures=tuple(shown for said in new for shown in said.pictures),
     )
@@ -581,6 +594,11 @@ def client_tools(
             parameters=function.parameters or {"type": "object", "properties": {}},
         )
     return tuple(checked.values())
+
+
+def tool_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of own tools that a request allows; `none` stands for none."""
+    return tuple(name for each in names if (name := each.strip()) and name != "none")
 
 
 def tool_choice(choice: str | None) -> str | None:

@@ -4,6 +4,7 @@ import re
 from typing import Annotated, Any, Literal, get_args
 
 from msgspec import Meta, Struct, convert, to_builtins
+from msgspec.json import encode
 
 from hermes.domain.turn import ClientTool, TurnOptions
 from hermes.entry.http.api.conversation import (
@@ -18,8 +19,10 @@ from hermes.entry.http.api.conversation import (
     named_function,
     response_schema,
     tool_choice,
+    tool_names,
 )
 from hermes.streaming.wire.responses import (
+    SERVER,
     ConversationRef,
     FunctionCallItem,
     FunctionCallOutputItem,
@@ -27,12 +30,16 @@ from hermes.streaming.wire.responses import (
     InputImage,
     InputText,
     Item,
+    McpCallError,
+    McpCallItem,
+    McpTool,
     MessageItem,
     OutputText,
     ReasoningEcho,
     ResponseResource,
     Role,
     TextEcho,
+    ToolErrorText,
 )
 
 Name = Annotated[str, Meta(max_length=64)]
@@ -43,11 +50,19 @@ Metadata = Annotated[
 ]
 
 
+class ToolNames(Struct, frozen=True, kw_only=True):
+    """Tools by their names."""
+
+    tool_names: tuple[Name, ...] = ()
+
+
 class ResponseTool(Struct, frozen=True, kw_only=True):
-    """A tool; only functions of the client are supported."""
+    """A function of the client, or, as `mcp` server `hermes`, the agent's own tools."""
 
     type: Short
     name: Name | None = None
+    server_label: Short | None = None
+    allowed_tools: tuple[Name, ...] | ToolNames | None = None
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
@@ -154,12 +169,14 @@ def conversation_name(body: CreateResponse) -> str | None:
 def turn_options(body: CreateResponse) -> TurnOptions:
     if body.prompt is not None:
         raise bad_value("Stored prompts are not supported. Use `instructions`.", "prompt")
-    tools = client_tools((tool.type, "name", _function(tool)) for tool in body.tools or ())
+    given = [tool for tool in body.tools or () if tool.type != "mcp"]
+    tools = client_tools((tool.type, "name", _function(tool)) for tool in given)
     allowed = _allowed(body.tool_choice)
     wanted = body.text.format if body.text else None
     return TurnOptions(
         instructions=body.instructions or "",
         client_tools=tuple(tool for tool in tools if allowed is None or tool.name in allowed),
+        own_tools=_own_tools(body),
         tool_choice=_tool_choice(body.tool_choice, tools),
         max_tokens=body.max_output_tokens,
         temperature=body.temperature,
@@ -168,6 +185,24 @@ def turn_options(body: CreateResponse) -> TurnOptions:
             wanted.type if wanted else None, wanted.schema if wanted else None, "text.format"
         ),
     )
+
+
+def _own_tools(body: CreateResponse) -> tuple[str, ...] | None:
+    """Return which of the agent's own tools are wanted; None: all."""
+    for number, tool in enumerate(body.tools or ()):
+        if tool.type != "mcp":
+            continue
+        if tool.server_label != SERVER:
+            text = f"The only MCP server here is `{SERVER}`, the agent itself."
+            raise bad_value(text, f"tools[{number}].server_label")
+        return _mcp_tool(tool).allowed_tools
+    return None
+
+
+def _mcp_tool(tool: ResponseTool) -> McpTool:
+    allowed = tool.allowed_tools
+    names = allowed.tool_names if isinstance(allowed, ToolNames) else allowed
+    return McpTool(allowed_tools=None if names is None else tool_names(names))
 
 
 _ECHOED = (
@@ -189,7 +224,10 @@ def base_resource(
         created_at=int(at),
         status="queued" if body.background else "in_progress",
         model=model,
-        tools=convert(to_builtins(body.tools or ()), tuple[FunctionTool, ...]),
+        tools=tuple(
+            _mcp_tool(tool) if tool.type == "mcp" else convert(to_builtins(tool), FunctionTool)
+            for tool in body.tools or ()
+        ),
         tool_choice=_choice_echo(choice) if isinstance(choice, ToolChoice) else choice or "auto",
         parallel_tool_calls=body.parallel_tool_calls is not False,
         text=_text_echo(body.text),
@@ -265,7 +303,7 @@ def listed_input(body: CreateResponse, response_id: str) -> tuple[Item, ...]:
     return tuple(
         _listed(item, f"{token}_in{number}")
         for number, item in enumerate(items)
-        if item.type != "reasoning"
+        if item.type not in ("reasoning", "mcp_list_tools")
     )
 
 
@@ -277,6 +315,15 @@ def _listed(item: InputItem, token: str) -> Item:
             name=item.name or "",
             arguments=item.arguments or "{}",
             status="completed",
+        )
+    if item.type == "mcp_call":
+        return McpCallItem(
+            id=f"mcp_{token}",
+            name=item.name or "",
+            arguments=item.arguments or "{}",
+            output=item.output if isinstance(item.output, str) else None,
+            error=_error(item.error),
+            status="failed" if item.error else "completed",
         )
     if item.type == "function_call_output":
         given = item.output or ""
@@ -297,6 +344,11 @@ def _listed(item: InputItem, token: str) -> Item:
             OutputText(text=_text(part)) if said else _given_part(part) for part in parts
         ),
     )
+
+
+def _error(given: Any) -> McpCallError | None:
+    said = given if isinstance(given, str) else encode(given).decode()
+    return McpCallError(content=(ToolErrorText(text=said),)) if given else None
 
 
 def _given_part(part: ContentPart) -> InputText | InputImage:
