@@ -57,3 +57,12 @@ def test_a_long_project_file_keeps_its_head_and_tail() -> None:
     assert text.startswith("a" * 700)
     assert text.endswith("b" * 200)
     assert "700 characters left out" in text
+
+
+def test_a_chat_platform_brings_its_hint_and_the_place_follows() -> None:
+    sections = prompt_sections(inputs(platform="telegram", place="A group.", environment="A box."))
+    assert "MEDIA:/" in sections["platform"]
+    assert sections["environment"] == "## Where your tools work\nA box."
+    names = list(sections)
+    assert names.index("environment") < names.index("platform") < names.index("place")
+    assert "platform" not in prompt_sections(inputs(platform="unheard-of"))

@@ -14,7 +14,7 @@ from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Se
 from hermes.domain.messages import content_text
 from hermes.domain.settings import Settings
 from hermes.domain.settings.doors import HomeChannelSettings, Platform
-from hermes.entry.chat.context import hashed_id, observed, place
+from hermes.entry.chat.context import hashed_id, observed, place, speaker
 from hermes.state.sqlite.ledger import SqliteLedger
 
 ANN = Sender(id="777", name="Ann")
@@ -42,12 +42,16 @@ def entry(message: InboundMessage, key: str) -> InboxEntry:
 def test_it_tells_the_platform_the_chat_the_topic_and_who_speaks() -> None:
     text = told()
     assert 'Platform: telegram; a group, named "Builders", topic "Roof"' in text
-    assert 'Now speaks: "Ann" (id 777)' in text
+    assert 'You talk with: "Ann" (id 777)' in text
     assert "[name of the sender]" not in text
 
 
 def test_a_shared_session_is_explained() -> None:
-    assert "[name of the sender]" in told(key="agent:main:telegram:group:-5")
+    shared = "agent:main:telegram:group:-5"
+    assert "[name of the sender]" in told(key=shared)
+    assert "Ann" not in told(key=shared)
+    assert speaker(entry(MESSAGE, shared), "") == 'Now speaks: "Ann" (id 777)'
+    assert speaker(entry(MESSAGE, f"{shared}:777"), "") == ""
 
 
 def test_ids_are_hashed_alike_each_time_and_differently_for_each_salt() -> None:
@@ -65,7 +69,7 @@ def test_a_name_never_leaves_its_line_and_its_quotes(name: str) -> None:
     plain = told(replace(MESSAGE, sender=Sender(id="777", name="x")))
     text = told(replace(MESSAGE, sender=Sender(id="777", name=name)))
     assert len(text.splitlines()) == len(plain.splitlines())
-    (line,) = [line for line in text.splitlines() if line.startswith("- Now speaks:")]
+    (line,) = [line for line in text.splitlines() if line.startswith("- You talk with:")]
     assert line.count('"') in (0, 2)
 
 

@@ -274,7 +274,7 @@ class TurnLoop:
         brief, options = self._job.brief, self._job.brief.options
         volatile = (
             settings.agent.ephemeral_system_prompt,
-            brief.ephemeral,
+            brief.context.passing,
             options.instructions,
             self._calls_note(),
         )

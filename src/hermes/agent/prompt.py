@@ -1,9 +1,9 @@
 """The system prompt: built once per session, byte-stable for its whole life.
 
-The order is fixed: identity, guidance for the tools present, skills index,
-platform hint, project context file, memory snapshot, date. Anything volatile
-(who is speaking, what time it is now, recalled memory) is *not* here: it is
-sent with a single call and never stored.
+The order is fixed: identity, guidance for the tools present, where commands run,
+skills index, platform hint, place of the conversation, project context file, memory
+snapshot, date. Anything volatile (who is speaking, what time it is now, recalled
+memory) is *not* here: it is sent with a single call and never stored.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,8 @@ import msgspec
 from msgspec import Struct
 
 from hermes.agent.scope import AgentServices
+from hermes.domain.errors import HermesError
+from hermes.domain.platforms import platforms
 from hermes.domain.ports.execution import Environment
 from hermes.domain.ports.files import IdentitySnapshot
 from hermes.domain.profile import AgentProfile
@@ -45,6 +47,10 @@ class PromptInputs(Struct, frozen=True, kw_only=True):
     platform: str
     platform_hint: str | None
     """Replaces the built-in hint; an empty string removes it."""
+    environment: str = ""
+    """Where commands run and what they can reach there."""
+    place: str = ""
+    """Where the conversation takes place, as its door describes it."""
     context: tuple[str, str] | None
     """Name and text of the project context file."""
     date: str
@@ -57,15 +63,17 @@ def prompt_sections(inputs: PromptInputs) -> dict[str, str]:
     texts, identity = _texts(), inputs.identity
     present = {tool.name for tool in inputs.tools}
     guidance = [f"- {each.text}" for each in texts.guidance if each.tools <= present]
-    hint = inputs.platform_hint
+    hint = inputs.platform_hint if inputs.platform_hint is not None else _hint(inputs.platform)
     notes, notes_text = inputs.context or ("", "")
     facts = [f"Conversation started: {inputs.date}", f"Model: {inputs.model}"]
     facts += [f"Working directory: {inputs.cwd}"] if inputs.cwd else []
     sections = {
         "identity": identity.soul or texts.identity,
         "tools": _block("Working with tools", "\n".join(guidance)),
+        "environment": _block("Where your tools work", inputs.environment),
         "skills": _block("Skills", identity.skills),
-        "platform": texts.platforms.get(inputs.platform, "") if hint is None else hint,
+        "platform": hint,
+        "place": inputs.place,
         "context": _block(f"Project notes ({notes})", notes_text),
         "memory": _block("What you remember", identity.memory),
         "user": _block("What you know about the user", identity.user),
@@ -76,6 +84,14 @@ def prompt_sections(inputs: PromptInputs) -> dict[str, str]:
 
 def build_prompt(inputs: PromptInputs) -> str:
     return "\n\n".join(prompt_sections(inputs).values())
+
+
+def _hint(source: str) -> str:
+    texts = _texts().platforms
+    if source in texts:
+        return texts[source]
+    chat = platforms().get(source)
+    return chat.hint if chat is not None else ""
 
 
 def _block(title: str, text: str | None) -> str:
@@ -134,6 +150,9 @@ def shorten(text: str, max_chars: int) -> str:
     return f"{text[:head]}\n[... {len(text) - head - tail} characters left out ...]\n{text[-tail:]}"
 
 
+_USES_ENVIRONMENT = frozenset({"terminal", "read_file", "write_file", "patch", "search_files"})
+
+
 async def gather_inputs(
     services: AgentServices, profile: AgentProfile, session: Session, model: str, tools: ToolRunner
 ) -> PromptInputs:
@@ -142,17 +161,24 @@ async def gather_inputs(
     identity = IdentitySnapshot()
     if services.load_context_files:
         identity = await services.identity.snapshot(profile)
-    if services.load_context_files and not services.private_workspace:
+    environment: Environment | None = None
+    try:
         environment = await services.environments.get(profile.id, session.id, session.cwd)
+    except HermesError:  # tools say so when they are used
+        if not services.private_workspace:
+            raise
+    if environment and services.load_context_files and not services.private_workspace:
         notes = await find_context_file(
             environment, settings.context_file_max_chars or CONTEXT_FILE_CHARS
         )
+    present = {tool.name for tool in tools.specs()}
     started = datetime.fromtimestamp(session.started_at).astimezone()
     return PromptInputs(
         identity=identity,
         tools=tools.specs(),
         platform=session.source,
         platform_hint=str(settings.platform_hints.get(session.source) or "") or None,
+        environment=environment.about if environment and present & _USES_ENVIRONMENT else "",
         context=notes,
         date=started.strftime("%A, %Y-%m-%d"),
         model=model,

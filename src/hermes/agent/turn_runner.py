@@ -142,10 +142,9 @@ class _Attempt:
         """Build the system prompt, which the session then keeps unchanged."""
         services, prompt = self._services, model.info.own_prompt
         if prompt is None:
-            profile = self._job.profile
-            prompt = build_prompt(
-                await gather_inputs(services, profile, session, model.info.model, tools)
-            )
+            job = self._job
+            inputs = await gather_inputs(services, job.profile, session, model.info.model, tools)
+            prompt = build_prompt(replace(inputs, place=job.brief.context.lasting))
         frozen = await services.ledger.freeze_prompt(session.id, services.redact(prompt))
         return replace(session, system_prompt=frozen)
 

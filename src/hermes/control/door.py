@@ -21,7 +21,7 @@ platforms, and only those, are its own:
 
     window    how long messages wait for others that belong to them
     fetched   a message with the files that it left with its platform
-    context   what the model is told about the place of a turn, and nobody keeps
+    context   what the model is told about the place of a session and of a turn
     on_turn   a turn begins, or goes on after a restart: follow its stream
     on_trouble  a message cannot be answered for now
     deliver   send something to a chat that no turn there asked for
@@ -44,7 +44,7 @@ from hermes.domain.events import TurnJob
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.outbound import Target
 from hermes.domain.tools import ToolCapabilities
-from hermes.domain.turn import Turn
+from hermes.domain.turn import Turn, TurnContext
 
 ANY = "*"
 
@@ -93,8 +93,8 @@ class Door:
     async def fetched(self, message: InboundMessage) -> InboundMessage:
         return message
 
-    async def context(self, turn: Turn, entry: InboxEntry) -> str:  # noqa: ARG002
-        return ""
+    async def context(self, turn: Turn, entry: InboxEntry) -> TurnContext:  # noqa: ARG002
+        return TurnContext()
 
     def on_turn(self, job: TurnJob) -> None:
         if self.follower is not None:

@@ -106,9 +106,17 @@ class Turn(Struct, frozen=True, kw_only=True):
     error: TurnError | None = None
 
 
+class TurnContext(Struct, frozen=True, kw_only=True):
+    """What a door tells the model about the place of a turn."""
+
+    lasting: str = ""
+    """What holds for the session; counts in its first turn only, when the prompt is frozen."""
+    passing: str = ""
+    """What holds for this turn; never stored."""
+
+
 class TurnBrief(Struct, frozen=True, kw_only=True):
-    ephemeral: str = ""
-    """Context from the door for this turn's calls; never stored."""
+    context: TurnContext = TurnContext()
     options: TurnOptions = TurnOptions()
 
 

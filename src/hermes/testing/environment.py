@@ -37,6 +37,7 @@ class FakeEnvironment:
         self.commands: list[ShellRun] = []
         self.typed: dict[str, str] = {}
         self.closed = False
+        self.about = ""
         self._cwd = cwd
         self.exposed = exposed
         self.can_leave = can_leave

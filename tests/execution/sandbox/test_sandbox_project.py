@@ -427,6 +427,28 @@ async def test_leaving_is_judged_as_on_the_host_and_always_asks(person: Person) 
     assert await person.judged("rm -rf /", env, escalate="to see") is Gate.BLOCK
 
 
+async def test_the_model_is_told_where_it_may_write_and_that_it_can_ask_to_leave(
+    person: Person, tmp_path: Path
+) -> None:
+    env = await person.open()
+    for told in (env.cwd, str(person.home), "read-only", "The network is", "`escalate`"):
+        assert told in env.about
+    boxes = Boxes("sandbox", tmp_path / "hermes")
+    alone = (await boxes.open()).about
+    assert "/workspace" in alone
+    assert "There is no network." in alone
+    assert "escalate" not in alone
+
+
+async def test_a_file_from_outside_the_project_is_put_inside(person: Person) -> None:
+    env = await person.open()
+    assert env.received(f"{env.cwd}/a.png", "a.png") == f"{env.cwd}/a.png"
+    inside = env.received(f"{person.home}/Pictures/a.png", "a.png")
+    assert inside.startswith("/tmp/inbox/a-")
+    await env.write(inside, b"png")
+    assert await says(env, f"cat {inside}") == "png"
+
+
 async def test_chats_have_no_way_out(tmp_path: Path) -> None:
     boxes = Boxes("sandbox", tmp_path / "hermes")
     env = await boxes.open()

@@ -25,7 +25,15 @@ from hermes.domain.ids import new_id
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import InputKind
 from hermes.domain.profile import AgentProfile
-from hermes.domain.turn import NewTurn, Turn, TurnBrief, TurnControl, TurnError, TurnState
+from hermes.domain.turn import (
+    NewTurn,
+    Turn,
+    TurnBrief,
+    TurnContext,
+    TurnControl,
+    TurnError,
+    TurnState,
+)
 from hermes.domain.usage import Usage
 
 if TYPE_CHECKING:
@@ -241,7 +249,7 @@ class Lane:
         """Gather what the turn is told; one that goes on after a restart asks the ledger."""
         taken = batch or await self._gateway.ledger.entries_of_turn(turn.id)
         entry = batch_entry(taken)
-        context = ""
+        context = TurnContext()
         if entry is not None:
             context = await self._gateway.doors.of(entry.message.platform).context(turn, entry)
         return TurnJob(
@@ -250,7 +258,7 @@ class Lane:
             stream=stream,
             control=control,
             entry=entry,
-            brief=TurnBrief(ephemeral=context, options=batch_options(taken)),
+            brief=TurnBrief(context=context, options=batch_options(taken)),
             capabilities=self._gateway.doors.capabilities,
         )
 

@@ -88,6 +88,10 @@ class Environment(Protocol):
         """True when there is a host to run `ShellRun.outside` on."""
 
     @property
+    def about(self) -> str:
+        """What the model is told about the place: where it may write, what is not there."""
+
+    @property
     def cwd(self) -> str:
         """Where relative paths and the next command start."""
 

@@ -1,4 +1,10 @@
-"""Context of a chat turn: the part of its prompt that says where it talks, and is not stored."""
+"""Context of a chat: what the model is told about where it talks.
+
+What holds for the session (chat, person, home channels, the owner's instructions) becomes part of
+its frozen prompt, so it costs nothing again and stands before the conversation. If it is no longer
+true (the session was resumed elsewhere, an instruction was changed), it is told with each turn,
+like what belongs to one turn only: who speaks in a shared session, what was said around it.
+"""
 
 import hashlib
 import logging
@@ -16,13 +22,14 @@ from hermes.domain.errors import HermesError
 from hermes.domain.inbound import ChatKind, InboundMessage, InboxEntry, Sender
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.settings.live import LiveSettings
-from hermes.domain.turn import Turn
+from hermes.domain.turn import Turn, TurnContext
 from hermes.domain.wording import one_line
 
 log = logging.getLogger(__name__)
 
 SALT = "privacy:salt"
-
+PLACE = "place"
+"""Where a session remembers a digest of the place that its prompt tells."""
 
 NAME_CHARACTERS = 80
 OBSERVED_CHARACTERS = 8_000
@@ -43,23 +50,39 @@ class ChatContext(Struct, frozen=True, kw_only=True):
     """Platform -> (chat, thread) -> what the owner wants the model to know there."""
     settings: LiveSettings
 
-    async def describe(self, turn: Turn, entry: InboxEntry) -> str:
-        """Return what the model is told in this turn only."""
+    async def describe(self, turn: Turn, entry: InboxEntry) -> TurnContext:
         message, ledger, settings = entry.message, self.ledger, self.settings()
         try:
             homes = [await self.home(platform) for platform in self.connected]
             salt = await _salt(ledger) if settings.privacy.redact_pii else ""
-            parts = (
+            lasting = _joined(
                 place(entry, self.connected, [home for home in homes if home], salt),
-                await _reset_note(ledger, turn),
                 instructions(self.prompts[message.platform](message.chat.id, message.thread_id)),
+            )
+            passing = (
+                speaker(entry, salt),
+                await _reset_note(ledger, turn),
                 observed(message.context),
             )
-            return "\n\n".join(part for part in parts if part)
+            frozen = await self._frozen(turn.session_id, lasting)
+            return TurnContext(
+                lasting=lasting, passing=_joined("" if frozen else lasting, *passing)
+            )
         except HermesError as error:
             # The question can be answered without it.
             log.warning("turn %s goes without session context: %s", turn.id, error.message)
-            return ""
+            return TurnContext()
+
+    async def _frozen(self, session_id: str, text: str) -> bool:
+        """Tell whether `text` is part of the session's prompt, or will be."""
+        session = await self.ledger.session(session_id)
+        if session is None:
+            return False
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        if session.system_prompt is None:
+            await self.ledger.remember(session_id, PLACE, digest)
+            return True
+        return session.state.get(PLACE) == digest
 
     @property
     def connected(self) -> list[str]:
@@ -115,13 +138,26 @@ def place(
             "- Several people share this session; each of their messages begins with"
             " [name of the sender]. Do not begin your answers like that."
         )
-    lines.append(f"- Now speaks: {_person(message.sender, shown_id)}")
+    else:
+        lines.append(f"- You talk with: {_person(message.sender, shown_id)}")
     if connected:
         lines.append(f"- Connected platforms: {', '.join(connected)}")
     if homes:
         named = "; ".join(_home(home, shown_id) for home in homes)
         lines.append(f"- Home channels: {named}")
     return "\n".join(lines)
+
+
+def speaker(entry: InboxEntry, salt: str) -> str:
+    """Say who speaks, where that may be somebody else each time."""
+    if not is_shared(entry):
+        return ""
+    shown_id = partial(hashed_id, salt) if salt else str
+    return f"Now speaks: {_person(entry.message.sender, shown_id)}"
+
+
+def _joined(*parts: str) -> str:
+    return "\n\n".join(part for part in parts if part)
 
 
 def _chat(message: InboundMessage) -> str:

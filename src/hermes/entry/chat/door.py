@@ -30,7 +30,7 @@ from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.outbound import Target
 from hermes.domain.ports.platform import Adapter, FileSource, InboundSink, MenuCommand
 from hermes.domain.tools import ToolCapabilities, ToolContext
-from hermes.domain.turn import Turn
+from hermes.domain.turn import Turn, TurnContext
 from hermes.entry.chat.companion import ReplyParts
 from hermes.entry.chat.context import ChatContext
 from hermes.entry.chat.replies import Apologies, ChatReplies
@@ -110,7 +110,7 @@ class ChatDoor(Door):
     async def fetched(self, message: InboundMessage) -> InboundMessage:
         return await self._downloads.fetched(message)
 
-    async def context(self, turn: Turn, entry: InboxEntry) -> str:
+    async def context(self, turn: Turn, entry: InboxEntry) -> TurnContext:
         return await self._parts.context.describe(turn, entry)
 
     def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:

@@ -325,7 +325,15 @@ async def _open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
     inside = posixpath.normpath(request.cwd)
     cwd = inside if f"{inside}/".startswith(f"{WORKSPACE}/") else WORKSPACE
     inbox = "/tmp/inbox" if mounted else f"{WORKSPACE}/inbox"  # noqa: S108 - the container's own
-    setup = MachineSetup(cwd=cwd, home=HOME, state_root=STATE_DIR, inbox=inbox)
+    kept = request.terminal.container_persistent
+    network = "There is a network." if request.terminal.docker_network else "There is no network."
+    about = (
+        f"A container of this conversation alone. You may write in {WORKSPACE}"
+        f"{', the project of the user' if mounted else ''}, in your home {HOME}"
+        f"{'' if kept else ' (both are emptied now and then)'} and in /tmp, which is not kept;"
+        f" the rest is read-only. {network}"
+    )
+    setup = MachineSetup(cwd=cwd, home=HOME, state_root=STATE_DIR, inbox=inbox, about=about)
     return LinkedEnvironment(DockerLink(request), request, setup)
 
 

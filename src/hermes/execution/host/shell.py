@@ -182,6 +182,7 @@ class ShellEnvironment(ABC):
 
     exposed: tuple[str, ...] = ()
     can_leave = False
+    about = ""
     _files: Files
     _max_inline = _MAX_INLINE
     _terminal_prelude = ""

@@ -47,6 +47,8 @@ class MachineSetup(Struct, frozen=True, kw_only=True):
     """Where the directory for the shell state is made."""
     inbox: str = ""
     """Folder for files that people send; empty for one in the home."""
+    about: str = ""
+    """What the model is told about the machine; empty for its name only."""
     exports: Mapping[str, str] = {}
     login: bool = False
     """Take the variables of a login shell."""
@@ -89,6 +91,7 @@ class LinkedEnvironment(ShellEnvironment):
             kill_grace=request.terminal.daemon_term_grace_seconds,
         )
         self.exposed = link.exposed
+        self.about = setup.about or f"Commands and file tools work on {link.name}."
         self._link = link
         self._setup = setup
         self._sync = sync

@@ -43,5 +43,13 @@ PLATFORM = ChatPlatform(
             mark=":AA",
         ),
     ),
+    hint="""\
+You are in a Telegram chat. Markdown works: bold, italic, links, lists, quotes and code; avoid \
+wide tables. Be brief; what is longer than 4,096 characters is split into several messages.
+To send a file, write `MEDIA:/absolute/path` on a line of its own: pictures, videos and audio are \
+shown as such, other files as documents. `[[audio_as_voice]]` sends the audio as voice messages, \
+`[[as_document]]` everything as documents. Files that people send are at the path that is given \
+with them; voice messages arrive as text after [Voice message].
+If nothing should be sent, answer with NO_REPLY and nothing else.""",
     setup="hermes config set TELEGRAM_BOT_TOKEN <token from @BotFather>.",
 )

@@ -78,6 +78,7 @@ class SandboxEnvironment(ShellEnvironment):
         self._outside = outside
         """Where a command runs that a person lets out."""
         self.can_leave = outside is not None
+        self.about = _about(layout, can_leave=self.can_leave)
         self.exposed = (layout.start, *layout.repositories) if layout.project else ()
         self._env = _environment(request, layout.home)
         self._holder: Holder | None = None
@@ -292,6 +293,25 @@ def _environment(request: EnvironmentRequest, home: str) -> dict[str, str]:
 def _inside(cwd: str, layout: SandboxLayout) -> str:
     inside = posixpath.normpath(cwd)
     return inside if f"{inside}/".startswith(f"{layout.start}/") else layout.start
+
+
+def _about(layout: SandboxLayout, *, can_leave: bool) -> str:
+    if layout.project:
+        place = (
+            f"The sandbox shows {layout.start}, where you may write, as in /tmp. What git, editors"
+            " or CI of the user would run later (hooks, .github, .vscode) is read-only there."
+            f" The home {layout.home} is the sandbox's own, with toolchains and caches of the real"
+            " one; the user's other files, keys and services are not there."
+        )
+    else:
+        place = (
+            f"A sandbox of this conversation alone. You may write in {WORKSPACE}, where you begin,"
+            f" in your home {layout.home} and in /tmp; that is kept. Programs of the machine are"
+            " there, its other files, keys and services are not."
+        )
+    network = "The network is the machine's." if layout.network else "There is no network."
+    leave = " `escalate` asks the user to run a command outside." if can_leave else ""
+    return f"{place} {network}{leave}"
 
 
 async def _tidy(base: Path) -> None:
