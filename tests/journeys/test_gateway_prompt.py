@@ -1,5 +1,6 @@
 """The prompt of a chat: what holds for the session stands in its system part and stays there."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,10 @@ from hermes.execution.backends.sandbox import backend as sandbox
 ANN = 777
 
 
+def _more(telegram: FakeTelegram, than: int) -> bool:
+    return len(telegram.replies(ANN)) > than
+
+
 @pytest.mark.skipif(bool(sandbox.unavailable()), reason="no sandboxes here")
 async def test_platform_place_and_sandbox_are_told_once_and_nothing_comes_behind(
     tmp_path: Path,
@@ -24,9 +29,10 @@ async def test_platform_place_and_sandbox_are_told_once_and_nothing_comes_behind
     )
     async with FakeModelServer(script) as model, FakeTelegram() as telegram:
         async with running_gateway(tmp_path, model.base_url, telegram.base_url):
-            for number, text in enumerate(("hello", "look around", "bye"), 1):
+            for text in ("hello", "look around", "bye"):
+                before = len(telegram.replies(ANN))
                 telegram.say(ANN, ANN, text)
-                await telegram.until(lambda n=number: len(telegram.replies(ANN)) >= n, 60)
+                await telegram.until(partial(_more, telegram, before), 60)
             await telegram.until(lambda: len(model.requests) == 4, 60)
     bodies: list[dict[str, Any]] = [each.body for each in model.requests]
     system = bodies[0]["messages"][0]["content"]
