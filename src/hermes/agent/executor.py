@@ -162,7 +162,7 @@ class ToolExecutor:
             return await self._tools.run(call, await self._context(call))
         except HermesError as error:
             text = f"{error.message} {error.hint}".strip()
-        except Exception as error:  # a bug in a tool becomes its result: the turn continues
+        except Exception as error:  # the boundary of a tool: a bug becomes its result
             log.exception("tool %s failed unexpectedly", call.name)
             text = f"{call.name} failed unexpectedly: {type(error).__name__}: {error}"
         return ToolResult(content=text, outcome=ToolOutcome.ERROR)

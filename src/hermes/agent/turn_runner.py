@@ -91,7 +91,7 @@ class _Attempt:
         except HermesError as failure:
             error = self._explain(failure.code, failure.message, failure.hint)
             state = TurnState.FAILED
-        except Exception as bug:  # every turn ends with a `TurnFinished`, whatever happens
+        except Exception as bug:  # the boundary of a turn: it ends with a `TurnFinished`
             log.exception("turn %s failed unexpectedly", self._job.turn.id)
             said = f"Something unexpected happened: {type(bug).__name__}: {bug}"
             hint = "The details are in logs/errors.log in the Hermes home."

@@ -68,8 +68,7 @@ def run() -> None:
         # Nobody reads us any more: leave quietly, as `yes | head` does.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
-    except Exception as bug:
-        # The last resort: a bug is one line for a person, a traceback for who asks for it.
+    except Exception as bug:  # the boundary of a command: a bug is one line for a person
         if process_environ().get("HERMES_DEBUG"):
             raise
         sys.stderr.write(f"hermes: something unexpected happened: {type(bug).__name__}: {bug}\n")

@@ -212,5 +212,5 @@ async def _safely(work: Coroutine[Any, Any, None], name: str) -> None:
         pass
     except HermesError as error:
         log.warning("%s waits: %s", name, error.message)
-    except Exception:
+    except Exception:  # the boundary of an obligation: a bug stays with it
         log.exception("%s could not be seen through", name)

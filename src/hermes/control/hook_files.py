@@ -93,8 +93,7 @@ def load_hooks(home: HermesHome, bus: HookBus) -> tuple[str, ...]:
             continue
         try:
             handler = _handler(hook)
-        except Exception as error:
-            # A hook is somebody else's code: whatever it does wrong stays with it.
+        except Exception as error:  # the boundary of a hook: somebody else's code
             log.exception("hook %s cannot be loaded", hook.name)
             warnings.append(f"The hook {hook.name} cannot be loaded: {error}.")
             continue

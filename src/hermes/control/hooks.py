@@ -154,7 +154,7 @@ class HookBus:
                 return await self._answer(each, event, dict(context))
         except TimeoutError:
             log.warning("hook %s took more than %gs for %s", each.name, self._timeout, event)
-        except Exception:
+        except Exception:  # the boundary of a hook: somebody else's code
             log.exception("hook %s failed at %s", each.name, event)
         return None
 
@@ -207,7 +207,7 @@ def _in_thread(handler: Handler, event: str, context: dict[str, Any]) -> asyncio
         answer, failure = None, None
         try:
             answer = inherited.run(handler, event, context)
-        except Exception as error:  # noqa: BLE001 - handed to whoever waits
+        except Exception as error:  # noqa: BLE001 - handed to `_call`, the boundary of a hook
             failure = error
         try:
             loop.call_soon_threadsafe(settle, answer, failure)
@@ -289,8 +289,7 @@ def load_hook_plugins(config: Settings, bus: HookBus) -> list[str]:
             continue
         try:
             load_entry_point(found[name])(bus)
-        except Exception as error:
-            # A plugin is somebody else's code: whatever it does wrong stays with it.
+        except Exception as error:  # the boundary of a plugin: somebody else's code
             log.exception("plugin %s could not be loaded", name)
             problems.append(f"plugin `{name}` could not be loaded: {error}")
     return problems

@@ -35,7 +35,7 @@ def load_entry_point(target: str) -> Any:
     try:
         module = importlib.import_module(name)
         return getattr(module, attribute) if attribute else module
-    except Exception as error:  # the code of another package runs while it is imported
+    except Exception as error:  # the boundary of a plugin: its code runs while it is imported
         raise ConfigError(
             f"The entry point `{target}` cannot be loaded: {error}.",
             hint="Repair or remove the installed package that declares it.",

@@ -25,7 +25,7 @@ async def keep_running(service: BackgroundWork, clock: Clock) -> None:
             return await service()
         except HermesError as error:
             log.error("%s failed: %s", _name(service), error.message)
-        except Exception:
+        except Exception:  # the boundary of a background service: it is started again
             log.exception("%s failed", _name(service))
         pause = 1.0 if clock.monotonic() - begun > QUIET_SECONDS else min(pause * 2, LONGEST_PAUSE)
         log.warning("%s is started again in %.0f s", _name(service), pause)

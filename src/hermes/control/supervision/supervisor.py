@@ -208,7 +208,7 @@ class Supervisor:
                 await self._receive(adapter, sink)
         except HermesError as error:
             self._failed(error, connected_at)
-        except Exception as bug:
+        except Exception as bug:  # the boundary of an adapter: it is started again
             log.exception("adapter %s stopped", self.name)
             self._failed(_unexpected(bug), connected_at)
 
@@ -260,7 +260,7 @@ class Supervisor:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await adapter.close()
-        except Exception as error:  # noqa: BLE001 - the adapter supervisor is a boundary
+        except Exception as error:  # noqa: BLE001 - the boundary of an adapter
             log.warning("adapter %s did not close cleanly: %r", self.name, error)
 
     # -- failing -----------------------------------------------------------

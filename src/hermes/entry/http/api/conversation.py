@@ -324,9 +324,6 @@ def _unique(call: ToolCall, seen: set[str]) -> ToolCall:
     return kept
 
 
-# -- chat messages ---------------------------------------------------------------
-
-
 def read_conversation(messages: Sequence[ChatMessage]) -> Conversation:
     """Take the messages of a chat apart; 400 if they make no valid conversation."""
     read = [_message(one, f"messages[{at}]", items=False) for at, one in enumerate(messages)]
@@ -350,9 +347,6 @@ def _call(call: CallIn, where: str) -> ToolCall:
     return ToolCall(
         id=call.id, name=call.function.name, arguments=call.function.arguments.strip() or "{}"
     )
-
-
-# -- items -------------------------------------------------------------------------
 
 
 def read_items(*named: tuple[str, str | Sequence[InputItem]]) -> Conversation:
@@ -442,9 +436,6 @@ def _given(value: str | None, param: str) -> str:
     if not value:
         raise missing(param)
     return value
-
-
-# -- shared ------------------------------------------------------------------------
 
 
 class _Parts(Struct, frozen=True, kw_only=True):
@@ -565,8 +556,6 @@ def missing(param: str) -> Problem:
 def unsupported(message: str, param: str) -> Problem:
     return Problem(400, message, code="unsupported_value", param=param)
 
-
-# -- tools of the client -------------------------------------------------------------
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
 CHOICES = ("auto", "none", "required")

@@ -160,7 +160,16 @@ def _function(tool: RunTool) -> ToolFunction | None:
     return ToolFunction(name=tool.name, description=tool.description, parameters=tool.parameters)
 
 
-class RunBody(Struct, frozen=True, kw_only=True):
+class RunFields(Struct, frozen=True, kw_only=True):
+    """What every request for a run may carry."""
+
+    tools: Annotated[list[RunTool], Meta(max_length=128)] = []
+    """Tools that the client carries out itself."""
+    metadata: dict[str, Any] | None = None
+    user: Annotated[str, Meta(max_length=512)] | None = None
+
+
+class RunBody(RunFields, frozen=True, kw_only=True):
     """What is asked."""
 
     input: Annotated[str, Meta(min_length=1)] | Annotated[list[InputItem], Meta(max_length=2000)]
@@ -175,10 +184,6 @@ class RunBody(Struct, frozen=True, kw_only=True):
     """What was said before, if a new session is opened."""
     model: Annotated[str, Meta(max_length=256)] | None = None
     """The agent that answers; the default one if there is no name."""
-    metadata: dict[str, Any] | None = None
-    tools: Annotated[list[RunTool], Meta(max_length=128)] = []
-    """Tools that the client carries out itself."""
-    user: Annotated[str, Meta(max_length=512)] | None = None
 
 
 class StartedBody(Struct, frozen=True, kw_only=True):
@@ -246,15 +251,8 @@ async def started(
             (one.type, "function.name", _function(one)) for one in body.tools
         ),
     )
-    request = await run_request(
-        call,
-        agent_id,
-        choice,
-        talk,
-        options,
-        kind=kind,
-        logged=kind is RunKind.RUN,
-    )
+    logged = kind is RunKind.RUN
+    request = await run_request(call, agent_id, choice, talk, options, kind=kind, logged=logged)
     return (await call.context.runs.start(request)).run
 
 

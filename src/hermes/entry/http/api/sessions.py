@@ -12,7 +12,6 @@ from hermes.domain.errors import Conflict, SessionBusy
 from hermes.domain.keys import Action
 from hermes.domain.messages import (
     AssistantMessage,
-    Content,
     FilePart,
     ImagePart,
     InputKind,
@@ -23,8 +22,8 @@ from hermes.domain.messages import (
     content_text,
 )
 from hermes.domain.ports.ledger import SearchQuery, SessionQuery
-from hermes.domain.runs import Run, RunKind, RunOutcome, RunState, SessionChoice
-from hermes.domain.session import Lineage, NewSession, SearchHit, Session, StoredMessage
+from hermes.domain.runs import Run, RunKind, RunState, SessionChoice
+from hermes.domain.session import Lineage, SearchHit, Session, StoredMessage
 from hermes.domain.usage import Usage
 from hermes.entry.http.access import (
     FACT,
@@ -39,7 +38,7 @@ from hermes.entry.http.access import (
     sees_everything,
 )
 from hermes.entry.http.api.conversation import InputItem
-from hermes.entry.http.api.runs import RunTool, conversation, started
+from hermes.entry.http.api.runs import RunFields, conversation, started
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     STARTS_RUN,
@@ -170,10 +169,10 @@ def message_view(stored: StoredMessage) -> MessageView:
     message = stored.message
     fields: dict[str, Any] = {}
     match message:
-        case UserMessage(kind=kind):
+        case UserMessage(kind=kind, content=said):
             fields = {
                 "role": "user",
-                "content": _content(message.content),
+                "content": said if isinstance(said, str) else [_part(part) for part in said],
                 "kind": UNSET if kind is InputKind.USER else kind.value,
                 "name": message.sender or UNSET,
             }
@@ -201,10 +200,6 @@ def message_view(stored: StoredMessage) -> MessageView:
         active=stored.active,
         **fields,
     )
-
-
-def _content(content: Content) -> str | list[dict[str, Any]]:
-    return content if isinstance(content, str) else [_part(part) for part in content]
 
 
 def _part(part: Part) -> dict[str, Any]:
@@ -287,22 +282,19 @@ async def _opened(
     try:
         if parent is None:
             return await ledger.create_session(new)
-        return await ledger.branch_session(parent.id, _branch(new, parent))
+        branch = replace(
+            new,
+            model=parent.model or new.model,
+            provider=parent.provider or new.provider,
+            cwd=parent.cwd or new.cwd,
+            lineage=Lineage.BRANCH,
+            parent_id=parent.id,
+        )
+        return await ledger.branch_session(parent.id, branch)
     except Conflict as error:
         if await ledger.session(new_id) is not None:
             raise Problem(409, taken, code="session_exists", param="id") from error
         raise _title_taken(error) from error
-
-
-def _branch(new: NewSession, parent: Session) -> NewSession:
-    return replace(
-        new,
-        model=parent.model or new.model,
-        provider=parent.provider or new.provider,
-        cwd=parent.cwd or new.cwd,
-        lineage=Lineage.BRANCH,
-        parent_id=parent.id,
-    )
 
 
 def _title_taken(error: Conflict) -> Problem:
@@ -448,12 +440,8 @@ async def search_sessions(call: Call[None, FindQuery]) -> HitList:
         hits += await call.context.ledger.search(wanted)
     if not admin:
         hits = [hit for hit in hits if hit.source == PLATFORM]
-    return HitList(data=tuple(_hit(hit) for hit in hits[: query.limit]))
-
-
-def _hit(hit: SearchHit) -> HitView:
-    fields = asdict(hit)
-    return HitView(timestamp=fields.pop("at"), **fields)
+    found = (asdict(hit) for hit in hits[: query.limit])
+    return HitList(data=tuple(HitView(timestamp=hit.pop("at"), **hit) for hit in found))
 
 
 class ForkBody(Struct, frozen=True, kw_only=True):
@@ -506,7 +494,7 @@ Said = Annotated[str, Meta(min_length=1)] | Annotated[list[InputItem], Meta(min_
 Instructions = Annotated[str, Meta(max_length=262_144)]
 
 
-class SessionChatBody(Struct, frozen=True, kw_only=True):
+class SessionChatBody(RunFields, frozen=True, kw_only=True):
     """What is said; either `message` or `input`."""
 
     message: Said | None = None
@@ -519,10 +507,6 @@ class SessionChatBody(Struct, frozen=True, kw_only=True):
     """The same."""
     model: Annotated[str, Meta(max_length=256)] | None = None
     """The agent of the session; another one is refused."""
-    tools: Annotated[list[RunTool], Meta(max_length=128)] = []
-    """Tools that the client carries out itself."""
-    metadata: dict[str, Any] | None = None
-    user: Annotated[str, Meta(max_length=512)] | None = None
 
 
 class SessionChatMessage(Struct, frozen=True, kw_only=True):
@@ -582,34 +566,16 @@ async def _started(call: ChatCall) -> Run:
     body = call.body
     if body.model:
         check_agent(session, require_agent(call, body.model).agent_id)
-    talk = conversation(_said(body))
+    if (body.message is None) == (body.input is None):
+        raise Problem(400, "Give either `message` or `input`.", code="message_missing")
+    talk = conversation(body.input or body.message or "")
     told = body.instructions or body.system_message
     choice = SessionChoice(session_id=session.id)
     return await started(call, session.agent_id, choice, talk, told, RunKind.SESSION)
 
 
-def _said(body: SessionChatBody) -> str | list[InputItem]:
-    if (body.message is None) == (body.input is None):
-        raise Problem(400, "Give either `message` or `input`.", code="message_missing")
-    said = body.input if body.message is None else body.message
-    assert said is not None
-    return said
-
-
 def _answer(call: ChatCall, run: Run) -> SessionChatAnswer:
-    outcome = _good(run)
-    return SessionChatAnswer(
-        session_id=run.session_id,
-        run_id=run.id,
-        model=agent_name(call, run.agent_id),
-        message=SessionChatMessage(content=outcome.text, **handed_fields(outcome.handed)),
-        usage=usage_fields(outcome),
-        incomplete=True if outcome.state is RunState.INCOMPLETE else UNSET,
-    )
-
-
-def _good(run: Run) -> RunOutcome:
-    """Return the outcome of a run that has an answer."""
+    """Return the answer of a run that has one."""
     outcome = run.outcome
     if outcome is None:
         message = f"Hermes is stopping. The run {run.id} is kept and continues later."
@@ -618,4 +584,11 @@ def _good(run: Run) -> RunOutcome:
         raise Problem(502, str(error_fields(outcome.error)["message"]), code="agent_incomplete")
     if outcome.state is RunState.CANCELLED:
         raise Problem(409, "The run was stopped.", code="run_cancelled")
-    return outcome
+    return SessionChatAnswer(
+        session_id=run.session_id,
+        run_id=run.id,
+        model=agent_name(call, run.agent_id),
+        message=SessionChatMessage(content=outcome.text, **handed_fields(outcome.handed)),
+        usage=usage_fields(outcome),
+        incomplete=True if outcome.state is RunState.INCOMPLETE else UNSET,
+    )
