@@ -123,3 +123,21 @@ def _part_text(part: Part) -> str:
             return "[image]"
         case FilePart():
             return f"[file: {part.name}]"
+
+
+def openai_part(part: Part) -> dict[str, Any]:
+    """Return a part in the shape of chat completions; of a file only its name."""
+    match part:
+        case TextPart():
+            return {"type": "text", "text": part.text}
+        case ImagePart():
+            detail = {"detail": part.detail} if part.detail else {}
+            return {"type": "image_url", "image_url": {"url": part.url, **detail}}
+        case FilePart():
+            return {"type": "file", "file": {"filename": part.name}}
+
+
+def openai_call(call: ToolCall) -> dict[str, Any]:
+    """Return a call in the shape of chat completions."""
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}

@@ -12,13 +12,16 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.config.environment import is_loopback
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
-from hermes.models.catalog import UNKNOWN, ModelFacts, Price, catalog, find_model
+from hermes.domain.settings.models import Provider
+from hermes.models.catalog import UNKNOWN, ModelFacts, Price, catalog
 from hermes.models.local.files import EMBEDDED, PROVIDER, info_of, list_local
 from hermes.models.providers import PROVIDERS, ProviderSpec
+from hermes.models.routes import main_target, model_facts
 from hermes.models.transport import Transport
 from hermes.models.wire import WireFault
 
@@ -105,20 +108,11 @@ def facts_for(loaded: LoadedConfig, home: HermesHome, provider: str, model: str)
         local = next((each for each in list_local(home) if each.name == model), None)
         window = info_of(local).context_window if local is not None else None
         return ModelFacts(context_window=window, price=_FREE)
-    known = find_model(model) or UNKNOWN
-    chosen = loaded.config.model
-    current = model == chosen.model and provider in {"", chosen.provider}
-    named = loaded.config.providers.get(provider)
+    settings = loaded.config
+    target = main_target(settings, provider or settings.model.provider, model)
+    facts = model_facts(target, settings.providers.get(provider) or Provider())
     spec = PROVIDERS.get(provider)
-    free = spec is not None and spec.local
-    return ModelFacts(
-        context_window=(chosen.context_length if current else None)
-        or (named.context_length if named is not None else None)
-        or known.context_window,
-        max_output=(chosen.max_tokens if current else None) or known.max_output,
-        vision=known.vision,
-        price=_FREE if free else known.price,
-    )
+    return replace(facts, price=_FREE) if spec is not None and spec.local else facts
 
 
 def offers(

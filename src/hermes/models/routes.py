@@ -134,7 +134,7 @@ def resolve_route(target: ModelTarget, sources: ModelSources) -> ModelRoute:
         headers=dict(own.extra_headers),
         extra_body={**own.extra_body, **target.extra_body},
         quirks=spec.quirks,
-        facts=_facts(target, own),
+        facts=model_facts(target, own),
         max_tokens=target.max_tokens,
         timeouts=_timeouts(sources.settings.model_timeouts, local=local),
         cache_ttl=sources.settings.prompt_caching.cache_ttl,
@@ -318,7 +318,8 @@ def _model_id(model: str, provider: str, own: Provider) -> str:
     return model
 
 
-def _facts(target: ModelTarget, own: Provider) -> ModelFacts:
+def model_facts(target: ModelTarget, own: Provider) -> ModelFacts:
+    """Return what is known about a model; the configuration wins over the table."""
     known = find_model(target.model) or UNKNOWN
     return ModelFacts(
         context_window=target.context_length or own.context_length or known.context_window,

@@ -19,13 +19,14 @@ from hermes.domain.errors import StoreError
 from hermes.domain.messages import (
     AssistantMessage,
     FilePart,
-    ImagePart,
     Message,
     Part,
     TextPart,
     ToolMessage,
     UserMessage,
     content_text,
+    openai_call,
+    openai_part,
 )
 from hermes.domain.session import StoredMessage
 from hermes.domain.wording import clean_text
@@ -36,42 +37,22 @@ def openai_message(message: Message) -> dict[str, Any]:
     match message:
         case UserMessage():
             named = {} if message.sender is None else {"name": message.sender}
-            parts = message.content
-            content = parts if isinstance(parts, str) else [_part(part) for part in parts]
-            return {"role": "user", **named, "content": content}
+            content = message.content
+            parts = content if isinstance(content, str) else [_part(part) for part in content]
+            return {"role": "user", **named, "content": parts}
+        case AssistantMessage(tool_calls=()):
+            return {"role": "assistant", "content": message.text}
         case AssistantMessage():
-            return _assistant(message)
+            calls = [openai_call(call) for call in message.tool_calls]
+            return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
         case ToolMessage():
-            return {
-                "role": "tool",
-                "tool_call_id": message.call_id,
-                "content": content_text(message.content),
-            }
-
-
-def _assistant(message: AssistantMessage) -> dict[str, Any]:
-    if not message.tool_calls:
-        return {"role": "assistant", "content": message.text}
-    calls = [
-        {
-            "id": call.id,
-            "type": "function",
-            "function": {"name": call.name, "arguments": call.arguments},
-        }
-        for call in message.tool_calls
-    ]
-    return {"role": "assistant", "content": message.text or None, "tool_calls": calls}
+            said = content_text(message.content)
+            return {"role": "tool", "tool_call_id": message.call_id, "content": said}
 
 
 def _part(part: Part) -> dict[str, Any]:
-    match part:
-        case TextPart():
-            return {"type": "text", "text": part.text}
-        case ImagePart():
-            detail = {} if part.detail is None else {"detail": part.detail}
-            return {"type": "image_url", "image_url": {"url": part.url, **detail}}
-        case FilePart():
-            return {"type": "text", "text": f"[file: {part.path}]"}
+    text = TextPart(f"[file: {part.path}]") if isinstance(part, FilePart) else part
+    return openai_part(text)
 
 
 class TranscriptMirror:

@@ -17,10 +17,10 @@ from hermes.domain.messages import (
     ImagePart,
     Message,
     Reasoning,
-    TextPart,
     ToolCall,
     ToolMessage,
     UserMessage,
+    openai_part,
 )
 from hermes.domain.ports.model import FailureKind, ModelRequest
 from hermes.domain.tools import ToolSpec
@@ -226,7 +226,7 @@ class _Lowering:
     def _content(self, content: Content, prefix: str, mark: Mark) -> Any:
         if isinstance(content, str) or not (self._images and images_of(content)):
             return _marked_text(text_of(content, prefix), mark)
-        parts = [_part(part) for part in parts_of(content, prefix)]
+        parts = [openai_part(part) for part in parts_of(content, prefix)]
         if mark is not None:
             parts[-1]["cache_control"] = mark
         return parts
@@ -234,7 +234,7 @@ class _Lowering:
     @staticmethod
     def _image_message(images: list[ImagePart]) -> bytes:
         lead: dict[str, Any] = {"type": "text", "text": "[Images from the tool results above]"}
-        return encode_json({"role": "user", "content": [lead, *map(_part, images)]})
+        return encode_json({"role": "user", "content": [lead, *map(openai_part, images)]})
 
 
 def _function(call: ToolCall) -> dict[str, str]:
@@ -245,15 +245,6 @@ def _marked_text(text: str, mark: Mark) -> Any:
     if mark is None or not text:
         return text
     return [{"type": "text", "text": text, "cache_control": mark}]
-
-
-def _part(part: TextPart | ImagePart) -> dict[str, Any]:
-    if isinstance(part, TextPart):
-        return {"type": "text", "text": part.text}
-    image: dict[str, Any] = {"url": part.url}
-    if part.detail:
-        image["detail"] = part.detail
-    return {"type": "image_url", "image_url": image}
 
 
 def _tool_choice(choice: str) -> Any:

@@ -31,11 +31,11 @@ from hermes.domain.events import (
     TurnEvent,
     TurnFinished,
 )
-from hermes.domain.messages import AssistantMessage, FinishReason, ToolOutcome
+from hermes.domain.messages import AssistantMessage, FinishReason, ToolOutcome, openai_call
 from hermes.domain.turn import TurnState
 from hermes.domain.usage import Usage
 from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
-from hermes.streaming.wire.frames import DONE, Fields, aside_fields, frame, tool_call_fields
+from hermes.streaming.wire.frames import DONE, Fields, aside_fields, frame
 
 _encode = msgspec.json.Encoder().encode
 _AFTER = b'},"logprobs":null,"finish_reason":null}]}\n\n'
@@ -273,7 +273,7 @@ class ChatStream:
     def _finish(self, finished: TurnFinished) -> bytes:
         out = b""
         if finished.handed:
-            calls = enumerate(map(tool_call_fields, finished.handed))
+            calls = enumerate(map(openai_call, finished.handed))
             out = self._delta({"tool_calls": [{"index": at, **call} for at, call in calls]})
         reason = _finish_reason(finished, self._view.last)
         choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": reason}

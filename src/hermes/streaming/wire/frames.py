@@ -17,7 +17,7 @@ from hermes.domain.events import (
     TurnFinished,
     UsageReported,
 )
-from hermes.domain.messages import ToolCall
+from hermes.domain.messages import ToolCall, openai_call
 from hermes.domain.runs import RunOutcome
 from hermes.domain.turn import TurnError
 
@@ -90,12 +90,6 @@ def error_fields(error: TurnError | None) -> Fields:
     return {"code": error.code, "message": f"{error.message} {error.hint}".strip()}
 
 
-def tool_call_fields(call: ToolCall) -> Fields:
-    """Return a call of a client tool in the form that OpenAI clients know."""
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "type": "function", "function": function}
-
-
 def handed_fields(calls: Sequence[ToolCall]) -> Fields:
     """Return the field of calls that the client has to carry out; nothing if there are none."""
-    return {"tool_calls": [tool_call_fields(call) for call in calls]} if calls else {}
+    return {"tool_calls": [openai_call(call) for call in calls]} if calls else {}

@@ -12,14 +12,11 @@ from hermes.domain.errors import Conflict, SessionBusy
 from hermes.domain.keys import Action
 from hermes.domain.messages import (
     AssistantMessage,
-    FilePart,
-    ImagePart,
     InputKind,
-    Part,
-    TextPart,
     ToolMessage,
     UserMessage,
     content_text,
+    openai_part,
 )
 from hermes.domain.ports.ledger import SearchQuery, SessionQuery
 from hermes.domain.runs import Run, RunKind, RunState, SessionChoice
@@ -172,7 +169,7 @@ def message_view(stored: StoredMessage) -> MessageView:
         case UserMessage(kind=kind, content=said):
             fields = {
                 "role": "user",
-                "content": said if isinstance(said, str) else [_part(part) for part in said],
+                "content": said if isinstance(said, str) else [openai_part(part) for part in said],
                 "kind": UNSET if kind is InputKind.USER else kind.value,
                 "name": message.sender or UNSET,
             }
@@ -200,16 +197,6 @@ def message_view(stored: StoredMessage) -> MessageView:
         active=stored.active,
         **fields,
     )
-
-
-def _part(part: Part) -> dict[str, Any]:
-    match part:
-        case TextPart():
-            return {"type": "text", "text": part.text}
-        case ImagePart():
-            return {"type": "image_url", "image_url": {"url": part.url}}
-        case FilePart():
-            return {"type": "file", "file": {"filename": part.name}}
 
 
 RESERVED = frozenset({"search"})
