@@ -13,7 +13,7 @@ from hermes.domain.ports.platform import (
     Sent,
 )
 
-__all__ = ["EDITING", "MemoryPlatform", "failure"]
+__all__ = ["EDITING", "MemoryPlatform", "NumberedPlatform", "failure"]
 
 EDITING = Capabilities(
     max_length=4096, edits=True, deletes=True, buttons=True, typing=True,
@@ -41,11 +41,17 @@ class MemoryPlatform:
         self.visible: dict[str, str] = {}
         self.buttons: dict[str, int] = {}
         self.files: list[str] = []
+        self.sent_files: set[str] = set()
+        """Their ids."""
         self.calls: list[str] = []
         self.faults: list[Fault | None] = []
         self.shown: list[Outgoing] = []
         """Everything that was to be sent or edited, in order."""
         self._next = 0
+
+    def heard(self, native_id: str) -> None:
+        """Count a person's message."""
+        self._next = int(native_id)
 
     def fail(self, *faults: Fault | None) -> None:
         """Let the next calls fail like this; None is a call that works."""
@@ -67,6 +73,7 @@ class MemoryPlatform:
         def effect() -> None:
             if outgoing.attachment:
                 self.files.append(outgoing.attachment)
+                self.sent_files.add(native_id)
             else:
                 self.visible[native_id] = outgoing.text
                 self.buttons[native_id] = sum(len(row) for row in outgoing.buttons)
@@ -78,6 +85,8 @@ class MemoryPlatform:
         self.shown.append(outgoing)
 
         def effect() -> None:
+            if native_id not in self.visible:
+                raise PlatformFailure(FailureAction.SEND_NEW, "There is no such message.")
             self.visible[native_id] = outgoing.text
             self.buttons[native_id] = sum(len(row) for row in outgoing.buttons)
 
@@ -103,3 +112,19 @@ class MemoryPlatform:
 
     async def close(self) -> None:
         return None
+
+
+class NumberedPlatform(MemoryPlatform):
+    """Cannot be asked what was sent; its ids count up from 1."""
+
+    def between(self, earlier: Sequence[str], later: str) -> Sequence[str]:
+        return [str(each) for each in range(max(map(int, earlier)) + 1, int(later))]
+
+    async def edit(self, native_id: str, outgoing: Outgoing) -> None:
+        if outgoing.attachment is not None:
+            self.shown.append(outgoing)
+            await self._call("edit", lambda: None)
+            if native_id not in self.sent_files:
+                raise PlatformFailure(FailureAction.SEND_NEW, "There is no such file.")
+            return
+        await super().edit(native_id, outgoing)

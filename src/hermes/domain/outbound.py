@@ -32,6 +32,10 @@ class OutboxState(StrEnum):
     UNKNOWN = "unknown"
 
 
+UNSENT = (OutboxState.PENDING, OutboxState.SENDING)
+"""What still has to go out."""
+
+
 class Target(Struct, frozen=True, kw_only=True):
     platform: str
     account: str

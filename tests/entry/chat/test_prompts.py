@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from fakes.chat_platform import EDITING, MemoryPlatform, failure
 from fakes.ledgers import session
 from hermes.control.admission.approval_replies import request_buttons
-from hermes.control.delivery.rate_limit import Pacers
-from hermes.control.delivery.surface import Line, ReplyOrigin, TurnSurface
+from hermes.control.delivery.surface import Connections, Line, ReplyOrigin, TurnSurface
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, ApprovalState, Choice, Decision
 from hermes.domain.events import ApprovalAsked, TurnFinished, TurnStream
 from hermes.domain.outbound import Target
@@ -53,10 +52,11 @@ class Chat:
     async def prompts(
         self, can: Capabilities = TELEGRAM, asker: str = "Ann", *, may_answer: bool = True
     ) -> Prompts:
-        line = Line(adapter=self.platform, capabilities=can, pacers=Pacers())
+        line = Line(adapter=self.platform)
+        lines = Connections(lambda _platform, _account: line, {"memory": can}, SystemClock())
         target = Target(platform="memory", account="bot", chat_id="1")
         origin = ReplyOrigin(agent_id="main", session_id="s1", turn_id="t1")
-        surface = await TurnSurface(self.ledger, SystemClock(), line, target, origin).recalled()
+        surface = await TurnSurface(self.ledger, lines, target, origin).recalled()
         layout = ChatLayout(can, presentation(Settings(), "memory"))
         return Prompts(self.ledger, surface, layout, asker, may_answer, self.folder)
 

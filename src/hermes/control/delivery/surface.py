@@ -1,18 +1,37 @@
 """Delivery: the one place that calls an adapter's `send`.
 
-Each slot of a reply is one outbox entry under an id made of turn and slot, so
-whoever shows it again, in this process or the next, finds the message that is
-already there and edits it. What is final, or may have been sent for good, is
-left alone. The first send of a slot that will be edited carries a placeholder
-only: if its outcome stays unknown, another placeholder may be sent without ever
-doubling an answer. Where sends are idempotent the first one carries the text.
-Finals and prompts are tried until they are through or can never be; previews are
-dropped when the platform is slow.
+Each slot of a reply is one outbox entry under an id made of turn and slot, so whoever shows it
+again, in this process or the next, finds the message that is already there and edits it.
+
+    nothing there            one plain send with the text, be it a preview or final
+    a message is there       an edit, unless it looks like that already
+    a send of unknown fate   find out first, then as above
+
+The fate of a send is unknown when the connection broke after the request, or the process died
+between claim and record. It is never repeated blindly:
+
+- where sends are idempotent it is repeated with its key;
+- where the history can be listed (`SentHistory`), it is looked for;
+- where ids count up and only edits tell (`NumberedMessages`), a placeholder shows where the ids
+  stand now. The ids between the last one that was known before the send and the placeholder,
+  except those that the outbox knows, are edited to look like the piece: the one that can be
+  edited is the lost message, and the placeholder is taken away. If there is none, the
+  placeholder becomes the message;
+- otherwise it is marked `unknown`, and told.
+
+So that a message that nobody knows can only be the one that is looked for, urgent pieces of one
+chat go one at a time, in order; previews only when nothing urgent is under way.
+
+Nothing is dropped in silence. Finals, prompts and files are tried until they are out, too old or
+refused for good; the last two are recorded with the reason and logged, `hermes status` counts and
+`hermes gateway outbox` lists them. A reconnect wakes whatever pauses between two tries.
 """
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Self
+from weakref import WeakValueDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,36 +40,79 @@ from hermes.control.delivery.rate_limit import PATIENCE, Pacer, Pacers, Urgency
 from hermes.domain.errors import HermesError
 from hermes.domain.outbound import OutboxEntry, OutboxKind, OutboxState, Target
 from hermes.domain.platforms import Capabilities
-from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.clock import Clock, wait_at_most
 from hermes.domain.ports.ledger import OutboxStore
 from hermes.domain.ports.platform import (
     Adapter,
     AlbumSender,
     Button,
     FailureAction,
+    NumberedMessages,
     Outgoing,
     PlatformFailure,
+    SentHistory,
 )
 from hermes.domain.ports.surface import Shown
 
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 60.0
+LONGEST_PAUSE = 10.0
+TRIES_IN_A_ROW = 6
+"""So often a piece is tried before others of its chat get a turn: it may be the only one in
+trouble."""
 PLACEHOLDER = "…"
-MAX_UNKNOWN_SENDS = 3
+MAX_SUSPECTS = 30
+"""So many ids are looked at for a lost message."""
 MAX_AGE = 24 * 3600.0
-"""Entries older than this are reported, not sent."""
+"""Seconds after which a piece is reported instead of sent."""
+TOO_OLD = "It was too old to be sent."
 
 
 class Line(Struct, frozen=True, kw_only=True):
     """A connection to one platform account."""
 
     adapter: Adapter
-    capabilities: Capabilities
-    pacers: Pacers
     sent: Callable[[], None] = lambda: None
     """Told after each successful call, for liveness."""
+
+
+class Connections:
+    """The connected accounts as deliveries see them, and what all deliveries to a chat share."""
+
+    def __init__(
+        self,
+        line: Callable[[str, str], Line | None],
+        capabilities: Mapping[str, Capabilities],
+        clock: Clock,
+    ) -> None:
+        self._line_of = line
+        self.capabilities = capabilities
+        self.clock = clock
+        self.pacers = Pacers()
+        self._woken = asyncio.Event()
+        self._orders: WeakValueDictionary[tuple[str, ...], asyncio.Lock] = WeakValueDictionary()
+
+    def line(self, target: Target) -> Line | None:
+        return self._line_of(target.platform, target.account)
+
+    async def connected(self, target: Target) -> Line:
+        while (line := self.line(target)) is None:
+            await self.pause(LONGEST_PAUSE)
+        return line
+
+    def order(self, target: Target) -> asyncio.Lock:
+        """Return what the urgent pieces of a chat queue for."""
+        chat = (target.platform, target.account, target.chat_id)
+        return self._orders.setdefault(chat, asyncio.Lock())
+
+    def wake(self) -> None:
+        """Have everything tried again now: an account has connected."""
+        self._woken.set()
+        self._woken = asyncio.Event()
+
+    async def pause(self, seconds: float) -> None:
+        await wait_at_most(self._woken, self.clock, seconds)
 
 
 class ReplyOrigin(Struct, frozen=True, kw_only=True):
@@ -59,6 +121,8 @@ class ReplyOrigin(Struct, frozen=True, kw_only=True):
     turn_id: str
     agent_id: str = ""
     session_id: str = ""
+    since: float | None = None
+    """When it was ready, if that was not now."""
 
 
 class _Slot:
@@ -66,29 +130,46 @@ class _Slot:
         self.entry = entry
         self.look: Shown | None = None
         """How this process last wanted it to look."""
+        self.visible: tuple[str, object] | None = None
+        """How this process last made it look: text and buttons."""
         self.plain_only = False
-        self.unknown_sends = 0
         self.pause = FIRST_PAUSE
         self.alarm = logging.ERROR
         """How loudly it is said that the account is refused: once."""
+        self.mark: str | None = None
+        """The placeholder that shows where the ids stood when its fate was looked into."""
+        self.strays = 0
+        """Placeholders of which nobody knows whether they are there."""
+        self.suspects: list[str] = []
+        """Ids that the lost message may have."""
+        self.litter: list[str] = []
+        """Placeholders that have to go."""
 
     @property
     def over(self) -> bool:
         return self.entry.state in (OutboxState.SENT, OutboxState.FAILED, OutboxState.UNKNOWN)
+
+    @property
+    def lost(self) -> bool:
+        """Whether a send was begun of which nobody knows what became of it."""
+        return self.entry.state is OutboxState.SENDING and self.entry.native_id is None
+
+
+Call = Callable[[Line], Awaitable[None]]
 
 
 class TurnSurface:
     """One turn's place in one chat; see `domain.ports.surface`."""
 
     def __init__(
-        self, outbox: OutboxStore, clock: Clock, line: Line, target: Target, origin: ReplyOrigin
+        self, outbox: OutboxStore, connections: Connections, target: Target, origin: ReplyOrigin
     ) -> None:
         self._outbox = outbox
-        self._clock = clock
-        self._line = line
+        self._connections = connections
+        self._clock = connections.clock
         self._target = target
         self._origin = origin
-        self._pacer = Pacer(line.pacers, line.capabilities, target, clock)
+        self._pacer = Pacer(connections.pacers, self.capabilities, target, self._clock)
         self._slots: dict[str, _Slot] = {}
 
     async def recalled(self) -> Self:
@@ -100,15 +181,18 @@ class TurnSurface:
 
     @property
     def capabilities(self) -> Capabilities:
-        return self._line.capabilities
+        return self._connections.capabilities[self._target.platform]
 
     def look(self, slot: str) -> Shown | None:
         known = self._slots.get(slot)
         return None if known is None else known.look
 
     def previews(self) -> list[str]:
-        visible = ((slot, each) for slot, each in self._slots.items() if each.entry.native_id)
-        return [slot for slot, each in visible if not each.over]
+        return [slot for slot, each in self._slots.items() if not each.over]
+
+    async def reserve(self, slot: str, shown: Shown, kind: OutboxKind) -> None:
+        """Write down what will be shown, so that it is also if the process ends before."""
+        await self._slot(slot, kind, content=shown.plain)
 
     async def show(
         self,
@@ -134,9 +218,10 @@ class TurnSurface:
             key=known.entry.id,
         )
         # Somebody waits for the answer to a prompt.
-        urgent = shown.final or kind is OutboxKind.PROMPT
-        urgency = Urgency.FINAL if urgent else Urgency.PREVIEW
-        await self._persist(known, lambda: self._put(known, outgoing, urgency), urgency)
+        if shown.final or kind is OutboxKind.PROMPT:
+            await self._persist(known, lambda line: self._put(known, outgoing, line))
+        else:
+            await self._preview(known, outgoing)
 
     def _continues(self, slot: str) -> bool:
         """Tell whether a slot is not the first of its kind: `reply:0.1` after `reply:0.0`."""
@@ -145,57 +230,61 @@ class TurnSurface:
 
     async def remove(self, slot: str) -> None:
         known = self._slots.get(slot)
-        if known is None or known.over or known.entry.native_id is None:
+        if known is not None and known.lost:
+            lost, nothing = known, self._placeholder(known)
+            await self._persist(lost, lambda line: self._find_out(lost, nothing, line))
+        if known is None or known.over:
             return
         native_id = known.entry.native_id
-        if not self.capabilities.deletes:
+        if native_id is not None and not self.capabilities.deletes:
             # Nothing stays that could be read twice.
             await self.show(slot, Shown(text=PLACEHOLDER, plain=PLACEHOLDER, final=True))
             return
-        delete = self._line.adapter.delete
-        await self._aside(Urgency.FINAL, lambda: delete(self._target, native_id))
+        if native_id is not None:
+            await self._take_away(native_id)
         await self._record(known, OutboxState.SENT)
 
     async def attach(self, slot: str, path: str, kind: str) -> None:
         known = await self._slot(slot, OutboxKind.FILE, attachment=path)
         if not known.over:
-            await self._persist(
-                known, lambda: self._send(known, self._file(known, kind), final=True)
-            )
+            await self._persist(known, lambda line: self._put(known, self._file(known, kind), line))
 
     async def attach_album(self, files: Sequence[tuple[str, str]], kind: str) -> None:
         """Send files together where the platform can; each has its entry, none goes twice."""
         album = [await self._slot(slot, OutboxKind.FILE, attachment=path) for slot, path in files]
         fresh = all(known.entry.state is OutboxState.PENDING for known in album)
-        if fresh and len(album) > 1 and isinstance(self._line.adapter, AlbumSender):
-            sender = self._line.adapter
-            await self._persist(album[0], lambda: self._together(sender, album, kind))
+        if fresh and len(album) > 1:
+            await self._persist(album[0], lambda line: self._together(album, kind, line))
         for slot, path in files:
             await self.attach(slot, path, kind)
 
     async def typing(self) -> None:
         if self.capabilities.typing:
-            await self._aside(Urgency.TYPING, lambda: self._line.adapter.typing(self._target))
+            await self._aside(Urgency.TYPING, lambda line: line.adapter.typing(self._target))
 
     async def react(self, native_id: str, emoji: str, patience: float = PATIENCE) -> None:
         """React to a message of the chat, if the budget allows it soon enough."""
-        react = self._line.adapter.react
         if self.capabilities.reactions:
             await self._aside(
-                Urgency.REACTION, lambda: react(self._target, native_id, emoji), patience
+                Urgency.REACTION,
+                lambda line: line.adapter.react(self._target, native_id, emoji),
+                patience,
             )
 
-    async def _aside(
-        self, urgency: Urgency, call: Callable[[], Awaitable[None]], patience: float = PATIENCE
-    ) -> None:
-        """Make a call once, if there is room for it soon enough; it may fail."""
+    async def _aside(self, urgency: Urgency, call: Call, patience: float = PATIENCE) -> bool:
+        """Make a call once, if there is room for it soon enough; return whether it worked."""
         if not await self._pacer.wait(urgency, patience):
-            return
+            return False
+        line = self._connections.line(self._target)
+        if line is None:
+            return False
         try:
-            await call()
+            await call(line)
         except PlatformFailure as failure:
             if failure.action is FailureAction.WAIT:
                 self._pacer.penalise(failure.retry_after, failure.scope)
+            return False
+        return True
 
     # -- one slot ------------------------------------------------------------
 
@@ -216,7 +305,7 @@ class TurnSurface:
                     content=content,
                     part=len(self._slots),
                     attachment=attachment,
-                    created_at=now,
+                    created_at=now if self._origin.since is None else self._origin.since,
                     updated_at=now,
                 )
             )
@@ -233,46 +322,83 @@ class TurnSurface:
             key=known.entry.id,
         )
 
-    async def _put(self, known: _Slot, outgoing: Outgoing, urgency: Urgency) -> None:
+    def _placeholder(self, known: _Slot) -> Outgoing:
+        return Outgoing(
+            target=self._target,
+            text=PLACEHOLDER,
+            plain=PLACEHOLDER,
+            kind=known.entry.kind,
+            final=False,
+            key=known.entry.id,
+        )
+
+    async def _put(self, known: _Slot, outgoing: Outgoing, line: Line) -> None:
         """Send the slot's message, or edit the one that is there."""
         text = outgoing.plain if known.plain_only else outgoing.text
         outgoing, can = replace(outgoing, text=text, target=self._target), self.capabilities
+        look = (text, outgoing.buttons)
+        if known.lost:
+            await self._find_out(known, outgoing, line)
+            if known.over:
+                return
+            if known.visible != look:
+                await self._pacer.wait(Urgency.FINAL)
         if known.entry.native_id is None:
-            if can.idempotent_sends or not can.live:
-                await self._send(known, outgoing, final=outgoing.final or not can.live)
+            opening = replace(outgoing, text="", plain="", final=False)
+            await self._send(known, opening if can.streams else outgoing, line)
+            if known.over or known.visible == look:
                 return
-            mark = "" if can.streams else PLACEHOLDER
-            first = replace(outgoing, text=mark, plain=mark, final=False)
-            await self._send(known, first, final=False)
-            if not await self._pacer.wait(urgency):
-                return
-        assert known.entry.native_id is not None
-        await self._line.adapter.edit(known.entry.native_id, outgoing)
-        if outgoing.final:
+            await self._pacer.wait(Urgency.FINAL)
+        native_id = known.entry.native_id
+        assert native_id is not None
+        if known.visible != look and can.live:
+            await line.adapter.edit(native_id, outgoing)
+            known.visible = look
+        if outgoing.final or not can.live:
             await self._record(known, OutboxState.SENT, content=outgoing.plain)
 
-    async def _send(self, known: _Slot, outgoing: Outgoing, *, final: bool) -> None:
-        claimed = await self._outbox.claim_send(known.entry.id, self._clock.now())
-        if claimed is None and final and not self.capabilities.idempotent_sends:
-            # An earlier process was sending this and may have succeeded.
-            raise PlatformFailure(FailureAction.UNKNOWN, "An earlier send was cut off.")
-        known.entry = claimed or known.entry
-        sent = await self._line.adapter.send(outgoing)
+    async def _send(self, known: _Slot, outgoing: Outgoing, line: Line) -> None:
+        """Send what nobody has sent; what an idempotent platform may have may be sent again."""
+        again, look, live = known.lost, (outgoing.text, outgoing.buttons), self.capabilities.live
+        if not again:
+            claimed = await self._outbox.claim_send(known.entry.id, self._clock.now())
+            if claimed is None:
+                raise PlatformFailure(FailureAction.UNKNOWN, "An earlier send was cut off.")
+            known.entry = claimed
+        try:
+            sent = await line.adapter.send(outgoing)
+        except PlatformFailure as failure:
+            if failure.action is FailureAction.UNKNOWN:
+                known.visible = look if not again or known.visible == look else None
+                await self._note_lost(known, failure)
+            elif not again:
+                # Nothing is visible: whoever tries again, also the next process, may send.
+                await self._record(known, OutboxState.PENDING)
+            raise
+        # Of two sends with one key the first counts, and it may have had another text.
+        known.visible = look if not again or known.visible == look else None
+        final = not live or (outgoing.final and known.visible == look)
         state = OutboxState.SENT if final else OutboxState.SENDING
         await self._record(known, state, native_id=sent.native_id, content=outgoing.plain)
 
-    async def _together(self, sender: AlbumSender, album: Sequence[_Slot], kind: str) -> None:
+    async def _together(self, album: Sequence[_Slot], kind: str, line: Line) -> None:
         """Send an album; leaves its files pending if they do not go together."""
+        sender = line.adapter
+        if not isinstance(sender, AlbumSender):
+            return
         for known in album:
             claimed = await self._outbox.claim_send(known.entry.id, self._clock.now())
             known.entry = claimed or known.entry
         try:
             sent = await sender.send_album([self._file(known, kind) for known in album])
         except PlatformFailure as failure:
-            if failure.action is not FailureAction.UNKNOWN:
-                for known in album:
+            for known in album:
+                if failure.action is FailureAction.UNKNOWN:
+                    await self._note_lost(known, failure)
+                else:
                     await self._record(known, OutboxState.PENDING)
-            if failure.action is not FailureAction.GIVE_UP:
+            # From here on each file is looked into or sent by itself.
+            if failure.action not in (FailureAction.GIVE_UP, FailureAction.UNKNOWN):
                 raise
             return
         for known, one in zip(album, sent, strict=True):
@@ -282,53 +408,167 @@ class TurnSurface:
         now, entry_id = self._clock.now(), known.entry.id
         known.entry = await self._outbox.update_outbox(entry_id, state=state, at=now, **more)
 
+    async def _note_lost(self, known: _Slot, failure: PlatformFailure) -> None:
+        """Note why the fate is unknown; the time stays that of the claim, which is looked from."""
+        entry = known.entry
+        known.entry = await self._outbox.update_outbox(
+            entry.id, state=OutboxState.SENDING, at=entry.updated_at, error=failure.message
+        )
+
+    # -- sends of unknown fate ---------------------------------------------------
+
+    async def _find_out(self, known: _Slot, outgoing: Outgoing, line: Line) -> None:
+        """Find a message that may have been sent; afterwards it has an id, or may be sent."""
+        adapter, can = line.adapter, self.capabilities
+        if can.idempotent_sends or can.streams:
+            return
+        if isinstance(adapter, SentHistory):
+            sent = await adapter.find_sent(outgoing, known.entry.updated_at)
+            if sent is None:
+                await self._record(known, OutboxState.PENDING)
+            else:
+                await self._record(known, OutboxState.SENDING, native_id=sent.native_id)
+        elif isinstance(adapter, NumberedMessages):
+            await self._probe(known, outgoing, line, adapter)
+        else:
+            error = known.entry.error or "The process ended while it was being sent."
+            await self._end(known, OutboxState.UNKNOWN, f"It may not have arrived. {error}")
+
+    async def _probe(
+        self, known: _Slot, outgoing: Outgoing, line: Line, adapter: NumberedMessages
+    ) -> None:
+        if known.mark is None:
+            mark = known.mark = await self._mark(known, outgoing, line)
+            seen = await self._outbox.seen_in_chat(self._target, line.adapter.account)
+            began = known.entry.updated_at
+            earlier = [native_id for native_id, at in seen.items() if at < began]
+            between = adapter.between(earlier, mark) if earlier else ()
+            known.suspects = [each for each in between if each not in seen][:MAX_SUSPECTS]
+        found: str | None = None
+        while found is None and known.suspects:
+            if await self._edited(line, known.suspects[0], outgoing):
+                found = known.suspects[0]
+                known.visible = (outgoing.text, outgoing.buttons)
+            known.suspects.pop(0)
+        if found is None and outgoing.attachment is None:
+            found, known.mark = known.mark, None
+            known.visible = (PLACEHOLDER, ())
+        if found is None:
+            await self._record(known, OutboxState.PENDING)
+        else:
+            await self._record(known, OutboxState.SENDING, native_id=found)
+        if known.mark is not None:
+            known.litter.append(known.mark)
+            known.mark = None
+
+    async def _mark(self, known: _Slot, outgoing: Outgoing, line: Line) -> str:
+        mark = replace(
+            outgoing, text=PLACEHOLDER, plain=PLACEHOLDER, buttons=(), attachment=None, final=False
+        )
+        try:
+            return (await line.adapter.send(mark)).native_id
+        except PlatformFailure as failure:
+            known.strays += failure.action is FailureAction.UNKNOWN
+            raise
+
+    async def _edited(self, line: Line, native_id: str, outgoing: Outgoing) -> bool:
+        """Make a message look like this; False if it is not one of ours."""
+        await self._pacer.wait(Urgency.FINAL)
+        try:
+            await line.adapter.edit(native_id, outgoing)
+        except PlatformFailure as failure:
+            if failure.action in (FailureAction.SEND_NEW, FailureAction.GIVE_UP):
+                return False
+            raise
+        return True
+
+    async def _tidy(self, known: _Slot, line: Line) -> None:
+        """Take away the placeholders that finding out has left."""
+        try:
+            while known.strays and known.suspects:
+                stray = known.suspects.pop(0)
+                if await self._edited(line, stray, self._placeholder(known)):
+                    known.litter.append(stray)
+        except PlatformFailure as failure:
+            log.info("placeholders may be left in a chat: %s", failure.message)
+        known.strays, litter, known.litter = 0, known.litter, []
+        for native_id in litter:
+            await self._take_away(native_id)
+
+    async def _take_away(self, native_id: str) -> None:
+        for _ in range(TRIES_IN_A_ROW):
+            if await self._aside(
+                Urgency.FINAL, lambda line: line.adapter.delete(self._target, native_id)
+            ):
+                return
+            await self._connections.pause(FIRST_PAUSE)
+
     # -- until it works --------------------------------------------------------
 
-    async def _persist(
-        self,
-        known: _Slot,
-        call: Callable[[], Awaitable[None]],
-        urgency: Urgency = Urgency.FINAL,
-    ) -> None:
-        """Make a call until it works; a preview is tried once."""
-        urgent = urgency is Urgency.FINAL
-        while await self._pacer.wait(urgency):
-            try:
-                await call()
-            except PlatformFailure as failure:
-                if not await self._go_on(known, failure, urgent=urgent):
-                    return
-            except HermesError:
-                log.exception("outbox entry %s could not be recorded", known.entry.id)
-                return
-            else:
-                self._line.sent()
-                return
+    async def _preview(self, known: _Slot, outgoing: Outgoing) -> None:
+        """Show a preview once, if there is room: what is urgent goes first."""
+        order, line = self._connections.order(self._target), self._connections.line(self._target)
+        if known.lost or line is None or not await self._pacer.wait(Urgency.PREVIEW):
+            return
+        if known.entry.native_id is not None:
+            await self._attempt(known, lambda line: self._put(known, outgoing, line), line)
+        elif not order.locked():
+            async with order:
+                await self._attempt(known, lambda line: self._put(known, outgoing, line), line)
 
-    async def _go_on(self, known: _Slot, failure: PlatformFailure, *, urgent: bool) -> bool:
-        """Return whether the call is worth another try after `failure`."""
-        if failure.action is not FailureAction.UNKNOWN and known.entry.native_id is None:
-            # Nothing is visible: whoever tries again, also the next process, may send.
-            await self._record(known, OutboxState.PENDING)
+    async def _persist(self, known: _Slot, call: Call) -> None:
+        """Make a call until it works or is pointless."""
+        while True:
+            async with self._connections.order(self._target):
+                for _ in range(TRIES_IN_A_ROW):
+                    line = await self._connections.connected(self._target)
+                    if self._clock.now() - known.entry.created_at > MAX_AGE:
+                        await self._end(known, OutboxState.FAILED, TOO_OLD)
+                        return
+                    await self._pacer.wait(Urgency.FINAL)
+                    pause = await self._attempt(known, call, line)
+                    if pause is None:
+                        await self._tidy(known, line)
+                        return
+                    await self._connections.pause(pause)
+
+    async def _attempt(self, known: _Slot, call: Call, line: Line) -> float | None:
+        """Make a call; return the seconds after which another try is worth it, None if none is."""
+        try:
+            await call(line)
+        except PlatformFailure as failure:
+            return await self._after(known, failure)
+        except HermesError:
+            log.exception("outbox entry %s could not be recorded", known.entry.id)
+            return None
+        line.sent()
+        return None
+
+    async def _after(self, known: _Slot, failure: PlatformFailure) -> float | None:
         moved_to = failure.moved_to
         if moved_to is not None and self._aim(replace(self._target, chat_id=moved_to)):
-            return True
-        gone = failure.action is FailureAction.GIVE_UP
-        if gone or self._clock.now() - known.entry.created_at > MAX_AGE:
-            error = failure.message if gone else "too old to be sent"
-            await self._record(known, OutboxState.FAILED, error=error)
-            return False
-        if failure.action is FailureAction.UNKNOWN:
-            return await self._after_unknown(known, failure)
-        if failure.action is FailureAction.FATAL:
-            # The account is refused, not the answer: it waits until somebody has helped.
-            log.log(known.alarm, "%s waits: %s", known.entry.id, failure.message)
-            known.alarm = logging.DEBUG
-        if failure.action in (FailureAction.RETRY, FailureAction.FATAL):
-            return urgent and await self._pause(known)
-        return self._adjusted(known, failure, urgent=urgent)
+            return 0.0
+        match failure.action:
+            case FailureAction.GIVE_UP:
+                await self._end(known, OutboxState.FAILED, failure.message)
+                return None
+            case FailureAction.WAIT:
+                self._pacer.penalise(failure.retry_after, failure.scope)
+                return 0.0
+            case FailureAction.UNKNOWN | FailureAction.RETRY | FailureAction.FATAL:
+                if failure.action is FailureAction.FATAL:
+                    # The account is refused, not the answer: it waits until somebody has helped.
+                    log.log(known.alarm, "%s waits: %s", known.entry.id, failure.message)
+                    known.alarm = logging.DEBUG
+                pause, known.pause = known.pause, min(known.pause * 2, LONGEST_PAUSE)
+                return pause
+            case _:
+                if await self._adjusted(known, failure):
+                    return 0.0
+                await self._end(known, OutboxState.FAILED, failure.message)
+                return None
 
-    def _adjusted(self, known: _Slot, failure: PlatformFailure, *, urgent: bool) -> bool:
+    async def _adjusted(self, known: _Slot, failure: PlatformFailure) -> bool:
         """Change what the next try will do; False if there is nothing to change."""
         match failure.action:
             case FailureAction.PLAIN:
@@ -338,29 +578,19 @@ class TurnSurface:
                 return self._aim(replace(self._target, reply_to=None, context=""))
             case FailureAction.DROP_THREAD:
                 return self._aim(replace(self._target, thread_id=None))
-            case FailureAction.SEND_NEW:
-                known.entry = replace(known.entry, native_id=None)
-                return urgent
             case _:
-                self._pacer.penalise(failure.retry_after, failure.scope)
-                return urgent
+                # The message is gone: there may be a new one.
+                known.visible = None
+                await self._record(known, OutboxState.PENDING)
+                return True
 
     def _aim(self, target: Target) -> bool:
         """Send to another address from now on; False if it is the same."""
         changed, self._target = target != self._target, target
         return changed
 
-    async def _after_unknown(self, known: _Slot, failure: PlatformFailure) -> bool:
-        """A send that may have worked: only a placeholder may be sent again."""
-        known.unknown_sends += 1
-        harmless = self.capabilities.live and known.entry.attachment is None
-        if harmless or self.capabilities.idempotent_sends:
-            return known.unknown_sends <= MAX_UNKNOWN_SENDS and await self._pause(known)
-        await self._record(known, OutboxState.UNKNOWN, error=failure.message)
-        log.warning("it is unknown whether %s was delivered", known.entry.id)
-        return False
-
-    async def _pause(self, known: _Slot) -> bool:
-        await self._clock.sleep(known.pause)
-        known.pause = min(known.pause * 2, LONGEST_PAUSE)
-        return True
+    async def _end(self, known: _Slot, state: OutboxState, error: str) -> None:
+        """Give a piece up, and say so."""
+        await self._record(known, state, error=error)
+        chat = f"{self._target.platform} chat {self._target.chat_id}"
+        log.warning("%s for %s was not delivered: %s", known.entry.id, chat, error)

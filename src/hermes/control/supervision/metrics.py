@@ -29,7 +29,7 @@ from hermes.domain.events import (
     TurnStarted,
     UsageReported,
 )
-from hermes.domain.outbound import OutboxState
+from hermes.domain.outbound import UNSENT
 from hermes.domain.ports.clock import Clock
 from hermes.domain.runs import RunQuery, RunState
 from hermes.observability.metrics import Registry
@@ -38,7 +38,6 @@ OTHER = "other"
 MAX_NAMES = 200
 """So many tools and models are told apart."""
 MAX_RUNS = 1000
-UNSENT = (OutboxState.PENDING, OutboxState.SENDING)
 OPEN_RUNS = tuple(state for state in RunState if state.open)
 TURN_SECONDS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0)
 

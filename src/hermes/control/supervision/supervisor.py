@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from hermes.domain.errors import ConfigError, HermesError, MissingExtra
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.platforms import ChatPlatform
-from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.clock import Clock, wait_at_most
 from hermes.domain.ports.platform import (
     Adapter,
     ButtonPress,
@@ -303,19 +303,9 @@ class Supervisor:
         if next_try is None:
             await self._again.wait()
         else:
-            await self._sleep_unless_asked(next_try - self._clock.now())
+            await wait_at_most(self._again, self._clock, next_try - self._clock.now())
         if self._again.is_set():
             self.health = replace(self.health, attempts=0)
-
-    async def _sleep_unless_asked(self, seconds: float) -> None:
-        async with asyncio.TaskGroup() as group:
-            tasks: set[asyncio.Task[Any]] = {
-                group.create_task(self._clock.sleep(seconds)),
-                group.create_task(self._again.wait()),
-            }
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in tasks:
-                task.cancel()
 
     def _enter(self, state: AdapterState, **changes: Any) -> None:
         now = self._clock.now()

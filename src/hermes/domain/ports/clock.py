@@ -1,6 +1,7 @@
 """Time, so that tests can own it."""
 
-from typing import Protocol
+import asyncio
+from typing import Any, Protocol
 
 
 class Clock(Protocol):
@@ -12,3 +13,15 @@ class Clock(Protocol):
 
     async def sleep(self, seconds: float) -> None:
         """Wait; cancellable."""
+
+
+async def wait_at_most(event: asyncio.Event, clock: Clock, seconds: float) -> None:
+    """Wait for an event, but no longer than this."""
+    async with asyncio.TaskGroup() as group:
+        tasks: set[asyncio.Task[Any]] = {
+            group.create_task(clock.sleep(seconds)),
+            group.create_task(event.wait()),
+        }
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            task.cancel()

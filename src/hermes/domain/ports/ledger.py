@@ -16,7 +16,7 @@ from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.jobs import Instant
 from hermes.domain.keys import ApiKey
 from hermes.domain.messages import AssistantMessage, ToolMessage, UserMessage
-from hermes.domain.outbound import OutboxEntry, OutboxState
+from hermes.domain.outbound import OutboxEntry, OutboxState, Target
 from hermes.domain.runs import (
     LoggedEvent,
     NewRun,
@@ -293,6 +293,9 @@ class OutboxStore(Protocol):
 
     async def outbox(self, states: Sequence[OutboxState], *, limit: int = 100) -> list[OutboxEntry]:
         """List entries in these states, oldest first and in order within a turn."""
+
+    async def seen_in_chat(self, target: Target, account: str) -> dict[str, float]:
+        """Return the ids of the newest messages of a chat, both ways, and since when known."""
 
 
 class ApprovalStore(Protocol):

@@ -257,6 +257,25 @@ class AlbumSender(Protocol):
 
 
 @runtime_checkable
+class SentHistory(Protocol):
+    """An adapter that can look up what the account has sent."""
+
+    async def find_sent(self, outgoing: Outgoing, since: float) -> Sent | None:
+        """Return the message of a send that may have been made since then, by its key or text."""
+
+
+@runtime_checkable
+class NumberedMessages(Protocol):
+    """An adapter that cannot look up what was sent, but whose message ids count up."""
+
+    def between(self, earlier: Sequence[str], later: str) -> Sequence[str]:
+        """Return the ids that may exist between all of `earlier` and `later`, oldest first.
+
+        To edit a message of somebody else, or none, fails with `SEND_NEW`.
+        """
+
+
+@runtime_checkable
 class FileSource(Protocol):
     """An adapter whose messages name files that are fetched after the commit."""
 

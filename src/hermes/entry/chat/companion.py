@@ -219,7 +219,9 @@ class Companion(Struct, frozen=True, kw_only=True):
     reachable: Callable[[], bool]
     """Whether there is a connection right now."""
     surface: Callable[[], Awaitable[TurnSurface]]
-    """Returns the turn's place in the chat, waiting for a connection."""
+    """Returns the turn's place in the chat."""
+    answered: asyncio.Event
+    """Set when the answer is out."""
 
     async def run(self) -> None:
         message, hooks = self.entry.message, self.parts.hooks
@@ -241,6 +243,7 @@ class Companion(Struct, frozen=True, kw_only=True):
     async def _mark(self) -> None:
         await self._react(SEEN, SOON)
         finished = await self.job.stream.wait()
+        await self.answered.wait()
         if not goes_on_later(finished):
             await self._react(MARKS.get(finished.outcome, ""), IN_THE_END)
 

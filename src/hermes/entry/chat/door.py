@@ -12,14 +12,14 @@ from pathlib import Path
 
 from hermes.control.admission.authz import Access, AuthzSettings
 from hermes.control.admission.pipeline import InboundPipeline, PipelineParts, target_of
-from hermes.control.delivery.rate_limit import Pacers
-from hermes.control.delivery.surface import Line
+from hermes.control.delivery.surface import Connections, Line
 from hermes.control.door import Door
 from hermes.control.lanes.batches import BatchWindow
 from hermes.control.lanes.downloads import Downloads
 from hermes.control.supervision.services import BackgroundWork
 from hermes.control.supervision.supervisor import (
     AdapterHealth,
+    AdapterState,
     ChatAccount,
     Fleet,
     Supervisor,
@@ -59,11 +59,11 @@ class ChatDoor(Door):
         self.capabilities = ToolCapabilities(send=self.send)
         self._parts = parts
         self._downloads = Downloads(parts.media_dir, self._file_source, parts.clock)
-        self._pacers = Pacers()
+        capabilities = {name: each.capabilities for name, each in self._platforms.items()}
+        self._connections = Connections(self._line, capabilities, parts.clock)
         self.follower = self._replies = ChatReplies(
             parts,
-            self._line,
-            self.platforms,
+            self._connections,
             access=self._access,
             folder=parts.media_dir / "approvals",
         )
@@ -72,7 +72,7 @@ class ChatDoor(Door):
         self._way_in = parts.admission(self)
         self._fleet = Fleet(
             [
-                Supervisor(each, self._sink, parts.clock, parts.supervision, parts.on_change)
+                Supervisor(each, self._sink, parts.clock, parts.supervision, self._changed)
                 for each in parts.accounts
             ]
         )
@@ -95,6 +95,11 @@ class ChatDoor(Door):
 
     def _access(self, message: InboundMessage) -> Access:
         return self._way_in.authorizer.check(message)
+
+    def _changed(self, health: AdapterHealth) -> None:
+        if health.state is AdapterState.CONNECTED:
+            self._connections.wake()
+        self._parts.on_change(health)
 
     # -- its turns -----------------------------------------------------------
 
@@ -146,12 +151,7 @@ class ChatDoor(Door):
         supervisor = self._fleet.of(platform, account)
         if supervisor is None or supervisor.adapter is None:
             return None
-        return Line(
-            adapter=supervisor.adapter,
-            capabilities=self._platforms[platform].capabilities,
-            pacers=self._pacers,
-            sent=supervisor.sent,
-        )
+        return Line(adapter=supervisor.adapter, sent=supervisor.sent)
 
     def _file_source(self, platform: str, account: str) -> FileSource | None:
         line = self._line(platform, account)

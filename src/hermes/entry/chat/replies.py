@@ -3,8 +3,9 @@
 For each turn of a chat one task follows its stream and shows it on a surface.
 Turns of one chat are shown one after the other, so their order holds however
 slow the platform is; chats never wait for each other. A turn counts as
-answered when its last slot is final; what was cut off by a restart is shown
-again, slot by slot, and edits what is already there.
+answered when all of its pieces are out or were given up, and told; what was cut off
+by a restart is shown again, slot by slot, and edits what is already there. Pieces that
+belong to no turn (answers to commands, notices, deliveries) are taken up from the outbox.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from hermes.control.admission.authz import Access
 from hermes.control.admission.pipeline import target_of
-from hermes.control.delivery.surface import Line, ReplyOrigin, TurnSurface
+from hermes.control.delivery.surface import TOO_OLD, Connections, ReplyOrigin, TurnSurface
 from hermes.control.follow import Follower, Outcome
 from hermes.control.lanes.lane import Ticket
 from hermes.domain.errors import HermesError, NotFound, StoreError
@@ -24,12 +25,15 @@ from hermes.domain.events import TurnJob
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import ChatKind, InboundMessage, InboxEntry, InboxState
 from hermes.domain.messages import AssistantMessage
-from hermes.domain.outbound import OutboxKind, OutboxState, Target
+from hermes.domain.outbound import UNSENT, OutboxEntry, OutboxKind, OutboxState, Target
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import Outgoing
+from hermes.domain.ports.surface import Shown
+from hermes.domain.wording import ago
 from hermes.entry.chat.companion import Companion, ReplyParts
 from hermes.entry.chat.prompts import Prompts
 from hermes.streaming.chat.layout import ChatLayout
+from hermes.streaming.chat.media import kind_of
 from hermes.streaming.chat.presenter import Stage, present, present_again
 from hermes.streaming.chat.reply import Ending
 
@@ -37,26 +41,28 @@ log = logging.getLogger(__name__)
 
 DELIVERY_SECONDS = 60.0
 """How long a result waits for its platform to be connected."""
+MOST_OWED = 1_000
+TOLD_AGAIN_AFTER = 3600.0
+"""A chat is told so often that something was not delivered, however much it was."""
 
 
 class ChatReplies(Follower):
     def __init__(
         self,
         parts: ReplyParts,
-        line: Callable[[str, str], Line | None],
-        platforms: Sequence[str],
+        connections: Connections,
         access: Callable[[InboundMessage], Access],
         folder: Path,
     ) -> None:
-        """Show turns through `line`, which is the connection of (platform, account), if any."""
         super().__init__(parts.ledger, parts.group)
         self._parts = parts
-        self._line_of = line
-        self._platforms = platforms
+        self._connections = connections
+        self._platforms = tuple(connections.capabilities)
         self._access = access
         self._folder = folder
         self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        """Session -> held by the turn that is being shown; the next ones wait in order."""
+        """Session -> held by the turn that is being shown; the next ones wait in order. The same
+        for posts: each is in one pair of hands."""
 
     # -- obligations -----------------------------------------------------------
 
@@ -67,20 +73,56 @@ class ChatReplies(Follower):
                 turns.setdefault(entry.turn_id, entry)
         return tuple(turns.values())
 
+    async def recover(self) -> None:
+        """Take up what is unsent as well, where no unanswered turn will show it."""
+        owed: dict[str, list[OutboxEntry]] = {}
+        for piece in await self._ledger.outbox(UNSENT, limit=MOST_OWED):
+            if piece.target.platform in self._platforms and piece.turn_id:
+                owed.setdefault(piece.turn_id, []).append(piece)
+        await super().recover()
+        shown = {each.turn_id for each in await self._ledger.unanswered(self._platforms)}
+        for post_id in owed.keys() - shown:
+            if not self._hold(post_id).locked():
+                self.do(self._take_up(post_id, owed[post_id]))
+
+    async def _take_up(self, post_id: str, pieces: Sequence[OutboxEntry]) -> None:
+        """See the pieces of a post, or of a turn that was shown already, to their end."""
+        async with self._hold(post_id):
+            turn = await self._ledger.turn(post_id)
+            if turn is not None and turn.state.open:
+                return
+            first = pieces[0]
+            origin = ReplyOrigin(
+                turn_id=post_id, agent_id=first.agent_id, session_id=first.session_id or ""
+            )
+            surface = await self._on(first.target, origin).recalled()
+            for piece in pieces:
+                slot = piece.id.removeprefix(f"{post_id}/")
+                if turn is not None and piece.kind in (OutboxKind.NOTICE, OutboxKind.PROMPT):
+                    await surface.remove(slot)
+                elif piece.attachment is not None:
+                    await surface.attach(slot, piece.attachment, kind_of(piece.attachment))
+                else:
+                    shown = Shown(text=piece.content, plain=piece.content, final=True)
+                    await surface.show(slot, shown, kind=piece.kind)
+            await self._concluded(post_id)
+
     async def follow(self, ticket: Ticket) -> None:
         """Show a turn while it runs; it is watched also while an earlier one is being shown."""
         job, entry = await ticket.job(), ticket.entry
-        platform, account = entry.message.platform, entry.message.account
+        target = target_of(entry.message)
         companion = Companion(
             parts=self._parts,
             job=job,
             entry=entry,
-            reachable=lambda: self._line_of(platform, account) is not None,
+            reachable=lambda: self._connections.line(target) is not None,
             surface=partial(self._surface, entry, job.turn.id),
+            answered=asyncio.Event(),
         )
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._show_turn(job, entry))
             group.create_task(companion.run())
+            await self._show_turn(job, entry)
+            companion.answered.set()
 
     async def _show_turn(self, job: TurnJob, entry: InboxEntry) -> None:
         settings, clock = await self._parts.shown_in(entry), self._parts.clock
@@ -90,7 +132,7 @@ class ChatReplies(Follower):
                 prompts = await self._prompts(entry, job.turn.id)
                 group.create_task(prompts.follow(job.stream))
                 complete = await present(job.stream, surface, settings, clock, self._stage(entry))
-            if complete:
+            if complete and await self._concluded(job.turn.id):
                 await self._ledger.mark_answered(job.turn.id)
 
     async def ended(self, entry: InboxEntry, outcome: Outcome) -> None:
@@ -102,7 +144,9 @@ class ChatReplies(Follower):
             current = await self._ledger.entry(entry.id)
             if current is None or current.state is not InboxState.TAKEN:
                 return
-            surface = await self._surface(entry, turn_id)
+            turn = await self._ledger.turn(turn_id)
+            since = None if turn is None else turn.finished_at
+            surface = await self._surface(entry, turn_id, since)
             said = [
                 stored.message
                 for stored in await self._ledger.transcript(entry.session_id)
@@ -112,13 +156,36 @@ class ChatReplies(Follower):
             settings = await self._parts.shown_in(entry)
             await present_again(said, surface, settings, ending, self._stage(entry))
             await (await self._prompts(entry, turn_id)).settle()
-            await self._ledger.mark_answered(turn_id)
+            if await self._concluded(turn_id):
+                await self._ledger.mark_answered(turn_id)
+
+    async def _concluded(self, post_id: str) -> bool:
+        """Return whether everything is out or given up; tell the chat about the latter."""
+        pieces = await self._ledger.outbox_of_turn(post_id)
+        owed = [each for each in pieces if each.state in UNSENT and each.native_id is None]
+        if any(each.kind is not OutboxKind.NOTICE for each in owed):
+            return False
+        for each in pieces:
+            text = _undelivered(each, self._parts.clock.now())
+            if text and not post_id.startswith(UNDELIVERED):
+                self.do(self._tell(each.target, text))
+        return True
+
+    async def _tell(self, target: Target, text: str) -> None:
+        hour = int(self._parts.clock.now() // TOLD_AGAIN_AFTER)
+        where = f"{target.platform}:{target.chat_id}:{target.thread_id or ''}"
+        post_id = f"{UNDELIVERED}{where}:{hour}"
+        async with self._hold(post_id):
+            await self._post(target, text, post_id, OutboxKind.NOTICE)
 
     def _stage(self, entry: InboxEntry) -> Stage:
         return partial(self._parts.stage, entry.agent_id, entry.session_id)
 
     def _turn_of(self, entry: InboxEntry) -> asyncio.Lock:
-        return self._order.setdefault(entry.session_id, asyncio.Lock())
+        return self._hold(entry.session_id)
+
+    def _hold(self, name: str) -> asyncio.Lock:
+        return self._order.setdefault(name, asyncio.Lock())
 
     async def _prompts(self, entry: InboxEntry, turn_id: str) -> Prompts:
         message, surface = entry.message, await self._surface(entry, turn_id)
@@ -136,31 +203,37 @@ class ChatReplies(Follower):
 
     async def say(self, target: Target, text: str) -> None:
         """Say something that is not part of a conversation."""
-        await self._post(target, text, new_id("notice"), OutboxKind.NOTICE)
+        post_id = new_id("notice")
+        async with self._hold(post_id):
+            await self._post(target, text, post_id, OutboxKind.NOTICE)
+            await self._concluded(post_id)
 
     async def _post(self, target: Target, text: str, post_id: str, kind: OutboxKind) -> None:
         """Show a text that belongs to no turn, each part of it in a slot of its own."""
-        line = await self._line(target.platform, target.account)
-        surface = self._on(line, target, ReplyOrigin(turn_id=post_id))
-        layout = ChatLayout(line.capabilities, self._parts.presentation(target.platform))
-        for number, shown in enumerate(layout.final(text)):
-            await surface.show(f"{kind.value}:{number}", shown, kind=kind)
+        surface = self._on(target, ReplyOrigin(turn_id=post_id))
+        layout = ChatLayout(surface.capabilities, self._parts.presentation(target.platform))
+        slots = {f"{kind.value}:{n}": shown for n, shown in enumerate(layout.final(text))}
+        for slot, shown in slots.items():
+            await surface.reserve(slot, shown, kind)
+        for slot, shown in slots.items():
+            await surface.show(slot, shown, kind=kind)
 
     async def deliver(self, target: Target, text: str, delivery_id: str) -> None:
         """Send a result somewhere, never twice under one id; raise if it cannot be sent."""
         try:
             async with asyncio.timeout(DELIVERY_SECONDS):
-                await self._line(target.platform, target.account)
+                await self._connections.connected(target)
         except TimeoutError as error:
             raise HermesError(f"{target.platform} cannot be reached at the moment.") from error
-        await self._post(target, text, delivery_id, OutboxKind.DELIVERY)
+        async with self._hold(delivery_id):
+            await self._post(target, text, delivery_id, OutboxKind.DELIVERY)
         for entry in await self._ledger.outbox_of_turn(delivery_id):
             if entry.state is not OutboxState.SENT:
                 raise HermesError(f"Not delivered: {entry.error or entry.state.value}")
 
     async def say_unrecorded(self, target: Target, text: str) -> None:
         """Say something once, without the outbox; for when the ledger is the trouble."""
-        line = self._line_of(target.platform, target.account)
+        line = self._connections.line(target)
         if line is None:
             return
         try:
@@ -170,20 +243,34 @@ class ChatReplies(Follower):
 
     # -- helpers -----------------------------------------------------------------
 
-    async def _surface(self, entry: InboxEntry, turn_id: str) -> TurnSurface:
-        message = entry.message
-        line = await self._line(message.platform, message.account)
-        origin = ReplyOrigin(turn_id=turn_id, agent_id=entry.agent_id, session_id=entry.session_id)
-        return await self._on(line, target_of(message), origin).recalled()
+    async def _surface(
+        self, entry: InboxEntry, turn_id: str, since: float | None = None
+    ) -> TurnSurface:
+        origin = ReplyOrigin(
+            turn_id=turn_id, agent_id=entry.agent_id, session_id=entry.session_id, since=since
+        )
+        return await self._on(target_of(entry.message), origin).recalled()
 
-    def _on(self, line: Line, target: Target, origin: ReplyOrigin) -> TurnSurface:
-        return TurnSurface(self._ledger, self._parts.clock, line, target, origin)
+    def _on(self, target: Target, origin: ReplyOrigin) -> TurnSurface:
+        return TurnSurface(self._ledger, self._connections, target, origin)
 
-    async def _line(self, platform: str, account: str) -> Line:
-        """Return the connection, waiting until there is one."""
-        while (line := self._line_of(platform, account)) is None:
-            await self._parts.clock.sleep(1.0)
-        return line
+
+UNDELIVERED = "undelivered:"
+
+
+def _undelivered(piece: OutboxEntry, now: float) -> str:
+    """Return what a chat is told about a piece that was given up; empty: nothing."""
+    what = "A file" if piece.attachment else "An answer"
+    if piece.state is OutboxState.UNKNOWN:
+        return f"⚠️ {what} of mine may not have arrived here. Ask again if it is missing."
+    if piece.state is not OutboxState.FAILED:
+        return ""
+    if piece.error == TOO_OLD:
+        when = ago(now - piece.created_at)
+        return f"⚠️ {what} from {when} could not be delivered. Ask again if you still need it."
+    name = (piece.attachment or "").rpartition("/")[2].replace("`", "'")
+    # Where texts are refused nobody can be told.
+    return f"📎 `{name}` could not be sent: {piece.error}" if piece.attachment else ""
 
 
 AGAIN_AFTER = 600.0

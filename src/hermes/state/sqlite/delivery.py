@@ -7,7 +7,7 @@ from msgspec.structs import asdict
 
 from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.inbound import InboundMessage, InboxEntry, InboxState
-from hermes.domain.outbound import OutboxEntry, OutboxState
+from hermes.domain.outbound import OutboxEntry, OutboxState, Target
 from hermes.domain.ports.ledger import Admission, Arrival
 from hermes.domain.wording import clean_text
 from hermes.state.sqlite.base import LedgerPart, change, check_session, one, row_of, transaction
@@ -90,6 +90,10 @@ class OutboxPart(LedgerPart):
     async def outbox(self, states: Sequence[OutboxState], *, limit: int = 100) -> list[OutboxEntry]:
         values = {"states": dump(list(states)), "limit": limit}
         return await self._list(read_outbox, "outbox.in_states", values)
+
+    async def seen_in_chat(self, target: Target, account: str) -> dict[str, float]:
+        values = {"platform": target.platform, "account": account, "chat_id": target.chat_id}
+        return dict(await self._list(tuple, "outbox.seen_in_chat", values))
 
 
 def admit(db: Connection, arrival: Arrival, text: str) -> Admission:

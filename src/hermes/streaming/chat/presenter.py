@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from hermes.domain.events import ReasoningDelta, TextDelta, ToolProgress, TurnStream
 from hermes.domain.messages import AssistantMessage
-from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.clock import Clock, wait_at_most
 from hermes.domain.ports.surface import Shown, Surface
 from hermes.streaming.chat.chunking import Chunker
 from hermes.streaming.chat.layout import ChatLayout
@@ -218,11 +218,11 @@ class _LivePresenter(_Presenter):
         waiting = self._reply.revision != self._seen
         typing_in = await self._type()
         if waiting:
-            await _wait(self._urgent, self._clock, self._due_in())
+            await wait_at_most(self._urgent, self._clock, self._due_in())
         elif typing_in is None:
             await self._changed.wait()
         else:
-            await _wait(self._changed, self._clock, typing_in)
+            await wait_at_most(self._changed, self._clock, typing_in)
 
     async def _type(self) -> float | None:
         """Show typing if it is time; return when it is due again."""
@@ -235,18 +235,6 @@ class _LivePresenter(_Presenter):
             self._typed_at = now
             await self._surface.typing()
         return can.typing_seconds - (now - self._typed_at)
-
-
-async def _wait(event: asyncio.Event, clock: Clock, seconds: float) -> None:
-
-    async def ring() -> None:
-        await clock.sleep(seconds)
-        event.set()
-
-    async with asyncio.TaskGroup() as group:
-        timer = group.create_task(ring())
-        await event.wait()
-        timer.cancel()
 
 
 async def present(

@@ -77,6 +77,7 @@ _UPDATES = ("message", "channel_post", "callback_query")
 _OFFSET_LIFE = 6 * 86400.0
 """After a week of silence Telegram picks new numbers at random, perhaps lower ones."""
 _TOAST_LENGTH = 200
+_LOOKED_THROUGH = 500
 _SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - a header's name
 
 
@@ -236,8 +237,16 @@ class TelegramAdapter:
     async def edit(self, native_id: str, outgoing: Outgoing) -> None:
         """Make a message look like `outgoing`; without buttons there is no keyboard afterwards."""
         fields = _existing(outgoing.target, native_id) | _keyboard(outgoing.buttons)
-        fields |= _formatted(outgoing) | self._previews
-        await self._api.attempt("editMessageText", fields, "message is not modified")
+        method = "editMessageCaption"
+        if outgoing.attachment is None:
+            method, fields = "editMessageText", fields | _formatted(outgoing) | self._previews
+        await self._api.attempt(method, fields, "message is not modified")
+
+    def between(self, earlier: Sequence[str], later: str) -> Sequence[str]:
+        chat = later.rpartition(":")[0]
+        known = [message_number(each) or 0 for each in earlier if each.startswith(f"{chat}:")]
+        ids = range(max(known, default=0) + 1, message_number(later) or 0) if known else ()
+        return [message_name(chat, each) for each in ids[:_LOOKED_THROUGH]]
 
     async def delete(self, target: Target, native_id: str) -> None:
         gone = "message to delete not found"

@@ -174,6 +174,7 @@ _BY_DESCRIPTION = {
     "message to edit not found": FailureAction.SEND_NEW,
     "message can't be edited": FailureAction.SEND_NEW,
     "message_id_invalid": FailureAction.SEND_NEW,
+    "in the message to edit": FailureAction.SEND_NEW,
     "message to be replied not found": FailureAction.DROP_REPLY,
     "replied message not found": FailureAction.DROP_REPLY,
     "message thread not found": FailureAction.DROP_THREAD,

@@ -19,8 +19,9 @@ WHERE id = :id AND state = 'pending'
 RETURNING *;
 
 -- name: update
--- Record what became of an entry; NULL leaves a column as it is.
-UPDATE outbox SET state = :state, updated_at = :at, native_id = coalesce(:native_id, native_id),
+-- Record what became of an entry; NULL leaves a column as it is. Of what is pending nothing is visible.
+UPDATE outbox SET state = :state, updated_at = :at,
+                  native_id = iif(:state = 'pending', NULL, coalesce(:native_id, native_id)),
                   content = coalesce(:content, content), error = coalesce(:error, error)
 WHERE id = :id
 RETURNING *;
@@ -37,3 +38,15 @@ ORDER BY since, coalesce(turn_id, id), part, enqueued LIMIT :limit;
 -- name: of_turn
 -- Return the entries of a turn in order.
 SELECT * FROM outbox WHERE turn_id = ? ORDER BY part, rowid;
+
+-- name: seen_in_chat
+-- Return the ids of a chat's newest messages, and since when each is known.
+SELECT native_id, updated_at FROM (
+  SELECT native_id, updated_at FROM outbox
+  WHERE platform = :platform AND account IN (:account, '') AND chat_id = :chat_id
+    AND native_id IS NOT NULL
+  ORDER BY rowid DESC LIMIT 500)
+UNION ALL
+SELECT native_id, admitted_at FROM inbox
+WHERE id > (SELECT max(id) - 2000 FROM inbox) AND platform = :platform AND account = :account
+  AND message ->> '$.chat.id' = :chat_id;
