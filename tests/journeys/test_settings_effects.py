@@ -36,6 +36,7 @@ from fakes.model import Call, Counts, FakeModelServer, Rule, Script, Step
 from fakes.telegram import FakeTelegram
 from fakes.telegram_world import Seen
 from fakes.tmux import Tmux
+from fakes.transcriber import FakeTranscriber, engine
 from hermes.app import config_watch
 from hermes.app.build import App, open_app
 from hermes.app.options import AppOptions
@@ -187,6 +188,18 @@ async def request(bench: Bench) -> object:
     body = bench.model.requests[-1].body
     text = re.sub(r"\d{4}|[0-9a-f]{12,}", "#", json.dumps(body["messages"]))
     return text, body.get("reasoning_effort"), [t["function"]["name"] for t in body["tools"]]
+
+
+async def voice(bench: Bench) -> object:
+    """Return what the model is told of a voice message, and what is seen in the chat."""
+    chat = bench.new_chat()
+    expected = 2 if bench.app.settings().stt.echo_transcripts else 1
+    bench.telegram.world.say_file(chat, chat, "voice", b"OggS")
+    await bench.until(lambda: len(bench.telegram.replies(chat)) == expected)
+    await bench.until(lambda: "Done." in [seen.text for seen in bench.telegram.replies(chat)])
+    told = bench.model.requests[-1].body["messages"][-1]["content"]
+    seen = sorted(_anonymous(seen) for seen in bench.telegram.replies(chat))
+    return re.sub(r"voice-\w{6}", "#", str(told)), seen
 
 
 async def danger(bench: Bench, look: Probe | None = None) -> object:
@@ -343,6 +356,18 @@ IDLE = {"session_reset.mode": "idle"}
 FULL = {"compression.protect_last_n": 1}
 BRIEF = {"agent.gateway_timeout": 1.0}
 
+SERVICE = {"base_url": "{transcriber}/v1", "api_key": "key-1"}
+
+
+def _service(name: str) -> dict[str, tuple[Probe, Any, dict[str, Any]]]:
+    around = {"stt.provider": name, f"stt.{name}": SERVICE}
+    return {
+        f"stt.{name}.base_url": (voice, "{transcriber}/v2", around),
+        f"stt.{name}.api_key": (voice, "key-2", around),
+        f"stt.{name}.model": (voice, "large", around),
+    }
+
+
 CASES: dict[str, tuple[Probe, Any, dict[str, Any]]] = {
     "budget.session_tokens": (answer, 0, {}),
     "budget.session_usd": (answer, 0, {}),
@@ -408,6 +433,14 @@ CASES: dict[str, tuple[Probe, Any, dict[str, Any]]] = {
     "display.platforms.*.friendly_tool_labels": (tools, False, {}),
     "display.platforms.*.busy_input_mode": (busy, "queue", {}),
     "privacy.redact_pii": (request, True, {}),
+    "stt.enabled": (voice, False, {}),
+    "stt.echo_transcripts": (voice, False, {}),
+    "stt.provider": (voice, "openai", {"stt.openai": SERVICE}),
+    "stt.language": (voice, "de", {}),
+    "stt.local.model": (voice, "tiny", {}),
+    **_service("openai"),
+    **_service("groq"),
+    **_service("mistral"),
 }
 
 
@@ -472,6 +505,7 @@ async def running(
     monkeypatch.setattr(health, "WRITE_EVERY_SECONDS", 0.02)
     monkeypatch.setattr(ChatDoor, "window", lambda _door, _platform: NO_BATCHING)
     monkeypatch.setattr(Pacer, "wait", _at_once)
+    monkeypatch.setitem(sys.modules, "faster_whisper", engine())
     async with FakeModelServer(script(folder)) as model, FakeTelegram() as telegram:
         config = gateway_config(telegram.base_url) | {
             "model": {
@@ -516,6 +550,11 @@ async def running(
                 stop.stop("now")
 
 
+def _filled(value: Any, folder: Path, service: FakeTranscriber) -> Any:
+    text = json.dumps(value).replace("{folder}", str(folder))
+    return json.loads(text.replace("{transcriber}", service.origin))
+
+
 LISTENERS = {
     "platforms__api_server": {"enabled": True, "extra": {"key": KEY, "port": 0}},
     "platforms__webhook": {
@@ -535,16 +574,19 @@ async def test_every_live_setting_takes_effect(
 ) -> None:
     without: list[str] = []
     usual: dict[tuple[Probe, str], object] = {}
-    async with running(tmp_path, monkeypatch, **LISTENERS) as bench:
+    async with (
+        FakeTranscriber() as service,
+        running(tmp_path, monkeypatch, **LISTENERS) as bench,
+    ):
         bench.telegram.chat(-1042, "supergroup", is_forum=True).topics[5] = "News"
         await bench.say("hello")
         for key, (probe, value, around) in CASES.items():
-            place = probe, json.dumps(around)
+            place, base = (probe, json.dumps(around)), _filled(around, tmp_path, service)
             if place not in usual:
-                await bench.configure(around)
+                await bench.configure(base)
                 usual[place] = await probe(bench)
-            wanted = json.loads(json.dumps(value).replace("{folder}", str(tmp_path)))
-            await bench.configure(around, {key.replace("*", "telegram"): wanted})
+            wanted = _filled(value, tmp_path, service)
+            await bench.configure(base, {key.replace("*", "telegram"): wanted})
             if usual[place] == await probe(bench):
                 without.append(key)
         assert without == []

@@ -20,6 +20,7 @@ from hermes.control.supervision.supervisor import SupervisorSettings
 from hermes.domain.profile import DEFAULT_AGENT
 from hermes.entry.chat.context import ChatContext
 from hermes.entry.chat.door import ChatDoor, ChatDoorParts
+from hermes.entry.chat.voice import VoiceMessages
 from hermes.execution.clock import SystemClock
 from hermes.state.pairing import PairingFiles
 from hermes.streaming.chat.settings import presentation
@@ -66,6 +67,13 @@ def open_door(context: DoorContext) -> ChatDoor:
             context=ChatContext(
                 ledger=app.ledger,
                 prompts={name: _prompts(accounts, name) for name in names},
+                settings=app.settings,
+            ),
+            voices=VoiceMessages(
+                transcribe=app.models.transcriber(
+                    lambda: app.settings().stt,
+                    lambda name: app.loaded.variable(name),  # noqa: PLW0108 - it is replaced
+                ).transcribe,
                 settings=app.settings,
             ),
             presentation=lambda name: presentation(app.settings(), name),

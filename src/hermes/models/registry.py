@@ -7,7 +7,7 @@ Either way it has its own time limit and few retries, not those of a turn.
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -27,7 +27,7 @@ from hermes.domain.ports.model import (
 )
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import MODEL_OVERRIDE, Session
-from hermes.domain.settings.models import AuxiliaryTask
+from hermes.domain.settings.models import AuxiliaryTask, Transcription
 from hermes.domain.tools import ToolSpec
 from hermes.models.client import ModelClient, RetryPolicy, RouteRests
 from hermes.models.encode_common import LoweredCache
@@ -43,6 +43,7 @@ from hermes.models.routes import (
     resolve_route,
     target_of,
 )
+from hermes.models.transcription import Transcriber
 from hermes.models.transport import Transport
 
 
@@ -158,6 +159,11 @@ class ModelRegistry:
         main = self._open(profile, {}).main
         if isinstance(main, ModelClient):
             await main.warm()
+
+    def transcriber(
+        self, settings: Callable[[], Transcription], variable: Callable[[str], str | None]
+    ) -> Transcriber:
+        return Transcriber(self._transport, settings, variable, self._clock)
 
     async def close(self) -> None:
         await self._transport.close()

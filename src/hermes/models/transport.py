@@ -74,12 +74,19 @@ class Transport:
             patience.stop()
 
     async def get(self, url: str, key: str) -> tuple[int, bytes]:
-        """Return status and content of a small document; `WireFault` if there is no answer."""
-        pool = self._pool(WireCall(url=url, headers={}, body=b"", stream=False))
-        headers = [("authorization", f"Bearer {key}")] if key else []
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        return await self.document(WireCall(url=url, headers=headers, body=b"", stream=False))
+
+    async def document(self, call: WireCall) -> tuple[int, bytes]:
+        """Return status and content of a small document; `WireFault` if there is no answer.
+
+        Without a body it is fetched, else the body is sent. The caller keeps the time.
+        """
+        pool, method = self._pool(call), "POST" if call.body else "GET"
+        headers, content = list(call.headers.items()), call.body or None
         body = b""
         try:
-            async with pool.stream("GET", url, headers=headers) as response:
+            async with pool.stream(method, call.url, headers=headers, content=content) as response:
                 async for chunk in response.aiter_stream():
                     body += chunk
                     if len(body) > _MAX_SMALL_DOCUMENT:

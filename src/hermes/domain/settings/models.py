@@ -132,3 +132,39 @@ class Auxiliary(Section, frozen=True, kw_only=True):
     compression: AuxiliaryTask = AuxiliaryTask(timeout=120)
     approval: AuxiliaryTask = AuxiliaryTask()
     title_generation: TitleGeneration = TitleGeneration()
+
+
+class TranscriptionService(Section, frozen=True, kw_only=True):
+    """A service that is spoken to like OpenAI's `/v1/audio/transcriptions`."""
+
+    base_url: str = ""
+    """Its address up to `/v1`; empty for the usual one."""
+    api_key: str = ""
+    """Its key; better kept in `.env`."""
+    model: str = ""
+    """Model that transcribes; empty for the usual one."""
+
+
+class LocalTranscription(Section, frozen=True, kw_only=True):
+    """Transcription on this machine, with the package faster-whisper."""
+
+    model: str = "base"
+    """Size of the Whisper model: tiny, base, small, medium, large-v3; fetched with first use."""
+
+
+class Transcription(Section, frozen=True, kw_only=True):
+    """Voice messages as text."""
+
+    enabled: bool = True
+    """Transcribe voice messages."""
+    echo_transcripts: bool = True
+    """Show the person what was understood."""
+    provider: str = "local"
+    """Who transcribes: local, openai, groq or mistral. Without faster-whisper, `local` stands for
+    the first service below that has an address or a key."""
+    language: str = ""
+    """Language that is spoken, such as `en`; empty to find out."""
+    local: LocalTranscription = LocalTranscription()
+    openai: TranscriptionService = TranscriptionService()
+    groq: TranscriptionService = TranscriptionService()
+    mistral: TranscriptionService = TranscriptionService()

@@ -24,6 +24,7 @@ class Settings(Section, frozen=True, kw_only=True):
     credential_pool_strategies: AtStart[dict[str, str]] = field(default_factory=dict)
     """Provider -> how its keys are used: fill_first, round_robin, random or least_used."""
     model_timeouts: AtStart[models.ModelTimeouts] = models.ModelTimeouts()
+    stt: models.Transcription = models.Transcription()
     prompt_caching: AtStart[models.PromptCaching] = models.PromptCaching()
     auxiliary: AtStart[models.Auxiliary] = models.Auxiliary()
     budget: models.Budget = models.Budget()

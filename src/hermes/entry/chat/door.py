@@ -7,6 +7,7 @@ that cannot connect keeps nobody else from talking.
 """
 
 import hashlib
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -34,6 +35,9 @@ from hermes.domain.turn import Turn, TurnContext
 from hermes.entry.chat.companion import ReplyParts
 from hermes.entry.chat.context import ChatContext
 from hermes.entry.chat.replies import Apologies, ChatReplies
+from hermes.entry.chat.voice import VoiceMessages
+
+log = logging.getLogger(__name__)
 
 
 class ChatDoorParts(ReplyParts, frozen=True, kw_only=True):
@@ -41,6 +45,7 @@ class ChatDoorParts(ReplyParts, frozen=True, kw_only=True):
     media_dir: Path
     """Where files of messages are kept."""
     context: ChatContext
+    voices: VoiceMessages
     supervision: SupervisorSettings
     on_change: Callable[[AdapterHealth], None]
     """Told when an adapter's state has changed."""
@@ -113,7 +118,18 @@ class ChatDoor(Door):
         )
 
     async def fetched(self, message: InboundMessage) -> InboundMessage:
-        return await self._downloads.fetched(message)
+        heard, told = await self._parts.voices.heard(await self._downloads.fetched(message))
+        if told:
+            self._parts.group.create_task(self._tell(message, told))
+        return heard
+
+    async def _tell(self, message: InboundMessage, text: str) -> None:
+        """Say something about a message, once, also if it is taken up again."""
+        about = f"voice:{message.platform}:{message.account}:{message.native_id}"
+        try:
+            await self.deliver(target_of(message), text, about)
+        except HermesError as error:
+            log.warning("nobody was told about a voice message: %s", error.message)
 
     async def context(self, turn: Turn, entry: InboxEntry) -> TurnContext:
         return await self._parts.context.describe(turn, entry)
