@@ -92,7 +92,7 @@ class Transcriber:
         if provider not in _SERVICES:
             log.warning(
                 "no voice message can be transcribed: install faster-whisper"
-                " (pip install 'hermes-agent[stt]') or set up stt.openai (provider: %s)",
+                " (pip install 'hermes-gateway[stt]') or set up stt.openai (provider: %s)",
                 settings.provider,
             )
             raise ConfigError("that is not set up here")
