@@ -15,10 +15,10 @@ from hermes.control.jobs.schedules import (
     next_instant,
     parse_schedule,
     stamp,
-    zone_named,
 )
 from hermes.domain.errors import ConfigError, UsageError
 from hermes.domain.jobs import Schedule, ScheduleKind
+from hermes.domain.zones import zone_named
 
 BERLIN = ZoneInfo("Europe/Berlin")
 ZONES = st.sampled_from(
@@ -281,7 +281,8 @@ def test_zones_have_names_and_unknown_ones_are_refused() -> None:
 MACHINE = """
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
-from hermes.control.jobs.schedules import next_instant, stamp, zone_named
+from hermes.control.jobs.schedules import next_instant, stamp
+from hermes.domain.zones import zone_named
 from hermes.domain.jobs import Schedule, ScheduleKind
 here, there = zone_named(""), ZoneInfo("Europe/Berlin")
 for hour in range(0, 24 * 400):

@@ -47,6 +47,7 @@ from hermes.domain.messages import (
 )
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply, ModelRequest
 from hermes.domain.session import StoredMessage
+from hermes.domain.zones import zone_named
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +61,9 @@ async def check_spend(services: AgentServices, agent_id: str, session_id: str) -
         _compare("session", spent.tokens, limits.session_tokens, "tokens")
         _compare("session", spent.cost_usd, limits.session_usd, "usd")
     if limits.day_tokens is not None or limits.day_usd is not None:
-        now = datetime.fromtimestamp(services.clock.now()).astimezone()
-        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+        zone = zone_named(services.settings().timezone)
+        now = datetime.fromtimestamp(services.clock.now(), zone)
+        midnight = now.replace(hour=0, minute=0, second=0, microsecond=0, fold=0).timestamp()
         spent = await spent_by(agent_id=agent_id, since=midnight)
         _compare("day", spent.tokens, limits.day_tokens, "tokens")
         _compare("day", spent.cost_usd, limits.day_usd, "usd")

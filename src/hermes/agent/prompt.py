@@ -22,6 +22,7 @@ from hermes.domain.ports.files import IdentitySnapshot
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import ToolRunner, ToolSpec
+from hermes.domain.zones import zone_named
 
 
 class _Guidance(Struct, frozen=True):
@@ -172,7 +173,7 @@ async def gather_inputs(
             environment, settings.context_file_max_chars or CONTEXT_FILE_CHARS
         )
     present = {tool.name for tool in tools.specs()}
-    started = datetime.fromtimestamp(session.started_at).astimezone()
+    started = datetime.fromtimestamp(session.started_at, zone_named(settings.timezone))
     return PromptInputs(
         identity=identity,
         tools=tools.specs(),

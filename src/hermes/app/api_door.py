@@ -14,11 +14,11 @@ from hermes.app.doors import DoorContext, listens
 from hermes.app.options import AppOptions
 from hermes.app.settings import platform_section
 from hermes.config.loader import LoadedConfig
-from hermes.control.jobs.schedules import zone_named
 from hermes.control.runs.runs import PLATFORM, Runs
 from hermes.control.supervision.health import GatewayPhase
 from hermes.domain.patterns import SafePattern
 from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES, AgentProfile
+from hermes.domain.zones import zone_named
 from hermes.entry.http.api import all_endpoints
 from hermes.entry.http.app import HttpApp
 from hermes.entry.http.door import ApiDoor

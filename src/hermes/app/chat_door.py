@@ -15,9 +15,9 @@ from hermes.control.admission.pipeline import PipelineParts
 from hermes.control.admission.resets import check_policies
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.delivery.files import OutgoingFiles
-from hermes.control.jobs.schedules import zone_named
 from hermes.control.supervision.supervisor import SupervisorSettings
 from hermes.domain.profile import DEFAULT_AGENT
+from hermes.domain.zones import zone_named
 from hermes.entry.chat.context import ChatContext
 from hermes.entry.chat.door import ChatDoor, ChatDoorParts
 from hermes.entry.chat.voice import VoiceMessages
@@ -47,6 +47,7 @@ def check(loaded: LoadedConfig, options: AppOptions) -> None:
     accounts = enabled_accounts(lambda: loaded, options, SystemClock())
     access_settings(loaded, _prefixes(accounts).items())
     check_policies(loaded.config.session_reset)
+    zone_named(loaded.config.timezone)
 
 
 def open_door(context: DoorContext) -> ChatDoor:
@@ -120,7 +121,7 @@ def _admission(
         authorizer=Authorizer(access, paired=pairing.is_paired),
         pairing=pairing,
         background_age=app.environments.background_age,
-        zone=zone_named(""),
+        zone=zone_named(app.settings().timezone),
         hooks=context.hooks,
         group=context.group,
         agent_of=lambda _message: DEFAULT_AGENT,

@@ -13,7 +13,6 @@ from hermes.control.commands.turns import stop_everything
 from hermes.control.commands.wording import (
     Exchange,
     asked_again,
-    clock_time,
     count,
     exchanges,
     session_line,
@@ -26,6 +25,7 @@ from hermes.domain.messages import AssistantMessage, UserMessage, content_text
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
 from hermes.domain.wording import ago, one_line
+from hermes.domain.zones import clock_time
 
 LISTED = 20
 STOP_SECONDS = 5.0
@@ -225,8 +225,9 @@ async def save(context: CommandContext, invocation: Invocation) -> None:
     path = context.host.saved_dir / f"{session.id}.json"
     if invocation.rest:
         path = context.profile.workspace / await asyncio.to_thread(Path(invocation.rest).expanduser)
+    zone = context.host.settings().timezone
     markdown = path.suffix.lower() in (".md", ".markdown")
-    data = _as_markdown(session, stored).encode() if markdown else _as_json(session, stored)
+    data = _as_markdown(session, stored, zone).encode() if markdown else _as_json(session, stored)
     await asyncio.to_thread(_write, path, data)
     await context.reply(f"Saved {count(len(stored), 'message')} to {path}")
 
@@ -249,8 +250,8 @@ def _as_json(session: Session, stored: list[StoredMessage]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
 
 
-def _as_markdown(session: Session, stored: list[StoredMessage]) -> str:
-    lines = [f"# {session.title or session.id}", "", f"_{clock_time(session.started_at)}_"]
+def _as_markdown(session: Session, stored: list[StoredMessage], zone: str) -> str:
+    lines = [f"# {session.title or session.id}", "", f"_{clock_time(session.started_at, zone)}_"]
     for each in stored:
         message = each.message
         if isinstance(message, UserMessage):

@@ -11,8 +11,9 @@ from hermes.control.commands.registry import (
     Where,
     command,
 )
-from hermes.control.commands.wording import clock_time, count, exchanges, table
+from hermes.control.commands.wording import count, exchanges, table
 from hermes.domain.errors import UsageError
+from hermes.domain.zones import clock_time
 
 PAGE = 12
 GREETING = (
@@ -85,7 +86,7 @@ async def status(context: CommandContext, _invocation: Invocation) -> None:
             ("session", session.id),
             ("title", session.title or "none"),
             ("model", f"{session.model} {session.provider}".strip()),
-            ("started", clock_time(session.started_at)),
+            ("started", clock_time(session.started_at, host.settings().timezone)),
             ("messages", f"{session.message_count:,}"),
             ("tokens", f"{session.usage.total_tokens:,}"),
             ("working", "yes" if context.busy else "no"),

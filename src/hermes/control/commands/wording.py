@@ -1,6 +1,5 @@
 """Wording of replies that several commands share, and the exchanges of a history."""
 
-import time
 from collections.abc import Sequence
 
 from msgspec import Struct
@@ -40,10 +39,6 @@ def session_line(session: Session, now: float, *, current: bool) -> str:
 def table(rows: Sequence[tuple[str, str]]) -> str:
     width = max((len(name) for name, _ in rows), default=0)
     return "\n".join(f"{name.ljust(width)}  {value}".rstrip() for name, value in rows)
-
-
-def clock_time(at: float) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
 class Exchange(Struct, frozen=True, kw_only=True):

@@ -11,12 +11,11 @@ the gap, and one that comes twice in autumn is taken once.
 """
 
 import re
-from datetime import UTC, datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo
+from datetime import datetime, tzinfo
 
 from cronsim import CronSim, CronSimError
 
-from hermes.domain.errors import ConfigError, UsageError
+from hermes.domain.errors import UsageError
 from hermes.domain.jobs import Schedule, ScheduleKind
 
 LATE_SECONDS = 120.0
@@ -93,37 +92,6 @@ def instant_of(text: str | None, zone: tzinfo) -> float | None:
         return moment.timestamp()
     except (ValueError, OverflowError):
         return None
-
-
-def zone_named(name: str) -> tzinfo:
-    """Return the zone called `name`, e.g. `Europe/Berlin`; empty: that of this machine."""
-    if not name.strip():
-        return _MachineZone()
-    try:
-        return ZoneInfo(name.strip())
-    except (ValueError, OSError, LookupError) as error:
-        raise ConfigError(
-            f"`{name}` is not a known time zone.",
-            hint="Use a name such as Europe/Berlin, or leave `timezone` empty.",
-        ) from error
-
-
-class _MachineZone(tzinfo):
-    """The zone of this machine with its clock changes, which a fixed offset lacks."""
-
-    def utcoffset(self, moment: datetime | None, /) -> timedelta | None:
-        return None if moment is None else moment.replace(tzinfo=None).astimezone().utcoffset()
-
-    def dst(self, _moment: datetime | None, /) -> timedelta | None:
-        return None
-
-    def tzname(self, moment: datetime | None, /) -> str | None:
-        return None if moment is None else moment.replace(tzinfo=None).astimezone().tzname()
-
-    def fromutc(self, moment: datetime, /) -> datetime:
-        # The naive local time is made by the C library, which also sets `fold`.
-        local = datetime.fromtimestamp(moment.replace(tzinfo=UTC, microsecond=0).timestamp())  # noqa: DTZ006
-        return local.replace(tzinfo=self, microsecond=moment.microsecond)
 
 
 def _minutes(span: str, text: str) -> int:
