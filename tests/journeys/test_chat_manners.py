@@ -1,9 +1,12 @@
 """What people expect of a bot, seen in a chat: greetings, acknowledgements, replies, notices."""
 
 import asyncio
+from datetime import datetime
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
-from fakes.gateway import running_gateway
+from fakes.command import Hermes
+from fakes.gateway import GatewayProcess, gateway_config, running_gateway
 from fakes.model import Call, FakeModelServer, Rule, Script, Step
 from fakes.telegram import FakeTelegram
 
@@ -138,7 +141,11 @@ async def test_answers_are_replies_as_reply_to_mode_says(tmp_path: Path) -> None
     script = Script(rules=rules, default=Step(echo=True))
     async with FakeModelServer(script) as model, FakeTelegram() as telegram:
         async with running_gateway(
-            tmp_path, model.base_url, telegram.base_url, terminal={"backend": "local"}
+            tmp_path,
+            model.base_url,
+            telegram.base_url,
+            terminal={"backend": "local"},
+            gateway={"allowed_users": [str(ben)]},
         ) as gateway:
             question = telegram.say(group, ben, "@hermes_bot at length please")
             await until_shown(telegram, group, 2)
@@ -174,3 +181,125 @@ async def test_progress_makes_no_sound_and_the_answer_does(tmp_path: Path) -> No
             silent = {seen.text[:7]: seen.silent for seen in telegram.replies(ANN)}
             assert silent.pop("Nothing") is False
             assert list(silent.values()) == [True]
+
+
+async def test_somebody_who_is_let_in_is_welcomed_once(tmp_path: Path) -> None:
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        hermes = Hermes(tmp_path, model.base_url, gateway_config(telegram.base_url))
+        config = hermes.home / "config.yaml"
+        config.write_text(config.read_text().replace("allow_all_users: true", ""))
+        gateway = GatewayProcess(hermes)
+        await gateway.start()
+        try:
+            telegram.say(ANN, ANN, "let me in")
+            (offer,) = await until_said(telegram, "hermes pairing approve")
+            code = offer.split("pairing approve telegram ")[1].split()[0]
+            approved = await hermes.run("pairing", "approve", "telegram", code)
+            assert approved.code == 0, approved.err
+            await until_said(telegram, "Welcome, you're in!")
+            await gateway.kill()
+            await gateway.start()
+            telegram.say(ANN, ANN, "hello")
+            shown = await until_said(telegram, "hello")
+            assert sum("Welcome" in text for text in shown) == 1
+        finally:
+            await gateway.kill()
+
+
+async def test_restart_starts_again_and_says_once_that_it_is_back(tmp_path: Path) -> None:
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url) as gateway:
+            telegram.say(ANN, ANN, "/restart")
+            await until_said(telegram, "Restarting.", "I'm back.")
+            assert gateway.process is not None
+            assert gateway.process.returncode is None
+            await gateway.kill()
+            await gateway.start()
+            telegram.say(ANN, ANN, "hello")
+            shown = await until_said(telegram, "hello")
+            assert sum("I'm back" in text for text in shown) == 1
+
+
+async def test_a_supervised_gateway_ends_with_75_and_is_back_also_after_a_crash(
+    tmp_path: Path,
+) -> None:
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        hermes = Hermes(tmp_path, model.base_url, gateway_config(telegram.base_url))
+        hermes.environ["HERMES_SUPERVISED"] = "1"
+        gateway = GatewayProcess(hermes)
+        await gateway.start()
+        try:
+            telegram.say(ANN, ANN, "/restart")
+            await until_said(telegram, "Restarting.")
+            assert gateway.process is not None
+            async with asyncio.timeout(30):
+                assert await gateway.process.wait() == 75
+            assert said(telegram) == ["Restarting. I'll tell you when I'm back."]
+            await gateway.start()
+            await until_said(telegram, "I'm back.")
+            await gateway.kill()
+            await gateway.start()
+            telegram.say(ANN, ANN, "hello")
+            shown = await until_said(telegram, "hello")
+            assert sum("I'm back" in text for text in shown) == 1
+        finally:
+            await gateway.kill()
+
+
+async def test_an_empty_answer_is_not_silence(tmp_path: Path) -> None:
+    script = Script(
+        rules=[Rule(contains="hush", steps=[Step(text="NO_REPLY")])], default=Step(text="\u200b")
+    )
+    async with FakeModelServer(script) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url):
+            telegram.say(ANN, ANN, "hush now")
+            await model.arrived.wait()
+            telegram.say(ANN, ANN, "/queue well?")
+            (shown,) = await until_said(telegram, "without an answer")
+            assert "Ask again" in shown
+
+
+async def test_the_end_of_a_background_process_is_told_in_its_chat(tmp_path: Path) -> None:
+    arguments = {
+        "command": "sleep 0.5; echo finished-it",
+        "background": True,
+        "notify_on_complete": True,
+    }
+    begin = Step(calls=[Call(name="terminal", arguments=arguments)])
+    rules = [
+        Rule(contains="finished-it", steps=[Step(text="The build is done.")]),
+        Rule(contains="build", steps=[begin, Step(text="It is building.")]),
+    ]
+    script = Script(rules=rules, default=Step(echo=True))
+    async with FakeModelServer(script) as model, FakeTelegram() as telegram:
+        async with running_gateway(
+            tmp_path,
+            model.base_url,
+            telegram.base_url,
+            terminal={"backend": "local"},
+            approvals={"mode": "off"},
+        ):
+            telegram.say(ANN, ANN, "build it")
+            await until_said(telegram, "It is building.", "The build is done.")
+            telegram.say(ANN, ANN, "/new")
+            await until_said(telegram, "New conversation.")
+
+
+async def test_times_are_those_of_the_configured_zone(tmp_path: Path) -> None:
+    far = ZoneInfo("Pacific/Kiritimati")
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        hermes = Hermes(tmp_path, model.base_url, gateway_config(telegram.base_url))
+        hermes.environ |= {"HERMES_TIMEZONE": "Pacific/Kiritimati", "TZ": "Pacific/Pago_Pago"}
+        gateway = GatewayProcess(hermes)
+        await gateway.start()
+        try:
+            before = datetime.now(far)
+            telegram.say(ANN, ANN, "hello")
+            await until_said(telegram, "hello")
+            prompt = str(model.requests[-1].body["messages"][0]["content"])
+            assert before.strftime("%Y-%m-%d") in prompt
+            telegram.say(ANN, ANN, "/status")
+            status = (await until_said(telegram, "started"))[-1]
+            assert before.strftime("%Y-%m-%d %H:") in status
+        finally:
+            await gateway.kill()

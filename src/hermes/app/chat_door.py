@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from hermes.app.build import App
 from hermes.app.doors import DoorContext
 from hermes.app.options import AppOptions
@@ -92,6 +94,9 @@ def open_door(context: DoorContext) -> ChatDoor:
             ),
             on_change=context.state_file.changed,
             admission=lambda door: _admission(context, door, access()),
+            announces=lambda name: any(
+                each.announces() for each in accounts if each.platform.name == name
+            ),
             access=access,
         )
     )
@@ -116,7 +121,7 @@ def _admission(
     app = context.app
     pairing = Pairing(PairingFiles(app.options.home.platforms_dir / "pairing"), app.clock)
     return PipelineParts(
-        host=app.commands(),
+        host=replace(app.commands(), restart=context.restart),
         registry=builtin_registry(),
         authorizer=Authorizer(access, paired=pairing.is_paired),
         pairing=pairing,

@@ -8,7 +8,7 @@ A row of `DOORS` names a module with three functions:
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import ModuleType
 
@@ -39,6 +39,8 @@ class DoorContext(Struct, frozen=True, kw_only=True):
     hooks: HookBus
     state_file: StateFile
     metrics: Registry
+    restart: Callable[[], None]
+    """Ends the gateway so that it starts again."""
 
 
 def open_doors(context: DoorContext) -> list[Door]:

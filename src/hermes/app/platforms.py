@@ -53,6 +53,9 @@ class PlatformAccount:
     def reactions(self) -> bool:
         return self.platform.capabilities.reactions and self._settings().reactions
 
+    def announces(self) -> bool:
+        return self._settings().gateway_restart_notification
+
     def _places(self) -> SettingPlaces:
         loaded = self._loaded()
         if self._known is None or self._known[0] is not loaded:

@@ -9,6 +9,7 @@ import contextlib
 import logging
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -44,6 +45,8 @@ from hermes.observability.metrics import Registry
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 5.0
+START_AGAIN = -1
+"""In place of an exit code: the process is to begin again as it was started."""
 RECOVER_EVERY_SECONDS = 60.0
 LIVE_EXTRAS = ACCESS_KEYS | {"key", "keys"} | {*ChatSettings.__struct_fields__}
 """What is read again of `platforms.<name>.extra`: rules of chats, and the keys of the API."""
@@ -64,7 +67,8 @@ async def serve(options: AppOptions, *, replace: bool = False) -> int:
         async with open_app(options) as app:
             with watchdog(app.owner.stall_path):
                 await Service(app, stop).run()
-    return stop.exit_code
+    # Where nobody would start it again, the command does: see `cli.commands.gateway`.
+    return START_AGAIN if stop.reason == "/restart" and not supervised else stop.exit_code
 
 
 class Service:
@@ -99,6 +103,7 @@ class Service:
                 hooks=self._hooks,
                 state_file=self._state_file,
                 metrics=metrics,
+                restart=partial(self._stop.start_again, "/restart"),
             )
             counted = self._doors.watching(TurnMetrics(metrics, self._app.clock).on_turn)
             with counted, self._doors.attached(*open_doors(context)):

@@ -57,6 +57,8 @@ class Door:
     """What its messages carry as `InboundMessage.platform`; `ANY` for what no other door has."""
     follower: Follower | None = None
     """Sees through what is owed for its turns; it begins, recovers and closes with the door."""
+    shows_notices: bool = False
+    """What becomes of a background process is said where its conversation takes place."""
     capabilities: ToolCapabilities = ToolCapabilities()
     """What it lends to the tools of all turns, for instance sending to its chats."""
 

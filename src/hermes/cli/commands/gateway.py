@@ -64,10 +64,13 @@ def run_command(replace: bool, verbose: bool, quiet: bool) -> None:
     SIGUSR1 finishes and ends with exit code 75, to be started again. Exit code
     78 means that the configuration cannot work.
     """
-    from hermes.app.serve import serve  # noqa: PLC0415 - the other subcommands do without it
+    from hermes.app.serve import START_AGAIN, serve  # noqa: PLC0415 - only this one needs it
 
     _log_to_console(verbose=verbose, quiet=quiet)
-    sys.exit(run(serve(_options(), replace=replace)))
+    code = run(serve(_options(), replace=replace))
+    if code == START_AGAIN:
+        os.execv(sys.executable, [sys.executable, "-m", "hermes.cli", *sys.argv[1:]])  # noqa: S606
+    sys.exit(code)
 
 
 @command.command("start")

@@ -58,6 +58,10 @@ class Pairing:
         approved = self._approved.get(platform, {})
         return sender.id in approved or (sender.alt_id or sender.id) in approved
 
+    def people(self) -> list[tuple[str, str]]:
+        """Return everybody who was let in, as (platform, user), as of the last `refresh`."""
+        return [(platform, user) for platform, users in self._approved.items() for user in users]
+
     async def refresh(self, *, force: bool = False) -> None:
         """Notice what other processes changed; without `force` at most once a second."""
         now = self._clock.monotonic()
@@ -185,6 +189,11 @@ class Pairing:
             return replace(records, pending={}, asked_at={}), len(records.pending)
 
         return await self._store.change(platform, edit)
+
+
+def welcome_name(platform: str, user_id: str) -> str:
+    """Return the name under which the ledger keeps where a stranger is to be welcomed."""
+    return f"welcome:{platform}:{user_id}"
 
 
 def offer_text(platform: str, code: str) -> str:

@@ -16,12 +16,13 @@ from datetime import tzinfo
 from functools import partial
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.control.admission.approval_replies import ANSWERED_AS, ApprovalReplies
 from hermes.control.admission.authz import Access, Authorizer, may_run
-from hermes.control.admission.pairing import Pairing, offer_text
+from hermes.control.admission.pairing import Pairing, offer_text, welcome_name
 from hermes.control.admission.resets import AUTO_RESET, due, is_trigger, policy_of, user_note
 from hermes.control.commands.context import CommandContext, CommandHost, Screen, carry_over
 from hermes.control.commands.registry import (
@@ -207,8 +208,15 @@ class InboundPipeline:
         if not access.pair:
             return
         code = await self._parts.pairing.request(message.platform, message.sender)
-        if code is not None:
-            self._say(message, offer_text(message.platform, code))
+        if code is None:
+            return
+        promise = {
+            "id": f"welcome:{new_id('pairing')}",
+            "at": self._gateway.clock.now(),
+            "target": msgspec.to_builtins(replace(target_of(message), reply_to=None)),
+        }
+        await self._ledger.keep(welcome_name(message.platform, message.sender.id), promise)
+        self._say(message, offer_text(message.platform, code))
 
     async def _session(self, agent_id: str, message: InboundMessage) -> Session | None:
         """Return the current conversation of the place; None: the message opens one."""

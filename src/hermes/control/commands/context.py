@@ -5,7 +5,7 @@ do where they were typed; what only some doors can do is a `Screen`, which is
 None elsewhere.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -139,6 +139,8 @@ class CommandHost(Struct, frozen=True, kw_only=True):
     saved_dir: Path
     """Where `/save` writes."""
     settings: LiveSettings
+    restart: Callable[[], None] | None = None
+    """Ends the gateway so that it starts again; None where there is none."""
 
     async def busy_mode(self, source: str, session_id: str | None) -> BusyMode:
         """Return what text does that arrives at a door while a turn runs."""

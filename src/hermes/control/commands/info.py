@@ -16,12 +16,13 @@ from hermes.domain.errors import UsageError
 from hermes.domain.zones import clock_time
 
 PAGE = 12
-GREETING = (
-    "Hello! I'm Hermes, an AI agent.\n"
+ABOUT = (
+    "I'm Hermes, an AI agent.\n"
     "Write to me as you would to a person: I answer questions, work on files, run commands and "
     "look after longer tasks. Before anything risky I ask you.\n"
     "/help lists the commands, /new starts over, /stop stops me."
 )
+"""Who answers here, for somebody new."""
 
 
 _tell = partial(command, Category.INFO)
@@ -69,7 +70,7 @@ def _about(command: SlashCommand) -> str:
 
 @command(Category.SESSION, "start", "", "Say hello", where=Where.CHAT)
 async def start(context: CommandContext, _invocation: Invocation) -> None:
-    await context.reply(GREETING)
+    await context.reply(f"Hello! {ABOUT}")
 
 
 @command(Category.SESSION, "status", "", "Show the state of the conversation")

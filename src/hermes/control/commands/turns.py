@@ -1,9 +1,15 @@
 """Commands about work in progress: stop, queue, steer, busy, approve, deny, answer."""
 
+import asyncio
+from contextlib import suppress
 from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from hermes.control.commands.context import CommandContext, Preference
-from hermes.control.commands.registry import Category, Invocation, command
+from hermes.control.commands.registry import Category, Invocation, Where, command
 from hermes.control.commands.wording import count
 from hermes.control.lanes.gateway import BusyMode
 from hermes.domain.approvals import Approval, ApprovalKind, Choice
@@ -15,6 +21,9 @@ EFFECTS = {
     BusyMode.QUEUE: "waits until the running turn has ended",
     BusyMode.STEER: "reaches the running turn after its next tool call",
 }
+RESTARTED = "gateway:restarted"
+"""Under this name the ledger keeps who asked for the last restart, and where."""
+NOTE_SECONDS = 5.0
 SCOPES = tuple(choice.value for choice in Choice if choice is not Choice.DENY)
 
 
@@ -50,6 +59,29 @@ async def queue(context: CommandContext, invocation: Invocation) -> None:
 @_row("steer", "TEXT", "Send text to the running turn")
 async def steer(context: CommandContext, invocation: Invocation) -> None:
     await context.caller.submit(_text(invocation), mode=BusyMode.STEER)
+
+
+@_row("restart", "", "Restart the gateway", where=Where.CHAT, admin=True)
+async def restart(context: CommandContext, _invocation: Invocation) -> None:
+    host, chat = context.host, context.chat
+    if host.restart is None or chat is None:
+        raise UsageError("There is no gateway here that could be restarted.")
+    # A command that comes again, because the process died on the way, restarts nothing.
+    asked_by = f"restart:{chat.platform}:{chat.account}:{chat.reply_to}"
+    before: Any = await context.ledger.kept(RESTARTED)
+    if isinstance(before, dict) and before["id"] == asked_by:
+        return
+    promise = {
+        "id": asked_by,
+        "owner": host.gateway.owner,
+        "at": host.gateway.clock.now(),
+        "target": msgspec.to_builtins(replace(chat, reply_to=None, context="")),
+    }
+    await context.ledger.keep(RESTARTED, promise)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(NOTE_SECONDS):
+            await context.reply("Restarting. I'll tell you when I'm back.")
+    host.restart()
 
 
 def _text(invocation: Invocation) -> str:

@@ -194,6 +194,9 @@ class Gateway:
             session = await self.open_session(agent_id, message.platform, message.sender.id)
         elif (session := await self.ledger.session(wanted)) is None:
             raise NotFound(f"There is no session {wanted}.")
+        elif message.internal and await self.ledger.session_for_key(key) is not None:
+            # What is said about an earlier conversation does not bring it back.
+            return session.id
         await self.ledger.bind_key(key, session.id, self.clock.now())
         return session.id
 
@@ -458,14 +461,35 @@ async def pass_on_notices(source: ProcessNotices, gateway: Gateway, clock: Clock
     while True:
         notice = await source.next_notice()
         try:
-            await gateway.submit(
-                notice.agent_id, _inbound(notice, clock.now()), session_id=notice.session_id
-            )
+            message = _inbound(notice, clock.now(), await _place(gateway, notice.session_id))
+            await gateway.submit(notice.agent_id, message, session_id=notice.session_id)
         except HermesError as error:
             log.warning("a process notice was not delivered: %s", error.message)
 
 
-def _inbound(notice: ProcessNotice, now: float) -> InboundMessage:
+async def _place(gateway: Gateway, session_id: str) -> InboundMessage | None:
+    """Return the last message of the chat in which a conversation takes place, if it is one."""
+    turns = [stored.turn_id for stored in await gateway.ledger.transcript(session_id)]
+    for turn_id in dict.fromkeys(turn for turn in reversed(turns) if turn is not None):
+        for entry in await gateway.ledger.entries_of_turn(turn_id):
+            if gateway.doors.of(entry.message.platform).shows_notices:
+                return entry.message
+    return None
+
+
+def _inbound(notice: ProcessNotice, now: float, place: InboundMessage | None) -> InboundMessage:
+    if place is not None:
+        return InboundMessage(
+            platform=place.platform,
+            account=place.account,
+            native_id=new_id("notice"),
+            chat=place.chat,
+            sender=place.sender,
+            thread_id=place.thread_id,
+            text=notice.text,
+            sent_at=now,
+            internal=True,
+        )
     return InboundMessage(
         platform="process",
         account="local",

@@ -34,6 +34,7 @@ from hermes.domain.tools import ToolCapabilities, ToolContext
 from hermes.domain.turn import Turn, TurnContext
 from hermes.entry.chat.companion import ReplyParts
 from hermes.entry.chat.context import ChatContext
+from hermes.entry.chat.greetings import Greetings
 from hermes.entry.chat.replies import Apologies, ChatReplies
 from hermes.entry.chat.voice import VoiceMessages
 
@@ -51,12 +52,15 @@ class ChatDoorParts(ReplyParts, frozen=True, kw_only=True):
     """Told when an adapter's state has changed."""
     admission: Callable[["ChatDoor"], PipelineParts]
     """Makes the way in, which answers through the door."""
+    announces: Callable[[str], bool]
+    """Platform -> whether a chat is told that the gateway is back after `/restart`."""
     access: Callable[[], Mapping[str, AuthzSettings]]
     """Who may talk where, as configured now."""
 
 
 class ChatDoor(Door):
     name = "chat"
+    shows_notices = True
 
     def __init__(self, parts: ChatDoorParts) -> None:
         self._platforms = {each.platform.name: each.platform for each in parts.accounts}
@@ -85,7 +89,16 @@ class ChatDoor(Door):
     # -- its life ------------------------------------------------------------
 
     def services(self) -> Sequence[BackgroundWork]:
-        return (self._fleet.run,)
+        parts = self._parts
+        greetings = Greetings(
+            ledger=parts.ledger,
+            clock=parts.clock,
+            owner=self._way_in.host.gateway.owner,
+            pairing=self._way_in.pairing,
+            deliver=self.deliver,
+            announces=parts.announces,
+        )
+        return (self._fleet.run, greetings.run)
 
     def configured(self) -> None:
         self._way_in.authorizer.update(self._parts.access())

@@ -36,6 +36,7 @@ _LABEL = 120
 _PREVIEW = 160
 _REASONING = 1500
 """Characters of reasoning that are shown."""
+_EMPTY = "🤷 I came back without an answer. Ask again, or put it in other words."
 _STOPPED = "⏹ Stopped here."
 _FAILED = {
     ToolOutcome.ERROR: "✗",
@@ -191,10 +192,13 @@ class Segment:
         body = found.text.strip("\n") if self.closed else found.text.lstrip("\n")
         cut_off = self.ending is not None and self.ending.outcome is not TurnState.DONE
         held_back = not self.closed or cut_off
-        if is_silent(body, begun=held_back):
+        silent = is_silent(body, begun=held_back)
+        if silent:
             body = ""
         if self.ending is not None:
             body = _with_ending(body, self.ending)
+            if is_blank(body) and not silent and not found.media and not cut_off:
+                body = _EMPTY
         thought = ""
         if settings.show_reasoning and (body or self.remark or not self.closed):
             thought = quoted(clean(self._thought or "".join(self._new_thoughts)))
