@@ -1,7 +1,9 @@
-"""The way in when a message cannot be taken: nobody serves it, or nothing can be stored."""
+"""The way in: messages that cannot be taken, and commands behind the commit."""
 
 import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +12,7 @@ from fakes.ledgers import inbound
 from fakes.way_in import Said, pipeline
 from hermes.control.admission.authz import AuthzSettings
 from hermes.domain.errors import StoreError
+from hermes.domain.inbound import InboxState
 from hermes.execution.clock import SystemClock
 from hermes.state.sqlite.ledger import SqliteLedger
 
@@ -22,7 +25,7 @@ async def test_an_agent_that_is_not_served_is_said_once_and_the_message_refused(
     ledger = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path)
     kit, said = ChatKit(ledger, SystemClock(), tmp_path, {}), Said()
     async with asyncio.timeout(10), kit.gateway.running(), asyncio.TaskGroup() as group:
-        way_in = pipeline(kit, group, said, EVERYBODY, agent_id="nobody")
+        way_in = pipeline(kit, group.create_task, said, EVERYBODY, agent_id="nobody")
         await way_in.message(inbound("m1"))
         await way_in.message(inbound("m2"))
     ((chat, text),) = said
@@ -36,10 +39,86 @@ async def test_what_cannot_be_stored_is_said_once_and_not_confirmed(tmp_path: Pa
     kit, said = ChatKit(ledger, SystemClock(), tmp_path, {}), Said()
     await ledger.close()
     async with asyncio.timeout(10), kit.gateway.running(), asyncio.TaskGroup() as group:
-        way_in = pipeline(kit, group, said, EVERYBODY)
+        way_in = pipeline(kit, group.create_task, said, EVERYBODY)
         for _ in range(2):
             with pytest.raises(StoreError):
                 await way_in.message(inbound("m1"))
     ((chat, text),) = said
     assert chat == "7"
     assert "I will try again" in text
+
+
+def never(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Take work as a process does that ends before it gets to it."""
+    work.close()
+    return asyncio.ensure_future(asyncio.sleep(0))
+
+
+async def test_commands_that_had_not_begun_are_run_after_the_next_start_in_their_order(
+    tmp_path: Path,
+) -> None:
+    ledger = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path)
+    kit, said = ChatKit(ledger, SystemClock(), tmp_path, {}), Said()
+    async with asyncio.timeout(10), kit.gateway.running():
+        way_in = pipeline(kit, never, said, EVERYBODY)
+        for number, text in enumerate(("before", "/new", "after", "/title Renamed")):
+            await way_in.message(inbound(f"m{number}", text))
+        await kit.gateway.idle((await ledger.unanswered(["telegram"]))[0].session_id)
+        old = [entry.session_id for entry in await ledger.queued(["telegram"])]
+        assert len(old) == 3
+        async with asyncio.TaskGroup() as group:
+            again = pipeline(kit, group.create_task, said, EVERYBODY)
+            await again.recover(["telegram"])
+            # The platform delivers again what it was never told of.
+            await again.message(inbound("m2", "after"))
+            await again.message(inbound("m3", "/title Renamed"))
+        assert await ledger.queued(["telegram"]) == []
+        (before, after) = await ledger.unanswered(["telegram"])
+        assert (before.message.text, after.message.text) == ("before", "after")
+        assert before.session_id == old[0] != after.session_id
+        renamed = await ledger.session(after.session_id)
+        assert renamed is not None
+        assert renamed.title == "Renamed"
+        assert len(said) == 2
+    await ledger.close()
+
+
+async def test_commands_that_were_cut_off_are_run_again_or_their_chat_is_told_once(
+    tmp_path: Path,
+) -> None:
+    ledger = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path)
+    kit, said = ChatKit(ledger, SystemClock(), tmp_path, {}), Said()
+    async with asyncio.timeout(10), kit.gateway.running():
+        for number, text in enumerate(("/undo", "/help", "/retry")):
+            message = inbound(f"m{number}", text)
+            await kit.gateway.take_note("main", message, None, InboxState.QUEUED)
+            await kit.gateway.take_note("main", message, None, InboxState.BEGUN)
+        for _ in range(2):
+            async with asyncio.TaskGroup() as group:
+                await pipeline(kit, group.create_task, said, EVERYBODY).recover(["telegram"])
+        (told, helped) = sorted((text for _chat, text in said), key=len)
+        assert "/undo, /retry" in told
+        assert "/title" in helped
+    await ledger.close()
+
+
+async def test_what_is_said_after_a_slow_command_does_not_wait_for_its_answer(
+    tmp_path: Path,
+) -> None:
+    ledger = await SqliteLedger.open(tmp_path / "state.db", backups=tmp_path)
+    kit, said = ChatKit(ledger, SystemClock(), tmp_path, {}), Said()
+    async with asyncio.timeout(10), kit.gateway.running(), asyncio.TaskGroup() as group:
+        gate, began = asyncio.Event(), asyncio.Event()
+        way_in = pipeline(kit, group.create_task, said, EVERYBODY, gate=gate)
+        for number in range(20):
+            await way_in.message(inbound(f"m{number}", "/help"))
+        await way_in.message(inbound("text", "hello"))
+        with kit.gateway.doors.watching(lambda _job: began.set()):
+            await began.wait()
+        taken = await ledger.unanswered(["telegram"])
+        assert (taken[0].message.text, said) == ("hello", [])
+        assert len(await ledger.queued(["telegram"])) == 20
+        gate.set()
+    assert len(said) == 20
+    assert await ledger.queued(["telegram"]) == []
+    await ledger.close()

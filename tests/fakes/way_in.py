@@ -1,13 +1,14 @@
 """The way in for the people of a platform, with scripted turns and without a platform."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from datetime import UTC
+from typing import Any
 
 from fakes.chat_kit import ChatKit
 from hermes.control.admission.authz import Authorizer, AuthzSettings
 from hermes.control.admission.pairing import Pairing
-from hermes.control.admission.pipeline import InboundPipeline, PipelineParts
+from hermes.control.admission.pipeline import InboundPipeline, PipelineParts, PlaceQueues
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.hooks import HookBus
 from hermes.domain.approvals import Approval
@@ -27,14 +28,19 @@ Said = list[tuple[str, str]]
 
 def pipeline(
     kit: ChatKit,
-    group: asyncio.TaskGroup,
+    do: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
     said: Said,
     access: AuthzSettings,
     *,
     agent_id: str = "main",
     paired: str = "",
+    gate: asyncio.Event | None = None,
 ) -> InboundPipeline:
-    async def say(target: Target, text: str) -> None:
+    """Make a way in; while `gate` is unset nothing can be said."""
+
+    async def say(target: Target, text: str, _post_id: str = "") -> None:
+        if gate is not None:
+            await gate.wait()
         said.append((target.chat_id, text))
 
     parts = PipelineParts(
@@ -47,7 +53,7 @@ def pipeline(
         background_age=lambda _session_id: None,
         zone=UTC,
         hooks=HookBus(),
-        group=group,
+        queues=PlaceQueues(do),
         agent_of=lambda _message: agent_id,
         say=say,
         apologise=Apologies(say, kit.clock).say,
@@ -64,7 +70,7 @@ class WayIn:
         self.kit = kit
         self.said: Said = []
         self._platform = access.platform
-        self._pipeline = pipeline(kit, group, self.said, access, paired=paired)
+        self._pipeline = pipeline(kit, group.create_task, self.said, access, paired=paired)
 
     async def say(
         self,

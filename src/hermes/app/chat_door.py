@@ -13,7 +13,7 @@ from hermes.app.settings import access_settings
 from hermes.config.loader import LoadedConfig
 from hermes.control.admission.authz import Authorizer, AuthzSettings
 from hermes.control.admission.pairing import Pairing
-from hermes.control.admission.pipeline import PipelineParts
+from hermes.control.admission.pipeline import PipelineParts, PlaceQueues
 from hermes.control.admission.resets import check_policies
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.delivery.files import OutgoingFiles
@@ -128,7 +128,7 @@ def _admission(
         background_age=app.environments.background_age,
         zone=zone_named(app.settings().timezone),
         hooks=context.hooks,
-        group=context.group,
+        queues=PlaceQueues(door.do),
         agent_of=lambda _message: DEFAULT_AGENT,
         say=door.say,
         apologise=door.apologise,

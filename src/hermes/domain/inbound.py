@@ -96,6 +96,10 @@ class InboundMessage(Struct, frozen=True, kw_only=True):
 
 
 class InboxState(StrEnum):
+    QUEUED = "queued"
+    """A command, or what its place said after one: handled in that order, behind the commit."""
+    BEGUN = "begun"
+    """A command that is being run."""
     WAITING = "waiting"
     TAKEN = "taken"
     """A turn has it in its history."""

@@ -42,6 +42,29 @@ async def test_what_waits_is_listed_in_order_of_admission(ledger: Ledger) -> Non
     assert await ledger.sessions_waiting() == ["s2", "s1"]
 
 
+async def test_what_is_queued_leaves_the_queue_once(ledger: Ledger) -> None:
+    for name in ("s1", "s2"):
+        await ledger.create_session(session(name))
+    queued, begun = (
+        msgspec.structs.replace(arrival(name, text), state=InboxState.QUEUED)
+        for name, text in (("n1", "first"), ("n2", "/help"))
+    )
+    assert [(await ledger.admit(each)).duplicate for each in (queued, begun, queued)][2]
+    assert await ledger.waiting("s1") == []
+    assert (await ledger.stats()).inbox_waiting == 2
+    moved = await ledger.admit(arrival("n1", "first, read", session_id="s2"))
+    assert not moved.duplicate
+    assert (await ledger.waiting("s2"))[0].message.text == "first, read"
+    assert (await ledger.admit(arrival("n1", session_id="s1"))).duplicate
+    await ledger.admit(msgspec.structs.replace(begun, state=InboxState.BEGUN))
+    (left,) = await ledger.queued(["telegram"])
+    assert (left.message.text, left.state) == ("/help", InboxState.BEGUN)
+    assert await ledger.queued(["elsewhere"]) == []
+    await ledger.drop([left.id], "command")
+    assert await ledger.queued(["telegram"]) == []
+    assert (await ledger.admit(queued)).duplicate
+
+
 async def test_a_message_for_an_unknown_session_is_refused(ledger: Ledger) -> None:
     with pytest.raises(NotFound):
         await ledger.admit(arrival("n1"))

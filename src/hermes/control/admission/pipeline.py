@@ -2,16 +2,25 @@
 
     adapter -> who is it? -> which conversation? -> command, answer or message?
             -> inbox commit -> (the adapter tells the platform) -> lane -> turn
+                                                                -> queue -> command
 
 Everything before the commit is quick; everything slow happens after it. A
 message that is let in is in the inbox when `message` returns; one that is not
 is refused on purpose. Grouping of split messages happens behind the commit, in
 the lane (`lanes.batches`), so nothing that waits there can be lost.
+
+Commands are run behind the commit, too. What its place says after a command is
+queued behind it, for it may depend on it (`/new`, then a text); other places do
+not wait. A queue holds committed entries: what had not begun when the process
+ended is handled after the next start. A command that was cut off is run again if
+that does no harm; of any other its chat is told.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from datetime import tzinfo
 from functools import partial
 from typing import Any
@@ -44,7 +53,7 @@ from hermes.control.hooks import (
 from hermes.control.lanes.gateway import BusyMode, Gateway, submit_while_busy
 from hermes.domain.errors import HermesError, NotFound, StoreError
 from hermes.domain.ids import new_id
-from hermes.domain.inbound import Attachment, InboundMessage
+from hermes.domain.inbound import Attachment, InboundMessage, InboxEntry, InboxState
 from hermes.domain.outbound import Target
 from hermes.domain.ports.platform import ButtonPress
 from hermes.domain.session import Session
@@ -55,7 +64,7 @@ class ChatCaller(Struct, kw_only=True):
     agent_id: str
     message: InboundMessage
     session: Session
-    say: Callable[[Target, str], Awaitable[None]]
+    say: Callable[[str], None]
 
     @property
     def source(self) -> str:
@@ -70,7 +79,7 @@ class ChatCaller(Struct, kw_only=True):
         return None
 
     async def reply(self, text: str) -> None:
-        await self.say(target_of(self.message), text)
+        self.say(text)
 
     async def switch(self, session: Session | None) -> None:
         if session is None:
@@ -110,6 +119,70 @@ BUSY_NOTES = {
 BUSY_NOTE_SECONDS = 30.0
 """A chat is not told more often than this what becomes of messages that come during a turn."""
 COMMAND_SECONDS = 2.0
+"""So long what was said after a command waits for it; nobody waits for a slow one."""
+REPEATABLE = frozenset(
+    {"new", "title", "sessions", "resume", "compress", "sethome", "busy", "model", "reasoning"}
+    | {"tools", "usage", "context", "start", "status", "whoami", "version", "help", "commands"}
+)
+"""Commands that may be run again if a process ended while it ran them."""
+
+
+QueuedWork = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
+"""Sets the event when the next in line may begin; at its end it may in any case."""
+
+
+class PlaceQueues:
+    """Work behind the commit: in order within a place, beside that of all other places."""
+
+    def __init__(self, do: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        self.do = do
+        """Runs something beside everything else; what goes wrong in it is logged."""
+        self.known: set[int] = set()
+        """The inbox entries that are queued or being handled here."""
+        self._waiting: dict[str, deque[tuple[QueuedWork, float | None]]] = {}
+        self._saying: dict[str, asyncio.Task[None]] = {}
+
+    def busy(self, key: str) -> bool:
+        return key in self._waiting
+
+    def add(self, key: str, work: QueuedWork, patience: float | None) -> None:
+        """Have `work` done in turn; the next in line waits for it so many seconds at most."""
+        if key in self._waiting:
+            self._waiting[key].append((work, patience))
+        else:
+            self._waiting[key] = deque([(work, patience)])
+            self.do(self._run(key))
+
+    async def _run(self, key: str) -> None:
+        waiting = self._waiting[key]
+        try:
+            while waiting:
+                await self._one(*waiting.popleft())
+        finally:
+            del self._waiting[key]
+
+    async def _one(self, work: QueuedWork, patience: float | None) -> None:
+        done = asyncio.Event()
+        self.do(work(done)).add_done_callback(lambda _task: done.set())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(patience):
+                await done.wait()
+
+    def say(self, key: str, saying: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        """Have something said after everything that was to be said before."""
+        before = self._saying.get(key)
+
+        async def said() -> None:
+            if before is not None:
+                await asyncio.wait({before})
+            try:
+                await saying()
+            finally:
+                if self._saying.get(key) is task:
+                    del self._saying[key]
+
+        task = self._saying[key] = self.do(said())
+        return task
 
 
 class PipelineParts(Struct, frozen=True, kw_only=True):
@@ -124,13 +197,12 @@ class PipelineParts(Struct, frozen=True, kw_only=True):
     zone: tzinfo
     """Where the days of resets begin."""
     hooks: HookBus
-    group: asyncio.TaskGroup
-    """Where commands run: some take their time."""
+    queues: PlaceQueues
     agent_of: Callable[[InboundMessage], str]
     """Routing: which agent answers."""
-    say: Callable[[Target, str], Awaitable[None]]
-    """Says something that is not part of a conversation."""
-    apologise: Callable[[Target, HermesError], Awaitable[None]]
+    say: Callable[[Target, str, str], Coroutine[Any, Any, None]]
+    """Says something that is not part of a conversation, under an id or a new one."""
+    apologise: Callable[[Target, HermesError], Coroutine[Any, Any, None]]
     """Says what cannot be done, even without a ledger."""
 
 
@@ -165,12 +237,63 @@ class InboundPipeline:
         if not access.allowed:
             await self._stranger(message, access)
             return
-        agent_id = self._parts.agent_of(message)
-        session = await self._session(agent_id, message)
-        invocation = self._command(message)
-        if invocation is not None:
-            await self._run_command(agent_id, message, session, access, invocation)
+        agent_id, queues = self._parts.agent_of(message), self._parts.queues
+        key = self._gateway.key_of(agent_id, message)
+        if self._command(message) is None and not queues.busy(key):
+            await self._submit(agent_id, message, access)
             return
+        first = await self._ledger.session_for_key(key) is None
+        entry = await self._gateway.take_note(agent_id, message, None, InboxState.QUEUED)
+        if entry is not None:
+            self._enqueue(entry)
+            if first:
+                self._post(SESSION_START, agent_id, message, entry.session_id)
+
+    def _enqueue(self, entry: InboxEntry) -> None:
+        self._parts.queues.known.add(entry.id)
+        patience = None if self._command(entry.message) is None else COMMAND_SECONDS
+        self._parts.queues.add(entry.session_key, partial(self._next, entry), patience)
+
+    async def _next(self, entry: InboxEntry, done: asyncio.Event) -> None:
+        """Handle what was queued, unless the process is about to end; then the next one does."""
+        try:
+            if self._gateway.draining:
+                return
+            access = await self._access(entry.message)
+            if not access.allowed:
+                await self._ledger.drop((entry.id,), "not allowed any more")
+            elif (invocation := self._command(entry.message)) is None:
+                await self._submit(entry.agent_id, entry.message, access)
+            else:
+                await self._run_command(entry, invocation, access, done)
+        finally:
+            self._parts.queues.known.discard(entry.id)
+
+    async def recover(self, platforms: Sequence[str]) -> None:
+        """Queue what an earlier process left; of commands that were cut off their chat is told."""
+        cut_off: dict[str, list[InboxEntry]] = {}
+        for entry in await self._ledger.queued(platforms):
+            if entry.id in self._parts.queues.known:
+                continue
+            if entry.state is InboxState.QUEUED:
+                self._enqueue(entry)
+                continue
+            self._parts.queues.known.add(entry.id)
+            if await self._ledger.outbox_of_turn(_reply_id(entry)):
+                # Its answer is in the outbox, which sees to the rest.
+                await self._ledger.drop((entry.id,), COMMAND)
+            elif self._repeatable(entry.message):
+                self._enqueue(entry)
+            else:
+                cut_off.setdefault(entry.session_key, []).append(entry)
+        for entries in cut_off.values():
+            commands = ", ".join(entry.message.text.split(maxsplit=1)[0] for entry in entries)
+            text = f"⚠️ A restart cut off {commands}. Send again what has had no effect."
+            self._say(entries[0].message, text)
+            await self._ledger.drop([entry.id for entry in entries], COMMAND)
+
+    async def _submit(self, agent_id: str, message: InboundMessage, access: Access) -> None:
+        session = await self._session(agent_id, message)
         message = replace(message, text=unescaped(message.text))
         if session is None:
             ticket = await self._gateway.submit(agent_id, message)
@@ -254,31 +377,39 @@ class InboundPipeline:
         known = self._parts.registry.find(parsed.name, terminal=False)
         return parsed if known is not None else None
 
+    def _repeatable(self, message: InboundMessage) -> bool:
+        invocation = self._command(message)
+        found = invocation and self._parts.registry.find(invocation.name, terminal=False)
+        return found is None or found.name in REPEATABLE
+
     async def _run_command(
-        self,
-        agent_id: str,
-        message: InboundMessage,
-        session: Session | None,
-        access: Access,
-        invocation: Invocation,
+        self, entry: InboxEntry, invocation: Invocation, access: Access, done: asyncio.Event
     ) -> None:
+        """Run a command that is next; it is settled when all that it says is out."""
+        agent_id, message, sayings = entry.agent_id, entry.message, list[asyncio.Task[None]]()
+
+        def say(text: str) -> None:
+            reply_id = _reply_id(entry, len(sayings))
+            saying = partial(self._parts.say, target_of(message), text, reply_id)
+            sayings.append(self._parts.queues.say(entry.session_key, saying))
+
+        session = await self._session(agent_id, message)
         if session is None:
             session = await self._gateway.open_session(
                 agent_id, message.platform, message.sender.id
             )
-            self._post(SESSION_START, agent_id, message, session.id)
-        if not await self._gateway.take_note(agent_id, message, session.id, COMMAND):
+        if entry.state is InboxState.QUEUED and not await self._gateway.take_note(
+            agent_id, message, session.id, InboxState.BEGUN
+        ):
             return
         caller = ChatCaller(
-            gateway=self._gateway,
-            agent_id=agent_id,
-            message=message,
-            session=session,
-            say=self._parts.say,
+            gateway=self._gateway, agent_id=agent_id, message=message, session=session, say=say
         )
-        work = self._later(self._command_run(caller, access, invocation))
-        # What is sent next may depend on it, e.g. after /new; but nobody waits for a slow one.
-        await asyncio.wait({work}, timeout=COMMAND_SECONDS)
+        await self._command_run(caller, access, invocation)
+        done.set()
+        if sayings:
+            await asyncio.wait(sayings)
+        await self._ledger.drop((entry.id,), COMMAND)
 
     async def _command_run(
         self, caller: ChatCaller, access: Access, invocation: Invocation
@@ -321,7 +452,8 @@ class InboundPipeline:
         answer, refusal = await self._replies.find(message, session.id, access)
         if answer is None and not refusal:
             return False
-        if await self._gateway.take_note(agent_id, message, session.id, ANSWERED_AS):
+        dropped = InboxState.DROPPED
+        if await self._gateway.take_note(agent_id, message, session.id, dropped, ANSWERED_AS):
             if answer is not None:
                 sender = message.sender
                 await self._replies.hand_in(answer, sender.name or sender.id)
@@ -360,18 +492,14 @@ class InboundPipeline:
         self._parts.hooks.post(event, session_context(message, session_id, key))
 
     def _say(self, message: InboundMessage, text: str) -> None:
-        self._later(self._parts.say(target_of(message), text))
+        self._later(self._parts.say(target_of(message), text, ""))
 
-    def _later(self, work: Awaitable[None]) -> asyncio.Task[None]:
-        return self._parts.group.create_task(_safely(work))
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        self._parts.queues.do(work)
 
 
-async def _safely(work: Awaitable[None]) -> None:
-    """Keep what goes wrong with one chat from the group that serves all of them."""
-    try:
-        await work
-    except Exception:
-        log.exception("a command or a reply of admission failed")
+def _reply_id(entry: InboxEntry, number: int = 0) -> str:
+    return f"command:{entry.id}:{number}"
 
 
 def target_of(message: InboundMessage) -> Target:

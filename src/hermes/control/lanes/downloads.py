@@ -19,7 +19,8 @@ from hermes.domain.ports.platform import FailureAction, FileSource, PlatformFail
 from hermes.domain.wording import one_line
 
 _UNSAFE = re.compile(r"[^\w.-]+")
-_AT_ONCE = 4
+_AT_ONCE = 16
+"""Files under way: few people with slow ones must not make the others wait."""
 _PAUSES = (1.0, 3.0)
 _LONGEST_PAUSE = 10.0
 _RECONNECT_PAUSE = 0.5

@@ -21,7 +21,7 @@ from hermes.control.lanes.lane import Lane, Ticket, TurnRunnerPort, explained
 from hermes.domain.errors import HermesError, NotFound, SessionBusy
 from hermes.domain.events import TurnStream
 from hermes.domain.ids import new_id, new_session_id
-from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Sender
+from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, InboxState, Sender
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import ProcessNotice, ProcessNotices
@@ -154,10 +154,16 @@ class Gateway:
         return ticket
 
     async def take_note(
-        self, agent_id: str, message: InboundMessage, session_id: str, handled_as: str
-    ) -> bool:
-        """Commit a message that no turn answers, e.g. a command; False if it came before."""
-        return not (await self._admit(agent_id, message, session_id, handled_as)).duplicate
+        self,
+        agent_id: str,
+        message: InboundMessage,
+        session_id: str | None,
+        state: InboxState,
+        handled_as: str | None = None,
+    ) -> InboxEntry | None:
+        """Commit a message that is not for a lane, or not yet; None if it came before."""
+        admission = await self._admit(agent_id, message, session_id, state, handled_as)
+        return None if admission.duplicate else admission.entry
 
     def key_of(self, agent_id: str, message: InboundMessage) -> str:
         return str(session_key(agent_id, message, self._parts.scope))
@@ -167,6 +173,7 @@ class Gateway:
         agent_id: str,
         message: InboundMessage,
         session_id: str | None,
+        state: InboxState = InboxState.WAITING,
         handled_as: str | None = None,
     ) -> Admission:
         redact = self._parts.redact
@@ -179,6 +186,7 @@ class Gateway:
                 session_id=await self._session_id(agent_id, message, key, session_id),
                 message=message,
                 at=self.clock.now(),
+                state=state,
                 handled_as=handled_as,
             )
         )

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from hermes.domain.approvals import Approval, ApprovalRequest, Decision
 from hermes.domain.events import TurnEvent
-from hermes.domain.inbound import InboundMessage, InboxEntry
+from hermes.domain.inbound import InboundMessage, InboxEntry, InboxState
 from hermes.domain.jobs import Instant
 from hermes.domain.keys import ApiKey
 from hermes.domain.messages import AssistantMessage, ToolMessage, UserMessage
@@ -159,8 +159,9 @@ class Arrival(Struct, frozen=True, kw_only=True):
     session_id: str
     message: InboundMessage
     at: float
+    state: InboxState = InboxState.WAITING
     handled_as: str | None = None
-    """Set when no turn is to answer it, e.g. `command`: it is kept for recognition only."""
+    """Set when no turn is to answer it, e.g. `answer`: it is kept for recognition only."""
 
 
 class Admission(Struct, frozen=True, kw_only=True):
@@ -173,7 +174,13 @@ class InboxStore(Protocol):
     """Messages that arrived: committed before the platform is told so."""
 
     async def admit(self, arrival: Arrival) -> Admission:
-        """Commit a message under (platform, account, native id), once."""
+        """Commit a message under (platform, account, native id), once.
+
+        One that is queued leaves the queue when it is admitted in another state.
+        """
+
+    async def queued(self, platforms: Sequence[str]) -> list[InboxEntry]:
+        """Return queued messages and commands that have begun, in order of admission."""
 
     async def waiting(self, session_id: str) -> list[InboxEntry]:
         """Return what no turn has taken yet, in order of admission."""

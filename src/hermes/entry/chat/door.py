@@ -8,7 +8,7 @@ that cannot connect keeps nobody else from talking.
 
 import hashlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hermes.control.admission.authz import Access, AuthzSettings
@@ -76,7 +76,7 @@ class ChatDoor(Door):
             access=self._access,
             folder=parts.media_dir / "approvals",
         )
-        self.say: Callable[[Target, str], Awaitable[None]] = self._replies.say
+        self.say, self.do = self._replies.say, self._replies.do
         self.apologise = Apologies(self._replies.say_unrecorded, parts.clock).say
         self._way_in = parts.admission(self)
         self._fleet = Fleet(
@@ -103,6 +103,10 @@ class ChatDoor(Door):
     def configured(self) -> None:
         self._way_in.authorizer.update(self._parts.access())
         self._fleet.retry()
+
+    async def recover(self) -> None:
+        await super().recover()
+        await InboundPipeline(self._way_in, "", "").recover(tuple(self._platforms))
 
     async def open(self) -> None:
         """Return when every platform has connected or failed for the first time."""
@@ -174,7 +178,9 @@ class ChatDoor(Door):
                 for c in self._way_in.registry.commands(terminal=False)
             ]
         )
-        return InboundPipeline(self._way_in, platform, adapter.account)
+        pipeline = InboundPipeline(self._way_in, platform, adapter.account)
+        await pipeline.recover((platform,))
+        return pipeline
 
     def _line(self, platform: str, account: str) -> Line | None:
         supervisor = self._fleet.of(platform, account)

@@ -201,9 +201,9 @@ class ChatReplies(Follower):
 
     # -- everything else that is said -------------------------------------------
 
-    async def say(self, target: Target, text: str) -> None:
+    async def say(self, target: Target, text: str, post_id: str = "") -> None:
         """Say something that is not part of a conversation."""
-        post_id = new_id("notice")
+        post_id = post_id or new_id("notice")
         async with self._hold(post_id):
             await self._post(target, text, post_id, OutboxKind.NOTICE)
             await self._concluded(post_id)

@@ -22,6 +22,9 @@ class InboxPart(LedgerPart):
         text = dump(arrival.message)
         return await self._write(lambda db: admit(db, arrival, text))
 
+    async def queued(self, platforms: Sequence[str]) -> list[InboxEntry]:
+        return await self._list(read_inbox, "inbox.queued", (dump(list(platforms)),))
+
     async def waiting(self, session_id: str) -> list[InboxEntry]:
         return await self._few(read_inbox, "inbox.waiting", (session_id,))
 
@@ -101,12 +104,13 @@ def admit(db: Connection, arrival: Arrival, text: str) -> Admission:
     message = arrival.message
     native = (message.platform, message.account, message.native_id)
     known = one(db, "inbox.by_native", native)
-    if known is not None:
+    state = InboxState.DROPPED if arrival.handled_as else arrival.state
+    queued = InboxState.QUEUED
+    if known is not None and (state is queued or known["state"] != queued):
         return Admission(entry=read_inbox(known), duplicate=True)
     check_session(db, arrival.session_id)
-    values = asdict(message) | asdict(arrival) | {"message": text}
-    values["state"] = InboxState.DROPPED if arrival.handled_as else InboxState.WAITING
-    entry = read_inbox(row_of(db, "inbox.insert", values))
+    values = asdict(message) | asdict(arrival) | {"message": text, "state": state}
+    entry = read_inbox(row_of(db, "inbox.insert" if known is None else "inbox.dequeue", values))
     return Admission(entry=entry, duplicate=False)
 
 

@@ -10,6 +10,18 @@ RETURNING *;
 -- Return the entry of a message.
 SELECT * FROM inbox WHERE platform = ? AND account = ? AND native_id = ?;
 
+-- name: dequeue
+-- Let an entry leave the queue.
+UPDATE inbox SET session_id = :session_id, message = :message, state = :state,
+                 drop_reason = :handled_as
+WHERE platform = :platform AND account = :account AND native_id = :native_id
+RETURNING *;
+
+-- name: queued
+-- Return what is behind the commit, and commands that have begun.
+SELECT * FROM inbox
+WHERE state IN ('queued', 'begun') AND platform IN (SELECT value FROM json_each(?)) ORDER BY id;
+
 -- name: waiting
 -- Return what waits in a session, in order of admission.
 SELECT * FROM inbox WHERE session_id = ? AND state = 'waiting' ORDER BY id;
@@ -25,7 +37,8 @@ WHERE id = :id AND session_id = :session_id AND state = 'waiting';
 
 -- name: drop
 -- Record that an entry will not be answered.
-UPDATE inbox SET state = 'dropped', drop_reason = ? WHERE id = ? AND state = 'waiting';
+UPDATE inbox SET state = 'dropped', drop_reason = ?
+WHERE id = ? AND state IN ('queued', 'begun', 'waiting');
 
 -- name: mark_answered
 -- Record that the outcome of a turn was delivered.

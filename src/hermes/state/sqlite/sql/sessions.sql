@@ -21,7 +21,7 @@ SELECT 1 FROM sessions WHERE title = :title AND id <> :id
 -- name: is_busy
 -- Tell whether a session has an open turn, an open run or anything waiting.
 SELECT 1 WHERE EXISTS (SELECT 1 FROM turns WHERE session_id = :id AND finished_at IS NULL)
-  OR EXISTS (SELECT 1 FROM inbox WHERE session_id = :id AND state = 'waiting')
+  OR EXISTS (SELECT 1 FROM inbox WHERE session_id = :id AND state IN ('queued', 'waiting'))
   OR EXISTS (SELECT 1 FROM runs WHERE session_id = :id AND outcome IS NULL);
 
 -- name: by_title
@@ -116,8 +116,9 @@ DELETE FROM sessions WHERE id = ?;
 UPDATE inbox SET
   message = json_remove(json_set(message, '$.text', ''), '$.attachments', '$.reply_to',
                         '$.context', '$.reply_context', '$.options', '$.results'),
-  drop_reason = CASE WHEN state = 'waiting' THEN 'session deleted' ELSE drop_reason END,
-  state = CASE WHEN state = 'waiting' THEN 'dropped' ELSE state END
+  drop_reason = CASE WHEN state IN ('queued', 'begun', 'waiting') THEN 'session deleted'
+                     ELSE drop_reason END,
+  state = CASE WHEN state IN ('queued', 'begun', 'waiting') THEN 'dropped' ELSE state END
 WHERE session_id = ?;
 
 -- name: delete_outbox
