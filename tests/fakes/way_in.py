@@ -70,7 +70,15 @@ class WayIn:
         self.kit = kit
         self.said: Said = []
         self._platform = access.platform
-        self._pipeline = pipeline(kit, group.create_task, self.said, access, paired=paired)
+        self._group = group
+        self._behind: set[asyncio.Task[None]] = set()
+        self._pipeline = pipeline(kit, self._do, self.said, access, paired=paired)
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._group.create_task(work)
+        self._behind.add(task)
+        task.add_done_callback(self._behind.discard)
+        return task
 
     async def say(
         self,
@@ -94,6 +102,8 @@ class WayIn:
                 reply_to=ReplyRef(native_id=reply_to, own=True) if reply_to else None,
             )
         )
+        while self._behind:
+            await asyncio.wait(set(self._behind))
 
     async def told(self, sender: Sender, chat: Chat, text: str, thread: str | None = None) -> str:
         """Say something and return the next thing that is said outside of a turn."""
