@@ -32,7 +32,8 @@ async def test_the_next_key_is_used_when_one_is_refused(strategy: PoolStrategy) 
         await client.close()
     assert server.requests[-1].key == "key-2"
     assert first_call <= 3
-    assert len(server.requests) == first_call + 1, "the refused keys are remembered"
+    refused = [request.key for request in server.requests if request.key != "key-2"]
+    assert len(refused) == len(set(refused)), "the refused keys are remembered"
     assert clock.slept == []
 
 

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from fakes.machines import environment, request_for
-from hermes.domain.errors import ConfigError, MissingExtra, UsageError
+from hermes.domain.errors import ConfigError, MissingExtra, StoreError, UsageError
 from hermes.domain.ports.execution import ShellRun
 from hermes.execution.backend import PooledEnvironment, load_backend
-from hermes.execution.backends.modal import Snapshots
 
 
 @pytest.fixture
@@ -127,17 +126,24 @@ async def test_files_are_synchronised(options: dict[str, Any], tmp_path: Path) -
         assert await machine.read("~/.hermes/skills/one") == b"skill"
 
 
-async def test_snapshot_ids_of_many_sessions_do_not_get_lost(tmp_path: Path) -> None:
-    file = tmp_path / "modal_snapshots.json"
-    await asyncio.gather(*(Snapshots(file).put(f"t{n}", f"im-{n}") for n in range(20)))
-    assert [await Snapshots(file).get(f"t{n}") for n in range(20)] == [f"im-{n}" for n in range(20)]
+async def test_snapshot_ids_of_many_sessions_do_not_get_lost(options: dict[str, Any]) -> None:
+    async def session(number: int) -> None:
+        async with environment("modal", options, session_id=f"s{number}"):
+            pass
+
+    await asyncio.gather(*(session(number) for number in range(8)))
+    file = Path(options["home"], "modal_snapshots.json")
+    assert len(json.loads(await asyncio.to_thread(file.read_text))) == 8
 
 
-async def test_a_damaged_snapshot_file_is_explained(tmp_path: Path) -> None:
-    (tmp_path / "modal_snapshots.json").write_text("{")
-    with pytest.raises(ConfigError, match="damaged") as caught:
-        await Snapshots(tmp_path / "modal_snapshots.json").get("t")
-    assert "Delete the file" in caught.value.hint
+async def test_a_damaged_snapshot_file_is_explained(options: dict[str, Any]) -> None:
+    file = Path(options["home"], "modal_snapshots.json")
+    file.parent.mkdir()
+    await asyncio.to_thread(file.write_text, "{")
+    with pytest.raises(StoreError, match="modal_snapshots") as caught:
+        async with environment("modal", options):
+            pass
+    assert "move it away" in caught.value.hint
 
 
 async def test_a_backend_without_image_is_explained(modal_sdk: Any) -> None:

@@ -209,32 +209,22 @@ async def show_command(store: HomeLedger, reference: str, full: bool, as_json: b
 @click.option("--session", "reference", metavar="ID|TITLE", help="Only in this session.")
 @click.option("--agent", "agent_id", help="Only sessions of this agent.")
 @click.option("--role", "roles", multiple=True, type=click.Choice(["user", "assistant", "tool"]))
-@click.option("--newest", is_flag=True, help="Newest first instead of best first.")
+@click.option("--newest", "newest_first", is_flag=True, help="Newest first instead of best first.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, help="How many.")
 @json_lines_option
 @with_ledger
 async def search_command(
     store: HomeLedger,
-    *,
+    /,
     text: tuple[str, ...],
     reference: str | None,
-    agent_id: str | None,
-    roles: tuple[str, ...],
-    newest: bool,
-    limit: int,
     as_json: bool,
+    **query: Any,
 ) -> None:
     """Find messages by words, "a phrase", prefix* or a part of a word."""
     inside = None if reference is None else (await store.find(reference)).id
-    query = SearchQuery(
-        text=" ".join(text),
-        session_id=inside,
-        agent_id=agent_id,
-        roles=roles,
-        newest_first=newest,
-        limit=limit,
-    )
-    hits = await store.ledger.search(query)
+    query |= {"text": " ".join(text), "session_id": inside}
+    hits = await store.ledger.search(SearchQuery(**query))
     for hit in hits:
         store.show(hit, hit_line(hit), as_json=as_json)
     if not hits and not as_json:
@@ -408,26 +398,20 @@ async def _recover(reference: str | None) -> None:
     async with open_app(app_options(platform=PLATFORM)) as app:
         ids = await _sessions(app, reference)
         streams: list[TurnStream] = []
-
         with app.gateway.doors.watching(lambda job: streams.append(job.stream)):
             for session_id in ids:
-                await _recover_one(app, session_id, explicit=reference is not None)
+                try:
+                    await app.gateway.recover(session_id)
+                    await app.gateway.idle(session_id)
+                except SessionBusy:
+                    if reference is not None:
+                        raise
         for stream in streams:
             finished = await stream.wait()
             answer = one_line(finished.text, 80)
             click.echo(f"{stream.session_id}\t{finished.outcome.value}\t{answer}")
         if not streams:
             click.echo("No turn was interrupted.", err=True)
-
-
-async def _recover_one(app: App, session_id: str, *, explicit: bool) -> None:
-    try:
-        await app.gateway.recover(session_id)
-    except SessionBusy:
-        if explicit:
-            raise
-        return
-    await app.gateway.idle(session_id)
 
 
 async def _sessions(app: App, reference: str | None) -> list[str]:

@@ -40,17 +40,10 @@ class Sandbox(Struct, frozen=True, kw_only=True, rename="camel"):
     toolbox_proxy_url: str = ""
 
 
-class _Url(Struct, frozen=True):
-    url: str
-
-
-class _Started(Struct, frozen=True, rename="camel"):
-    cmd_id: str
-
-
-class _Executed(Struct, frozen=True, rename="camel"):
-    exit_code: int
-    result: str = ""
+class _Answer(Struct, frozen=True, rename="camel"):
+    url: str = ""
+    cmd_id: str = ""
+    exit_code: int = 0
 
 
 class DaytonaApi:
@@ -73,7 +66,7 @@ class DaytonaApi:
             return None
         if found.toolbox_proxy_url:
             return found
-        proxy = await self._ask("GET", f"{self._api}/sandbox/{found.id}/toolbox-proxy-url", _Url)
+        proxy = await self._ask("GET", f"{self._api}/sandbox/{found.id}/toolbox-proxy-url", _Answer)
         return msgspec.structs.replace(found, toolbox_proxy_url=proxy.url)
 
     async def create(self, wanted: Mapping[str, Any]) -> None:
@@ -97,7 +90,7 @@ class DaytonaApi:
         started = await self._ask(
             "POST",
             f"{toolbox}/process/session/{session}/exec",
-            _Started,
+            _Answer,
             json={"command": command, "runAsync": True, "suppressInputEcho": True},
         )
         return started.cmd_id
@@ -133,7 +126,7 @@ class DaytonaApi:
         """Run a short command to its end; return its exit code."""
         url = f"{self._toolbox(sandbox)}/process/execute"
         body = {"command": command, "timeout": timeout}
-        return (await self._ask("POST", url, _Executed, json=body)).exit_code
+        return (await self._ask("POST", url, _Answer, json=body)).exit_code
 
     async def upload(self, sandbox: Sandbox, path: str, data: bytes) -> None:
         url = f"{self._toolbox(sandbox)}/files/bulk-upload"
@@ -169,13 +162,6 @@ class DaytonaApi:
         return answer
 
 
-def _require_websockets() -> None:
-    try:
-        from httpx2 import websockets  # noqa: F401, PLC0415
-    except ImportError as error:
-        raise MissingExtra("daytona", "The daytona backend") from error
-
-
 @contextlib.contextmanager
 def _explained() -> Iterator[None]:
     try:
@@ -193,18 +179,14 @@ def _check(answer: httpx2.Response, fine: tuple[int, ...]) -> None:
         return
     if answer.status_code in {401, 403}:
         raise ConfigError("Daytona refuses the API key.", hint="Set DAYTONA_API_KEY.")
-    said = _message(answer)
+    try:
+        told = msgspec.json.decode(answer.content, type=dict[str, Any])
+        said = str(told.get("message") or told.get("error") or told)[:300].rstrip(".")
+    except msgspec.MsgspecError:
+        said = answer.text[:300]
     if answer.status_code == 404:
         raise NotFound(f"Daytona does not find it: {said}.")
     raise HermesError(f"Daytona reports {answer.status_code}: {said}.")
-
-
-def _message(answer: httpx2.Response) -> str:
-    try:
-        told = msgspec.json.decode(answer.content, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        return answer.text[:300]
-    return str(told.get("message") or told.get("error") or told)[:300].rstrip(".")
 
 
 MAX_DISK = 10
@@ -419,7 +401,10 @@ async def _open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
         raise ConfigError("The daytona backend has no image.", hint="Set `terminal.daytona_image`.")
     if not request.settings.variable("DAYTONA_API_KEY"):
         raise ConfigError("The daytona backend has no key.", hint="Set DAYTONA_API_KEY.")
-    _require_websockets()
+    try:
+        from httpx2 import websockets  # noqa: F401, PLC0415
+    except ImportError as error:
+        raise MissingExtra("daytona", "The daytona backend") from error
     return await open_linked(DaytonaLink(request), request)
 
 

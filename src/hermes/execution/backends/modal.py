@@ -9,19 +9,18 @@ import asyncio
 import contextlib
 import importlib
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
-from hermes.config.atomic import write_json
-from hermes.config.locks import locked
+from hermes.config.atomic import editing, read_json, write_json
 from hermes.domain.errors import ConfigError, HermesError, MissingExtra
 from hermes.execution.backend import Backend, EnvironmentRequest
 from hermes.execution.remote.environment import LinkedEnvironment, open_linked
 from hermes.execution.remote.link import CloudLink, RemoteCall, StreamChild
 
+_SNAPSHOTS = "modal_snapshots.json"
+"""Which filesystem snapshot belongs to which session."""
 _CALL_TIMEOUT = 60.0
 _SNAPSHOT_TIMEOUT = 120
 _PIECE = 1024 * 1024
@@ -51,9 +50,7 @@ class ModalLink(CloudLink):
         self._modal = sdk
         self._request = request
         self._options = request.options(ModalOptions)
-        kept = request.terminal.container_persistent
-        file = request.settings.home.root / "modal_snapshots.json"
-        self._snapshots = Snapshots(file) if kept else None
+        self._keeps = request.terminal.container_persistent
         self._client: Any = None
         self._sandbox: Any = None
 
@@ -78,10 +75,10 @@ class ModalLink(CloudLink):
         if sandbox is None:
             return
         try:
-            if self._snapshots is not None:
+            if self._keeps:
                 async with self._explained(_SNAPSHOT_TIMEOUT + 10):
                     image = await sandbox.snapshot_filesystem.aio(timeout=_SNAPSHOT_TIMEOUT)
-                await self._snapshots.put(self._request.task, str(image.object_id))
+                await asyncio.to_thread(self._keep_snapshot, str(image.object_id))
         finally:
             async with self._explained(_CALL_TIMEOUT):
                 await sandbox.terminate.aio()
@@ -100,7 +97,8 @@ class ModalLink(CloudLink):
             app = await modal.App.lookup.aio(
                 options.app, client=self._client, create_if_missing=True
             )
-            snapshot = await self._snapshots.get(self._request.task) if self._snapshots else None
+            snapshots = await asyncio.to_thread(self._snapshots) if self._keeps else {}
+            snapshot = snapshots.get(self._request.task)
             if snapshot is not None and await self._create_from(
                 app, modal.Image.from_id(snapshot, client=self._client)
             ):
@@ -123,6 +121,15 @@ class ModalLink(CloudLink):
         except self._modal.exception.NotFoundError:
             return False
         return True
+
+    def _snapshots(self) -> dict[str, str]:
+        return read_json(self._request.settings.home.root / _SNAPSHOTS, dict[str, str])
+
+    def _keep_snapshot(self, image_id: str) -> None:
+        # Sessions of several processes may end at the same time.
+        home = self._request.settings.home
+        with editing(home):
+            write_json(home.root / _SNAPSHOTS, {**self._snapshots(), self._request.task: image_id})
 
     @contextlib.asynccontextmanager
     async def _explained(self, timeout: float | None) -> AsyncIterator[None]:
@@ -167,39 +174,6 @@ class _Exec:
 
     async def release(self) -> None:
         """Nothing is held."""
-
-
-class Snapshots:
-    """`modal_snapshots.json`: which filesystem snapshot belongs to which session.
-
-    Read and replaced as a whole under a file lock, because sessions of several
-    processes may end at the same time.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    async def get(self, task: str) -> str | None:
-        return (await asyncio.to_thread(self._read)).get(task)
-
-    async def put(self, task: str, image_id: str) -> None:
-        await asyncio.to_thread(self._put, task, image_id)
-
-    def _put(self, task: str, image_id: str) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with locked(self._path.with_name(f"{self._path.name}.lock")):
-            write_json(self._path, {**self._read(), task: image_id})
-
-    def _read(self) -> dict[str, str]:
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, str])
-        except FileNotFoundError:
-            return {}
-        except msgspec.MsgspecError as error:
-            raise ConfigError(
-                f"{self._path} is damaged: {error}.",
-                hint="Delete the file; sessions then start from their image again.",
-            ) from error
 
 
 async def _open_environment(request: EnvironmentRequest) -> LinkedEnvironment:

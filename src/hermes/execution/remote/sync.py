@@ -7,6 +7,7 @@ wrote must not become skills of the host.
 """
 
 import asyncio
+import contextlib
 import io
 import os
 import posixpath
@@ -29,7 +30,7 @@ REMOTE = ".hermes/skills"
 """Below the home directory there."""
 
 
-class _Local(Struct, frozen=True, kw_only=True):
+class _Local(Struct, frozen=True):
     path: Path
     changed: int
     """Nanoseconds."""
@@ -71,22 +72,14 @@ def _scan(top: Path, remote: str) -> dict[str, _Local]:
     """Return the local files under their names on the other side."""
     found: dict[str, _Local] = {}
     for directory, _, names in os.walk(top):
-        for name in sorted(names):
-            path = Path(directory, name)
-            if (file := _described(path)) is not None and len(found) < MAX_FILES:
-                found[posixpath.join(remote, path.relative_to(top).as_posix())] = file
+        for path in (Path(directory, name) for name in sorted(names)):
+            with contextlib.suppress(OSError):
+                status = path.lstat()
+                if stat.S_ISREG(status.st_mode) and len(found) < MAX_FILES:
+                    name = posixpath.join(remote, path.relative_to(top).as_posix())
+                    mode = stat.S_IMODE(status.st_mode)
+                    found[name] = _Local(path, status.st_mtime_ns, status.st_size, mode)
     return found
-
-
-def _described(path: Path) -> _Local | None:
-    try:
-        status = path.lstat()
-    except OSError:
-        return None
-    if not stat.S_ISREG(status.st_mode):
-        return None
-    mode = stat.S_IMODE(status.st_mode)
-    return _Local(path=path, changed=status.st_mtime_ns, size=status.st_size, mode=mode)
 
 
 def _pieces(names: list[str], files: Mapping[str, _Local]) -> Iterator[list[str]]:
