@@ -11,11 +11,14 @@ from each of the three buckets of its chat; the figures are data of the platform
   each bucket a reserve is kept, so that an answer finds room in a group where people typed and
   reacted a moment ago. A preview waits a moment and is dropped; reactions and typing leave one
   more token than previews, and typing never waits.
+- A platform counts a call when it arrives, which may be a while after it was begun. So a call
+  keeps its place in the burst until it is `done`, and a jam on the way never becomes a flood.
 - A "too many requests" rests the bucket it is about for exactly as long as was asked. After
   that there is one token, and the pace is the usual one: nothing stays slower.
 """
 
 import asyncio
+from collections import deque
 from enum import IntEnum
 
 from hermes.domain.inbound import ChatKind
@@ -28,6 +31,9 @@ PATIENCE = 1.0
 """Seconds that a call that may be dropped waits for room."""
 _LOOK_AGAIN = 0.2
 """Seconds after which it looks again at the least: hundreds of previews may wait for one token."""
+
+_UNDER_WAY = 2.0
+"""Seconds after which a call has certainly arrived, though an upload may take minutes more."""
 
 
 class Urgency(IntEnum):
@@ -50,22 +56,32 @@ class Bucket:
         self._tokens = float(rate.burst)
         self._counted_at = now
         """In the future while it rests."""
+        self._under_way: deque[float] = deque()
+        """When the calls that are not done were begun."""
         self.queue = asyncio.Lock()
         """Held by the final that gets the next token; the others wait for it in order."""
 
     def wait(self, urgency: Urgency, now: float) -> float:
         """Return the seconds until there would be room for such a call; 0: there is."""
+        while self._under_way and self._under_way[0] <= now - _UNDER_WAY:
+            self._under_way.popleft()
         if now > self._counted_at:
             gained = (now - self._counted_at) * self._rate.per_second
-            self._tokens = min(float(self._rate.burst), self._tokens + gained)
+            room = float(self._rate.burst - len(self._under_way))
+            self._tokens = min(room, self._tokens + gained)
             self._counted_at = now
         missing = 1 + self._spared(urgency) - self._tokens
         # Rounding errors must not make somebody wait for a billionth of a second, for ever.
         refill = missing / self._rate.per_second if missing > 1e-9 else 0.0
         return max(0.0, self._counted_at - now) + refill
 
-    def take(self) -> None:
+    def take(self, now: float) -> None:
         self._tokens -= 1
+        self._under_way.append(now)
+
+    def done(self) -> None:
+        if self._under_way:
+            self._under_way.popleft()
 
     def rest(self, seconds: float, now: float) -> None:
         self.wait(Urgency.FINAL, now)
@@ -137,6 +153,11 @@ class Pacer:
             await self._clock.sleep(max(seconds, _LOOK_AGAIN))
         return True
 
+    def done(self) -> None:
+        """Note that a call for which there was room has ended."""
+        for scope in LimitScope:
+            self._bucket(scope).done()
+
     def penalise(self, seconds: float, scope: LimitScope = LimitScope.CHAT) -> None:
         """Obey a "too many requests"."""
         self._bucket(scope).rest(seconds, self._clock.monotonic())
@@ -166,7 +187,7 @@ class Pacer:
         seconds = max(each.wait(urgency, now) for each in buckets)
         if seconds == 0:
             for each in buckets:
-                each.take()
+                each.take(now)
         return seconds
 
     def _bucket(self, scope: LimitScope) -> Bucket:

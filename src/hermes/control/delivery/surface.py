@@ -284,6 +284,8 @@ class TurnSurface:
             if failure.action is FailureAction.WAIT:
                 self._pacer.penalise(failure.retry_after, failure.scope)
             return False
+        finally:
+            self._pacer.done()
         return True
 
     # -- one slot ------------------------------------------------------------
@@ -541,6 +543,8 @@ class TurnSurface:
         except HermesError:
             log.exception("outbox entry %s could not be recorded", known.entry.id)
             return None
+        finally:
+            self._pacer.done()
         line.sent()
         return None
 

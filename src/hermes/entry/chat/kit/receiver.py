@@ -26,7 +26,8 @@ from hermes.entry.chat.kit.settings import WebhookAddress
 _LOG = logging.getLogger(__name__)
 _FAILING_SECONDS = 90.0
 """After so long without success the whole connection is made again by its supervisor."""
-_LONGEST_PAUSE = 30.0
+_LONGEST_PAUSE = 5.0
+"""Whoever waits for an answer when an outage is over does not wait for the next poll as well."""
 _CONFLICT_STEP = 10.0
 _CONFLICTS = 4
 _CONFLICT_WINDOW = 300.0
