@@ -15,7 +15,7 @@ from fakes import docker_engine
 from hermes.domain.ports.ledger import Ledger
 from hermes.testing import temporary_ledger
 
-settings.register_profile("steady", derandomize=True)
+settings.register_profile("steady", derandomize=True, deadline=None)
 if not os.environ.get("EXPLORE"):
     settings.load_profile("steady")
 
