@@ -144,7 +144,7 @@ async def test_options_reach_the_model_call(tmp_path: Path) -> None:
     async with running_core(tmp_path, model) as core:
         await ask(core, "hello", options=options)
         request = model.requests[0]
-        assert "Speak like a pirate." in request.ephemeral
+        assert "Speak like a pirate." in request.system
         assert (request.max_tokens, request.temperature) == (7, 0.25)
         assert request.tool_choice == "get_weather"
         assert request.response_schema == {"type": "object"}

@@ -129,10 +129,13 @@ async def test_steering_is_taken_between_results_and_the_next_call(tmp_path: Pat
         seen = await events(stream)
         assert [e.text for e in seen if isinstance(e, SteerTaken)] == ["use metric units"]
         kinds = [type(m).__name__ for m in model.requests[1].messages]
-        assert kinds == ["UserMessage", "AssistantMessage", "ToolMessage", "UserMessage"]
-        steered = model.requests[1].messages[-1]
-        assert isinstance(steered, UserMessage)
-        assert steered.kind is InputKind.STEER
+        assert kinds == ["UserMessage", "AssistantMessage", "ToolMessage"]
+        result = model.requests[1].messages[-1]
+        assert isinstance(result, ToolMessage)
+        assert result.content == "result\n\n[Said while you were working] use metric units"
+        stored = (await core.ledger.history(core.session.id))[-2].message
+        assert isinstance(stored, UserMessage)
+        assert stored.kind is InputKind.STEER
         assert await core.ledger.waiting(core.session.id) == []
 
 

@@ -317,8 +317,7 @@ async def test_what_is_said_to_the_model_in_passing_is_never_stored(tmp_path: Pa
     settings = untitled(agent=AgentLoop(ephemeral_system_prompt="Speak like a pirate."))
     async with running_core(tmp_path, model, settings=settings) as core:
         await core.ask("hi")
-        assert model.requests[0].ephemeral == "Speak like a pirate."
-        assert "pirate" not in model.requests[0].system
+        assert model.requests[0].system.endswith("\n\nSpeak like a pirate.")
         session = await core.ledger.session(core.session.id)
         assert session is not None
         assert "pirate" not in str(await core.messages()) + str(session.system_prompt)

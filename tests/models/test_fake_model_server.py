@@ -43,10 +43,10 @@ async def test_rules_lead_each_session_through_its_own_chain(mode: ApiMode) -> N
     async with FakeModelServer(script) as server:
         client = client_of(route_to(server, mode))
         start = UserMessage(content="chain please")
-        first = await client.complete(ask(messages=(start,), ephemeral="now"))
+        first = await client.complete(ask(messages=(start,)))
         between = await client.complete(ask("something else"))
         history = (start, first.message, RESULT)
-        last = await client.complete(ask(messages=history, ephemeral="now"))
+        last = await client.complete(ask(messages=history))
         await client.close()
     assert [call.name for call in first.message.tool_calls] == ["t"]
     assert between.message.text == "something else"

@@ -90,7 +90,7 @@ async def test_a_whole_tool_exchange_is_a_history_a_strict_provider_accepts(mode
         history = (*history[:-1], UserMessage(content="more"))
     async with FakeModelServer([Step(text="fine")]) as server:
         client = client_of(route_to(server, mode))
-        reply = await client.complete(ask(messages=history, ephemeral="It is Monday."))
+        reply = await client.complete(ask(messages=history))
         await client.close()
     assert reply.message.text == "fine"
 

@@ -39,7 +39,7 @@ def route(mode: ApiMode, **changes: Any) -> ModelRoute:
         "model": "fake-1",
         "base_url": "http://127.0.0.1:9/v1",
         "api_mode": mode,
-        "quirks": Quirks(late_system=True),
+        "quirks": Quirks(),
     }
     return ModelRoute(**{**fields, **changes})
 
@@ -124,7 +124,7 @@ def test_each_request_is_a_byte_prefix_of_the_next(
     cache = LoweredCache()
     previous = b""
     for end in boundaries(messages):
-        body = encode(mode, messages[:end], cache, ephemeral="")
+        body = encode(mode, messages[:end], cache)
         now = pieces(mode, body)
         assert now.startswith(previous)
         previous = now
@@ -138,9 +138,9 @@ def test_every_history_is_legal_with_and_without_the_cache(
 ) -> None:
     cache = LoweredCache()
     for end in boundaries(messages):
-        cached = encode(mode, messages[:end], cache, ephemeral="now")
+        cached = encode(mode, messages[:end], cache)
         assert complaint(NAMES[mode], cached) == ""
-        assert cached == encode(mode, messages[:end], LoweredCache(), ephemeral="now")
+        assert cached == encode(mode, messages[:end], LoweredCache())
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -189,23 +189,6 @@ def test_tools_are_sorted_and_their_bytes_do_not_depend_on_order(mode: ApiMode) 
     assert json.dumps(one["tools"]).index("alpha") < json.dumps(one["tools"]).index("zeta")
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_context_for_one_call_comes_after_everything_else(mode: ApiMode) -> None:
-    messages = (UserMessage(content="a"), AssistantMessage(text="b"), UserMessage(content="c"))
-    with_context = encode(mode, messages, ephemeral="It is Monday.")
-    without = encode(mode, messages)
-    assert pieces(mode, with_context).startswith(pieces(mode, without))
-    assert b"Monday" in pieces(mode, with_context).splitlines()[-1]
-
-
-def test_local_templates_get_context_inside_the_last_user_message() -> None:
-    local = route(ApiMode.CHAT_COMPLETIONS, quirks=PROVIDERS["ollama"].quirks)
-    body = encode(ApiMode.CHAT_COMPLETIONS, (UserMessage(content="c"),), to=local, ephemeral="Mon")
-    assert [message["role"] for message in body["messages"]] == ["system", "user"]
-    assert body["messages"][-1]["content"].startswith("c\n\n")
-    assert body["messages"][-1]["content"].endswith("Mon")
-
-
 def test_anthropic_marks_the_system_prompt_and_the_last_three_messages() -> None:
     messages = (
         UserMessage(content="1"),
@@ -215,7 +198,7 @@ def test_anthropic_marks_the_system_prompt_and_the_last_three_messages() -> None
         UserMessage(content="5"),
     )
     to = route(ApiMode.ANTHROPIC_MESSAGES, cache_ttl="1h")
-    body = encode(ApiMode.ANTHROPIC_MESSAGES, messages, to=to, tools=TOOLS, ephemeral="e")
+    body = encode(ApiMode.ANTHROPIC_MESSAGES, messages, to=to, tools=TOOLS)
     mark = {"type": "ephemeral", "ttl": "1h"}
     assert body["system"][0]["cache_control"] == mark
     assert not any("cache_control" in tool for tool in body["tools"])
@@ -253,8 +236,7 @@ def test_anthropic_results_come_before_text_and_thinking_comes_first() -> None:
     assert ids == {"functions_t_0"}
 
 
-@pytest.mark.parametrize("ephemeral", ["", "now"])
-def test_anthropic_skips_empty_answers_and_always_begins_with_the_user(ephemeral: str) -> None:
+def test_anthropic_skips_empty_answers_and_always_begins_with_the_user() -> None:
     histories: list[tuple[Message, ...]] = [
         (UserMessage(content="a"), AssistantMessage(text=" "), UserMessage(content="b")),
         (AssistantMessage(text=""), AssistantMessage(text="x"), UserMessage(content="b")),
@@ -263,7 +245,7 @@ def test_anthropic_skips_empty_answers_and_always_begins_with_the_user(ephemeral
     for messages in histories:
         cache = LoweredCache()
         for end in range(1, len(messages) + 1):
-            body = encode(ApiMode.ANTHROPIC_MESSAGES, messages[:end], cache, ephemeral=ephemeral)
+            body = encode(ApiMode.ANTHROPIC_MESSAGES, messages[:end], cache)
             if body["messages"]:
                 assert complaint("anthropic", body) == ""
 

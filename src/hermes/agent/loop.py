@@ -37,13 +37,17 @@ from hermes.domain.events import (
 from hermes.domain.ids import new_call_id
 from hermes.domain.messages import (
     AssistantMessage,
+    Content,
     FinishReason,
     InputKind,
     Message,
+    Part,
+    TextPart,
     ToolCall,
     ToolMessage,
     UserMessage,
     content_text,
+    user_prefix,
 )
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply, ModelRequest
 from hermes.domain.session import StoredMessage
@@ -270,23 +274,22 @@ class TurnLoop:
         raise AssertionError("unreachable")
 
     async def _request(self, *, tools_allowed: bool) -> ModelRequest:
-        messages: tuple[Message, ...] = tuple(stored.message for stored in self._history)
-        messages = await self._files.shown(messages, vision=self._model.info.vision)
-        settings = self._services.settings()
         brief, options = self._job.brief, self._job.brief.options
-        volatile = (
+        messages = messages_told(self._history, self._job.turn.id, brief.context.passing)
+        if note := self._calls_note():
+            messages[-1] = _with(messages[-1], UserMessage(kind=InputKind.NOTICE, content=note))
+        shown = await self._files.shown(messages, vision=self._model.info.vision)
+        settings = self._services.settings()
+        system = (
+            self.scope.session.system_prompt,
             settings.agent.ephemeral_system_prompt,
-            brief.context.passing,
             options.instructions,
-            self._calls_note(),
         )
-        notes = [note for note in volatile if note]
         return ModelRequest(
-            system=self.scope.session.system_prompt or "",
-            messages=messages,
+            system="\n\n".join(part for part in system if part),
+            messages=shown,
             tools=self._specs,
             tool_choice=self._tool_choice() if tools_allowed else "none",
-            ephemeral="\n\n".join(notes),
             max_tokens=options.max_tokens or settings.model.max_tokens,
             temperature=options.temperature,
             reasoning_effort=options.reasoning_effort
@@ -387,3 +390,45 @@ class TurnLoop:
     def _estimate(self) -> int:
         prompt = estimate_tokens(self.scope.session.system_prompt or "")
         return prompt + sum(estimate_message(stored.message) for stored in self._history)
+
+
+_PASSING = "[Context for this reply; not said by the user]"
+
+
+def messages_told(history: Sequence[StoredMessage], turn_id: str, passing: str) -> list[Message]:
+    """Return the history as the model reads it.
+
+    What was said or noted while a turn worked is part of the tool result before it: models
+    whose templates drop their reasoning at each user message would lose their thread. What holds
+    for this turn only goes with the message that began it.
+    """
+    told: list[Message] = []
+    turn_before: str | None = None
+    for stored in history:
+        message = stored.message
+        if isinstance(message, UserMessage):
+            aside = message.kind in (InputKind.STEER, InputKind.NOTICE)
+            if aside and stored.turn_id == turn_before and isinstance(told[-1], ToolMessage):
+                told[-1] = _with(told[-1], message)
+                continue
+            if passing and stored.turn_id == turn_id:
+                message = _with(message, UserMessage(content=f"{_PASSING}\n{passing}"))
+                passing = ""
+        told.append(message)
+        turn_before = stored.turn_id
+    return told
+
+
+def _with(message: Message, more: UserMessage) -> Message:
+    """Return a message with something further in it; an answer stays as it is."""
+    if isinstance(message, AssistantMessage):
+        return message
+    old, label, new = message.content, user_prefix(more), more.content
+    if isinstance(old, str) and isinstance(new, str):
+        return replace(message, content=f"{old}\n\n{label}{new}".strip())
+    parts = (*_parts(old), *([TextPart(label)] if label else ()), *_parts(new))
+    return replace(message, content=parts)
+
+
+def _parts(content: Content) -> tuple[Part, ...]:
+    return (TextPart(content),) if isinstance(content, str) else content

@@ -91,6 +91,18 @@ class UserMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag="user
     """The speaker's name where several people share one session."""
 
 
+_LABELS = {
+    InputKind.STEER: "[Said while you were working] ",
+    InputKind.NOTICE: "[Note from Hermes] ",
+}
+
+
+def user_prefix(message: UserMessage) -> str:
+    """Return what the model reads before a user message, e.g. who speaks."""
+    label = _LABELS.get(message.kind, "")
+    return f"{label}[{message.sender}] " if message.sender else label
+
+
 class AssistantMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag="assistant"):
     text: str = ""
     tool_calls: tuple[ToolCall, ...] = ()

@@ -18,27 +18,15 @@ from hermes.domain.messages import (
     Content,
     FilePart,
     ImagePart,
-    InputKind,
     Message,
     Reasoning,
     TextPart,
     ToolMessage,
-    UserMessage,
 )
 from hermes.domain.ports.model import ModelRequest
 from hermes.domain.tools import ToolSpec
 from hermes.models.routes import ModelRoute
 from hermes.models.wire import Repairs, WireCall, encode_json
-
-EPHEMERAL_LABEL = "[Context for this reply; not said by the user]"
-_STEER_LABEL = "[Said while you were working] "
-_NOTICE_LABEL = "[Note from Hermes] "
-
-
-def user_prefix(message: UserMessage) -> str:
-    """Return what goes before the text of a user message, e.g. who speaks."""
-    label = {InputKind.STEER: _STEER_LABEL, InputKind.NOTICE: _NOTICE_LABEL}.get(message.kind, "")
-    return f"{label}[{message.sender}] " if message.sender else label
 
 
 def parts_of(content: Content, prefix: str = "") -> list[TextPart | ImagePart]:

@@ -24,8 +24,6 @@ class ApiMode(StrEnum):
 class Quirks(Struct, frozen=True, kw_only=True):
     """Where OpenAI-compatible servers differ from each other."""
 
-    late_system: bool = False
-    """Accepts a system message at the end; otherwise context goes into a user message."""
     output_limit_field: str = "max_tokens"
     effort: str = ""
     """How reasoning effort is asked for: `openai`, `openrouter`, `deepseek`; empty: as `openai`,
@@ -64,23 +62,21 @@ GENERIC: Final = Quirks()
 _QUIRKS: Final = {
     "": GENERIC,
     "openai": Quirks(
-        late_system=True,
         output_limit_field="max_completion_tokens",
         effort="openai",
         session_field="prompt_cache_key",
     ),
     "openrouter": Quirks(
-        late_system=True,
         effort="openrouter",
         replay="details",
         session_field="session_id",
         usage_include=True,
     ),
-    "hosted": Quirks(late_system=True),
-    "effort": Quirks(late_system=True, effort="openai"),
+    "hosted": GENERIC,
+    "effort": Quirks(effort="openai"),
     "gemini": Quirks(effort="openai"),
-    "kimi": Quirks(late_system=True, replay="content"),
-    "thinking": Quirks(late_system=True, effort="deepseek", replay="content"),
+    "kimi": Quirks(replay="content"),
+    "thinking": Quirks(effort="deepseek", replay="content"),
 }
 
 

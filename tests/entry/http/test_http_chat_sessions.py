@@ -39,8 +39,7 @@ async def test_the_conversation_of_the_client_is_the_history(tmp_path: Path) -> 
         assert text_of(answer) == "Three."
         assert history(model) == ["One", "Two", "Go on"]
         request = model.requests[0]
-        assert "Count with me." in request.ephemeral
-        assert "Count with me." not in request.system
+        assert "Count with me." in request.system
         assert (request.max_tokens, request.temperature) == (50, 0.5)
         assert request.reasoning_effort == "low"
 

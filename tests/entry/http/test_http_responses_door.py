@@ -149,11 +149,11 @@ async def test_system_messages_and_instructions_reach_the_model_for_this_turn(
             door.client, input=[system, user("Say hello.")], instructions="Be brief."
         )
         assert first["instructions"] == "Be brief."
-        assert "Be brief.\n\nYou are a pirate." in model.requests[0].ephemeral
+        assert "Be brief.\n\nYou are a pirate." in model.requests[0].system
         assert said(model.requests[0]) == ["user: Say hello."]
         await create(door.client, input="Again.", previous_response_id=first["id"])
-        assert "pirate" not in model.requests[1].ephemeral
-        assert "Be brief" not in model.requests[1].ephemeral
+        assert "pirate" not in model.requests[1].system
+        assert "Be brief" not in model.requests[1].system
 
 
 async def test_a_client_tool_is_handed_over_and_its_output_continues_the_response(

@@ -74,12 +74,11 @@ def test_only_folders_that_were_named_or_this_one_can_be_listed(
 
 
 def test_the_grammar_allows_words_or_one_of_the_named_paths() -> None:
-    rewritten = constrain(_request("show me notes.md", response_schema={}, ephemeral="Now."))
+    rewritten = constrain(_request("show me notes.md", response_schema={}))
     assert '"<read>" ("notes.md")' in rewritten.options["grammar"]
     assert "[^<]" in rewritten.options["grammar"]
     assert rewritten.request.tools == ()
     assert rewritten.request.response_schema is None
-    assert rewritten.request.ephemeral == ""
 
 
 def test_small_talk_is_not_constrained_but_keeps_the_same_prefix() -> None:

@@ -22,8 +22,6 @@ class ModelRequest(Struct, frozen=True, kw_only=True):
     system: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
-    ephemeral: str = ""
-    """Context for this call only; sent after the stable prefix, never stored."""
     max_tokens: int | None = None
     temperature: float | None = None
     reasoning_effort: str | None = None

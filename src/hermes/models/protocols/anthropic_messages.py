@@ -24,12 +24,12 @@ from hermes.domain.messages import (
     ToolMessage,
     ToolOutcome,
     UserMessage,
+    user_prefix,
 )
 from hermes.domain.ports.model import ModelRequest
 from hermes.domain.tools import ToolSpec
 from hermes.domain.usage import Usage
 from hermes.models.encode_common import (
-    EPHEMERAL_LABEL,
     MARKED,
     LoweredCache,
     Mark,
@@ -39,7 +39,6 @@ from hermes.models.encode_common import (
     object_arguments,
     own_reasoning,
     parts_of,
-    user_prefix,
     wire_call,
 )
 from hermes.models.routes import ModelRoute
@@ -71,7 +70,7 @@ def encode(
             body["tool_choice"] = _tool_choice(request.tool_choice)
     if request.system:
         body["system"] = [_marked({"type": "text", "text": request.system}, lowering.mark)]
-    body["messages"] = _history(request.messages, marked, request.ephemeral)
+    body["messages"] = _history(marked)
     body["stream"] = not repairs.no_stream
     body |= _options(request, route)
     body |= route.extra_body
@@ -126,12 +125,9 @@ def _marked(block: dict[str, Any], mark: Mark) -> dict[str, Any]:
     return block if mark is None else {**block, "cache_control": mark}
 
 
-def _history(messages: tuple[Message, ...], chunks: list[bytes], ephemeral: str) -> Raw:
+def _history(chunks: list[bytes]) -> Raw:
     """Join chunks, each of which opens its own message where the role changes."""
     joined = b"".join(chunks)
-    if ephemeral:
-        block = encode_json({"type": "text", "text": f"{EPHEMERAL_LABEL}\n{ephemeral}"})
-        joined += _lead(_role_before(messages, len(messages)), b"user") + block
     return Raw(b"[" + joined + b"]}]") if joined else Raw(b"[]")
 
 

@@ -21,11 +21,11 @@ from hermes.domain.messages import (
     ToolMessage,
     UserMessage,
     openai_part,
+    user_prefix,
 )
 from hermes.domain.ports.model import FailureKind, ModelRequest
 from hermes.domain.tools import ToolSpec
 from hermes.models.encode_common import (
-    EPHEMERAL_LABEL,
     MARKED,
     LoweredCache,
     Mark,
@@ -37,7 +37,6 @@ from hermes.models.encode_common import (
     own_reasoning,
     parts_of,
     text_of,
-    user_prefix,
     wire_call,
 )
 from hermes.models.routes import ModelRoute
@@ -65,8 +64,6 @@ def encode(
     messages = lowering.with_marks(request.messages, chunks)
     if trailing := lowering.trailing_images(request.messages):
         messages.append(trailing)
-    if request.ephemeral:
-        _add_ephemeral(messages, request, route)
     if request.system:
         messages.insert(0, lowering.system(request.system))
     history = Raw(b"[" + b",".join(messages) + b"]")
@@ -134,20 +131,6 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
         "parameters": tool.parameters,
     }
     return {"type": "function", "function": function}
-
-
-def _add_ephemeral(messages: list[bytes], request: ModelRequest, route: ModelRoute) -> None:
-    if route.quirks.late_system:
-        messages.append(encode_json({"role": "system", "content": request.ephemeral}))
-        return
-    text = f"{EPHEMERAL_LABEL}\n{request.ephemeral}"
-    last = request.messages[-1] if request.messages else None
-    if isinstance(last, UserMessage) and isinstance(last.content, str):
-        # Templates of local models refuse two user messages in a row.
-        joined = f"{text_of(last.content, user_prefix(last))}\n\n{text}"
-        messages[-1] = encode_json({"role": "user", "content": joined})
-        return
-    messages.append(encode_json({"role": "user", "content": text}))
 
 
 class _Lowering:

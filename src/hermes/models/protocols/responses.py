@@ -19,6 +19,7 @@ from hermes.domain.messages import (
     ToolCall,
     ToolMessage,
     UserMessage,
+    user_prefix,
 )
 from hermes.domain.ports.model import ModelRequest
 from hermes.domain.tools import ToolSpec
@@ -31,7 +32,6 @@ from hermes.models.encode_common import (
     own_reasoning,
     parts_of,
     text_of,
-    user_prefix,
     wire_call,
 )
 from hermes.models.routes import ModelRoute
@@ -55,9 +55,6 @@ def encode(
     lowering = _Lowering(repairs)
     chunks = cache.lower(request, lowering.chunks, _PROTOCOL, repairs)
     items = list(filter(None, chunks))
-    if request.ephemeral:
-        part = {"type": "input_text", "text": request.ephemeral}
-        items.append(encode_json({"role": "developer", "content": [part]}))
     history = Raw(b"[" + b",".join(items) + b"]")
     body: dict[str, Any] = {"model": route.model, "input": history, "store": False}
     if request.system:
