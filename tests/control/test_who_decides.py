@@ -8,6 +8,7 @@ and commands, here and elsewhere.
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -114,11 +115,22 @@ async def test_in_a_group_a_stranger_allows_nothing_but_may_deny_their_own(way_i
 
 
 async def test_a_list_that_names_everybody_names_nobody(kit: ChatKit) -> None:
-    everybody = replace(ACCESS, allowed_users=frozenset("*"), group_allow_admin_from=frozenset("*"))
+    everybody = replace(ACCESS, allow_all_users=True, group_allow_admin_from=frozenset("*"))
     async with asyncio.TaskGroup() as group:
         way_in = WayIn(kit, group, everybody)
         asked = await way_in.asked(SID, GROUP, "wipe it")
         assert "on a list" in await way_in.press(SID, GROUP, f"ea:once:{asked}")
+
+
+@pytest.mark.parametrize("allowed", [{"allow_all_users": True}, {"allowed_users": frozenset("*")}])
+async def test_where_there_are_no_lists_everybody_decides_about_their_own(
+    kit: ChatKit, allowed: dict[str, Any]
+) -> None:
+    async with asyncio.TaskGroup() as group:
+        way_in = WayIn(kit, group, AuthzSettings(platform="telegram", **allowed))
+        asked = await way_in.asked(SID, GROUP, "wipe it")
+        assert REFUSED in await way_in.press(BEN, GROUP, f"ea:once:{asked}")
+        assert await way_in.press(SID, GROUP, f"ea:once:{asked}") == "Noted."
 
 
 async def test_where_no_administrator_is_named_nobody_decides_for_others(kit: ChatKit) -> None:
@@ -204,7 +216,7 @@ async def test_a_yes_to_another_message_is_not_for_the_approval(way_in: WayIn) -
     ledger = way_in.kit.ledger
     await ledger.enqueue(prompt)
     await ledger.update_outbox(prompt.id, state=prompt.state, at=1.0, native_id="77")
-    await way_in.say(ANN, GROUP, "/busy queue", thread=TOPIC)
+    await way_in.told(ANN, GROUP, "/busy queue", TOPIC)
     await way_in.say(ANN, GROUP, "yes", thread=TOPIC, reply_to="12")
     assert await state(way_in, asked) is ApprovalState.PENDING
     await way_in.say(ANN, GROUP, "yes", thread=TOPIC, reply_to="77")

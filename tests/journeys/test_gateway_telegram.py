@@ -10,7 +10,7 @@ from fakes.gateway import gateway_config, running_gateway
 from fakes.model import Call, FakeModelServer, Rule, Script, Step
 from fakes.telegram import FakeTelegram
 
-ANN = 777
+ANN, BEN = 777, 778
 ECHO = Script(default=Step(echo=True))
 
 
@@ -336,17 +336,40 @@ async def test_several_pictures_arrive_as_one_album(tmp_path: Path) -> None:
             assert not telegram.called("sendPhoto")
 
 
-async def test_a_turn_that_fails_says_why_once(tmp_path: Path) -> None:
+UNREACHABLE = "⚠️ The model gives no answer at the moment. The operator can see in the log why."
+
+
+async def test_why_a_turn_fails_is_told_to_administrators_once_and_to_others_in_the_log(
+    tmp_path: Path,
+) -> None:
     refusal = Step(status=400, body={"error": {"message": "this model is asleep"}})
+    platform = gateway_config("")["platforms"]["telegram"] | {"allow_admin_from": [ANN]}
     async with FakeModelServer(Script(default=refusal)) as model, FakeTelegram() as telegram:
-        async with running_gateway(tmp_path, model.base_url, telegram.base_url):
+        platform["extra"]["base_url"] = telegram.base_url
+        async with running_gateway(
+            tmp_path, model.base_url, telegram.base_url, platforms={"telegram": platform}
+        ) as gateway:
             telegram.say(ANN, ANN, "hello")
             (text,) = await until_answered(telegram, ANN, "⚠️")
             assert "this model is asleep" in text
+            telegram.say(BEN, BEN, "hello")
+            (text,) = await until_answered(telegram, BEN, "⚠️")
+            assert text == UNREACHABLE
+            await until_written(gateway.hermes.folder / "gateway.err", "this model is asleep", 2)
+
+
+async def test_an_unreachable_model_names_no_address_in_a_chat(tmp_path: Path) -> None:
+    once, silent = {"api_max_retries": 0}, "http://127.0.0.1:9/v1"
+    async with FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, silent, telegram.base_url, agent=once) as gateway:
+            telegram.say(ANN, ANN, "hello")
+            (text,) = await until_answered(telegram, ANN, "⚠️")
+            assert text == UNREACHABLE
+            await until_written(gateway.hermes.folder / "gateway.err", "127.0.0.1:9")
 
 
 async def test_a_gateway_that_stops_begins_nothing_new(tmp_path: Path) -> None:
-    ben = 778
+    ben = BEN
     slow = Rule(contains="take your time", steps=[Step(text="at last", stall="first")])
     script = Script(rules=[slow], default=Step(echo=True))
     async with FakeModelServer(script) as model, FakeTelegram() as telegram:

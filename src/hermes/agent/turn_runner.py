@@ -15,7 +15,7 @@ from hermes.agent.prompt import build_prompt, gather_inputs
 from hermes.agent.scope import AgentServices, TurnScope, durable
 from hermes.agent.side_calls import TitleMaker
 from hermes.agent.tools.wrappers import ClientSide, Filtered
-from hermes.domain.errors import HermesError, NotFound
+from hermes.domain.errors import Explained, HermesError, NotFound
 from hermes.domain.events import TurnFinished, TurnJob, TurnStarted
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.model import Model
@@ -89,13 +89,14 @@ class _Attempt:
             _forget_cancellation()
             state = TurnState.INTERRUPTED
         except HermesError as failure:
-            error = self._explain(failure.code, failure.message, failure.hint)
+            error = self._explain(failure)
             state = TurnState.FAILED
         except Exception as bug:  # the boundary of a turn: it ends with a `TurnFinished`
             log.exception("turn %s failed unexpectedly", self._job.turn.id)
             said = f"Something unexpected happened: {type(bug).__name__}: {bug}"
             hint = "The details are in logs/errors.log in the Hermes home."
-            state, error = TurnState.FAILED, self._explain("internal", said, hint)
+            unexpected = TurnError(code="internal", message=said, hint=hint)
+            state, error = TurnState.FAILED, self._explain(unexpected)
         control.detach()
         error = await self._settle(state, error)
         self._finish(text, TurnState.FAILED if error else state, error)
@@ -167,7 +168,7 @@ class _Attempt:
             await durable(ledger.finish_turn(turn.id, state, error, now, handed=handed))
         except HermesError as failure:
             log.error("turn %s could not be closed: %s", turn.id, failure.message)
-            return error or self._explain(failure.code, failure.message, failure.hint)
+            return error or self._explain(failure)
         return error
 
     def _finish(self, text: str, state: TurnState, error: TurnError | None) -> None:
@@ -184,9 +185,14 @@ class _Attempt:
             )
         )
 
-    def _explain(self, code: str, message: str, hint: str) -> TurnError:
+    def _explain(self, failure: Explained) -> TurnError:
         redact = self._services.redact
-        return TurnError(code=code, message=redact(message), hint=redact(hint))
+        return TurnError(
+            code=failure.code,
+            message=redact(failure.message),
+            hint=redact(failure.hint),
+            public=failure.public,
+        )
 
 
 def _forget_cancellation() -> None:

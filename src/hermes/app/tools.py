@@ -28,6 +28,8 @@ YOLO = "yolo"
 
 NOBODY_THERE = frozenset({"cron", CHILD, "webhook"})
 """Doors without a person who could be asked."""
+EVERYTHING_SEEN = frozenset({"cli", "cron"})
+"""Doors of the operator, whose turns may search the conversations of everybody."""
 
 
 class AgentTools(Struct, kw_only=True):
@@ -98,9 +100,14 @@ class AgentTools(Struct, kw_only=True):
         )
 
     async def _search(self, context: ToolContext, text: str, limit: int) -> list[SearchHit]:
+        """Search what the person may see for whom the turn works: at the terminal, everything."""
+        session = await self.ledger.session(context.session_id)
+        own = session is not None and session.source not in EVERYTHING_SEEN
         query = SearchQuery(
             text=text,
             agent_id=context.agent_id,
+            source=session.source if session and own else None,
+            user_id=session.user_id if session and own else None,
             exclude_session_ids=(context.session_id,),
             limit=limit,
         )

@@ -5,7 +5,7 @@ what is wrong and a `hint` saying what to do next. Doors print both and never
 a traceback. A bug is anything that is *not* a `HermesError`.
 """
 
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 
 class HermesError(Exception):
@@ -13,6 +13,8 @@ class HermesError(Exception):
 
     exit_code: ClassVar[int] = 1
     code: ClassVar[str] = "error"
+    public: str = ""
+    """What people are told who are not the operator; empty: see `failure_text`."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -67,9 +69,38 @@ class StoreTooNew(StoreError):
 class BudgetExhausted(HermesError):
     exit_code = 6
     code = "budget"
+    public = "The budget for this is used up. The operator can raise it."
 
 
 class ToolRefused(HermesError):
     """A tool call was not carried out; the text goes to the model."""
 
     code = "tool_refused"
+
+
+FOR_PEOPLE = frozenset(
+    {"usage", "not_found", "conflict", "session_busy", "tool_refused", "compaction_impossible"}
+    | {"resume_limit", "blocked", "shutdown", "stopped", "lost", "dropped"}
+)
+"""Codes of failures that say nothing about how Hermes is set up."""
+NOT_FOR_PEOPLE = "Something is wrong on my side. The operator can see in the log what it is."
+
+
+class Explained(Protocol):
+    """An error or the record of one."""
+
+    @property
+    def code(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def hint(self) -> str: ...
+    @property
+    def public(self) -> str: ...
+
+
+def failure_text(error: Explained, *, operator: bool) -> str:
+    """Tell what went wrong: addresses, providers and how to mend it are for the operator."""
+    if operator or (error.code in FOR_PEOPLE and not error.public):
+        return f"{error.message}\n{error.hint}".strip()
+    return error.public or NOT_FOR_PEOPLE

@@ -73,6 +73,8 @@ class TurnError(Struct, frozen=True, kw_only=True):
     code: str
     message: str
     hint: str = ""
+    public: str = ""
+    """See `domain.errors.HermesError`."""
 
 
 class NewTurn(Struct, frozen=True, kw_only=True):

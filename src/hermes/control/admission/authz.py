@@ -103,7 +103,8 @@ class Access(Struct, frozen=True, kw_only=True):
     """Is named as an administrator: decides for others, sees their conversations and what is
     the operator's."""
     listed: bool = False
-    """Is on a list by an id of their own, is paired or has an allowed role."""
+    """Is on a list by an id of their own, is paired or has an allowed role; or everybody is
+    allowed on their own account, and no list names anybody."""
     pair: bool = False
     """Offer a pairing code."""
     commands: frozenset[str] | None = None
@@ -144,7 +145,7 @@ class Authorizer:
         if not allowed:
             pair = private and not sender.is_bot and _offers_pairing(settings)
             return Access(allowed=False, reason=reason, pair=pair)
-        listed = bool(self._listed(settings, sender, private=private))
+        listed = bool(self._listed(settings, sender, private=private)) or _all_alike(settings)
         return _granted(settings, sender, reason, private=private, listed=listed)
 
     def _decide(
@@ -189,6 +190,15 @@ class Authorizer:
 def _heard(settings: AuthzSettings, *, private: bool) -> frozenset[str]:
     listed = settings.allowed_users | settings.gateway_users
     return listed if private else listed | settings.group_allowed_users
+
+
+def _all_alike(settings: AuthzSettings) -> bool:
+    """Tell whether everybody is allowed everywhere and no list makes a difference."""
+    people = settings.allowed_users | settings.gateway_users
+    everybody = settings.allow_all_users or settings.gateway_allow_all or EVERYBODY in people
+    admins = (settings.allow_admin_from or NOBODY) | (settings.group_allow_admin_from or NOBODY)
+    named = (people | settings.group_allowed_users | admins) - {EVERYBODY}
+    return everybody and not named and not settings.allowed_roles
 
 
 def _decide_bot(settings: AuthzSettings, sender: Sender, *, addressed: bool) -> tuple[bool, str]:

@@ -433,6 +433,7 @@ class InboundPipeline:
             session=session,
             admin=access.admin,
             operator=access.operator,
+            key=self._gateway.key_of(caller.agent_id, message),
             refusal=partial(self._replies.refusal, who=message, access=access),
             chat=target_of(message),
             chat_name=message.chat.topic or message.chat.name or "",

@@ -187,6 +187,8 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     admin: bool = True
     operator: bool = True
     """Decides for others and sees what is theirs, and what is the operator's."""
+    key: str = ""
+    """The session key of the place it was sent to, in chats."""
     refusal: Refusal = _nobody_refused
     """Says why the caller may not answer a request."""
     chat: Target | None = None

@@ -1,6 +1,7 @@
 """Commands about the conversation: new, retry, undo, branch, resume, save, compress, sethome."""
 
 import asyncio
+import re
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -28,6 +29,8 @@ from hermes.domain.wording import ago, one_line
 from hermes.domain.zones import clock_time
 
 LISTED = 20
+SEARCHED = 500
+"""How many of a person's conversations are looked through for a name."""
 STOP_SECONDS = 5.0
 HISTORY_LINES = 20
 
@@ -153,7 +156,10 @@ async def resume(context: CommandContext, invocation: Invocation) -> None:
 
 async def _wanted(context: CommandContext, reference: str) -> Session | None:
     if reference:
-        session = await context.ledger.find_session(reference)
+        if context.operator:
+            session = await context.ledger.find_session(reference)
+        else:
+            session = _named(await _recent(context, None, limit=SEARCHED), reference)
         if session is None:
             raise NotFound(f"There is no conversation `{reference}`.", hint="/sessions lists them.")
         return session
@@ -170,14 +176,31 @@ async def _wanted(context: CommandContext, reference: str) -> Session | None:
     return None if chosen is None else found[chosen]
 
 
-async def _recent(context: CommandContext, title_part: str | None) -> list[Session]:
+def _named(found: list[Session], reference: str) -> Session | None:
+    """Find by id, by title or its numbered continuations, or by the beginning of an id."""
+    title = re.compile(re.escape(reference) + r"( #\d+)?", re.IGNORECASE)
+    for each in found:
+        if each.id == reference or title.fullmatch(each.title or ""):
+            return each
+    begins = [each for each in found if each.id.startswith(reference)]
+    if len(begins) > 1:
+        raise Conflict(f"Several conversations have an id that begins with `{reference}`.")
+    return begins[0] if begins else None
+
+
+async def _recent(
+    context: CommandContext, title_part: str | None, limit: int = LISTED
+) -> list[Session]:
+    """Return the conversations that the caller may see: theirs, and those of the place."""
     query = SessionQuery(
         agent_id=context.agent_id,
-        user_id=None if context.admin else context.caller.user_id,
+        source=None if context.operator else context.caller.source,
+        user_id=None if context.operator else context.caller.user_id,
+        key=None if context.operator else context.key,
         exclude_sources=("tool", "cron"),
         title=title_part,
         min_messages=1,
-        limit=LISTED,
+        limit=limit,
     )
     return await context.ledger.sessions(query)
 

@@ -101,18 +101,19 @@ async def status(context: CommandContext, _invocation: Invocation) -> None:
 @_tell("whoami profile", "", "Show your user, your rights and the agent")
 async def whoami(context: CommandContext, _invocation: Invocation) -> None:
     profile = context.profile
-    await context.reply(
-        table(
-            [
-                ("you", f"{context.caller.user_id} ({context.caller.source})"),
-                ("agent", profile.id),
-                ("home", str(profile.home)),
-                ("workspace", str(profile.workspace)),
-                ("backend", profile.backend),
-                ("rights", "administrator" if context.admin else "user"),
-            ]
-        )
-    )
+    rights = "administrator" if context.operator else "all commands" if context.admin else "user"
+    rows = [
+        ("you", f"{context.caller.user_id} ({context.caller.source})"),
+        ("agent", profile.id),
+        ("rights", rights),
+    ]
+    if context.operator:
+        rows += [
+            ("home", str(profile.home)),
+            ("workspace", str(profile.workspace)),
+            ("backend", profile.backend),
+        ]
+    await context.reply(table(rows))
 
 
 @_tell("version v", "", "Show the version")

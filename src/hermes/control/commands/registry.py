@@ -1,6 +1,7 @@
 """Slash commands: what was typed, and the registry that finds them by name or near miss."""
 
 import difflib
+import logging
 import re
 import shlex
 from collections.abc import Awaitable, Callable
@@ -10,7 +11,16 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.control.commands.context import CommandContext
-from hermes.domain.errors import Conflict, HermesError, NotFound, UsageError
+from hermes.domain.errors import (
+    FOR_PEOPLE,
+    Conflict,
+    HermesError,
+    NotFound,
+    UsageError,
+    failure_text,
+)
+
+log = logging.getLogger(__name__)
 
 _COMMAND = re.compile(
     r"/(?P<name>[A-Za-z][A-Za-z0-9_-]*)(?:@[A-Za-z0-9_]+)?(?P<rest>\s.*)?", re.DOTALL
@@ -168,7 +178,11 @@ async def run_command(
         _check(command, context)
         await command.run(context, invocation)
     except HermesError as error:
-        await context.reply(f"{error.message} {error.hint}".rstrip())
+        if context.operator or error.code in FOR_PEOPLE:
+            await context.reply(f"{error.message} {error.hint}".rstrip())
+        else:
+            log.warning("/%s failed: %s", invocation.name, failure_text(error, operator=True))
+            await context.reply(failure_text(error, operator=False))
 
 
 def _check(command: SlashCommand, context: CommandContext) -> None:

@@ -40,6 +40,8 @@ class SessionQuery(Struct, frozen=True, kw_only=True):
     """A substring of the title, case-insensitive."""
     model: str | None = None
     user_id: str | None = None
+    key: str | None = None
+    """Beside those of `source` and `user_id`, also those that this session key has led to."""
     cwd: str | None = None
     started_before: float | None = None
     started_after: float | None = None
@@ -116,6 +118,8 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     text: str
     agent_id: str | None = None
     session_id: str | None = None
+    source: str | None = None
+    """Only in sessions that came in by this door."""
     user_id: str | None = None
     """Only in sessions of this user."""
     exclude_session_ids: tuple[str, ...] = ()

@@ -96,6 +96,19 @@ class FailureKind(StrEnum):
     UNKNOWN = "unknown"
 
 
+_BUSY = "The model is busy at the moment. Try again in a minute."
+_UNREACHABLE = "The model gives no answer at the moment. The operator can see in the log why."
+_PUBLIC = {
+    FailureKind.CONTEXT_OVERFLOW: "This conversation has become too long for the model."
+    " /compress shortens it, /new starts over.",
+    FailureKind.PAYLOAD_TOO_LARGE: "That is more than the model can take at once. Send less.",
+    FailureKind.IMAGE_REJECTED: "The model cannot read this picture. Try a smaller one.",
+    FailureKind.POLICY: "The model's provider refused this request.",
+    FailureKind.RATE_LIMIT: _BUSY,
+    FailureKind.OVERLOADED: _BUSY,
+}
+
+
 class ModelFailure(HermesError):
     """A call that failed after all repairs, retries and fallbacks."""
 
@@ -113,6 +126,7 @@ class ModelFailure(HermesError):
     ) -> None:
         super().__init__(message, hint=hint)
         self.kind = kind
+        self.public = _PUBLIC.get(kind, _UNREACHABLE)
         self.status = status
         self.retry_after = retry_after
         self.provider = provider

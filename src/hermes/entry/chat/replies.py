@@ -15,13 +15,15 @@ from functools import partial
 from pathlib import Path
 from weakref import WeakValueDictionary
 
+from msgspec.structs import replace
+
 from hermes.control.admission.authz import Access
 from hermes.control.admission.pipeline import target_of
 from hermes.control.delivery.surface import TOO_OLD, Connections, ReplyOrigin, TurnSurface
 from hermes.control.follow import Follower, Outcome
 from hermes.control.lanes.lane import Ticket
-from hermes.domain.errors import HermesError, NotFound, StoreError
-from hermes.domain.events import TurnJob
+from hermes.domain.errors import HermesError, NotFound, StoreError, failure_text
+from hermes.domain.events import TurnFinished, TurnJob
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import ChatKind, InboundMessage, InboxEntry, InboxState
 from hermes.domain.messages import AssistantMessage
@@ -36,6 +38,7 @@ from hermes.streaming.chat.layout import ChatLayout
 from hermes.streaming.chat.media import kind_of
 from hermes.streaming.chat.presenter import Stage, present, present_again
 from hermes.streaming.chat.reply import Ending
+from hermes.streaming.chat.settings import PresentationSettings
 
 log = logging.getLogger(__name__)
 
@@ -125,13 +128,15 @@ class ChatReplies(Follower):
             companion.answered.set()
 
     async def _show_turn(self, job: TurnJob, entry: InboxEntry) -> None:
-        settings, clock = await self._parts.shown_in(entry), self._parts.clock
+        settings, clock = await self._settings(entry), self._parts.clock
         async with self._turn_of(entry):
             surface = await self._surface(entry, job.turn.id)
             async with asyncio.TaskGroup() as group:
                 prompts = await self._prompts(entry, job.turn.id)
                 group.create_task(prompts.follow(job.stream))
                 complete = await present(job.stream, surface, settings, clock, self._stage(entry))
+            if complete:
+                _log_failure(job.turn.id, job.stream.finished)
             if complete and await self._concluded(job.turn.id):
                 await self._ledger.mark_answered(job.turn.id)
 
@@ -153,7 +158,8 @@ class ChatReplies(Follower):
                 if stored.turn_id == turn_id and isinstance(stored.message, AssistantMessage)
             ]
             ending = Ending(outcome=outcome.state, error=outcome.error)
-            settings = await self._parts.shown_in(entry)
+            settings = await self._settings(entry)
+            _log_failure(turn_id, outcome)
             await present_again(said, surface, settings, ending, self._stage(entry))
             await (await self._prompts(entry, turn_id)).settle()
             if await self._concluded(turn_id):
@@ -177,6 +183,10 @@ class ChatReplies(Follower):
         post_id = f"{UNDELIVERED}{where}:{hour}"
         async with self._hold(post_id):
             await self._post(target, text, post_id, OutboxKind.NOTICE)
+
+    async def _settings(self, entry: InboxEntry) -> PresentationSettings:
+        operator = self._access(entry.message).operator
+        return replace(await self._parts.shown_in(entry), operator=operator)
 
     def _stage(self, entry: InboxEntry) -> Stage:
         return partial(self._parts.stage, entry.agent_id, entry.session_id)
@@ -271,6 +281,12 @@ def _undelivered(piece: OutboxEntry, now: float) -> str:
     name = (piece.attachment or "").rpartition("/")[2].replace("`", "'")
     # Where texts are refused nobody can be told.
     return f"📎 `{name}` could not be sent: {piece.error}" if piece.attachment else ""
+
+
+def _log_failure(turn_id: str, ended: TurnFinished | Outcome | None) -> None:
+    """Keep for the operator what people in chats are not told."""
+    if ended is not None and ended.error is not None:
+        log.warning("turn %s failed: %s", turn_id, failure_text(ended.error, operator=True))
 
 
 AGAIN_AFTER = 600.0

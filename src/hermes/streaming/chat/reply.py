@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from hermes.domain.errors import failure_text
 from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
@@ -196,7 +197,7 @@ class Segment:
         if silent:
             body = ""
         if self.ending is not None:
-            body = _with_ending(body, self.ending)
+            body = _with_ending(body, self.ending, operator=settings.operator)
             if is_blank(body) and not silent and not found.media and not cut_off:
                 body = _EMPTY
         thought = ""
@@ -287,6 +288,8 @@ class TurnReply:
     def _progress(self, piece: ProgressPiece) -> None:
         if not shows_progress(self._settings):
             return
+        if isinstance(piece, Notice) and not self._settings.operator:
+            return
         new = isinstance(piece, ToolStarted) or _warns(piece)
         separate = self._settings.tool_progress_grouping == "separate"
         bubble = self._bubble()
@@ -312,11 +315,11 @@ def _warns(piece: ProgressPiece) -> bool:
     return isinstance(piece, Notice) and piece.level is NoticeLevel.WARNING
 
 
-def _with_ending(body: str, ending: Ending) -> str:
+def _with_ending(body: str, ending: Ending, *, operator: bool) -> str:
     if ending.outcome is TurnState.INTERRUPTED:
         note = "" if is_blank(body) else _STOPPED
     elif ending.error is not None:
-        note = f"⚠️ {ending.error.message}\n{ending.error.hint}".strip()
+        note = f"⚠️ {failure_text(ending.error, operator=operator)}"
     else:
         note = ""
     if not note or is_blank(body):

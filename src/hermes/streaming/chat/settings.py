@@ -20,6 +20,8 @@ class PresentationSettings(Streaming, frozen=True, kw_only=True):
     interim_assistant_messages: bool
     """Keep what the model says before it uses tools."""
     show_reasoning: bool
+    operator: bool = True
+    """Shown to somebody who may know how Hermes is set up."""
 
     def grows(self, capabilities: Capabilities) -> bool:
         """Return whether a reply is shown while it is being written, not only when complete.

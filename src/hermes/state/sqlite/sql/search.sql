@@ -50,6 +50,7 @@ SELECT c.*, t.text FROM (
   JOIN sessions s ON s.id = m.session_id
   WHERE (:session_id IS NULL OR m.session_id = :session_id)
     AND (:agent_id IS NULL OR s.agent_id = :agent_id)
+    AND (:source IS NULL OR s.source = :source)
     AND (:user_id IS NULL OR s.user_id = :user_id)
     AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
     AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
@@ -68,6 +69,7 @@ SELECT c.*, t.text FROM (
   JOIN sessions s ON s.id = m.session_id
   WHERE (:session_id IS NULL OR m.session_id = :session_id)
     AND (:agent_id IS NULL OR s.agent_id = :agent_id)
+    AND (:source IS NULL OR s.source = :source)
     AND (:user_id IS NULL OR s.user_id = :user_id)
     AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
     AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
@@ -86,6 +88,7 @@ SELECT c.*, t.text FROM (
   WHERE instr(fold(f.text), :match) > 0
     AND (:session_id IS NULL OR m.session_id = :session_id)
     AND (:agent_id IS NULL OR s.agent_id = :agent_id)
+    AND (:source IS NULL OR s.source = :source)
     AND (:user_id IS NULL OR s.user_id = :user_id)
     AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
     AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))

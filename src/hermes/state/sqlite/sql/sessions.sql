@@ -41,12 +41,14 @@ SELECT * FROM session_rows WHERE substr(id, 1, length(:prefix)) = :prefix LIMIT 
 -- List the ids that match a query, most recently used first.
 SELECT id FROM sessions
 WHERE (:agent_id IS NULL OR agent_id = :agent_id)
-  AND (:source IS NULL OR source = :source)
   AND source NOT IN (SELECT value FROM json_each(:exclude_sources))
   AND (lineage IS NULL OR lineage NOT IN (SELECT value FROM json_each(:exclude_lineages)))
   AND (:title IS NULL OR instr(fold(title), fold(:title)) > 0)
   AND (:model IS NULL OR model = :model)
-  AND (:user_id IS NULL OR user_id = :user_id)
+  AND ((:source IS NULL OR source = :source) AND (:user_id IS NULL OR user_id = :user_id)
+       OR id IN (SELECT session_id FROM session_keys WHERE session_key = :key)
+       OR EXISTS (SELECT 1 FROM inbox
+                  WHERE :key IS NOT NULL AND session_id = sessions.id AND session_key = :key))
   AND (:cwd IS NULL OR cwd = :cwd)
   AND (:started_before IS NULL OR started_at < :started_before)
   AND (:started_after IS NULL OR started_at > :started_after)
