@@ -19,7 +19,7 @@ from fakes.way_in import WayIn, private
 from hermes.control.admission.authz import AuthzSettings, ChatPolicy
 from hermes.domain.approvals import ApprovalKind, ApprovalState, Choice
 from hermes.domain.inbound import Chat, ChatKind, Sender
-from hermes.domain.outbound import OutboxEntry, OutboxKind, Target
+from hermes.domain.outbound import OutboxEntry, OutboxKind, OutboxState, Target
 from hermes.execution.clock import SystemClock
 from hermes.testing import temporary_ledger
 
@@ -215,7 +215,7 @@ async def test_a_yes_to_another_message_is_not_for_the_approval(way_in: WayIn) -
     )  # fmt: skip
     ledger = way_in.kit.ledger
     await ledger.enqueue(prompt)
-    await ledger.update_outbox(prompt.id, state=prompt.state, at=1.0, native_id="77")
+    await ledger.update_outbox(prompt.id, state=OutboxState.SENDING, at=1.0, native_id="77")
     await way_in.told(ANN, GROUP, "/busy queue", TOPIC)
     await way_in.say(ANN, GROUP, "yes", thread=TOPIC, reply_to="12")
     assert await state(way_in, asked) is ApprovalState.PENDING
