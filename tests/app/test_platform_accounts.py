@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from fakes.package import install
 from hermes.app.options import AppOptions
 from hermes.app.platforms import enabled_accounts
 from hermes.config.loader import LoadedConfig, load_config
@@ -55,11 +56,8 @@ print(json.dumps({
 
 def test_an_installed_package_brings_a_platform_without_a_line_in_the_core(tmp_path: Path) -> None:
     package, home = tmp_path / "site", tmp_path / "home"
-    (package / "ntfy-1.dist-info").mkdir(parents=True)
-    (package / "ntfy-1.dist-info/entry_points.txt").write_text(
-        "[hermes.platforms]\nbroken = no_such_module:PLATFORM\nntfy = ntfy_hermes:PLATFORM\n"
-    )
-    (package / "ntfy_hermes.py").write_text(NTFY)
+    points = "[hermes.platforms]\nbroken = no_such_module:PLATFORM\nntfy = ntfy_hermes:PLATFORM\n"
+    install(package, "ntfy_hermes", NTFY, points)
     home.mkdir()
     (home / "config.yaml").write_text("ntfy: {require_mention: false}\n")
     done = subprocess.run(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from fakes.package import install
 from hermes.control.hooks import AGENT_START, GROUP, HookBus, load_hook_plugins
 from hermes.domain.settings import Settings
 
@@ -14,18 +15,15 @@ from hermes.domain.settings import Settings
 @pytest.fixture
 def package(tmp_path: Path) -> Iterator[None]:
     """An installed package with one good and one broken entry point."""
-    (tmp_path / "greeter_plugin.py").write_text(
+    install(
+        tmp_path,
+        "greeter_plugin",
         "HEARD = []\n"
         "def register(bus):\n"
         "    bus.on('agent:start', lambda event, context: HEARD.append(context['message']))\n"
         "def broken(bus):\n"
-        "    raise RuntimeError('oh no')\n"
-    )
-    info = tmp_path / "greeter-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greeter\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(
-        f"[{GROUP}]\ngreeter = greeter_plugin:register\nbroken = greeter_plugin:broken\n"
+        "    raise RuntimeError('oh no')\n",
+        f"[{GROUP}]\ngreeter = greeter_plugin:register\nbroken = greeter_plugin:broken\n",
     )
     sys.path.insert(0, str(tmp_path))
     yield

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from fakes.package import install
 from fakes.toolbox import PATH
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError
@@ -154,11 +155,8 @@ BACKEND = Backend(open=open_environment)
 async def test_a_backend_of_another_package_is_found_by_its_entry_point(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "somebody_else.py").write_text(BACKEND_OF_SOMEBODY_ELSE)
-    metadata = tmp_path / "somebody_else-1.0.dist-info"
-    metadata.mkdir()
     points = "[other]\nx = y:z\n[hermes.backends]\nelsewhere = somebody_else:BACKEND\n"
-    (metadata / "entry_points.txt").write_text(points)
+    install(tmp_path, "somebody_else", BACKEND_OF_SOMEBODY_ELSE, points)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "somebody_else", raising=False)
     pool = pool_in(tmp_path, FakeClock(), backend="elsewhere", backend_options={"greeting": "moin"})

@@ -8,6 +8,7 @@ import pytest
 from fakes.command import Hermes
 from fakes.gateway import GatewayProcess, gateway_config
 from fakes.model import Call, FakeModelServer, Rule, Script, Step
+from fakes.package import install
 from fakes.telegram import FakeTelegram
 
 TOOL = """
@@ -40,15 +41,6 @@ POINTS = "[hermes.tools]\nice.freeze = ice_tools:FREEZE\n"
 ANN, BOB = 777, 888
 
 
-def ice(folder: Path) -> str:
-    info = folder / "site" / "ice-1.0.dist-info"
-    info.mkdir(parents=True)
-    (folder / "site" / "ice_tools.py").write_text(TOOL, encoding="utf-8")
-    (info / "entry_points.txt").write_text(POINTS, encoding="utf-8")
-    (info / "METADATA").write_text("Name: ice\nVersion: 1.0\n", encoding="utf-8")
-    return str(folder / "site")
-
-
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize(("way", "others_go_on"), [("loop", True), ("thread", False)])
 async def test_a_blocked_gateway_ends_and_does_not_resume_the_culprit(
@@ -66,7 +58,7 @@ async def test_a_blocked_gateway_ends_and_does_not_resume_the_culprit(
     home = {"platform_toolsets": {"telegram": ["ice"]}}
     async with FakeModelServer(script) as model, FakeTelegram() as telegram:
         hermes = Hermes(tmp_path, model.base_url, gateway_config(telegram.base_url, **home))
-        hermes.environ["PYTHONPATH"] = ice(tmp_path)
+        hermes.environ["PYTHONPATH"] = install(tmp_path / "site", "ice_tools", TOOL, POINTS)
         gateway = GatewayProcess(hermes)
         await gateway.start()
         try:

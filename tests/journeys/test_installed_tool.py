@@ -6,6 +6,7 @@ from pathlib import Path
 from fakes.command import Hermes
 from fakes.gateway import GatewayProcess, gateway_config
 from fakes.model import Call, FakeModelServer, Rule, Script, Step
+from fakes.package import install
 from fakes.telegram import FakeTelegram
 
 TOOL = """
@@ -52,16 +53,6 @@ garden.broken = no_such_module:TOOL
 ANN = 777
 
 
-def garden(folder: Path) -> str:
-    """Install the package of these tools and return where it is."""
-    info = folder / "site" / "garden-1.0.dist-info"
-    info.mkdir(parents=True)
-    (folder / "site" / "garden_tools.py").write_text(TOOL, encoding="utf-8")
-    (info / "entry_points.txt").write_text(POINTS, encoding="utf-8")
-    (info / "METADATA").write_text("Name: garden\nVersion: 1.0\n", encoding="utf-8")
-    return str(folder / "site")
-
-
 async def test_a_tool_of_another_package_is_found_and_given_what_it_needs(tmp_path: Path) -> None:
     script = Script(
         rules=[
@@ -77,7 +68,7 @@ async def test_a_tool_of_another_package_is_found_and_given_what_it_needs(tmp_pa
     )
     async with FakeModelServer(script) as server:
         hermes = Hermes(tmp_path, server.base_url, {"toolsets": ["garden"]})
-        hermes.environ["PYTHONPATH"] = garden(tmp_path)
+        hermes.environ["PYTHONPATH"] = install(tmp_path / "site", "garden_tools", TOOL, POINTS)
         await hermes.run("chat", "-Q", "-q", "where is the treasure")
         outcome = await hermes.run("chat", "-Q", "-q", "dig for it")
         asked = [request.body for request in server.requests if "tools" in request.body]
@@ -113,7 +104,7 @@ async def test_a_tool_in_a_chat_asks_spawns_and_sends(tmp_path: Path) -> None:
     home = {"platform_toolsets": {"telegram": ["garden"], "task": ["garden"]}}
     async with FakeModelServer(script) as model, FakeTelegram() as telegram:
         hermes = Hermes(tmp_path, model.base_url, gateway_config(telegram.base_url, **home))
-        hermes.environ["PYTHONPATH"] = garden(tmp_path)
+        hermes.environ["PYTHONPATH"] = install(tmp_path / "site", "garden_tools", TOOL, POINTS)
         gateway = GatewayProcess(hermes)
         await gateway.start()
         try:
