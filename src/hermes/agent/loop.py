@@ -176,7 +176,6 @@ class TurnLoop:
         """Calls that the client must carry out, once the turn has reached them."""
 
     async def run(self) -> str:
-        """Bring the turn to its final answer and return it."""
         await self._settle_open_calls()
         answer: list[str] = []
         continuations, allowed = 0, self._allowed_continuations()

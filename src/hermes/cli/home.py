@@ -142,7 +142,6 @@ class HomeLedger:
         sys.stdout.buffer.write(self.json_text(value).encode() + b"\n")
 
     def show(self, facts: Any, line: str, *, as_json: bool) -> None:
-        """Print one thing of a list, for a program or for a person."""
         if as_json:
             self.say_json(facts)
         else:

@@ -123,7 +123,6 @@ class HookBus:
             log.warning("hooks are too slow: %s is not reported", event)
 
     async def run(self) -> None:
-        """Tell what is posted, in order, until cancelled."""
         while True:
             event, context = await self._posted.get()
             try:

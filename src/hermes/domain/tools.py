@@ -153,7 +153,6 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """The call was started before, and a person is to allow it in another way."""
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
-        """Put a question to the person and return the answer."""
         return await _granted(self.capabilities.ask, Need.ASK)(self, question, choices)
 
     async def search(self, text: str, limit: int = 10) -> list[SearchHit]:

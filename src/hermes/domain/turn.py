@@ -150,7 +150,6 @@ class TurnControl:
         return taken
 
     def attach(self) -> None:
-        """Make the current task the one that `interrupt` cancels."""
         self._task = asyncio.current_task()
         if self.interrupted and self._task is not None:
             self._task.cancel()

@@ -27,8 +27,6 @@ GRACE_SECONDS = 1.0
 
 
 class HookScripts:
-    """Scripts of webhook routes."""
-
     def __init__(
         self, folder: Path, base_env: Mapping[str, str], secret_names: Collection[str] = ()
     ) -> None:

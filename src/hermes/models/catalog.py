@@ -39,7 +39,6 @@ UNKNOWN = ModelFacts(vision=True)
 
 
 def find_model(model: str) -> ModelFacts | None:
-    """Return the facts of a model, None if it is not in the table."""
     name = _normal(model)
     found = [each for each in catalog() if _matches(name, _normal(each))]
     if not found:

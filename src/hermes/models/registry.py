@@ -138,7 +138,6 @@ class ModelRegistry:
         self._opened: dict[bytes, AuxiliaryModels] = {}
 
     def main(self, profile: AgentProfile, session: Session) -> Model:
-        """Return the model for one turn of a session."""
         main = self._open(profile, session.state.get(MODEL_OVERRIDE) or {}).main
         return main.for_turn() if isinstance(main, ModelClient) else main
 

@@ -152,7 +152,6 @@ class _Slot:
         self.arguments: list[str] = []
 
     def complete(self) -> bool:
-        """Whether the arguments so far are one JSON value."""
         try:
             msgspec.json.decode("".join(self.arguments), type=msgspec.Raw)
         except msgspec.MsgspecError:

@@ -29,8 +29,6 @@ _KEEP_STALLS = 30 * 24 * 3600.0
 
 
 class Owner:
-    """This process, as the owner of turns."""
-
     def __init__(self, owner_id: str, path: Path, descriptor: int) -> None:
         self.id = owner_id
         """`<host>-<pid>-<hex>`, unique for every start."""

@@ -33,7 +33,6 @@ from hermes.domain.wording import clean_text
 
 
 def openai_message(message: Message) -> dict[str, Any]:
-    """Return `message` as an OpenAI chat message."""
     match message:
         case UserMessage():
             named = {} if message.sender is None else {"name": message.sender}
@@ -62,7 +61,6 @@ class TranscriptMirror:
         self._folder = folder
 
     async def append(self, session_id: str, messages: Iterable[StoredMessage]) -> None:
-        """Append messages in one write."""
         lines = [_jsonl_line(openai_message(stored.message)) for stored in messages]
         if lines:
             await asyncio.to_thread(self._write, session_id, "".join(lines))
@@ -89,7 +87,6 @@ def transcript_path(folder: Path, session_id: str) -> Path:
 
 
 def _jsonl_line(value: Any) -> str:
-    """Return `value` as one line of JSON."""
     try:
         return msgspec.json.encode(value).decode() + "\n"
     except UnicodeEncodeError:

@@ -21,8 +21,6 @@ Answer = str | CommandResult
 
 
 class FakeEnvironment:
-    """An environment in memory."""
-
     def __init__(
         self,
         *,

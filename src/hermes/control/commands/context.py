@@ -42,8 +42,6 @@ class Preference(StrEnum):
 
 
 class ToolDetail(StrEnum):
-    """Tool calls that are shown."""
-
     OFF = "off"
     NEW = "new"
     """One line when another tool begins than the last time."""

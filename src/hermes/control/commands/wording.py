@@ -21,7 +21,6 @@ from hermes.domain.wording import ago, one_line
 
 
 def count(number: int, noun: str) -> str:
-    """Return `1 message`, `2 messages`."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 

@@ -54,8 +54,6 @@ class RepeatBody(Struct, frozen=True, kw_only=True):
 
 
 class JobDraft(Struct, frozen=True, kw_only=True):
-    """A job that is to be made."""
-
     schedule: When
     """`30m`, `every 2h`, five or six cron fields, or an ISO 8601 time."""
     prompt: Prompt = ""

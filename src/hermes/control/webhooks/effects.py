@@ -83,7 +83,6 @@ class Results:
         self._agent_id = agent_id
 
     async def send(self, delivery: HookDelivery, text: str) -> None:
-        """Bring a result to its target; `HermesError` if it did not get there."""
         if delivery.target == LOG:
             log.info("webhook %s, %s: %s", delivery.route, delivery.delivery_id, text)
         elif delivery.target == GITHUB_COMMENT:

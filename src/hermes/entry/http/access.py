@@ -86,7 +86,6 @@ def require_agent(call: AnyCall, name: str | None) -> ServedAgent:
 
 
 def chosen_agent(call: Call[Any, AgentQuery], name: str | None = None) -> ServedAgent:
-    """Return the agent that the body or the query names."""
     return require_agent(call, name or call.query.agent or call.query.model)
 
 

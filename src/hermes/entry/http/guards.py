@@ -202,7 +202,6 @@ class KeyRing:
         self._touched: dict[str, float] = {}
 
     async def caller(self, presented: bytes) -> Caller | None:
-        """Return who presents this key; None if nobody does."""
         now = self._clock.now()
         given = self._digest(presented)
         owner = False

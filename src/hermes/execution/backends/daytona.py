@@ -47,8 +47,6 @@ class _Answer(Struct, frozen=True, rename="camel"):
 
 
 class DaytonaApi:
-    """Calls of one account."""
-
     def __init__(self, api_key: str, api_url: str, organization: str = "") -> None:
         headers = {"Authorization": f"Bearer {api_key}", "X-Daytona-Source": "hermes"}
         if organization:

@@ -191,8 +191,6 @@ class DockerLink:
 
 
 class Container(Struct, frozen=True, kw_only=True):
-    """One container as it is to be."""
-
     name: str
     """Says which session it belongs to and what it is made with."""
     home: str

@@ -48,8 +48,6 @@ class BlockingFiles(Protocol):
 
 
 class ThreadedFiles:
-    """Makes `Files` of `BlockingFiles`."""
-
     def __init__(self, files: Callable[[], BlockingFiles]) -> None:
         self._files = files
 

@@ -128,8 +128,6 @@ class Launch(Struct, frozen=True, kw_only=True):
 
 
 class ChildResult(Struct, frozen=True, kw_only=True):
-    """How a child ended."""
-
     exit_code: int
     output: str
     timed_out: bool

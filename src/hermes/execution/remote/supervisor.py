@@ -173,7 +173,6 @@ class RemoteChild(ExitWatch):
 
     @property
     def cwd(self) -> str:
-        """What the command left in its directory file."""
         return self._reader.cwd
 
     def drain(self) -> None:

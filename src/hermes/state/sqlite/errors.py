@@ -14,7 +14,6 @@ def is_busy(error: sqlite3.Error) -> bool:
 
 
 def store_error(error: sqlite3.Error, path: Path) -> StoreError:
-    """Translate an error of SQLite."""
     match _primary(error):
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return _locked(path)

@@ -43,8 +43,6 @@ _FINISH = {FinishReason.LENGTH: "length", FinishReason.CONTENT_FILTER: "content_
 
 
 class PromptDetails(Struct, frozen=True, kw_only=True):
-    """What the prompt was made of."""
-
     cached_tokens: int = 0
 
 
@@ -160,7 +158,6 @@ class _Joined:
 
 
 def chat_result(events: Iterable[TurnEvent]) -> ChatResult:
-    """Return the one answer that all the events of a turn make."""
     view, text, said = TurnView(), _Joined(), list[str]()
     for piece in chain.from_iterable(map(view.feed, events)):
         match piece:

@@ -154,7 +154,6 @@ class SessionStream:
         """A message is being told."""
 
     def feed(self, event: TurnEvent) -> bytes:
-        """Return the frames of one event; empty if there is nothing to tell."""
         return b"".join(
             self._frame(name, fields)
             for piece in self._view.feed(event)
