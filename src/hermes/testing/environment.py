@@ -21,6 +21,8 @@ Answer = str | CommandResult
 
 
 class FakeEnvironment:
+    """An environment in memory."""
+
     def __init__(
         self,
         *,
