@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from hermes.execution.policy.command import Ground
 from hermes.execution.policy.reader.expansion import Variables, is_unknown
 from hermes.execution.policy.reader.grammar import parse, read_scripts
-from hermes.execution.policy.reader.lexer import ShellSyntaxError
-from hermes.execution.policy.reader.syntax import Simple
+from hermes.execution.policy.reader.syntax import ShellSyntaxError, Simple
 from hermes.execution.policy.walk import walk
 
 BASH = shutil.which("bash") or ""

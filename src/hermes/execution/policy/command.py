@@ -74,9 +74,11 @@ _MAX_PATH = 4096
 
 
 def base_name(path: str) -> str:
-    """Return the last component of a command's path; every loader of programs is `ld.so`."""
+    """Return the last component of a command's path; what comes in many makes has one name."""
     name = posixpath.basename(path.rstrip("/")) or path if "/" in path else path
-    return "ld.so" if name.startswith(("ld-linux", "ld-musl", "ld.so", "ld64.so")) else name
+    if name.startswith(("ld-linux", "ld-musl", "ld.so", "ld64.so")):
+        return "ld.so"
+    return name[:5].rstrip("._") if name.startswith(("mkfs.", "newfs_")) else name
 
 
 class Finding(Struct, frozen=True):

@@ -13,9 +13,9 @@ from hermes.execution.policy.command import (
     Ground,
     ShellCommand,
     absolute,
+    base_name,
     listed,
     pattern,
-    patterns,
     words,
 )
 from hermes.execution.policy.rules.places import (
@@ -36,12 +36,11 @@ COMPACT_BOMB = re.compile(r"([^\s(){};|&]{1,40})\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\
 _UNMISTAKABLE = pattern("unmistakable")
 _DISGUISE = re.compile(r"['\"\\]")
 _SPACE = re.compile(r"\$\{?IFS\}?|\\n")
-_MKFS = pattern("mkfs")
-_HALTS = words("shutdown reboot halt poweroff telinit kexec killall5 shutdown.exe")
-_HALT_SHAPES = patterns("halts")
+_READS_PASSWORD = re.compile(r"(?:-\S+ (?:[^- ]\S* )?){0,3}(?:-[A-Za-z]*S|--stdin)")
 _TREE_DELETERS = words("rmtree rimraf srm shred wipe rd del Remove-Item")
 _DELETERS = _TREE_DELETERS | words("rm unlink rmdir trash gio erase ri")
 _NARROWED = listed("narrowed")
+_WIPES = re.compile(r"(?i)\b(?:drop|delete|truncate)\b")
 _STDIN_READERS = pattern("stdin-readers")
 
 
@@ -55,12 +54,7 @@ def floor_findings(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     if command.computed:
         # With these words it is never run, whatever it is.
         command = command.with_argv(("rm", *command.args))
-    reason = (
-        _deletes_vital(command, ground)
-        or _stops_machine(command)
-        or _kills_everything(command)
-        or _writes_vital(command, ground)
-    )
+    reason = _deletes_vital(command, ground) or _writes_vital(command, ground)
     if reason:
         yield Finding(reason, gate=Gate.ASK if command.remote else Gate.BLOCK)
     if command.name == "sudo" and _feeds_sudo(command):
@@ -116,36 +110,12 @@ def _find_roots(args: tuple[str, ...]) -> list[str]:
     return roots or ["."]
 
 
-def _stops_machine(command: ShellCommand) -> str:
-    name, args = command.name.lower(), set(command.args)
-    if _MKFS.match(command.name) and not {"--help", "--version", "-V"} & args:
-        return "it makes a new file system over what is there"
-    if name in _HALTS and not {"-c", "--help", "--version", "/a"} & args:
-        return "it stops or restarts the machine"
-    shape = _HALT_SHAPES.get(name)
-    if shape is not None and shape.search(command.line):
-        return "it stops the machine or erases a disk"
-    return ""
-
-
-def _kills_everything(command: ShellCommand) -> str:
-    if command.name != "kill":
-        return ""
-    args = list(command.args)
-    if args != ["-1"]:
-        if args[:1] and args[0] in {"-s", "-n", "--signal"}:
-            args = args[2:]
-        elif args[:1] and args[0].startswith("-") and args[0] != "--":
-            args = args[1:]
-    return "it signals every process" if "-1" in args else ""
-
-
 def _writes_vital(command: ShellCommand, ground: Ground) -> str:
-    if command.name == "sqlite3":
-        wipes = re.search(r"\b(?:drop|delete|truncate)\b", command.line.lower())
-        database = command.operands()[:1]
-        if wipes and database and any(is_ledger(c, ground) for c in command.where(database[0])):
-            return "it wipes the ledger of Hermes"
+    database = command.operands()[:1] if _WIPES.search(command.line) else []
+    if command.name == "sqlite3" and any(
+        is_ledger(clean, ground) for path in database for clean in command.where(path)
+    ):
+        return "it wipes the ledger of Hermes"
     for clean in (c for path in written_paths(command) for c in command.where(path)):
         if is_device(clean):
             return f"it writes to the raw device {clean}"
@@ -158,15 +128,9 @@ def _writes_vital(command: ShellCommand, ground: Ground) -> str:
 
 def _feeds_sudo(command: ShellCommand) -> bool:
     """Return whether sudo reads a password from its input."""
-    for index, arg in enumerate(command.args):
-        if arg in {"-S", "--stdin"} and index < 4:
-            return True
-        if not arg.startswith("-"):
-            break
-        if re.match(r"-[A-Za-z]*S", arg):
-            return True
-    upstream = command.feed.upstream
-    if not upstream or upstream[-1].name not in {"echo", "printf", "yes"}:
-        return False
+    if _READS_PASSWORD.match(command.line):
+        return True
     run = [a for a in command.operands() if "=" not in a]
-    return bool(run) and not _STDIN_READERS.match(run[0].rsplit("/", 1)[-1])
+    printer = "".join(c.name for c in command.feed.upstream[-1:])
+    reads = bool(run) and _STDIN_READERS.match(base_name(run[0])) is not None
+    return printer in {"echo", "printf", "yes"} and bool(run) and not reads

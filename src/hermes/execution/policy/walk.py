@@ -46,7 +46,6 @@ from hermes.execution.policy.reader.expansion import (
     Variables,
 )
 from hermes.execution.policy.reader.grammar import parse_text, read_scripts
-from hermes.execution.policy.reader.lexer import ShellSyntaxError
 from hermes.execution.policy.reader.syntax import (
     Assign,
     Compound,
@@ -55,6 +54,7 @@ from hermes.execution.policy.reader.syntax import (
     Pipeline,
     Redirect,
     Script,
+    ShellSyntaxError,
     Simple,
     Subst,
 )

@@ -9,17 +9,18 @@ import re
 
 from msgspec import structs
 
-from hermes.execution.policy.reader.lexer import Lexer, ShellSyntaxError
 from hermes.execution.policy.reader.syntax import (
     Arith,
     Assign,
     Compound,
     Function,
+    Lexer,
     Lit,
     Node,
     Pipeline,
     Redirect,
     Script,
+    ShellSyntaxError,
     Simple,
     Word,
 )

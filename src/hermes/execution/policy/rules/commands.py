@@ -1,7 +1,8 @@
 """Rules as data: a command, the shape of its arguments, why that needs a person.
 
 The table is `commands.txt`. A row is `names ; shape ; reason ; kind`; an indented line
-continues the row before it. A reason that begins with `?` is about code that nobody can see.
+continues the row before it. A reason that begins with `?` is about code that nobody can see,
+one with `!` is the floor.
 The shape is `verbs : flags : unless`, and each part may be missing:
 
 - `verbs`: alternatives separated by commas, each one or more words that the operands
@@ -27,6 +28,7 @@ from importlib.resources import files
 
 from msgspec import Struct
 
+from hermes.domain.approvals import Gate
 from hermes.execution.policy.command import TABLES, Finding, ShellCommand
 from hermes.execution.policy.reader.expansion import COMPUTED, UNKNOWN, is_unknown
 
@@ -38,7 +40,6 @@ class _Rule(Struct, frozen=True):
     unless: tuple[str, ...]
     reason: str
     kind: str
-    opaque: bool
 
 
 class RuleTable:
@@ -73,7 +74,10 @@ class RuleTable:
                 if flag is not None or not rule.flags:
                     shown = verb or (flag if flag and flag[0] not in "*~" else "")
                     kind = rule.kind or f"{name} {shown}".strip()
-                    yield Finding(rule.reason, name if kind == "@" else kind, opaque=rule.opaque)
+                    kind = name if kind == "@" else kind
+                    gate = Gate.BLOCK if rule.reason[0] == "!" and not command.remote else Gate.ASK
+                    hides = rule.reason[0] == "?"
+                    yield Finding(rule.reason.lstrip("?!"), kind, gate, opaque=hides)
                 elif rule.verbs and _may_be_options(rest):
                     yield Finding(f"the options of {name} {verb} are computed")
 
@@ -94,15 +98,7 @@ def _parse(row: str) -> tuple[list[str], _Rule]:
         raise ValueError(f"a rule without a reason: {row}")
     negated = verbs.startswith("!")
     paths = tuple(tuple(v.split()) for v in verbs.lstrip("!").split(",") if v)
-    return names.split(), _Rule(
-        paths,
-        negated,
-        tuple(flags.split()),
-        tuple(unless.split()),
-        reason.lstrip("?"),
-        kind,
-        opaque=reason[0] == "?",
-    )
+    return names.split(), _Rule(paths, negated, (*flags.split(),), (*unless.split(),), reason, kind)
 
 
 def readings(name: str, args: tuple[str, ...]) -> list[tuple[list[str], tuple[str, ...]]]:

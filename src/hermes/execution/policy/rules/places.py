@@ -4,7 +4,7 @@ import fnmatch
 import os
 import posixpath
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from hermes.execution.policy.command import (
     TABLES,
     Finding,
     Ground,
-    Input,
     ShellCommand,
     absolute,
     listed,
@@ -175,23 +174,17 @@ _SED_WRITE = re.compile(r"(?:^|[;{}\n\d$/gp])\s*[wW]\s+(/?\S+)")
 
 def written_paths(command: ShellCommand) -> Iterator[str]:
     """Yield every path that `command` creates, changes or replaces."""
-    named: Iterator[str] = iter(())
-    if command.name in _WRITERS:
-        named = _WRITERS[command.name](command)
-    elif target := TABLES["targets"].get(command.name):
-        named = _from_table(command, target.split())
+    named: list[str] = []
+    for target in TABLES["targets"].get(command.name, "").split():
+        if target in _TARGETS:
+            named += _TARGETS[target](command)
+        elif target[0] == "-":
+            named += command.values_of(target)
+        else:
+            named += [a[len(target) :] for a in command.args if a.startswith(target)]
     for path in (*command.writes, *named):
         if path and not _SILENT.match(path):
             yield path
-
-
-def _from_table(command: ShellCommand, target: list[str]) -> Iterator[str]:
-    operands = command.operands()
-    slices = {
-        "operands": operands, "last": operands[-1:], "first": operands[:1], "rest": operands[1:]
-    }  # fmt: skip
-    yield from slices.get(target[0], ())
-    yield from command.values_of(*(t for t in target if t[0] == "-"))
 
 
 def _copies(command: ShellCommand) -> Iterator[str]:
@@ -222,90 +215,44 @@ def _in_place(command: ShellCommand) -> Iterator[str]:
     if any(re.match(r"-[a-zA-Z]*i", a) for a in command.args) or command.has_long("in-place"):
         given = scripts or list(command.values_of("-f"))
         yield from operands if given else (operands[1:] or operands)
+    found = [_AWK_OUTPUT.match(arg) for arg in command.args]
     if command.name in {"sed", "gsed"}:
-        found = (_SED_WRITE.search(text) for text in (*scripts, *operands[:1]))
-        yield from (match.group(1) for match in found if match)
-    elif command.name in {"awk", "gawk"}:
-        yield from (m.group(1) for m in map(_AWK_OUTPUT.match, command.args) if m)
+        found = [_SED_WRITE.search(text) for text in (*scripts, *operands[:1])]
+    yield from (match.group(1) for match in found if match)
 
 
-def _tar(command: ShellCommand) -> Iterator[str]:
+def _archive(command: ShellCommand) -> Iterator[str]:
+    """Yield where an archive is unpacked, or the archive itself."""
     first = command.args[0] if command.args else ""
-    letters = command.letters()
-    if first[:1] != "-" and "/" not in first:
-        letters |= set(first.split("=")[0][:6])
-    yield from command.values_of("-g", "--listed-incremental", "--index-file")
-    if command.has_long("remove-files"):
-        yield from command.operands()
-    if "x" in letters or command.has_long("extract"):
-        yield from [*command.values_of("-C", "--directory")] or ["."]
-        if "P" in letters or command.has_long("absolute-names"):
-            yield "/"
+    letters = command.letters() | set(first[:6] if first[:1] != "-" and "/" not in first else "")
+    if "x" in letters or command.has_long("extract") or command.name == "unzip":
+        yield from [*command.values_of("-C", "--directory", "-d")] or ["."]
     elif "t" not in letters or command.has_long("delete"):
         yield from command.values_of("-f", "--file")
-        for index, arg in enumerate(command.args[:-1]):
-            if re.match(r"-?[a-zA-Z]*f$", arg):
-                yield command.args[index + 1]
-
-
-def _truncate(command: ShellCommand) -> Iterator[str]:
-    sizes = set(command.values_of("-s", "--size", "-r", "--reference"))
-    yield from (o for o in command.operands() if o not in sizes)
-
-
-def _to_local(command: ShellCommand) -> Iterator[str]:
-    operands = command.operands()
-    if len(operands) > 1 and ":" not in operands[-1].split("/")[0]:
-        yield operands[-1]
-    yield from command.values_of("--log-file", "--backup-dir", "--partial-dir", "--write-batch")
-
-
-def _git(command: ShellCommand) -> Iterator[str]:
-    operands = command.operands()
-    needed = {"clone": 3, "worktree": 3, "init": 2}.get(operands[0] if operands else "", 99)
-    yield from operands[-1:] if len(operands) >= needed else ()
-    yield from command.values_of(*_GIT_OUTPUTS)
-
-
-def _editor(command: ShellCommand) -> Iterator[str]:
-    scripts = [*command.values_of("-c", "--cmd"), *(a[1:] for a in command.args if a[:1] == "+")]
-    if any(re.search(r"\b(?:wq?|x|s/|g/|normal|%s|d)\b|%s|wq", s) for s in scripts):
+        pairs = zip(command.args, command.args[1:], strict=False)
+        yield from (value for option, value in pairs if re.match(r"-?[a-zA-Z]*f$", option))
+    if command.has_long("remove-files"):
         yield from command.operands()
-    yield from (m.group(1) for s in scripts for m in re.finditer(r"\bw\w*!?\s+(\S+)", s))
-    if command.feed.kind is not Input.NONE:
-        yield from command.operands()[:1]
-        for match in re.finditer(r"^\s*[wW]q?\s+(\S+)", command.feed.text or "", re.MULTILINE):
-            yield match.group(1)
 
 
-def _downloads(command: ShellCommand) -> Iterator[str]:
-    named = list(_from_table(command, TABLES["targets"][command.name].split()))
-    yield from named
+def _address(command: ShellCommand) -> Iterator[str]:
+    """Yield what a file is called after the address that it comes from."""
+    named = any(command.values_of("-O", "--output-document"))
     if (command.name != "curl" and not named) or command.letters() & {"O", "J"}:
         for operand in command.operands():
             yield posixpath.basename(operand.partition("?")[0]) if "/" in operand else operand
 
 
-def _defaults(command: ShellCommand) -> Iterator[str]:
-    return iter(command.operands()[1:2] if command.args[:1] == ("write",) else ())
-
-
-_WRITERS: dict[str, Callable[[ShellCommand], Iterator[str]]] = {
-    **dict.fromkeys(("cp", "gcp", "mv", "install", "ln", "link"), _copies),
-    **dict.fromkeys(("sed", "gsed", "perl", "ruby", "awk", "gawk"), _in_place),
-    **dict.fromkeys(("dd", "dcfldd"), lambda c: (a[3:] for a in c.args if a.startswith("of="))),
-    **dict.fromkeys(("tar", "bsdtar"), _tar),
-    **dict.fromkeys(("scp", "rsync"), _to_local),
-    **dict.fromkeys(("ed", "ex", "vi", "vim", "nvim"), _editor),
-    **dict.fromkeys(("curl", "wget", "wget2"), _downloads),
-    "truncate": _truncate,
-    "unzip": lambda c: iter([*c.values_of("-d")] or ["."]),
-    "git": _git,
-    "defaults": _defaults,
+_TARGETS: dict[str, Callable[[ShellCommand], Iterable[str]]] = {
+    "operands": ShellCommand.operands,
+    "last": lambda c: c.operands()[-1:],
+    "first": lambda c: c.operands()[:1],
+    "rest": lambda c: c.operands()[1:],
+    "copies": _copies,
+    "in-place": _in_place,
+    "archive": _archive,
+    "address": _address,
 }
-
-
-_GIT_OUTPUTS = ("-o", "--output", "--output-directory", "--export-marks", "--separate-git-dir")
 _MANY = frozenset({"xargs", "find", "parallel"})
 _READERS = listed("readers") | listed("blind") - listed("runs-others")
 _NEVER_MENTIONED = frozenset(
