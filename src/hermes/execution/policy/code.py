@@ -9,10 +9,10 @@ is written down as shell text and judged like any other.
 """
 
 import ast
-import builtins
 import re
 import shlex
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -141,9 +141,7 @@ _STRINGS = tuple(
         r"\bq[qwx]?\(([^)]*)\)", r"\bq[qwx]?/([^/]*)/", r"%x?\(([^)]*)\)", r"%x?\{([^}]*)\}",
     )
 )  # fmt: skip
-_TREES = re.compile(
-    r"(?i)rmtree|remove_tree|rm_rf|rm_r\b|remove_dir|recurs|Remove-Item|rimraf|\bdel\b|\brd\b"
-)
+_TREES = re.compile(r"(?i)rmtree|remove|rm_rf|rm_r\b|unlink|recurs|rimraf|\bdel\b|\brd\b|\brmSync")
 _STOPS = re.compile(r"(?i)\b(?:Stop|Restart)-Computer\b|\b(?:Format-Volume|Clear-Disk)\b")
 
 
@@ -169,6 +167,8 @@ _PARTS = {module: f" {parts} " for module, parts in TABLES["python parts"].items
 _BUILTINS = listed("builtins")
 _DUNDERS = words("__init__ __name__ __doc__ __version__ __file__")
 _METHODS = listed("methods")
+_FILES = words("open write_text write_bytes read_text read_bytes")
+_PATHS = ("expanduser", "Path", "str", "abspath", "realpath")
 
 
 def _inspect_python(source: str) -> Program:
@@ -176,7 +176,7 @@ def _inspect_python(source: str) -> Program:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             tree = ast.parse(source)
-            reader = _PythonReader()
+            reader = _PythonReader(tree)
             reader.visit(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _not_understood("python", source)
@@ -184,17 +184,19 @@ def _inspect_python(source: str) -> Program:
         Finding(f"the Python program uses {d}", f"python: {d}", opaque=d in _BUILTINS)
         for d in reader.doubts
     ]
-    return Program(tuple(doubts), (*reader.writes, *(reader.calls if doubts else ())))
+    return Program(tuple(doubts), (*reader.files, *(_shell_like(source) if doubts else ())))
 
 
 class _PythonReader(ast.NodeVisitor):
-    def __init__(self) -> None:
+    def __init__(self, tree: ast.Module) -> None:
         self.doubts: list[str] = []
-        self.writes: list[str] = []
-        """What it writes, as shell commands: judged even if all else is harmless."""
-        self.calls: list[str] = []
+        self.files: list[str] = []
+        """What it reads and writes, as shell commands: judged even if all else is harmless."""
         self._names: dict[str, str] = {}
         self._constants: dict[str, str] = {}
+        nodes = list(ast.walk(tree))
+        bound = [n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+        self._bound = Counter([*bound, *(n.arg for n in nodes if isinstance(n, ast.arg))])
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
@@ -203,66 +205,58 @@ class _PythonReader(ast.NodeVisitor):
             self._module(top)
 
     def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        top = (node.module or "").split(".")[0]
-        self._module(top)
+        self._module((node.module or "").split(".")[0])
         for alias in node.names:
             self._names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
             self._part(f"{node.module}.{alias.name}")
 
     def visit_Assign(self, node: ast.Assign) -> None:
+        text = self._text(node.value)
         for target in node.targets:
-            if isinstance(target, ast.Name):
-                text, dotted = self._text(node.value), self._dotted(node.value)
-                if text is not None:
-                    self._constants[target.id] = text
-                if dotted:
-                    self._names[target.id] = dotted
+            if isinstance(target, ast.Name) and text is not None and self._bound[target.id] == 1:
+                self._constants[target.id] = text
         self.generic_visit(node)
 
     def visit_Name(self, node: ast.Name) -> None:
         if node.id in _BUILTINS:
             self.doubts.append(node.id)
+        elif self._names.get(node.id) in _PARTS:
+            self.doubts.append(f"{node.id} under another name")
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         # A reference is enough: `map(os.remove, files)`.
-        dotted = self._dotted(node)
         inside = node.attr[:2] == "__" and node.attr not in _DUNDERS
-        if not self._part(dotted) and (inside or node.attr in _METHODS):
+        if not self._part(self._dotted(node)) and (inside or node.attr in _METHODS):
             self.doubts.append(node.attr)
-        self.generic_visit(node)
+        if not (isinstance(node.value, ast.Name) and node.value.id in self._names):
+            self.visit(node.value)
 
     def visit_Call(self, node: ast.Call) -> None:
         name = self._dotted(node.func)
         last = name.rsplit(".", 1)[-1]
-        texts = [self._text(a) for a in node.args]
-        receiver = node.func.value if isinstance(node.func, ast.Attribute) else None
-        if isinstance(receiver, ast.Call) and receiver.args:
-            texts.insert(0, self._text(receiver.args[0]))
-        paths = [_quoted(t) for t in texts if t is not None]
-        if last in {"open", "write_text", "write_bytes", "read_text", "read_bytes"}:
-            writes = last[:5] == "write" or (last == "open" and self._opens_to_write(node))
-            # Of `x.write_text("y")` the first argument is not the path.
-            named = last == "open" or isinstance(receiver, ast.Call)
-            known = named and texts[:1] not in ([], [None])
-            if writes and not known and not self._local(receiver, node):
+        if last in _FILES:
+            # The path is the first argument of `open`, or that of `Path` in front of a method.
+            method = node.func.value if isinstance(node.func, ast.Attribute) else None
+            method = None if name == "io.open" else method
+            path = method if method is not None else next(iter(node.args), None)
+            reads = last[:4] == "read" or (
+                last == "open" and self._reads(node, path_first=method is None)
+            )
+            text = self._text(path)
+            if text is None and not reads and not self._local(path):
                 self.doubts.append(f"{last} with a path that is computed")
-            self.writes.append(f"{'tee' if writes else 'cat'} {paths[0] if known else 'file'}")
-        elif last in {"rmtree", "removedirs", "remove", "unlink", "rmdir", "move"}:
-            self.calls += [f"rm {'-r ' if last == 'rmtree' else ''}{p}" for p in paths]
+            self.files.append(f"{'cat' if reads else 'tee'} {_quoted(text or 'file')}")
         elif name.startswith("shutil.copy"):
-            self.writes.append(f"cp {' '.join(paths)}")
-        elif not hasattr(builtins, name):
-            self._runs(node, texts)
+            self.files.append("cp " + " ".join(_quoted(self._text(a) or "x") for a in node.args))
         self.generic_visit(node)
 
-    def _local(self, receiver: ast.expr | None, node: ast.Call) -> bool:
+    def _local(self, path: ast.expr | None) -> bool:
         """Return whether a path is put together from one that begins in the project."""
-        start: ast.expr | None = next(iter(node.args), None) if receiver is None else receiver
-        while isinstance(start, ast.BinOp):
-            start = start.left
-        if isinstance(start, ast.JoinedStr):
-            start = start.values[0] if start.values else None
-        text = self._text(start)
+        while isinstance(path, ast.BinOp):
+            path = path.left
+        if isinstance(path, ast.JoinedStr) and path.values:
+            path = path.values[0]
+        text = self._text(path)
         return text is not None and text[:1] not in {"", "/", "~"} and ".." not in text
 
     def _module(self, name: str) -> None:
@@ -278,22 +272,11 @@ class _PythonReader(ast.NodeVisitor):
             return True
         return False
 
-    def _opens_to_write(self, node: ast.Call) -> bool:
-        # `Path(…).open` has no path in front of the mode.
-        method = isinstance(node.func, ast.Attribute) and self._dotted(node.func) != "io.open"
-        position = 0 if method else 1
-        mode: ast.expr | None = node.args[position] if len(node.args) > position else None
+    def _reads(self, node: ast.Call, *, path_first: bool) -> bool:
+        mode = dict(enumerate(node.args)).get(1 if path_first else 0)
         mode = next((k.value for k in node.keywords if k.arg == "mode"), mode)
         text = "r" if mode is None else self._text(mode)
-        return text is None or re.search(r"[wax+]", text) is not None
-
-    def _runs(self, node: ast.Call, texts: list[str | None]) -> None:
-        """Note what a call may hand to a shell, as one text or as a list of words."""
-        self.calls += [t for t in texts if t is not None]
-        for arg in node.args:
-            if isinstance(arg, ast.List | ast.Tuple):
-                words_ = [self._text(e) for e in arg.elts]
-                self.calls.append(shlex.join(w for w in words_ if w is not None))
+        return text is not None and not set(text) & set("wax+")
 
     def _dotted(self, node: ast.expr | None) -> str:
         if isinstance(node, ast.Name):
@@ -304,16 +287,11 @@ class _PythonReader(ast.NodeVisitor):
         return ""
 
     def _text(self, node: ast.expr | None) -> str | None:
-        """Return the value of a constant string expression."""
+        """Return the value of a constant string or path."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return node.value
         if isinstance(node, ast.Name):
             return self._constants.get(node.id)
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            left, right = self._text(node.left), self._text(node.right)
-            return None if left is None or right is None else left + right
-        if isinstance(node, ast.Call) and node.args:
-            name = self._dotted(node.func)
-            if name.endswith(("expanduser", "Path", "str", "abspath", "realpath")):
-                return self._text(node.args[0])
+        if isinstance(node, ast.Call) and node.args and self._dotted(node.func).endswith(_PATHS):
+            return self._text(node.args[0])
         return None

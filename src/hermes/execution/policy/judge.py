@@ -45,7 +45,7 @@ from hermes.execution.policy.floor import (
 )
 from hermes.execution.policy.reader.expansion import is_unknown
 from hermes.execution.policy.reader.grammar import read_scripts
-from hermes.execution.policy.rules import hidden, network, places, variables
+from hermes.execution.policy.rules import hidden, network, places
 from hermes.execution.policy.rules.commands import COMMANDS, readings
 from hermes.execution.policy.rules.places import PlaceKind, place_of
 from hermes.execution.policy.walk import Walk, walk
@@ -345,7 +345,7 @@ def _judge_walk(found: Walk, ground: Ground) -> list[Finding]:
         if found.exhausted():
             return [*findings, TOO_COMPLICATED]
         own = [*floor_findings(command, ground), *COMMANDS.check(command)]
-        for family in (places, hidden, network, variables):
+        for family in (places, hidden, network):
             own.extend(family.check(command, ground))
         findings += [
             f if f.opaque or f.grant else structs.replace(f, grant=_grant(command)) for f in own

@@ -58,9 +58,9 @@ from hermes.execution.policy.reader.syntax import (
     Simple,
     Subst,
 )
+from hermes.execution.policy.rules.hidden import changes_programs
 from hermes.execution.policy.rules.network import READS_SECRET, is_store
 from hermes.execution.policy.rules.places import changes_files, join, written_paths
-from hermes.execution.policy.rules.variables import changes_programs
 
 COMPUTED_NAME = opaque("the name of the command is computed")
 MAX_COMMANDS = 400

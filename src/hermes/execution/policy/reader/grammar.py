@@ -35,6 +35,7 @@ _REDIRECT = re.compile(
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\[[^\]]*\])?(\+)?=")
 _DECLARERS = frozenset({"export", "declare", "local", "readonly", "typeset"})
 _COMMENT = re.compile(r"#[^\n]*")
+_BLOCKS = {"{": "}", "if": "fi", "while": "done", "until": "done"}
 _CLOSERS = frozenset({"then", "elif", "else", "fi", "do", "done", "esac", "}"})
 _CONTINUED = "\\\n"
 _SPLIT = re.compile(r"\n|;|&&|\|\||\||&|[(){}]")
@@ -45,12 +46,6 @@ class _Parser(Lexer):
     def __init__(self, text: str, depth: int = 0) -> None:
         super().__init__(text, depth)
         self.heredocs: list[tuple[Redirect, str, bool]] = []
-
-    def redirects(self) -> tuple[Redirect, ...]:
-        found: list[Redirect] = []
-        while self.redirect(found):
-            pass
-        return tuple(found)
 
     def simple(self) -> Node:
         """Read a simple command, or the function definition it turns out to be."""
@@ -119,19 +114,18 @@ class _Parser(Lexer):
         word = self.read_word()
         if not word.parts:
             raise ShellSyntaxError("redirection without a target")
+        redirect = Redirect(op, fd=fd)
+        into.append(redirect)
         if op in {"<<", "<<-"}:
-            raw = self.text[start : self.pos]
-            quoted = any(c in raw for c in "'\"\\")
+            quoted = any(c in self.text[start : self.pos] for c in "'\"\\")
             if not all(isinstance(part, Lit) for part in word.parts):
                 raise ShellSyntaxError("a here-document with a computed end")
-            redirect = Redirect(op, fd=fd)
             delimiter = "".join(part.text for part in word.parts if isinstance(part, Lit))
             self.heredocs.append((redirect, delimiter, quoted))
-            into.append(redirect)
         elif op == "<<<":
-            into.append(Redirect(op, body=word, fd=fd))
+            redirect.body = word
         else:
-            into.append(Redirect(op, word, fd=fd))
+            redirect.target = word
         return True
 
     def reserved(self) -> str:
@@ -209,20 +203,11 @@ class _Parser(Lexer):
             if self.reserved() in _CLOSERS:
                 break
             items.extend(self._and_or())
-            if not self._terminator():
+            self.skip_space()
+            if self.peek(2) in {";;", ";&"} or self.peek() not in {"\n", ";", "&"}:
                 break
+            self.pos += self.peek() != "\n"
         return Script(tuple(items))
-
-    def _terminator(self) -> bool:
-        self.skip_space()
-        if self.peek() == "\n":
-            return True
-        if self.peek(2) in {";;", ";&"}:
-            return False
-        if self.peek() in {";", "&"}:
-            self.pos += 1
-            return True
-        return False
 
     def _and_or(self) -> list[Pipeline]:
         items = [self._pipeline()]
@@ -277,35 +262,35 @@ class _Parser(Lexer):
             self.pos += 1
             return self._finish(Compound("subshell", bodies=(self.read_script(")"),)))
         word = self.reserved()
-        reader = {
-            "{": self._group,
-            "[[": self._test,
-            "if": self._if,
-            "while": self._while,
-            "until": self._while,
-            "for": self._for,
-            "select": self._for,
-            "case": self._case,
-        }.get(word)
-        if reader is not None:
+        reader = {"[[": self._test, "for": self._for, "select": self._for, "case": self._case}
+        if word in _BLOCKS:
             self.pos += len(word)
-            return self._finish(reader())
+            return self._finish(Compound("block", bodies=self._block(_BLOCKS[word])))
+        if word in reader:
+            self.pos += len(word)
+            return self._finish(reader[word]())
         if word == "function":
-            return self._function_keyword()
+            self.pos += len(word)
+            self.skip_blanks()
+            return self.function_from(self.read_word())
         if word and word != "in":
             raise ShellSyntaxError(f"unexpected {word}")
         return None
 
     def _finish(self, node: Compound) -> Compound:
-        redirects = self.redirects()
-        if not redirects:
-            return node
-        return Compound(node.kind, node.words, node.bodies, redirects, node.variable)
+        redirects: list[Redirect] = []
+        while self.redirect(redirects):
+            pass
+        return structs.replace(node, redirects=tuple(redirects)) if redirects else node
 
-    def _group(self) -> Compound:
-        script = self._statements()
-        self.expect("}")
-        return Compound("group", bodies=(script,))
+    def _block(self, closer: str) -> tuple[Script, ...]:
+        """Read everything up to the end of a loop, a condition or a group: all of it may run."""
+        bodies = [self._statements()]
+        while (word := self.reserved()) in {"then", "elif", "else", "do"}:
+            self.pos += len(word)
+            bodies.append(self._statements())
+        self.expect(closer)
+        return tuple(bodies)
 
     def _test(self) -> Compound:
         words: list[Word] = []
@@ -322,71 +307,42 @@ class _Parser(Lexer):
             else:
                 self.pos += 1
 
-    def _if(self) -> Compound:
-        bodies = [self.until("then"), self._statements()]
-        while (word := self.reserved()) in {"elif", "else"}:
-            self.pos += len(word)
-            if word == "elif":
-                bodies.append(self.until("then"))
-            bodies.append(self._statements())
-        self.expect("fi")
-        return Compound("if", bodies=tuple(bodies))
-
-    def _while(self) -> Compound:
-        condition = self.until("do")
-        return Compound("loop", bodies=(condition, self.until("done")))
-
     def _for(self) -> Compound:
         self.skip_blanks()
         if self.peek(2) == "((":
             parts = self.try_arithmetic(self.pos)
             if parts is None:
                 raise ShellSyntaxError("bad for")
-            self.skip_space()
-            self.pos += self.peek() == ";"
-            return Compound("loop", words=(Word((Arith(parts),)),), bodies=(self._do_group(),))
+            return Compound("block", words=(Word((Arith(parts),)),), bodies=self._loop_body())
         name = self.read_word().literal()
         if name is None:
             raise ShellSyntaxError("bad for")
         self.skip_newlines()
-        words: list[Word] = []
+        words = [self.nested('"$@"').read_word()]
         if self.reserved() == "in":
             self.pos += 2
-            words = self._words_to_line_end()
-        else:
-            words = [Word((*self.nested('"$@"').read_word().parts,))]
-            self.skip_space()
-            self.pos += self.peek() == ";"
-        return Compound("for", tuple(words), (self._do_group(),), variable=name)
+            words = self._words()
+            if self.peek() not in {";", "\n"}:
+                raise ShellSyntaxError("bad for")
+        return Compound("for", tuple(words), self._loop_body()[-1:], variable=name)
 
-    def _words_to_line_end(self) -> list[Word]:
-        words: list[Word] = []
-        while True:
-            self.skip_blanks()
-            word = self.read_word()
-            if not word.parts:
-                break
-            words.append(word)
-        if self.peek() not in {";", "\n"}:
-            raise ShellSyntaxError("bad for")
-        if self.peek() == ";":
-            self.pos += 1
-        return words
-
-    def until(self, token: str) -> Script:
-        script = self._statements()
-        self.expect(token)
-        return script
-
-    def _do_group(self) -> Script:
+    def _loop_body(self) -> tuple[Script, ...]:
+        self.skip_space()
+        self.pos += self.peek() == ";"
         self.skip_newlines()
-        if self.reserved() == "{":
-            self.pos += 1
-            script = self._statements()
-            self.expect("}")
-            return script
-        self.expect("do")
-        return self.until("done")
+        word = self.reserved()
+        if word not in {"do", "{"}:
+            raise ShellSyntaxError("bad for")
+        self.pos += len(word)
+        return self._block("done" if word == "do" else "}")
+
+    def _words(self) -> list[Word]:
+        words: list[Word] = []
+        self.skip_blanks()
+        while (word := self.read_word()).parts:
+            words.append(word)
+            self.skip_blanks()
+        return words
 
     def _case(self) -> Compound:
         self.skip_blanks()
@@ -408,44 +364,25 @@ class _Parser(Lexer):
                 raise ShellSyntaxError("bad case")
 
     def _case_patterns(self) -> list[Word]:
-        patterns: list[Word] = []
         self.pos += self.peek() == "("
-        while True:
-            self.skip_blanks()
-            word = self.read_word()
-            if not word.parts:
-                raise ShellSyntaxError("bad case")
-            patterns.append(word)
-            self.skip_blanks()
-            if self.peek() == ")":
-                self.pos += 1
-                return patterns
-            if self.peek() != "|":
-                raise ShellSyntaxError("bad case")
+        patterns = self._words()
+        while self.peek() == "|":
             self.pos += 1
+            patterns += self._words()
+        if not patterns or self.peek() != ")":
+            raise ShellSyntaxError("bad case")
+        self.pos += 1
+        return patterns
 
-    def _function_keyword(self) -> Function:
-        self.pos += len("function")
-        self.skip_blanks()
-        name = self.read_word().literal()
-        if name is None:
-            raise ShellSyntaxError("bad function")
+    def function_from(self, word: Word) -> Function:
+        """Read a definition from behind its name."""
+        name = "".join(p.text if isinstance(p, Lit) else "?" for p in word.parts)
         self.skip_blanks()
         if self.peek() == "(":
             self.expect("(")
             self.expect(")")
-        return self._function_body(name)
-
-    def function_from(self, word: Word) -> Function:
-        name = "".join(p.text if isinstance(p, Lit) else "?" for p in word.parts)
-        self.expect("(")
-        self.expect(")")
-        return self._function_body(name)
-
-    def _function_body(self, name: str) -> Function:
         self.skip_newlines()
-        body = self._command()
-        return Function(name, Script((Pipeline((body,)),)))
+        return Function(name, Script((Pipeline((self._command(),)),)))
 
 
 def parse(text: str, depth: int = 0) -> Script:

@@ -1,12 +1,15 @@
 """Code that nobody has seen: computed, decoded or downloaded, then run.
 
-Also variables, settings and queries that carry code.
+Also variables, settings and queries that carry code. The names of variables are judged by a table
+and by their shape, values by the few that people really give them. What a variable is set to
+in a roundabout way (`read PATH`) is never judged: it asks.
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from fnmatch import translate
 
-from hermes.execution.policy.code import language_of
+from hermes.execution.policy.code import language_of, programs
 from hermes.execution.policy.command import (
     STDIN_FILES,
     TABLES,
@@ -20,11 +23,12 @@ from hermes.execution.policy.command import (
     words,
 )
 from hermes.execution.policy.floor import mentions_floor
-from hermes.execution.policy.nested import SHELLS, is_followed, runs, shell_code
+from hermes.execution.policy.nested import SHELLS, assignments, is_followed, runs, shell_code
 from hermes.execution.policy.reader.expansion import COMPUTED, is_unknown
 from hermes.execution.policy.rules.commands import COMMANDS
 from hermes.execution.policy.rules.network import NETWORK, reads_secret
 
+_STDINS = [[name] for name in STDIN_FILES]
 _FETCHERS = listed("fetchers")
 _DECODERS = listed("decoders")
 _SOURCES = _FETCHERS | _DECODERS
@@ -47,13 +51,16 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         yield opaque("the name of the command is computed")
     elif not name.isascii():
         yield Finding("the name of the command has letters that imitate others")
-    elif name in SHELLS or name in {"source", ".", "eval"}:
-        yield from _shell(command)
-    elif language_of(name):
-        yield from _interpreter(command)
+    elif name in SHELLS or name in {"source", ".", "eval"} or language_of(name):
+        depth = command.via.count("$(") + 1
+        printers = {c.name for c in command.inner if c.via.count("$(") == depth and c.name != ":"}
+        settings = printers and printers <= _HOOKS
+        if not settings and (_SOURCES & {c.name for c in command.inner} or _runs_unread(command)):
+            yield _unseen(command.inner or command.feed.upstream, command.name)
     else:
         yield from _script_reader(command)
     yield from _unfamiliar(command, ground)
+    yield from _variables(command, ground)
     if _SQL_CLIENTS.match(name):
         yield from _sql(command)
 
@@ -105,47 +112,24 @@ def _unseen(sources: tuple[ShellCommand, ...], runner: str) -> Finding:
     return opaque(f"the {runner} runs code that nobody can see beforehand")
 
 
-def _shell(command: ShellCommand) -> Iterator[Finding]:
-    inner = tuple(c for c in command.inner if c.name != ":")
-    depth = command.via.count("$(") + 1
-    printers = {c.name for c in inner if c.via.count("$(") == depth}
-    if printers and printers <= _HOOKS:
-        return
-    if any(c.name in _SOURCES for c in inner) or _hides_code(command):
-        yield _unseen(inner or command.feed.upstream, "shell")
-
-
-def _hides_code(command: ShellCommand) -> bool:
-    """Return whether a shell would run something that is not known."""
-    name = command.name
-    operands = command.operands()
+def _runs_unread(command: ShellCommand) -> bool:
+    """Return whether a shell or an interpreter would run something that is not written out."""
+    name, operands = command.name, command.operands()
     if name == "eval":
         return is_unknown(" ".join(command.args))
     code = shell_code(command) if name in SHELLS else None
     if code is not None:
-        decoded = {c.name for c in command.feed.upstream} & _DECODERS
-        return is_unknown(code.text) or (command.piped and bool(decoded))
-    if any(a.startswith("/dev/fd/") for a in (*command.args, *command.reads)):
-        return True
-    if name in {"source", "."}:
-        reads_input = bool(command.args) and command.args[0] in STDIN_FILES
-    else:
-        reads_input = not operands or "s" in command.letters() or operands[0] in STDIN_FILES
-    if reads_input and command.feed.kind in {Input.PIPE, Input.FILE}:
-        return True
-    return bool(operands) and is_unknown(operands[0])
-
-
-def _interpreter(command: ShellCommand) -> Iterator[Finding]:
-    coded = any(
-        re.match(r"-[a-zA-Z]*[ceEr]$", a) or a in {"-m", "--eval", "eval"} for a in command.args
-    )
-    operands = command.operands()
-    reads_input = not operands or operands[0] in STDIN_FILES
-    if command.piped and reads_input and not coded and command.feed.text is None:
-        yield _unseen(command.feed.upstream, command.name)
+        return is_unknown(code.text)
     if any("/dev/fd/" in a for a in (*command.args, *command.reads)):
-        yield _unseen(command.inner, command.name)
+        return True
+    shell = not language_of(name)
+    if not shell and (any(programs(command)) or "-m" in command.args):
+        return False
+    reads = not operands and name not in {"source", "."}
+    reads = reads or operands[:1] in _STDINS or (shell and "s" in command.letters())
+    channels = {Input.PIPE, Input.FILE} if shell else {Input.PIPE}
+    unread = reads and command.feed.kind in channels and command.feed.text is None
+    return unread or (shell and bool(operands) and is_unknown(operands[0]))
 
 
 def _sed_runs(script: str) -> bool:
@@ -154,6 +138,70 @@ def _sed_runs(script: str) -> bool:
         return True
     pieces = script.split(script[1]) if script[:1] == "s" and len(script) > 3 else []
     return len(pieces) == 4 and "e" in pieces[3]
+
+
+# --- variables that decide what other programs run ---
+
+_HARMLESS_VALUES = TABLES["variables"]
+_CODE_NAMES = re.compile("|".join(map(translate, listed("code-variables"))))
+_ORDINARY = re.compile("|".join(map(translate, listed("plain-variables"))))
+_WORD = re.compile(r"[\w./~:,=+@%-]*$")
+_USUAL_PROGRAMS = listed("usual-programs")
+_OPTION = re.compile(r"-{1,2}[\w][\w.:=/~-]*$")
+_PATH_ELEMENT = re.compile(r"/(?!tmp\b|var/tmp\b|dev/shm\b)[\w./+@-]*$")
+_TOOLS = re.compile(r"(?:^|/)(?:node_modules/\.bin|\.?venv/bin|vendor/bin)/?$")
+_GIT_HARMLESS = pattern("git-settings")
+
+
+def changes_programs(name: str) -> bool:
+    """Return whether a variable of this name decides what programs run."""
+    return name == "PATH" or (_CODE_NAMES.match(name) is not None and not _ORDINARY.match(name))
+
+
+def _variables(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
+    """Yield findings for variables and git settings that change what other commands do."""
+    for name, value in assignments(command):
+        if name == "PATH":
+            if not all(_usual(e, command, ground) for e in value.split(":")):
+                yield opaque("PATH would find programs in a writable place", "PATH=")
+        elif (name == "HISTFILE" and value in {"", "/dev/null"}) or (
+            name in {"HISTSIZE", "HISTFILESIZE"} and value == "0"
+        ):
+            yield Finding("it turns the shell history off", "HISTFILE=")
+        elif changes_programs(name) and not _harmless(name, value):
+            yield opaque(f"{name} changes what other programs run", f"{name}=")
+    if command.name == "git":
+        for setting in command.values_of("-c", "--config", "--config-env"):
+            key, _, value = setting.partition("=")
+            if not _GIT_HARMLESS.match(key) and not _runs_nothing(value):
+                yield opaque("it changes what git runs", "git -c")
+
+
+def _harmless(name: str, value: str) -> bool:
+    known = _HARMLESS_VALUES.get(name)
+    return re.match(known, value) is not None if known is not None else _runs_nothing(value)
+
+
+def _runs_nothing(value: str) -> bool:
+    """Return whether a value names a usual program with plain options, or nothing."""
+    program, *options = value.split() or [":"]
+    keys = [o for o in options if not _OPTION.match(o)]
+    plain = all(_WORD.match(o) for o in keys) and (program == "ssh" or not keys)
+    return program in _USUAL_PROGRAMS and plain and "ommand" not in value
+
+
+def _usual(element: str, command: ShellCommand, ground: Ground) -> bool:
+    """Return whether an element of PATH is a place where programs are meant to be."""
+    if is_unknown(element):
+        # `$PATH` itself, or a directory that a variable names.
+        named = is_unknown(element[:1]) and COMPUTED not in element
+        return len(element) == 1 or (named and "/bin" in element)
+    if _TOOLS.search(element):
+        return True
+    if any(cwd and element.startswith(f"{cwd}/") for cwd in command.cwds):
+        return False
+    home = any(element.startswith(f"{h}/") for h in ground.user_homes)
+    return home or _PATH_ELEMENT.match(element) is not None
 
 
 # --- SQL ---
