@@ -12,9 +12,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from hermes.execution.policy.command import Ground
-from hermes.execution.policy.reader.expansion import Variables, is_unknown
-from hermes.execution.policy.reader.grammar import parse, read_scripts
-from hermes.execution.policy.reader.syntax import ShellSyntaxError, Simple
+from hermes.execution.policy.expansion import Variables, is_unknown
+from hermes.execution.policy.grammar import parse, read_scripts
+from hermes.execution.policy.syntax import ShellSyntaxError, Simple
 from hermes.execution.policy.walk import walk
 
 BASH = shutil.which("bash") or ""

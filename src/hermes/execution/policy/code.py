@@ -27,7 +27,7 @@ from hermes.execution.policy.command import (
     opaque,
     words,
 )
-from hermes.execution.policy.reader.expansion import MARKS, is_unknown
+from hermes.execution.policy.expansion import MARKS, is_unknown
 
 
 class Program(Struct, frozen=True):

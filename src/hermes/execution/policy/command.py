@@ -10,8 +10,8 @@ from importlib.resources import files
 from msgspec import Struct, structs
 
 from hermes.domain.approvals import Gate
-from hermes.execution.policy.reader.expansion import is_unknown
-from hermes.execution.policy.reader.syntax import Script
+from hermes.execution.policy.expansion import is_unknown
+from hermes.execution.policy.syntax import Script
 
 
 def words(text: str) -> frozenset[str]:
@@ -299,3 +299,25 @@ def command_start(
             skip -= 1
         index += 1
     return None
+
+
+def readings(name: str, args: tuple[str, ...]) -> list[tuple[list[str], tuple[str, ...]]]:
+    """Return the operands from each place on where the verb may stand, and what follows there."""
+    valued = TABLES["valued"].get(name)
+    known = valued.split() if valued is not None else []
+    operands: list[int] = []
+    starts: list[int] = []
+    searching, maybe_value, skip = True, False, False
+    for index, arg in enumerate(args):
+        if skip:
+            skip = False
+        elif len(arg) > 1 and arg[0] == "-":
+            skip = arg in known
+            maybe_value = valued is None and "=" not in arg
+        else:
+            operands.append(index)
+            if searching:
+                starts.append(index)
+            searching = searching and maybe_value and len(starts) < 4
+            maybe_value = False
+    return [([args[i] for i in operands if i >= s], args[s + 1 :]) for s in starts]

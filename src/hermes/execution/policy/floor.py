@@ -18,7 +18,7 @@ from hermes.execution.policy.command import (
     pattern,
     words,
 )
-from hermes.execution.policy.rules.places import (
+from hermes.execution.policy.places import (
     is_device,
     is_ledger,
     is_vital,

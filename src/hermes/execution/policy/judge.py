@@ -23,6 +23,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct, structs
 
 from hermes.domain.approvals import Gate, Verdict
+from hermes.execution.policy import network, places, rules
 from hermes.execution.policy.command import (
     NOTHING,
     TOO_COMPLICATED,
@@ -35,19 +36,19 @@ from hermes.execution.policy.command import (
     ShellCommand,
     absolute,
     opaque,
+    readings,
     words,
 )
+from hermes.execution.policy.expansion import is_unknown
 from hermes.execution.policy.floor import (
     COMPACT_BOMB,
     FORK_BOMB,
     floor_findings,
     mentions_floor,
 )
-from hermes.execution.policy.reader.expansion import is_unknown
-from hermes.execution.policy.reader.grammar import read_scripts
-from hermes.execution.policy.rules import hidden, network, places
-from hermes.execution.policy.rules.commands import COMMANDS, readings
-from hermes.execution.policy.rules.places import PlaceKind, place_of
+from hermes.execution.policy.grammar import read_scripts
+from hermes.execution.policy.places import PlaceKind, place_of
+from hermes.execution.policy.rules import COMMANDS
 from hermes.execution.policy.walk import Walk, walk
 
 MAX_LENGTH = 32_768
@@ -211,7 +212,7 @@ class CommandPolicy:
         for finding in findings:
             if finding.gate is Gate.BLOCK:
                 return Verdict(gate=Gate.BLOCK, reason=sentence(finding.reason))
-        hiding = any(f.opaque and f != hidden.FLOOR_AS_TEXT for f in findings)
+        hiding = any(f.opaque and f != rules.FLOOR_AS_TEXT for f in findings)
         if hiding and mentions_floor(text):
             return Verdict(gate=Gate.BLOCK, reason=sentence(_HIDDEN_FLOOR))
         denied = self._denied(text, walks)
@@ -345,12 +346,12 @@ def _judge_walk(found: Walk, ground: Ground) -> list[Finding]:
         if found.exhausted():
             return [*findings, TOO_COMPLICATED]
         own = [*floor_findings(command, ground), *COMMANDS.check(command)]
-        for family in (places, hidden, network):
+        for family in (places, rules, network):
             own.extend(family.check(command, ground))
         findings += [
             f if f.opaque or f.grant else structs.replace(f, grant=_grant(command)) for f in own
         ]
-    findings.extend(hidden.sequence_findings(found.commands, ground))
+    findings.extend(rules.sequence_findings(found.commands, ground))
     return list(dict.fromkeys(findings))
 
 

@@ -21,7 +21,7 @@ from hermes.execution.policy.command import (
     listed,
     patterns,
 )
-from hermes.execution.policy.reader.expansion import COMPUTED, is_unknown
+from hermes.execution.policy.expansion import COMPUTED, is_unknown
 
 SHELLS = listed("shells")
 SETTERS = frozenset({"export", "declare", "local", "readonly", "typeset"})

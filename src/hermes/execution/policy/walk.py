@@ -28,7 +28,14 @@ from hermes.execution.policy.command import (
     base_name,
     opaque,
 )
+from hermes.execution.policy.expansion import (
+    COMPUTED,
+    NUMBER,
+    UNKNOWN,
+    Variables,
+)
 from hermes.execution.policy.floor import FORK_BOMB
+from hermes.execution.policy.grammar import parse_text, read_scripts
 from hermes.execution.policy.nested import (
     SETTERS,
     SHELLS,
@@ -39,14 +46,10 @@ from hermes.execution.policy.nested import (
     runs,
     unpacks,
 )
-from hermes.execution.policy.reader.expansion import (
-    COMPUTED,
-    NUMBER,
-    UNKNOWN,
-    Variables,
-)
-from hermes.execution.policy.reader.grammar import parse_text, read_scripts
-from hermes.execution.policy.reader.syntax import (
+from hermes.execution.policy.network import READS_SECRET, is_store
+from hermes.execution.policy.places import changes_files, join, written_paths
+from hermes.execution.policy.rules import changes_programs
+from hermes.execution.policy.syntax import (
     Assign,
     Compound,
     Function,
@@ -58,9 +61,6 @@ from hermes.execution.policy.reader.syntax import (
     Simple,
     Subst,
 )
-from hermes.execution.policy.rules.hidden import changes_programs
-from hermes.execution.policy.rules.network import READS_SECRET, is_store
-from hermes.execution.policy.rules.places import changes_files, join, written_paths
 
 COMPUTED_NAME = opaque("the name of the command is computed")
 MAX_COMMANDS = 400

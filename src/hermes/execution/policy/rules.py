@@ -1,14 +1,38 @@
-"""Code that nobody has seen: computed, decoded or downloaded, then run.
+"""Rules: what about a command needs a person, and why.
 
-Also variables, settings and queries that carry code. The names of variables are judged by a table
-and by their shape, values by the few that people really give them. What a variable is set to
-in a roundabout way (`read PATH`) is never judged: it asks.
+Names, verbs and flags are rows of `commands.txt`: `names ; shape ; reason ; kind`; an indented line
+continues the row before it. A reason that begins with `?` is about code that nobody can see,
+one with `!` is the floor. The shape is `verbs : flags : unless`, and each part may be missing:
+
+- `verbs`: alternatives separated by commas, each one or more words that the operands
+  begin with; `*` and `?` are globs. Global options in front of a verb do not hide it.
+  A `!` in front: any verb but these.
+- `flags`: words, one of which must be given. `-f` is a letter of a cluster, `--force` a
+  long option or an abbreviation of it, `--force*` every long option that begins so,
+  `~regex` is searched in the whole line, anything else is a glob over single arguments.
+- `unless`: flags that make it harmless.
+
+The kind is the danger's name in `command_allowlist`: by default the command's name and its
+verb or flag; `@` is the name alone.
+
+If the verb is not known, or an unquoted argument that is not known could become one of
+the flags, the command asks as well.
+
+The rest is about code that nobody has seen: computed, decoded or downloaded, then run; variables,
+settings and queries that carry code. The names of variables are judged by a table and by their
+shape, values by the few that people really give them. What a variable is set to in a
+roundabout way (`read PATH`) is never judged: it asks.
 """
 
 import re
-from collections.abc import Iterator, Sequence
-from fnmatch import translate
+from collections.abc import Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase, translate
+from functools import cache
+from importlib.resources import files
 
+from msgspec import Struct
+
+from hermes.domain.approvals import Gate
 from hermes.execution.policy.code import language_of, programs
 from hermes.execution.policy.command import (
     STDIN_FILES,
@@ -20,13 +44,113 @@ from hermes.execution.policy.command import (
     listed,
     opaque,
     pattern,
+    readings,
     words,
 )
+from hermes.execution.policy.expansion import COMPUTED, UNKNOWN, is_unknown
 from hermes.execution.policy.floor import mentions_floor
 from hermes.execution.policy.nested import SHELLS, assignments, is_followed, runs, shell_code
-from hermes.execution.policy.reader.expansion import COMPUTED, is_unknown
-from hermes.execution.policy.rules.commands import COMMANDS
-from hermes.execution.policy.rules.network import NETWORK, reads_secret
+from hermes.execution.policy.network import NETWORK, reads_secret
+
+
+class _Rule(Struct, frozen=True):
+    verbs: tuple[tuple[str, ...], ...]
+    negated: bool
+    flags: tuple[str, ...]
+    unless: tuple[str, ...]
+    reason: str
+    kind: str
+
+
+class RuleTable:
+    """Rows, indexed by command name."""
+
+    def __init__(self, text: str) -> None:
+        self._rules: dict[str, list[_Rule]] = {}
+        for row in text.replace("\n  ", " ").split("\n"):
+            if row and row[0] != "#":
+                names, rule = _parse(row)
+                for name in names:
+                    self._rules.setdefault(name, []).append(rule)
+
+    def names(self) -> Iterable[str]:
+        return self._rules
+
+    def check(self, command: ShellCommand) -> Iterator[Finding]:
+        """Yield a finding for every rule that fits."""
+        name, args = command.name, command.args
+        rules = self._rules.get(name)
+        if rules is None:
+            return
+        found = readings(name, args)
+        if found and is_unknown(found[0][0][0][:1]) and any(r.verbs for r in rules):
+            yield Finding(f"what {name} would do is computed")
+        for rule in rules:
+            for operands, rest in (rule.verbs and found) or [([], args)]:
+                verb = _verb(rule, operands)
+                if verb is None or any(_given(f, rest) for f in rule.unless):
+                    continue
+                flag = next((f for f in rule.flags if _given(f, rest)), None)
+                if flag is not None or not rule.flags:
+                    shown = verb or (flag if flag and flag[0] not in "*~" else "")
+                    kind = rule.kind or f"{name} {shown}".strip()
+                    kind = name if kind == "@" else kind
+                    gate = Gate.BLOCK if rule.reason[0] == "!" and not command.remote else Gate.ASK
+                    hides = rule.reason[0] == "?"
+                    yield Finding(rule.reason.lstrip("?!"), kind, gate, opaque=hides)
+                elif rule.verbs and _may_be_options(rest):
+                    yield Finding(f"the options of {name} {verb} are computed")
+
+
+def _may_be_options(args: tuple[str, ...]) -> bool:
+    """Return whether a word that is not known, and is no option's value, may become an option."""
+    values = ("", *args)
+    return any(
+        a[:1] in {UNKNOWN, COMPUTED} and before[:1] != "-"
+        for before, a in zip(values, args, strict=False)
+    )
+
+
+def _parse(row: str) -> tuple[list[str], _Rule]:
+    names, shape, reason, kind = (*(c.strip() for c in row.split(" ;")), "")[:4]
+    verbs, flags, unless = (*(p.strip() for p in re.split(r"(?:^|\s):(?=\s|$)", shape)), "", "")[:3]
+    if not reason:
+        raise ValueError(f"a rule without a reason: {row}")
+    negated = verbs.startswith("!")
+    paths = tuple(tuple(v.split()) for v in verbs.lstrip("!").split(",") if v)
+    return names.split(), _Rule(paths, negated, (*flags.split(),), (*unless.split(),), reason, kind)
+
+
+def _verb(rule: _Rule, operands: list[str]) -> str | None:
+    """Return the verb of the rule that the operands begin with."""
+    for path in rule.verbs:
+        if len(operands) >= len(path) and all(
+            fnmatchcase(o.lower(), v) for o, v in zip(operands, path, strict=False)
+        ):
+            return None if rule.negated else " ".join(operands[: len(path)])
+    return "" if (rule.negated and operands) or not rule.verbs else None
+
+
+def _given(flag: str, args: tuple[str, ...]) -> bool:
+    if flag[0] == "~":
+        return (
+            _compiled(flag[1:]).search(" ".join(a.replace(" ", "\x03") for a in args)) is not None
+        )
+    if len(flag) == 2 and flag[0] == "-" and flag != "--":
+        return any(a[:1] == "-" and a[1:2] != "-" and flag[1] in a[1:] for a in args)
+    if flag[:2] == "--" and len(flag) > 2 and flag[-1] != "*" and "=" not in flag:
+        return any(a[:2] == "--" and len(a) > 2 and flag.startswith(a.split("=")[0]) for a in args)
+    return any(fnmatchcase(a.lower(), flag.lower()) for a in args)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    """Compile on first use: most runs meet few of the commands in the tables."""
+    return re.compile(pattern)
+
+
+COMMANDS = RuleTable((files("hermes.execution.policy") / "commands.txt").read_text("utf-8"))
+
 
 _STDINS = [[name] for name in STDIN_FILES]
 _FETCHERS = listed("fetchers")

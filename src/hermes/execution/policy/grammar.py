@@ -9,7 +9,7 @@ import re
 
 from msgspec import structs
 
-from hermes.execution.policy.reader.syntax import (
+from hermes.execution.policy.syntax import (
     Arith,
     Assign,
     Compound,

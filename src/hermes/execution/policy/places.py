@@ -21,10 +21,10 @@ from hermes.execution.policy.command import (
     opaque,
     pattern,
     patterns,
+    readings,
     real_path,
 )
-from hermes.execution.policy.reader.expansion import COMPUTED, UNKNOWN, is_unknown
-from hermes.execution.policy.rules.commands import readings
+from hermes.execution.policy.expansion import COMPUTED, UNKNOWN, is_unknown
 
 
 class PlaceKind(StrEnum):

@@ -5,12 +5,9 @@ from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
 from hermes.execution.policy.command import Finding, Ground, ShellCommand, absolute, listed, pattern
-from hermes.execution.policy.rules.places import PlaceKind, is_away, place_of
+from hermes.execution.policy.places import PlaceKind, is_away, place_of
 
 NETWORK = listed("network")
-_SECRET_KINDS = frozenset(
-    (PlaceKind.SSH, PlaceKind.CREDENTIALS, PlaceKind.SECRETS, PlaceKind.HERMES, PlaceKind.LEDGER)
-)
 _SECRET_FILES = pattern("secret-files")
 _STORES = pattern("secret-stores")
 _STORE_KINDS = frozenset(
@@ -19,6 +16,7 @@ _STORE_KINDS = frozenset(
 _STORED = (".ssh/id_rsa", ".ssh/id_ed25519", ".netrc", ".aws/credentials", ".env", ".npmrc")
 _PUBLIC = re.compile(r"\.pub$|known_hosts$|/\.ssh/config$|cert\w*\.pem$|ca-certificates|cacert")
 _COPIERS = frozenset({"scp", "rsync", "sftp", "rclone", "gsutil", "aws"})
+_KEEPERS = frozenset({"printenv", "history", "security", "pass", "op", "secret-tool"})
 _SENT = listed("sent")
 _BLIND = listed("blind")
 _SCRIPTED = frozenset({"sed", "gsed", "sqlite3", "psql", "mysql", "duckdb"})
@@ -38,7 +36,8 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     if _names_secrets(command, ground) or _finds_secrets(command, ground):
         yield READS_SECRET
     upstream = {c.name for c in command.feed.upstream}
-    if any(_SOCKET.match(w) for w in (*command.writes, *command.reads)):
+    connected = any(_SOCKET.match(w) for w in command.writes)
+    if connected or any(_SOCKET.match(w) for w in command.reads):
         yield Finding("it opens a raw connection", "/dev/tcp")
     if (command.name in _SHELLS and upstream & _PIPES) or (
         command.name in _PIPES and upstream & _SHELLS
@@ -48,12 +47,26 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         hosts = [m.group(1) for m in map(_URL.match, command.args) if m]
         if any(not host.isascii() or "xn--" in host for host in hosts):
             yield Finding("the address imitates another one with foreign letters")
-    if command.name in NETWORK or any(_SOCKET.match(w) for w in command.writes):
+    if command.name in NETWORK or connected:
         sources = (*command.feed.upstream, *command.inner)
-        if any(reads_secret(c, ground) for c in sources) or _sends_secret(command, ground):
+        sent = [a for a in (*_sent(command), *command.reads) if a != "/dev/null"]
+        if any(reads_secret(c, ground) for c in sources) or any(
+            is_secret(a, command, ground) for a in sent
+        ):
             yield Finding("it sends secrets over the network")
-    if command.name in _COPIERS and _sends_others(command, ground):
-        yield Finding("it sends files from outside of the project", "send outside")
+        elif any(is_away(c, ground) for a in sent for c in command.where(a)):
+            yield Finding("it sends files from outside of the project", "send outside")
+
+
+def _sent(command: ShellCommand) -> list[str]:
+    """Return the files that a command sends away, as far as its words name them."""
+    if command.name in _COPIERS:
+        keys = set(command.values_of("-i", "-F", "-e"))
+        *sources, target = command.operands() or [""]
+        return [s for s in sources if s not in keys and ":" not in s] if ":" in target else []
+    named = [v for v in command.values_of(*_SENT) if "@" in v or v.startswith(("/", "~", "."))]
+    addresses = [a[7:] for a in command.args if a.startswith("file:///")]
+    return [v[v.find("@") + 1 :] for v in named] + addresses
 
 
 def _names_secrets(command: ShellCommand, ground: Ground) -> bool:
@@ -65,52 +78,35 @@ def _names_secrets(command: ShellCommand, ground: Ground) -> bool:
     return any(is_store(a, command, ground) for a in reads if a[:1] != "-" or "=" in a)
 
 
-def _sends_others(command: ShellCommand, ground: Ground) -> bool:
-    """Return whether files that are not the project's go to another machine."""
-    *sources, target = command.operands() or [""]
-    keys = set(command.values_of("-i", "-F"))
-    local = [source for source in sources if ":" not in source and source not in keys]
-    return ":" in target and any(is_away(c, ground) for o in local for c in command.where(o))
-
-
 def _finds_secrets(command: ShellCommand, ground: Ground) -> bool:
     """Return whether a command shows what a search for secrets finds, or all of a home."""
     if command.name in _BLIND:
         return False
-    via, upstream = set(command.via), command.feed.upstream[-1:]
-    searched = [a for c in upstream for a in c.args] if "xargs" in via else []
-    if any(is_store(a, command, ground) for a in searched if a[:1] != "-"):
-        return True
+    listers = command.feed.upstream[-1:] if "xargs" in command.via else ()
+    searched = [a for c in listers for a in c.args if a[:1] != "-"]
     deep = command.letters() & {"r", "R", "a", "u"} and command.name in _DEEP
-    whole = [c for o in command.operands() for c in command.where(o)] if deep else []
-    return any(
-        home == c or home.startswith(c.rstrip("/") + "/")
-        for c in whole
-        for home in ground.user_homes
+    whole = [c.rstrip("/") for o in command.operands() for c in command.where(o)] if deep else []
+    return any(is_store(a, command, ground) for a in searched) or any(
+        f"{home}/".startswith(f"{place}/") for place in whole for home in ground.user_homes
     )
 
 
 def reads_secret(command: ShellCommand, ground: Ground) -> bool:
     """Return whether `command` prints secrets."""
-    name = command.name
-    if name in {"env", "set", "declare"} and not command.operands():
-        return True
-    if name in {"printenv", "history", "security", "pass", "op", "secret-tool"}:
-        return True
-    if name in {"export", "declare"} and "-p" in command.args:
-        return True
-    return any(is_secret(a, command, ground) for a in (*command.args, *command.reads))
+    bare = command.name in {"env", "set", "declare"} and not command.operands()
+    listing = command.name in {"export", "declare"} and "-p" in command.args
+    return (
+        (bare or listing or command.name in _KEEPERS)
+        or any(is_secret(a, command, ground) for a in (*command.args, *command.reads))
+    )  # fmt: skip
 
 
 def is_secret(text: str, command: ShellCommand, ground: Ground) -> bool:
-    """Return whether a word names a file with secrets."""
-    path = re.sub(r"^(?:[\w-]+=)?@?", "", text)
-    if not path or _PUBLIC.search(path) or "://" in path:
-        return False
-    if _SECRET_FILES.search(path) or path.rstrip("/") == ground.user_home:
-        return True
-    places = [place_of(clean, ground) for clean in command.where(path)]
-    return any(place is not None and place.kind in _SECRET_KINDS for place in places)
+    """Return whether a word names a file with secrets, or one that nobody sends away."""
+    path = re.sub(r"^(?:-*[\w-]+=)?@?", "", text)
+    public = not path or _PUBLIC.search(path) or "://" in path
+    sent = _SECRET_FILES.search(path) or path.rstrip("/") == ground.user_home
+    return not public and (bool(sent) or is_store(text, command, ground))
 
 
 def is_store(text: str, command: ShellCommand, ground: Ground) -> bool:
@@ -123,10 +119,10 @@ def is_store(text: str, command: ShellCommand, ground: Ground) -> bool:
         if _STORES.search(clean) or (place is not None and place.kind in _STORE_KINDS):
             return True
         if any(c in clean for c in "*?["):
-            homes = (f"{h}/{s}" for h in ground.user_homes for s in _STORED)
-            here = (absolute(s, cwd) for cwd in command.cwds for s in (".env", ".netrc"))
-            ledger = (f"{h}/{s}" for h in ground.hermes_homes for s in (".env", "state.db"))
-            if any(_globbed(clean, store) for store in (*homes, *here, *ledger)):
+            homes = [f"{h}/{s}" for h in ground.user_homes for s in _STORED]
+            homes += [f"{h}/{s}" for h in ground.hermes_homes for s in (".env", "state.db")]
+            homes += [absolute(s, cwd) for cwd in command.cwds for s in (".env", ".netrc")]
+            if any(_globbed(clean, store) for store in homes):
                 return True
     return False
 
@@ -138,16 +134,3 @@ def _globbed(pattern: str, path: str) -> bool:
     return same_depth and all(
         fnmatchcase(part, glob) and (part[:1] != "." or glob[:1] == ".") for glob, part in pairs
     )
-
-
-def _sends_secret(command: ShellCommand, ground: Ground) -> bool:
-    files = list(command.reads)
-    if command.name in _COPIERS:
-        keys = set(command.values_of("-i", "-F", "-e"))
-        files += [a for a in command.operands()[:-1] if a not in keys]
-    else:
-        sent = command.values_of(*_SENT)
-        named = [s for s in sent if "@" in s or s.startswith(("/", "~", "."))]
-        files += [s[max(s.find("@"), 0) :] for s in named]
-        files += [a[7:] for a in command.args if a.startswith("file:///")]
-    return any(is_secret(f, command, ground) for f in files)

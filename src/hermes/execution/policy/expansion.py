@@ -9,8 +9,8 @@ computed as well; one that the script does not touch comes from outside and is o
 import re
 from collections.abc import Callable
 
-from hermes.execution.policy.reader.grammar import parse_text
-from hermes.execution.policy.reader.syntax import Arith, Lit, Param, Part, Script, Subst, Word
+from hermes.execution.policy.grammar import parse_text
+from hermes.execution.policy.syntax import Arith, Lit, Param, Part, Script, Subst, Word
 
 UNKNOWN = "\x00"
 """An unquoted variable that is not known: it may be several words or none."""
