@@ -155,3 +155,24 @@ def test_what_is_there_outside_of_the_project_is_not_changed_unasked(
 ) -> None:
     policy = strict_policy(user_home=str(home), hermes_home=str(home / ".hermes"))
     assert policy.judge(sample.command, cwd=str(home / "work")).gate is not Gate.ALLOW
+
+
+@pytest.mark.parametrize(
+    ("command", "gate"),
+    [
+        ("cd ../lib && npm test", Gate.ALLOW),
+        ("cd ../lib && cargo build", Gate.ALLOW),
+        ("cd ../lib && git log", Gate.ALLOW),
+        ("cd ../lib && npm install", Gate.ASK),
+        ("cd ../lib && git commit -am x", Gate.ASK),
+        ("cd ../plain && npm test", Gate.ASK),
+    ],
+)
+def test_another_repository_beside_the_project_may_be_built_and_tested(
+    home: Path, command: str, gate: Gate
+) -> None:
+    (home / "lib" / ".git").mkdir(parents=True, exist_ok=True)
+    (home / "lib" / "test").mkdir(exist_ok=True)
+    (home / "plain" / "test").mkdir(parents=True, exist_ok=True)
+    policy = strict_policy(user_home=str(home), hermes_home=str(home / ".hermes"))
+    assert policy.judge(command, cwd=str(home / "work")).gate is gate

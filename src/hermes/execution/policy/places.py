@@ -270,6 +270,8 @@ _TALKERS = frozenset({"git", "gh", "glab"})
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl", "kubectl", "oc", "docker-compose"})
 _CHANGERS = frozenset({"sed", "gsed", "mv", "chmod", "ln"})
 _EXECS = frozenset({"-exec", "-execdir", "-x", "-X", "--exec", "--exec-batch"})
+_TESTS = [(verb,) for verb in ("test", "t", "build", "check", "lint", "vet")]
+"""What may be done in another repository beside the project."""
 _FILLERS = listed("fillers")
 _VIEWERS = listed("viewers")
 _GIT_READERS = listed("git-readers")
@@ -325,6 +327,9 @@ def _mentions(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     if reader or command.name in _LIGHT - {"git"} or "maybe" in command.via:
         return
     outside = not command.remote and not _only_reads(command)
+    computed = any(f"{COMPUTED}/" in word for word in command.operands())
+    if outside and computed and command.name not in _CONTAINERS:
+        yield opaque("the directory of a file that it may change is computed", "write computed")
     for path in (*_paths_in(command), *_changed_here(command, ground)):
         for clean in command.paths.where(path, command.cwds[-1:]):
             place = place_of(clean, ground)
@@ -366,9 +371,13 @@ def _paths_in(command: ShellCommand) -> Iterator[str]:
 def _changed_here(command: ShellCommand, ground: Ground) -> Iterator[str]:
     """Yield what a program may change where a `cd` has led it: the files it names, or all."""
     here = command.cwd
-    if here is not None and here != ground.cwd and is_away(here, ground):
-        yield from (a for a in command.operands() if a and a[0] not in "/~.$" and " " not in a)
-        yield from (".",) if command.name in _FILLERS else ()
+    if here is None or here == ground.cwd or not is_away(here, ground):
+        return
+    beside = posixpath.dirname(here) == posixpath.dirname(ground.project or "/")
+    if beside and command.args[:1] in _TESTS and os.path.lexists(f"{here}/.git"):
+        return
+    yield from (a for a in command.operands() if a and a[0] not in "/~.$" and " " not in a)
+    yield from (".",) if command.name in _FILLERS else ()
 
 
 def _only_reads(command: ShellCommand) -> bool:
@@ -379,9 +388,9 @@ def _only_reads(command: ShellCommand) -> bool:
 
 
 def _nowhere(path: str, command: ShellCommand) -> bool:
-    """Return whether the directory that a path is in is the output of a command."""
-    listed_ = {c.name for c in command.feed.upstream[-1:]} <= _LISTERS
-    if _MANY & set(command.via) and listed_:
+    """Return whether the directory that a path is in is computed, and not by a list of files."""
+    sources = command.feed.upstream[-1:] if _MANY & set(command.via) else command.inner
+    if "find" in command.via or (sources and {c.name for c in sources} <= _LISTERS):
         return False
     return COMPUTED in path[:1] or COMPUTED in path.rpartition("/")[0]
 

@@ -343,14 +343,14 @@ class Lexer(ABC):
         before, self.pos = self.pos, start
         try:
             outer = self.balanced("(", ")")
-            after, self.pos = self.pos, start + 1
+            self.pos = start + 1
             inner = self.balanced("(", ")")
         except ShellSyntaxError:
             outer = inner = ""
         if not outer or len(inner) != len(outer) - 2:
             self.pos = before
             return None
-        self.pos = after
+        self.pos = start + len(outer)
         return self._parts_of(inner[1:-1])
 
     def _parts_of(self, text: str) -> tuple[Part, ...]:

@@ -195,7 +195,7 @@ class Walk:
             self._cwds = cwds
 
     def _node(self, node: Node, feed: Feed) -> None:
-        # PWD is where the script surely is.
+        # PWD is known where the script surely is.
         self.variables.cwd = self._cwds[0] if len(self._cwds) == 1 else None
         if isinstance(node, Simple):
             self._simple(node, feed)
