@@ -210,14 +210,14 @@ async def test_restart_starts_again_and_says_once_that_it_is_back(tmp_path: Path
     async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
         async with running_gateway(tmp_path, model.base_url, telegram.base_url) as gateway:
             telegram.say(ANN, ANN, "/restart")
-            await until_said(telegram, "Restarting.", "I'm back.")
+            await until_said(telegram, "Restarting.", "♻️ I'm back.")
             assert gateway.process is not None
             assert gateway.process.returncode is None
             await gateway.kill()
             await gateway.start()
             telegram.say(ANN, ANN, "hello")
             shown = await until_said(telegram, "hello")
-            assert sum("I'm back" in text for text in shown) == 1
+            assert sum("♻️" in text for text in shown) == 1
 
 
 async def test_a_supervised_gateway_ends_with_75_and_is_back_also_after_a_crash(
@@ -236,12 +236,12 @@ async def test_a_supervised_gateway_ends_with_75_and_is_back_also_after_a_crash(
                 assert await gateway.process.wait() == 75
             assert said(telegram) == ["Restarting. I'll tell you when I'm back."]
             await gateway.start()
-            await until_said(telegram, "I'm back.")
+            await until_said(telegram, "♻️ I'm back.")
             await gateway.kill()
             await gateway.start()
             telegram.say(ANN, ANN, "hello")
             shown = await until_said(telegram, "hello")
-            assert sum("I'm back" in text for text in shown) == 1
+            assert sum("♻️" in text for text in shown) == 1
         finally:
             await gateway.kill()
 
