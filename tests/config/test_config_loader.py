@@ -82,7 +82,6 @@ def test_the_configuration_users_have_today_loads_without_warnings(home: HermesH
     assert [line.partition(" has no effect")[0] for line in loaded.unused] == [
         "config.yaml:15: mcp_servers",
         "config.yaml:18: multiplex_profiles",
-        "config.yaml:19: profile_routes",
     ]
 
 

@@ -303,3 +303,70 @@ async def test_times_are_those_of_the_configured_zone(tmp_path: Path) -> None:
             assert before.strftime("%Y-%m-%d %H:") in status
         finally:
             await gateway.kill()
+
+
+async def test_a_route_to_an_agent_that_is_not_there_is_refused_and_named(tmp_path: Path) -> None:
+    group, ben = -1008, 779
+    routes = [
+        {"platform": "telegram", "chat_id": str(group), "user_id": ANN, "agent": "main"},
+        {"match": {"platform": "telegram", "chat_id": [str(group)]}, "agent": "coder"},
+    ]
+    idle = [{"name": "dev", "platform": "discord", "chat_id": "2", "profile": "reviewer"}]
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        async with running_gateway(
+            tmp_path,
+            model.base_url,
+            telegram.base_url,
+            routes=routes,
+            gateway={"profile_routes": idle},
+        ) as gateway:
+            telegram.say(group, ben, "@hermes_bot hello")
+            await until_said(telegram, "is for the agent `coder`", chat=group)
+            telegram.say(group, ANN, "@hermes_bot hello from Ann")
+            await until_said(telegram, "hello from Ann", chat=group)
+            telegram.say(ANN, ANN, "in private")
+            assert await until_said(telegram, "in private") == ["in private"]
+            assert not any("coder" in str(each.body) for each in model.requests)
+            checked = await gateway.hermes.run("config", "check")
+            assert "routes: there is no agent `coder`; messages for it are refused" in checked.err
+            assert "profile_routes: there is no agent `reviewer`" in checked.err
+            assert "there is no agent `coder`" in gateway.log()
+
+
+async def test_keys_without_effect_are_named_by_the_check_and_at_the_start(tmp_path: Path) -> None:
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        config = gateway_config(telegram.base_url)
+        config["platforms"]["telegram"] |= {"require_mentoin": True, "typing_indicator": False}
+        config["platforms"]["matrix"] = {"enabled": True}
+        config["telegram"] = {"fallback_ips": ["1.2.3.4"], "channel_overrides": {"1": {}}}
+        hermes = Hermes(tmp_path, model.base_url, config)
+        hermes.environ |= {
+            "TELEGRAM_GUEST_MOOD": "1",
+            "TELEGRAM_GUEST_MODE": "1",
+            "GATEWAY_PROXY_URL": "http://127.0.0.1:9",
+        }
+        named = (
+            "platforms.telegram.extra.require_mentoin is not a known key",
+            "did you mean `require_mention`?",
+            "platforms.telegram.extra.fallback_ips has no effect here",
+            "platforms.telegram.extra.channel_overrides has no effect here",
+            "platforms.matrix has no effect",
+            "TELEGRAM_GUEST_MOOD is not a known key",
+            "GATEWAY_PROXY_URL has no effect here",
+        )
+        checked = await hermes.run("config", "check")
+        gateway = GatewayProcess(hermes)
+        await gateway.start()
+        try:
+            telegram.say(ANN, ANN, "hello")
+            await until_said(telegram, "hello")
+            for text in named:
+                assert text in checked.err
+                assert text in gateway.log()
+            for text in (checked.err, gateway.log()):
+                assert "GUEST_MODE" not in text
+                assert "typing_indicator" not in text
+                assert "extra.base_url" not in text
+            assert not telegram.called("sendChatAction")
+        finally:
+            await gateway.kill()

@@ -15,10 +15,10 @@ from hermes.control.admission.authz import Authorizer, AuthzSettings
 from hermes.control.admission.pairing import Pairing
 from hermes.control.admission.pipeline import PipelineParts, PlaceQueues
 from hermes.control.admission.resets import check_policies
+from hermes.control.admission.routing import agent_for
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.delivery.files import OutgoingFiles
 from hermes.control.supervision.supervisor import SupervisorSettings
-from hermes.domain.profile import DEFAULT_AGENT
 from hermes.domain.zones import zone_named
 from hermes.entry.chat.context import ChatContext
 from hermes.entry.chat.door import ChatDoor, ChatDoorParts
@@ -129,7 +129,7 @@ def _admission(
         zone=zone_named(app.settings().timezone),
         hooks=context.hooks,
         queues=PlaceQueues(door.do),
-        agent_of=lambda _message: DEFAULT_AGENT,
+        agent_of=lambda message: agent_for(app.settings(), message),
         say=door.say,
         apologise=door.apologise,
     )

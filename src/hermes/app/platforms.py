@@ -1,18 +1,25 @@
 """The accounts on chat platforms that are switched on."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
+from msgspec.structs import fields
+
 from hermes.app.options import AppOptions
 from hermes.app.settings import platform_section
+from hermes.config.check import close_match, struct_of, without_effect
 from hermes.config.loader import LoadedConfig
+from hermes.control.admission.authz import ACCESS_KEYS
+from hermes.control.admission.routing import refused_routes
 from hermes.control.supervision.instance import credential_locks_dir, hold_credential
 from hermes.domain.platforms import ChatPlatform, platforms
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import Adapter, AdapterRequest, SettingPlaces
+from hermes.domain.settings.doors import Platform
 from hermes.entry.chat.kit.settings import ChatSettings, credential, live_settings
 from hermes.entry.http.listener import SharedListener
+from hermes.entry.http.settings import HttpSettings, WebhookSettings
 
 
 class PlatformAccount:
@@ -77,6 +84,70 @@ def enabled_accounts(
 
 def enabled_platforms(loaded: LoadedConfig) -> list[ChatPlatform]:
     return [each for each in platforms().values() if _enabled(loaded, each)]
+
+
+OF_EVERY_PLATFORM = {*Platform.__struct_fields__, *ACCESS_KEYS, "accounts"}
+_LISTENERS = {
+    "api_server": {*HttpSettings.__struct_fields__, "key"},
+    "webhook": {*WebhookSettings.__struct_fields__},
+}
+
+
+def idle_settings(loaded: LoadedConfig) -> list[str]:
+    """Return what is said about keys and variables of platforms that have no effect."""
+    found = []
+    for name, platform in loaded.config.platforms.items():
+        known = _keys(name)
+        if known is None:
+            if name not in platforms() and (platform.enabled or platform.extra):
+                where = loaded.origin(f"platforms.{name}")
+                text = "has no effect: no installed package brings this platform"
+                found.append(f"{where}: platforms.{name} {text}")
+            continue
+        accounts = platform.extra.get("accounts")
+        parts = {"": platform.extra} | {
+            f"accounts.{each}.": keys
+            for each, keys in (accounts.items() if isinstance(accounts, Mapping) else ())
+            if isinstance(keys, Mapping)
+        }
+        for inside, keys in parts.items():
+            for key in keys:
+                if key not in known:
+                    path = f"platforms.{name}.extra.{inside}{key}"
+                    found.append(f"{loaded.origin(path)}: {path} {_idle(name, key, known)}")
+    for each in platforms().values():
+        prefix, known = f"{each.prefix}_", _keys(each.name) or set()
+        for variable in loaded.variables if known else ():
+            key = variable.removeprefix(prefix).lower()
+            if variable.startswith(prefix) and key not in known and not _named(each, variable):
+                found.append(f"{variable} {_idle(each.name, key, known)}")
+    return [*found, *refused_routes(loaded.config)]
+
+
+def _keys(name: str) -> set[str] | None:
+    """Return the keys that a platform knows; None if it does not say."""
+    platform = platforms().get(name)
+    if platform is None or platform.settings is None:
+        return _LISTENERS.get(name)
+    known = {*OF_EVERY_PLATFORM}
+    for each in fields(platform.settings()):
+        inner = struct_of(each.type)
+        nested = inner.__struct_fields__ if inner else ()
+        known |= {each.name, *(f"{each.name}_{field}" for field in nested)}
+    return known
+
+
+def _named(platform: ChatPlatform, variable: str) -> bool:
+    credentials = (each.variable for each in platform.credentials)
+    homes = ("_HOME_CHANNEL", "_HOME_CHANNEL_NAME", "_HOME_CHANNEL_THREAD_ID")
+    return variable in credentials or variable.endswith(homes)
+
+
+def _idle(platform: str, key: str, known: Collection[str]) -> str:
+    reason = without_effect((platform, key))
+    if reason is not None:
+        return f"has no effect here: {reason}"
+    return f"is not a known key and has no effect{close_match(key, list(known))}"
 
 
 def _enabled(loaded: LoadedConfig, platform: ChatPlatform) -> bool:

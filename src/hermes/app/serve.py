@@ -18,6 +18,7 @@ from hermes.app.build import App, open_app
 from hermes.app.config_watch import ConfigWatcher, changed_variables
 from hermes.app.doors import DoorContext, check_doors, check_enabled, open_doors
 from hermes.app.options import AppOptions
+from hermes.app.platforms import idle_settings
 from hermes.app.settings import in_force
 from hermes.app.shutdown import StopSignals, let_turns_end, stop_signals
 from hermes.app.watchdog import watchdog
@@ -93,7 +94,8 @@ class Service:
     async def run(self) -> None:
         warnings = await asyncio.to_thread(load_hooks, self._options.home, self._hooks)
         plugins = await asyncio.to_thread(load_hook_plugins, self._app.loaded.config, self._hooks)
-        for warning in (*self._app.loaded.unused, *warnings, *plugins):
+        idle = (*self._app.loaded.unused, *idle_settings(self._app.loaded))
+        for warning in (*idle, *warnings, *plugins):
             log.warning("%s", warning)
         metrics = Registry()
         async with asyncio.TaskGroup() as group:

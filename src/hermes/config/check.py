@@ -90,7 +90,7 @@ def known_keys() -> dict[Path, str]:
     return {tuple(key.split(".")): reason for key, reason in found.items()}
 
 
-def _without_effect(path: Path) -> str | None:
+def without_effect(path: Path) -> str | None:
     for known, reason in known_keys().items():
         if len(known) == len(path) and all(a in {"*", b} for a, b in zip(known, path, strict=True)):
             return reason
@@ -219,13 +219,13 @@ class Checker:
     def _unknown(self, kind: type[Struct], path: Path, value: Any) -> None:
         if path[-1].startswith(("_", "x-")):
             return
-        reason = _without_effect(path)
+        reason = without_effect(path)
         if reason is not None:
             if value not in (None, "", {}, []):
                 self.unused.append(self._problem(path, f"has no effect here: {reason}"))
             return
         self.unknown.append(format_key(path))
-        meant = _close(path[-1], list(fields_by_name(kind)))
+        meant = close_match(path[-1], list(fields_by_name(kind)))
         self.warnings.append(self._problem(path, f"is not a known key and has no effect{meant}"))
 
 
@@ -246,7 +246,7 @@ def _over(default: Struct, built: Struct, given: dict[str, Any]) -> Struct:
     return msgspec.structs.replace(default, **taken)
 
 
-def _close(name: str, names: list[str]) -> str:
+def close_match(name: str, names: list[str]) -> str:
     import difflib  # noqa: PLC0415 - costs milliseconds, needed for mistakes only
 
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.7)
@@ -256,7 +256,7 @@ def _close(name: str, names: list[str]) -> str:
 def _meant(kind: Any, value: Any) -> str:
     if get_origin(kind) is not Literal or not isinstance(value, str):
         return ""
-    return _close(value, [str(arg) for arg in get_args(kind)])
+    return close_match(value, [str(arg) for arg in get_args(kind)])
 
 
 def _boolean(text: str) -> bool | str:

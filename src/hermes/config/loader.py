@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.config.check import Checker
+from hermes.config.check import Checker, known_keys
 from hermes.config.document import (
     ConfigProblem,
     Document,
@@ -180,11 +180,16 @@ def _inspect(
         config=config,
         errors=_redacted(checker.errors, secrets),
         warnings=tuple(warnings),
-        unused=tuple(map(str, checker.unused)),
+        unused=(*map(str, checker.unused), *_idle_variables(variables)),
         origins={format_key(path): mark.origin for path, mark in document.marks.items() if path},
         secrets=secrets,
         variables=variables,
     )
+
+
+def _idle_variables(variables: Mapping[str, str]) -> list[str]:
+    named = ((name, known_keys().get((name,))) for name in sorted(variables) if variables[name])
+    return [f"{name} has no effect here: {reason}" for name, reason in named if reason]
 
 
 def _redacted(problems: list[ConfigProblem], secrets: Secrets) -> tuple[ConfigProblem, ...]:

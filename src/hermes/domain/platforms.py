@@ -118,6 +118,8 @@ class ChatPlatform(Struct, frozen=True, kw_only=True):
     """Returns an adapter that is not connected yet; `ConfigError` says what is missing."""
     credentials: tuple[Credential, ...] = ()
     """All of them must be set; the platform is on if they are and nothing else is said."""
+    settings: "Callable[[], type[Struct]] | None" = None
+    """The struct of its settings; without one its keys are not checked."""
     hint: str = ""
     """What a model must know to write there: formatting, files, silence. Part of the prompt."""
     setup: str = ""

@@ -242,12 +242,18 @@ def _report(*, quiet: bool) -> None:
     errors = found.errors or _unusable(found)
     for problem in errors:
         click.echo(f"error: {problem}", err=True)
-    for warning in (*found.warnings, *found.unused):
+    for warning in (*found.warnings, *found.unused, *_idle(found)):
         click.echo(f"warning: {warning}", err=True)
     if errors:
         click.get_current_context().exit(ConfigError.exit_code)
     if not quiet or found.warnings:
         click.echo(f"{this_home().config_file} is valid.")
+
+
+def _idle(loaded: LoadedConfig) -> list[str]:
+    from hermes.app.platforms import idle_settings  # noqa: PLC0415 - see below
+
+    return idle_settings(loaded)
 
 
 def _unusable(loaded: LoadedConfig) -> tuple[str, ...]:

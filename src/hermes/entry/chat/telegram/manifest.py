@@ -6,12 +6,19 @@ from hermes.domain.platforms import Capabilities, ChatPlatform, Credential, Leng
 
 if TYPE_CHECKING:
     from hermes.domain.ports.platform import Adapter, AdapterRequest
+    from hermes.entry.chat.telegram.settings import TelegramSettings
 
 
 def _make(request: "AdapterRequest") -> "Adapter":
     from hermes.entry.chat.telegram.adapter import TelegramAdapter  # noqa: PLC0415 - with use
 
     return TelegramAdapter.configured(request)
+
+
+def _settings() -> "type[TelegramSettings]":
+    from hermes.entry.chat.telegram.settings import TelegramSettings  # noqa: PLC0415 - with use
+
+    return TelegramSettings
 
 
 PLATFORM = ChatPlatform(
@@ -34,6 +41,7 @@ PLATFORM = ChatPlatform(
         limits=Limits(account=Rate(30, 1.0, burst=8, reserve=4)),
     ),
     make=_make,
+    settings=_settings,
     credentials=(
         Credential(
             key="token",
