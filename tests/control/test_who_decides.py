@@ -114,6 +114,20 @@ async def test_in_a_group_a_stranger_allows_nothing_but_may_deny_their_own(way_i
     assert await way_in.press(SID, GROUP, f"ea:deny:{asked}") == "Noted."
 
 
+async def test_a_role_that_the_platform_confirms_is_a_list(kit: ChatKit) -> None:
+    access = replace(ACCESS, allowed_roles=frozenset({"staff"}))
+    access = replace(access, group_allow_admin_from=frozenset({"role:keepers"}))
+    staff, keeper = replace(SID, roles=("staff",)), replace(BEN, roles=("keepers", "x"))
+    async with asyncio.TaskGroup() as group:
+        way_in = WayIn(kit, group, access)
+        asked = await way_in.asked(staff, GROUP, "wipe it")
+        assert REFUSED in await way_in.press(BEN, GROUP, f"ea:once:{asked}")
+        assert "on a list" in await way_in.press(SID, GROUP, f"ea:once:{asked}")
+        assert await way_in.press(staff, GROUP, f"ea:once:{asked}") == "Noted."
+        asked = await way_in.asked(ANN, GROUP, "wipe it")
+        assert await way_in.press(keeper, GROUP, f"ea:once:{asked}") == "Noted."
+
+
 async def test_a_list_that_names_everybody_names_nobody(kit: ChatKit) -> None:
     everybody = replace(ACCESS, allow_all_users=True, group_allow_admin_from=frozenset("*"))
     async with asyncio.TaskGroup() as group:

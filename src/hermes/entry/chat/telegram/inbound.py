@@ -122,7 +122,9 @@ def _sender(message: MessageWire) -> Sender | None:
         speaking_as = message.chat
     if speaking_as is not None:
         name = message.author_signature or speaking_as.name or None
-        return Sender(id=str(speaking_as.id), name=name)
+        # Only an administrator can speak as the chat itself.
+        roles = ("administrator",) if speaking_as.id == message.chat.id else ()
+        return Sender(id=str(speaking_as.id), name=name, roles=roles)
     return None if message.sender is None else _person(message.sender)
 
 
