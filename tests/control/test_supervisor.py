@@ -52,6 +52,7 @@ class Harness:
             capabilities=Capabilities(max_length=100),
             make=lambda _request: self.make(),
         )
+        self.credential = "token"
         self.hold: Callable[[], AbstractContextManager[object]] = nullcontext
         self.supervisor = Supervisor(self, self._sink, clock, settings, self._note)
 
@@ -235,7 +236,7 @@ async def test_sending_does_not_prove_that_the_adapter_hears(clock: FakeClock) -
         assert (await harness.until(AdapterState.RETRYING)).error_code == "deaf"
 
 
-async def test_a_wrong_token_at_the_start_is_fatal_at_once_until_something_changes(
+async def test_a_wrong_token_at_the_start_is_fatal_and_tried_again_when_something_changes(
     clock: FakeClock,
 ) -> None:
     harness = Harness(clock)
@@ -244,24 +245,73 @@ async def test_a_wrong_token_at_the_start_is_fatal_at_once_until_something_chang
         health = await harness.supervisor.settled()
         assert health.state is AdapterState.FATAL
         assert (health.error, health.hint) == ("The token is wrong.", "Set another one.")
-        assert clock.sleeping == 0, "nothing waits to try it again"
+        assert health.next_try == clock.now() + 30
         harness.supervisor.retry()
         await harness.receiving(1)
         assert harness.supervisor.health.state is AdapterState.CONNECTED
 
 
-async def test_an_account_that_once_worked_is_given_up_after_three_refusals(
+async def test_an_account_that_once_worked_is_tried_seldom_after_three_refusals(
     clock: FakeClock,
 ) -> None:
     harness = Harness(clock)
     async with running(harness):
         (await harness.receiving()).lose(WRONG_TOKEN)
-        harness.outcomes = [WRONG_TOKEN, WRONG_TOKEN]
+        harness.outcomes = [WRONG_TOKEN] * 6
         for number in (1, 2):
             await harness.until(AdapterState.RETRYING, number)
             await harness.pass_time(60)
-        health = await harness.until(AdapterState.FATAL)
-        assert health.next_try is None
+        pauses = []
+        for number in range(1, 6):
+            health = await harness.until(AdapterState.FATAL, number)
+            assert health.next_try is not None
+            pauses.append(round(health.next_try - clock.now()))
+            await harness.pass_time(pauses[-1])
+        assert pauses == [30, 30, 60, 120, 240]
+        health = await harness.until(AdapterState.CONNECTED, 2)
+        assert (health.error, health.next_try) == ("", None)
+
+
+async def test_another_credential_is_used_at_once_and_nothing_else_disturbs_a_connection(
+    clock: FakeClock,
+) -> None:
+    harness = Harness(clock)
+    async with running(harness):
+        first = await harness.receiving()
+        harness.supervisor.retry()
+        harness.credential = "another"
+        harness.supervisor.retry()
+        await harness.receiving(1)
+        assert first.closed.is_set()
+        health = harness.supervisor.health
+        assert (health.state, health.restarts) == (AdapterState.CONNECTED, 0)
+    assert len(harness.made) == 2
+
+
+async def test_polls_that_fail_are_seen_and_a_rival_is_not_forgotten_with_one_success(
+    clock: FakeClock,
+) -> None:
+    harness = Harness(clock)
+    rival = PlatformFailure(FailureAction.RETRY, "Another process.", hint="Stop it.", status=409)
+    async with running(harness):
+        adapter = await harness.receiving()
+        assert adapter.sink is not None
+        adapter.sink.failing(NO_NETWORK, 4.0)
+        health = harness.supervisor.health
+        assert (health.state, health.error) == (AdapterState.RETRYING, "No connection.")
+        assert health.next_try == clock.now() + 4
+        assert harness.supervisor.adapter is adapter
+        adapter.sink.alive()
+        assert harness.supervisor.health.state is AdapterState.CONNECTED
+        adapter.sink.failing(rival, 10.0)
+        clock.advance(11)
+        adapter.sink.alive()
+        health = harness.supervisor.health
+        assert (health.error_code, health.hint) == ("conflict", "Stop it.")
+        clock.advance(60)
+        adapter.sink.alive()
+        assert harness.supervisor.health.state is AdapterState.CONNECTED
+        assert harness.supervisor.health.error == ""
 
 
 async def test_a_missing_part_is_fatal(clock: FakeClock) -> None:

@@ -6,7 +6,14 @@ from typing import Any
 
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.outbound import Target
-from hermes.domain.ports.platform import ButtonPress, InboundSink, MenuCommand, Outgoing, Sent
+from hermes.domain.ports.platform import (
+    ButtonPress,
+    InboundSink,
+    MenuCommand,
+    Outgoing,
+    PlatformFailure,
+    Sent,
+)
 
 __all__ = ["FakeAdapter", "ListSink"]
 
@@ -27,6 +34,9 @@ class ListSink:
         return "ok"
 
     def alive(self) -> None:
+        pass
+
+    def failing(self, failure: PlatformFailure, pause: float) -> None:
         pass
 
     async def cursor(self) -> Any:

@@ -250,6 +250,8 @@ class FakeTelegram:
             case "502" | "504":
                 page = "<html><head><title>Bad Gateway</title></head></html>"
                 reply(writer, int(fault.kind), page)
+            case "page":
+                reply(writer, fault.code, "<html>Please log in.</html>")
             case "garbage":
                 reply(writer, 200, '{"ok": tru')
             case "error":

@@ -11,7 +11,7 @@ from hermes.domain.errors import StoreError
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.outbound import Target
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.platform import ButtonPress, Outgoing
+from hermes.domain.ports.platform import ButtonPress, Outgoing, PlatformFailure
 from hermes.entry.chat.telegram.adapter import TelegramAdapter
 from hermes.entry.chat.telegram.settings import TelegramSettings
 from hermes.entry.http.listener import SharedListener
@@ -31,6 +31,7 @@ class RememberingSink:
         self.answer = "Done."
         self.saved: Any = None
         self.heartbeats = 0
+        self.failures: list[tuple[PlatformFailure, float]] = []
         self.refusals = 0
         """So many hand-overs fail before one is taken."""
         self.gate: asyncio.Event | None = None
@@ -59,6 +60,10 @@ class RememberingSink:
 
     def alive(self) -> None:
         self.heartbeats += 1
+        self._touch()
+
+    def failing(self, failure: PlatformFailure, pause: float) -> None:
+        self.failures.append((failure, pause))
         self._touch()
 
     async def cursor(self) -> Any:

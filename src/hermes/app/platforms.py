@@ -47,8 +47,12 @@ class PlatformAccount:
     def make(self) -> Adapter:
         return self.platform.make(self._request)
 
+    @property
+    def credential(self) -> str:
+        return credential(self.platform, self._places())
+
     def hold(self) -> AbstractContextManager[object]:
-        secret = credential(self.platform, self._places())
+        secret = self.credential
         locks = credential_locks_dir(self._options.environ)
         home = self._options.home.root
         return hold_credential(locks, self.platform.name, secret, home)

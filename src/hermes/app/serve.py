@@ -38,6 +38,7 @@ from hermes.control.supervision.metrics import TurnMetrics
 from hermes.control.supervision.services import BackgroundWork, keep_running
 from hermes.control.supervision.supervisor import AdapterState
 from hermes.domain.errors import ConfigError, HermesError
+from hermes.domain.platforms import platforms
 from hermes.entry.chat.kit.settings import ChatSettings
 from hermes.entry.http.settings import KeyRefused
 from hermes.execution.clock import SystemClock
@@ -248,10 +249,18 @@ class Service:
             return True
         states = {h.name: h.state for h in self._doors.health()}
         value = _value(self._app.loaded, key)
-        if states.get(platform.lower(), AdapterState.CONNECTED) is not AdapterState.CONNECTED:
-            # Its adapter tries again with what is there now.
+        if key in _credentials() or (
+            states.get(platform.lower(), AdapterState.CONNECTED) is not AdapterState.CONNECTED
+        ):
+            # Its adapter connects again with what is there now.
             self._adopted[key] = value
         return key in self._adopted and bool(self._adopted[key] == value)
+
+
+def _credentials() -> set[str]:
+    """Return how the credentials of platforms are called in the files."""
+    found = [(name, each) for name, p in platforms().items() for each in p.credentials]
+    return {s for name, each in found for s in (each.variable, f"platforms.{name}.{each.key}")}
 
 
 def _value(loaded: LoadedConfig, key: str) -> Any:

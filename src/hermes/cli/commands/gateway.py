@@ -309,6 +309,9 @@ def _platform_lines(name: str, platform: PlatformState, now: float) -> Iterator[
         yield f"    {platform.error_message}"
     if platform.hint:
         yield f"    -> {platform.hint}"
+    left = -(_age(platform.next_try_at or "", now) or 0.0)
+    if left > 0:
+        yield f"    The next try is in {left:.0f} seconds."
 
 
 def _since(iso: str, now: float) -> str:

@@ -56,7 +56,7 @@ def _head(home: HermesHome, loaded: LoadedConfig) -> Iterator[str]:
     yield f"Model: {_model(config)}"
     doubts = len(loaded.warnings)
     yield f"Configuration: valid{f', {doubts} warnings (hermes config check)' if doubts else ''}"
-    enabled = _enabled(config)
+    enabled = _enabled(loaded)
     yield f"Platforms: {', '.join(enabled) if enabled else 'none enabled'}"
 
 
@@ -66,7 +66,7 @@ def _config_facts(loaded: LoadedConfig) -> dict[str, object]:
         "errors": [str(problem) for problem in loaded.errors],
         "warnings": list(loaded.warnings),
         "model": None if loaded.errors else _model(loaded.config),
-        "platforms": [] if loaded.errors else _enabled(loaded.config),
+        "platforms": [] if loaded.errors else _enabled(loaded),
     }
 
 
@@ -75,8 +75,12 @@ def _model(config: Settings) -> str:
     return f"{config.model.model or 'not chosen'}{provider}"
 
 
-def _enabled(config: Settings) -> list[str]:
-    return sorted(name for name, platform in config.platforms.items() if platform.enabled)
+def _enabled(loaded: LoadedConfig) -> list[str]:
+    """Name the platforms that are switched on, by the configuration or by their variables."""
+    from hermes.app.platforms import enabled_platforms  # noqa: PLC0415 - adapters are heavy
+
+    named = {name for name, each in loaded.config.platforms.items() if each.enabled}
+    return sorted(named | {each.name for each in enabled_platforms(loaded)})
 
 
 def _ledger_lines(stats: LedgerStats) -> Iterator[str]:

@@ -55,7 +55,7 @@ from hermes.domain.errors import HermesError, NotFound, StoreError
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import Attachment, InboundMessage, InboxEntry, InboxState
 from hermes.domain.outbound import Target
-from hermes.domain.ports.platform import ButtonPress
+from hermes.domain.ports.platform import ButtonPress, PlatformFailure
 from hermes.domain.session import Session
 
 
@@ -474,6 +474,9 @@ class InboundPipeline:
 
     def alive(self) -> None:
         """Nothing to do: liveness is noted around this sink."""
+
+    def failing(self, failure: PlatformFailure, pause: float) -> None:
+        """Nothing to do either."""
 
     async def cursor(self) -> Any:
         return await self._ledger.kept(self._cursor_name)

@@ -1,12 +1,14 @@
 """The adapter supervisor: every adapter on its own, for as long as the gateway runs.
 
-    connecting -> connected -> retrying -> connecting ...   or   fatal
+    connecting -> connected -> retrying | fatal -> connecting ...
 
 Whatever goes wrong in an adapter ends here. A lost or deaf connection is made
 again with growing, jittered pauses; the count of failures goes back to zero
 only after a connection has held for a while, so a connection that dies at once
-cannot look healthy. An account that cannot work stops until it is told to try
-again.
+cannot look healthy. An account that is refused (`fatal`) is tried again, too, but
+seldom: a proxy may have spoken. A changed configuration is tried at once, also in
+place of a connection that works if the credential is another one. An adapter that
+still sends while its polls fail is `retrying`, and says why.
 """
 
 import asyncio
@@ -35,6 +37,8 @@ from hermes.domain.ports.platform import (
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 5.0
+CONFLICT = 409
+RIVAL_SECONDS = 30.0
 NO_ERROR = {"error": "", "error_code": "", "hint": ""}
 
 
@@ -45,7 +49,7 @@ class AdapterState(StrEnum):
     CONNECTED = "connected"
     RETRYING = "retrying"
     FATAL = "fatal"
-    """It cannot work as configured and is not tried again by itself."""
+    """It cannot work as configured; it is tried again seldom, or when a setting changes."""
     STOPPED = "stopped"
 
 
@@ -97,6 +101,11 @@ class ChatAccount(Protocol):
     @property
     def platform(self) -> ChatPlatform: ...
 
+    @property
+    def credential(self) -> str:
+        """The secrets that it would connect with now."""
+        ...
+
     def make(self) -> Adapter:
         """Return an adapter that is not connected yet; one for each connection."""
         ...
@@ -116,12 +125,22 @@ class Deaf(PlatformFailure):
     code = "deaf"
 
 
+class _Asked(Exception):
+    """The connection is to be made again, with the settings as they are now."""
+
+
 class _WatchedSink:
     """A sink that notes when something comes in."""
 
-    def __init__(self, inner: InboundSink, heard: Callable[..., None]) -> None:
+    def __init__(
+        self,
+        inner: InboundSink,
+        heard: Callable[..., None],
+        failing: Callable[[PlatformFailure, float], None],
+    ) -> None:
         self._inner = inner
         self._heard = heard
+        self.failing = failing
         self.cursor = inner.cursor
         self.save_cursor = inner.save_cursor
 
@@ -164,6 +183,10 @@ class Supervisor:
         self._again = asyncio.Event()
         self._ready = asyncio.Event()
         self._ever_connected = False
+        self._credential = ""
+        """What the last connection was made with."""
+        self._rival_until = 0.0
+        """Until then a rival that was met counts as there, even if a poll succeeds."""
         self.adapter: Adapter | None = None
         """The connected adapter; None while there is none."""
 
@@ -176,10 +199,28 @@ class Supervisor:
         self._heard_at, now = self._clock.monotonic(), self._clock.now()
         last_in = now if received else self.health.last_in
         self.health = replace(self.health, last_alive=now, last_in=last_in)
+        if self.health.state is AdapterState.RETRYING and self._heard_at >= self._rival_until:
+            self._enter(AdapterState.CONNECTED, **NO_ERROR)
+
+    def _failing(self, failure: PlatformFailure, pause: float) -> None:
+        """Note that nothing can be received for now, and will be tried again after a pause."""
+        code = failure.code
+        if failure.status == CONFLICT:
+            # The platform answers, so the connection is not deaf.
+            code, self._heard_at = "conflict", self._clock.monotonic()
+            self._rival_until = self._heard_at + pause + RIVAL_SECONDS
+        self._enter(
+            AdapterState.RETRYING,
+            next_try=self._clock.now() + pause,
+            error=failure.message,
+            error_code=code,
+            hint=failure.hint,
+        )
 
     def retry(self) -> None:
-        """Unless connected, try again at once, also after a fatal failure."""
-        if self.adapter is None:
+        """Connect with the settings as they are now, at once, unless that would change nothing."""
+        working = self.health.state is AdapterState.CONNECTED
+        if not working or self._account.credential != self._credential:
             self._again.set()
 
     async def settled(self) -> AdapterHealth:
@@ -206,6 +247,8 @@ class Supervisor:
             async with self._connection() as (adapter, sink):
                 connected_at = self._clock.monotonic()
                 await self._receive(adapter, sink)
+        except _Asked:
+            log.info("adapter %s connects again with changed settings", self.name)
         except HermesError as error:
             self._failed(error, connected_at)
         except Exception as bug:  # the boundary of an adapter: it is started again
@@ -215,7 +258,7 @@ class Supervisor:
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[tuple[Adapter, InboundSink]]:
         with self._account.hold():
-            adapter = self._account.make()
+            adapter, self._credential = self._account.make(), self._account.credential
             try:
                 try:
                     async with asyncio.timeout(self._settings.connect_timeout):
@@ -230,7 +273,7 @@ class Supervisor:
                 self.adapter, self._ever_connected = adapter, True
                 self._enter(AdapterState.CONNECTED, account=adapter.account, **NO_ERROR)
                 self._ready.set()
-                yield adapter, _WatchedSink(inner, self._heard)
+                yield adapter, _WatchedSink(inner, self._heard, self._failing)
             finally:
                 self.adapter = None
                 await self._close(adapter)
@@ -241,9 +284,14 @@ class Supervisor:
             async with asyncio.TaskGroup() as group:
                 group.create_task(_receive_until_lost(adapter, sink, self.name))
                 group.create_task(self._listen())
+                group.create_task(self._until_asked())
         except BaseExceptionGroup as failures:
-            # Both tasks only ever end by raising; the first reason is the reason.
+            # The tasks only ever end by raising; the first reason is the reason.
             raise failures.exceptions[0] from None
+
+    async def _until_asked(self) -> None:
+        await self._again.wait()
+        raise _Asked
 
     async def _listen(self) -> None:
         """Raise when the platform has been silent for too long."""
@@ -273,18 +321,18 @@ class Supervisor:
             not self._ever_connected or attempts >= self._settings.fatal_limit
         )
         pause = self._pause_before(attempts, error)
+        pause = max(pause, self._settings.pause) if fatal else pause
         self._enter(
             AdapterState.FATAL if fatal else AdapterState.RETRYING,
             attempts=attempts,
             restarts=restarts,
-            next_try=None if fatal else self._clock.now() + pause,
+            next_try=self._clock.now() + pause,
             error=error.message,
             error_code=error.code,
             hint=error.hint,
         )
         level = logging.ERROR if fatal else logging.WARNING
-        then = "stopped until a setting changes" if fatal else f"again in {pause:.0f}s"
-        log.log(level, "adapter %s: %s (%s)", self.name, error.message, then)
+        log.log(level, "adapter %s: %s (again in %.0fs)", self.name, error.message, pause)
 
     def _pause_before(self, attempts: int, error: HermesError) -> float:
         settings = self._settings
@@ -299,11 +347,8 @@ class Supervisor:
         return max(pause, asked)
 
     async def _pause(self) -> None:
-        next_try = self.health.next_try
-        if next_try is None:
-            await self._again.wait()
-        else:
-            await wait_at_most(self._again, self._clock, next_try - self._clock.now())
+        now = self._clock.now()
+        await wait_at_most(self._again, self._clock, (self.health.next_try or now) - now)
         if self._again.is_set():
             self.health = replace(self.health, attempts=0)
 

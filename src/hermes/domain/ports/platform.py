@@ -174,6 +174,9 @@ class InboundSink(Protocol):
     def alive(self) -> None:
         """Say that the connection just proved to work (a poll returned, a heartbeat came)."""
 
+    def failing(self, failure: PlatformFailure, pause: float) -> None:
+        """Say that nothing can be received for now; it is tried again after so many seconds."""
+
     async def cursor(self) -> Any:
         """Return where reading left off, as last saved."""
 

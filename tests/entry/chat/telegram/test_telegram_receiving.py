@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,32 +139,41 @@ async def test_one_odd_update_costs_neither_its_text_nor_the_others(
         assert "message.quote" in caplog.text
 
 
-async def test_two_pollers_back_off_and_then_say_what_is_wrong(tmp_path: Path) -> None:
+async def test_a_second_poller_is_reported_and_given_time_to_go_away(tmp_path: Path) -> None:
     conflict = {"code": 409, "description": "Conflict: terminated by other getUpdates request"}
     async with FakeTelegram() as telegram:
         clock = FakeClock()
         telegram.fault("error", "getUpdates", times=3, **conflict)
         # A poll that works in between must not start the count anew.
-        telegram.fault("error", "getUpdates", times=30, skip=1, **conflict)
+        telegram.fault("error", "getUpdates", times=3, skip=1, **conflict)
         telegram.say(5, 5, "hi")
         async with adapter_for(telegram, tmp_path, clock) as adapter:
             sink = RememberingSink()
-            receive = asyncio.ensure_future(adapter.receive(sink))
-            pauses = 0
-            while not receive.done():
-                sleeping = asyncio.ensure_future(clock.until_sleeping())
-                await asyncio.wait({receive, sleeping}, return_when=asyncio.FIRST_COMPLETED)
-                sleeping.cancel()
-                if not receive.done():
-                    pauses += 1
+            async with receiving(adapter, sink):
+                for number in range(1, 7):
+                    await sink.until(partial(lambda n: len(sink.failures) == n, number))
+                    await clock.until_sleeping()
                     clock.advance(50)
-            with pytest.raises(PlatformFailure, match="Another process") as caught:
-                await receive
-        assert pauses == 4
-        assert caught.value.action is FailureAction.RETRY
-        assert "token" in caught.value.hint
-        assert sink.texts == ["hi"]
-        assert sink.heartbeats == 1
+                telegram.say(5, 5, "after")
+                await sink.until(lambda: sink.texts == ["hi", "after"])
+        assert [pause for _, pause in sink.failures] == [10, 20, 30, 40, 40, 40]
+        assert all("Another process" in failure.message for failure, _ in sink.failures)
+        assert "token" in sink.failures[0][0].hint
+
+
+async def test_a_page_in_place_of_an_answer_is_tried_again(tmp_path: Path) -> None:
+    async with FakeTelegram() as telegram:
+        clock = FakeClock()
+        async with adapter_for(telegram, tmp_path, clock) as adapter:
+            sink = RememberingSink()
+            telegram.fault("page", "getUpdates", times=3, code=404)
+            telegram.say(5, 5, "behind the portal")
+            async with receiving(adapter, sink):
+                for _ in range(3):
+                    await clock.until_sleeping()
+                    clock.advance(30)
+                await sink.until(lambda: sink.texts)
+        assert {failure.status for failure, _ in sink.failures} == {404}
 
 
 async def test_a_conflict_that_ends_is_overcome(tmp_path: Path) -> None:

@@ -151,7 +151,8 @@ class HttpClient:
             return PlatformFailure(FailureAction.GIVE_UP, message, status=status)
         if status in {401, 404}:
             message = f"{self._label}'s server does not know this bot (HTTP {status})."
-            return PlatformFailure(FailureAction.FATAL, message, hint=hint, status=status)
+            # Not in the platform's own words: a proxy or a captive portal may have spoken.
+            return PlatformFailure(FailureAction.RETRY, message, hint=hint, status=status)
         # 500, 502 and 503 pages come from in front of the platform; a good status with a
         # broken body and a gateway's timeout come after the request was passed on.
         passed_on = status < 500 or status == 504

@@ -75,7 +75,7 @@ class Polling:
             try:
                 found = await ask(offset if self._clock.now() - at < offset_life else None)
             except PlatformFailure as failure:
-                await self._overcome(failure)
+                await self._overcome(failure, sink)
                 continue
             self._failures = 0
             sink.alive()
@@ -86,50 +86,44 @@ class Polling:
             following = await take(found)
             if following is None:
                 message = f"{self._label} sent updates without numbers."
-                await self._overcome(PlatformFailure(FailureAction.RETRY, message))
+                await self._overcome(PlatformFailure(FailureAction.RETRY, message), sink)
                 continue
             offset, at = following, self._clock.now()
             await sink.save_cursor({"offset": offset, "at": at})
 
-    async def _overcome(self, failure: PlatformFailure) -> None:
+    async def _overcome(self, failure: PlatformFailure, sink: InboundSink) -> None:
         """Return when it is time for another try; raise `failure` if that is pointless."""
+        now, pause = self._clock.monotonic(), failure.retry_after
         if failure.status == 409:
-            await self._conflict()
-            return
-        if failure.action is FailureAction.WAIT:
-            _LOG.warning("%s asks to poll less: waiting %.0f s", self._label, failure.retry_after)
-            await self._clock.sleep(failure.retry_after)
-            return
-        if failure.action is not FailureAction.RETRY:
+            failure, pause = self._conflict(now)
+        elif failure.action is FailureAction.RETRY:
+            self._since = self._since if self._failures else now
+            self._failures += 1
+            if now - self._since >= _FAILING_SECONDS:
+                raise failure
+            pause = min(_LONGEST_PAUSE, 2.0 ** min(self._failures - 1, 10))
+            pause *= self._random.uniform(0.5, 1.0)
+        elif failure.action is not FailureAction.WAIT:
             raise failure
-        now = self._clock.monotonic()
-        self._since = self._since if self._failures else now
-        self._failures += 1
-        if now - self._since >= _FAILING_SECONDS:
-            raise failure
-        pause = min(_LONGEST_PAUSE, 2.0 ** min(self._failures - 1, 10))
-        pause *= self._random.uniform(0.5, 1.0)
         _LOG.warning("Polling failed: %s Trying again in %.1f s", failure.message, pause)
+        sink.failing(failure, pause)
         await self._clock.sleep(pause)
 
-    async def _conflict(self) -> None:
-        """Give another receiver time to go away, but do not take turns with it forever.
+    def _conflict(self, now: float) -> tuple[PlatformFailure, float]:
+        """Give another receiver time to go away, longer each time; its owner is told.
 
         Success in between does not reset the count: two receivers that displace each other
         both succeed now and then.
         """
-        now = self._clock.now()
-        self._conflicts = [at for at in self._conflicts if now - at < _CONFLICT_WINDOW] + [now]
-        if len(self._conflicts) > _CONFLICTS:
-            self._conflicts = []
-            raise PlatformFailure(
-                FailureAction.RETRY,
-                f"Another process receives the messages of this {self._label} bot.",
-                hint="Stop the other gateway that uses this token, or give each its own bot.",
-            )
-        pause = _CONFLICT_STEP * len(self._conflicts)
-        _LOG.warning("Somebody else receives with this token; trying again in %.0f s", pause)
-        await self._clock.sleep(pause)
+        recent = [at for at in self._conflicts if now - at < _CONFLICT_WINDOW]
+        self._conflicts = [*recent, now]
+        failure = PlatformFailure(
+            FailureAction.RETRY,
+            f"Another process receives the messages of this {self._label} bot.",
+            hint="Stop the other gateway that uses this token, or give each its own bot.",
+            status=409,
+        )
+        return failure, _CONFLICT_STEP * min(len(self._conflicts), _CONFLICTS)
 
 
 def _restored(saved: Any) -> tuple[int | None, float]:
