@@ -42,6 +42,7 @@ ACCESS = AuthzSettings(
     allow_admin_from=frozenset({"4"}),
     user_allowed_commands=frozenset({"*"}),
 )
+EVERYBODY = AuthzSettings(platform="telegram", allow_all_users=True)
 REFUSED = "or an administrator can answer this"
 
 
@@ -211,6 +212,32 @@ async def test_a_question_is_answered_by_whoever_asked_and_others_just_talk(way_
     decided = (await way_in.approval(asked)).decision
     assert decided is not None
     assert decided.text == "the blue one"
+
+
+@pytest.mark.parametrize(
+    "access", [ACCESS, AuthzSettings(platform="telegram", allow_all_users=True)]
+)
+async def test_approvals_are_not_switched_off_in_a_group(
+    kit: ChatKit, access: AuthzSettings
+) -> None:
+    async with asyncio.TaskGroup() as group:
+        way_in = WayIn(kit, group, replace(access, user_allowed_commands=frozenset("*")))
+        for person in (SID, BEN):
+            told = await way_in.told(person, GROUP, "/yolo on", TOPIC)
+            assert "only a named administrator" in told.lower() or "Only administrators" in told
+        await way_in.asked(SID, GROUP, "wipe it", TOPIC)
+
+
+async def test_what_somebody_waived_alone_is_not_waived_in_a_group(kit: ChatKit) -> None:
+    async with asyncio.TaskGroup() as group:
+        way_in = WayIn(kit, group, EVERYBODY)
+        await way_in.told(ANN, private(ANN), "/yolo on")
+        session = await kit.ledger.session_for_key("agent:main:telegram:dm:1")
+        assert session is not None
+        await way_in.say(ANN, private(ANN), "hello")
+        await kit.gateway.idle(session.id)
+        await way_in.told(ANN, GROUP, f"/resume {session.id}", TOPIC)
+        assert await kit.ledger.recall(session.id, "yolo") is None
 
 
 async def test_a_steering_word_does_not_make_somebody_the_one_who_asked(way_in: WayIn) -> None:

@@ -126,7 +126,7 @@ class Authorizer:
 
     def check(self, message: InboundMessage) -> Access:
         if message.internal:
-            return Access(allowed=True, reason="made by Hermes itself", admin=True, operator=True)
+            return Access(allowed=True, reason="made by Hermes itself", admin=True)
         own = message.reply_to is not None and message.reply_to.own
         addressed = own or _mentions(message)
         return self.check_person(

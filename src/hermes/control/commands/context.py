@@ -17,7 +17,7 @@ from hermes.control.commands.controls import CoreControls
 from hermes.control.lanes.gateway import BusyMode, Gateway
 from hermes.domain.approvals import ApprovalRequest
 from hermes.domain.errors import UsageError
-from hermes.domain.inbound import Attachment
+from hermes.domain.inbound import Attachment, ChatKind
 from hermes.domain.outbound import Target
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.profile import AgentProfile
@@ -192,6 +192,11 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     chat: Target | None = None
     """Where it was sent, in chats."""
     chat_name: str = ""
+
+    @property
+    def shared(self) -> bool:
+        """Whether it was sent where others may talk, too."""
+        return self.chat is not None and self.chat.chat_kind is not ChatKind.PRIVATE
 
     @property
     def ledger(self) -> Ledger:

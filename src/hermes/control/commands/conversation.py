@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.control.commands.context import CommandContext
+from hermes.control.commands.context import CommandContext, Preference
 from hermes.control.commands.registry import Category, Invocation, Where, command
 from hermes.control.commands.turns import stop_everything
 from hermes.control.commands.wording import (
@@ -146,6 +146,9 @@ async def resume(context: CommandContext, invocation: Invocation) -> None:
     if context.session is not None and session.id == context.session.id:
         await context.reply("This conversation is already open.")
         return
+    if context.shared and not context.operator:
+        # What its owner waived alone is not waived for others.
+        await context.ledger.remember(session.id, Preference.YOLO.value, None)
     await context.caller.switch(session)
     if not context.terminal:
         name = session.title or one_line(session.preview, 60) or session.id

@@ -125,6 +125,8 @@ async def yolo(context: CommandContext, invocation: Invocation) -> None:
     if word not in ("", "on", "off"):
         raise UsageError(f"`{word}` is neither on nor off.")
     on = word == "on" if word else not await context.preference(Preference.YOLO, bool)
+    if on and context.shared and not context.operator:
+        raise UsageError("In a group only a named administrator can switch approvals off.")
     await context.prefer(Preference.YOLO, on)
     await context.reply(
         "YOLO: dangerous actions run without asking in this conversation. /yolo turns it off."

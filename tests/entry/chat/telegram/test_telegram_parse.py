@@ -144,6 +144,7 @@ def test_anonymous_admins_and_channels_speak_as_their_chat() -> None:
     stand_in = {"id": 1087968824, "is_bot": True, "first_name": "Group"}
     admin = heard(text="x", sender_chat=OPS, **{"from": stand_in}).message.sender
     assert (admin.id, admin.name, admin.is_bot) == (str(OPS["id"]), "Ops", False)
+    assert admin.roles == ("administrator",)
     channel = {"id": -100555, "type": "channel", "title": "News"}
     post = {"message_id": 3, "date": 1, "chat": channel, "text": "news"}
     result = read({"update_id": 1, "channel_post": post})
