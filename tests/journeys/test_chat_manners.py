@@ -370,3 +370,29 @@ async def test_keys_without_effect_are_named_by_the_check_and_at_the_start(tmp_p
             assert not telegram.called("sendChatAction")
         finally:
             await gateway.kill()
+
+
+async def test_tables_are_aligned_in_a_fixed_font_and_wide_ones_are_lists(tmp_path: Path) -> None:
+    narrow = "| Fruit | Qty |\n|---|---|\n| Apple | 3 |\n| Banana | 12 |"
+    wide = (
+        "| Database | For | Against |\n|---|---|---|\n"
+        "| PostgreSQL | mature, powerful, extensible | needs a server and some care |\n"
+        "| SQLite | one file, no setup | one writer at a time |"
+    )
+    rules = [Rule(contains="narrow", steps=[Step(text=narrow)])]
+    script = Script(rules=rules, default=Step(text=wide))
+    async with FakeModelServer(script) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url):
+            telegram.say(ANN, ANN, "a narrow one")
+            await until_said(telegram, "Banana")
+            assert "<pre>Fruit   Qty" in telegram.replies(ANN)[-1].markup
+            telegram.say(ANN, ANN, "a large one")
+            await until_said(telegram, "SQLite")
+            shown = telegram.replies(ANN)[-1].markup
+            assert "<pre>" not in shown
+            assert "<b>Database: SQLite</b>\nFor: one file, no setup" in shown
+            telegram.say(ANN, ANN, "/status")
+            await until_said(telegram, "busy mode")
+            assert telegram.replies(ANN)[-1].markup.startswith("<pre>session ")
+            telegram.say(ANN, ANN, "/help")
+            await until_said(telegram, "/new [title] – Start a new conversation")

@@ -11,7 +11,7 @@ from hermes.control.commands.registry import (
     Where,
     command,
 )
-from hermes.control.commands.wording import count, exchanges, table
+from hermes.control.commands.wording import count, exchanges, heading, listing, table
 from hermes.domain.errors import UsageError
 from hermes.domain.zones import clock_time
 
@@ -32,27 +32,30 @@ _screen = partial(command, where=Where.TERMINAL)
 def listings(registry: CommandRegistry) -> tuple[SlashCommand, SlashCommand]:
     @_tell("help h", "[command]", "List or explain commands")
     async def help_command(context: CommandContext, invocation: Invocation) -> None:
-        terminal = context.caller.screen is not None
+        terminal = context.terminal
         if invocation.rest:
             name = invocation.words[0].lstrip("/").lower()
             await context.reply(_about(registry.resolve(name, terminal=terminal)))
             return
         blocks: dict[str, list[tuple[str, str]]] = {}
         for each in registry.commands(terminal=terminal):
-            blocks.setdefault(each.category, []).append((f"  {each.usage}", each.help))
-        lines = [f"{category}\n{table(rows)}" for category, rows in blocks.items()]
+            blocks.setdefault(each.category, []).append((each.usage, each.help))
+        lines = [
+            f"{heading(category, terminal=terminal)}\n{listing(rows, terminal=terminal)}"
+            for category, rows in blocks.items()
+        ]
         lines.append("/help COMMAND tells more about one. //text sends text that begins with /.")
         await context.reply("\n".join(lines))
 
     @_tell("commands", "[page]", "List commands in pages", where=Where.CHAT)
     async def pages(context: CommandContext, invocation: Invocation) -> None:
-        found = registry.commands(terminal=context.caller.screen is not None)
+        found = registry.commands(terminal=context.terminal)
         last, word = -(-len(found) // PAGE), invocation.rest or "1"
         if not word.isdecimal() or not 1 <= int(word) <= last:
             raise UsageError(f"There is no page `{word}`.", hint=f"Pages 1 to {last}.")
         start = (int(word) - 1) * PAGE
         rows = [(each.usage, each.help) for each in found[start : start + PAGE]]
-        await context.reply(f"{table(rows)}\nPage {word} of {last}.")
+        await context.reply(f"{listing(rows, terminal=False)}\nPage {word} of {last}.")
 
     return help_command, pages
 
@@ -95,7 +98,7 @@ async def status(context: CommandContext, _invocation: Invocation) -> None:
             ("to approve", str(len(pending))),
         ]
     rows += [("agent", context.agent_id), ("busy mode", mode.value)]
-    await context.reply(table(rows))
+    await context.reply(table(rows, terminal=context.terminal))
 
 
 @_tell("whoami profile", "", "Show your user, your rights and the agent")
@@ -113,7 +116,7 @@ async def whoami(context: CommandContext, _invocation: Invocation) -> None:
             ("workspace", str(profile.workspace)),
             ("backend", profile.backend),
         ]
-    await context.reply(table(rows))
+    await context.reply(table(rows, terminal=context.terminal))
 
 
 @_tell("version v", "", "Show the version")

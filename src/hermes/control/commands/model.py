@@ -10,7 +10,7 @@ from hermes.control.commands.context import (
 )
 from hermes.control.commands.controls import ContextUse
 from hermes.control.commands.registry import Category, Invocation, command
-from hermes.control.commands.wording import count, money, table
+from hermes.control.commands.wording import count, heading, listing, money, table
 from hermes.domain.errors import UsageError
 from hermes.domain.session import Session
 from hermes.domain.wording import one_line
@@ -157,8 +157,12 @@ async def tools(context: CommandContext, _invocation: Invocation) -> None:
     by_set: dict[str, list[tuple[str, str]]] = {}
     for tool in found:
         about = one_line(tool.description.split("\n", 1)[0], 72)
-        by_set.setdefault(tool.toolset, []).append((f"  {tool.name}", about))
-    blocks = [f"{name}\n{table(rows)}" for name, rows in sorted(by_set.items())]
+        by_set.setdefault(tool.toolset, []).append((tool.name, about))
+    terminal = context.terminal
+    blocks = [
+        f"{heading(name, terminal=terminal)}\n{listing(rows, terminal=terminal)}"
+        for name, rows in sorted(by_set.items())
+    ]
     await context.reply("\n".join([f"{count(len(found), 'tool')}:", *blocks]))
 
 
@@ -180,7 +184,7 @@ async def usage(context: CommandContext, _invocation: Invocation) -> None:
             (f"  {name}", f"{count(each.calls, 'call')}, {each.tokens:,} tokens")
             for _, name, each in models
         ]
-    await context.reply(table(rows))
+    await context.reply(table(rows, terminal=context.terminal))
 
 
 def _cost(usd: float, unpriced: int, calls: int) -> str:
@@ -194,7 +198,7 @@ def _cost(usd: float, unpriced: int, calls: int) -> str:
 async def context_use(context: CommandContext, _invocation: Invocation) -> None:
     size = await context.host.controls.prompt_size(context.agent_id, context.session)
     rows = [(name, f"{tokens:>8,}") for name, tokens in size.parts.items()]
-    await context.reply(f"{table(rows)}\n{_fill(size)}")
+    await context.reply(f"{table(rows, terminal=context.terminal)}\n{_fill(size)}")
 
 
 def _fill(size: ContextUse) -> str:

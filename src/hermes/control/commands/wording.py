@@ -35,9 +35,22 @@ def session_line(session: Session, now: float, *, current: bool) -> str:
     return f"{mark}{session.id}  {name}  · {count(session.message_count, 'message')} · {when}"
 
 
-def table(rows: Sequence[tuple[str, str]]) -> str:
+def table(rows: Sequence[tuple[str, str]], *, terminal: bool = True) -> str:
+    """Return names and values in columns; in chats a code block keeps them in a fixed font."""
     width = max((len(name) for name, _ in rows), default=0)
-    return "\n".join(f"{name.ljust(width)}  {value}".rstrip() for name, value in rows)
+    text = "\n".join(f"{name.ljust(width)}  {value}".rstrip() for name, value in rows)
+    return text if terminal else f"```\n{text}\n```"
+
+
+def heading(text: str, *, terminal: bool) -> str:
+    return text if terminal else f"**{text}**"
+
+
+def listing(rows: Sequence[tuple[str, str]], *, terminal: bool) -> str:
+    """Return names with a sentence each: columns at the terminal, lines in chats."""
+    if terminal:
+        return table([(f"  {name}", about) for name, about in rows])
+    return "\n".join(f"{name} – {about}" for name, about in rows)
 
 
 class Exchange(Struct, frozen=True, kw_only=True):

@@ -64,9 +64,14 @@ class Dialect:
             case scan.Code(language=language, text=text):
                 return self._code(text, language)
             case scan.Table():
-                return self._code(scan.lay_out(block), "")
+                text, fixed = scan.lay_out(block)
+                return self._code(text, "") if fixed else self._records(text)
             case scan.Rule(text):
                 return self.rule or text
+
+    def _records(self, text: str) -> str:
+        """Return the rows of a wide table as paragraphs, a cell on each line."""
+        return self._text(text)
 
     def _heading(self, text: str) -> str:
         return self._inline(text)

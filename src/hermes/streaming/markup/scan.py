@@ -195,19 +195,20 @@ def _cells(line: str) -> tuple[str, ...]:
 
 ROOM = 7
 """Characters of padding that one `|` of the source pays for."""
-_NARROW = 48
+_NARROW = 40
 """Columns that a phone shows without wrapping, roughly."""
 
 
-def lay_out(table: Table) -> str:
+def lay_out(table: Table) -> tuple[str, bool]:
+    """Return a table as columns or, where that is too wide, as records; True: a fixed font."""
     rows = [[_bare(cell) for cell in row] for row in (table.header, *table.rows)]
     room = len(table.source) + ROOM * table.source.count("|")
     aligned, records = _aligned(rows), _records(rows)
     narrow = max(width(line) for line in aligned.split("\n")) <= _NARROW
     for layout in (aligned, records) if narrow else (records, aligned):
         if len(layout) <= room:
-            return layout
-    return "\n".join("|".join(row) for row in rows)
+            return layout, layout is aligned
+    return "\n".join("|".join(row) for row in rows), True
 
 
 def _bare(cell: str) -> str:

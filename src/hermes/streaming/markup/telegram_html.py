@@ -2,7 +2,7 @@
 
 Every run of text carries its own complete set of tags, so they always nest.
 Code stands outside all styles and quotes do not nest, as Telegram wants it.
-Headings are bold, tables are aligned in `<pre>`, links with a scheme that
+Headings are bold, tables are aligned in `<pre>` or, if wide, lists, links with a scheme that
 Telegram does not open are written out.
 """
 
@@ -32,6 +32,12 @@ class TelegramHtml(Dialect):
 
     def _heading(self, text: str) -> str:
         return self._styled(parse(text).nodes, ("b",))
+
+    def _records(self, text: str) -> str:
+        parts = (self._text(record).partition("\n") for record in text.split("\n\n"))
+        return "\n\n".join(
+            f"{_wrapped(first, ('b',))}{newline}{rest}" for first, newline, rest in parts
+        )
 
     def _marker(self, item: scan.Item) -> str:
         return super()._marker(item) if item.done is None else self.boxes[item.done]
