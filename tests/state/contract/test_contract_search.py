@@ -128,3 +128,15 @@ async def test_messages_are_found_at_once(ledger: Ledger) -> None:
 async def test_no_text_is_a_syntax_error(ledger: Ledger, text: str) -> None:
     hits = await ledger.search(SearchQuery(text=text))
     assert hits == [], "the ledger is empty"
+
+
+async def test_a_search_stays_within_a_door_and_a_person(ledger: Ledger) -> None:
+    for name, source, user in (
+        ("a", "telegram", "1"),
+        ("b", "telegram", "2"),
+        ("c", "discord", "1"),
+    ):
+        await ledger.create_session(session(name, source=source, user_id=user))
+        await say(ledger, "the secret fox", session_id=name, turn_id=f"t-{name}")
+    found = await ledger.search(SearchQuery(text="fox", source="telegram", user_id="1"))
+    assert [hit.session_id for hit in found] == ["a"]

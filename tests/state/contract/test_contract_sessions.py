@@ -320,3 +320,17 @@ async def test_stats_count_what_is_there(ledger: Ledger) -> None:
     assert (stats.sessions, stats.messages, stats.turns, stats.open_turns) == (2, 1, 1, 1)
     assert (stats.inbox_waiting, stats.outbox_pending, stats.approvals_pending) == (1, 1, 1)
     assert stats.by_source == {"cli": 1, "telegram": 1}
+
+
+async def test_a_session_is_found_by_its_owner_and_by_whoever_its_key_names(ledger: Ledger) -> None:
+    for name, source, user in (("a", "telegram", "1"), ("b", "telegram", "2"), ("c", "cli", "1")):
+        await ledger.create_session(session(name, source=source, user_id=user))
+    await ledger.bind_key("topic", "b", 1.0)
+    found = SessionQuery(source="telegram", user_id="1", key="topic")
+    assert {each.id for each in await ledger.sessions(found)} == {"a", "b"}
+    # What was said there stays visible when the key leads to another session.
+    await ledger.admit(arrival("m1", session_id="c"))
+    own = SessionQuery(source="telegram", user_id="1", key="agent:main:telegram:dm:7")
+    assert {each.id for each in await ledger.sessions(own)} == {"a", "c"}
+    nobody = SessionQuery(source="telegram", user_id="9", key="elsewhere")
+    assert await ledger.sessions(nobody) == []
