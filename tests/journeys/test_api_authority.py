@@ -189,15 +189,9 @@ async def test_the_approvals_of_others_cost_a_key_no_work(place: World) -> None:
 
 
 def _selections(place: World) -> list[tuple[str, dict[str, str], dict[str, Any], str]]:
-    """Ways to name a thing of Ann's in a request that starts a turn."""
-    session, response = place.things["session_id"], place.things["response_id"]
-    run, header = place.things["run_id"], "X-Hermes-Session-Id"
-    ways: list[tuple[str, dict[str, str], dict[str, Any], str]] = [
-        (name, {header: session}, {}, session) for name in STARTING
-    ]
+    """Ways to name a run or response of Ann's in a request that starts a turn."""
+    response, run = place.things["response_id"], place.things["run_id"]
     return [
-        *ways,
-        ("startRun", {}, {"session_id": session}, session),
         ("startRun", {}, {"previous_response_id": run}, run),
         ("startRun", {}, {"previous_response_id": response}, response),
         ("createResponse", {}, {"previous_response_id": response}, response),
@@ -217,6 +211,19 @@ async def test_naming_what_is_anothers_in_a_request_is_naming_nothing(place: Wor
         foreign, unknown = seen
         assert foreign.status == 404, (name, heads, more, foreign.text)
         assert foreign.named(own) == unknown.named(UNKNOWN), (name, heads, more)
+    assert await place.state() == before
+
+
+async def test_the_session_of_another_key_is_out_of_reach(place: World) -> None:
+    before = await place.state()
+    key, own = await place.key("reacher"), place.things["session_id"]
+    ways: list[tuple[str, dict[str, str], dict[str, Any]]] = [
+        (name, {"X-Hermes-Session-Id": own}, {}) for name in STARTING
+    ]
+    for name, heads, more in [*ways, ("startRun", {}, {"session_id": own})]:
+        seen = await place.send(BY_NAME[name], bearer(key) | heads, body=BODIES[name] | more)
+        assert seen.status == 404, (name, heads, more, seen.text)
+        _nothing_of_ann(place, seen.everything(), but=own)
     assert await place.state() == before
 
 

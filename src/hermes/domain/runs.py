@@ -51,6 +51,8 @@ class SessionChoice(Struct, frozen=True, kw_only=True):
 
     session_id: str | None = None
     """This one; `NotFound` if there is none."""
+    opened: bool = False
+    """The session is opened under that id if there is none."""
     key: str | None = None
     """The one this session key points at; a new one is bound to it if there is none."""
     after_run: str | None = None
@@ -75,6 +77,8 @@ class RunTerms(Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     fingerprint: str = ""
     """Of the request; another one under the same idempotency key is a `Conflict`."""
+    digest: str | None = None
+    """Of everything that was said up to and with the request, if the client sent all of it."""
     logged: bool = False
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fakes.core import ScriptedTools, waits
+from fakes.core import ScriptedTools, returns, waits
 from fakes.http_chat import (
     PATH,
     WEATHER,
@@ -51,6 +51,87 @@ async def test_two_requests_are_two_conversations(tmp_path: Path) -> None:
         assert history(model) == ["Hi"]
 
 
+def agent_said(text: str) -> dict[str, str]:
+    return {"role": "assistant", "content": text}
+
+
+def session_of(answer: Any) -> str:
+    return str(answer.headers["x-hermes-session-id"])
+
+
+async def test_a_client_that_sends_the_whole_chat_stays_in_one_session(tmp_path: Path) -> None:
+    tools = ScriptedTools()
+    tools.add("look", returns("a secret file"))
+    script = (calls(call("look"), text="Looking."), say("Found."), say("Bye."))
+    async with door_with(tmp_path, *script, tools=tools) as (door, model):
+        first = await ask(door.client, {"role": "system", "content": "Now: 1."}, "Look")
+        talk = ["Look", agent_said(text_of(first)), "Thanks"]
+        second = await ask(door.client, {"role": "system", "content": "Now: 2."}, *talk)
+        assert session_of(second) == session_of(first)
+        assert "a secret file" in str(model.requests[-1].messages), "the tools' findings are kept"
+        assert history(model)[-1] == "Thanks"
+        assert "Now: 2." in model.requests[-1].system
+
+
+@pytest.mark.parametrize("shown", ["Looking.\n\nFound.", "Found."])
+async def test_a_client_may_have_what_was_streamed_or_the_answer(
+    tmp_path: Path, shown: str
+) -> None:
+    tools = ScriptedTools()
+    tools.add("look", returns("a file"))
+    script = (calls(call("look"), text="Looking."), say("Found."), say("Bye."))
+    async with door_with(tmp_path, *script, tools=tools) as (door, _):
+        first = await ask(door.client, "Look")
+        second = await ask(door.client, "Look", agent_said(shown), "Thanks")
+        assert session_of(second) == session_of(first)
+
+
+async def test_an_edited_or_repeated_question_is_a_branch(tmp_path: Path) -> None:
+    script = (say("Hello."), say("One."), say("Two."), say("Three."))
+    async with door_with(tmp_path, *script) as (door, model):
+        first = await ask(door.client, "Hi")
+        start = ("Hi", agent_said("Hello."))
+        second = await ask(door.client, *start, "Count")
+        again = await ask(door.client, *start, "Count")
+        assert session_of(second) == session_of(first) != session_of(again)
+        assert history(model) == ["Hi", "Hello.", "Count"]
+        branch = await door.ledger.session(session_of(again))
+        assert branch is not None
+        assert branch.parent_id == session_of(first)
+        onward = await ask(door.client, *start, "Count", agent_said("Two."), "And?")
+        assert session_of(onward) == session_of(again), "the answer that was chosen goes on"
+
+
+async def test_other_words_and_other_keys_open_a_session(tmp_path: Path) -> None:
+    async with door_with(tmp_path, *(say("Hello.") for _ in range(4))) as (door, _):
+        first = await ask(door.client, "Hi")
+        changed = await ask(door.client, "Hi", agent_said("Hello!"), "Go on")
+        _, secret = await door.new_key("other")
+        other = await door.with_key(secret)
+        foreign = await ask(other, "Hi", agent_said("Hello."), "Go on")
+        assert len({session_of(each) for each in (first, changed, foreign)}) == 3
+        assert session_of(
+            await ask(door.client, "Hi", agent_said("Hello."), "Go", "on")
+        ) == session_of(first)
+
+
+async def test_an_answer_that_the_client_stopped_goes_on_in_its_session(tmp_path: Path) -> None:
+    tools, started, never = ScriptedTools(), asyncio.Event(), asyncio.Event()
+    tools.add("wait", waits(started, never))
+    script = (calls(call("wait"), text="Let me look at it."), say("Fine."))
+    async with door_with(tmp_path, *script, tools=tools) as (door, _):
+        leaving = await door.with_key(KEY)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(leaving.post(PATH, json=body("Hi", stream=True)))
+            await started.wait()
+            task.cancel()
+        await leaving.aclose()
+        assert await ended_run(door) is RunState.INCOMPLETE
+        [run] = await door.ledger.runs(RunQuery())
+        second = await ask(door.client, "Hi", agent_said("Let me loo"), "Never mind")
+        assert session_of(second) == run.session_id
+
+
 async def test_nobody_answers_a_call_in_the_session_of_another_key(tmp_path: Path) -> None:
     script = (calls(call("weather")), say("Mine."))
     async with door_with(tmp_path, *script) as (door, _):
@@ -92,19 +173,40 @@ async def test_a_session_key_names_a_conversation_of_one_api_key(tmp_path: Path)
         assert third.headers["x-hermes-session-id"] != first.headers["x-hermes-session-id"]
 
 
-async def test_sessions_of_others_do_not_exist(tmp_path: Path) -> None:
+async def test_sessions_of_others_are_out_of_reach(tmp_path: Path) -> None:
     async with door_with(tmp_path, say("Mine.")) as (door, model):
         own = await ask(door.client, "Hi")
         _, secret = await door.new_key("other")
         other = await door.with_key(secret)
-        answers = [
-            await ask(other, "Hi", headers={"X-Hermes-Session-Id": session_id})
-            for session_id in (own.headers["x-hermes-session-id"], "20260101_000000_00000000")
-        ]
-        for answer in answers:
-            assert answer.status_code == 404
-            assert answer.json()["error"]["code"] == "session_not_found"
+        answer = await ask(other, "Hi", headers={"X-Hermes-Session-Id": session_of(own)})
+        assert answer.status_code == 404
+        assert answer.json()["error"]["code"] == "session_not_found"
         assert len(model.requests) == 1
+
+
+async def test_a_session_is_opened_under_the_id_that_a_client_chose(tmp_path: Path) -> None:
+    async with door_with(tmp_path, say("Hello, Ann."), say("Ann."), say("Who?")) as (door, model):
+        named = {"X-Hermes-Session-Id": "notebook-1"}
+        talk = ("Before", agent_said("Yes"), "I am Ann.")
+        first = await ask(door.client, *talk, headers=named)
+        assert session_of(first) == "notebook-1"
+        assert history(model) == ["Before", "Yes", "I am Ann."]
+        second = await ask(door.client, "Who am I?", headers=named)
+        assert session_of(second) == "notebook-1"
+        assert history(model) == ["Before", "Yes", "I am Ann.", "Hello, Ann.", "Who am I?"]
+        session = await door.ledger.session("notebook-1")
+        assert session is not None
+        _, secret = await door.new_key("other")
+        foreign = await ask(await door.with_key(secret), "Hi", headers=named)
+        assert foreign.status_code == 404
+
+
+@pytest.mark.parametrize("odd", ["../etc", "a b", ".x"])
+async def test_an_odd_session_id_is_refused(tmp_path: Path, odd: str) -> None:
+    async with door_with(tmp_path) as (door, _):
+        answer = await ask(door.client, "Hi", headers={"X-Hermes-Session-Id": odd})
+        assert answer.status_code == 400
+        assert answer.json()["error"]["param"] == "X-Hermes-Session-Id"
 
 
 async def test_two_ways_to_name_a_session_at_once_are_refused(tmp_path: Path) -> None:

@@ -69,6 +69,8 @@ def new_run(request: RunRequest, gateway: Gateway, redact: Callable[[str], str])
     """Return what is committed for a request; secrets do not get that far."""
     session = gateway.new_session(request.agent_id, PLATFORM, owner_tag(request.key_id))
     chosen, options = request.choice, request.options
+    if chosen.opened and chosen.session_id is not None:
+        session = replace(session, id=chosen.session_id)
     message = InboundMessage(
         platform=PLATFORM,
         account=request.key_id,

@@ -368,6 +368,9 @@ class RunStore(Protocol):
     async def run_under(self, key_id: str, idempotency_key: str) -> Run | None:
         """Return the run that an API key opened under an idempotency key."""
 
+    async def runs_after(self, key_id: str, agent_id: str, digest: str) -> list[Run]:
+        """Return the newest runs of a key in which exactly this had been said, newest first."""
+
     async def log_run(self, run_id: str, events: Sequence[TurnEvent], at: float) -> int:
         """Append events; return the id of the last one in the log."""
 

@@ -3,6 +3,7 @@
 What is out of reach is answered exactly like what does not exist.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Annotated, Any, TypeVar
 
@@ -119,6 +120,10 @@ async def reached_session(call: AnyCall, session_id: str, param: str | None = No
     return session
 
 
+NEW_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:\-]{0,127}\Z")
+"""An id that a client may choose for a session."""
+
+
 def session_key_of(agent_id: str, key_id: str, name: str) -> str:
     """Return the session key behind a name that a client chose: `X-Hermes-Session-Key`."""
     chat_id = f"{key_id}/{name}"
@@ -137,9 +142,14 @@ async def session_choice(
         return SessionChoice(key=session_key_of(agent_id, call.caller.key_id, headers.session_key))
     if headers.session_id is None:
         return SessionChoice()
-    session = await reached_session(call, headers.session_id, "X-Hermes-Session-Id")
-    check_agent(session, agent_id)
-    return SessionChoice(session_id=session.id)
+    session_id, param = headers.session_id, "X-Hermes-Session-Id"
+    if await call.context.ledger.session(session_id) is None:
+        if not NEW_ID.match(session_id):
+            message = "A session id has letters, digits, and `.`, `_`, `:` or `-` inside."
+            raise Problem(400, message, code="invalid_header", param=param)
+        return SessionChoice(session_id=session_id, opened=True)
+    check_agent(await reached_session(call, session_id, param), agent_id)
+    return SessionChoice(session_id=session_id)
 
 
 async def waiting_session(call: AnyCall, agent_id: str, call_ids: Iterable[str]) -> Session | None:

@@ -27,6 +27,9 @@ from hermes.state.sqlite.sessions import insert_session
 AT_ONCE = 200
 """Runs that are pruned: other writers get their turn between two batches."""
 
+SAME_QUESTION = 20
+"""Runs that are looked at: answers to one question, asked again and again."""
+
 read_run = reader(Run, json={"request": dict[str, Any], "outcome": RunOutcome})
 read_event = reader(LoggedEvent, json={"event": TurnEvent})
 
@@ -44,6 +47,9 @@ class RunPart(LedgerPart):
 
     async def run_under(self, key_id: str, idempotency_key: str) -> Run | None:
         return await self._get(read_run, "runs.under", (key_id, idempotency_key))
+
+    async def runs_after(self, key_id: str, agent_id: str, digest: str) -> list[Run]:
+        return await self._list(read_run, "runs.after", (key_id, agent_id, digest, SAME_QUESTION))
 
     async def log_run(self, run_id: str, events: Sequence[TurnEvent], at: float) -> int:
         texts = [dump(event) for event in events]
@@ -161,6 +167,8 @@ class RunOpening:
     def _session(self, db: Connection) -> tuple[str, bool]:
         """Return the session of the run, and whether it is a branch made for it."""
         choice = self._new.choice
+        if choice.opened and one(db, "sessions.get", (choice.session_id,)) is None:
+            return self._own_session(db), False
         if choice.session_id is not None:
             check_session(db, choice.session_id)
             return choice.session_id, False

@@ -172,6 +172,23 @@ def chat_result(events: Iterable[TurnEvent]) -> ChatResult:
     raise AssertionError("the last event of a turn is always its end")
 
 
+def answers_seen(events: Iterable[TurnEvent]) -> frozenset[str]:
+    """Return the texts that a client may have of a turn: the answer, or all that was streamed."""
+    view, text, said = TurnView(), _Joined(), list[str]()
+    final = ""
+    for piece in chain.from_iterable(map(view.feed, events)):
+        match piece:
+            case Said():
+                said.append(text.say(piece))
+            case Completed(message):
+                text.complete(message)
+            case TurnFinished(text=final):
+                pass
+            case _:
+                pass
+    return frozenset(filter(None, ("".join(said).strip(), final.strip())))
+
+
 def _result(finished: TurnFinished, last: AssistantMessage | None, said: str) -> ChatResult:
     reason = _finish_reason(finished, last)
     text = finished.text

@@ -1,7 +1,8 @@
 """`POST /v1/chat/completions`: a request becomes a run, its turn the answer.
 
-Without session headers the request is a conversation of its own, with the
-messages it brings as history. Results of tools that the client carried out go
+Without session headers the messages tell which conversation it is: the one in which exactly
+these were said, in a branch of it if it has gone on since, or else a new one with the messages as
+its history. This is equality, not guessing. Results of tools that the client carried out go
 to the session in which their calls wait, so that what the agent did there
 itself is not forgotten between the two requests.
 
@@ -22,7 +23,7 @@ from hermes.domain.keys import Action
 from hermes.domain.messages import FinishReason
 from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.model import ModelFailure, ModelReply
-from hermes.domain.runs import Run, RunKind, SessionChoice
+from hermes.domain.runs import Run, RunKind, RunState, SessionChoice
 from hermes.domain.turn import TurnOptions, TurnState
 from hermes.entry.http.access import earlier_run, require_agent, run_headers, session_choice
 from hermes.entry.http.api.conversation import (
@@ -31,6 +32,7 @@ from hermes.entry.http.api.conversation import (
     ToolFunction,
     bad_value,
     client_tools,
+    digest_of,
     named_function,
     read_conversation,
     response_schema,
@@ -55,6 +57,7 @@ from hermes.streaming.wire.chat import (
     ChatStream,
     ChatUsage,
     Incomplete,
+    answers_seen,
     chat_result,
     chat_usage,
     failure_fields,
@@ -251,9 +254,11 @@ async def _run_request(call: ChatCall, agent_id: str) -> RunRequest:
     body = call.body
     talk = read_conversation(body.messages)
     options = turn_options(body, talk.instructions)
-    choice = await _session(call, agent_id, talk)
+    choice, digest = await _session(call, agent_id, talk), None
+    if choice == SessionChoice():
+        digest, choice = talk.digest, await _same_chat(call, agent_id, talk)
     named = call.headers.session_id is not None or call.headers.session_key is not None
-    if choice != SessionChoice():
+    if choice != SessionChoice() and not choice.opened:
         talk = replace(talk, earlier=())
     return await run_request(
         call,
@@ -264,7 +269,27 @@ async def _run_request(call: ChatCall, agent_id: str) -> RunRequest:
         title=named,
         id=_completion_id(),
         kind=RunKind.CHAT,
+        digest=digest,
     )
+
+
+async def _same_chat(call: ChatCall, agent_id: str, talk: Conversation) -> SessionChoice:
+    """Find the chat that a request goes on with: the one in which exactly this was said.
+
+    A client that stopped an answer has only its beginning.
+    """
+    if not talk.earlier or talk.earlier[-1].role != "assistant" or talk.earlier[-1].calls:
+        return SessionChoice()
+    *before, answer = talk.earlier
+    context, text = call.context, answer.text.strip()
+    for run in await context.ledger.runs_after(call.caller.key_id, agent_id, digest_of(before)):
+        if run.outcome is None or await context.ledger.session(run.session_id) is None:
+            continue
+        seen = answers_seen([event async for event in context.runs.events(run)])
+        cut = run.outcome.state is RunState.INCOMPLETE
+        if text in seen or (cut and any(each.startswith(text) for each in seen)):
+            return SessionChoice(after_run=run.id)
+    return SessionChoice()
 
 
 async def _session(call: ChatCall, agent_id: str, talk: Conversation) -> SessionChoice:

@@ -14,12 +14,15 @@ under the same id gets a new one, together with its result.
 """
 
 import base64
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Annotated, Any
 from urllib.parse import unquote_to_bytes
 
 from msgspec import Meta, Struct, to_builtins
+from msgspec.json import encode
 from msgspec.structs import asdict, replace
 
 from hermes.control.runs.runs import RunRequest
@@ -201,6 +204,12 @@ class Conversation(Struct, frozen=True, kw_only=True):
     pictures: tuple[Picture, ...] = ()
 
     @property
+    def digest(self) -> str:
+        """Identifies all that was said, for the next request of the same chat."""
+        asked = Utterance(role="user", where="", text=self.text, pictures=self.pictures)
+        return digest_of(self.earlier if asked.empty else (*self.earlier, asked))
+
+    @property
     def quotes_agent(self) -> bool:
         """True if it contains words of the agent, which a stored session has already."""
         return any(said.role == "assistant" and said.text for said in self.earlier)
@@ -256,11 +265,12 @@ async def run_request(
             talk = replace(talk, results=())
         else:
             choice = SessionChoice(session_id=session.id)
-    if choice.session_id is not None or choice.after_run is not None:
+    goes_on = choice.session_id is not None and not choice.opened
+    if goes_on or choice.after_run is not None:
         talk = replace(talk, earlier=())
     if call.headers.tools is not None:
         options = replace(options, own_tools=tool_names(call.headers.tools.split(",")))
-    known = fields.pop("session_id", None) or choice.session_id
+    known = fields.pop("session_id", None) or (choice.session_id if goes_on else None)
     if known is not None:
         kept = await kept_instructions(call.context.ledger, known)
         options = replace(options, instructions=joined([kept, options.instructions]))
@@ -322,6 +332,25 @@ def _unique(call: ToolCall, seen: set[str]) -> ToolCall:
     kept = replace(call, id=new_call_id()) if call.id in seen else call
     seen.add(kept.id)
     return kept
+
+
+def digest_of(said: Sequence[Utterance]) -> str:
+    """Return what is the same for two conversations in which exactly the same was said."""
+    digest = hashlib.sha256()
+    for role, group in groupby(said, key=lambda one: one.role):
+        ones = list(group)
+        # What a person says in several messages is one question.
+        ones = [_together(ones)] if role == "user" else ones
+        for one in ones:
+            calls = [(call.name, call.arguments) for call in one.calls]
+            shown = [each.url for each in one.pictures]
+            digest.update(encode((role, one.text.strip(), shown, calls)))
+    return digest.hexdigest()
+
+
+def _together(said: Sequence[Utterance]) -> Utterance:
+    text = joined(one.text for one in said)
+    return replace(said[0], text=text, pictures=tuple(p for one in said for p in one.pictures))
 
 
 def read_conversation(messages: Sequence[ChatMessage]) -> Conversation:

@@ -288,7 +288,7 @@ async def _find_session(call: CreateCall, agent_id: str, said: Conversation) -> 
         return await _own_or_waiting(call, agent_id, said)
     session = await ledger.session_for_key(choice.key) if choice.key else None
     known = choice.session_id or (session.id if session else None)
-    if known is None:
+    if known is None or choice.opened:
         return _ResponseSession(choice=choice, said=replace(said, results=()), named=True)
     calls = [one.call_id for one in said.results if await ledger.handed_call(one.call_id) == known]
     _check_results(said, set(calls))

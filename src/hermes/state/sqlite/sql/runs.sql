@@ -2,9 +2,9 @@
 -- Open a run.
 INSERT INTO runs (id, kind, key_id, agent_id, session_id, inbox_id, state, request,
                   idempotency_key, fingerprint, logged, created_at, updated_at,
-                  previous_id, branched)
+                  previous_id, branched, digest)
 VALUES (:id, :kind, :key_id, :agent_id, :session_id, :inbox_id, 'queued', :request,
-        :idempotency_key, :fingerprint, :logged, :at, :at, :previous_id, :branched);
+        :idempotency_key, :fingerprint, :logged, :at, :at, :previous_id, :branched, :digest);
 
 -- name: exists
 -- Tell whether there is such a run.
@@ -17,6 +17,11 @@ SELECT * FROM run_rows WHERE id = ?;
 -- name: under
 -- Return the run that an API key opened under an idempotency key.
 SELECT * FROM run_rows WHERE key_id = ? AND idempotency_key = ?;
+
+-- name: after
+-- Return the newest runs of an API key in which exactly this had been said.
+SELECT * FROM run_rows WHERE key_id = ? AND agent_id = ? AND digest = ?
+ORDER BY created_at DESC, opened DESC LIMIT ?;
 
 -- name: matching
 -- List runs that match a query, newest first.
