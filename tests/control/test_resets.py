@@ -69,6 +69,19 @@ def test_daily_holds_on_days_that_are_not_24_hours_long(day: str) -> None:
     assert due(after, policy, now, BERLIN) is None
 
 
+def test_an_hour_that_is_skipped_or_comes_twice_resets_once() -> None:
+    policy = SessionReset(mode="daily", at_hour=2)
+    # In spring 02:00 is skipped: the reset comes when the clock jumps, at 03:00.
+    jump = at("2026-03-29 03:00")
+    assert due(used(jump - 1), policy, jump + 60, BERLIN) is ResetReason.DAILY
+    assert due(used(jump - 3600), policy, jump - 1, BERLIN) is None
+    assert due(used(jump + 1), policy, jump + 7200, BERLIN) is None
+    # In autumn 02:00 comes twice: the first time counts.
+    first = at("2026-10-25 01:59") + 60
+    assert due(used(first - 1), policy, first + 60, BERLIN) is ResetReason.DAILY
+    assert due(used(first + 60), policy, first + 3660, BERLIN) is None
+
+
 def test_both_means_whichever_comes_first() -> None:
     policy = SessionReset(mode="both", at_hour=4, idle_minutes=60)
     last = used(at("2026-11-15 03:30"))
