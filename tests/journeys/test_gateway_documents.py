@@ -75,6 +75,9 @@ async def test_a_document_is_readable_by_the_tools(
             assert "the secret is 4711" in shown[0]
             assert "the secret is 0815" in shown[1]
             assert "no file" not in shown[2]
+            script.rules.append(Rule(contains="back", steps=[Step(text=f"MEDIA:{second}")]))
+            telegram.say(ANN, ANN, "send it back")
+            await telegram.until(lambda: telegram.called("sendDocument"), 60)
             if backend != "local":
                 assert str(tmp_path) not in "".join(said(model, "user")), "no path of the host"
 

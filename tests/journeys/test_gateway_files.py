@@ -41,7 +41,9 @@ async def sent(telegram: FakeTelegram, chat: int, text: str) -> str:
 async def test_a_chat_gets_files_of_its_own_sandbox_and_of_no_other(tmp_path: Path) -> None:
     script = Script(default=Step(text="Done."))
     async with FakeModelServer(script) as model, FakeTelegram() as telegram:
-        async with running_gateway(tmp_path, model.base_url, telegram.base_url) as gateway:
+        # A folder of the machine with the same name as one of the sandbox is in nobody's way.
+        more = {"gateway": {"media_delivery_allow_dirs": ["/tmp/"]}}
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url, **more) as gateway:
             home = gateway.hermes.home
             (home / "notes.txt").write_text("of the home")
 
@@ -50,7 +52,11 @@ async def test_a_chat_gets_files_of_its_own_sandbox_and_of_no_other(tmp_path: Pa
 
             rule(
                 "make",
-                command(f"echo of Ann > a.txt; ln -s {home}/notes.txt b.txt; ln -s a.txt c.txt"),
+                command(
+                    f"echo of Ann > a.txt; ln -s {home}/notes.txt b.txt; ln -s a.txt c.txt;"
+                    " ln -s /etc/passwd d.txt; echo A=1 > .env.txt; echo of Ann > /tmp/e.txt;"
+                    " echo of Ann > ~/f.txt"
+                ),
                 Step(text="Made.\nMEDIA:/workspace/a.txt"),
             )
             assert await sent(telegram, ANN, "make it") == "sendDocument"
@@ -61,14 +67,23 @@ async def test_a_chat_gets_files_of_its_own_sandbox_and_of_no_other(tmp_path: Pa
                 "home": f"{home}/notes.txt",
                 "system": "/proc/self/environ.txt",
                 "outside": str(made),
+                "machine": "/usr/share/common-licenses/GPL-2",
+                "etc": "/workspace/d.txt",
+                "variables": "/workspace/.env.txt",
+                "temporary": "/tmp/e.txt",
+                "tilde": "~/f.txt",
+                "named": "/home/hermes/f.txt",
+                "relative": "a.txt",
             }
             for word, path in files.items():
-                rule(word, Step(text=f"Here.\nMEDIA:{path}"))
-            assert await sent(telegram, ANN, "inside please") == "sendDocument"
-            for word in ("link", "home", "system"):
+                rule(word, *[Step(text=f"Here.\nMEDIA:{path}")] * 2)
+            for word in ("inside", "temporary", "tilde", "named", "relative"):
+                assert await sent(telegram, ANN, f"{word} please") == "sendDocument", word
+            for word in ("link", "home", "system", "machine", "etc", "variables"):
                 assert await sent(telegram, ANN, f"{word} please") == REFUSED, word
-            assert await sent(telegram, BEN, "outside please") == REFUSED
-            assert len(telegram.called("sendDocument")) == 2
+            for word in ("outside", "inside", "temporary", "tilde"):
+                assert await sent(telegram, BEN, f"{word} please") == REFUSED, word
+            assert len(telegram.called("sendDocument")) == 6
 
 
 async def test_on_this_machine_files_come_from_the_workspace_and_not_through_links(

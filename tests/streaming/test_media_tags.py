@@ -10,6 +10,7 @@ from hermes.streaming.chat.reply import is_silent, quoted
 PIECES = [
     "MEDIA:/tmp/a.png", "MEDIA:", "MED", "\n", " ", "text", "[[audio_as_voice]]", "[[", "]]",
     "![x](/tmp/b.jpg)", "![", "](", ")", "```\n", "[[as_document]]", "/tmp/c.mp3", "!", "`",
+    "**", ".", ", ", "MEDIA:c.txt", "file://", "_",
 ]  # fmt: skip
 replies = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
 
@@ -28,6 +29,15 @@ replies = st.lists(st.sampled_from(PIECES), max_size=14).map("".join)
         ("```\nMEDIA:/tmp/a.png\n```", "```\nMEDIA:/tmp/a.png\n```", []),
         ("SOCIAL MEDIA: good", "SOCIAL MEDIA: good", []),
         ("MEDIA:/a.png\nMEDIA:/a.png", "", ["/a.png"]),
+        ("**MEDIA:/tmp/a.png**", "", ["/tmp/a.png"]),
+        ("MEDIA: `/tmp/a.png`", "", ["/tmp/a.png"]),
+        ("MEDIA:/tmp/a.png.", "", ["/tmp/a.png"]),
+        ("MEDIA:/tmp/a.png, MEDIA:/tmp/b.png", "", ["/tmp/a.png", "/tmp/b.png"]),
+        ("Here: MEDIA:/tmp/a.png.", "Here: .", ["/tmp/a.png"]),
+        ("MEDIA:file:///tmp/a.png", "", ["/tmp/a.png"]),
+        ("MEDIA:out/a.png\nMEDIA:./b.png", "", ["out/a.png", "./b.png"]),
+        ("MEDIA: see chapter 3.", "MEDIA: see chapter 3.", []),
+        ("MEDIA:https://x.y/a.png", "MEDIA:https://x.y/a.png", []),
     ],
 )
 def test_files_are_taken_out_of_the_text(text: str, kept: str, paths: list[str]) -> None:

@@ -38,6 +38,7 @@ class FakeEnvironment:
         self.typed: dict[str, str] = {}
         self.closed = False
         self.about = ""
+        self.own: tuple[str, ...] = ()
         self._cwd = cwd
         self.exposed = exposed
         self.can_leave = can_leave

@@ -9,9 +9,11 @@ import pytest
 
 from fakes.machines import until
 from hermes.agent.attachments import MessageFiles, read_attachment
+from hermes.control.delivery.files import OutgoingFiles
 from hermes.domain.errors import HermesError, NotFound, UsageError
 from hermes.domain.messages import FilePart, UserMessage
 from hermes.domain.ports.execution import CommandResult, ShellRun
+from hermes.domain.ports.ledger import Ledger
 from hermes.execution.backend import PooledEnvironment
 
 pytestmark = pytest.mark.parametrize(
@@ -316,3 +318,37 @@ async def test_a_received_file_is_where_commands_find_it(
     if part.path != str(here):
         folder = shlex.quote(str(Path(part.path).parent))
         assert (await sh(machine, f"stat -c %a {folder}")).output == "700\n"
+
+
+class OneMachine:
+    """The machine of every session."""
+
+    def __init__(self, machine: PooledEnvironment) -> None:
+        self._machine = machine
+
+    async def get(self, agent_id: str, session_id: str, cwd: str | None) -> PooledEnvironment:
+        return self._machine
+
+    async def release(self, session_id: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+async def test_files_of_the_session_go_out_and_nothing_hidden_or_elsewhere(
+    machine: PooledEnvironment, tmp_path: Path, ledger: Ledger
+) -> None:
+    if not machine.own:
+        pytest.skip("files of this machine go out by folder")
+    start = (await sh(machine, "pwd")).output.strip()
+    await sh(machine, "echo of Ann > a.txt; echo x > .env.txt; ln -s /etc/passwd link.txt; mkdir b")
+    await sh(machine, "cd b; echo deep > c.txt")
+    outgoing = OutgoingFiles(OneMachine(machine), ledger, tmp_path / "out", lambda _: (), tmp_path)
+    for path, content in ((f"{start}/a.txt", "of Ann\n"), ("c.txt", "deep\n")):
+        sent = await outgoing.staged("main", "s1", path)
+        assert sent is not None, path
+        assert await asyncio.to_thread(Path(sent).read_text) == content
+    for path in (f"{start}/.env.txt", f"{start}/link.txt", "/etc/passwd", f"{start}/none.txt"):
+        assert await outgoing.staged("main", "s1", path) is None, path
+    if machine.exposed == ("/",):
+        await sh(machine, f"mkdir -p {start}/.keys; echo x > {start}/.keys/k.txt")
+        assert await outgoing.staged("main", "s1", f"{start}/.keys/k.txt") is None

@@ -88,6 +88,10 @@ class Environment(Protocol):
         """True when there is a host to run `ShellRun.outside` on."""
 
     @property
+    def own(self) -> tuple[str, ...]:
+        """Folders whose files are the session's, to be sent if it says so; () on this machine."""
+
+    @property
     def about(self) -> str:
         """What the model is told about the place: where it may write, what is not there."""
 

@@ -331,7 +331,14 @@ async def _open_environment(request: EnvironmentRequest) -> LinkedEnvironment:
         f"{'' if kept else ' (both are emptied now and then)'} and in /tmp, which is not kept;"
         f" the rest is read-only. {network}"
     )
-    setup = MachineSetup(cwd=cwd, home=HOME, state_root=STATE_DIR, inbox=inbox, about=about)
+    setup = MachineSetup(
+        cwd=cwd,
+        home=HOME,
+        state_root=STATE_DIR,
+        own=(WORKSPACE, HOME, "/tmp"),  # noqa: S108 - the container's own
+        inbox=inbox,
+        about=about,
+    )
     return LinkedEnvironment(DockerLink(request), request, setup)
 
 

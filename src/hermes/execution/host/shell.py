@@ -183,6 +183,7 @@ class ShellEnvironment(ABC):
     exposed: tuple[str, ...] = ()
     can_leave = False
     about = ""
+    own: tuple[str, ...] = ()
     _files: Files
     _max_inline = _MAX_INLINE
     _terminal_prelude = ""

@@ -45,6 +45,8 @@ class MachineSetup(Struct, frozen=True, kw_only=True):
     home: str = "/"
     state_root: str = "/tmp"  # noqa: S108 - made 0700 there
     """Where the directory for the shell state is made."""
+    own: tuple[str, ...] = ()
+    """Folders of the session; empty for the one it begins in."""
     inbox: str = ""
     """Folder for files that people send; empty for one in the home."""
     about: str = ""
@@ -112,6 +114,10 @@ class LinkedEnvironment(ShellEnvironment):
     @property
     def _home(self) -> str:
         return self._there
+
+    @property
+    def own(self) -> tuple[str, ...]:  # type: ignore[override]
+        return self._setup.own or (self._begin_in,)
 
     def _inbox(self) -> str:
         return self._setup.inbox or f"{self._there}/.hermes/inbox/{self._task}"

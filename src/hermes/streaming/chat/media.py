@@ -1,8 +1,8 @@
 """Files that a reply names, taken out of its text.
 
-`MEDIA:/abs/path`, Markdown images with a local path, and the two tags that say
-how to send them. Code blocks are left alone. While a reply streams, a tag that
-has only half arrived is held back, so it never flashes up in a message.
+`MEDIA:/abs/path` (on a line of its own also a relative one), Markdown images with a local path,
+and the two tags that say how to send them. Code blocks are left alone. While a reply streams, a
+tag that has only half arrived is held back, so it never flashes up in a message.
 """
 
 import re
@@ -15,20 +15,22 @@ from hermes.streaming.markup.scan import Fence, open_fence
 
 _AS_VOICE, _AS_DOCUMENT = "[[audio_as_voice]]", "[[as_document]]"
 _WHOLE_LINE = re.compile(
-    r"""[ \t]*(?:[-*+][ \t]+)?`?MEDIA:[ \t]*"""
-    r"""["']?(?P<path>(?:/|~/)[^"'`\n]*?\.\w{1,8})["']?`?[ \t]*$"""
+    r"""[ \t]*(?:[-*+][ \t]+)?[`*_]{0,3}MEDIA:[ \t]*["'`]?(?:file://)?"""
+    r"""(?P<path>(?:/|~/)(?:(?!MEDIA:)[^"'`\n])*?\.\w{1,8}|(?:\./)?[\w-][^\s"'`:*]*\.\w{1,8})"""
+    r"""["'`]?[`*_]{0,3}[.,;]?[ \t]*$"""
 )
 _INLINE = re.compile(
     r"""\[\[(?P<tag>audio_as_voice|as_document)\]\]
     |!\[[^\]\n]{0,300}\]\(<?(?:file://)?(?P<image>(?:/(?!/)|~/)[^)>\n]{0,500}?)>?\)
-    |(?<![\w`/])MEDIA:(?:"(?P<quoted>(?:/|~/)[^"\n]+)"|(?P<path>(?:/|~/)[^\s"'`)\]]+))""",
+    |(?<![\w`/])MEDIA:(?:"(?P<quoted>(?:/|~/)[^"\n]+)"
+        |(?:file://)?(?P<path>(?:/|~/)[^\s"'`)\]]+?)(?=[.,;:!?*_]*(?:[\s"'`)\]]|$)))""",
     re.VERBOSE,
 )
 _HALF = re.compile(
     r"(?<![\w/])MEDIA:[^\n]*$|!(?:\[[^\]\n]*(?:\](?:\([^)\n]*)?)?)?$|\[\[?[a-z_]*\]?$"
 )
 _HALF_WORD = re.compile(r"(?<![\w/])(?:M|ME|MED|MEDI|MEDIA)$")
-_BEFORE_TAG = " \t-*+`"
+_BEFORE_TAG = " \t-*+`_.,;:"
 _LONGEST_HALF = 500
 _KINDS = {
     "image": "png jpg jpeg gif webp bmp",
@@ -112,7 +114,7 @@ def _line(line: str, paths: list[str]) -> str | None:
     if at == 0:
         return line
     kept += line[at:]
-    return kept if kept.strip() else None
+    return kept if kept.strip(_BEFORE_TAG) else None
 
 
 def _certain(line: str) -> int:

@@ -78,6 +78,7 @@ class SandboxEnvironment(ShellEnvironment):
         self._outside = outside
         """Where a command runs that a person lets out."""
         self.can_leave = outside is not None
+        self.own = (layout.start, layout.home, "/tmp")  # noqa: S108 - the sandbox's own
         self.about = _about(layout, can_leave=self.can_leave)
         self.exposed = (layout.start, *layout.repositories) if layout.project else ()
         self._env = _environment(request, layout.home)
