@@ -31,8 +31,6 @@ from hermes.execution.policy.expansion import MARKS, is_unknown
 
 
 class Program(Struct, frozen=True):
-    """What is known about a program."""
-
     doubts: tuple[Finding, ...] = ()
     """What in it is not known to be harmless; nothing if the program is."""
     scripts: tuple[str, ...] = ()
@@ -43,7 +41,6 @@ _INTERPRETERS = TABLES["interpreters"]
 
 
 def language_of(name: str) -> str:
-    """Return the language that a command interprets, or nothing."""
     return _interpreter(name)[0]
 
 
@@ -55,7 +52,6 @@ def _interpreter(name: str) -> tuple[str, list[str]]:
 
 
 def programs(command: ShellCommand) -> Iterator[str]:
-    """Yield the programs that an interpreter is given."""
     language, options = _interpreter(command.name)
     if not language:
         return
@@ -79,7 +75,6 @@ def programs(command: ShellCommand) -> Iterator[str]:
 
 
 def inspect(language: str, text: str) -> Program:
-    """Return what is known about a program."""
     if is_unknown(text):
         text = MARKS.sub("_unknown_", text)
         computed = opaque(f"the {language} program is computed")
@@ -287,7 +282,6 @@ class _PythonReader(ast.NodeVisitor):
         return ""
 
     def _text(self, node: ast.expr | None) -> str | None:
-        """Return the value of a constant string or path."""
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             return node.value
         if isinstance(node, ast.Name):

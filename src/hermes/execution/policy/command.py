@@ -15,7 +15,6 @@ from hermes.execution.policy.syntax import Script
 
 
 def words(text: str) -> frozenset[str]:
-    """Return the words of a line: names and options, written without quotes and commas."""
     return frozenset(text.split())
 
 
@@ -33,24 +32,20 @@ def _tables() -> dict[str, dict[str, str]]:
 
 
 TABLES = _tables()
-"""The sections of `tables.txt`: values by name."""
 
 
 STDIN_FILES = frozenset({"-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 
 
 def listed(name: str) -> frozenset[str]:
-    """Return a row of the section `words`."""
     return words(TABLES["words"][name])
 
 
 def pattern(name: str) -> re.Pattern[str]:
-    """Return an expression of the section `patterns`."""
     return re.compile(TABLES["patterns"][name])
 
 
 def patterns(section: str) -> dict[str, re.Pattern[str]]:
-    """Return a section of expressions by name."""
     return {name: re.compile(text) for name, text in TABLES[section].items()}
 
 
@@ -82,8 +77,6 @@ def base_name(path: str) -> str:
 
 
 class Finding(Struct, frozen=True):
-    """One reason not to run a script without asking."""
-
     reason: str
     kind: str = ""
     """Its name for `command_allowlist`, e.g. `rm -r`."""
@@ -95,7 +88,6 @@ class Finding(Struct, frozen=True):
 
 
 def opaque(reason: str, kind: str = "") -> Finding:
-    """Return a finding about something that cannot be read beforehand."""
     return Finding(reason, kind, opaque=True)
 
 
@@ -118,8 +110,6 @@ NOTHING = Carried()
 
 
 class Ground(Struct, frozen=True, kw_only=True):
-    """Where a script would run."""
-
     user_home: str
     hermes_home: str
     cwd: str | None = None
@@ -142,8 +132,6 @@ class Ground(Struct, frozen=True, kw_only=True):
 
 
 class Input(StrEnum):
-    """The kind of standard input that a command reads."""
-
     NONE = "none"
     PIPE = "pipe"
     TEXT = "text"
@@ -178,11 +166,8 @@ NO_LINKS = Paths()
 
 
 class ShellCommand(Struct, frozen=True, kw_only=True):
-    """A command with its arguments, its input and its redirections."""
-
     path: str
     name: str
-    """The last component of the path."""
     args: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
@@ -232,7 +217,6 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
         )
 
     def letters(self) -> set[str]:
-        """Return the letters of all short options."""
         return set("".join(a[1:] for a in self._options() if a[:2] != "--"))
 
     def has_long(self, name: str) -> bool:
@@ -247,7 +231,6 @@ class ShellCommand(Struct, frozen=True, kw_only=True):
                 yield arg
 
     def operands(self) -> list[str]:
-        """Return the arguments that are not options."""
         if "--" not in self.args:
             return [a for a in self.args if len(a) < 2 or a[0] != "-"]
         end = self.args.index("--")

@@ -66,7 +66,6 @@ class Variables:
             self.values[name] = NUMBER if _NUMBERS.fullmatch(known + value) else COMPUTED
 
     def get(self, name: str) -> str | None:
-        """Return the value of a variable; None if it comes from outside."""
         if name == "PWD" and name not in self.values:
             return self.cwd or COMPUTED
         if not name.isdigit() or name == "0":

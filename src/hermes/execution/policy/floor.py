@@ -50,7 +50,6 @@ def mentions_floor(text: str) -> bool:
 
 
 def floor_findings(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
-    """Yield the reasons for which `command` is never run."""
     if command.computed:
         # With these words it is never run, whatever it is.
         command = command.with_argv(("rm", *command.args))
@@ -127,7 +126,6 @@ def _writes_vital(command: ShellCommand, ground: Ground) -> str:
 
 
 def _feeds_sudo(command: ShellCommand) -> bool:
-    """Return whether sudo reads a password from its input."""
     if _READS_PASSWORD.match(command.line):
         return True
     run = [a for a in command.operands() if "=" not in a]

@@ -375,7 +375,6 @@ class _Parser(Lexer):
         return patterns
 
     def function_from(self, word: Word) -> Function:
-        """Read a definition from behind its name."""
         name = "".join(p.text if isinstance(p, Lit) else "?" for p in word.parts)
         self.skip_blanks()
         if self.peek() == "(":

@@ -52,9 +52,7 @@ class Question(Struct, frozen=True, kw_only=True):
     settings: PolicySettings
     intent: Intent
     cwd: str
-    """Where the session is."""
     workdir: str
-    """Where the command would run."""
     writes: tuple[str, ...]
     reads: tuple[str, ...]
     grants: frozenset[str]
@@ -111,8 +109,6 @@ class Question(Struct, frozen=True, kw_only=True):
 
 
 class _Session(Struct):
-    """What is known of one session's environment."""
-
     carried: Carried
     typed: dict[str, str] = field(default_factory=dict)
     judged: dict[Intent, Carried] = field(default_factory=dict)
@@ -128,7 +124,6 @@ class HostPolicy:
         self._sessions: WeakKeyDictionary[Environment, _Session] = WeakKeyDictionary()
 
     def settings(self, *, trusted: bool = False) -> PolicySettings:
-        """Return the settings as they are now."""
         now = self._settings()
         return PolicySettings(
             mode="off" if trusted else "manual",
@@ -141,7 +136,6 @@ class HostPolicy:
     async def judge(
         self, intent: Intent, environment: Environment, *, grants: Collection[str], trusted: bool
     ) -> Verdict:
-        """Return the strictest verdict on anything the call would do."""
         leaves = bool(intent.escalate) and environment.can_leave
         exposed = environment.exposed
         running = {p.id: p for p in await environment.processes()} if intent.process else {}
@@ -221,6 +215,5 @@ async def _elsewhere(question: Question) -> Judgement:
 
 
 def answer() -> None:
-    """Answer the question on standard input."""
     question: Question = pickle.load(sys.stdin.buffer)  # noqa: S301 - written by this very module
     sys.stdout.buffer.write(pickle.dumps(question.answer()))

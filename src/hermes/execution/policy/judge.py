@@ -52,7 +52,6 @@ from hermes.execution.policy.rules import COMMANDS
 from hermes.execution.policy.walk import Walk, walk
 
 MAX_LENGTH = 32_768
-"""Longer commands are not read to their end: they ask."""
 JOINER = " + "
 """Between the patterns of a script with several findings."""
 EXACT = "= "
@@ -78,8 +77,6 @@ _INVISIBLE = re.compile(
 
 
 class PolicySettings(Struct, frozen=True, kw_only=True):
-    """What a person has decided about commands in general."""
-
     mode: str = "manual"
     """`manual`, `smart` or `off`; only `off` changes a judgement."""
     deny: tuple[str, ...] = ()
@@ -109,7 +106,6 @@ class CommandPolicy:
     def judge(
         self, script: str, *, cwd: str | None = None, grants: Collection[str] = ()
     ) -> Verdict:
-        """Decide about one command line or script."""
         return self.examine(script, cwd=cwd, grants=grants).verdict
 
     def examine(
@@ -379,7 +375,6 @@ def _left(walks: list[Walk]) -> Carried:
 
 
 def exact_pattern(text: str) -> str:
-    """Return the grant of one whole script."""
     text = text.strip()
     if len(text) <= 200 and "\n" not in text:
         return EXACT + text
@@ -387,6 +382,5 @@ def exact_pattern(text: str) -> str:
 
 
 def sentence(reason: str) -> str:
-    """Return a reason as it is shown."""
     shown = "".join(c if c.isprintable() else "…" for c in reason)
     return shown[:1].upper() + shown[1:]

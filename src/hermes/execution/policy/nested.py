@@ -64,7 +64,6 @@ _PRINTERS = frozenset({"echo", "printf"})
 
 
 def nested(command: ShellCommand) -> Iterator[Nested]:
-    """Yield everything that `command` would run besides itself."""
     name = command.name
     if name in _TOOLS:
         yield from _TOOLS[name](command)
@@ -110,12 +109,6 @@ def unpacks(command: ShellCommand) -> Iterator[str]:
         yield from [*command.values_of("-C", "-d", "--directory")] or ["."]
     elif name == "git" and operands[:1] == ["clone"] and len(operands) > 1:
         yield operands[2] if len(operands) > 2 else posixpath.basename(operands[1]).split(".")[0]
-
-
-def is_followed(name: str) -> bool:
-    """Return whether the code in the arguments of a command is looked for and judged."""
-    known = (_TOOLS, _WRAPPERS, _RUNNERS, _CARRIERS, SHELLS)
-    return any(name in table for table in known) or language_of(name) != ""
 
 
 def assignments(command: ShellCommand) -> list[tuple[str, str]]:
@@ -211,24 +204,19 @@ def _carried(command: ShellCommand, pattern: re.Pattern[str]) -> Iterator[Nested
             yield NestedText(code, command.name, lenient=True)
 
 
-def _eval(command: ShellCommand) -> Iterator[Nested]:
-    yield NestedText(" ".join(command.args), "eval", fresh=False)
-
-
-def _source(command: ShellCommand) -> Iterator[Nested]:
-    if command.feed.text is not None and command.args and command.args[0] in STDIN_FILES:
-        yield NestedText(command.feed.text, "source", fresh=False)
-
-
-def _trap(command: ShellCommand) -> Iterator[Nested]:
-    for operand in command.operands()[:1]:
-        yield NestedText(operand, "trap", fresh=False)
-
-
-def _alias(command: ShellCommand) -> Iterator[Nested]:
-    for arg in command.args:
+def _builtin(command: ShellCommand) -> Iterator[Nested]:
+    """Yield what `eval`, `trap`, `alias` and `source` run in this very shell."""
+    name, args = command.name, command.args
+    texts = {
+        "eval": [" ".join(args)],
+        "trap": command.operands()[:1],
         # Whatever is typed behind the alias goes to its command.
-        yield NestedText(arg.partition("=")[2] + " $*", "alias", fresh=False)
+        "alias": [arg.partition("=")[2] + " $*" for arg in args],
+    }.get(name, [])
+    if not texts and command.feed.text is not None and args and args[0] in STDIN_FILES:
+        texts = [command.feed.text]
+    for text in texts:
+        yield NestedText(text, name if name != "." else "source", fresh=False)
 
 
 def _find(command: ShellCommand) -> Iterator[Nested]:
@@ -319,13 +307,9 @@ def _docker(command: ShellCommand) -> Iterator[Nested]:
 
 
 def _after_dashes(command: ShellCommand) -> Iterator[Nested]:
-    if "--" in command.args:
-        yield NestedCommand(command.args[command.args.index("--") + 1 :], "container")
-
-
-def _gdb(command: ShellCommand) -> Iterator[Nested]:
-    if "--args" in command.args:
-        yield NestedCommand(command.args[command.args.index("--args") + 1 :], command.name)
+    mark = "--args" if command.name == "gdb" else "--"
+    if mark in command.args:
+        yield NestedCommand(command.args[command.args.index(mark) + 1 :], "container")
 
 
 def _python(command: ShellCommand) -> Iterator[Nested]:
@@ -341,12 +325,13 @@ def _python(command: ShellCommand) -> Iterator[Nested]:
 
 
 _TOOLS: dict[str, Callable[[ShellCommand], Iterator[Nested]]] = {
-    "eval": _eval, "trap": _trap, "source": _source, ".": _source, "alias": _alias,
+    **dict.fromkeys(("eval", "trap", "alias", "source", "."), _builtin),
     **dict.fromkeys(("find", "gfind", "fd", "fdfind"), _find),
     **dict.fromkeys(("xargs", "gxargs"), _xargs),
-    "parallel": _parallel, "git": _git, "gdb": _gdb,
     **dict.fromkeys(("python", "python3", "pypy", "pypy3"), _python),
     **dict.fromkeys(("ssh", "autossh"), _ssh),
     **dict.fromkeys(("docker", "podman", "nerdctl"), _docker),
-    **dict.fromkeys(("kubectl", "oc", "mosh", "runuser"), _after_dashes),
-}  # fmt: skip
+    **dict.fromkeys(("kubectl", "oc", "mosh", "runuser", "gdb"), _after_dashes),
+    "parallel": _parallel,
+    "git": _git,
+}

@@ -92,7 +92,6 @@ def _finds_secrets(command: ShellCommand, ground: Ground) -> bool:
 
 
 def reads_secret(command: ShellCommand, ground: Ground) -> bool:
-    """Return whether `command` prints secrets."""
     bare = command.name in {"env", "set", "declare"} and not command.operands()
     listing = command.name in {"export", "declare"} and "-p" in command.args
     return (

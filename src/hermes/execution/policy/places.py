@@ -28,8 +28,6 @@ from hermes.execution.policy.expansion import COMPUTED, UNKNOWN, is_unknown
 
 
 class PlaceKind(StrEnum):
-    """What a protected path belongs to."""
-
     DEVICE = "a raw device"
     LEDGER = "the ledger of Hermes"
     HERMES = "the home of Hermes"
@@ -45,8 +43,6 @@ class PlaceKind(StrEnum):
 
 
 class ProtectedPlace(Struct, frozen=True):
-    """A protected path and its short name for grants."""
-
     kind: PlaceKind
     label: str
 
@@ -78,7 +74,6 @@ def join(cwd: str | None, path: str) -> str | None:
 
 
 def is_device(path: str) -> bool:
-    """Return whether `path` is a disk or the machine's memory."""
     return _DEVICE.match(path) is not None
 
 

@@ -49,7 +49,7 @@ from hermes.execution.policy.command import (
 )
 from hermes.execution.policy.expansion import COMPUTED, UNKNOWN, is_unknown
 from hermes.execution.policy.floor import mentions_floor
-from hermes.execution.policy.nested import SHELLS, assignments, is_followed, runs, shell_code
+from hermes.execution.policy.nested import SHELLS, assignments, runs, shell_code
 from hermes.execution.policy.network import NETWORK, reads_secret
 
 
@@ -63,8 +63,6 @@ class _Rule(Struct, frozen=True):
 
 
 class RuleTable:
-    """Rows, indexed by command name."""
-
     def __init__(self, text: str) -> None:
         self._rules: dict[str, list[_Rule]] = {}
         for row in text.replace("\n  ", " ").split("\n"):
@@ -77,7 +75,6 @@ class RuleTable:
         return self._rules
 
     def check(self, command: ShellCommand) -> Iterator[Finding]:
-        """Yield a finding for every rule that fits."""
         name, args = command.name, command.args
         rules = self._rules.get(name)
         if rules is None:
@@ -221,8 +218,7 @@ def _script_reader(command: ShellCommand) -> Iterator[Finding]:
             yield opaque("sed runs a command", "sed e")
     if name in _SCRIPTED and command.inner and "/dev/fd/63" in command.line:
         yield _unseen(command.inner, name)
-    harmless = name in _TEXT_TOOLS or is_followed(name)
-    if not harmless and any(mentions_floor(a) for a in command.args):
+    if name not in _TEXT_TOOLS and any(mentions_floor(a) for a in command.args):
         yield FLOOR_AS_TEXT
 
 
@@ -278,7 +274,6 @@ _GIT_HARMLESS = pattern("git-settings")
 
 
 def changes_programs(name: str) -> bool:
-    """Return whether a variable of this name decides what programs run."""
     return name == "PATH" or (_CODE_NAMES.match(name) is not None and not _ORDINARY.match(name))
 
 
@@ -341,7 +336,6 @@ _SQL_PROGRAM = pattern("sql-program")
 
 
 def _sql(command: ShellCommand) -> Iterator[Finding]:
-    """Yield findings in what a database client is given to run."""
     upstream = command.feed.upstream
     texts = [*command.args, command.feed.text or "", *(a for up in upstream for a in up.args)]
     # `DROP/**/TABLE` is `DROP TABLE`.

@@ -46,7 +46,6 @@ class Param(Struct, frozen=True):
     """The operator: `:-`, `#`, `%`, `/`, `:`, `^`, `@`, … or nothing."""
     arg: "Word | None" = None
     index: str = ""
-    """The array subscript as written."""
     prefix: str = ""
     """`!` for indirection, `#` for length."""
     bare: bool = False
@@ -118,7 +117,6 @@ class Compound(Struct, frozen=True):
     bodies: "tuple[Script, ...]" = ()
     redirects: tuple[Redirect, ...] = ()
     variable: str = ""
-    """The variable of `for` and `select`."""
 
 
 class Function(Struct, frozen=True):

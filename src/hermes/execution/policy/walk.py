@@ -12,8 +12,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from time import thread_time
 
-from msgspec import Struct, structs
+from msgspec import structs
 
+from hermes.execution.policy import syntax
 from hermes.execution.policy.code import inspect, language_of
 from hermes.execution.policy.command import (
     TOO_COMPLICATED,
@@ -49,18 +50,6 @@ from hermes.execution.policy.nested import (
 from hermes.execution.policy.network import READS_SECRET, is_store
 from hermes.execution.policy.places import changes_files, join, written_paths
 from hermes.execution.policy.rules import changes_programs
-from hermes.execution.policy.syntax import (
-    Assign,
-    Compound,
-    Function,
-    Node,
-    Pipeline,
-    Redirect,
-    Script,
-    ShellSyntaxError,
-    Simple,
-    Subst,
-)
 
 COMPUTED_NAME = opaque("the name of the command is computed")
 MAX_COMMANDS = 400
@@ -68,7 +57,6 @@ MAX_NESTING = 12
 MAX_STAGES = 64
 """Commands in one pipeline; nobody reads a longer one either."""
 MAX_WORDS = 1200
-"""Words of one command."""
 MAX_SECONDS = 0.25
 """Of processor time; what takes longer to follow is not followed to its end."""
 MAX_PLACES = 6
@@ -108,12 +96,6 @@ def printed(command: ShellCommand) -> str | None:
     return "" if name in {"true", ":"} and not command.reads else None
 
 
-class _Redirected(Struct, frozen=True):
-    writes: tuple[str, ...]
-    reads: tuple[str, ...]
-    feed: Feed
-
-
 class Walk:
     """The commands of a script and what was found while following it."""
 
@@ -134,7 +116,7 @@ class Walk:
             **dict.fromkeys(_SET_BY_BASH, COMPUTED),
             **ground.carried.exports,
         }
-        self.functions: dict[str, Script] = dict(ground.carried.functions)
+        self.functions: dict[str, syntax.Script] = dict(ground.carried.functions)
         self.files: dict[str, str | None] = {}
         """What the script makes, with its text if that is written there."""
         self.exported: set[str] = set()
@@ -145,15 +127,14 @@ class Walk:
         self._cwds: tuple[str | None, ...] = (ground.cwd,)
         self._paths = Paths()
         self._via: tuple[str, ...] = ()
-        self._running: list[Script] = []
+        self._running: list[syntax.Script] = []
         self._input = Feed()
         """The input of the shell itself, which `exec < file` changes."""
         self._nesting = 0
         self._assigned = False
         self._until = thread_time() + MAX_SECONDS
 
-    def whole(self, script: Script, feed: Feed | None = None) -> None:
-        """Follow a whole script, again if it assigns variables."""
+    def whole(self, script: syntax.Script, feed: Feed | None = None) -> None:
         self.script(script, feed)
         if self._assigned:
             self.commands, self.findings, self.files = [], [], {}
@@ -163,7 +144,7 @@ class Walk:
 
     # --- structure ---
 
-    def script(self, script: Script, feed: Feed | None = None) -> None:
+    def script(self, script: syntax.Script, feed: Feed | None = None) -> None:
         # Where the script is if a `cd` has failed.
         failed: tuple[str | None, ...] = ()
         for pipeline in script.items:
@@ -178,10 +159,9 @@ class Walk:
         self._cwds = _either(failed, self._cwds)
 
     def exhausted(self) -> bool:
-        """Return whether there is too much to be followed, or it has taken too long."""
         return len(self.commands) > MAX_COMMANDS or thread_time() > self._until
 
-    def _pipeline(self, pipeline: Pipeline, feed: Feed) -> None:
+    def _pipeline(self, pipeline: syntax.Pipeline, feed: Feed) -> None:
         start, cwds = len(self.commands), self._cwds
         for index, node in enumerate(pipeline.commands):
             if index:
@@ -194,12 +174,12 @@ class Walk:
         if len(pipeline.commands) > 1 or pipeline.background:
             self._cwds = cwds
 
-    def _node(self, node: Node, feed: Feed) -> None:
+    def _node(self, node: syntax.Node, feed: Feed) -> None:
         # PWD is known where the script surely is.
         self.variables.cwd = self._cwds[0] if len(self._cwds) == 1 else None
-        if isinstance(node, Simple):
+        if isinstance(node, syntax.Simple):
             self._simple(node, feed)
-        elif isinstance(node, Function):
+        elif isinstance(node, syntax.Function):
             self.functions[node.name] = node.body
             if _bombs(node):
                 self.findings.append(FORK_BOMB)
@@ -218,27 +198,27 @@ class Walk:
         self._running.pop()
         self.variables.positional = positional
 
-    def _compound(self, node: Compound, feed: Feed) -> None:
-        redirected = self._redirects(node.redirects, feed)
+    def _compound(self, node: syntax.Compound, feed: Feed) -> None:
+        writes, reads, feed = self._redirects(node.redirects, feed)
         start, cwds = len(self.commands), self._cwds
         fields = [f for word in node.words for f in self.variables.fields(word)]
         if node.kind == "test" and any(f in _COMPARISONS for f in fields):
             for text in fields:
                 self.variables.arithmetic(text)
         if node.kind == "for":
-            self._loop(node, fields, redirected.feed)
+            self._loop(node, fields, feed)
         for body in node.bodies if node.kind != "for" else ():
-            self.script(body, redirected.feed)
+            self.script(body, feed)
             self._cwds = _either(cwds, self._cwds)
         if node.kind == "subshell":
             self._cwds = cwds
-        if redirected.writes:
+        if writes:
             feed = Feed(upstream=tuple(self.commands[start:]))
-            self._emit(self._command(":", writes=redirected.writes, feed=feed))
-        if any(is_store(path, self._command(":"), self.ground) for path in redirected.reads):
+            self._emit(self._command(":", writes=writes, feed=feed))
+        if any(is_store(path, self._command(":"), self.ground) for path in reads):
             self.findings.append(READS_SECRET)
 
-    def _loop(self, node: Compound, fields: list[str], feed: Feed) -> None:
+    def _loop(self, node: syntax.Compound, fields: list[str], feed: Feed) -> None:
         values, name = self.variables.values, node.variable
         if len(fields) > MAX_ROUNDS or not fields:
             self._taken.add(name)
@@ -266,7 +246,7 @@ class Walk:
             **fields,  # type: ignore[arg-type]
         )
 
-    def _substitution(self, script: Script, kind: str) -> str | None:
+    def _substitution(self, script: syntax.Script, kind: str) -> str | None:
         start = len(self.commands)
         via, cwds = self._via, self._cwds
         self._via = (*via, "$(")
@@ -280,7 +260,10 @@ class Walk:
         output = printed(own[-1]) if len(script.items) == 1 and own else None
         return NUMBER if output is None and own and _prints_number(own[-1]) else output
 
-    def _redirects(self, redirects: tuple[Redirect, ...], feed: Feed) -> _Redirected:
+    def _redirects(
+        self, redirects: tuple[syntax.Redirect, ...], feed: Feed
+    ) -> tuple[tuple[str, ...], tuple[str, ...], Feed]:
+        """Return what is written, what is read, and the input that a command gets."""
         writes: list[str] = []
         reads: list[str] = []
         for redirect in redirects:
@@ -298,7 +281,7 @@ class Walk:
             elif redirect.op == "<":
                 reads.append(text)
                 parts = redirect.target.parts if redirect.target is not None else ()
-                if any(isinstance(p, Subst) and p.kind == "<(" for p in parts):
+                if any(isinstance(p, syntax.Subst) and p.kind == "<(" for p in parts):
                     feed = Feed(Input.PIPE, None, tuple(self.commands))
                 else:
                     feed = Feed(Input.FILE, None, feed.upstream)
@@ -306,16 +289,16 @@ class Walk:
                 reads.append(f"/dev/fd/{text}")
             elif redirect.op in _WRITES and not text.rstrip("-").isdigit() and text != "-":
                 writes.append(text)
-        return _Redirected(tuple(writes), tuple(reads), feed)
+        return tuple(writes), tuple(reads), feed
 
-    def _simple(self, node: Simple, feed: Feed) -> None:
+    def _simple(self, node: syntax.Simple, feed: Feed) -> None:
         start = len(self.commands)
         assigns = [(assign.name, self._value(assign)) for assign in node.assigns]
         argv = [field for word in node.words for field in self.variables.fields(word)]
         if len(argv) > MAX_WORDS:
             self.findings.append(TOO_COMPLICATED)
             argv = argv[:100]
-        redirected = self._redirects(node.redirects, feed)
+        writes, reads, feed = self._redirects(node.redirects, feed)
         inner = tuple(self.commands[start:])
         if node.words and not argv:
             argv = [COMPUTED if inner else UNKNOWN]
@@ -324,17 +307,9 @@ class Walk:
         for name, value in assigns:
             if not (name == "IFS" and argv and argv[0] in _READERS):
                 self._assign(name, value)
-        self._emit(
-            self._command(
-                argv[0] if argv else ":",
-                args=tuple(argv[1:]),
-                writes=redirected.writes,
-                reads=redirected.reads,
-                assigns=tuple(assigns),
-                feed=redirected.feed,
-                inner=inner,
-            )
-        )
+        name, *args = argv or [":"]
+        fields = {"writes": writes, "reads": reads, "feed": feed, "inner": inner}
+        self._emit(self._command(name, args=tuple(args), assigns=tuple(assigns), **fields))
 
     def _assign(self, name: str, value: str) -> None:
         self._assigned = True
@@ -347,7 +322,7 @@ class Walk:
         if value == COMPUTED:
             self._assign(name, value)
 
-    def _value(self, assign: Assign) -> str:
+    def _value(self, assign: syntax.Assign) -> str:
         if assign.items is not None:
             items = [f for word in assign.items for f in self.variables.fields(word)]
             self._assign(assign.name, COMPUTED)
@@ -357,7 +332,7 @@ class Walk:
             # Prompts and arithmetic run substitutions that are stored as text.
             try:
                 self.variables.text(parse_text(value))
-            except ShellSyntaxError:
+            except syntax.ShellSyntaxError:
                 self.findings.append(UNREADABLE)
         if not assign.append:
             return value
@@ -486,7 +461,6 @@ class Walk:
                 self._call_function(inner.argv[0], command.feed, inner.argv[1:])
 
     def program(self, language: str, text: str, command: ShellCommand | None = None) -> None:
-        """Follow a program in another language."""
         known = inspect(language, text)
         self.findings.extend(known.doubts)
         base = command or self._command(language)
@@ -556,23 +530,22 @@ def _behind_link(command: ShellCommand) -> Iterator[Nested]:
                 yield NestedCommand((clean, *command.args), "link")
 
 
-def _bombs(node: Function) -> bool:
+def _bombs(node: syntax.Function) -> bool:
     """Return whether a function starts itself again in the background or a pipe."""
     stack = list(node.body.items)
     while stack:
         pipeline = stack.pop()
         for command in pipeline.commands:
-            if isinstance(command, Compound):
+            if isinstance(command, syntax.Compound):
                 stack.extend(item for body in command.bodies for item in body.items)
-            elif isinstance(command, Simple) and command.words:
+            elif isinstance(command, syntax.Simple) and command.words:
                 spawns = pipeline.background or len(pipeline.commands) > 1
                 if spawns and command.words[0].literal() == node.name:
                     return True
     return False
 
 
-def walk(script: Script, ground: Ground, feed: Feed | None = None) -> Walk:
-    """Follow `script` and return what it would run."""
+def walk(script: syntax.Script, ground: Ground, feed: Feed | None = None) -> Walk:
     found = Walk(ground)
     found.whole(script, feed)
     return found
