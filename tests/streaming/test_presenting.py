@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from fakes.hand_clock import settle
 from fakes.markdown_text import long_markdown
 from fakes.surface import CHAT, FakeSurface, visible_length
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest
@@ -451,6 +452,8 @@ async def test_edits_wait_for_the_interval_unless_there_is_much_to_show() -> Non
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         group.create_task(present(stream, surface, how, clock, from_anywhere))
         stream.emit(TextDelta("one"))
+        await clock.until_sleeping()
+        clock.advance(0.8)
         await surface.until("reply:0.0", "one ▉")
         stream.emit(TextDelta(" two"))
         await clock.until_sleeping()
@@ -462,6 +465,19 @@ async def test_edits_wait_for_the_interval_unless_there_is_much_to_show() -> Non
         stream.emit(answer("Done."))
         stream.emit(end(text="Done."))
     assert texts(surface) == {"reply:0.0": "Done."}
+
+
+async def test_an_answer_that_is_ready_at_once_is_one_message_and_no_edit() -> None:
+    stream, surface, clock = TurnStream("t", "s"), FakeSurface(), FakeClock()
+    how = shown_as(edit_interval=0.8, buffer_threshold=2)
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        group.create_task(present(stream, surface, how, clock, from_anywhere))
+        for piece in ("Here ", "you ", "are."):
+            stream.emit(TextDelta(piece))
+            await settle()
+        stream.emit(answer("Here you are."))
+        stream.emit(end(text="Here you are."))
+    assert [(slot, shown.text) for slot, shown in surface.shows] == [("reply:0.0", "Here you are.")]
 
 
 async def test_typing_is_refreshed_until_something_is_visible_and_not_while_asking() -> None:

@@ -69,5 +69,11 @@ class OutboxEntry(Struct, frozen=True, kw_only=True):
     error: str | None = None
     updated_at: float = 0.0
 
+    @property
+    def of_unknown_fate(self) -> bool:
+        """Whether a send of it may or may not have arrived, as far as anybody knows."""
+        lost = self.state is OutboxState.SENDING and self.native_id is None and self.error
+        return self.state is OutboxState.UNKNOWN or bool(lost)
+
 
 SILENT_MARKERS = frozenset({"NO_REPLY", "[SILENT]", "SILENT", "NO REPLY"})

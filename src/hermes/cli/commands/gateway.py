@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,15 @@ import msgspec
 from msgspec import Struct
 
 from hermes.app.options import AppOptions, run
-from hermes.cli.home import app_options, json_option, known_secrets, this_home
+from hermes.cli.home import (
+    HomeLedger,
+    app_options,
+    json_lines_option,
+    json_option,
+    known_secrets,
+    this_home,
+    with_ledger,
+)
 from hermes.config.environment import process_environ
 from hermes.config.paths import HermesHome
 from hermes.control.commands.wording import count
@@ -33,7 +41,9 @@ from hermes.control.supervision.instance import (
     wait_until_gone,
 )
 from hermes.domain.errors import Conflict
-from hermes.domain.wording import ago
+from hermes.domain.outbound import UNSENT, OutboxEntry, OutboxKind, OutboxState
+from hermes.domain.ports.ledger import Ledger
+from hermes.domain.wording import ago, one_line
 from hermes.execution.clock import SystemClock
 from hermes.observability.logs import RedactingFormatter
 
@@ -45,6 +55,9 @@ START_SECONDS = 30.0
 SUCCESSOR_SECONDS = 30.0
 LOOK_EVERY_SECONDS = 0.05
 LOG_BYTES = 5_000_000
+LISTED_PIECES = 10_000
+LISTED_SECONDS = 7 * 86_400.0
+SHOWN_CHARACTERS = 80
 TAIL_LINES = 10
 
 
@@ -133,6 +146,67 @@ def list_command() -> None:
         report = gateway_report(each, now)
         process = f" (process {report.running.pid})" if report.running else ""
         click.echo(f"{name}\t{report.summary}{process}")
+
+
+@command.command("outbox")
+@json_lines_option
+@with_ledger
+async def outbox_command(store: HomeLedger, as_json: bool) -> None:
+    """List what has not been sent, and what was given up in the last week, oldest first."""
+    now = time.time()
+    pieces = await undelivered(store.ledger, now)
+    for piece in pieces:
+        line = f"{_fate(piece)} {ago(now - piece.created_at)}: {piece.target.platform}"
+        line += f" chat {piece.target.chat_id}, {piece.kind.value}"
+        line += f", {count(piece.attempts, 'attempt')}" if piece.attempts else ""
+        about = one_line(piece.attachment or piece.content, SHOWN_CHARACTERS)
+        why = f" ({piece.error})" if piece.error else ""
+        store.show(piece, f"{line}: {about}{why}", as_json=as_json)
+    if not pieces and not as_json:
+        store.say("Everything has been sent.")
+
+
+async def undelivered(ledger: Ledger, now: float) -> list[OutboxEntry]:
+    """Return what is not out, and what was given up in the last week."""
+    states = (*UNSENT, OutboxState.UNKNOWN, OutboxState.FAILED)
+    return [
+        piece
+        for piece in await ledger.outbox(states, limit=LISTED_PIECES)
+        if piece.state in UNSENT or now - piece.updated_at < LISTED_SECONDS
+        # A prompt that can be seen waits for a person.
+        if piece.native_id is None or piece.kind is not OutboxKind.PROMPT
+    ]
+
+
+def outbox_facts(pieces: Sequence[OutboxEntry], now: float) -> dict[str, dict[str, float]]:
+    """Return by platform how much is unsent, of unknown fate and given up, and the oldest age."""
+    facts: dict[str, dict[str, float]] = {}
+    for piece in pieces:
+        nothing = {"unsent": 0, "unknown": 0, "failed": 0, "oldest_seconds": 0.0}
+        known = facts.setdefault(piece.target.platform, nothing)
+        known["unknown"] += piece.of_unknown_fate
+        known["failed"] += piece.state is OutboxState.FAILED
+        if piece.state in UNSENT:
+            known["unsent"] += 1
+            known["oldest_seconds"] = max(known["oldest_seconds"], now - piece.created_at)
+    return facts
+
+
+def outbox_lines(pieces: Sequence[OutboxEntry], now: float) -> Iterator[str]:
+    for platform, facts in outbox_facts(pieces, now).items():
+        said = (
+            (facts["unsent"], f"oldest from {ago(facts['oldest_seconds'])}"),
+            (facts["unknown"], f"{facts['unknown']:g} of unknown fate"),
+            (facts["failed"], f"{facts['failed']:g} given up"),
+        )
+        about = ", ".join(text for number, text in said if number)
+        yield f"Unsent on {platform}: {facts['unsent']:g} ({about}; see: hermes gateway outbox)"
+
+
+def _fate(piece: OutboxEntry) -> str:
+    if piece.of_unknown_fate:
+        return "unknown fate"
+    return "given up" if piece.state is OutboxState.FAILED else "waiting"
 
 
 def _options() -> AppOptions:

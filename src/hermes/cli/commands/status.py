@@ -7,7 +7,14 @@ import click
 import msgspec
 
 from hermes import __version__
-from hermes.cli.commands.gateway import gateway_facts, gateway_lines, gateway_report
+from hermes.cli.commands.gateway import (
+    gateway_facts,
+    gateway_lines,
+    gateway_report,
+    outbox_facts,
+    outbox_lines,
+    undelivered,
+)
 from hermes.cli.home import HomeLedger, json_option, this_home, with_ledger
 from hermes.config.environment import process_environ
 from hermes.config.loader import LoadedConfig, inspect_config
@@ -26,6 +33,7 @@ async def command(store: HomeLedger, as_json: bool) -> None:
     loaded = inspect_config(home, process_environ())
     report = gateway_report(home, now)
     stats = await store.ledger.stats()
+    pieces = await undelivered(store.ledger, now)
     if as_json:
         store.say_json(
             {
@@ -34,6 +42,7 @@ async def command(store: HomeLedger, as_json: bool) -> None:
                 "config": _config_facts(loaded),
                 "gateway": gateway_facts(report),
                 "ledger": msgspec.to_builtins(stats),
+                "outbox": outbox_facts(pieces, now),
             }
         )
         return
@@ -41,6 +50,7 @@ async def command(store: HomeLedger, as_json: bool) -> None:
         *_head(home, loaded),
         *gateway_lines(report, now),
         *_ledger_lines(stats),
+        *outbox_lines(pieces, now),
     ):
         store.say(line)
 
@@ -88,7 +98,6 @@ def _ledger_lines(stats: LedgerStats) -> Iterator[str]:
     waiting = (
         (stats.inbox_waiting, f"{stats.inbox_waiting} waiting to be answered"),
         (stats.open_turns, count(stats.open_turns, "open turn")),
-        (stats.outbox_pending, f"{stats.outbox_pending} waiting to be sent"),
         (stats.approvals_pending, count(stats.approvals_pending, "open approval")),
     )
     open_things = [text for number, text in waiting if number]

@@ -3,8 +3,9 @@
 Two tasks: one follows the stream and only takes notes, the other shows. The
 second always shows the latest text, so a slow platform costs previews and
 never delays the model. Everything that is closed is settled first and in
-order; then one preview at a time. What is there already, also from another
-process, the surface knows.
+order; then one preview at a time. The first preview waits a moment, so that an
+answer that is ready by then is one message and no edit. What is there already, also
+from another process, the surface knows.
 """
 
 import asyncio
@@ -26,6 +27,8 @@ from hermes.streaming.chat.settings import PresentationSettings
 
 Stage = Callable[[str], Awaitable[str | None]]
 """Returns where the file that a reply names is sent from; None if it may not be sent."""
+_FIRST_PREVIEW = 0.8
+"""Seconds after the first text of a segment."""
 _OF_A_REPLY = ("reply:", "progress:", "media:")
 """How the slots of a reply begin; others in the same turn are not ours."""
 
@@ -113,6 +116,8 @@ class _LivePresenter(_Presenter):
         self._seen = -1
         self._edited_at = float("-inf")
         self._edited_size = 0
+        self._begun = (-1, 0.0)
+        """The segment that has text, and since when."""
         self._typed_at: float | None = None
         self._growing: tuple[int, Chunker] | None = None
         can = surface.capabilities
@@ -128,6 +133,9 @@ class _LivePresenter(_Presenter):
     async def _follow(self) -> None:
         async for event in self._stream.follow():
             self._reply.take(event)
+            current = self._reply.current
+            if self._begun[0] != current.index and current in self._reply.items:
+                self._begun = (current.index, self._clock.monotonic())
             self._changed.set()
             if not isinstance(event, TextDelta | ReasoningDelta | ToolProgress) or self._enough():
                 self._urgent.set()
@@ -169,14 +177,22 @@ class _LivePresenter(_Presenter):
 
     def _enough(self) -> bool:
         least = self._settings.buffer_threshold
-        return least > 0 and self._reply.size - self._edited_size >= least
+        return 0 < least <= self._reply.size - self._edited_size and self._hold() == 0
+
+    def _hold(self) -> float:
+        """Return for how many seconds the first preview waits for the whole text."""
+        (index, begun), current = self._begun, self._reply.current
+        if index != current.index or self._surface.look(current.slot(0)) is not None:
+            return 0.0
+        held = min(_FIRST_PREVIEW, self._settings.edit_interval)
+        return max(0.0, begun + held - self._clock.monotonic())
 
     def _due_in(self) -> float:
         """Return the seconds until the next preview may be shown."""
         if self._enough():
             return 0.0
         passed = self._clock.monotonic() - self._edited_at
-        return max(0.0, self._settings.edit_interval - passed)
+        return max(self._hold(), self._settings.edit_interval - passed)
 
     async def _preview(self) -> bool:
         """Show one thing that looks different; return whether there was one."""

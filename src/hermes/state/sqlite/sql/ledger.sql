@@ -7,7 +7,7 @@ SELECT
   (SELECT count(*) FROM turns WHERE finished_at IS NULL) AS open_turns,
   (SELECT count(*) FROM inbox WHERE state = 'waiting')
     + (SELECT count(*) FROM inbox WHERE state IN ('queued', 'begun')) AS inbox_waiting,
-  (SELECT count(*) FROM outbox WHERE state = 'pending') AS outbox_pending,
+  (SELECT count(*) FROM outbox WHERE state IN ('pending', 'sending')) AS outbox_pending,
   (SELECT count(*) FROM approvals WHERE state = 'pending') AS approvals_pending,
   (SELECT page_count FROM pragma_page_count()) * (SELECT page_size FROM pragma_page_size()) AS bytes,
   (SELECT user_version FROM pragma_user_version()) AS schema_version;
