@@ -53,6 +53,11 @@ class Faults:
     def plan(self, fault: Fault) -> None:
         self._planned.append(fault)
 
+    def heal(self) -> None:
+        """Let nothing go wrong any more."""
+        self._planned.clear()
+        self._rates = self.outage = None
+
     def draw(self, rates: FaultRates | None) -> None:
         self._rates = rates
         self._random = random.Random(rates.seed if rates else 0)

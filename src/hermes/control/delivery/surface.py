@@ -58,9 +58,9 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 10.0
-TRIES_IN_A_ROW = 6
-"""So often a piece is tried before others of its chat get a turn: it may be the only one in
-trouble."""
+TRIES_IN_A_ROW = 18
+"""So often, for two and a half minutes, a piece is tried before others of its chat get a turn: it
+may be the only one in trouble."""
 PLACEHOLDER = "…"
 MAX_SUSPECTS = 30
 """So many ids are looked at for a lost message."""
@@ -123,6 +123,8 @@ class ReplyOrigin(Struct, frozen=True, kw_only=True):
     session_id: str = ""
     since: float | None = None
     """When it was ready, if that was not now."""
+    ready: Callable[[], Awaitable[None]] | None = None
+    """Returns when it is its turn among the answers of the chat."""
 
 
 class _Slot:
@@ -217,6 +219,8 @@ class TurnSurface:
             continues=kind is not OutboxKind.PROMPT and self._continues(slot),
             key=known.entry.id,
         )
+        if shown.final and known.entry.native_id is None and self._origin.ready is not None:
+            await self._origin.ready()
         # Somebody waits for the answer to a prompt.
         if shown.final or kind is OutboxKind.PROMPT:
             await self._persist(known, lambda line: self._put(known, outgoing, line))
@@ -498,7 +502,7 @@ class TurnSurface:
             await self._take_away(native_id)
 
     async def _take_away(self, native_id: str) -> None:
-        for _ in range(TRIES_IN_A_ROW):
+        for _ in range(5):
             if await self._aside(
                 Urgency.FINAL, lambda line: line.adapter.delete(self._target, native_id)
             ):

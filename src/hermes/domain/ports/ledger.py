@@ -195,6 +195,9 @@ class InboxStore(Protocol):
     async def mark_answered(self, turn_id: str) -> int:
         """Record that the outcome of a turn has been delivered; return for how many entries."""
 
+    async def asked_before(self, entry: InboxEntry, since: float) -> list[int]:
+        """Return what others asked in the chat of `entry` before it, and has no answer yet."""
+
     async def unanswered(self, platforms: Sequence[str]) -> list[InboxEntry]:
         """Return what a turn has taken whose outcome was not delivered yet, oldest first."""
 

@@ -28,7 +28,7 @@ from hermes.domain.ids import new_id
 from hermes.domain.inbound import ChatKind, InboundMessage, InboxEntry, InboxState
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.outbound import UNSENT, OutboxEntry, OutboxKind, OutboxState, Target
-from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.clock import Clock, wait_at_most
 from hermes.domain.ports.platform import Outgoing
 from hermes.domain.ports.surface import Shown
 from hermes.domain.wording import ago
@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 DELIVERY_SECONDS = 60.0
 """How long a result waits for its platform to be connected."""
 MOST_OWED = 1_000
+ORDER_SECONDS = 1.5
+"""People who ask at once in a group are answered in order if each answer is ready so soon."""
 TOLD_AGAIN_AFTER = 3600.0
 """A chat is told so often that something was not delivered, however much it was."""
 
@@ -66,6 +68,8 @@ class ChatReplies(Follower):
         self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Session -> held by the turn that is being shown; the next ones wait in order. The same
         for posts: each is in one pair of hands."""
+        self._answered = asyncio.Event()
+        """Set, and replaced, when a turn was answered."""
 
     # -- obligations -----------------------------------------------------------
 
@@ -130,7 +134,9 @@ class ChatReplies(Follower):
     async def _show_turn(self, job: TurnJob, entry: InboxEntry) -> None:
         settings, clock = await self._settings(entry), self._parts.clock
         async with self._turn_of(entry):
-            surface = await self._surface(entry, job.turn.id)
+            shared = entry.message.chat.kind is not ChatKind.PRIVATE
+            ready = partial(self._in_order, entry) if shared else None
+            surface = await self._surface(entry, job.turn.id, ready=ready)
             async with asyncio.TaskGroup() as group:
                 prompts = await self._prompts(entry, job.turn.id)
                 group.create_task(prompts.follow(job.stream))
@@ -139,6 +145,17 @@ class ChatReplies(Follower):
                 _log_failure(job.turn.id, job.stream.finished)
             if complete and await self._concluded(job.turn.id):
                 await self._ledger.mark_answered(job.turn.id)
+                self._answered.set()
+                self._answered = asyncio.Event()
+
+    async def _in_order(self, entry: InboxEntry) -> None:
+        """Let those who asked a moment before in the same chat be answered first."""
+        clock = self._parts.clock
+        while True:
+            answered, since = self._answered, clock.now() - ORDER_SECONDS
+            if not await self._ledger.asked_before(entry, since):
+                return
+            await wait_at_most(answered, clock, ORDER_SECONDS / 10)
 
     async def ended(self, entry: InboxEntry, outcome: Outcome) -> None:
         """Show the end of a turn that ended without being shown."""
@@ -151,7 +168,7 @@ class ChatReplies(Follower):
                 return
             turn = await self._ledger.turn(turn_id)
             since = None if turn is None else turn.finished_at
-            surface = await self._surface(entry, turn_id, since)
+            surface = await self._surface(entry, turn_id, since=since)
             said = [
                 stored.message
                 for stored in await self._ledger.transcript(entry.session_id)
@@ -180,9 +197,7 @@ class ChatReplies(Follower):
     async def _tell(self, target: Target, text: str) -> None:
         hour = int(self._parts.clock.now() // TOLD_AGAIN_AFTER)
         where = f"{target.platform}:{target.chat_id}:{target.thread_id or ''}"
-        post_id = f"{UNDELIVERED}{where}:{hour}"
-        async with self._hold(post_id):
-            await self._post(target, text, post_id, OutboxKind.NOTICE)
+        await self._notify(target, text, f"{UNDELIVERED}{where}:{hour}")
 
     async def _settings(self, entry: InboxEntry) -> PresentationSettings:
         operator = self._access(entry.message).operator
@@ -213,7 +228,10 @@ class ChatReplies(Follower):
 
     async def say(self, target: Target, text: str, post_id: str = "") -> None:
         """Say something that is not part of a conversation."""
-        post_id = post_id or new_id("notice")
+        # A stop must not wait for it: it is in the outbox, and the next process goes on.
+        await asyncio.wait({self.do(self._notify(target, text, post_id or new_id("notice")))})
+
+    async def _notify(self, target: Target, text: str, post_id: str) -> None:
         async with self._hold(post_id):
             await self._post(target, text, post_id, OutboxKind.NOTICE)
             await self._concluded(post_id)
@@ -254,10 +272,19 @@ class ChatReplies(Follower):
     # -- helpers -----------------------------------------------------------------
 
     async def _surface(
-        self, entry: InboxEntry, turn_id: str, since: float | None = None
+        self,
+        entry: InboxEntry,
+        turn_id: str,
+        *,
+        since: float | None = None,
+        ready: Callable[[], Awaitable[None]] | None = None,
     ) -> TurnSurface:
         origin = ReplyOrigin(
-            turn_id=turn_id, agent_id=entry.agent_id, session_id=entry.session_id, since=since
+            turn_id=turn_id,
+            agent_id=entry.agent_id,
+            session_id=entry.session_id,
+            since=since,
+            ready=ready,
         )
         return await self._on(target_of(entry.message), origin).recalled()
 

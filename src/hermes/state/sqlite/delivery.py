@@ -34,6 +34,18 @@ class InboxPart(LedgerPart):
     async def mark_answered(self, turn_id: str) -> int:
         return await self._write(lambda db: change(db, "inbox.mark_answered", (turn_id,)))
 
+    async def asked_before(self, entry: InboxEntry, since: float) -> list[int]:
+        message = entry.message
+        values = {
+            "id": entry.id,
+            "since": since,
+            "platform": message.platform,
+            "account": message.account,
+            "chat_id": message.chat.id,
+            "session_id": entry.session_id,
+        }
+        return await self._few(lambda row: int(row["id"]), "inbox.asked_before", values)
+
     async def unanswered(self, platforms: Sequence[str]) -> list[InboxEntry]:
         return await self._list(read_inbox, "inbox.unanswered", (dump(list(platforms)),))
 

@@ -1,6 +1,7 @@
 """Delivery on Telegram: what became of a send that nobody heard of again is found out."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -153,11 +154,8 @@ async def test_pictures_whose_album_was_lost_are_there_once(
 
 async def test_two_lost_answers_do_not_take_each_other(chat: Chat) -> None:
     chat.telegram.fault("reset_after", "sendMessage", times=7)
-    shows: list[Callable[[], Awaitable[None]]] = []
-    for number in range(3):
-        text, surface = f"answer {number}", chat.surface(f"t{number + 1}")
-        shown = Shown(text=text, plain=text, final=True)
-        shows.append(lambda surface=surface, shown=shown: surface.show("reply:0", shown))
-    for show in shows:
-        await show()
+    async with asyncio.TaskGroup() as group:
+        for number in range(3):
+            shown = Shown(text=f"answer {number}", plain=f"answer {number}", final=True)
+            group.create_task(chat.surface(f"t{number + 1}").show("reply:0", shown))
     assert chat.texts == ["hi", "answer 0", "answer 1", "answer 2"]

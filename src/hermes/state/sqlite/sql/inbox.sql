@@ -44,6 +44,14 @@ WHERE id = ? AND state IN ('queued', 'begun', 'waiting');
 -- Record that the outcome of a turn was delivered.
 UPDATE inbox SET state = 'answered' WHERE turn_id = ? AND state = 'taken';
 
+-- name: asked_before
+-- Return what others asked in a chat a moment before an entry and has no answer yet.
+SELECT id FROM inbox
+WHERE id < :id AND id > :id - 100 AND state IN ('waiting', 'taken') AND admitted_at >= :since
+  AND platform = :platform AND account = :account AND session_id <> :session_id
+  AND message ->> '$.chat.id' = :chat_id
+ORDER BY id;
+
 -- name: unanswered
 -- Return what turns have taken without their outcome being delivered.
 SELECT * FROM inbox
