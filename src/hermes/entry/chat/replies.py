@@ -88,9 +88,9 @@ class ChatReplies(Follower):
                 owed.setdefault(piece.turn_id, []).append(piece)
         await super().recover()
         shown = {each.turn_id for each in await self._ledger.unanswered(self._platforms)}
-        for post_id in owed.keys() - shown:
-            if not self._hold(post_id).locked():
-                self.do(self._take_up(post_id, owed[post_id]))
+        for post_id, pieces in owed.items():
+            if post_id not in shown and not self._hold(post_id).locked():
+                self.do(self._take_up(post_id, pieces))
 
     async def _take_up(self, post_id: str, pieces: Sequence[OutboxEntry]) -> None:
         """See the pieces of a post, or of a turn that was shown already, to their end."""
