@@ -177,8 +177,8 @@ def _loaded(engine: Any, name: str) -> Any:
 
 
 def _service(settings: Transcription, name: str) -> TranscriptionService:
-    service: TranscriptionService = getattr(settings, name)
-    return service
+    own = {"openai": settings.openai, "groq": settings.groq, "mistral": settings.mistral}
+    return own[name]
 
 
 def _is_set_up(settings: Transcription, name: str) -> bool:
