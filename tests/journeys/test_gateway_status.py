@@ -8,7 +8,7 @@ from typing import Any
 
 from fakes.command import Hermes
 from fakes.gateway import GatewayProcess, running_gateway
-from fakes.model import FakeModelServer, Script, Step
+from fakes.model import Call, FakeModelServer, Rule, Script, Step
 from fakes.telegram import TOKEN, FakeTelegram
 from fakes.telegram_kit import RememberingSink, adapter_for, receiving
 
@@ -74,3 +74,50 @@ async def test_a_platform_that_only_a_variable_names_is_listed(tmp_path: Path) -
     assert "Platforms: telegram" in (await hermes.run("status")).out
     listed = json.loads((await hermes.run("status", "--json")).out)["config"]["platforms"]
     assert listed == ["telegram"]
+
+
+async def test_a_turn_cut_off_too_long_ago_is_ended_and_said_once(tmp_path: Path) -> None:
+    ring = Step(calls=[Call(name="terminal", arguments={"command": "echo x >> mark; sleep 60"})])
+    script = Script(
+        rules=[
+            Rule(contains="go on", steps=[Step(text="Going on.")]),
+            Rule(contains="ring", steps=[ring, Step(text="never said")]),
+        ],
+    )
+    agent = {"gateway_auto_continue_freshness": 1}
+    async with FakeModelServer(script) as model, FakeTelegram() as telegram:
+        async with running_gateway(
+            tmp_path, model.base_url, telegram.base_url, agent=agent, terminal={"backend": "local"}
+        ) as gateway:
+            telegram.say(ANN, ANN, "ring the bell")
+            await model.arrived.wait()
+            while not list(gateway.hermes.folder.rglob("mark")):  # noqa: ASYNC110 - a file
+                await asyncio.sleep(0.05)
+            await gateway.kill()
+            await asyncio.sleep(1.5)
+            for _ in range(2):
+                await gateway.start()
+                await telegram.until(lambda: "interrupted" in _said(telegram), 20)
+                await gateway.stop()
+            await gateway.start()
+            telegram.say(ANN, ANN, "go on")
+            await telegram.until(lambda: "Going on." in _said(telegram), 20)
+            assert _said(telegram).count("interrupted") == 1
+            assert "send a message to continue" in _said(telegram)
+            assert "never said" not in _said(telegram)
+
+
+def _said(telegram: FakeTelegram) -> str:
+    return "\n".join(seen.text for seen in telegram.replies(ANN))
+
+
+async def test_shutting_down_and_leaving_wait_for_no_title(tmp_path: Path) -> None:
+    title = Rule(contains="Assistant:", steps=[Step(text="A Late Title", stall="before")])
+    async with FakeModelServer(Script(rules=[title], default=Step(echo=True))) as model:
+        config = {"auxiliary": {"title_generation": {"enabled": True}}}
+        hermes = Hermes(tmp_path, model.base_url, config)
+        async with asyncio.timeout(15):
+            outcome = await hermes.run("chat", "-Q", "-q", "why is the sky blue?")
+        assert outcome.out == "why is the sky blue?\n"
+        sessions = await hermes.run("sessions", "list")
+        assert "why is the sky blue?" in sessions.out

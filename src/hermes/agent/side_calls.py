@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from hermes.agent.scope import AgentServices, Models, side_call
+from hermes.agent.scope import AgentServices, Models, durable, side_call
 from hermes.domain.approvals import Gate
 from hermes.domain.errors import HermesError
 from hermes.domain.messages import AssistantMessage, InputKind, Message, UserMessage, content_text
@@ -123,8 +123,13 @@ class TitleMaker:
         if exchange is None:
             return
         beginning = " ".join(exchange[0].split())[:FALLBACK_CHARS].strip()
-        title = await self._ask(profile, session, *exchange) or beginning or "Untitled"
-        await self._services.ledger.name_session(session_id, self._services.redact(title))
+        title = ""
+        try:
+            title = await self._ask(profile, session, *exchange)
+        finally:
+            # Also if it is cancelled: nobody who leaves waits for a title.
+            title = self._services.redact(title or beginning or "Untitled")
+            await durable(self._services.ledger.name_session(session_id, title))
 
     async def _ask(
         self, profile: AgentProfile, session: Session, question: str, answer: str

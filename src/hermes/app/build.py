@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hermes import __version__
 from hermes.agent.attachments import read_attachment
-from hermes.agent.scope import AgentServices
+from hermes.agent.scope import AgentServices, durable
 from hermes.agent.side_calls import SecondOpinion
 from hermes.agent.turn_runner import TurnRunner
 from hermes.app.options import AppOptions
@@ -69,12 +69,15 @@ class MirroredRunner:
 
     async def after_turn(self, profile: AgentProfile, session_id: str) -> None:
         """Write what the mirror does not have yet, then do the rest."""
+        await durable(self._mirrored(session_id))
+        await self._inner.after_turn(profile, session_id)
+
+    async def _mirrored(self, session_id: str) -> None:
         done = await self._ledger.recall(session_id, MIRRORED) or 0
         new = [s for s in await self._ledger.transcript(session_id) if s.id > done]
         if new:
             await self._mirror.append(session_id, new)
             await self._ledger.remember(session_id, MIRRORED, max(stored.id for stored in new))
-        await self._inner.after_turn(profile, session_id)
 
 
 class App(Struct, kw_only=True):
@@ -232,6 +235,7 @@ def _gateway(
             owner=owner.id,
             redact=services.redact,
             owner_alive=lambda other: owner_alive(other, options.home.run_dir),
+            freshness=lambda: services.settings().agent.gateway_auto_continue_freshness,
             blocked_by=lambda other: blocked_by(other, options.home.run_dir),
             scope=KeyScope(
                 group_per_user=loaded.config.group_sessions_per_user,

@@ -80,7 +80,7 @@ class ToolRefused(HermesError):
 
 FOR_PEOPLE = frozenset(
     {"usage", "not_found", "conflict", "session_busy", "tool_refused", "compaction_impossible"}
-    | {"resume_limit", "blocked", "shutdown", "stopped", "lost", "dropped"}
+    | {"resume_limit", "too_old", "blocked", "shutdown", "stopped", "lost", "dropped"}
 )
 """Codes of failures that say nothing about how Hermes is set up."""
 NOT_FOR_PEOPLE = "Something is wrong on my side. The operator can see in the log what it is."

@@ -35,6 +35,7 @@ from hermes.domain.turn import (
     TurnError,
     TurnState,
 )
+from hermes.domain.wording import ago
 from hermes.observability.logs import tag_session
 
 log = logging.getLogger(__name__)
@@ -70,6 +71,15 @@ def given_up(turn: Turn) -> TurnError:
     )
 
 
+def too_old(turn: Turn, now: float) -> TurnError:
+    return TurnError(
+        code="too_old",
+        message=f"This was interrupted {ago(now - turn.updated_at)} and was not continued.",
+        hint="What was done until then is kept: send a message to continue.",
+    )
+
+
+AFTER_TURN_SECONDS = 0.3
 UNKNOWN_SESSION = ""
 BLOCKED = TurnError(
     code="blocked",
@@ -88,6 +98,8 @@ class GatewayParts(Struct, frozen=True, kw_only=True):
     owner_alive: Callable[[str], bool]
     blocked_by: Callable[[str], str | None] = lambda _owner: None
     """The session that blocked a dead owner; `UNKNOWN_SESSION` if that cannot be told."""
+    freshness: Callable[[], float] = lambda: 0.0
+    """How old a turn that was cut off may be to be continued, in seconds; 0 for any age."""
     scope: KeyScope = KeyScope()
     redact: Callable[[str], str] = str
     """Removes secrets by value from what people type, before it is kept."""
@@ -113,13 +125,21 @@ class Gateway:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Gateway"]:
-        """Run lanes for the body of the `with`; on leaving, let running turns end."""
+        """Run lanes for the body of the `with`; on leaving, let running turns end.
+
+        What may wait until an answer is out must not delay the end: it is cancelled.
+        """
         failure: BaseException | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 self._group = group
                 try:
                     yield self
+                    await self.drained()
+                    if self._after_turns:
+                        await asyncio.wait(set(self._after_turns), timeout=AFTER_TURN_SECONDS)
+                    for task in self._after_turns:
+                        task.cancel()
                 except BaseException as error:
                     failure = error
                     raise
@@ -308,7 +328,7 @@ class Gateway:
             if turn.session_id in self._lanes or (ours is not None and turn.id not in ours):
                 continue
             try:
-                claimed = await self._claim(turn)
+                claimed = await self._claim(turn, any_age=session_id is not None)
             except SessionBusy:
                 if session_id is not None:
                     raise
@@ -333,7 +353,7 @@ class Gateway:
             return await self._claim(turn)
         return None
 
-    async def _claim(self, turn: Turn) -> Turn | None:
+    async def _claim(self, turn: Turn, *, any_age: bool = False) -> Turn | None:
         if turn.owner != self.owner and self._parts.owner_alive(turn.owner):
             raise SessionBusy(
                 f"Session {turn.session_id} is busy: another Hermes process is working on it.",
@@ -351,12 +371,19 @@ class Gateway:
             error = BLOCKED
         elif claimed.resumes - claimed.releases > await resume_limit(self.ledger, claimed):
             error = given_up(claimed)
+        elif not any_age and self._stale(turn):
+            error = too_old(turn, self.clock.now())
         else:
             return claimed
         log.warning("turn %s: %s", turn.id, error.message)
         await close_calls(self.ledger, turn, self.clock.now())
         await self.ledger.finish_turn(turn.id, TurnState.FAILED, error, self.clock.now())
         return None
+
+    def _stale(self, turn: Turn) -> bool:
+        """Tell whether a turn was cut off too long ago; one that waits for a person was not."""
+        limit, waits = self._parts.freshness(), turn.state is TurnState.WAITING
+        return 0 < limit < self.clock.now() - turn.updated_at and not waits
 
     async def wake(self, session_id: str) -> None:
         """Have what waits in the session's inbox answered."""
