@@ -14,7 +14,7 @@ class AgentLoop(Section, frozen=True, kw_only=True):
     """Seconds without activity after which the chat is warned; 0 for no warning."""
     gateway_notify_interval: Seconds = 180.0
     """Seconds between notices that a turn is still working; 0 for none."""
-    gateway_auto_continue_freshness: Seconds = 3600.0
+    gateway_auto_continue_freshness: AtStart[Seconds] = 3600.0
     """Seconds after which a turn that was cut off is not continued by itself; 0 for no limit."""
     restart_drain_timeout: Seconds = 0.0
     """Seconds that running turns get to finish before a restart; 0 restarts at once."""
