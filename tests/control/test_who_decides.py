@@ -246,22 +246,52 @@ async def test_a_steering_word_does_not_make_somebody_the_one_who_asked(way_in: 
     assert REFUSED in await way_in.press(BEN, GROUP, f"ea:once:{asked}")
 
 
-async def test_a_yes_to_another_message_is_not_for_the_approval(way_in: WayIn) -> None:
-    asked = await way_in.asked(ANN, GROUP, "wipe it", TOPIC)
-    request = (await way_in.approval(asked)).request
+async def prompt_shown(way_in: WayIn, asked: str, native_id: str) -> None:
+    """Note that a request is shown as a message, as replies do."""
+    request, ledger = (await way_in.approval(asked)).request, way_in.kit.ledger
     prompt = OutboxEntry(
         id=f"{request.turn_id}/approval:{asked}", agent_id="main", turn_id=request.turn_id,
         session_id=request.session_id, kind=OutboxKind.PROMPT, content="?", created_at=1.0,
         target=Target(platform="telegram", account="bot", chat_id=GROUP.id),
     )  # fmt: skip
-    ledger = way_in.kit.ledger
     await ledger.enqueue(prompt)
-    await ledger.update_outbox(prompt.id, state=OutboxState.SENDING, at=1.0, native_id="77")
+    await ledger.update_outbox(prompt.id, state=OutboxState.SENDING, at=1.0, native_id=native_id)
+
+
+async def test_a_yes_to_another_message_is_not_for_the_approval(way_in: WayIn) -> None:
+    asked = await way_in.asked(ANN, GROUP, "wipe it", TOPIC)
+    await prompt_shown(way_in, asked, "77")
     await way_in.told(ANN, GROUP, "/busy queue", TOPIC)
     await way_in.say(ANN, GROUP, "yes", thread=TOPIC, reply_to="12")
     assert await state(way_in, asked) is ApprovalState.PENDING
     await way_in.say(ANN, GROUP, "yes", thread=TOPIC, reply_to="77")
     assert await state(way_in, asked) is ApprovalState.APPROVED
+
+
+async def test_an_administrator_decides_by_command_in_a_group_where_everybody_has_their_own(
+    way_in: WayIn,
+) -> None:
+    asked = await way_in.asked(SID, GROUP, "wipe it")
+    for other in (ANN, PAT):
+        assert "Nothing is waiting" in await way_in.told(other, GROUP, "/approve")
+    assert "Nothing is waiting" in await way_in.told(ADA, OTHER_GROUP, "/approve")
+    assert "Approved (once)" in await way_in.told(ADA, GROUP, "/approve")
+    assert await state(way_in, asked) is ApprovalState.APPROVED
+
+
+async def test_a_reply_to_the_prompt_of_somebody_else_counts_from_an_administrator_only(
+    way_in: WayIn,
+) -> None:
+    asked = await way_in.asked(ANN, GROUP, "wipe it")
+    await prompt_shown(way_in, asked, "77")
+    for other in (BEN, PAT, SID):
+        before = len(way_in.said)
+        await way_in.say(other, GROUP, "yes", reply_to="77")
+        assert REFUSED in way_in.said[before][1]
+    assert await state(way_in, asked) is ApprovalState.PENDING
+    await way_in.say(ADA, GROUP, "no", reply_to="77")
+    assert await state(way_in, asked) is ApprovalState.DENIED
+    assert way_in.kit.runner.turns == ["wipe it"]
 
 
 @pytest.mark.parametrize("choice", [Choice.ONCE, Choice.ALWAYS])

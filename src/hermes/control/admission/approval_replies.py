@@ -116,7 +116,7 @@ class ApprovalReplies(Struct, frozen=True):
         """Return the answer that a message gives; or why it does not count, if it is one."""
         ledger, refusal = self.gateway.ledger, ""
         pending = [] if message.internal else await ledger.pending_approvals(session_id)
-        for approval in pending:
+        for approval in pending or await self.replied_to(message):
             request = approval.request
             answer = read_answer(message.text, request)
             if answer is None or not await self._stands(request, message):
@@ -129,6 +129,23 @@ class ApprovalReplies(Struct, frozen=True):
             if request.kind is ApprovalKind.APPROVAL:
                 refusal = refusal or refused
         return None, refusal
+
+    async def replied_to(self, message: InboundMessage) -> list[Approval]:
+        """Return the requests whose prompt a message replies to, in whosever conversation."""
+        reply = message.reply_to
+        if reply is None or not reply.own or message.internal:
+            return []
+        nearby = await self.nearby(message)
+        return [each for each in nearby if reply.native_id in await self._places(each.request)]
+
+    async def nearby(self, message: InboundMessage) -> list[Approval]:
+        """Return what waits in the place of a message, in whosever conversation, oldest first."""
+        found: list[Approval] = []
+        for approval in await self.gateway.ledger.pending_approvals():
+            started = await self._started(approval.request)
+            if started is not None and _place(started) == _place(message):
+                found.append(approval)
+        return found
 
     async def press(self, press: ButtonPress, access: Access) -> str:
         """Take a button press; return a short text for whoever pressed."""
@@ -194,11 +211,19 @@ class ApprovalReplies(Struct, frozen=True):
             return False
         if reply is None or not reply.own:
             return True
-        shown = await self.gateway.ledger.outbox_of_turn(request.turn_id)
-        places = {each.native_id for each in shown if request.id in each.id and each.native_id}
+        places = await self._places(request)
         return not places or reply.native_id in places
+
+    async def _places(self, request: ApprovalRequest) -> set[str]:
+        """Return the ids of the messages that show a request."""
+        shown = await self.gateway.ledger.outbox_of_turn(request.turn_id)
+        return {each.native_id for each in shown if request.id in each.id and each.native_id}
 
     def _stopping(self, request: ApprovalRequest) -> bool:
         current = self.gateway.current_turn(request.session_id)
         own = current is not None and current.turn_id == request.turn_id
         return own and self.gateway.stopping(request.session_id)
+
+
+def _place(message: InboundMessage) -> tuple[str, str, str, str | None]:
+    return message.platform, message.account, message.chat.id, message.thread_id

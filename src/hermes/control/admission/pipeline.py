@@ -295,6 +295,10 @@ class InboundPipeline:
     async def _submit(self, agent_id: str, message: InboundMessage, access: Access) -> None:
         session = await self._session(agent_id, message)
         message = replace(message, text=unescaped(message.text))
+        if session is None and await self._replies.replied_to(message):
+            session = await self._gateway.open_session(
+                agent_id, message.platform, message.sender.id
+            )
         if session is None:
             ticket = await self._gateway.submit(agent_id, message)
             self._post(SESSION_START, agent_id, message, ticket.session_id)
@@ -435,6 +439,7 @@ class InboundPipeline:
             operator=access.operator,
             key=self._gateway.key_of(caller.agent_id, message),
             refusal=partial(self._replies.refusal, who=message, access=access),
+            nearby=partial(self._replies.nearby, message),
             chat=target_of(message),
             chat_name=message.chat.topic or message.chat.name or "",
         )

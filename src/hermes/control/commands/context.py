@@ -5,7 +5,7 @@ do where they were typed; what only some doors can do is a `Screen`, which is
 None elsewhere.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -15,7 +15,7 @@ from msgspec import Struct
 from hermes.control.approvals import ApprovalAnswers
 from hermes.control.commands.controls import CoreControls
 from hermes.control.lanes.gateway import BusyMode, Gateway
-from hermes.domain.approvals import ApprovalRequest
+from hermes.domain.approvals import Approval, ApprovalRequest
 from hermes.domain.errors import UsageError
 from hermes.domain.inbound import Attachment, ChatKind
 from hermes.domain.outbound import Target
@@ -171,6 +171,10 @@ class Refusal(Protocol):
     async def __call__(self, request: ApprovalRequest, *, deny: bool) -> str: ...
 
 
+async def _nothing_nearby() -> list[Approval]:
+    return []
+
+
 async def _nobody_refused(request: ApprovalRequest, *, deny: bool) -> str:  # noqa: ARG001
     return ""
 
@@ -189,6 +193,8 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     """The session key of the place it was sent to, in chats."""
     refusal: Refusal = _nobody_refused
     """Says why the caller may not answer a request."""
+    nearby: Callable[[], Awaitable[list[Approval]]] = _nothing_nearby
+    """Returns what waits in other conversations of the same chat, for administrators."""
     chat: Target | None = None
     """Where it was sent, in chats."""
     chat_name: str = ""

@@ -146,7 +146,8 @@ async def _pending(
 ) -> list[Approval]:
     """Return what the caller may answer, oldest first."""
     session, found, refused = context.need_session(), list[Approval](), ""
-    for approval in await context.ledger.pending_approvals(session.id):
+    pending = await context.ledger.pending_approvals(session.id)
+    for approval in pending or (await context.nearby() if context.operator else []):
         if approval.request.kind is kind:
             refusal = await context.refusal(approval.request, deny=deny)
             refused = refused or refusal
