@@ -177,7 +177,9 @@ async def test_a_wrong_token_is_said_clearly_and_ends_with_78(tmp_path: Path) ->
     assert "wrong-token" not in outcome.err
 
 
-async def test_the_model_knows_where_it_talks_and_what_was_said_before_for_this_turn_only(tmp_path: Path) -> None:
+async def test_the_model_knows_where_it_talks_and_what_was_said_before_for_this_turn_only(
+    tmp_path: Path,
+) -> None:
     group = -1001
     platform = gateway_config("")["platforms"]["telegram"]
     async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
