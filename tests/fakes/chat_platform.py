@@ -1,6 +1,6 @@
 """A chat platform in memory: what people see, and what goes wrong when told to."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hermes.domain.outbound import Target
 from hermes.domain.platforms import Capabilities, Limits, Rate
@@ -117,8 +117,8 @@ class MemoryPlatform:
 class NumberedPlatform(MemoryPlatform):
     """Cannot be asked what was sent; its ids count up from 1."""
 
-    def between(self, earlier: Sequence[str], later: str) -> Sequence[str]:
-        return [str(each) for each in range(max(map(int, earlier)) + 1, int(later))]
+    def between(self, earlier: Sequence[str], later: str) -> Iterator[str]:
+        return map(str, range(max(map(int, earlier)) + 1, int(later)))
 
     async def edit(self, native_id: str, outgoing: Outgoing) -> None:
         if outgoing.attachment is not None:

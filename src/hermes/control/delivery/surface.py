@@ -30,6 +30,7 @@ refused for good; the last two are recorded with the reason and logged, `hermes 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import islice
 from typing import Self
 from weakref import WeakValueDictionary
 
@@ -448,8 +449,8 @@ class TurnSurface:
             seen = await self._outbox.seen_in_chat(self._target, line.adapter.account)
             began = known.entry.updated_at
             earlier = [native_id for native_id, at in seen.items() if at < began]
-            between = adapter.between(earlier, mark) if earlier else ()
-            known.suspects = [each for each in between if each not in seen][:MAX_SUSPECTS]
+            between = (each for each in adapter.between(earlier, mark) if each not in seen)
+            known.suspects = list(islice(between, MAX_SUSPECTS))
         found: str | None = None
         while found is None and known.suspects:
             if await self._edited(line, known.suspects[0], outgoing):

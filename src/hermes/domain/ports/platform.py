@@ -9,7 +9,7 @@ in the `Target` of everything that answers the message, also after a restart, an
 `Attachment.remote` comes back in `FileSource.fetch` after the message was committed.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from pathlib import Path
@@ -271,8 +271,8 @@ class SentHistory(Protocol):
 class NumberedMessages(Protocol):
     """An adapter that cannot look up what was sent, but whose message ids count up."""
 
-    def between(self, earlier: Sequence[str], later: str) -> Sequence[str]:
-        """Return the ids that may exist between all of `earlier` and `later`, oldest first.
+    def between(self, earlier: Sequence[str], later: str) -> Iterator[str]:
+        """Yield the ids that may exist between all of `earlier` and `later`, oldest first.
 
         To edit a message of somebody else, or none, fails with `SEND_NEW`.
         """

@@ -36,7 +36,7 @@ class Surface(Protocol):
         """Return how this process last wanted a slot to look."""
 
     def previews(self) -> Sequence[str]:
-        """Return the slots that can be seen and are not final, also those of another process."""
+        """Return the slots that are not final, also those of another process."""
 
     async def show(self, slot: str, shown: Shown) -> None:
         """Make a slot look like this, sending or editing as needed.

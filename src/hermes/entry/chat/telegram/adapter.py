@@ -12,7 +12,7 @@ connection looks just like a quiet one.
 import hmac
 import logging
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,7 +77,6 @@ _UPDATES = ("message", "channel_post", "callback_query")
 _OFFSET_LIFE = 6 * 86400.0
 """After a week of silence Telegram picks new numbers at random, perhaps lower ones."""
 _TOAST_LENGTH = 200
-_LOOKED_THROUGH = 500
 _SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - a header's name
 
 
@@ -242,11 +241,11 @@ class TelegramAdapter:
             method, fields = "editMessageText", fields | _formatted(outgoing) | self._previews
         await self._api.attempt(method, fields, "message is not modified")
 
-    def between(self, earlier: Sequence[str], later: str) -> Sequence[str]:
+    def between(self, earlier: Sequence[str], later: str) -> Iterator[str]:
         chat = later.rpartition(":")[0]
         known = [message_number(each) or 0 for each in earlier if each.startswith(f"{chat}:")]
-        ids = range(max(known, default=0) + 1, message_number(later) or 0) if known else ()
-        return [message_name(chat, each) for each in ids[:_LOOKED_THROUGH]]
+        ids = range(max(known) + 1, message_number(later) or 0) if known else ()
+        return (message_name(chat, each) for each in ids)
 
     async def delete(self, target: Target, native_id: str) -> None:
         gone = "message to delete not found"
