@@ -1,13 +1,16 @@
 """Health, readiness and metrics through the door."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from fakes.jobs_door import SECRET, JobsDoor, jobs_door
+from fakes.ledgers import outgoing
 from hermes.domain.keys import Action
+from hermes.domain.outbound import OutboxState
 
 
 @pytest.fixture
@@ -51,9 +54,20 @@ async def test_detailed_health_tells_how_things_are(door: JobsDoor) -> None:
         "slack": {"state": "fatal", "error_message": "*** is wrong"},
     }
     assert "argv" not in told
+    assert told["outbox"] == {}
     door.state |= {"gateway_state": "draining", "active_agents": 0}
     told = await door.good("GET", "/health/detailed")
     assert (told["gateway_busy"], told["gateway_drainable"]) == (False, False)
+
+
+async def test_answers_of_unknown_fate_are_counted(door: JobsDoor) -> None:
+    ledger, at = door.door.ledger, time.time()
+    await ledger.enqueue(outgoing("o1", at=at))
+    await ledger.enqueue(outgoing("o2", at=at))
+    await ledger.claim_send("o2", at)
+    await ledger.update_outbox("o2", state=OutboxState.UNKNOWN, at=at)
+    told = (await door.good("GET", "/health/detailed"))["outbox"]["telegram"]
+    assert (told["unsent"], told["unknown"]) == (1, 1)
 
 
 @pytest.mark.parametrize("path", ["/health/detailed", "/metrics"])

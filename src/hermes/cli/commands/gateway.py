@@ -32,7 +32,9 @@ from hermes.control.supervision.health import (
     GatewayPhase,
     GatewayState,
     PlatformState,
+    outbox_facts,
     read_gateway_state,
+    undelivered,
 )
 from hermes.control.supervision.instance import (
     RunningGateway,
@@ -41,8 +43,7 @@ from hermes.control.supervision.instance import (
     wait_until_gone,
 )
 from hermes.domain.errors import Conflict
-from hermes.domain.outbound import UNSENT, OutboxEntry, OutboxKind, OutboxState
-from hermes.domain.ports.ledger import Ledger
+from hermes.domain.outbound import OutboxEntry, OutboxState
 from hermes.domain.wording import ago, one_line
 from hermes.execution.clock import SystemClock
 from hermes.observability.logs import RedactingFormatter
@@ -55,8 +56,6 @@ START_SECONDS = 30.0
 SUCCESSOR_SECONDS = 30.0
 LOOK_EVERY_SECONDS = 0.05
 LOG_BYTES = 5_000_000
-LISTED_PIECES = 10_000
-LISTED_SECONDS = 7 * 86_400.0
 SHOWN_CHARACTERS = 80
 TAIL_LINES = 10
 
@@ -164,32 +163,6 @@ async def outbox_command(store: HomeLedger, as_json: bool) -> None:
         store.show(piece, f"{line}: {about}{why}", as_json=as_json)
     if not pieces and not as_json:
         store.say("Everything has been sent.")
-
-
-async def undelivered(ledger: Ledger, now: float) -> list[OutboxEntry]:
-    """Return what is not out, and what was given up in the last week."""
-    states = (*UNSENT, OutboxState.UNKNOWN, OutboxState.FAILED)
-    return [
-        piece
-        for piece in await ledger.outbox(states, limit=LISTED_PIECES)
-        if piece.state in UNSENT or now - piece.updated_at < LISTED_SECONDS
-        # A prompt that can be seen waits for a person.
-        if piece.native_id is None or piece.kind is not OutboxKind.PROMPT
-    ]
-
-
-def outbox_facts(pieces: Sequence[OutboxEntry], now: float) -> dict[str, dict[str, float]]:
-    """Return by platform how much is unsent, of unknown fate and given up, and the oldest age."""
-    facts: dict[str, dict[str, float]] = {}
-    for piece in pieces:
-        nothing = {"unsent": 0, "unknown": 0, "failed": 0, "oldest_seconds": 0.0}
-        known = facts.setdefault(piece.target.platform, nothing)
-        known["unknown"] += piece.of_unknown_fate
-        known["failed"] += piece.state is OutboxState.FAILED
-        if piece.state in UNSENT:
-            known["unsent"] += 1
-            known["oldest_seconds"] = max(known["oldest_seconds"], now - piece.created_at)
-    return facts
 
 
 def outbox_lines(pieces: Sequence[OutboxEntry], now: float) -> Iterator[str]:

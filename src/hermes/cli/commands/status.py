@@ -11,15 +11,14 @@ from hermes.cli.commands.gateway import (
     gateway_facts,
     gateway_lines,
     gateway_report,
-    outbox_facts,
     outbox_lines,
-    undelivered,
 )
 from hermes.cli.home import HomeLedger, json_option, this_home, with_ledger
 from hermes.config.environment import process_environ
 from hermes.config.loader import LoadedConfig, inspect_config
 from hermes.config.paths import HermesHome
 from hermes.control.commands.wording import count
+from hermes.control.supervision.health import outbox_facts, undelivered
 from hermes.domain.ports.ledger import LedgerStats
 from hermes.domain.settings import Settings
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -23,13 +23,17 @@ from msgspec.structs import replace
 from hermes.config.atomic import write_json
 from hermes.control.supervision.supervisor import AdapterHealth
 from hermes.domain.errors import HermesError
+from hermes.domain.outbound import UNSENT, OutboxEntry, OutboxKind, OutboxState
 from hermes.domain.ports.clock import Clock
+from hermes.domain.ports.ledger import Ledger
 
 log = logging.getLogger(__name__)
 
 KIND = "hermes-gateway"
 WRITE_EVERY_SECONDS = 2.0
 TOUCH_EVERY_SECONDS = 30.0
+LISTED_PIECES = 10_000
+LISTED_SECONDS = 7 * 86_400.0
 
 
 class GatewayPhase(StrEnum):
@@ -157,6 +161,32 @@ def read_gateway_state(path: Path) -> GatewayState | None:
         return msgspec.json.decode(path.read_bytes(), type=GatewayState, strict=False)
     except (OSError, msgspec.DecodeError):
         return None
+
+
+async def undelivered(ledger: Ledger, now: float) -> list[OutboxEntry]:
+    """Return what is not out, and what was given up in the last week."""
+    states = (*UNSENT, OutboxState.UNKNOWN, OutboxState.FAILED)
+    return [
+        piece
+        for piece in await ledger.outbox(states, limit=LISTED_PIECES)
+        if piece.state in UNSENT or now - piece.updated_at < LISTED_SECONDS
+        # A prompt that can be seen waits for a person.
+        if piece.native_id is None or piece.kind is not OutboxKind.PROMPT
+    ]
+
+
+def outbox_facts(pieces: Sequence[OutboxEntry], now: float) -> dict[str, dict[str, float]]:
+    """Return by platform how much is unsent, of unknown fate and given up, and the oldest age."""
+    facts: dict[str, dict[str, float]] = {}
+    for piece in pieces:
+        nothing = {"unsent": 0, "unknown": 0, "failed": 0, "oldest_seconds": 0.0}
+        known = facts.setdefault(piece.target.platform, nothing)
+        known["unknown"] += piece.of_unknown_fate
+        known["failed"] += piece.state is OutboxState.FAILED
+        if piece.state in UNSENT:
+            known["unsent"] += 1
+            known["oldest_seconds"] = max(known["oldest_seconds"], now - piece.created_at)
+    return facts
 
 
 def _platform_state(health: AdapterHealth) -> PlatformState:

@@ -6,13 +6,15 @@ key.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.control.supervision.health import GatewayPhase
+from hermes.control.supervision.health import GatewayPhase, outbox_facts, undelivered
 from hermes.control.supervision.metrics import sample
+from hermes.domain.errors import StoreError
 from hermes.domain.keys import Action
 from hermes.entry.http.endpoint import Answer, Call, JsonAnswer, Operations, TextAnswer
 from hermes.observability.metrics import render
@@ -48,6 +50,8 @@ class DetailedHealth(Struct, frozen=True, kw_only=True):
     readiness: Readiness
     gateway_state: str
     platforms: dict[str, Any]
+    outbox: dict[str, dict[str, float]]
+    """Platform -> pieces that are unsent, of unknown fate and given up, and the oldest age."""
     active_agents: int
     """Turns that run right now."""
     gateway_busy: bool
@@ -78,7 +82,10 @@ async def ready(call: Call[None, None]) -> Answer:
 @operation("GET /health/detailed", action=Action.OBSERVE, redacts=True)
 async def detailed_health(call: Call[None, None]) -> DetailedHealth:
     """Return the health of the gateway and its platforms."""
-    state = call.context.gateway_state()
+    state, gateway = call.context.gateway_state(), call.context.gateway
+    now, outbox = gateway.clock.now(), dict[str, dict[str, float]]()
+    with suppress(StoreError):
+        outbox = outbox_facts(await undelivered(gateway.ledger, now), now)
     phase, active = str(state.get("gateway_state", "")), int(state.get("active_agents") or 0)
     return DetailedHealth(
         status="ok",
@@ -87,6 +94,7 @@ async def detailed_health(call: Call[None, None]) -> DetailedHealth:
         readiness=_readiness(call.context.ready()),
         gateway_state=phase,
         platforms=state.get("platforms") or {},
+        outbox=outbox,
         active_agents=active,
         gateway_busy=active > 0,
         gateway_drainable=phase == GatewayPhase.RUNNING,
