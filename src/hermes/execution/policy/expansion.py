@@ -54,6 +54,9 @@ class Variables:
         self.values: dict[str, str] = {}
         self.positional: tuple[str, ...] | None = None
         self.cwd: str | None = None
+        self.branch: tuple[int, ...] = ()
+        """The branches that the script is in: what is assigned in one holds only there."""
+        self._assigned_in: dict[str, tuple[int, ...]] = {}
         self.doubts: list[str] = []
         """What in the script evaluates something that is not written there."""
         self._home = home
@@ -61,6 +64,8 @@ class Variables:
 
     def assign(self, name: str, value: str) -> None:
         """Give a variable its value; with a second one it is computed."""
+        before = self._assigned_in.get(name, self.branch)
+        self._assigned_in[name] = min(before, self.branch, key=len)
         known = self.values.setdefault(name, value)
         if known != value:
             self.values[name] = NUMBER if _NUMBERS.fullmatch(known + value) else COMPUTED
@@ -68,6 +73,9 @@ class Variables:
     def get(self, name: str) -> str | None:
         if name == "PWD" and name not in self.values:
             return self.cwd or COMPUTED
+        branch = self._assigned_in.get(name, ())
+        if self.branch[: len(branch)] != branch:
+            return COMPUTED
         if not name.isdigit() or name == "0":
             return self.values.get(name)
         if self.positional is None:

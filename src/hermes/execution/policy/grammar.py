@@ -219,7 +219,7 @@ class _Parser(Lexer):
             self.pos += 2
             self.skip_newlines()
             follows = operator == "&&" and not items[-1].negated
-            items.append(structs.replace(self._pipeline(), follows=follows))
+            items.append(structs.replace(self._pipeline(), follows=follows, chained=True))
         if self.peek() == "&":
             items[-1] = structs.replace(items[-1], background=True)
         return items
@@ -265,7 +265,8 @@ class _Parser(Lexer):
         reader = {"[[": self._test, "for": self._for, "select": self._for, "case": self._case}
         if word in _BLOCKS:
             self.pos += len(word)
-            return self._finish(Compound("block", bodies=self._block(_BLOCKS[word])))
+            kind = "group" if word == "{" else "block"
+            return self._finish(Compound(kind, bodies=self._block(_BLOCKS[word])))
         if word in reader:
             self.pos += len(word)
             return self._finish(reader[word]())

@@ -133,6 +133,8 @@ class Pipeline(Struct, frozen=True):
     negated: bool = False
     follows: bool = False
     """Whether it only runs if the one before it succeeded (`&&`)."""
+    chained: bool = False
+    """Whether it may not run at all, because it stands behind `&&` or `||`."""
 
 
 class Script(Struct, frozen=True):

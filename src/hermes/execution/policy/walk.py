@@ -147,23 +147,30 @@ class Walk:
     def script(self, script: syntax.Script, feed: Feed | None = None) -> None:
         # Where the script is if a `cd` has failed.
         failed: tuple[str | None, ...] = ()
+        branch = self.variables.branch
         for pipeline in script.items:
             if self.exhausted() or len(pipeline.commands) > MAX_STAGES:
                 self.findings.append(TOO_COMPLICATED)
                 return
             if not pipeline.follows:
                 self._cwds = _either(failed, self._cwds)
+            if not pipeline.follows or self.variables.branch == branch:
+                self.variables.branch = (*branch, id(pipeline)) if pipeline.chained else branch
             before = self._cwds
             self._pipeline(pipeline, feed or self._input)
             failed = _either(failed, before) if self._cwds != before else failed
+        self.variables.branch = branch
         self._cwds = _either(failed, self._cwds)
 
     def exhausted(self) -> bool:
         return len(self.commands) > MAX_COMMANDS or thread_time() > self._until
 
     def _pipeline(self, pipeline: syntax.Pipeline, feed: Feed) -> None:
-        start, cwds = len(self.commands), self._cwds
+        start, cwds, branch = len(self.commands), self._cwds, self.variables.branch
+        forks = len(pipeline.commands) > 1 or pipeline.background
         for index, node in enumerate(pipeline.commands):
+            if forks:
+                self.variables.branch = (*branch, id(node))
             if index:
                 stage = self.commands[start:]
                 own = [c for c in stage if c.via == self._via]
@@ -171,7 +178,8 @@ class Walk:
                 feed = Feed(Input.PIPE, output, (*feed.upstream, *stage))
                 start = len(self.commands)
             self._node(node, feed)
-        if len(pipeline.commands) > 1 or pipeline.background:
+        self.variables.branch = branch
+        if forks:
             self._cwds = cwds
 
     def _node(self, node: syntax.Node, feed: Feed) -> None:
@@ -183,7 +191,10 @@ class Walk:
             self.functions[node.name] = node.body
             if _bombs(node):
                 self.findings.append(FORK_BOMB)
+            branch = self.variables.branch
+            self.variables.branch = (*branch, id(node))
             self._call_function(node.name, Feed(), None)
+            self.variables.branch = branch
         else:
             self._compound(node, feed)
 
@@ -207,9 +218,13 @@ class Walk:
                 self.variables.arithmetic(text)
         if node.kind == "for":
             self._loop(node, fields, feed)
+        branch = self.variables.branch
         for body in node.bodies if node.kind != "for" else ():
+            if node.kind != "group":
+                self.variables.branch = (*branch, id(body))
             self.script(body, feed)
             self._cwds = _either(cwds, self._cwds)
+        self.variables.branch = branch
         if node.kind == "subshell":
             self._cwds = cwds
         if writes:
@@ -304,12 +319,17 @@ class Walk:
             argv = [COMPUTED if inner else UNKNOWN]
         if node.words and not node.words[0].static():
             self.findings.append(COMPUTED_NAME)
+        branch = self.variables.branch
+        if assigns and argv and argv[0] not in SETTERS:
+            # For this command alone.
+            self.variables.branch = (*branch, id(node))
         for name, value in assigns:
             if not (name == "IFS" and argv and argv[0] in _READERS):
                 self._assign(name, value)
         name, *args = argv or [":"]
         fields = {"writes": writes, "reads": reads, "feed": feed, "inner": inner}
         self._emit(self._command(name, args=tuple(args), assigns=tuple(assigns), **fields))
+        self.variables.branch = branch
 
     def _assign(self, name: str, value: str) -> None:
         self._assigned = True
