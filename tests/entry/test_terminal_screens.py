@@ -54,36 +54,6 @@ def start(tmp_path: Path) -> Iterator[Start]:
         terminal.close()
 
 
-def choose(terminal: Tmux, number: int) -> None:
-    """Answer the question on the screen the deliberate way."""
-
-    marked = re.compile(r"^❯ (\d+)\. ", re.MULTILINE)
-    looks: dict[str, int] = {}
-
-    def press(key: str, screen: str) -> None:
-        """Press a key once its screen has stood for a moment, and again if nothing comes of it."""
-        looks[screen] = looks.get(screen, 0) + 1
-        if looks[screen] % 25 == 4:
-            terminal.keys(key)
-
-    def selected(screen: str) -> bool:
-        found = marked.search(screen)
-        if found is None or found[1] != str(number):
-            press("Tab" if found is None else str(number), found[0] if found else "")
-        return found is not None and found[1] == str(number)
-
-    def gone(screen: str) -> bool:
-        found = marked.search(screen)
-        if found is None or found[1] != str(number):
-            return True
-        press("Enter", "enter")
-        return False
-
-    terminal.wait_for(r"^[❯ ] \d\. ")
-    terminal.wait_for(selected)
-    terminal.wait_for(gone)
-
-
 def signalled(folder: Path, number: signal.Signals) -> None:
     os.kill(int((folder / "pid").read_text(encoding="ascii")), number)
 
@@ -124,9 +94,9 @@ def test_an_approval_stands_above_the_input_until_it_is_answered_there(
     terminal.type("also fix bug 12")
 
     matches(f"approval_{columns}", terminal.wait_for("bug 12\nEnter: interrupt"))
-    choose(terminal, 3)
+    terminal.choose(3)
     matches(f"approval_always_{columns}", terminal.wait_for("Yes, always"))
-    choose(terminal, 2)
+    terminal.choose(2)
 
     terminal.wait_for(r"allowed \(always\)")
     terminal.wait_for("The decision was approved")
@@ -162,7 +132,7 @@ def test_an_approval_is_denied_with_a_reason_or_by_the_marked_choice(start: Star
     terminal = start()
     terminal.type("approve one")
     terminal.keys("Enter")
-    choose(terminal, 5)
+    terminal.choose(5)
     terminal.wait_for("Enter sends")
     terminal.type("too risky")
     terminal.keys("Enter")
@@ -170,7 +140,7 @@ def test_an_approval_is_denied_with_a_reason_or_by_the_marked_choice(start: Star
 
     terminal.type("approve two")
     terminal.keys("Enter")
-    choose(terminal, 4)
+    terminal.choose(4)
 
     terminal.wait_for("The decision was denied: no reason")
 
@@ -203,7 +173,7 @@ def test_what_is_typed_while_the_question_appears_stays_in_the_input(
     terminal.wait_for(
         lambda screen: "Tab to answer" in screen and f"❯{typed}" in "".join(screen.split())
     )
-    choose(terminal, 4)
+    terminal.choose(4)
     terminal.wait_for("The decision was denied")
 
 
@@ -225,7 +195,7 @@ def test_a_question_that_is_answered_elsewhere_goes_and_the_text_stays(
     terminal = start()
     terminal.type("elsewhere")
     terminal.keys("Enter")
-    choose(terminal, 5)
+    terminal.choose(5)
     terminal.wait_for("Enter sends")
     terminal.type("because it is")
 
@@ -242,13 +212,13 @@ def test_a_question_takes_a_choice_words_of_ones_own_or_a_line_typed_after_it(
     terminal.type("question one")
     terminal.keys("Enter")
     terminal.wait_for("Which colour")
-    choose(terminal, 2)
+    terminal.choose(2)
     terminal.wait_for("You chose blue")
 
     terminal.type("question two")
     terminal.keys("Enter")
     terminal.wait_for("1. red")
-    choose(terminal, 3)
+    terminal.choose(3)
     terminal.wait_for("Enter sends")
     terminal.type("green")
     terminal.keys("Enter")
@@ -311,7 +281,7 @@ def test_a_queued_message_is_answered_after_the_turn(start: Start) -> None:
     terminal = start()
     terminal.type("approve first")
     terminal.keys("Enter")
-    choose(terminal, 4)
+    terminal.choose(4)
     terminal.wait_for("The decision was denied")
     terminal.type("forever")
     terminal.keys("Enter")

@@ -10,11 +10,14 @@ import os
 import sys
 from pathlib import Path
 
+from fakes.command import Hermes
 from hermes.app.build import open_app
 from hermes.app.options import AppOptions
 from hermes.config.paths import HermesHome
 from hermes.domain.events import ApprovalAsked
 from hermes.entry.terminal.oneshot import inbound
+
+TESTS = Path(__file__).parents[1]
 
 
 def options(home: Path, work: Path) -> AppOptions:
@@ -31,6 +34,20 @@ async def main(home: Path, work: Path, text: str) -> None:
             if isinstance(event, ApprovalAsked):
                 sys.stdout.write(f"{session.id} {event.request.id}\n")
                 sys.stdout.flush()
+
+
+async def asked_and_killed(hermes: Hermes, approvals: int = 1) -> list[list[str]]:
+    """Let a process ask, then kill it; return (session id, approval id) of each request."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "fakes.asking_child", str(hermes.home), str(hermes.work), "clean up",
+        cwd=TESTS, env={**hermes.environ, "PYTHONPATH": str(TESTS)}, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        lines = [(await process.stdout.readline()).decode().split() for _ in range(approvals)]
+    process.kill()
+    await process.communicate()
+    return lines
 
 
 if __name__ == "__main__":

@@ -67,6 +67,35 @@ class Tmux:
                 raise AssertionError(f"not seen: {wanted!r}; the screen shows:\n{screen}")
             time.sleep(0.03)
 
+    def choose(self, number: int) -> None:
+        """Answer the question on the screen the deliberate way."""
+
+        marked = re.compile(r"^❯ (\d+)\. ", re.MULTILINE)
+        looks: dict[str, int] = {}
+
+        def press(key: str, screen: str) -> None:
+            """Press a key once its screen has stood a moment, again if nothing comes of it."""
+            looks[screen] = looks.get(screen, 0) + 1
+            if looks[screen] % 25 == 4:
+                self.keys(key)
+
+        def selected(screen: str) -> bool:
+            found = marked.search(screen)
+            if found is None or found[1] != str(number):
+                press("Tab" if found is None else str(number), found[0] if found else "")
+            return found is not None and found[1] == str(number)
+
+        def gone(screen: str) -> bool:
+            found = marked.search(screen)
+            if found is None or found[1] != str(number):
+                return True
+            press("Enter", "enter")
+            return False
+
+        self.wait_for(r"^[❯ ] \d\. ")
+        self.wait_for(selected)
+        self.wait_for(gone)
+
     def raw(self) -> str:
         """Return every byte the program sent to the terminal."""
         return self._raw.read_text(encoding="utf-8", errors="replace")

@@ -1,19 +1,15 @@
 """A pending approval outlives the process that asked."""
 
-import asyncio
-import sys
 from pathlib import Path
 
 import pytest
 
-from fakes.asking_child import options
+from fakes.asking_child import asked_and_killed, options
 from fakes.command import Hermes
 from fakes.model import Call, FakeModelServer, Script, Step
 from hermes.app.build import open_app
 from hermes.domain.approvals import Choice
 from hermes.domain.messages import AssistantMessage, ToolMessage, ToolOutcome
-
-TESTS = Path(__file__).parents[1]
 
 
 def wipe(*names: str) -> Step:
@@ -24,20 +20,6 @@ def wipe(*names: str) -> Step:
             for name in names
         ]
     )
-
-
-async def asked_and_killed(hermes: Hermes, approvals: int = 1) -> list[list[str]]:
-    """Let a process ask, then kill it; return (session id, approval id) of each request."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "fakes.asking_child", str(hermes.home), str(hermes.work), "clean up",
-        cwd=TESTS, env={**hermes.environ, "PYTHONPATH": str(TESTS)}, stdout=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    assert process.stdout is not None
-    async with asyncio.timeout(30):
-        lines = [(await process.stdout.readline()).decode().split() for _ in range(approvals)]
-    process.kill()
-    await process.communicate()
-    return lines
 
 
 @pytest.mark.parametrize(

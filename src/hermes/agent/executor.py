@@ -130,32 +130,13 @@ class ToolExecutor:
             clock = self._services.clock
             spec = self._tools.spec(call.name)
             started = clock.monotonic()
-            self._job.stream.emit(
-                ToolStarted(
-                    call_id=call.id,
-                    name=call.name,
-                    arguments=parse_object(call.arguments) or {},
-                    emoji=spec.emoji if spec else "❔",
-                    verb=spec.verb if spec else "",
-                    label=self._services.redact(_label(call, spec)),
-                )
-            )
+            self._job.stream.emit(call_started(call, spec, self._services.redact))
             result = await self._attempt(call)
             results[call.id] = stored = await self.record(call, result)
             message = stored.message
             assert isinstance(message, ToolMessage)
-            output = content_text(message.content)
-            self._job.stream.emit(
-                ToolFinished(
-                    call_id=call.id,
-                    name=call.name,
-                    outcome=message.outcome,
-                    seconds=clock.monotonic() - started,
-                    preview=output[:PREVIEW_CHARS],
-                    output=output,
-                    diff=self._services.redact(result.diff) if result.diff else None,
-                )
-            )
+            diff = self._services.redact(result.diff) if result.diff else None
+            self._job.stream.emit(call_finished(message, clock.monotonic() - started, diff))
 
     async def _attempt(self, call: ToolCall) -> ToolResult:
         try:
@@ -216,11 +197,33 @@ def _redacted(content: Content, services: AgentServices) -> Content:
     )
 
 
-def _label(call: ToolCall, spec: ToolSpec | None) -> str:
+def call_started(
+    call: ToolCall, spec: ToolSpec | None, redact: Callable[[str], str]
+) -> ToolStarted:
     arguments = parse_object(call.arguments) or {}
     field = spec.label_field if spec else ""
     value = str(arguments.get(field) or next(iter(arguments.values()), ""))
-    return one_line(value, LABEL_CHARS)
+    return ToolStarted(
+        call_id=call.id,
+        name=call.name,
+        arguments=arguments,
+        emoji=spec.emoji if spec else "❔",
+        verb=spec.verb if spec else "",
+        label=redact(one_line(value, LABEL_CHARS)),
+    )
+
+
+def call_finished(message: ToolMessage, seconds: float, diff: str | None = None) -> ToolFinished:
+    output = content_text(message.content)
+    return ToolFinished(
+        call_id=message.call_id,
+        name=message.name,
+        outcome=message.outcome,
+        seconds=seconds,
+        preview=output[:PREVIEW_CHARS],
+        output=output,
+        diff=diff,
+    )
 
 
 CUT_OFF = ToolResult(

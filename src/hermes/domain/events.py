@@ -69,6 +69,7 @@ class ToolFinished(Struct, frozen=True, kw_only=True, tag="tool.finished"):
     name: str
     outcome: ToolOutcome
     seconds: float
+    """Negative: not known."""
     preview: str
     output: str = ""
     """The whole result as text."""

@@ -6,12 +6,13 @@ message is held back for a moment (`hold`): remarks are short and end up among
 the notices, answers stream after the moment has passed.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 from msgspec import Struct
 
-from hermes.domain.events import Notice, TurnFinished, TurnStream
+from hermes.domain.events import Notice, ToolFinished, TurnFinished, TurnStream
 from hermes.domain.messages import ToolOutcome
 from hermes.streaming.view import Completed, Piece, Said, ToolDone, TurnView
 
@@ -32,8 +33,9 @@ class PlainOutput(Struct, frozen=True, kw_only=True):
 
 
 class _PlainWriter:
-    def __init__(self, output: PlainOutput) -> None:
+    def __init__(self, output: PlainOutput, earlier: Mapping[str, ToolDone]) -> None:
         self._output = output
+        self._earlier = earlier
         self._held = ""
         self._written = ""
         """The end of what was written of the current message; empty if nothing was."""
@@ -45,8 +47,11 @@ class _PlainWriter:
                 self._say(piece)
             case Completed(message):
                 self._end(answer=not message.tool_calls)
+                for call in message.tool_calls:
+                    if call.id in self._earlier:
+                        self._output.note(tool_words(self._earlier[call.id]))
             case ToolDone():
-                self._output.note(_tool_line(piece))
+                self._output.note(tool_words(piece))
             case Notice(text=text):
                 self._output.note(f"· {text}")
             case TurnFinished():
@@ -84,16 +89,26 @@ class _PlainWriter:
         self._output.out.flush()
 
 
-def _tool_line(tool: ToolDone) -> str:
+def tool_words(tool: ToolDone) -> str:
     begun, ended = tool.started, tool.finished
     line = f"┊ {begun.emoji} {begun.verb or begun.name} {begun.label}" if begun else ended.name
-    mark = "" if ended.outcome is ToolOutcome.OK else f" [{ended.outcome.value}]"
-    return f"{line.rstrip()} {ended.seconds:.1f}s{mark}"
+    return f"{line.rstrip()}{tool_tail(ended)}"
 
 
-async def write_plain(stream: TurnStream, output: PlainOutput) -> TurnFinished:
-    """Follow a turn to its end, writing it, and return how it ended."""
-    view, writer = TurnView(), _PlainWriter(output)
+def tool_tail(ended: ToolFinished) -> str:
+    """Return what a tool line ends with: how long it took, if that is known, and a failure."""
+    took = f" {ended.seconds:.1f}s" if ended.seconds >= 0 else ""
+    return took + ("" if ended.outcome is ToolOutcome.OK else f" [{ended.outcome.value}]")
+
+
+async def write_plain(
+    stream: TurnStream, output: PlainOutput, earlier: Mapping[str, ToolDone] = MappingProxyType({})
+) -> TurnFinished:
+    """Follow a turn to its end, writing it, and return how it ended.
+
+    `earlier` are the tool calls that an earlier process carried out, by id.
+    """
+    view, writer = TurnView(), _PlainWriter(output, earlier)
     async for event in stream.follow():
         for piece in view.feed(event):
             writer.write(piece)

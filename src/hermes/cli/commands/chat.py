@@ -19,8 +19,9 @@ from hermes.domain.events import TurnFinished
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.session import Session
+from hermes.domain.turn import TurnState
 from hermes.entry.terminal.chat import ChatParts, run_chat
-from hermes.entry.terminal.oneshot import EXIT_CODES, PLATFORM, answer_once, inbound
+from hermes.entry.terminal.oneshot import EXIT_CODES, PLATFORM, answer_once, finish_earlier, inbound
 from hermes.models.local.files import EMBEDDED, PROVIDER, TOY_NOTICE
 from hermes.streaming.stdout import PlainOutput
 
@@ -87,8 +88,6 @@ async def _ask_once(options: AppOptions, given: dict[str, Any], query: str) -> i
         session = await _earlier_session(app, given)
         if session is None:
             session = await app.gateway.open_session(DEFAULT_AGENT, given["source"], user_name())
-        if await app.gateway.recover(session.id):
-            note("· finishing the interrupted turn first")
         output = PlainOutput(
             out=sys.stdout,
             note=note,
@@ -96,7 +95,10 @@ async def _ask_once(options: AppOptions, given: dict[str, Any], query: str) -> i
             hold=0.0 if sys.stdout.isatty() else HOLD_SECONDS,
         )
         message = inbound(session, text, user_name(), app.clock.now())
-        finished = await answer_once(app.gateway, session, message, output)
+        tools = app.tools.registry(app.agent(session.agent_id), session.source).specs()
+        finished = await finish_earlier(app.gateway, session, output, tools)
+        if finished is None or finished.outcome is not TurnState.INTERRUPTED:
+            finished = await answer_once(app.gateway, session, message, output)
     if given["usage_file"] is not None:
         _write_usage(given["usage_file"], session, app, finished)
     note(f"· session {session.id}")
@@ -106,8 +108,6 @@ async def _ask_once(options: AppOptions, given: dict[str, Any], query: str) -> i
 async def _chat(options: AppOptions, given: dict[str, Any]) -> int:
     async with open_app(options) as app:
         session = await _earlier_session(app, given)
-        if session is not None:
-            await app.gateway.recover(session.id)
         profile = app.agent(session.agent_id if session else DEFAULT_AGENT)
         notices = await _ready(app, profile)
         with watchdog(app.owner.stall_path):

@@ -7,7 +7,7 @@ admitted cannot be lost; a second copy with the same native id is the same row.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from typing import Any
@@ -15,19 +15,20 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.agent.executor import close_calls
+from hermes.agent.executor import call_finished, call_started, close_calls
 from hermes.control.door import Doors
 from hermes.control.lanes.lane import Lane, Ticket, TurnRunnerPort, explained
 from hermes.domain.errors import HermesError, NotFound, SessionBusy
-from hermes.domain.events import TurnStream
+from hermes.domain.events import ToolFinished, ToolStarted, TurnJob, TurnStream
 from hermes.domain.ids import new_id, new_session_id
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, InboxState, Sender
-from hermes.domain.messages import AssistantMessage
+from hermes.domain.messages import AssistantMessage, ToolCall, ToolMessage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import ProcessNotice, ProcessNotices
 from hermes.domain.ports.ledger import Admission, Arrival, Ledger
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import KeyScope, NewSession, Session, session_key
+from hermes.domain.tools import ToolSpec
 from hermes.domain.turn import (
     MAX_RESUMES,
     MAX_UNBEGUN_RESUMES,
@@ -112,6 +113,7 @@ class Gateway:
         self.ledger = parts.ledger
         self.clock = parts.clock
         self.owner = parts.owner
+        self.redact = parts.redact
         self.runner = parts.runner
         self.doors = Doors()
         """The doors that are attached to it for now."""
@@ -196,7 +198,7 @@ class Gateway:
         state: InboxState = InboxState.WAITING,
         handled_as: str | None = None,
     ) -> Admission:
-        redact = self._parts.redact
+        redact = self.redact
         message = replace(message, text=redact(message.text), context=redact(message.context))
         key = self.key_of(self.profile(agent_id).id, message)
         return await self.ledger.admit(
@@ -340,6 +342,26 @@ class Gateway:
             if session_id in {None, waiting} and await self._came_from(waiting, platforms):
                 await self.wake(waiting)
         return resumed
+
+    async def earlier_calls(
+        self, job: TurnJob, specs: Sequence[ToolSpec]
+    ) -> list[tuple[ToolStarted, ToolFinished]]:
+        """Return the tool calls that earlier processes carried out for a turn that goes on."""
+        if not job.resumed:
+            return []
+        calls: dict[str, ToolCall] = {}
+        found = []
+        known = {spec.name: spec for spec in specs}
+        for stored in await self.ledger.history(job.turn.session_id):
+            message = stored.message
+            if stored.turn_id != job.turn.id:
+                continue
+            if isinstance(message, AssistantMessage):
+                calls |= {call.id: call for call in message.tool_calls}
+            elif isinstance(message, ToolMessage) and (call := calls.get(message.call_id)):
+                started = call_started(call, known.get(call.name), self.redact)
+                found.append((started, call_finished(message, -1.0)))
+        return found
 
     async def _came_from(self, session_id: str, platforms: Collection[str] | None) -> bool:
         if platforms is None:

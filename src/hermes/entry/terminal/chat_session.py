@@ -29,7 +29,6 @@ from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
     TurnJob,
-    TurnStream,
     UsageReported,
 )
 from hermes.domain.inbound import Attachment
@@ -37,7 +36,7 @@ from hermes.domain.session import Session, StoredMessage
 from hermes.domain.settings.doors import Display
 from hermes.domain.wording import one_line, short_number
 from hermes.entry.terminal.chat import ChatParts
-from hermes.entry.terminal.oneshot import PLATFORM, inbound
+from hermes.entry.terminal.oneshot import PLATFORM, earlier_tools, inbound
 from hermes.entry.terminal.paint import Painter, TerminalKind, cut, harmless, wrap
 from hermes.entry.terminal.questions import NO_ANSWER, PickerReply, Questions
 from hermes.entry.terminal.references import ReferenceReader
@@ -55,8 +54,10 @@ ANSWERS = {"approve": ApprovalKind.APPROVAL, "answer": ApprovalKind.QUESTION}
 SEEN_FIRST = "What waits for an answer appeared after that was typed."
 
 
-def recap_lines(session: Session, history: Sequence[StoredMessage]) -> list[tuple[str, str]]:
-    """Return (who, text) pairs, `head`, `you` or `agent`."""
+def recap_lines(
+    session: Session, history: Sequence[StoredMessage], *, going_on: bool = False
+) -> list[tuple[str, str]]:
+    """Return (who, text) pairs, `head`, `you` or `agent`; no answer to what is being answered."""
     found = exchanges(history)
     left_out = len(found) - RECAP_EXCHANGES
     head = session.title or session.id
@@ -66,7 +67,7 @@ def recap_lines(session: Session, history: Sequence[StoredMessage]) -> list[tupl
     for exchange in found[-RECAP_EXCHANGES:]:
         asked = one_line(harmless(exchange.asked_text), ASKED_CHARS)
         lines += [("you", asked), ("agent", _answer(exchange))]
-    return lines
+    return lines[:-1] if going_on and found else lines
 
 
 def _answer(exchange: Exchange) -> str:
@@ -123,7 +124,7 @@ class TerminalChat(Door, Screen):
         self._usage: UsageReported | None = None
         self._turn_tokens = 0
         self._turn_cost = 0.0
-        self._streams: asyncio.Queue[TurnStream] = asyncio.Queue()
+        self._jobs: asyncio.Queue[TurnJob] = asyncio.Queue()
         self._group = group
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -400,19 +401,21 @@ class TerminalChat(Door, Screen):
 
     def on_turn(self, job: TurnJob) -> None:
         if self.session is not None and job.stream.session_id == self.session.id:
-            self._streams.put_nowait(job.stream)
+            self._jobs.put_nowait(job)
 
     async def _follow_turns(self) -> None:
         """Show the turns of the session, one after the other, until cancelled."""
         while True:
-            await self._follow(await self._streams.get())
+            await self._follow(await self._jobs.get())
 
-    async def _follow(self, stream: TurnStream) -> None:
+    async def _follow(self, job: TurnJob) -> None:
         renderer = TurnRenderer(self.skin, self.kind, self._render_settings())
+        specs = self.host.controls.tools(job.profile.id, self.session)
+        renderer.earlier = await earlier_tools(self.host.gateway, job, specs)
         self.renderer, self.started_at = renderer, self.host.gateway.clock.monotonic()
         self._turn_tokens, self._turn_cost = 0, 0.0
         await self._count_queued()
-        async for event in stream.follow():
+        async for event in job.stream.follow():
             if lines := renderer.event(event, self.cells):
                 self.show(lines)
             match event:
@@ -465,9 +468,11 @@ class TerminalChat(Door, Screen):
         session = self.session
         if session is None or self._display.resume_display == "minimal":
             return
-        history = await self.host.gateway.ledger.history(session.id)
-        lines: list[str] = []
-        for who, text in recap_lines(session, history):
+        ledger, lines = self.host.gateway.ledger, list[str]()
+        history = await ledger.history(session.id)
+        open_turns = {turn.id for turn in await ledger.open_turns(session.id)}
+        going_on = bool(history) and history[-1].turn_id in open_turns
+        for who, text in recap_lines(session, history, going_on=going_on):
             mark = {"head": "· ", "you": f"{self.skin.branding.prompt_symbol} "}.get(who, "  ")
             colour = {"head": "ui_accent", "you": "prompt"}.get(who, "banner_dim")
             wrapped = wrap(text, self.cells - 2)
@@ -481,11 +486,17 @@ class TerminalChat(Door, Screen):
         """Go on with what another process left open in this session."""
         if self.session is None:
             return
+        gateway = self.host.gateway
+        left_open = await gateway.ledger.open_turns(self.session.id)
         try:
-            await self.host.gateway.recover(self.session.id)
+            await gateway.recover(self.session.id)
         except HermesError as error:
             self.say(f"{error.message} {error.hint}".rstrip(), "ui_warn")
             return
+        for turn in left_open:
+            ended = await gateway.ledger.turn(turn.id)
+            if ended is not None and ended.error is not None:
+                self.say(f"✗ {ended.error.message} {ended.error.hint}".rstrip(), "ui_error")
         if self.queued:
             await self.host.gateway.wake(self.session.id)
 

@@ -125,7 +125,7 @@ class LineChat(TerminalChat):
         """The input has ended: let what was asked be answered."""
         if self.session is not None:
             await self.host.gateway.idle(self.session.id)
-        while self.working or not self._streams.empty():
+        while self.working or not self._jobs.empty():
             self._idle.clear()
             await self._idle.wait()
 

@@ -7,16 +7,18 @@ history behind.
 
 import asyncio
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from hermes.control.lanes.gateway import Gateway
-from hermes.domain.events import TurnFinished
+from hermes.domain.events import TurnFinished, TurnJob
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, Sender
 from hermes.domain.session import Session
+from hermes.domain.tools import ToolSpec
 from hermes.domain.turn import TurnState
 from hermes.streaming.stdout import PlainOutput, write_plain
+from hermes.streaming.view import ToolDone
 
 PLATFORM = "cli"
 EXIT_CODES = {TurnState.DONE: 0, TurnState.FAILED: 1, TurnState.INTERRUPTED: 130}
@@ -38,6 +40,54 @@ def inbound(
     )
 
 
+async def earlier_tools(
+    gateway: Gateway, job: TurnJob, specs: Sequence[ToolSpec]
+) -> dict[str, ToolDone]:
+    """Return what earlier processes carried out for a turn that goes on, by call."""
+    return {
+        finished.call_id: ToolDone(started=started, finished=finished)
+        for started, finished in await gateway.earlier_calls(job, specs)
+    }
+
+
+async def finish_earlier(
+    gateway: Gateway, session: Session, output: PlainOutput, specs: Sequence[ToolSpec]
+) -> TurnFinished | None:
+    """Write what becomes of a turn that another process left open, if there is one.
+
+    Its answer is not the one that was asked for now, so all of it goes among the notices.
+    """
+    jobs: asyncio.Queue[TurnJob] = asyncio.Queue()
+    with (
+        gateway.doors.watching(lambda job: jobs.put_nowait(job) if job.resumed else None),
+        _interrupt_on_sigint(gateway, session.id),
+    ):
+        if not await gateway.recover(session.id):
+            return None
+        job = await jobs.get()
+        output.note("· finishing the interrupted turn first")
+        aside = PlainOutput(out=_Lines(output.note), note=output.note, monotonic=output.monotonic)
+        finished = await write_plain(job.stream, aside, await earlier_tools(gateway, job, specs))
+    _explain(finished, output)
+    return finished
+
+
+class _Lines:
+    """Takes text in pieces and passes it on line by line."""
+
+    def __init__(self, line: Callable[[str], None]) -> None:
+        self._line = line
+        self._rest = ""
+
+    def write(self, text: str) -> None:
+        *whole, self._rest = (self._rest + text).split("\n")
+        for line in whole:
+            self._line(f"  {line}")
+
+    def flush(self) -> None:
+        pass
+
+
 async def answer_once(
     gateway: Gateway, session: Session, message: InboundMessage, output: PlainOutput
 ) -> TurnFinished:
@@ -52,13 +102,17 @@ async def answer_once(
             gateway.interrupt(session.id)
             await stream.wait()
             raise
+    _explain(finished, output)
+    return finished
+
+
+def _explain(finished: TurnFinished, output: PlainOutput) -> None:
     if finished.error is not None:
         output.note(f"hermes: {finished.error.message}")
         if finished.error.hint:
             output.note(f"  -> {finished.error.hint}")
     elif finished.outcome is TurnState.INTERRUPTED:
         output.note("· interrupted")
-    return finished
 
 
 @contextmanager

@@ -8,6 +8,7 @@ Text from outside is made harmless first: control characters could move the
 cursor, change the title or write to the clipboard.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -32,6 +33,7 @@ from hermes.domain.turn import TurnState
 from hermes.entry.terminal.markdown import Block, MarkdownStream
 from hermes.entry.terminal.paint import Painter, TerminalKind, cut, harmless, wrap
 from hermes.entry.terminal.skins import Skin
+from hermes.streaming.stdout import tool_tail
 from hermes.streaming.units import width
 from hermes.streaming.view import Completed, Piece, Said, Thought, ToolDone, TurnView
 
@@ -71,6 +73,8 @@ class TurnRenderer:
         self.paint = Painter(skin, kind)
         self.model = ""
         """The model that answers this turn; empty before it has started."""
+        self.earlier: Mapping[str, ToolDone] = {}
+        """What an earlier process carried out for this turn, by call."""
         self._view = TurnView()
         self._markdown = MarkdownStream()
         self._raw = ""
@@ -112,8 +116,10 @@ class TurnRenderer:
                 lines = self._end_thought(cells) if again else []
                 self._thought += harmless(text)
                 return lines
-            case Completed():
-                return [*self._end_thought(cells), *self._end_text(cells)]
+            case Completed(message=message):
+                lines = [*self._end_thought(cells), *self._end_text(cells)]
+                before = [self.earlier.get(call.id) for call in message.tool_calls]
+                return lines + [x for each in before if each for x in self._tool_lines(each, cells)]
 
     def _other(self, piece: Piece, cells: int) -> list[str]:
         match piece:
@@ -290,8 +296,7 @@ def tool_line(done: ToolDone, paint: Painter, cells: int, *, label_cells: int = 
     """Return `┊ emoji verb detail duration`, fitted to the width."""
     begun, ended = done.started, done.finished
     failed = ended.outcome is not ToolOutcome.OK
-    mark = f" [{ended.outcome.value}]" if failed else ""
-    tail = f" {ended.seconds:.1f}s{mark}"
+    tail = tool_tail(ended)
     emoji, verb = (begun.emoji, begun.verb or begun.name) if begun else ("🔧", ended.name)
     head = f"{paint.skin.tool_prefix} {emoji} {verb}"
     room = cells - width(head) - width(tail) - 1

@@ -1,0 +1,96 @@
+"""The real command at a real terminal: turns that outlive a process, directories, leaving."""
+
+import asyncio
+import shlex
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from fakes.asking_child import asked_and_killed
+from fakes.command import Hermes
+from fakes.model import Call, FakeModelServer, Rule, Script, Step
+from fakes.tmux import Tmux
+
+pytestmark = [
+    pytest.mark.xdist_group("tmux"),
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
+]
+QUIET = {"auxiliary": {"title_generation": {"enabled": False}}}
+
+
+class Screen:
+    """A terminal in which commands of one home are run, read without blocking the loop."""
+
+    def __init__(self, hermes: Hermes, folder: Path) -> None:
+        self.hermes = hermes
+        self.tmux = Tmux(hermes.folder, columns=90, rows=40)
+        self._folder = folder
+
+    def run(self, *arguments: str, environ: str = "", folder: Path | None = None) -> None:
+        own = " ".join(f"{k}={shlex.quote(v)}" for k, v in self.hermes.environ.items())
+        fixed = f"{own} LC_ALL=C.UTF-8 TERM=screen-256color {environ}"
+        command = shlex.join(self.hermes.argv(*arguments))
+        self.tmux.run(f"cd {folder or self._folder} && {fixed} {command}; cd {self.tmux.folder}")
+
+    async def seen(self, wanted: str | Callable[[str], bool]) -> str:
+        return await asyncio.to_thread(self.tmux.wait_for, wanted)
+
+    async def typed(self, text: str) -> None:
+        await asyncio.to_thread(self.tmux.type, text)
+        await asyncio.to_thread(self.tmux.keys, "Enter")
+
+
+@pytest.fixture
+def screens() -> Iterator[Callable[[Hermes], Screen]]:
+    opened: list[Screen] = []
+
+    def begin(hermes: Hermes) -> Screen:
+        opened.append(Screen(hermes, hermes.work))
+        return opened[-1]
+
+    yield begin
+    for each in opened:
+        each.tmux.close()
+
+
+def cleaning() -> Script:
+    """Look, then ask before something is deleted, then answer."""
+    look = Call(name="terminal", arguments={"command": "echo looking"})
+    wipe = Call(name="terminal", arguments={"command": "rm -rf tmp && echo gone >> marks"})
+    steps = [
+        Step(text="First I look.", calls=[look]),
+        Step(text="Now I delete it.", calls=[wipe]),
+        Step(text="All clean."),
+    ]
+    return Script(rules=[Rule(contains="clean up", steps=steps)], default=Step(text="Hello."))
+
+
+async def test_a_turn_of_a_killed_process_goes_on_before_the_persons_eyes(
+    tmp_path: Path, screens: Callable[[Hermes], Screen]
+) -> None:
+    async with FakeModelServer(cleaning()) as server:
+        hermes = Hermes(tmp_path, server.base_url, QUIET)
+        await asked_and_killed(hermes)
+        screen = screens(hermes)
+        screen.run("-c")
+        shown = await screen.seen("Tab to answer")
+        assert "(no answer)" not in shown
+        for part in ("clean up", "resuming", "First I look.", "run echo looking", "Now I delete"):
+            assert part in shown, shown
+        assert shown.index("First I look") < shown.index("echo looking") < shown.index("Now I del")
+        await asyncio.to_thread(screen.tmux.choose, 1)
+        await screen.seen("All clean.")
+    assert (hermes.work / "marks").read_text(encoding="utf-8") == "gone\n"
+
+
+async def test_a_one_shot_tells_what_became_of_the_turn_it_finishes_first(tmp_path: Path) -> None:
+    async with FakeModelServer(cleaning()) as server:
+        hermes = Hermes(tmp_path, server.base_url, QUIET)
+        await asked_and_killed(hermes)
+        outcome = await hermes.run("-c", "-q", "hello?")
+    assert outcome.out == "Hello.\n"
+    notes = outcome.err
+    order = ["First I look", "run echo looking", "Now I delete", "[refused]", "All clean."]
+    assert [notes.index(each) for each in order] == sorted(notes.index(each) for each in order)
