@@ -387,7 +387,8 @@ def _nowhere(path: str, command: ShellCommand) -> bool:
     sources = command.feed.upstream[-1:] if _MANY & set(command.via) else command.inner
     if "find" in command.via or (sources and {c.name for c in sources} <= _LISTERS):
         return False
-    return COMPUTED in path[:1] or COMPUTED in path.rpartition("/")[0]
+    above = ".." in path and is_unknown(path)
+    return above or COMPUTED in path[:1] or COMPUTED in path.rpartition("/")[0]
 
 
 def _rm(command: ShellCommand, ground: Ground) -> Iterator[Finding]:

@@ -73,7 +73,12 @@ _ASSIGNERS = SETTERS | _READERS | {"getopts", "printf", "wait", "unset"}
 _NAMED_BY_TEXT = frozenset({"test", "[", "let", *_ASSIGNERS})
 """Builtins that evaluate the subscript of a variable they are given as text."""
 _MAKES_NOTHING = frozenset({"chmod", "chown", "chgrp", "touch", "mkdir", "rm", "unlink", "rmdir"})
-_SET_BY_BASH = ("OLDPWD", "DIRSTACK", "_", "BASH_COMMAND", "BASH_ARGV", "COPROC")
+_SET_BY_BASH = (
+    *("OLDPWD", "DIRSTACK", "_", "COPROC", "REPLY", "MAPFILE", "OPTARG"),
+    *("BASH_COMMAND", "BASH_ARGV", "BASH_REMATCH", "BASH_SOURCE", "BASH_EXECUTION_STRING"),
+)
+_SHIFTED = (COMPUTED,) * 9
+"""Positional parameters that are not where they were."""
 _MAX_FILE = 65_536
 PROCESS_FILE = "/dev/fd/63"
 """What a process substitution looks like as an argument."""
@@ -386,10 +391,10 @@ class Walk:
         elif name in _ASSIGNERS:
             self._builtin_assigns(command)
         elif name in {"shift", "set"}:
-            given = args[args.index("--") + 1 :] if name == "set" and "--" in args else None
-            self.variables.positional = (
-                given if self.variables.positional in {None, given} else None
-            )
+            given = args[args.index("--") + 1 :] if name == "set" and "--" in args else _SHIFTED
+            if given is not _SHIFTED or name == "shift" or (args[:1] and args[0][:1] not in "-+"):
+                kept = self.variables.positional in {None, given}
+                self.variables.positional = given if kept else _SHIFTED
             self.exports_all = self.exports_all or (name == "set" and "a" in command.letters())
         elif name == "exec" and not args and command.feed.kind is not Input.NONE:
             self._input = command.feed
