@@ -103,7 +103,7 @@ async def test_what_is_too_old_is_not_sent_but_told(tmp_path: Path) -> None:
                 db.execute("UPDATE outbox SET created_at = created_at - ?", (3 * DAY,))
             telegram.faults.heal()
             await gateway.start()
-            await until_said(telegram, ANN, "An answer from 3 d ago could not be delivered.")
+            await until_said(telegram, ANN, "An answer from 3 days ago could not be delivered.")
             await until_recorded(gateway, "failed")
             listed = (await gateway.hermes.run("gateway", "outbox")).out
             assert "given up" in listed

@@ -31,7 +31,6 @@ from hermes.domain.outbound import UNSENT, OutboxEntry, OutboxKind, OutboxState,
 from hermes.domain.ports.clock import Clock, wait_at_most
 from hermes.domain.ports.platform import Outgoing
 from hermes.domain.ports.surface import Shown
-from hermes.domain.wording import ago
 from hermes.entry.chat.companion import Companion, ReplyParts
 from hermes.entry.chat.prompts import Prompts
 from hermes.streaming.chat.layout import ChatLayout
@@ -303,8 +302,9 @@ def _undelivered(piece: OutboxEntry, now: float) -> str:
     if piece.state is not OutboxState.FAILED:
         return ""
     if piece.error == TOO_OLD:
-        when = ago(now - piece.created_at)
-        return f"⚠️ {what} from {when} could not be delivered. Ask again if you still need it."
+        days = int((now - piece.created_at) // 86_400)
+        when = "a day" if days < 2 else f"{days} days"
+        return f"⚠️ {what} from {when} ago could not be delivered. Ask again if you still need it."
     name = (piece.attachment or "").rpartition("/")[2].replace("`", "'")
     # Where texts are refused nobody can be told.
     return f"📎 `{name}` could not be sent: {piece.error}" if piece.attachment else ""
