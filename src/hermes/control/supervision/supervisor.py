@@ -75,8 +75,8 @@ class AdapterHealth(Struct, frozen=True, kw_only=True):
 
 class SupervisorSettings(Struct, frozen=True, kw_only=True):
     connect_timeout: float = 30.0
-    first_pauses: tuple[float, ...] = (1.0, 3.0, 10.0)
-    """Before the first further attempts; a blip is over quickly."""
+    first_pauses: tuple[float, ...] = (1.0, 3.0, *[10.0] * 12)
+    """Before the first further attempts: most outages are over within two minutes."""
     pause: float = 30.0
     """Then this, doubled each time."""
     longest_pause: float = 300.0
@@ -320,7 +320,7 @@ class Supervisor:
         fatal = _is_fatal(error) and (
             not self._ever_connected or attempts >= self._settings.fatal_limit
         )
-        pause = self._pause_before(attempts, error)
+        pause = self._pause_before(attempts, error, fatal=fatal)
         pause = max(pause, self._settings.pause) if fatal else pause
         self._enter(
             AdapterState.FATAL if fatal else AdapterState.RETRYING,
@@ -334,13 +334,13 @@ class Supervisor:
         level = logging.ERROR if fatal else logging.WARNING
         log.log(level, "adapter %s: %s (again in %.0fs)", self.name, error.message, pause)
 
-    def _pause_before(self, attempts: int, error: HermesError) -> float:
+    def _pause_before(self, attempts: int, error: HermesError, *, fatal: bool) -> float:
         settings = self._settings
-        first = len(settings.first_pauses)
-        if attempts <= first:
-            pause = settings.first_pauses[attempts - 1]
+        first = settings.first_pauses[: settings.fatal_limit if fatal else None]
+        if attempts <= len(first):
+            pause = first[attempts - 1]
         else:
-            doubled = settings.pause * 2 ** min(attempts - first - 1, 16)
+            doubled = settings.pause * 2 ** min(attempts - len(first) - 1, 16)
             pause = min(doubled, settings.longest_pause)
         pause *= 1 + random.uniform(-settings.jitter, settings.jitter)  # noqa: S311 - not a secret
         asked = error.retry_after if isinstance(error, PlatformFailure) else 0.0
