@@ -4,14 +4,13 @@
 """
 
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 
 import click
 import msgspec
 from msgspec import Struct
 
-from hermes.cli.root import COMMANDS
+from hermes.cli.root import COMMANDS, load_command
 from hermes.config.document import format_key
 from hermes.config.meaning import meaning_of
 from hermes.domain.settings import Settings
@@ -24,8 +23,7 @@ def cli_reference() -> str:
     """Return every command with its arguments and options."""
     parts = [HEAD, "# Commands\n"]
     for name in sorted(COMMANDS):
-        module = import_module(f"hermes.cli.commands.{name.replace('-', '_')}")
-        parts += _commands(module.command, f"hermes {name}")
+        parts += _commands(load_command(name), f"hermes {name}")
     return "\n".join(parts) + "\n"
 
 

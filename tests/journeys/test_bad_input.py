@@ -92,7 +92,7 @@ async def test_a_database_from_a_newer_version(tmp_path: Path) -> None:
 async def test_a_database_of_another_program(tmp_path: Path) -> None:
     hermes = Hermes(tmp_path, "http://127.0.0.1:9/v1")
     connection = sqlite3.connect(hermes.home / "state.db")
-    connection.execute("CREATE TABLE schema_version (version INTEGER)")
+    connection.execute("CREATE TABLE things (x)")
     connection.commit()
     connection.close()
     before = (hermes.home / "state.db").read_bytes()

@@ -48,6 +48,7 @@ from hermes.models.routes import ModelSources
 from hermes.observability.logs import configure_logging
 from hermes.state.agent_files import FileIdentity
 from hermes.state.ownership import Owner, blocked_by, new_stalls, owner_alive
+from hermes.state.sqlite.database import not_imported
 from hermes.state.sqlite.ledger import open_ledger
 from hermes.state.transcripts import TranscriptMirror
 
@@ -125,10 +126,14 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
     options.home.ensure()
     redactor, clock = loaded.redactor(), SystemClock()
     profiles = agent_profiles(loaded, options)
-    loaded = replace(loaded, warnings=(*loaded.warnings, *backend_warnings(loaded, options)))
+    new = "" if options.home.ledger_beside.exists() else not_imported(options.home)
+    found = (*loaded.warnings, *backend_warnings(loaded, options), *([new] if new else ()))
+    loaded = replace(loaded, warnings=found)
     live = LiveSettings(in_force(loaded.config, options))
     async with AsyncExitStack() as stack:
         stack.enter_context(_logging(loaded, options, redactor))
+        if new:
+            log.warning("%s", new)
         ledger = await stack.enter_async_context(open_ledger(options.home))
         owner = stack.enter_context(Owner.claim(options.home.run_dir))
         sources = ModelSources(settings=loaded.config, secret=loaded.variable)

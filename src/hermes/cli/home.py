@@ -29,6 +29,7 @@ from hermes.domain.errors import NotFound, SessionBusy
 from hermes.domain.ports.ledger import Ledger, SessionQuery
 from hermes.domain.session import Session, StoredMessage
 from hermes.state.ownership import owner_alive
+from hermes.state.sqlite.database import IMPORTED, not_imported
 from hermes.state.sqlite.ledger import existing_ledger
 
 T = TypeVar("T")
@@ -127,6 +128,11 @@ class HomeLedger:
         self.ledger = ledger
         self._home = home
         self._redactor = redactor
+
+    async def note_earlier(self) -> None:
+        """Say that conversations of an earlier Hermes wait to be imported, if they do."""
+        if await self.ledger.kept(IMPORTED) is None and (note := not_imported(self._home)):
+            self.say(note)
 
     def say(self, text: str) -> None:
         say(self._redactor.redact(text))

@@ -3,6 +3,7 @@
 import os
 import sys
 from importlib import import_module
+from keyword import iskeyword
 
 import click
 
@@ -16,6 +17,7 @@ COMMANDS: dict[str, str] = {
     "config": "Show, change, check and migrate the configuration.",
     "gateway": "Run the agent behind the chat platforms.",
     "hooks": "List, enable and disable gateway hooks.",
+    "import": "Bring the conversations of an earlier Hermes.",
     "keys": "Make, list and revoke the keys of the HTTP door.",
     "model": "Show and choose the model; add local ones.",
     "pairing": "Let people in who were shown a pairing code.",
@@ -25,7 +27,15 @@ COMMANDS: dict[str, str] = {
     "status": "Show the model, the configuration, the gateway and the size of the ledger.",
     "webhook": "Let services wake the agent: add, list, remove and test routes.",
 }
-"""Command -> short help. The code is `hermes.cli.commands.<command>:command`, `-` as `_`."""
+"""Command -> short help."""
+
+
+def load_command(name: str) -> click.Command:
+    """Import `hermes.cli.commands.<name>`: `-` as `_`, a word of Python with `_` behind it."""
+    module = name.replace("-", "_") + ("_" if iskeyword(name) else "")
+    command = import_module(f"hermes.cli.commands.{module}").command
+    assert isinstance(command, click.Command)
+    return command
 
 
 OWN_OPTIONS = frozenset({"-h", "--help", "-V", "--version"})
@@ -38,11 +48,7 @@ class LazyGroup(click.Group):
         return sorted(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in COMMANDS:
-            return None
-        command = import_module(f"hermes.cli.commands.{cmd_name.replace('-', '_')}").command
-        assert isinstance(command, click.Command)
-        return command
+        return load_command(cmd_name) if cmd_name in COMMANDS else None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):

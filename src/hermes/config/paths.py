@@ -36,6 +36,9 @@ class HermesHome(Struct, frozen=True, kw_only=True):
     env_file = _Inside(".env")
     """The secrets, one `NAME=value` a line."""
     database = _Inside("state.db")
+    """The ledger, unless an earlier Hermes has its own there."""
+    ledger_beside = _Inside("ledger.db")
+    """The ledger where `state.db` belongs to an earlier Hermes; once there, it stays the ledger."""
     soul_file = _Inside("SOUL.md")
     """Who the agent is."""
     memories_dir = _Inside("memories")

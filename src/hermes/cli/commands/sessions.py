@@ -185,6 +185,7 @@ async def list_command(store: HomeLedger, /, limit: int, as_json: bool, **filter
         store.show(session_facts(session), session_line(session), as_json=as_json)
     if not shown and not as_json:
         store.say("There are no such sessions.")
+        await store.note_earlier()
 
 
 @command.command("show")

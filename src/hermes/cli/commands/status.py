@@ -52,6 +52,7 @@ async def command(store: HomeLedger, as_json: bool) -> None:
         *outbox_lines(pieces, now),
     ):
         store.say(line)
+    await store.note_earlier()
 
 
 def _head(home: HermesHome, loaded: LoadedConfig) -> Iterator[str]:

@@ -13,6 +13,7 @@ _STORES = pattern("secret-stores")
 _STORE_KINDS = frozenset(
     (PlaceKind.SSH, PlaceKind.CREDENTIALS, PlaceKind.SECRETS, PlaceKind.LEDGER)
 )
+_KEPT = (".env", "state.db", "ledger.db")
 _STORED = (".ssh/id_rsa", ".ssh/id_ed25519", ".netrc", ".aws/credentials", ".env", ".npmrc")
 _PUBLIC = re.compile(r"\.pub$|known_hosts$|/\.ssh/config$|cert\w*\.pem$|ca-certificates|cacert")
 _COPIERS = frozenset({"scp", "rsync", "sftp", "rclone", "gsutil", "aws"})
@@ -119,7 +120,7 @@ def is_store(text: str, command: ShellCommand, ground: Ground) -> bool:
             return True
         if any(c in clean for c in "*?["):
             homes = [f"{h}/{s}" for h in ground.user_homes for s in _STORED]
-            homes += [f"{h}/{s}" for h in ground.hermes_homes for s in (".env", "state.db")]
+            homes += [f"{h}/{s}" for h in ground.hermes_homes for s in _KEPT]
             homes += [absolute(s, cwd) for cwd in command.cwds for s in (".env", ".netrc")]
             if any(_globbed(clean, store) for store in homes):
                 return True

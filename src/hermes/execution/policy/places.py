@@ -54,7 +54,7 @@ _DEVICE = pattern("devices")
 _HARMLESS_SYSTEM = re.compile(r"/(?:proc/self/fd/\d|usr/local/src/|usr/src/)")
 _SAMPLE = re.compile(r"\.(?:example|sample|template|dist|test|tpl)$")
 _WORKSPACE = re.compile(r"(?:agents/[^/]+/|profiles/[^/]+/)?(?:workspace|cache|tmp)/")
-_LEDGER = re.compile(r"(?:.*/)?state\.db(?:-wal|-shm)?$")
+_LEDGER = re.compile(r"(?:.*/)?(?:state|ledger)\.db(?:-wal|-shm)?$")
 _MAX_PATH = 4096
 _OUTSIDE = ProtectedPlace(PlaceKind.OUTSIDE, "outside")
 _SYSTEM_PLACE = ProtectedPlace(PlaceKind.SYSTEM, "system path")
@@ -101,7 +101,7 @@ def is_vital(clean: str, ground: Ground) -> bool:
 def is_ledger(clean: str, ground: Ground) -> bool:
     """Return whether a path is the ledger, or a glob beside it that takes it along."""
     inside = any(clean.startswith(home + "/") for home in ground.hermes_homes)
-    if inside and clean.endswith(("/*", "state.db*")):
+    if inside and clean.endswith(("/*", "state.db*", "ledger.db*")):
         return True
     place = _hermes(clean, ground)
     return place is not None and place.kind is PlaceKind.LEDGER

@@ -8,6 +8,9 @@ Nothing checkpoints by itself (`wal_autocheckpoint = 0`): SQLite before 3.51.3
 can lose pages when one connection resets the write-ahead log while another
 checkpoints, so the writer checkpoints under the write lock instead.
 
+A `state.db` of the earlier Hermes is recognised without locks and side files
+(`immutable`), is never opened for writing, and our ledger lives beside it.
+
 Migrations are numbered SQL files, applied in order in one transaction; `user_version`
 is the number of the last one. Before an older database that holds anything is changed,
 a copy goes to the backups folder through SQLite's backup API.
@@ -16,16 +19,21 @@ a copy goes to the backups folder through SQLite's backup API.
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 
 from msgspec import Struct
 
+from hermes.config.paths import HermesHome
 from hermes.domain.errors import StoreError, StoreTooNew
 from hermes.state.sqlite.errors import cannot_open, not_a_database, store_error
 
 APPLICATION_ID = 0x48524D53
 """`HRMS` in the file header: this database is ours."""
+
+IMPORTED = "imported"
+"""Where the ledger keeps from which file of an earlier Hermes it was filled."""
 
 BUSY_SECONDS = 10.0
 """How long another process may hold the write lock before we give up."""
@@ -38,6 +46,54 @@ def open_writer(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Co
 
 def open_reader(path: Path, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
     return _open(path, "ro", busy_seconds)
+
+
+def ledger_file(home: HermesHome) -> Path:
+    """Return where the ledger is, or is to be made."""
+    beside = home.ledger_beside
+    return beside if beside.exists() or is_earlier(home.database) else home.database
+
+
+def not_imported(home: HermesHome) -> str:
+    """Say that conversations of an earlier Hermes are there; empty if none are."""
+    if not is_earlier(home.database):
+        return ""
+    return (
+        f"{home.database} belongs to an earlier Hermes and is left untouched; new conversations"
+        f" go to {home.ledger_beside.name}. Bring the old ones over with: hermes import"
+    )
+
+
+def is_earlier(path: Path) -> bool:
+    """Tell whether an earlier Hermes wrote a database, leaving no trace of having looked."""
+    if not path.is_file():
+        return False
+    try:
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            application = connection.execute("PRAGMA application_id").fetchone()[0]
+            tables = {row[0] for row in connection.execute("SELECT name FROM sqlite_master")}
+    except sqlite3.Error:
+        return False  # whoever opens it explains what is wrong
+    if not tables:
+        return _log_of_another(path)
+    return application != APPLICATION_ID and (
+        "schema_version" in tables or tables >= {"sessions", "messages"}
+    )
+
+
+def _log_of_another(path: Path) -> bool:
+    """Tell whether the first pages, so far only in the write-ahead log, bear another mark."""
+    try:
+        with path.with_name(path.name + "-wal").open("rb") as file:
+            log = file.read(1 << 20)
+    except OSError:
+        return False
+    size = int.from_bytes(log[8:12], "big") + 24
+    for at in range(32, len(log) - size + 1, size):
+        if int.from_bytes(log[at : at + 4], "big") == 1:
+            return int.from_bytes(log[at + 92 : at + 96], "big") != APPLICATION_ID
+    return False
 
 
 def check_ours(path: Path) -> None:

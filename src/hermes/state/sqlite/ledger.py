@@ -17,6 +17,7 @@ from hermes.state.sqlite.base import change, many, one, row_of
 from hermes.state.sqlite.database import (
     BUSY_SECONDS,
     check_ours,
+    ledger_file,
     load_migrations,
     migrate,
     open_writer,
@@ -113,7 +114,7 @@ def _prepare(
 
 @asynccontextmanager
 async def open_ledger(home: HermesHome) -> AsyncIterator[Ledger]:
-    async with _opened(home.database, home.backups_dir) as ledger:
+    async with opened(ledger_file(home), home.backups_dir) as ledger:
         yield ledger
 
 
@@ -123,17 +124,17 @@ async def existing_ledger(home: HermesHome) -> AsyncIterator[Ledger]:
 
     For commands that only look: they leave no database behind.
     """
-    if home.database.exists():
+    if ledger_file(home).exists():
         async with open_ledger(home) as ledger:
             yield ledger
         return
     with TemporaryDirectory(prefix="hermes-") as folder:
-        async with _opened(Path(folder) / "state.db", Path(folder)) as ledger:
+        async with opened(Path(folder) / "state.db", Path(folder)) as ledger:
             yield ledger
 
 
 @asynccontextmanager
-async def _opened(path: Path, backups: Path) -> AsyncIterator[Ledger]:
+async def opened(path: Path, backups: Path) -> AsyncIterator[SqliteLedger]:
     ledger = await SqliteLedger.open(path, backups=backups)
     try:
         yield ledger

@@ -48,3 +48,7 @@ SELECT * FROM messages WHERE session_id = ? AND id > ? AND active = 1 ORDER BY s
 -- name: count_rewrite
 -- Note that the history of a session was changed other than by adding to it.
 UPDATE sessions SET rewrites = rewrites + 1 WHERE id = ?;
+
+-- name: retire
+-- Take a message out of the context.
+UPDATE messages SET active = 0, compacted = :compacted WHERE id = :id;

@@ -166,3 +166,17 @@ SELECT session_id FROM session_keys WHERE session_key = ?;
 -- name: for_key
 -- Return the session that a key points at.
 SELECT r.* FROM session_keys k JOIN session_rows r ON r.id = k.session_id WHERE k.session_key = ?;
+
+-- name: imported
+-- Give an imported session what its origin had counted.
+UPDATE sessions SET
+  ended_at = :ended_at, end_reason = :end_reason, input_tokens = :input_tokens,
+  output_tokens = :output_tokens, cache_read_tokens = :cache_read_tokens,
+  cache_write_tokens = :cache_write_tokens, reasoning_tokens = :reasoning_tokens,
+  estimated_cost_usd = :estimated_cost_usd
+WHERE id = :id;
+
+-- name: imported_parent
+-- Point an imported session at the one it came from.
+UPDATE sessions SET parent_session_id = :parent, lineage = :lineage
+WHERE id = :id AND EXISTS (SELECT 1 FROM sessions WHERE id = :parent);
