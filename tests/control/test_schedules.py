@@ -18,7 +18,7 @@ from hermes.control.jobs.schedules import (
 )
 from hermes.domain.errors import ConfigError, UsageError
 from hermes.domain.jobs import Schedule, ScheduleKind
-from hermes.domain.zones import zone_named
+from hermes.domain.ports.clock import zone_named
 
 BERLIN = ZoneInfo("Europe/Berlin")
 ZONES = st.sampled_from(
@@ -282,7 +282,7 @@ MACHINE = """
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 from hermes.control.jobs.schedules import next_instant, stamp
-from hermes.domain.zones import zone_named
+from hermes.domain.ports.clock import zone_named
 from hermes.domain.jobs import Schedule, ScheduleKind
 here, there = zone_named(""), ZoneInfo("Europe/Berlin")
 for hour in range(0, 24 * 400):

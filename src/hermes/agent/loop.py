@@ -49,9 +49,9 @@ from hermes.domain.messages import (
     content_text,
     user_prefix,
 )
+from hermes.domain.ports.clock import zone_named
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply, ModelRequest
 from hermes.domain.session import StoredMessage
-from hermes.domain.zones import zone_named
 
 log = logging.getLogger(__name__)
 

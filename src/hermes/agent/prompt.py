@@ -17,12 +17,12 @@ from msgspec import Struct
 from hermes.agent.scope import AgentServices
 from hermes.domain.errors import HermesError
 from hermes.domain.platforms import platforms
+from hermes.domain.ports.clock import zone_named
 from hermes.domain.ports.execution import Environment
 from hermes.domain.ports.files import IdentitySnapshot
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.tools import ToolRunner, ToolSpec
-from hermes.domain.zones import zone_named
 
 
 class _Guidance(Struct, frozen=True):

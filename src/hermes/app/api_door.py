@@ -17,8 +17,8 @@ from hermes.config.loader import LoadedConfig
 from hermes.control.runs.runs import PLATFORM, Runs
 from hermes.control.supervision.health import GatewayPhase
 from hermes.domain.patterns import SafePattern
+from hermes.domain.ports.clock import zone_named
 from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES, AgentProfile
-from hermes.domain.zones import zone_named
 from hermes.entry.http.api import all_endpoints
 from hermes.entry.http.app import HttpApp
 from hermes.entry.http.door import ApiDoor

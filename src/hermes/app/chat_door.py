@@ -19,7 +19,7 @@ from hermes.control.admission.routing import agent_for
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.delivery.files import OutgoingFiles
 from hermes.control.supervision.supervisor import SupervisorSettings
-from hermes.domain.zones import zone_named
+from hermes.domain.ports.clock import zone_named
 from hermes.entry.chat.context import ChatContext
 from hermes.entry.chat.door import ChatDoor, ChatDoorParts
 from hermes.entry.chat.voice import VoiceMessages

@@ -23,10 +23,10 @@ from hermes.control.lanes.gateway import BusyMode
 from hermes.domain.errors import ConfigError, Conflict, NotFound, UsageError
 from hermes.domain.ids import new_session_id
 from hermes.domain.messages import AssistantMessage, UserMessage, content_text
+from hermes.domain.ports.clock import clock_time
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
 from hermes.domain.wording import ago, one_line
-from hermes.domain.zones import clock_time
 
 LISTED = 20
 SEARCHED = 500

@@ -13,7 +13,7 @@ from hermes.control.commands.registry import (
 )
 from hermes.control.commands.wording import count, exchanges, heading, listing, table
 from hermes.domain.errors import UsageError
-from hermes.domain.zones import clock_time
+from hermes.domain.ports.clock import clock_time
 
 PAGE = 12
 ABOUT = (

@@ -1,4 +1,4 @@
-"""What the bot says of its own accord: welcome to somebody let in, "I'm back" after `/restart`.
+"""Greetings: a welcome to somebody who was let in, and "I'm back" after `/restart`.
 
 Both are promised in the ledger before they can be kept: the place of a stranger when a
 pairing code is shown, the place of `/restart` before the gateway stops. Each has one delivery
