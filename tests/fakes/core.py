@@ -87,7 +87,7 @@ class OneModel:
         self._main = main
         self._side = side or main
 
-    def main(self, profile: AgentProfile, session: Session) -> Model:
+    def main(self, profile: AgentProfile, session: Session | None) -> Model:
         return self._main
 
     def auxiliary(self, task: str, profile: AgentProfile, session: Session) -> Model:

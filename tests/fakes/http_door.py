@@ -163,7 +163,7 @@ async def http_door(
     )
     async with core_of as core, runs_on(core, max_open=max_runs, redact=without_secret) as runs:
         media, side_calls = FakeMedia(folder / "media"), FakeSideCalls()
-        context = more(_context(folder, core, runs, media, side_calls))
+        context = more(_context(folder, core, runs, media, side_calls, model))
         doors: list[HttpDoor] = []
         keys = KeyRing(core.ledger, context.clock, lambda: doors[0].owner_keys if doors else ())
         app = HttpApp(endpoints, context, wanted, keys)
@@ -183,7 +183,12 @@ async def http_door(
 
 
 def _context(
-    folder: Path, core: Core, runs: Runs, media: FakeMedia, side_calls: FakeSideCalls
+    folder: Path,
+    core: Core,
+    runs: Runs,
+    media: FakeMedia,
+    side_calls: FakeSideCalls,
+    model: Model,
 ) -> HttpContext:
     clock = SystemClock()
     job_files: dict[str, JobFiles] = {}
@@ -193,6 +198,9 @@ def _context(
 
     async def skills(agent_id: str) -> list[dict[str, Any]]:
         return [{"name": "greet", "description": "How to greet.", "path": "skills/greet/SKILL.md"}]
+
+    async def takes(agent_id: str, session_id: str | None) -> frozenset[str]:
+        return model.info.takes
 
     return HttpContext(
         ledger=core.ledger,
@@ -206,6 +214,7 @@ def _context(
         jobs=jobs,
         toolsets=lambda agent_id: (Toolset(name="test", enabled=True, tools=("read_file",)),),
         skills=skills,
+        takes=takes,
         metrics=Registry(),
         gateway_state=lambda: {"gateway_state": "running", "platforms": {}},
         ready=lambda: {"ledger": True},

@@ -378,3 +378,49 @@ def test_extra_body_and_headers_of_the_provider_are_sent(mode: ApiMode) -> None:
     call = protocol_for(mode).encode(request, to, Repairs(), LoweredCache())
     assert json.loads(call.body)["top_k"] == 5
     assert call.headers["x-team"] == "a"
+
+
+GIVEN: dict[str, Any] = {
+    "temperature": 0.5,
+    "top_p": 0.3,
+    "stop": "END",
+    "presence_penalty": 0.5,
+    "frequency_penalty": -0.5,
+    "seed": 7,
+    "logit_bias": {"1": 5},
+    "logprobs": True,
+    "top_logprobs": 2,
+    "service_tier": "auto",
+    "verbosity": "low",
+    "parallel_tool_calls": False,
+}
+
+
+def test_what_a_protocol_takes_of_the_sampling_is_sent() -> None:
+    tool = ToolSpec(name="look", toolset="t", strict=True)
+    messages = (UserMessage(content="a"),)
+    chat = encode(ApiMode.CHAT_COMPLETIONS, messages, tools=(tool,), **GIVEN)
+    assert {name: chat[name] for name in GIVEN} == GIVEN
+    assert chat["tools"][0]["function"]["strict"] is True
+    responses = encode(ApiMode.RESPONSES, messages, tools=(tool,), **GIVEN)
+    taken = ("temperature", "top_p", "top_logprobs", "service_tier", "parallel_tool_calls")
+    assert {name: responses[name] for name in taken} == {name: GIVEN[name] for name in taken}
+    assert responses["text"] == {"verbosity": "low"}
+    assert "message.output_text.logprobs" in responses["include"]
+    assert responses["tools"][0]["strict"] is True
+    assert not {"stop", "seed", "logit_bias", "logprobs", "verbosity"} & responses.keys()
+    claude = encode(ApiMode.ANTHROPIC_MESSAGES, messages, tools=(tool,), **GIVEN)
+    assert (claude["stop_sequences"], claude["top_p"]) == (["END"], 0.3)
+    assert claude["service_tier"] == "auto"
+    assert claude["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
+    assert claude["tools"][0]["strict"] is True
+    assert not {"stop", "seed", "logit_bias", "logprobs", "parallel_tool_calls"} & claude.keys()
+
+
+def test_the_name_of_a_schema_and_its_strictness_are_kept() -> None:
+    named = {"response_schema": {"type": "object"}, "schema_name": "form", "schema_strict": True}
+    messages, schema = (UserMessage(content="a"),), {"name": "form", "strict": True}
+    chat = encode(ApiMode.CHAT_COMPLETIONS, messages, **named)["response_format"]["json_schema"]
+    assert chat == {**schema, "schema": {"type": "object"}}
+    text = encode(ApiMode.RESPONSES, messages, **named)["text"]["format"]
+    assert text == {**schema, "type": "json_schema", "schema": {"type": "object"}}

@@ -8,8 +8,11 @@ entered again with it.
 """
 
 import logging
+import math
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import islice
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -52,6 +55,7 @@ from hermes.domain.messages import (
 from hermes.domain.ports.clock import zone_named
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply, ModelRequest
 from hermes.domain.session import StoredMessage
+from hermes.domain.turn import SAMPLING
 
 log = logging.getLogger(__name__)
 
@@ -174,6 +178,8 @@ class TurnLoop:
         self.model_calls = scope.used.calls
         self.handed: tuple[ToolCall, ...] = ()
         """Calls that the client must carry out, once the turn has reached them."""
+        self.logprobs: tuple[dict[str, Any], ...] = ()
+        """Of the last reply, if they were asked for."""
 
     async def run(self) -> str:
         await self._settle_open_calls()
@@ -255,7 +261,7 @@ class TurnLoop:
         await check_spend(self._services, self._job.profile.id, self.scope.session.id)
         self._calls += 1
         # One call beyond the limit, without tools: the turn ends with an answer, not with silence.
-        tools_allowed = self._calls <= self._calls_allowed
+        tools_allowed = self._calls <= self._calls_allowed and self._calls_left() > 0
         reply = await self._call(tools_allowed=tools_allowed)
         message = self._accepted(reply.message, tools_allowed=tools_allowed)
         await self._commit(message, reply)
@@ -290,14 +296,27 @@ class TurnLoop:
             tools=self._specs,
             tool_choice=self._tool_choice() if tools_allowed else "none",
             max_tokens=options.max_tokens or settings.model.max_tokens,
-            temperature=options.temperature,
             reasoning_effort=options.reasoning_effort
             or self.scope.session.state.get(
                 REASONING_EFFORT, settings.agent.reasoning_effort or None
             ),
             response_schema=options.response_schema,
+            schema_name=options.schema_name,
+            schema_strict=options.schema_strict,
             session_id=self.scope.session.id,
+            **{name: getattr(options, name) for name in SAMPLING},
         )
+
+    def _calls_left(self) -> float:
+        """Return how many tool calls the client still allows; counted over restarts."""
+        options = self._job.brief.options
+        if options.tool_choice == "none":
+            return 0
+        if options.max_tool_calls is None:
+            return math.inf
+        said = (stored for stored in self._history if stored.turn_id == self._job.turn.id)
+        replies = (each.message for each in said if isinstance(each.message, AssistantMessage))
+        return options.max_tool_calls - sum(len(reply.tool_calls) for reply in replies)
 
     def _calls_note(self) -> str:
         """Return what to tell the model about the calls that are left, if anything."""
@@ -307,6 +326,8 @@ class TurnLoop:
                 "The call limit of this turn is reached and tools are switched off now. "
                 "Answer with what you have: what is done, what is not, what comes next."
             )
+        if used > 1 and self._calls_left() <= 0:
+            return "No more tool calls are allowed in this turn. Answer with what you have."
         if used >= int(limit * WRAP_UP_SHARE) and limit > 5:
             left = limit - used
             return f"Only {left} more model calls are allowed in this turn. Start wrapping up."
@@ -320,8 +341,15 @@ class TurnLoop:
         return choice if self.model_calls == 0 else None
 
     def _accepted(self, message: AssistantMessage, *, tools_allowed: bool) -> AssistantMessage:
-        """Make call ids unique in the session and drop calls where none are allowed."""
-        calls = tuple(self._unique(call) for call in message.tool_calls) if tools_allowed else ()
+        """Make call ids unique in the session and drop calls beyond those that are allowed.
+
+        The model sees only what was done, and may ask again for the others.
+        """
+        left = self._calls_left() if tools_allowed else 0
+        if self._job.brief.options.parallel_tool_calls is False:
+            left = min(left, 1)
+        allowed = islice(message.tool_calls, None if left == math.inf else max(0, int(left)))
+        calls = tuple(map(self._unique, allowed))
         return replace(message, text=self._services.redact(message.text), tool_calls=calls)
 
     def _unique(self, call: ToolCall) -> ToolCall:
@@ -340,6 +368,8 @@ class TurnLoop:
         self._listener.clear()
         self._history.append(stored)
         self._account(reply)
+        # What was taken out of the text must not be read in its tokens.
+        self.logprobs = reply.logprobs if message.text == reply.message.text else ()
         stream.emit(MessageCompleted(message_id=stored.id, message=message))
         stream.emit(
             UsageReported(

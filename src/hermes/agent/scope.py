@@ -89,8 +89,8 @@ async def no_attachment(_path: str, _limit: int) -> bytes | None:
 class Models(Protocol):
     """Opens models; clients are shared and kept open."""
 
-    def main(self, profile: AgentProfile, session: Session) -> Model:
-        """Return the model that answers turns of `session`."""
+    def main(self, profile: AgentProfile, session: Session | None) -> Model:
+        """Return the model that answers turns of `session`, or of a new one."""
         ...
 
     def auxiliary(self, task: str, profile: AgentProfile, session: Session) -> Model:

@@ -16,9 +16,11 @@ from hermes.app.settings import platform_section
 from hermes.config.loader import LoadedConfig
 from hermes.control.runs.runs import PLATFORM, Runs
 from hermes.control.supervision.health import GatewayPhase
+from hermes.domain.errors import HermesError
 from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.clock import zone_named
 from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES, AgentProfile
+from hermes.domain.turn import SAMPLING
 from hermes.entry.http.api import all_endpoints
 from hermes.entry.http.app import HttpApp
 from hermes.entry.http.door import ApiDoor
@@ -82,6 +84,7 @@ def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpCont
         jobs=lambda _agent: jobs,
         toolsets=lambda agent: _toolsets(app, agent),
         skills=lambda _agent: skill_cards(home.skills_dir),
+        takes=lambda agent, session: _takes(app, agent, session),
         metrics=context.metrics,
         gateway_state=lambda: msgspec.to_builtins(state_file.current()),
         ready=ready,
@@ -100,6 +103,14 @@ def _card(profile: AgentProfile, settings: HttpSettings) -> ServedAgent:
         name=own_name if default else profile.id,
         aliases=DEFAULT_AGENT_NAMES if default else (),
     )
+
+
+async def _takes(app: App, agent_id: str, session_id: str | None) -> frozenset[str]:
+    session = await app.ledger.session(session_id) if session_id is not None else None
+    try:
+        return app.services.models.main(app.agent(agent_id), session).info.takes
+    except HermesError:
+        return frozenset(SAMPLING)  # without a model the turn says what is missing
 
 
 def _toolsets(app: App, agent_id: str) -> tuple[Toolset, ...]:

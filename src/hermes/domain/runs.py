@@ -99,6 +99,8 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
     cost_usd: float | None = None
     model_calls: int = 0
     error: TurnError | None = None
+    logprobs: tuple[dict[str, Any], ...] = ()
+    """See `domain.ports.model.ModelReply`."""
 
 
 class Run(Struct, frozen=True, kw_only=True):

@@ -79,6 +79,8 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     description: str = ""
     parameters: dict[str, Any] = {}
     """JSON Schema of the arguments; sorted and stable."""
+    strict: bool | None = None
+    """Whether the provider has to keep the arguments to the schema; None: as it likes."""
     emoji: str = "🔧"
     verb: str = ""
     """What a tool line says it is doing, e.g. `read`."""

@@ -8,9 +8,9 @@ the ledger enforces this.
 
 import asyncio
 from enum import StrEnum
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from hermes.domain.messages import Content, UserMessage
 
@@ -22,6 +22,8 @@ class ClientTool(Struct, frozen=True, kw_only=True):
     description: str = ""
     parameters: dict[str, Any] = {}
     """JSON Schema of the arguments."""
+    strict: bool | None = None
+    """Whether the provider has to keep the arguments to the schema; None: as it likes."""
 
 
 class ClientResult(Struct, frozen=True, kw_only=True):
@@ -29,7 +31,37 @@ class ClientResult(Struct, frozen=True, kw_only=True):
     content: Content
 
 
-class TurnOptions(Struct, frozen=True, kw_only=True):
+_Penalty = Annotated[float, Meta(ge=-2, le=2)]
+
+
+class Sampling(Struct, frozen=True, kw_only=True):
+    """How the model is to answer, under the names that OpenAI gave these fields.
+
+    They are the same from the request to the model call; None leaves a field to the provider.
+    What the protocols take of them is a table in `models.providers`.
+    """
+
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    stop: str | Annotated[tuple[str, ...], Meta(max_length=16)] | None = None
+    """Texts at which the answer ends."""
+    presence_penalty: _Penalty | None = None
+    frequency_penalty: _Penalty | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    logit_bias: Annotated[dict[str, float], Meta(max_length=1024)] | None = None
+    logprobs: bool | None = None
+    """Tell how probable the tokens of the answer were."""
+    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
+    service_tier: Literal["auto", "default", "flex", "priority", "scale"] | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
+    parallel_tool_calls: bool | None = None
+    """False: one call at a time, which the turn loop sees to."""
+
+
+SAMPLING = Sampling.__struct_fields__
+
+
+class TurnOptions(Sampling, frozen=True, kw_only=True):
     """Options of one turn; None uses the configuration."""
 
     instructions: str = ""
@@ -39,12 +71,15 @@ class TurnOptions(Struct, frozen=True, kw_only=True):
     """Tools and toolsets of the agent that it may use; None: all that it has."""
     tool_choice: str | None = None
     """`none`, `required`, or the name of a tool; for the first call of the turn."""
+    max_tool_calls: int | None = None
+    """After so many the model has to answer."""
     max_tokens: int | None = None
     """Bounds the final answer: it is not continued when it is cut off by this."""
-    temperature: float | None = None
     reasoning_effort: str | None = None
     response_schema: dict[str, Any] | None = None
     """JSON Schema that the final answer has to follow."""
+    schema_name: str = "reply"
+    schema_strict: bool | None = None
     title: bool = True
     """Whether the session gets a title; not if it exists for one request only."""
 

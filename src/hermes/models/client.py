@@ -377,6 +377,7 @@ class _RouteCall:
             provider=self._route.provider,
             model=decoded.model or self._route.model,
             cost_usd=dollars,
+            logprobs=decoded.logprobs,
         )
 
 

@@ -25,6 +25,7 @@ from hermes.domain.messages import (
 )
 from hermes.domain.ports.model import ModelRequest
 from hermes.domain.tools import ToolSpec
+from hermes.models.providers import TAKES, ApiMode
 from hermes.models.routes import ModelRoute
 from hermes.models.wire import Repairs, WireCall, encode_json
 
@@ -100,6 +101,26 @@ def lowered_tools(
     tools: Iterable[ToolSpec], shape: Callable[[ToolSpec], dict[str, Any]]
 ) -> list[msgspec.Raw]:
     return [msgspec.Raw(encode_json(shape(t))) for t in sorted(tools, key=lambda tool: tool.name)]
+
+
+def named_schema(request: ModelRequest) -> dict[str, Any]:
+    strict = {} if request.schema_strict is None else {"strict": request.schema_strict}
+    return {"name": request.schema_name, "schema": request.response_schema, **strict}
+
+
+def sampled(request: ModelRequest, mode: str) -> dict[str, Any]:
+    """Return what a call says about sampling, as far as the protocol has fields of its own for it.
+
+    What is asked for in a part of another field is left to the protocol.
+    """
+    given = {
+        there: value
+        for name, there in TAKES[ApiMode(mode)].items()
+        if name in (there, "stop") and (value := getattr(request, name)) is not None
+    }
+    if not request.tools:
+        given.pop("parallel_tool_calls", None)
+    return given
 
 
 def wire_call(

@@ -4,6 +4,7 @@ Adding a provider that speaks one of the known protocols is one row there, or
 none at all: any name under `providers:` in the configuration works too.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -19,6 +20,27 @@ class ApiMode(StrEnum):
     CHAT_COMPLETIONS = "chat_completions"
     RESPONSES = "responses"
     ANTHROPIC_MESSAGES = "anthropic_messages"
+
+
+_CHAT = (
+    *("temperature", "top_p", "stop", "presence_penalty", "frequency_penalty", "seed"),
+    *("logit_bias", "logprobs", "top_logprobs", "service_tier", "verbosity", "parallel_tool_calls"),
+)
+TAKES: Final[Mapping[ApiMode, Mapping[str, str]]] = {
+    ApiMode.CHAT_COMPLETIONS: {name: name for name in _CHAT},
+    ApiMode.RESPONSES: {
+        **{name: name for name in ("temperature", "top_p", "top_logprobs", "service_tier")},
+        "parallel_tool_calls": "parallel_tool_calls",
+        "logprobs": "include",
+        "verbosity": "text",
+    },
+    ApiMode.ANTHROPIC_MESSAGES: {
+        **{name: name for name in ("temperature", "top_p", "service_tier")},
+        "stop": "stop_sequences",
+        "parallel_tool_calls": "tool_choice",
+    },
+}
+"""What each protocol takes of `domain.turn.Sampling`, and in which field."""
 
 
 class Quirks(Struct, frozen=True, kw_only=True):

@@ -137,8 +137,9 @@ class ModelRegistry:
         self._rests = RouteRests(clock)
         self._opened: dict[bytes, AuxiliaryModels] = {}
 
-    def main(self, profile: AgentProfile, session: Session) -> Model:
-        main = self._open(profile, session.state.get(MODEL_OVERRIDE) or {}).main
+    def main(self, profile: AgentProfile, session: Session | None) -> Model:
+        chosen = session.state.get(MODEL_OVERRIDE) if session is not None else None
+        main = self._open(profile, chosen or {}).main
         return main.for_turn() if isinstance(main, ModelClient) else main
 
     def auxiliary(self, task: str, profile: AgentProfile, session: Session) -> Model:

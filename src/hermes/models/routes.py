@@ -28,6 +28,7 @@ from hermes.models.credentials import PoolStrategy, ProviderKey
 from hermes.models.providers import (
     GENERIC,
     PROVIDERS,
+    TAKES,
     ApiMode,
     Auth,
     ProviderSpec,
@@ -86,6 +87,7 @@ class ModelRoute(Struct, frozen=True, kw_only=True):
             context_window=self.facts.context_window,
             max_output=self.max_tokens or self.facts.max_output,
             vision=self.facts.vision,
+            takes=frozenset(TAKES[self.api_mode]),
         )
 
 

@@ -50,6 +50,7 @@ class Decoded(Struct, frozen=True, kw_only=True):
     """The provider said that it had finished; otherwise the stream was cut off."""
     cost_usd: float | None = None
     """What the provider itself says that it cost."""
+    logprobs: tuple[dict[str, Any], ...] = ()
 
 
 class WireFault(Exception):

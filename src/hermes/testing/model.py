@@ -33,6 +33,7 @@ class Reply(Struct, frozen=True, kw_only=True):
     """None: `tool_calls` if there are calls, else `stop`."""
     usage: Usage = Usage(input_tokens=10, output_tokens=5)
     cost_usd: float | None = None
+    logprobs: tuple[dict[str, Any], ...] = ()
     before: asyncio.Event | None = None
     """Nothing is said until this is set."""
     before_end: asyncio.Event | None = None
@@ -160,4 +161,5 @@ class ScriptedModel:
             provider=self._info.provider,
             model=self._info.model,
             cost_usd=reply.cost_usd,
+            logprobs=reply.logprobs,
         )

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from hermes.domain.turn import ClientTool, TurnOptions
-from hermes.entry.http.api.chat import ChatRequest, turn_options
+from hermes.entry.http.api.chat import ChatRequest
+from hermes.entry.http.api.options import turn_options
 from hermes.entry.http.errors import Problem
 
 WEATHER = {
@@ -44,9 +45,9 @@ def test_nothing_special_is_wanted_by_default() -> None:
     assert options(n=1, tool_choice="auto", tools=[], response_format={"type": "text"}) == options()
 
 
-def test_fields_that_mean_nothing_here_are_accepted() -> None:
-    extras = {"top_p": 0.3, "seed": 1, "logit_bias": {}, "stop": ["x"], "num_ctx": 5, "store": True}
-    assert options(**extras) == options()
+def test_what_asks_for_nothing_is_as_if_it_were_not_there() -> None:
+    extras = {"logit_bias": {}, "stop": [], "presence_penalty": 0, "logprobs": False}
+    assert options(**extras, num_ctx=5, store=True, parallel_tool_calls=True) == options()
 
 
 def test_wishes_are_passed_on() -> None:
@@ -75,6 +76,8 @@ def test_wishes_are_passed_on() -> None:
         temperature=0.2,
         reasoning_effort="low",
         response_schema={"type": "array"},
+        schema_name="x",
+        schema_strict=True,
     )
     assert options(max_tokens=5, max_completion_tokens=7).max_tokens == 7
     assert options(tool_choice="required").tool_choice == "required"

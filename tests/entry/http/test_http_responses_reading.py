@@ -26,12 +26,12 @@ from hermes.entry.http.api.conversation import (
     read_items,
     stored,
 )
+from hermes.entry.http.api.options import turn_options
 from hermes.entry.http.api.responses import InputItemsQuery, input_page
 from hermes.entry.http.api.responses_request import (
     CreateResponse,
     base_resource,
     listed_input,
-    turn_options,
 )
 from hermes.entry.http.errors import Problem
 from hermes.streaming.wire.responses import FunctionTool
@@ -231,7 +231,6 @@ WEATHER = {"type": "function", "name": "get_weather", "parameters": {"type": "ob
 def test_wishes_become_turn_options() -> None:
     options = turn_options(
         body(
-            instructions="Be brief.",
             tools=[{**WEATHER, "description": "The weather"}],
             tool_choice={"type": "function", "name": "get_weather"},
             max_output_tokens=100,
@@ -240,7 +239,6 @@ def test_wishes_become_turn_options() -> None:
             text={"format": {"type": "json_schema", "name": "x", "schema": {"type": "object"}}},
         )
     )
-    assert options.instructions == "Be brief."
     assert options.client_tools == (
         ClientTool(name="get_weather", description="The weather", parameters={"type": "object"}),
     )

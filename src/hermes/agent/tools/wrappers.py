@@ -132,6 +132,7 @@ def _spec(tool: ClientTool) -> ToolSpec:
         name=tool.name,
         description=tool.description,
         parameters=tool.parameters or {"type": "object", "properties": {}},
+        strict=tool.strict,
         toolset="client",
         client=True,
     )

@@ -114,6 +114,7 @@ def outcome_of(stream: TurnStream, *, left: bool) -> RunOutcome:
         cost_usd=finished.cost_usd,
         model_calls=finished.model_calls,
         error=finished.error,
+        logprobs=finished.logprobs,
     )
 
 

@@ -120,6 +120,7 @@ def finished_event(outcome: RunOutcome) -> TurnFinished:
         model_calls=outcome.model_calls,
         error=outcome.error,
         handed=outcome.handed,
+        logprobs=outcome.logprobs,
     )
 
 

@@ -13,23 +13,25 @@ from msgspec import Struct
 from hermes.domain.errors import HermesError
 from hermes.domain.messages import AssistantMessage, Message
 from hermes.domain.tools import ToolSpec
+from hermes.domain.turn import SAMPLING, Sampling
 from hermes.domain.usage import Usage
 
 
-class ModelRequest(Struct, frozen=True, kw_only=True):
+class ModelRequest(Sampling, frozen=True, kw_only=True):
     """Everything one call needs, in a provider-neutral form."""
 
     system: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...] = ()
     max_tokens: int | None = None
-    temperature: float | None = None
     reasoning_effort: str | None = None
     """`none`, `minimal`, `low`, `medium`, `high`, `xhigh`, `max`; None = provider's default."""
     tool_choice: str | None = None
     """`none` forces a final answer, `required` or a tool's name a call; None leaves the choice
     to the model."""
     response_schema: dict[str, Any] | None = None
+    schema_name: str = "reply"
+    schema_strict: bool | None = None
     session_id: str | None = None
     """Lets providers route calls of one session to the same cache."""
     task: str = "turn"
@@ -42,6 +44,8 @@ class ModelReply(Struct, frozen=True, kw_only=True):
     model: str
     """The model that really answered."""
     cost_usd: float | None = None
+    logprobs: tuple[dict[str, Any], ...] = ()
+    """How probable the tokens of the text were, as OpenAI tells it; only if that was asked for."""
 
 
 class ModelInfo(Struct, frozen=True, kw_only=True):
@@ -56,6 +60,8 @@ class ModelInfo(Struct, frozen=True, kw_only=True):
     """The only tools such a model can handle; None: no restriction."""
     can_title: bool = True
     """Whether it is able to name a session."""
+    takes: frozenset[str] = frozenset(SAMPLING)
+    """The fields of `Sampling` that its protocol has."""
 
 
 class CallListener(Protocol):

@@ -76,6 +76,8 @@ class HttpContext(Struct, frozen=True, kw_only=True):
     """Agent id -> its toolsets at this door."""
     skills: Callable[[str], Awaitable[list[dict[str, Any]]]]
     """Agent id -> its skills: name, description, path below its home."""
+    takes: Callable[[str, str | None], Awaitable[frozenset[str]]]
+    """Agent id, session id -> the fields of `Sampling` that the model there takes."""
     metrics: Registry
     gateway_state: Callable[[], Mapping[str, Any]]
     """What `gateway_state.json` would say now."""

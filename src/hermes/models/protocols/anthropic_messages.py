@@ -39,6 +39,7 @@ from hermes.models.encode_common import (
     object_arguments,
     own_reasoning,
     parts_of,
+    sampled,
     wire_call,
 )
 from hermes.models.routes import ModelRoute
@@ -48,6 +49,7 @@ _PROTOCOL = "anthropic_messages"
 _DEFAULT_OUTPUT = 16_000
 _BUDGETS = {"minimal": 1024, "low": 4096, "medium": 8192, "high": 16_384}
 _LARGE_BUDGET = 32_000
+_TIERS = {"auto": "auto", "priority": "auto", "default": "standard_only"}
 _BAD_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _ADAPTIVE = re.compile(r"(opus|sonnet|haiku)-(4[-.][6-9]|[5-9])|fable|mythos")
 _OPENING = b'{"role":"user","content":[{"type":"text","text":"(The conversation continues.)"}'
@@ -66,8 +68,8 @@ def encode(
         body["tools"] = lowered_tools(
             request.tools, lambda tool: _marked(_tool(tool), mark if tool is last else None)
         )
-        if request.tool_choice:
-            body["tool_choice"] = _tool_choice(request.tool_choice)
+        if choice := _tool_choice(request):
+            body["tool_choice"] = choice
     if request.system:
         body["system"] = [_marked({"type": "text", "text": request.system}, lowering.mark)]
     body["messages"] = _history(marked)
@@ -96,14 +98,23 @@ def _options(request: ModelRequest, route: ModelRoute) -> dict[str, Any]:
             budget = _BUDGETS.get(effort, _LARGE_BUDGET)
             options["thinking"] = {"type": "enabled", "budget_tokens": budget}
             limit = max(limit, budget + 4096)
-    elif request.temperature is not None:
-        options["temperature"] = request.temperature
+    options |= _sampling(request, thinking="thinking" in options)
     if request.response_schema is not None:
         output["format"] = {"type": "json_schema", "schema": request.response_schema}
     if output:
         options["output_config"] = output
     options["max_tokens"] = min(limit, ceiling) if ceiling else limit
     return options
+
+
+def _sampling(request: ModelRequest, *, thinking: bool) -> dict[str, Any]:
+    given = sampled(request, _PROTOCOL)
+    if thinking:
+        given.pop("temperature", None)  # refused together with it
+    if isinstance(request.stop, str):
+        given["stop_sequences"] = [request.stop]
+    tier = _TIERS.get(given.pop("service_tier", ""))
+    return {**given, "service_tier": tier} if tier else given
 
 
 def _effort(effort: str) -> str:
@@ -118,7 +129,9 @@ def _betas(body: dict[str, Any]) -> dict[str, str]:
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+    strict = {} if tool.strict is None else {"strict": tool.strict}
+    described = {"name": tool.name, "description": tool.description}
+    return {**described, "input_schema": tool.parameters, **strict}
 
 
 def _marked(block: dict[str, Any], mark: Mark) -> dict[str, Any]:
@@ -238,9 +251,13 @@ def _image(part: ImagePart) -> dict[str, Any]:
     return {"type": "image", "source": source}
 
 
-def _tool_choice(choice: str) -> Any:
-    kinds = {"none": "none", "required": "any"}
-    return {"type": kinds[choice]} if choice in kinds else {"type": "tool", "name": choice}
+def _tool_choice(request: ModelRequest) -> dict[str, Any]:
+    choice, alone = request.tool_choice, request.parallel_tool_calls is False
+    if choice == "none" or (choice is None and not alone):
+        return {"type": "none"} if choice else {}
+    kinds = {None: {"type": "auto"}, "required": {"type": "any"}}
+    wanted = kinds.get(choice, {"type": "tool", "name": choice})
+    return {**wanted, "disable_parallel_tool_use": True} if alone else wanted
 
 
 _FINISH = {

@@ -33,9 +33,11 @@ from hermes.models.encode_common import (
     effort_word,
     images_of,
     lowered_tools,
+    named_schema,
     object_arguments,
     own_reasoning,
     parts_of,
+    sampled,
     text_of,
     wire_call,
 )
@@ -86,12 +88,11 @@ def _options(request: ModelRequest, route: ModelRoute, repairs: Repairs) -> dict
     limit = request.max_tokens or route.max_tokens
     if limit:
         options[_limit_field(route, repairs)] = limit
-    if request.temperature is not None:
-        options["temperature"] = request.temperature
+    options |= sampled(request, _PROTOCOL)
     if request.reasoning_effort:
         options |= _effort(request, quirks.effort)
     if request.response_schema is not None:
-        schema = {"name": "reply", "schema": request.response_schema}
+        schema = named_schema(request)
         options["response_format"] = {"type": "json_schema", "json_schema": schema}
     if quirks.session_field and request.session_id:
         options[quirks.session_field] = request.session_id
@@ -129,6 +130,7 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
         "name": tool.name,
         "description": tool.description,
         "parameters": tool.parameters,
+        **({} if tool.strict is None else {"strict": tool.strict}),
     }
     return {"type": "function", "function": function}
 
@@ -272,10 +274,15 @@ class _Delta(Struct):
     tool_calls: list[_CallDelta] | None = None
 
 
+class _Logprobs(Struct):
+    content: list[dict[str, Any]] | None = None
+
+
 class _Choice(Struct):
     delta: _Delta | None = None
     message: _Delta | None = None
     finish_reason: str | None = None
+    logprobs: _Logprobs | None = None
     error: Any = None
 
 
@@ -303,6 +310,7 @@ class ChatDecoder:
         self._reasoning: list[str] = []
         self._details: list[dict[str, Any]] = []
         self._finish: str | None = None
+        self._logprobs: list[dict[str, Any]] = []
         self._usage: OpenAIUsage | None = None
         self._model = ""
         self._refused = False
@@ -348,6 +356,7 @@ class ChatDecoder:
             model=self._model,
             complete=self._finish is not None or self.done,
             cost_usd=self._usage.cost if self._usage is not None else None,
+            logprobs=tuple(self._logprobs),
         )
 
     def _reason(self, called: bool) -> FinishReason:  # noqa: FBT001 - private, one caller
@@ -376,6 +385,8 @@ class ChatDecoder:
         delta = choice.message if whole or choice.delta is None else choice.delta
         if delta is not None:
             self._take_delta(delta)
+        if choice.logprobs is not None:
+            self._logprobs += choice.logprobs.content or ()
         if choice.finish_reason:
             self._finish = choice.finish_reason
 

@@ -28,9 +28,11 @@ from hermes.models.encode_common import (
     effort_word,
     images_of,
     lowered_tools,
+    named_schema,
     object_arguments,
     own_reasoning,
     parts_of,
+    sampled,
     text_of,
     wire_call,
 )
@@ -61,6 +63,8 @@ def encode(
         body["instructions"] = request.system
     body["stream"] = not repairs.no_stream
     body["include"] = ["reasoning.encrypted_content"]
+    if request.logprobs:
+        body["include"].append("message.output_text.logprobs")
     body |= _options(request, route)
     body |= route.extra_body
     for name in repairs.drop_fields:
@@ -78,13 +82,13 @@ def _options(request: ModelRequest, route: ModelRoute) -> dict[str, Any]:
     limit = request.max_tokens or route.max_tokens
     if limit:
         options["max_output_tokens"] = limit
-    if request.temperature is not None:
-        options["temperature"] = request.temperature
+    options |= sampled(request, _PROTOCOL)
     if request.reasoning_effort:
         options["reasoning"] = _reasoning(request.reasoning_effort)
     if request.response_schema is not None:
-        schema = {"type": "json_schema", "name": "reply", "schema": request.response_schema}
-        options["text"] = {"format": schema}
+        options["text"] = {"format": {"type": "json_schema", **named_schema(request)}}
+    if request.verbosity is not None:
+        options.setdefault("text", {})["verbosity"] = request.verbosity
     if request.session_id:
         options["prompt_cache_key"] = request.session_id
     return options
@@ -101,7 +105,7 @@ def _tool(tool: ToolSpec) -> dict[str, Any]:
         "name": tool.name,
         "description": tool.description,
         "parameters": tool.parameters,
-        "strict": False,
+        "strict": bool(tool.strict),
     }
 
 
@@ -255,6 +259,9 @@ class ResponsesDecoder:
             usage=(self._response.usage or OpenAIUsage()).total(),
             model=self._response.model or "",
             complete=self.done,
+            logprobs=tuple(
+                logprob for part in _text_parts(items) for logprob in part.get("logprobs") or ()
+            ),
         )
 
     def _end(self, response: _Response) -> None:
@@ -293,11 +300,13 @@ def _replayable(item: dict[str, Any]) -> dict[str, Any]:
 
 def _item_text(items: list[dict[str, Any]]) -> str:
     return "".join(
-        str(part.get("text") or part.get("refusal") or "")
-        for item in items
-        if item.get("type") == "message"
-        for part in item.get("content") or []
+        str(part.get("text") or part.get("refusal") or "") for part in _text_parts(items)
     )
+
+
+def _text_parts(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    messages = (item for item in items if item.get("type") == "message")
+    return [part for item in messages for part in item.get("content") or []]
 
 
 def _thought(items: list[dict[str, Any]]) -> str:

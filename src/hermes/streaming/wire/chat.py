@@ -290,7 +290,8 @@ class ChatStream:
             calls = enumerate(map(openai_call, finished.handed))
             out = self._delta({"tool_calls": [{"index": at, **call} for at, call in calls]})
         reason = _finish_reason(finished, self._view.last)
-        choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": reason}
+        told = {"content": finished.logprobs, "refusal": None} if finished.logprobs else None
+        choice = {"index": 0, "delta": {}, "logprobs": told, "finish_reason": reason}
         last: Fields = {**self._head, "choices": [choice]}
         usage = chat_usage(finished.usage)
         if not self._include_usage:

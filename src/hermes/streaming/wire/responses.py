@@ -441,6 +441,7 @@ class ResponseStream:
         self._close_reasoning()
         self._close_message("completed" if status == "completed" else "incomplete")
         self._show_outputs(all_there=True)
+        self._tell_logprobs(event.logprobs)
         self._base = replace(
             self._base,
             status=status,
@@ -450,6 +451,13 @@ class ResponseStream:
             usage=usage_of(event.usage),
         )
         self._emit(_FINAL_EVENT[status], {"response": self.resource})
+
+    def _tell_logprobs(self, told: tuple[dict[str, Any], ...]) -> None:
+        """Put them into the answer, which is the last item."""
+        last = self._items[-1] if told and self._items else None
+        if isinstance(last, MessageItem) and isinstance(last.content[-1], OutputText):
+            part = replace(last.content[-1], logprobs=told)
+            self._items[-1] = replace(last, content=(*last.content[:-1], part))
 
     def _emit(self, name: str, fields: dict[str, Any]) -> None:
         self._events.append(ResponseEvent(name, self._sent, fields))

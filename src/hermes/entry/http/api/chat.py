@@ -12,7 +12,7 @@ then the repeat of the request picks the turn up.
 
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -24,22 +24,16 @@ from hermes.domain.messages import FinishReason
 from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.model import ModelFailure, ModelReply
 from hermes.domain.runs import Run, RunKind, RunState, SessionChoice
-from hermes.domain.turn import TurnOptions, TurnState
+from hermes.domain.turn import TurnState
 from hermes.entry.http.access import earlier_run, require_agent, run_headers, session_choice
 from hermes.entry.http.api.conversation import (
     ChatMessage,
     Conversation,
-    ToolFunction,
-    bad_value,
-    client_tools,
     digest_of,
-    named_function,
     read_conversation,
-    response_schema,
-    run_request,
-    tool_choice,
 )
 from hermes.entry.http.api.helper_calls import HelperCall, helper_call
+from hermes.entry.http.api.options import AnswerOptions, run_request, turn_options, user_of
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     STARTS_RUN,
@@ -66,40 +60,6 @@ from hermes.streaming.wire.chat import (
 operation = Operations("chat", Action.RUN)
 
 
-class ToolIn(Struct, frozen=True, kw_only=True):
-    """A tool of the client; only functions are supported."""
-
-    type: str
-    function: ToolFunction | None = None
-
-
-class NamedFunction(Struct, frozen=True, kw_only=True):
-    """Which function."""
-
-    name: str
-
-
-class NamedChoice(Struct, frozen=True, kw_only=True):
-    """The model has to call this function first."""
-
-    type: str = "function"
-    function: NamedFunction
-
-
-class JsonSchema(Struct, frozen=True, kw_only=True):
-    """A schema for the answer."""
-
-    name: str = "reply"
-    schema: dict[str, Any] | None = None
-
-
-class ResponseFormat(Struct, frozen=True, kw_only=True):
-    """`text`, `json_object` or `json_schema`."""
-
-    type: Literal["text", "json_object", "json_schema"]
-    json_schema: JsonSchema | None = None
-
-
 class StreamOptions(Struct, frozen=True, kw_only=True):
     """How to stream."""
 
@@ -107,30 +67,12 @@ class StreamOptions(Struct, frozen=True, kw_only=True):
     """Send the usage in a chunk of its own, as OpenAI does, not with the last one."""
 
 
-Limit = Annotated[int, Meta(ge=1, le=10_000_000)]
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
-
-
-class ChatRequest(Struct, frozen=True, kw_only=True):
+class ChatRequest(AnswerOptions, frozen=True, kw_only=True):
     """A conversation and what is wanted of the answer."""
 
     messages: Annotated[list[ChatMessage], Meta(min_length=1, max_length=2000)]
-    model: str | None = None
-    """The agent that answers; the default one if there is no name."""
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: Limit | None = None
-    max_completion_tokens: Limit | None = None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    n: int | None = None
-    tools: Annotated[list[ToolIn], Meta(max_length=128)] | None = None
-    tool_choice: str | NamedChoice | None = None
-    functions: list[Any] | None = None
-    """Not supported: use `tools`."""
-    response_format: ResponseFormat | None = None
-    reasoning_effort: Effort | None = None
-    metadata: dict[str, Any] | None = None
-    user: Annotated[str, Meta(max_length=512)] | None = None
 
 
 class AnswerFunction(Struct, frozen=True, kw_only=True):
@@ -157,12 +99,19 @@ class AnswerMessage(Struct, frozen=True, kw_only=True):
     tool_calls: list[AnswerCall] | UnsetType = UNSET
 
 
+class AnswerLogprobs(Struct, frozen=True, kw_only=True):
+    """How probable the tokens of the answer were."""
+
+    content: tuple[dict[str, Any], ...]
+    refusal: None = None
+
+
 class AnswerChoice(Struct, frozen=True, kw_only=True):
     """The one answer."""
 
     index: int = 0
     message: AnswerMessage
-    logprobs: None = None
+    logprobs: AnswerLogprobs | None = None
     finish_reason: str
     """`stop`, `length`, `tool_calls`, `content_filter` or `error`."""
 
@@ -191,11 +140,17 @@ def _completion(
     message = AnswerMessage(
         content=None if calls and not result.text else result.text, tool_calls=calls or UNSET
     )
+    told = result.finished.logprobs
+    choice = AnswerChoice(
+        message=message,
+        logprobs=AnswerLogprobs(content=told) if told else None,
+        finish_reason=result.finish_reason,
+    )
     return ChatCompletion(
         id=completion_id,
         created=int(created),
         model=model,
-        choices=[AnswerChoice(message=message, finish_reason=result.finish_reason)],
+        choices=[choice],
         usage=chat_usage(result.finished.usage),
         hermes=result.incomplete or UNSET,
     )
@@ -283,6 +238,8 @@ async def _same_chat(call: ChatCall, agent_id: str, talk: Conversation) -> Sessi
     *before, answer = talk.earlier
     context, text = call.context, answer.text.strip()
     for run in await context.ledger.runs_after(call.caller.key_id, agent_id, digest_of(before)):
+        if run.request.get("user") != user_of(call.body):
+            continue
         if run.outcome is None or await context.ledger.session(run.session_id) is None:
             continue
         seen = answers_seen([event async for event in context.runs.events(run)])
@@ -305,32 +262,6 @@ async def _session(call: ChatCall, agent_id: str, talk: Conversation) -> Session
         message = "No call with one of these ids waits for its result in this session."
         raise Problem(400, message, code="tool_call_not_found", param="messages")
     return choice
-
-
-def turn_options(request: ChatRequest, instructions: str) -> TurnOptions:
-    if request.n not in (None, 1):
-        raise bad_value("Only one answer at a time is given: `n` has to be 1.", "n")
-    if request.functions:
-        raise bad_value("`functions` is not supported. Use `tools`.", "functions")
-    tools = client_tools(
-        (tool.type, "function.name", tool.function) for tool in request.tools or ()
-    )
-    choice, wanted = request.tool_choice, request.response_format
-    return TurnOptions(
-        instructions=instructions,
-        client_tools=tools,
-        tool_choice=tool_choice(choice)
-        if choice is None or isinstance(choice, str)
-        else named_function(choice.function.name, tools, "tool_choice.function.name"),
-        max_tokens=request.max_completion_tokens or request.max_tokens,
-        temperature=request.temperature,
-        reasoning_effort=request.reasoning_effort,
-        response_schema=response_schema(
-            wanted.type if wanted else None,
-            wanted.json_schema.schema if wanted and wanted.json_schema else None,
-            "response_format.json_schema",
-        ),
-    )
 
 
 async def _result(runs: Runs, run: Run) -> ChatResult:

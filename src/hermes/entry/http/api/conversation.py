@@ -15,7 +15,6 @@ under the same id gets a new one, together with its result.
 
 import base64
 import hashlib
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Annotated, Any
@@ -23,11 +22,10 @@ from urllib.parse import unquote_to_bytes
 
 from msgspec import Meta, Struct, to_builtins
 from msgspec.json import encode
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
-from hermes.control.runs.runs import RunRequest
 from hermes.domain.errors import UsageError
-from hermes.domain.ids import new_call_id, new_id
+from hermes.domain.ids import new_call_id
 from hermes.domain.inbound import Attachment, image_type
 from hermes.domain.messages import (
     AssistantMessage,
@@ -42,10 +40,8 @@ from hermes.domain.messages import (
     ToolOutcome,
     UserMessage,
 )
-from hermes.domain.runs import SessionChoice
-from hermes.domain.turn import ClientResult, ClientTool, TurnOptions
-from hermes.entry.http.access import kept_instructions, waiting_session
-from hermes.entry.http.endpoint import Call, PictureStore
+from hermes.domain.turn import ClientResult
+from hermes.entry.http.endpoint import PictureStore
 from hermes.entry.http.errors import Problem
 
 MAX_PICTURES = 50
@@ -158,15 +154,6 @@ class InputItem(Struct, frozen=True, kw_only=True):
     image_url: str | ImageUrl | None = None
 
 
-class ToolFunction(Struct, frozen=True, kw_only=True):
-    """A function that the client carries out itself."""
-
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    """JSON Schema of the arguments."""
-
-
 class Picture(Struct, frozen=True):
     url: str
     param: str
@@ -246,49 +233,6 @@ async def stored(talk: Conversation, media: PictureStore) -> StoredInput:
             ]
         ),
         history=await history_of(talk.earlier, media),
-    )
-
-
-async def run_request(
-    call: Call[Any, Any],
-    agent_id: str,
-    choice: SessionChoice,
-    talk: Conversation,
-    options: TurnOptions,
-    **fields: Any,
-) -> RunRequest:
-    """Return the request for one turn; results of client tools find their session."""
-    if talk.results and choice == SessionChoice():
-        ids = (result.call_id for result in talk.results)
-        session = await waiting_session(call, agent_id, ids)
-        if session is None:
-            talk = replace(talk, results=())
-        else:
-            choice = SessionChoice(session_id=session.id)
-    goes_on = choice.session_id is not None and not choice.opened
-    if goes_on or choice.after_run is not None:
-        talk = replace(talk, earlier=())
-    if call.headers.tools is not None:
-        options = replace(options, own_tools=tool_names(call.headers.tools.split(",")))
-    known = fields.pop("session_id", None) or (choice.session_id if goes_on else None)
-    if known is not None:
-        kept = await kept_instructions(call.context.ledger, known)
-        options = replace(options, instructions=joined([kept, options.instructions]))
-    given = {
-        "id": new_id("run"),
-        "user": call.body.user,
-        "request": {"metadata": call.body.metadata} if call.body.metadata else {},
-        "options": replace(options, title=fields.pop("title", choice != SessionChoice())),
-        **asdict(await stored(talk, call.context.media)),
-        **fields,
-    }
-    return RunRequest(
-        key_id=call.caller.key_id,
-        agent_id=agent_id,
-        choice=choice,
-        idempotency_key=call.headers.idempotency_key,
-        fingerprint=call.fingerprint,
-        **given,
     )
 
 
@@ -584,64 +528,3 @@ def missing(param: str) -> Problem:
 
 def unsupported(message: str, param: str) -> Problem:
     return Problem(400, message, code="unsupported_value", param=param)
-
-
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}\Z")
-CHOICES = ("auto", "none", "required")
-
-
-def client_tools(
-    functions: Iterable[tuple[str, str, ToolFunction | None]],
-) -> tuple[ClientTool, ...]:
-    """Check the tools that the client brings: (type, place of the name, function)."""
-    checked: dict[str, ClientTool] = {}
-    for number, (kind, field, function) in enumerate(functions):
-        where = f"tools[{number}]"
-        if kind != "function" or function is None:
-            text = f"Tools of type `{kind}` are not supported: only functions of the client."
-            raise bad_value(f"{text} The agent brings its own tools.", f"{where}.type")
-        name, param = function.name, f"{where}.{field}"
-        if not _NAME.match(name) or name in CHOICES:
-            text = "A function name is 1 to 64 letters, digits, underscores or hyphens"
-            raise bad_value(f"{text}, and not one of {', '.join(CHOICES)}.", param)
-        if name in checked:
-            raise bad_value(f"There are two functions `{name}`.", param)
-        checked[name] = ClientTool(
-            name=name,
-            description=function.description or "",
-            parameters=function.parameters or {"type": "object", "properties": {}},
-        )
-    return tuple(checked.values())
-
-
-def tool_names(names: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of own tools that a request allows; `none` stands for none."""
-    return tuple(name for each in names if (name := each.strip()) and name != "none")
-
-
-def tool_choice(choice: str | None) -> str | None:
-    if choice not in (None, *CHOICES):
-        raise bad_value("`tool_choice` is auto, none, required or a function.", "tool_choice")
-    return None if choice == "auto" else choice
-
-
-def named_function(name: str | None, tools: Iterable[ClientTool], param: str) -> str:
-    """Check that a function the client chose is among its tools."""
-    if name is None or all(tool.name != name for tool in tools):
-        raise bad_value(f"There is no function `{name}` in `tools`.", param)
-    return name
-
-
-def response_schema(
-    kind: str | None, schema: dict[str, Any] | None, param: str
-) -> dict[str, Any] | None:
-    """Return the schema that an answer has to follow; None for plain text."""
-    if kind in (None, "text"):
-        return None
-    if kind == "json_object":
-        return {"type": "object"}
-    if kind != "json_schema":
-        raise bad_value("`type` is text, json_object or json_schema.", f"{param}.type")
-    if schema is None:
-        raise bad_value("The schema is missing.", f"{param}.schema")
-    return schema

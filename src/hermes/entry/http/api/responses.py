@@ -31,13 +31,13 @@ from hermes.entry.http.access import (
     session_key_of,
     waiting_session,
 )
-from hermes.entry.http.api.conversation import Conversation, Short, joined, read_items, run_request
+from hermes.entry.http.api.conversation import Conversation, Short, joined, read_items
+from hermes.entry.http.api.options import run_request, turn_options
 from hermes.entry.http.api.responses_request import (
     CreateResponse,
     base_resource,
     conversation_name,
     listed_input,
-    turn_options,
 )
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
@@ -212,7 +212,7 @@ async def _run_request(call: CreateCall, agent: ServedAgent) -> RunRequest:
     if body.background and body.store is False:
         message = "A response in the background has to be stored."
         raise Problem(400, message, code="background_needs_store", param="background")
-    options = turn_options(body)
+    options = turn_options(body, body.instructions or "")
     said = read_items(
         ("conversation_history", body.conversation_history or ()), ("input", body.input or ())
     )
@@ -229,7 +229,6 @@ async def _run_request(call: CreateCall, agent: ServedAgent) -> RunRequest:
         title=place.named,
         id=response_id,
         kind=RunKind.RESPONSE,
-        user=body.user or body.safety_identifier,
         request=_kept(call, response_id, agent, own=place.own),
         logged=bool(body.background),
     )

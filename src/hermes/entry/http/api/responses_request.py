@@ -6,23 +6,22 @@ from typing import Annotated, Any, Literal, get_args
 from msgspec import Meta, Struct, convert, to_builtins
 from msgspec.json import encode
 
-from hermes.domain.turn import ClientTool, TurnOptions
 from hermes.entry.http.api.conversation import (
     PICTURES,
     ContentPart,
     ImageUrl,
     InputItem,
     Short,
-    ToolFunction,
     bad_value,
-    client_tools,
-    named_function,
-    response_schema,
-    tool_choice,
-    tool_names,
+)
+from hermes.entry.http.api.options import (
+    AnswerOptions,
+    TextOptions,
+    ToolChoice,
+    name_of,
+    own_names,
 )
 from hermes.streaming.wire.responses import (
-    SERVER,
     ConversationRef,
     FunctionCallItem,
     FunctionCallOutputItem,
@@ -42,70 +41,10 @@ from hermes.streaming.wire.responses import (
     ToolErrorText,
 )
 
-Name = Annotated[str, Meta(max_length=64)]
-Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 Metadata = Annotated[
     dict[Annotated[str, Meta(max_length=64)], Annotated[str, Meta(max_length=512)]],
     Meta(max_length=16),
 ]
-
-
-class ToolNames(Struct, frozen=True, kw_only=True):
-    """Tools by their names."""
-
-    tool_names: tuple[Name, ...] = ()
-
-
-class ResponseTool(Struct, frozen=True, kw_only=True):
-    """A function of the client, or, as `mcp` server `hermes`, the agent's own tools."""
-
-    type: Short
-    name: Name | None = None
-    server_label: Short | None = None
-    allowed_tools: tuple[Name, ...] | ToolNames | None = None
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class AllowedTool(Struct, frozen=True, kw_only=True):
-    """A tool that may be used."""
-
-    type: Short = "function"
-    name: Name | None = None
-
-
-class ToolChoice(Struct, frozen=True, kw_only=True):
-    """Which tool is to be used."""
-
-    type: Short
-    name: Name | None = None
-    mode: Short | None = None
-    tools: tuple[AllowedTool, ...] | None = None
-
-
-class TextFormat(Struct, frozen=True, kw_only=True):
-    """What the text has to look like."""
-
-    type: Short = "json_schema"
-    name: Name | None = None
-    description: str | None = None
-    schema: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class TextOptions(Struct, frozen=True, kw_only=True):
-    """How the text is wanted."""
-
-    format: TextFormat | None = None
-    verbosity: Literal["low", "medium", "high"] | None = None
-
-
-class ReasoningOptions(Struct, frozen=True, kw_only=True):
-    """How much thought is wanted."""
-
-    effort: Short | None = None
-    summary: Literal["auto", "concise", "detailed"] | None = None
 
 
 class ConversationName(Struct, frozen=True, kw_only=True):
@@ -114,11 +53,10 @@ class ConversationName(Struct, frozen=True, kw_only=True):
     id: Annotated[str, Meta(min_length=1, max_length=256)]
 
 
-class CreateResponse(Struct, frozen=True, kw_only=True):
+class CreateResponse(AnswerOptions, frozen=True, kw_only=True):
     """A request for a response."""
 
     input: str | tuple[InputItem, ...] | None = None
-    model: Short | None = None
     instructions: str | None = None
     previous_response_id: Short | None = None
     conversation: Annotated[str, Meta(min_length=1, max_length=256)] | ConversationName | None = (
@@ -132,30 +70,12 @@ class CreateResponse(Struct, frozen=True, kw_only=True):
     stream_options: dict[str, Any] | None = None
     background: bool | None = None
     truncation: Literal["auto", "disabled"] | None = None
-    tools: Annotated[tuple[ResponseTool, ...], Meta(max_length=128)] | None = None
-    tool_choice: Short | ToolChoice | None = None
-    parallel_tool_calls: bool | None = None
-    max_output_tokens: Count | None = None
-    max_tool_calls: Count | None = None
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
-    frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
-    top_logprobs: Annotated[int, Meta(ge=0, le=20)] | None = None
     metadata: Metadata | None = None
-    user: Short | None = None
-    text: TextOptions | None = None
-    reasoning: ReasoningOptions | None = None
-    include: tuple[Short, ...] | None = None
-    service_tier: Literal["auto", "default", "flex", "priority", "scale"] | None = None
-    safety_identifier: Name | None = None
     prompt_cache_key: Short | None = None
-    prompt: dict[str, Any] | None = None
 
 
 _ROLES = get_args(Role)
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
-_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra")
 
 
 def conversation_name(body: CreateResponse) -> str | None:
@@ -166,49 +86,10 @@ def conversation_name(body: CreateResponse) -> str | None:
     return name
 
 
-def turn_options(body: CreateResponse) -> TurnOptions:
-    if body.prompt is not None:
-        raise bad_value("Stored prompts are not supported. Use `instructions`.", "prompt")
-    given = [tool for tool in body.tools or () if tool.type != "mcp"]
-    tools = client_tools((tool.type, "name", _function(tool)) for tool in given)
-    allowed = _allowed(body.tool_choice)
-    wanted = body.text.format if body.text else None
-    return TurnOptions(
-        instructions=body.instructions or "",
-        client_tools=tuple(tool for tool in tools if allowed is None or tool.name in allowed),
-        own_tools=_own_tools(body),
-        tool_choice=_tool_choice(body.tool_choice, tools),
-        max_tokens=body.max_output_tokens,
-        temperature=body.temperature,
-        reasoning_effort=_effort(body),
-        response_schema=response_schema(
-            wanted.type if wanted else None, wanted.schema if wanted else None, "text.format"
-        ),
-    )
-
-
-def _own_tools(body: CreateResponse) -> tuple[str, ...] | None:
-    """Return which of the agent's own tools are wanted; None: all."""
-    for number, tool in enumerate(body.tools or ()):
-        if tool.type != "mcp":
-            continue
-        if tool.server_label != SERVER:
-            text = f"The only MCP server here is `{SERVER}`, the agent itself."
-            raise bad_value(text, f"tools[{number}].server_label")
-        return _mcp_tool(tool).allowed_tools
-    return None
-
-
-def _mcp_tool(tool: ResponseTool) -> McpTool:
-    allowed = tool.allowed_tools
-    names = allowed.tool_names if isinstance(allowed, ToolNames) else allowed
-    return McpTool(allowed_tools=None if names is None else tool_names(names))
-
-
 _ECHOED = (
     *("previous_response_id", "instructions", "truncation", "temperature", "top_p", "metadata"),
     *("presence_penalty", "frequency_penalty", "top_logprobs", "max_output_tokens"),
-    *("max_tool_calls", "safety_identifier", "prompt_cache_key", "user"),
+    *("max_tool_calls", "safety_identifier", "prompt_cache_key", "user", "service_tier"),
 )
 """What the response repeats if it was asked for."""
 
@@ -225,7 +106,9 @@ def base_resource(
         status="queued" if body.background else "in_progress",
         model=model,
         tools=tuple(
-            _mcp_tool(tool) if tool.type == "mcp" else convert(to_builtins(tool), FunctionTool)
+            McpTool(allowed_tools=own_names(tool))
+            if tool.type == "mcp"
+            else convert(to_builtins(tool.function or tool) | {"type": "function"}, FunctionTool)
             for tool in body.tools or ()
         ),
         tool_choice=_choice_echo(choice) if isinstance(choice, ToolChoice) else choice or "auto",
@@ -239,47 +122,12 @@ def base_resource(
     )
 
 
-def _tool_choice(choice: str | ToolChoice | None, tools: tuple[ClientTool, ...]) -> str | None:
-    if not isinstance(choice, ToolChoice):
-        return tool_choice(choice)
-    if choice.type == "allowed_tools":
-        if choice.mode not in (None, "auto", "required"):
-            raise bad_value("`mode` is auto or required.", "tool_choice.mode")
-        for name in sorted(_allowed(choice) or ()):
-            named_function(name, tools, "tool_choice.tools")
-        return "required" if choice.mode == "required" else None
-    if choice.type != "function":
-        raise bad_value(
-            f"A tool choice of type `{choice.type}` is not supported.", "tool_choice.type"
-        )
-    return named_function(choice.name, tools, "tool_choice.name")
-
-
-def _allowed(choice: str | ToolChoice | None) -> frozenset[str] | None:
-    """Return the functions that may be used; None for all of them."""
-    if not isinstance(choice, ToolChoice) or choice.type != "allowed_tools":
-        return None
-    return frozenset(tool.name or "" for tool in choice.tools or ())
-
-
-def _effort(body: CreateResponse) -> str | None:
-    effort = body.reasoning.effort if body.reasoning else None
-    if effort not in (None, *_EFFORTS):
-        raise bad_value(f"`effort` is one of {', '.join(_EFFORTS)}.", "reasoning.effort")
-    return effort
-
-
-def _function(tool: ResponseTool) -> ToolFunction:
-    return ToolFunction(
-        name=tool.name or "", description=tool.description, parameters=tool.parameters
-    )
-
-
 def _choice_echo(choice: ToolChoice) -> dict[str, Any]:
     if choice.type == "allowed_tools":
-        tools = to_builtins(choice.tools or ())
-        return {"type": choice.type, "mode": choice.mode or "auto", "tools": tools}
-    return {"type": choice.type, "name": choice.name}
+        allowed = choice.allowed_tools or choice
+        names = ({"type": tool.type, "name": name_of(tool)} for tool in allowed.tools or ())
+        return {"type": choice.type, "mode": allowed.mode or "auto", "tools": list(names)}
+    return {"type": choice.type, "name": name_of(choice)}
 
 
 def _text_echo(options: TextOptions | None) -> TextEcho:

@@ -10,7 +10,6 @@ from hermes.domain.approvals import Approval, ApprovalKind
 from hermes.domain.keys import Action
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import Run, RunKind, RunOutcome, RunQuery, RunState, SessionChoice
-from hermes.domain.turn import TurnOptions
 from hermes.entry.http.access import (
     PageQuery,
     agent_name,
@@ -27,12 +26,11 @@ from hermes.entry.http.api.approvals import AnswerBody, ApprovalView, answer, ap
 from hermes.entry.http.api.conversation import (
     Conversation,
     InputItem,
-    ToolFunction,
     bad_value,
-    client_tools,
+    joined,
     read_items,
-    run_request,
 )
+from hermes.entry.http.api.options import AnswerOptions, run_request, turn_options
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     STARTS_RUN,
@@ -86,6 +84,8 @@ class RunView(Struct, frozen=True, kw_only=True):
     """The last event that changed its status."""
     previous_run_id: str | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
+    user: str | UnsetType = UNSET
+    """The person behind it, as the program that asked names them."""
     output: str | UnsetType = UNSET
     incomplete: bool | UnsetType = UNSET
     """True if the output was cut off."""
@@ -118,6 +118,7 @@ def run_view(call: Call[Any, Any], run: Run, pending: Sequence[Approval] = ()) -
         last_event=_LAST_EVENT.get(run.state),
         previous_run_id=run.previous_id or UNSET,
         metadata=run.request.get("metadata") or UNSET,
+        user=run.request.get("user") or UNSET,
         pending_approvals=tuple(approval_view(call, each) for each in pending) or UNSET,
         **({} if run.outcome is None else _ended(run.outcome)),
     )
@@ -134,16 +135,6 @@ def _ended(outcome: RunOutcome) -> dict[str, Any]:
     }
 
 
-class RunTool(Struct, frozen=True, kw_only=True):
-    """A function of the client, in the form of chat completions or of responses."""
-
-    type: str = "function"
-    function: ToolFunction | None = None
-    name: str | None = None
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-
-
 def conversation(
     given: str | Sequence[InputItem], before: Sequence[InputItem] = ()
 ) -> Conversation:
@@ -154,22 +145,7 @@ def conversation(
         raise bad_value(problem.message, "input") from problem
 
 
-def _function(tool: RunTool) -> ToolFunction | None:
-    if tool.function is not None or tool.name is None:
-        return tool.function
-    return ToolFunction(name=tool.name, description=tool.description, parameters=tool.parameters)
-
-
-class RunFields(Struct, frozen=True, kw_only=True):
-    """What every request for a run may carry."""
-
-    tools: Annotated[list[RunTool], Meta(max_length=128)] = []
-    """Tools that the client carries out itself."""
-    metadata: dict[str, Any] | None = None
-    user: Annotated[str, Meta(max_length=512)] | None = None
-
-
-class RunBody(RunFields, frozen=True, kw_only=True):
+class RunBody(AnswerOptions, frozen=True, kw_only=True):
     """What is asked."""
 
     input: Annotated[str, Meta(min_length=1)] | Annotated[list[InputItem], Meta(max_length=2000)]
@@ -180,10 +156,8 @@ class RunBody(RunFields, frozen=True, kw_only=True):
     """The session to go on in."""
     previous_response_id: Annotated[str, Meta(min_length=1, max_length=256)] | None = None
     """The run, or the response, to go on from."""
-    conversation_history: Annotated[list[InputItem], Meta(max_length=2000)] = []
+    conversation_history: Annotated[tuple[InputItem, ...], Meta(max_length=2000)] = ()
     """What was said before, if a new session is opened."""
-    model: Annotated[str, Meta(max_length=256)] | None = None
-    """The agent that answers; the default one if there is no name."""
 
 
 class StartedBody(Struct, frozen=True, kw_only=True):
@@ -243,14 +217,8 @@ async def started(
     instructions: str | None,
     kind: RunKind,
 ) -> Run:
-    """Start the run of a request with `tools`, `user` and `metadata`."""
-    body, given = call.body, (instructions, talk.instructions)
-    options = TurnOptions(
-        instructions="\n\n".join(text for text in given if text),
-        client_tools=client_tools(
-            (one.type, "function.name", _function(one)) for one in body.tools
-        ),
-    )
+    """Start the run of a request."""
+    options = turn_options(call.body, joined([instructions or "", talk.instructions]))
     logged = kind is RunKind.RUN
     request = await run_request(call, agent_id, choice, talk, options, kind=kind, logged=logged)
     return (await call.context.runs.start(request)).run

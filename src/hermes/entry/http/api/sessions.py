@@ -34,8 +34,9 @@ from hermes.entry.http.access import (
     require_agent,
     sees_everything,
 )
-from hermes.entry.http.api.conversation import InputItem
-from hermes.entry.http.api.runs import RunFields, conversation, started
+from hermes.entry.http.api.conversation import InputItem, Short
+from hermes.entry.http.api.options import AnswerOptions
+from hermes.entry.http.api.runs import conversation, started
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     STARTS_RUN,
@@ -481,7 +482,7 @@ Said = Annotated[str, Meta(min_length=1)] | Annotated[list[InputItem], Meta(min_
 Instructions = Annotated[str, Meta(max_length=262_144)]
 
 
-class SessionChatBody(RunFields, frozen=True, kw_only=True):
+class SessionChatBody(AnswerOptions, frozen=True, kw_only=True):
     """What is said; either `message` or `input`."""
 
     message: Said | None = None
@@ -492,7 +493,7 @@ class SessionChatBody(RunFields, frozen=True, kw_only=True):
     """For this turn only."""
     instructions: Instructions | None = None
     """The same."""
-    model: Annotated[str, Meta(max_length=256)] | None = None
+    model: Short | None = None
     """The agent of the session; another one is refused."""
 
 
