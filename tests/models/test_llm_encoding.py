@@ -418,7 +418,11 @@ def test_what_a_protocol_takes_of_the_sampling_is_sent() -> None:
 
 
 def test_the_name_of_a_schema_and_its_strictness_are_kept() -> None:
-    named = {"response_schema": {"type": "object"}, "schema_name": "form", "schema_strict": True}
+    named: dict[str, Any] = {
+        "response_schema": {"type": "object"},
+        "schema_name": "form",
+        "schema_strict": True,
+    }
     messages, schema = (UserMessage(content="a"),), {"name": "form", "strict": True}
     chat = encode(ApiMode.CHAT_COMPLETIONS, messages, **named)["response_format"]["json_schema"]
     assert chat == {**schema, "schema": {"type": "object"}}
