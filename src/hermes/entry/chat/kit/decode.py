@@ -8,7 +8,7 @@ attached to. Half characters, broken bytes and senseless nesting are mended befo
 import json
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
@@ -47,6 +47,23 @@ def read_mended(raw: bytes, read: Callable[[bytes], T]) -> T:
         return read(raw)
     except UNREADABLE:
         return read(msgspec.json.encode(loose_document(raw)))
+
+
+def decode_updates(
+    raws: Iterable[bytes], wanted: type[S], number_field: str
+) -> tuple[list[S], int | None]:
+    """Decode updates one by one; return those that make sense, and the number after the last."""
+    updates, numbers = list[S](), list[int]()
+    for raw in map(bytes, raws):
+        update = decode_leniently(raw, wanted)
+        if update is not None:
+            updates.append(update)
+        number = getattr(update, number_field, None) or loose_document(raw).get(number_field)
+        if isinstance(number, int):
+            numbers.append(number)
+        if update is None:
+            _LOG.warning("Skipped update %s, which makes no sense", number)
+    return updates, max(numbers) + 1 if numbers else None
 
 
 def loose_document(raw: bytes) -> dict[str, Any]:

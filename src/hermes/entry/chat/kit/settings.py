@@ -20,7 +20,7 @@ from msgspec.structs import FieldInfo, fields
 from hermes.domain.errors import ConfigError
 from hermes.domain.patterns import SafePattern
 from hermes.domain.platforms import ChatPlatform
-from hermes.domain.ports.platform import SettingPlaces
+from hermes.domain.ports.platform import Outgoing, SettingPlaces
 
 Seconds = Annotated[float, Meta(gt=0, lt=1e6)]
 
@@ -55,6 +55,15 @@ class ChatSettings(Struct, frozen=True, kw_only=True):
     """Say in the chat where `/restart` was sent that the gateway is back."""
     channel_prompts: Mapping[str, str] = field(default_factory=dict)
     """Chat id, or `chat:topic`, to an extra prompt."""
+
+    def replied_to(self, outgoing: Outgoing) -> str | None:
+        """Return the message that a piece is shown as a reply to, if any."""
+        again = outgoing.continues and self.reply_to_mode == "first"
+        off = self.reply_to_mode == "off" or again or outgoing.aside
+        return None if off else outgoing.target.reply_to
+
+    def silent(self, outgoing: Outgoing) -> bool:
+        return outgoing.aside and self.notifications == "important"
 
     def channel_prompt(self, chat_id: str, thread_id: str | None) -> str:
         """Return the extra prompt of a chat or topic; the topic's own comes first."""

@@ -37,7 +37,7 @@ from hermes.domain.ports.platform import (
     Sent,
 )
 from hermes.domain.wording import clean_text
-from hermes.entry.chat.kit.decode import decode_leniently, loose_document
+from hermes.entry.chat.kit.decode import decode_updates
 from hermes.entry.chat.kit.http import Upload, check_size, copy_file, read_file
 from hermes.entry.chat.kit.intake import HandOver, Heard, MessageIntake, menu_names
 from hermes.entry.chat.kit.receiver import Polling, called_at, keep_checking
@@ -199,22 +199,16 @@ class TelegramAdapter:
 
     async def _take(self, hand_over: HandOver, raws: Sequence[bytes]) -> int | None:
         """Hand a batch over; return the number after its last update."""
-        numbers, items = list[int](), list[Heard | ButtonPress]()
-        for raw in map(bytes, raws):
-            update = decode_leniently(raw, UpdateWire)
-            number = loose_document(raw).get("update_id") if update is None else update.update_id
-            if isinstance(number, int):
-                numbers.append(number)
-            if update is None:
-                _LOG.warning("Skipped update %s, which makes no sense", number)
-                continue
+        updates, next_number = decode_updates(raws, UpdateWire, "update_id")
+        items = list[Heard | ButtonPress]()
+        for update in updates:
             item = parse(update, self._me())
             if isinstance(item, str):
-                _LOG.debug("Ignored update %s: %s", number, item)
+                _LOG.debug("Ignored update %s: %s", update.update_id, item)
             else:
                 items.append(item)
         await hand_over(items)
-        return max(numbers) + 1 if numbers else None
+        return next_number
 
     async def _answer(self, press: ButtonPress, text: str) -> None:
         """Let go of a pressed button; too late is fine."""
@@ -289,14 +283,11 @@ class TelegramAdapter:
         # Naming the General topic in a send is an error; leaving it out reaches it.
         if target.thread_id is not None and target.thread_id != GENERAL_TOPIC:
             fields |= _in_topic(target.thread_id)
-        rules = self._rules()
-        again = outgoing.continues and rules.reply_to_mode == "first"
-        wanted = rules.reply_to_mode != "off" and not again and not outgoing.aside
-        replied = message_number(target.reply_to) if target.reply_to and wanted else None
+        replied = message_number(self._rules().replied_to(outgoing) or "")
         if replied is not None:
             lenient = {"message_id": replied, "allow_sending_without_reply": True}
             fields["reply_parameters"] = lenient
-        if outgoing.aside and rules.notifications == "important":
+        if self._rules().silent(outgoing):
             fields["disable_notification"] = True
         return fields | (_keyboard(outgoing.buttons) if outgoing.buttons else {})
 

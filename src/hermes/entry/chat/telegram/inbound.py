@@ -48,10 +48,7 @@ def parse(update: UpdateWire, bot: Bot) -> Heard | ButtonPress | str:
     if update.callback_query is not None:
         return _press(update.callback_query, bot)
     message = update.message or update.channel_post
-    if message is None:
-        edited = update.edited_message or update.edited_channel_post
-        return "edit of an earlier message" if edited else "kind of update"
-    return _message(message, bot)
+    return _message(message, bot) if message is not None else "kind of update"
 
 
 def _message(message: MessageWire, bot: Bot) -> Heard | str:

@@ -150,9 +150,7 @@ class CallbackQuery(Struct, frozen=True, kw_only=True):
 class UpdateWire(Struct, frozen=True, kw_only=True):
     update_id: int
     message: MessageWire | None = None
-    edited_message: Any = None
     channel_post: MessageWire | None = None
-    edited_channel_post: Any = None
     callback_query: CallbackQuery | None = None
 
 
@@ -168,18 +166,10 @@ _TOKEN_HINT = (
 _TOKEN = re.compile(r"\d+:[A-Za-z0-9_-]+")
 _ENVELOPE = msgspec.json.Decoder(Envelope)
 _BY_DESCRIPTION = {
-    "can't parse entities": FailureAction.PLAIN,
-    "can't find end of the entity": FailureAction.PLAIN,
-    "entity_bounds_invalid": FailureAction.PLAIN,
-    "message to edit not found": FailureAction.SEND_NEW,
-    "message can't be edited": FailureAction.SEND_NEW,
-    "message_id_invalid": FailureAction.SEND_NEW,
-    "in the message to edit": FailureAction.SEND_NEW,
-    "message to be replied not found": FailureAction.DROP_REPLY,
-    "replied message not found": FailureAction.DROP_REPLY,
-    "message thread not found": FailureAction.DROP_THREAD,
-    "topic_closed": FailureAction.DROP_THREAD,
-    "topic_deleted": FailureAction.DROP_THREAD,
+    r"can't parse entities|can't find end of the entity|entity_bounds_invalid": FailureAction.PLAIN,
+    r"message to edit|message can't be edited|message_id_invalid": FailureAction.SEND_NEW,
+    r"message to be replied not found|replied message not found": FailureAction.DROP_REPLY,
+    r"message thread not found|topic_closed|topic_deleted": FailureAction.DROP_THREAD,
 }
 T = TypeVar("T")
 
@@ -285,5 +275,5 @@ def _action(status: int, description: str) -> FailureAction:
         return FailureAction.FATAL
     if status >= 500 or status == 409:
         return FailureAction.RETRY
-    known = (action for words, action in _BY_DESCRIPTION.items() if words in description)
+    known = (action for words, action in _BY_DESCRIPTION.items() if re.search(words, description))
     return next(known, FailureAction.GIVE_UP)
