@@ -6,9 +6,15 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from rich.syntax import Syntax
+from rich.text import Text
 
+from hermes.domain.events import TextDelta
 from hermes.entry.terminal.markdown import Block, MarkdownRenderer, MarkdownStream
 from hermes.entry.terminal.paint import Colours, TerminalKind
+from hermes.entry.terminal.render import RenderSettings, TurnRenderer
 from hermes.entry.terminal.skins import load_skin
 
 PLAIN = TerminalKind(colours=Colours.NONE, unicode=True, cursor=True)
@@ -80,10 +86,10 @@ def test_streamed_text_is_the_text_of_the_whole(lines: list[str], positions: lis
 def test_where_the_text_is_cut_makes_no_difference(lines: list[str]) -> None:
     text = "\n".join(lines)
 
-    whole = "".join(block.source for block in streamed([text]))
-    characters = "".join(block.source for block in streamed(list(text)))
+    def sources(pieces: list[str]) -> str:
+        return re.sub(r"\s", "", "".join(block.source for block in streamed(pieces)))
 
-    assert re.sub(r"\s", "", whole) == re.sub(r"\s", "", characters) == re.sub(r"\s", "", text)
+    assert sources([text]) == sources(list(text))
 
 
 def test_a_paragraph_is_final_when_the_next_block_begins() -> None:
@@ -101,17 +107,40 @@ def test_items_of_a_list_come_one_by_one_with_their_numbers() -> None:
     rendered = ["".join(RENDERER.render(block, 40)).strip() for block in blocks]
 
     assert [" ".join(line.split()) for line in rendered] == ["1 one", "2 two", "3 three"]
-    assert [block.follows_item for block in blocks] == [False, True, True]
+    assert [block.follows for block in blocks] == [False, True, True]
 
 
-def test_an_open_fence_is_kept_together_until_it_closes() -> None:
+def test_code_comes_line_by_line_blank_lines_with_what_follows_them() -> None:
     stream = MarkdownStream()
 
-    before = stream.add("```python\nx = 1\n\n\ny = 2\n")
-    after = stream.add("```\nafter\n")
+    before = stream.add("```python\nx = 1\n\n\ny = 2\n\n")
+    live = stream.add("z =") or stream.open
+    after = stream.add(" 3\n```\nafter\n")
 
-    assert before == []
-    assert [block.source for block in after] == ["```python\nx = 1\n\n\ny = 2\n```"]
+    assert [block.code for block in before] == [("x = 1", "", "", "y = 2")]
+    assert isinstance(live, Block)
+    assert live.code == ("z =",)
+    assert [block.code for block in after] == [("", "z = 3")]
+    assert [block.follows for block in (*before, *after)] == [False, True]
+    assert stream.open == Block(source="after\n")
+
+
+def test_code_that_comes_line_by_line_has_the_colours_of_the_whole() -> None:
+    kind = TerminalKind(colours=Colours.TRUECOLOR, unicode=True, cursor=True)
+    doc = '"""Words\nx = 1\n' + "if while\n" * 300 + 'end."""\n'
+    text = f"```python\ndef f():\n    {doc}    return 'a' + 1\n\n# last\nclass A: pass\n```\n"
+
+    def coloured(pieces: list[str]) -> list[tuple[str, str]]:
+        renderer = MarkdownRenderer(load_skin("default"), kind)
+        lines = [line for block in streamed(pieces) for line in renderer.render(block, 60)]
+        parts = re.findall(r"\x1b\[([0-9;]*)m|([^\x1b])", "\n".join(lines))
+        shown, colour = [], ""
+        for code, sign in parts:
+            colour = code or colour
+            shown += [(colour, sign)] if sign.strip() else []
+        return shown
+
+    assert coloured(text.splitlines(keepends=True)) == coloured([text])
 
 
 def test_html_and_link_definitions_are_shown_as_written() -> None:
@@ -140,16 +169,50 @@ def test_a_long_answer_is_streamed_in_linear_time() -> None:
 def test_a_long_code_block_is_streamed_in_linear_time() -> None:
     stream = MarkdownStream()
     stream.add("```python\n")
-    tails = []
     for number in range(20_000):
-        assert stream.add(f"x = {number}\n") == []
-        tail = stream.tail(5)
-        assert tail is not None
-        tails.append(tail.source)
+        [block] = stream.add(f"x = {number}\n")
+        assert block.code == (f"x = {number}",)
+        assert stream.open is None
+    assert stream.add("```\nafter\n") == []
 
-    assert max(tail.count("\n") for tail in tails) <= 7
-    assert tails[-1].startswith("```python\n")
-    assert tails[-1].endswith("x = 19999\n")
-    [code] = stream.add("```\nafter\n")
-    assert code.source.count("\n") == 20_001
-    assert stream.tail(5) == stream.open
+
+def test_only_the_last_line_of_a_long_code_block_is_laid_out_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lexed: list[int] = []
+    highlight = Syntax.highlight
+
+    def counted(syntax: Syntax, code: str, *rest: object) -> Text:
+        lexed.append(code.count("\n"))
+        return highlight(syntax, code)
+
+    monkeypatch.setattr(Syntax, "highlight", counted)
+    turn = TurnRenderer(load_skin("default"), PLAIN, RenderSettings())
+    turn.event(TextDelta("```python\n"), 80)
+    printed: list[str] = []
+    for number in range(1_900):
+        printed += turn.event(TextDelta(f"x = {number}"), 80)
+        assert "".join(turn.live(80, 13)).strip() == f"x = {number}"
+        printed += turn.event(TextDelta("\n"), 80)
+
+    assert len(printed) == 1_900
+    assert sum(lexed) < 4 * 1_900
+
+
+def test_a_long_item_that_stays_open_is_parsed_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parsed: list[int] = []
+    parse = MarkdownIt.parse
+
+    def counted(parser: MarkdownIt, text: str, *rest: object) -> list[Token]:
+        parsed.append(len(text))
+        return parse(parser, text)
+
+    monkeypatch.setattr(MarkdownIt, "parse", counted)
+    stream = MarkdownStream()
+    stream.add("1. Do this:\n\n   ```\n")
+    for number in range(3_000):
+        stream.add(f"   line number {number} of code\n")
+
+    assert sum(parsed) < 30 * 3_000 * len("   line number 1000 of code")

@@ -2,7 +2,8 @@
 
 Finished text goes into the terminal's own scrollback; only the panes are
 repainted. Everything happens on the event loop, so a print is: take the panes
-away, write, paint them again.
+away, write, paint them again. Lines that come in quick succession are printed
+together, with the next repaint.
 """
 
 import os
@@ -169,7 +170,8 @@ class Canvas:
             enable_page_navigation_bindings=to_filter(False),  # noqa: FBT003 (a filter, not a flag)
             min_redraw_interval=REPAINT_SECONDS,
             terminal_size_polling_interval=None,
-            before_render=self._shrink,
+            before_render=self._before_render,
+            after_render=self._after_render,
         )
         app.ttimeoutlen = ESCAPE_SECONDS
         app.key_processor.before_key_press += lambda _: on_key()
@@ -189,25 +191,32 @@ class Canvas:
             self._app.invalidate()
 
     def show(self, lines: Sequence[str]) -> None:
-        """Print lines above the panes; while another program has the terminal, later."""
+        """Print lines above the panes with their next repaint, or when they are back."""
         self._held += lines
-        if not self._outside:
-            self._flush()
-
-    def _flush(self) -> None:
-        if not self._held:
-            return
-        text, self._held = "\r\n".join(self._held) + "\r\n", []
         app = self._app
         if app is None or not app.is_running or app.is_done:
+            self._flush()
+        elif not self._outside:
+            app.invalidate()
+
+    def _flush(self) -> None:
+        if self._held:
+            text, self._held = "\r\n".join(self._held) + "\r\n", []
             self.write(text)
-            return
-        self._output.batching = True
-        app.renderer.erase()
-        self._output.write_raw(text)
-        app.renderer.render(app, app.layout)
-        self._output.batching = False
-        self._output.flush()
+
+    def _before_render(self, app: Application[None]) -> None:
+        """Print what is held where the panes were, in one write with painting them again."""
+        if self._held and not self._outside and not app.is_done:
+            self._output.batching = True
+            app.renderer.erase()
+            self._flush()
+        else:
+            self._shrink(app)
+
+    def _after_render(self, _app: Application[None]) -> None:
+        if self._output.batching:
+            self._output.batching = False
+            self._output.flush()
 
     def write(self, text: str) -> None:
         self._output.write_raw(text)
@@ -230,7 +239,7 @@ class Canvas:
                 yield
         finally:
             self._outside = False
-            self._flush()
+            self.repaint()
 
     def focus(self, name: str) -> None:
         if self._app is not None and not self._app.layout.has_focus(name):

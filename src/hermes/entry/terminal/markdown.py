@@ -6,6 +6,7 @@ can follow a hidden one.
 """
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from io import StringIO
 from typing import ClassVar
@@ -13,18 +14,20 @@ from typing import ClassVar
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from msgspec import Struct
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
 from rich.padding import Padding
 from rich.syntax import Syntax
-from rich.text import Text
+from rich.text import Span, Text
 from rich.theme import Theme
 
 from hermes.entry.terminal.paint import TerminalKind, ascii_text
 from hermes.entry.terminal.skins import Skin
 
 LISTS = ("bullet_list_open", "ordered_list_open")
-_OPENING = re.compile(r"(?:[ \t]*\n)* {0,3}(`{3,}(?=[^`\n]*\n)|~{3,})[^\n]*(?=\n)")
+_OPENING = re.compile(r"(?:[ \t]*\n)*( {0,3})(`{3,}(?=[^`\n]*\n)|~{3,})([^\n]*)\n")
+PARSED_WHOLE = 4_000
+"""A block that is longer and still open is looked at again when it has grown by a tenth."""
 
 
 class Block(Struct, frozen=True, kw_only=True):
@@ -33,8 +36,19 @@ class Block(Struct, frozen=True, kw_only=True):
     source: str
     number: int | None = None
     """The number of its first item, if it continues an ordered list."""
-    follows_item: bool = False
-    """It continues a list: no blank line before it."""
+    follows: bool = False
+    """It continues a list or a code block: no blank line before it."""
+    code: tuple[str, ...] | None = None
+    """The lines, if it is a piece of a code block."""
+    language: str = ""
+
+
+class _Fence(Struct, frozen=True):
+    """The code block that is open."""
+
+    indent: int
+    closing: re.Pattern[str]
+    language: str
 
 
 @cache
@@ -51,24 +65,29 @@ def parse_markdown(block: Block) -> list[Token]:
 
 
 class MarkdownStream:
-    """Takes text, gives blocks; `open` is the text of the block that still grows.
+    """Takes text, gives blocks; `open` is the block that still grows.
 
-    A code block may be long. Once the pending text is known to be one, only new
-    lines are looked at, for the one that closes it.
+    A code block may be long: its lines are given one by one as they come, so that only
+    the last of them is open.
     """
 
     def __init__(self) -> None:
         self._pending = ""
-        self._closing: re.Pattern[str] | None = None
-        """The line that closes the code block which is open."""
-        self._looked = 0
-        """Where the search for it goes on."""
+        self._fence: _Fence | None = None
+        self._begun = False
+        """Something of the code block that is open has been given."""
+        self._parsed = 0
+        """How long the pending text was when it was looked at last."""
         self._number: int | None = None
         self._in_list = False
         self._marker = ""
 
     @property
     def open(self) -> Block | None:
+        if self._fence is not None:
+            line = self._pending.rpartition("\n")[2]
+            closes = line.strip() and not line.strip("`~ ")
+            return None if closes or not line else self._code([line], self._fence)
         if not self._pending.strip():
             return None
         return self._block(self._pending)
@@ -76,57 +95,78 @@ class MarkdownStream:
     def add(self, text: str) -> list[Block]:
         """Take more text and return the blocks that are final now."""
         self._pending += text
-        if "\n" not in text or self._inside_code():
-            return []
-        blocks = self._cut()
-        if opening := _OPENING.match(self._pending):
-            mark = opening[1]
-            self._closing = re.compile(rf"\n {{0,3}}{mark[0]}{{{len(mark)},}}[ \t]*\n")
-            self._looked = opening.end()
-        return blocks
+        return self._final() if "\n" in text else []
 
-    def tail(self, lines: int) -> Block | None:
-        """Return `open` for a preview of so many lines: of code, only the last of them."""
-        if self._closing is None or self._pending.count("\n") <= lines + 1:
-            return self.open
-        opening = _OPENING.match(self._pending)
-        assert opening is not None
-        last = self._pending.rsplit("\n", lines + 1)[1:]
-        return self._block("\n".join([opening[0], *last]))
-
-    def _inside_code(self) -> bool:
-        if self._closing is None:
-            return False
-        closed = self._closing.search(self._pending, self._looked)
-        self._looked = self._pending.rfind("\n")
-        if closed is not None:
-            self._closing = None
-        return closed is None
-
-    def end(self) -> list[Block]:
-        blocks = self._cut()
-        if self._pending.strip():
-            blocks.append(self._block(self._pending))
-        self._pending, self._number, self._in_list, self._marker = "", None, False, ""
-        self._closing = None
-        return blocks
-
-    def _cut(self) -> list[Block]:
+    def _final(self) -> list[Block]:
         blocks: list[Block] = []
         while True:
-            cut = self._next_cut()
-            if cut is None:
-                return blocks
-            lines, number, in_list, marker = cut
-            kept = self._pending.split("\n")
-            source = "\n".join(kept[:lines])
-            if source.strip():
-                blocks.append(self._block(source))
-            self._pending = "\n".join(kept[lines:])
-            self._number, self._in_list, self._marker = number, in_list, marker
+            if self._fence is not None:
+                blocks += self._code_lines(self._fence)
+                if self._fence is not None:
+                    return blocks
+            opening = _OPENING.match(self._pending)
+            if opening is None:
+                block = self._cut()
+                if block is None:
+                    return blocks
+                blocks += [block] if block.source.strip() else []
+                continue
+            indent, mark, info = opening.groups()
+            closing = re.compile(rf" {{0,3}}{mark[0]}{{{len(mark)},}}[ \t]*")
+            language = info.strip().partition(" ")[0]
+            self._fence = _Fence(len(indent), closing, language)
+            self._pending = self._pending[opening.end() :]
+            self._begun = self._in_list = False
+            self._number, self._marker = None, ""
+
+    def _code_lines(self, fence: _Fence) -> list[Block]:
+        """Return the lines of code that are complete; blank ones wait for what follows."""
+        *lines, rest = self._pending.split("\n")
+        end = next((at for at, line in enumerate(lines) if fence.closing.fullmatch(line)), None)
+        if end is not None:
+            self._fence, rest = None, "\n".join([*lines[end + 1 :], rest])
+            taken = lines[:end]
+        else:
+            last = max((at for at, line in enumerate(lines, 1) if line.strip()), default=0)
+            rest = "\n" * (len(lines) - last) + rest
+            taken = lines[:last]
+        self._pending = rest
+        blocks = [self._code(taken, fence)] if taken else []
+        self._begun = self._begun or bool(taken)
+        return blocks
+
+    def _code(self, lines: list[str], fence: _Fence) -> Block:
+        kept = [line[min(fence.indent, len(line) - len(line.lstrip(" "))) :] for line in lines]
+        source, language = "\n".join(lines), fence.language
+        return Block(source=source, code=tuple(kept), language=language, follows=self._begun)
+
+    def end(self) -> list[Block]:
+        self._pending += "\n"
+        self._parsed = 0
+        blocks = self._final()
+        if self._fence is None and self._pending.strip():
+            blocks.append(self._block(self._pending))
+        self._pending, self._number, self._in_list, self._marker = "", None, False, ""
+        self._fence = None
+        return blocks
+
+    def _cut(self) -> Block | None:
+        """Take the first block off the pending text, if that is final."""
+        if self._parsed >= PARSED_WHOLE and len(self._pending) < self._parsed * 1.1:
+            return None
+        cut = self._next_cut()
+        self._parsed = len(self._pending) if cut is None else 0
+        if cut is None:
+            return None
+        lines, number, in_list, marker = cut
+        kept = self._pending.split("\n")
+        block = self._block("\n".join(kept[:lines]))
+        self._pending = "\n".join(kept[lines:])
+        self._number, self._in_list, self._marker = number, in_list, marker
+        return block
 
     def _block(self, source: str) -> Block:
-        return Block(source=source, number=self._number, follows_item=self._in_list)
+        return Block(source=source, number=self._number, follows=self._in_list)
 
     def _next_cut(self) -> tuple[int, int | None, bool, str] | None:
         """Return how many lines are final, and how the list goes on after them."""
@@ -205,10 +245,49 @@ class _Blocks(Markdown):
     }
 
 
+class _Highlighter:
+    """Colours code that comes piece by piece; what stands before a piece counts.
+
+    A probe behind the piece shows in which state the lexer is left. If that is how it
+    begins, nothing that came before matters any more; inside of a string or comment of
+    several lines the line with which this began is kept.
+    """
+
+    PROBE = "probe = 1"
+    KEPT_LINES = 200
+
+    def __init__(self, language: str, theme: str) -> None:
+        self.language = language
+        # Named lexers are looked up again for every piece.
+        lexer = Syntax("", language or "text").lexer or "text"
+        self._syntax = Syntax("", lexer, theme=theme, word_wrap=True, background_color="default")
+        self._before: list[str] = []
+        self._idle = self._highlight([])[-1].spans
+
+    def lines(self, code: Sequence[str], *, final: bool) -> list[Text]:
+        lines = [line.expandtabs(TAB) for line in code]
+        found = self._highlight([*self._before, *lines])
+        if final:
+            self._keep([*self._before, *lines], found[-1].spans)
+        return found[-1 - len(lines) : -1]
+
+    def _keep(self, lines: list[str], state: list[Span]) -> None:
+        if state == self._idle or len(lines) > self.KEPT_LINES:
+            lines = []
+        elif len(lines) > 1 and self._highlight(lines[:1])[-1].spans == state:
+            lines = lines[:1]
+        self._before = lines
+
+    def _highlight(self, lines: Sequence[str]) -> list[Text]:
+        whole = self._syntax.highlight("\n".join([*lines, self.PROBE]))
+        return list(whole.split("\n"))
+
+
 class MarkdownRenderer:
     def __init__(self, skin: Skin, kind: TerminalKind) -> None:
         self._skin = skin
         self._kind = kind
+        self._highlighter = _Highlighter("", skin.code_theme)
         accent = skin.colors.ui_accent or "none"
         self._theme = Theme(
             {
@@ -225,18 +304,30 @@ class MarkdownRenderer:
             }
         )
 
-    def render(self, block: Block, cells: int) -> list[str]:
-        """Return the lines of a block, trailing blanks removed."""
-        document = _Blocks("", code_theme=self._skin.code_theme, hyperlinks=False)
-        document.parsed = _plain_links(parse_markdown(block))
+    def render(self, block: Block, cells: int, *, final: bool = True) -> list[str]:
+        """Return the lines of a block, trailing blanks removed; one that is not final comes again.
+
+        Pieces of a code block have to come in their order.
+        """
+        if block.code is not None:
+            document: RenderableType = self._code(block, block.code, final=final)
+        else:
+            document = _Blocks("", code_theme=self._skin.code_theme, hyperlinks=False)
+            document.parsed = _plain_links(parse_markdown(block))
         lines = [line.rstrip() for line in self._print(document, cells).split("\n")]
         while lines and not lines[-1]:
             lines.pop()
-        while lines and not lines[0]:
+        while lines and not lines[0] and not (block.code and block.follows):
             lines.pop(0)
         return lines
 
-    def _print(self, document: Markdown | Text, cells: int) -> str:
+    def _code(self, block: Block, code: Sequence[str], *, final: bool) -> RenderableType:
+        if self._highlighter.language != block.language or (final and not block.follows):
+            self._highlighter = _Highlighter(block.language, self._skin.code_theme)
+        lines = self._highlighter.lines(code, final=final)
+        return Padding(Group(*lines), (0, 0, 0, 2))
+
+    def _print(self, document: RenderableType, cells: int) -> str:
         out = StringIO()
         console = Console(
             file=out,

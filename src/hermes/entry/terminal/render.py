@@ -165,18 +165,18 @@ class TurnRenderer:
     def _blocks(self, blocks: list[Block], cells: int) -> list[str]:
         lines: list[str] = []
         for block in blocks:
-            if not block.follows_item:
+            if not block.follows:
                 lines += self._gap_before(_Printed.TEXT)
             lines += self._block(block, cells)
         return lines
 
-    def _block(self, block: Block, cells: int) -> list[str]:
+    def _block(self, block: Block, cells: int, *, final: bool = True) -> list[str]:
         # rich is heavy: loaded with the first answer, not with the program.
         from hermes.entry.terminal.markdown import MarkdownRenderer  # noqa: PLC0415
 
         if self._blocks_of is None:
             self._blocks_of = MarkdownRenderer(self.paint.skin, self._kind)
-        return self._blocks_of.render(block, cells)
+        return self._blocks_of.render(block, cells, final=final)
 
     def _lines_of(self, text: str, cells: int) -> list[str]:
         gap = [] if self._last is _Printed.TEXT else self._gap_before(_Printed.TEXT)
@@ -283,12 +283,16 @@ class TurnRenderer:
     def _live_text(self, cells: int, most: int) -> list[str]:
         if self._raw:
             return [self.paint(line) for line in wrap(self._raw, cells)]
-        block = self._markdown.tail(most)
+        block = self._markdown.open
         if block is None:
             return []
+        if block.source.count("\n") > 3 * most:
+            # Of a long table or list item the end is enough, as it was written.
+            tail = "\n".join(block.source.rsplit("\n", most)[1:])
+            return [self.paint(line) for line in wrap(tail, cells)]
         if self._open_lines is None or self._open_lines[0] != (block, cells):
-            self._open_lines = ((block, cells), self._block(block, cells))
-        gap = _needs_gap(self._last, _Printed.TEXT) and not block.follows_item
+            self._open_lines = ((block, cells), self._block(block, cells, final=False))
+        gap = _needs_gap(self._last, _Printed.TEXT) and not block.follows
         return [""] * gap + self._open_lines[1]
 
 
