@@ -6,6 +6,7 @@ import pytest
 
 from fakes.gguf import gguf_bytes
 from fakes.hermes_cli import hermes, in_terminal
+from fakes.local_servers import model_server
 from hermes.models.local.files import EMBEDDED_FILE
 
 
@@ -97,3 +98,39 @@ def test_in_a_terminal_a_person_enters_a_key_that_is_not_shown(home: Path) -> No
     assert "typedsecret" not in screen
     assert "OPENROUTER_API_KEY=sk-or-typedsecret99" in (home / ".env").read_text("utf-8")
     assert "provider: openrouter" in (home / "config.yaml").read_text("utf-8")
+
+
+def test_a_server_of_ones_own_is_asked_for_and_tested(home: Path) -> None:
+    with model_server(["mine-7b"]) as url:
+        screen = in_terminal(
+            home,
+            ["setup"],
+            [
+                ("A server of your own", b"3"),
+                ("Address", b"http://127.0.0.1:9/v1\r"),
+                ("Enter another address?", b"y\r"),
+                ("y\r\n", url.removesuffix("/v1").encode() + b"\r"),
+                ("Which model?", b"\r"),
+            ],
+        )
+    assert "http://127.0.0.1:9/v1: nothing answers there" in screen
+    assert f"{url} answers" in screen
+    text = (home / "config.yaml").read_text("utf-8")
+    assert f"base_url: '{url}'" in text
+    assert "mine-7b" in text
+
+
+def test_a_wrong_path_is_told_from_a_missing_model(home: Path) -> None:
+    with model_server(["mine-7b"]) as url:
+        missing = hermes(home, "setup", "--base-url", url, "--model", "other")
+        wrong = hermes(home, "setup", "--base-url", f"{url}/nonsense/v1", "--model", "mine-7b")
+        shorter = url.removesuffix("/v1")
+        below = hermes(home, "setup", "--base-url", shorter, "--model", "mine-7b")
+        good = hermes(home, "setup", "--base-url", url, "--model", "mine-7b")
+    assert "has no model `other`; it has: mine-7b" in missing.stderr
+    assert "no model API at this path" in wrong.stderr
+    assert f"the API is at {url}" in below.stderr
+    assert good.stderr == ""
+    with model_server([], status=401) as url:
+        locked = hermes(home, "setup", "--base-url", url, "--model", "mine-7b")
+    assert "needs a key" in locked.stderr

@@ -46,10 +46,10 @@ def hermes(home: Path, *args: str, **extra: str) -> subprocess.CompletedProcess[
     )
 
 
-def in_terminal(home: Path, args: list[str], steps: list[tuple[str, bytes]]) -> str:
+def in_terminal(home: Path, args: list[str], steps: list[tuple[str, bytes]], **extra: str) -> str:
     """Run in a terminal; send each answer when its prompt has appeared."""
     main, side = pty.openpty()
-    environ = _environ(home, {"TERM": "xterm", "COLUMNS": "120", "LINES": "40"})
+    environ = _environ(home, {"TERM": "xterm", "COLUMNS": "120", "LINES": "40", **extra})
     process = subprocess.Popen(
         [sys.executable, "-c", LAUNCH, *args],
         env=environ,

@@ -41,6 +41,8 @@ SAID: list[tuple[int | None, str, str, FailureKind]] = [
     (404, "", "No endpoints found that support image input", K.IMAGE_REJECTED),
     (400, "", "image exceeds 5 MB maximum", K.IMAGE_REJECTED),
     (400, "", "unknown variant `image_url`, expected `text`", K.IMAGE_REJECTED),
+    (404, "", "Not Found", K.WRONG_PATH),
+    (404, "", "<html>404 page not found</html>", K.WRONG_PATH),
     (404, "model_not_found", "The model `x` does not exist", K.MODEL_NOT_FOUND),
     (404, "", 'model "llama9" not found, try pulling it first', K.MODEL_NOT_FOUND),
     (400, "", "foo/bar is not a valid model ID", K.MODEL_NOT_FOUND),

@@ -43,6 +43,7 @@ from hermes.domain.settings.live import LiveSettings
 from hermes.execution.clock import SystemClock
 from hermes.execution.policy.host import HostPolicy
 from hermes.execution.pool import EnvironmentPool
+from hermes.models.offers import detect_servers, offers
 from hermes.models.registry import ModelRegistry
 from hermes.models.routes import ModelSources
 from hermes.observability.logs import configure_logging
@@ -116,7 +117,13 @@ class App(Struct, kw_only=True):
             version=__version__,
             saved_dir=self.options.home.sessions_dir / "saved",
             settings=self.settings,
+            offers=self._offers,
         )
+
+    async def _offers(self) -> list[tuple[str, str, str]]:
+        servers = await detect_servers(self.loaded.variables)
+        found = offers(self.loaded, self.options.home, servers)
+        return [(offer.provider, offer.model, offer.why) for offer in found]
 
 
 @asynccontextmanager

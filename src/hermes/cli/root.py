@@ -2,18 +2,26 @@
 
 import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from keyword import iskeyword
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
+from click.shell_completion import CompletionItem
 
 from hermes import __version__
 from hermes.config.environment import process_environ
 from hermes.domain.errors import HermesError
 
+Decorated = TypeVar("Decorated", bound=Callable[..., Any])
+
 COMMANDS: dict[str, str] = {
     "approvals": "What needs a person's approval, and what was granted.",
     "chat": "Talk to the agent: interactively, or one question with -q.",
+    "completion": "Print a script that completes commands and flags in the shell.",
     "config": "Show, change, check and migrate the configuration.",
     "gateway": "Run the agent behind the chat platforms.",
     "hooks": "List, enable and disable gateway hooks.",
@@ -38,7 +46,37 @@ def load_command(name: str) -> click.Command:
     return command
 
 
-OWN_OPTIONS = frozenset({"-h", "--help", "-V", "--version"})
+_CHAT_OPTIONS = (
+    click.option("-q", "--query", help="Ask one question and print the answer; `-` reads stdin."),
+    click.option("-z", "--oneshot", help="The same as -q."),
+    click.option("-Q", "--quiet", is_flag=True, help="No notices on stderr."),
+    click.option("-r", "--resume", metavar="ID|TITLE", help="Continue this session."),
+    click.option(
+        "-c",
+        "--continue",
+        "latest",
+        is_flag=False,
+        flag_value="",
+        metavar="[NAME]",
+        help="Continue the latest session, or the latest of that name.",
+    ),
+    click.option("-m", "--model", help="Use this model."),
+    click.option("--provider", help="Use this provider."),
+    click.option("-t", "--toolsets", metavar="A,B", help="Use these toolsets."),
+    click.option("--max-turns", type=click.IntRange(min=1), help="Model calls a turn may make."),
+    click.option("--yolo", is_flag=True, help="Ask for no approval; what is never allowed stays."),
+    click.option("--usage-file", type=click.Path(path_type=Path), help="Write usage as JSON here."),
+    click.option("--source", default="cli", help="Label of a new session; `tool` hides it."),
+    click.option("--no-restore-cwd", is_flag=True, help="Stay out of the session's directory."),
+    click.option("--ignore-rules", is_flag=True, help="Leave out SOUL.md, memory, project files."),
+)
+
+
+def chat_options(command: Decorated) -> Decorated:
+    """Give a command the flags of the chat; `hermes` itself takes them too."""
+    for option in reversed(_CHAT_OPTIONS):
+        command = option(command)
+    return command
 
 
 class LazyGroup(click.Group):
@@ -46,6 +84,17 @@ class LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         return sorted(COMMANDS)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the flags; in `-c chat` the word is the command, not a name."""
+        split = (n for n, word in enumerate(args[1:], 1) if word in COMMANDS)
+        at = next((n for n in split if args[n - 1] in {"-c", "--continue"}), None)
+        return super().parse_args(ctx, args if at is None else [*args[:at], "", *args[at:]])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = [name for name in COMMANDS if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=COMMANDS[name]) for name in names]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         return load_command(cmd_name) if cmd_name in COMMANDS else None
@@ -55,16 +104,41 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, COMMANDS[name]) for name in sorted(COMMANDS)])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+)
+@chat_options
 @click.version_option(__version__, "-V", "--version", message="hermes %(version)s")
-def hermes() -> None:
-    """One agent behind many doors."""
+@click.pass_context
+def hermes(ctx: click.Context, /, **given: Any) -> None:
+    """One agent behind many doors. Without a command: the chat, with these flags."""
+    flags = {name: value for name, value in given.items() if on_command_line(ctx, name)}
+    if ctx.invoked_subcommand is None:
+        ctx.obj = flags
+        ctx.invoke(load_command("chat"))
+    elif ctx.invoked_subcommand == "chat":
+        ctx.obj = flags
+    elif flags:
+        named = next(p.opts[-1] for p in ctx.command.params if p.name in flags)
+        raise click.UsageError(f"{named} goes with `hermes chat`, not `{ctx.invoked_subcommand}`.")
+
+
+def on_command_line(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 def run() -> None:
     """Run the command tree; print errors as a sentence and a next step."""
     try:
-        hermes.main(args=with_default_command(sys.argv[1:]), standalone_mode=True)
+        sys.exit(hermes.main(prog_name="hermes", standalone_mode=False) or 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except click.Abort:
+        sys.stderr.write("hermes: interrupted\n")
+        sys.exit(130)
     except HermesError as error:
         sys.stderr.write(f"hermes: {error.message}\n")
         if error.hint:
@@ -80,10 +154,3 @@ def run() -> None:
         sys.stderr.write(f"hermes: something unexpected happened: {type(bug).__name__}: {bug}\n")
         sys.stderr.write("  -> Run it again with HERMES_DEBUG=1 to see where it happened.\n")
         sys.exit(70)
-
-
-def with_default_command(arguments: list[str]) -> list[str]:
-    """Return the arguments with `chat` put in where no command is named."""
-    if arguments and (arguments[0] in OWN_OPTIONS or not arguments[0].startswith("-")):
-        return arguments
-    return ["chat", *arguments]

@@ -97,7 +97,7 @@ def _bad_request(status: int, coded: FailureKind | None, text: str) -> FailureKi
     found = coded or _by_words(text, _REFUSALS)
     if found is not None:
         return found
-    return FailureKind.MODEL_NOT_FOUND if status == 404 else FailureKind.BAD_REQUEST
+    return FailureKind.WRONG_PATH if status in {404, 405} else FailureKind.BAD_REQUEST
 
 
 def _by_status(status: int, text: str) -> FailureKind:

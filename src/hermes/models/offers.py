@@ -7,6 +7,7 @@ timeout; no other machine is asked. A provider is offered when its key is in
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -79,6 +80,46 @@ async def detect_servers(
     finally:
         await transport.close()
     return tuple(server for task in tasks if (server := task.result()) is not None)
+
+
+class ServerAnswer(Struct, frozen=True, kw_only=True):
+    """What an address has to say when it is asked for its models."""
+
+    base_url: str
+    """Where its API is: the address, or `/v1` below it."""
+    models: tuple[str, ...] = ()
+    needs_key: bool = False
+    trouble: str = ""
+    """Why no model can answer there; empty if one can."""
+
+
+async def ask_server(address: str, key: str = "", *, timeout: float = 5.0) -> ServerAnswer:
+    """Ask a server of one's own for its models, also at `/v1` below the address."""
+    base_url = address.rstrip("/")
+    tried = [base_url] if base_url.endswith("/v1") else [base_url, f"{base_url}/v1"]
+    transport, trouble = Transport(), ""
+    try:
+        for url in tried:
+            async with asyncio.timeout(timeout):
+                status, body = await transport.get(f"{url}/models", key)
+            if status in {401, 403}:
+                trouble = "it refuses the key" if key else "it needs a key"
+                return ServerAnswer(base_url=url, needs_key=True, trouble=trouble)
+            with suppress(msgspec.MsgspecError):
+                listing = msgspec.json.decode(body, type=_Listing) if status == 200 else _Listing()
+                if models := tuple(dict.fromkeys(each.id for each in listing.data if each.id)):
+                    return ServerAnswer(base_url=url, models=models)
+            trouble = trouble or (
+                f"it answers, but there is no model API at this path (HTTP {status});"
+                " most addresses end in /v1"
+            )
+    except TimeoutError:
+        trouble = "it gives no answer"
+    except WireFault as fault:
+        trouble = f"nothing answers there ({fault.message or 'no connection'})"
+    finally:
+        await transport.close()
+    return ServerAnswer(base_url=base_url, trouble=trouble)
 
 
 def keys_present(variables: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

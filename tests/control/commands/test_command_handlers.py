@@ -314,6 +314,15 @@ async def test_the_model_is_picked_from_a_list(door: RecordingDoor) -> None:
     assert door.kit.controls.calls == [("set_model", "demo-large", "fake")]
 
 
+async def test_another_model_is_typed(door: RecordingDoor) -> None:
+    door.recorded.choice = 2
+
+    await door.type("/model")
+
+    assert ("prefill", "/model ") in door.recorded.done
+    assert door.kit.controls.calls == []
+
+
 async def test_choices_about_the_model_are_durable(door: RecordingDoor) -> None:
     await door.type("/reasoning high")
     await door.type("/reasoning hide")

@@ -65,6 +65,11 @@ def tools_by_toolset(toolset_of: Mapping[str, str]) -> dict[str, set[str]]:
     return sets
 
 
+def composites() -> tuple[str, ...]:
+    """Return the names that stand for several toolsets."""
+    return tuple(_table().composites)
+
+
 def resolve_toolsets(
     names: Iterable[str], disabled: Iterable[str], toolset_of: Mapping[str, str]
 ) -> ToolsetChoice:
@@ -88,8 +93,8 @@ def _tools_of(name: str, sets: Mapping[str, set[str]]) -> set[str] | None:
         return set().union(*sets.values())
     if name in sets:
         return sets[name]
-    composites = _table().composites
-    if name in composites or name.startswith("hermes-"):
-        parts = composites.get(name, composites["hermes-cli"])
+    table = _table().composites
+    if name in table or name.startswith("hermes-"):
+        parts = table.get(name, table["hermes-cli"])
         return set().union(*(sets.get(part, set()) for part in parts))
     return {name} if any(name in tools for tools in sets.values()) else None

@@ -9,60 +9,94 @@ import click
 import msgspec
 
 from hermes.agent.fetch import PageFetcher
+from hermes.agent.tools.toolsets import composites, installed_tools, resolve_toolsets
 from hermes.app.build import App, open_app
 from hermes.app.options import AppOptions, run
 from hermes.app.watchdog import watchdog
-from hermes.cli.home import app_options, session_called
-from hermes.cli.widgets import ProgressLine
-from hermes.domain.errors import NotFound, UsageError
+from hermes.cli.home import app_options, loaded_config, session_called, this_home
+from hermes.cli.root import chat_options, on_command_line
+from hermes.cli.widgets import ProgressLine, is_interactive
+from hermes.domain.errors import (
+    BudgetExhausted,
+    ConfigError,
+    MissingExtra,
+    NotFound,
+    StoreError,
+    StoreTooNew,
+    UsageError,
+)
 from hermes.domain.events import TurnFinished
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.turn import TurnState
 from hermes.entry.terminal.chat import ChatParts, run_chat
-from hermes.entry.terminal.oneshot import EXIT_CODES, PLATFORM, answer_once, finish_earlier, inbound
+from hermes.entry.terminal.oneshot import PLATFORM, answer_once, finish_earlier, inbound
 from hermes.models.local.files import EMBEDDED, PROVIDER, TOY_NOTICE
 from hermes.streaming.stdout import PlainOutput
 
 KILLED = 128
+_EXIT_CODES = {TurnState.DONE: 0, TurnState.INTERRUPTED: 130}
+_FAILED = {"internal": 70} | {
+    kind.code: kind.exit_code
+    for kind in (UsageError, ConfigError, MissingExtra, StoreError, StoreTooNew, BudgetExhausted)
+}
 HOLD_SECONDS = 0.3
 """How long text is held back in a pipe to tell remarks from answers."""
 
 
-@click.command()
-@click.option("-q", "--query", help="Ask one question and print the answer; `-` reads stdin.")
-@click.option("-z", "--oneshot", help="The same as -q.")
-@click.option("-Q", "--quiet", is_flag=True, help="No notices on stderr.")
-@click.option("-r", "--resume", metavar="ID|TITLE", help="Continue this session.")
-@click.option(
-    "-c",
-    "--continue",
-    "latest",
-    is_flag=False,
-    flag_value="",
-    metavar="[NAME]",
-    help="Continue the latest session, or the latest of that name.",
-)
-@click.option("-m", "--model", help="Use this model.")
-@click.option("--provider", help="Use this provider.")
-@click.option("-t", "--toolsets", metavar="A,B", help="Use these toolsets.")
-@click.option("--max-turns", type=click.IntRange(min=1), help="Model calls a turn may make.")
-@click.option("--yolo", is_flag=True, help="Ask for no approval; what is never allowed stays so.")
-@click.option("--usage-file", type=click.Path(path_type=Path), help="Write usage as JSON here.")
-@click.option("--source", default=PLATFORM, help="Label of a new session; `tool` hides it.")
-@click.option("--no-restore-cwd", is_flag=True, help="Stay out of the session's directory.")
-@click.option("--ignore-rules", is_flag=True, help="Leave out SOUL.md, memory and project files.")
-def command(**given: Any) -> None:
+@click.command("chat")
+@chat_options
+@click.pass_context
+def command(ctx: click.Context, /, **given: Any) -> None:
     """Talk to the agent: interactively, or one question with -q."""
+    # Flags may stand before the command too: those behind it win.
+    before = ctx.obj or {}
+    given |= {name: before[name] for name in before if not on_command_line(ctx, name)}
     query = given["query"] if given["query"] is not None else given["oneshot"]
+    query = None if query is None else _question(query)
+    _check_toolsets(given["toolsets"] or "")
+    if not _has_model(given, may_ask=query is None):
+        return
     options = _options(given, can_ask=query is None)
     sys.exit(run(_chat(options, given) if query is None else _ask_once(options, given, query)))
 
 
+def _check_toolsets(names: str) -> None:
+    toolset_of = {name: tool.toolset for name, tool in installed_tools().items()}
+    unknown = resolve_toolsets(_words(names), (), toolset_of).unknown
+    if unknown:
+        raise UsageError(
+            f"There is no toolset `{unknown[0]}`.",
+            hint=f"Toolsets: {', '.join(sorted({*toolset_of.values(), *composites()}))}.",
+        )
+
+
+def _has_model(given: dict[str, Any], *, may_ask: bool) -> bool:
+    """Tell whether a model can answer; at the first start a person is asked for one."""
+
+    def chosen() -> bool:
+        return bool(loaded_config().config.model.model)
+
+    if given["model"] or given["resume"] or given["latest"] is not None or chosen():
+        return True
+    if not (may_ask and is_interactive()):
+        raise ConfigError(
+            "No model is chosen.", hint="Choose one with `hermes setup`, or name it with -m."
+        )
+    from hermes.cli.commands.setup import ask  # noqa: PLC0415 - only the first start asks
+
+    click.echo("Welcome to Hermes. One question before the first conversation.")
+    ask(this_home())
+    return chosen()
+
+
+def _words(names: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in names.split(",") if word.strip())
+
+
 def _options(given: dict[str, Any], *, can_ask: bool) -> AppOptions:
-    toolsets = given["toolsets"]
-    names = tuple(t.strip() for t in toolsets.split(",") if t.strip()) if toolsets else None
+    names = _words(given["toolsets"]) if given["toolsets"] else None
     same = ("model", "provider", "max_turns", "yolo", "ignore_rules")
     return app_options(toolsets=names, can_ask=can_ask, **{name: given[name] for name in same})
 
@@ -74,9 +108,7 @@ def _question(query: str) -> str:
     return text
 
 
-async def _ask_once(options: AppOptions, given: dict[str, Any], query: str) -> int:
-    text = _question(query)
-
+async def _ask_once(options: AppOptions, given: dict[str, Any], text: str) -> int:
     def note(line: str) -> None:
         if not given["quiet"] or line.startswith(("hermes:", "  ->")):
             sys.stderr.write(line + "\n")
@@ -102,7 +134,7 @@ async def _ask_once(options: AppOptions, given: dict[str, Any], query: str) -> i
     if given["usage_file"] is not None:
         _write_usage(given["usage_file"], session, app, finished)
     note(f"· session {session.id}")
-    return EXIT_CODES.get(finished.outcome, 1)
+    return exit_code(finished)
 
 
 async def _chat(options: AppOptions, given: dict[str, Any]) -> int:
@@ -169,6 +201,12 @@ async def _earlier_session(app: App, given: dict[str, Any]) -> Session | None:
     if given["no_restore_cwd"]:
         session = await app.ledger.update_session(session.id, cwd=str(app.options.cwd))
     return session
+
+
+def exit_code(finished: TurnFinished) -> int:
+    """Return the code that docs/how-to/one-shot.md names for the end of a turn."""
+    failed = _FAILED.get(finished.error.code, 1) if finished.error else 1
+    return _EXIT_CODES.get(finished.outcome, failed)
 
 
 def _write_usage(path: Path, session: Session, app: App, finished: TurnFinished) -> None:

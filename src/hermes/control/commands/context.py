@@ -127,6 +127,10 @@ class CommandCaller(Protocol):
         """A choice of the session changed: show it."""
 
 
+async def _no_offers() -> Sequence[tuple[str, str, str]]:
+    return ()
+
+
 class CommandHost(Struct, frozen=True, kw_only=True):
     """What stays the same for every command of a door."""
 
@@ -137,6 +141,8 @@ class CommandHost(Struct, frozen=True, kw_only=True):
     saved_dir: Path
     """Where `/save` writes."""
     settings: LiveSettings
+    offers: Callable[[], Awaitable[Sequence[tuple[str, str, str]]]] = _no_offers
+    """Looks for models that could be chosen now: provider, model and why it is offered."""
     restart: Callable[[], None] | None = None
     """Ends the gateway so that it starts again; None where there is none."""
 

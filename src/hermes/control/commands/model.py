@@ -69,7 +69,7 @@ def _model_words(words: tuple[str, ...]) -> tuple[str | None, str | None]:
 
 
 async def _pick_model(context: CommandContext) -> tuple[str, str] | None:
-    """Return the (provider, model) a person picks of those the configuration names."""
+    """Return the (provider, model) a person picks of all that could answer here."""
     session, screen = context.session, context.caller.screen
     current = _model_label(session) if session else context.profile.model
     if screen is None:
@@ -85,8 +85,13 @@ async def _pick_model(context: CommandContext) -> tuple[str, str] | None:
     for fallback in settings.fallback_providers:
         if fallback.model:
             notes.setdefault((fallback.provider, fallback.model), "fallback")
+    for provider_name, model_name, why in await context.host.offers():
+        notes[provider_name, model_name] = notes.get((provider_name, model_name)) or why
     lines = [f"{name}  {provider}  {note}".rstrip() for (provider, name), note in notes.items()]
-    chosen = await screen.pick(f"Model (now {current})", lines)
+    chosen = await screen.pick(f"Model (now {current})", [*lines, "Another one: type its name"])
+    if chosen == len(lines):
+        screen.prefill("/model ")
+        return None
     return None if chosen is None else list(notes)[chosen]
 
 

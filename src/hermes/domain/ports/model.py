@@ -93,6 +93,8 @@ class FailureKind(StrEnum):
     PAYLOAD_TOO_LARGE = "payload_too_large"
     IMAGE_REJECTED = "image_rejected"
     MODEL_NOT_FOUND = "model_not_found"
+    WRONG_PATH = "wrong_path"
+    """The server answers, but not as a model API."""
     POLICY = "policy_blocked"
     BAD_REQUEST = "bad_request"
     REASONING_REJECTED = "reasoning_rejected"

@@ -21,7 +21,6 @@ from hermes.streaming.stdout import PlainOutput, write_plain
 from hermes.streaming.view import ToolDone
 
 PLATFORM = "cli"
-EXIT_CODES = {TurnState.DONE: 0, TurnState.FAILED: 1, TurnState.INTERRUPTED: 130}
 
 
 def inbound(

@@ -1,0 +1,150 @@
+"""The command line itself: flags, help, completion, exit codes."""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fakes.command import Hermes
+from fakes.hermes_cli import NO_SERVERS, hermes
+from fakes.local_servers import model_server
+from fakes.model import FakeModelServer, Script, Step
+from fakes.tmux import Tmux
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--yolo", "chat", "-q", "hi"),
+        ("-m", "other-1", "chat", "-q", "hi"),
+        ("-q", "hi", "chat", "-m", "other-1"),
+        ("-Qm", "other-1", "-q", "hi"),
+        ("chat", "--yolo", "-q", "hi"),
+    ],
+)
+async def test_flags_may_stand_before_the_command(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    async with FakeModelServer(Script(default=Step(text="ok"))) as server:
+        provider = {"providers": {"own": {"base_url": server.base_url}}}
+        own = Hermes(tmp_path, server.base_url, provider)
+        extra = ("--provider", "own") if "other-1" in str(arguments) else ()
+        outcome = await own.run(*extra, *arguments)
+        assert (outcome.code, outcome.out) == (0, "ok\n"), outcome.err
+        model = "other-1" if extra else "fake-1"
+        assert server.requests[0].body["model"] == model
+        again = await own.run("-c", "chat", "-q", "again")
+        assert again.code == 0, again.err
+        assert "hi" in str(server.requests[-1].body) or "hi" in str(server.requests[1].body)
+
+
+def test_flags_of_the_chat_are_refused_elsewhere(home: Path) -> None:
+    done = hermes(home, "--yolo", "status")
+    assert done.returncode == 2
+    assert "--yolo goes with `hermes chat`" in done.stderr
+
+
+def test_help_shows_the_chat_and_its_flags(home: Path) -> None:
+    shown = hermes(home, "--help").stdout
+    for word in ("chat", "--query", "--model", "--yolo", "--continue", "--toolsets", "completion"):
+        assert word in shown
+
+
+def test_an_unknown_toolset_is_an_error_that_names_the_known_ones(home: Path) -> None:
+    done = hermes(home, "-t", "file,bogus", "-q", "hi")
+    assert done.returncode == 2
+    assert "`bogus`" in done.stderr
+    assert "file" in done.stderr.split("->")[1]
+    assert "terminal" in done.stderr.split("->")[1]
+
+
+COMPLETING = """
+eval "$(hermes completion bash)"
+COMP_WORDS=({words}); COMP_CWORD={at}; COMP_LINE="{words}"
+_hermes_completion hermes
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("hermes se", {"sessions", "setup"}),
+        ("hermes --yo", {"--yolo"}),
+        ("hermes sessions pr", {"prune"}),
+        ("hermes --yolo ch", {"chat"}),
+        ("hermes chat --max", {"--max-turns"}),
+        ("hermes completion z", {"zsh"}),
+    ],
+)
+def test_completion_works_in_a_real_bash(home: Path, words: str, found: set[str]) -> None:
+    at = len(words.split()) - 1
+    script = COMPLETING.format(words=words, at=at)
+    program = home.parent / "bin" / "hermes"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m hermes.cli "$@"\n', "utf-8")
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    environ = {"PATH": path, "HERMES_HOME": str(home), "HOME": str(home.parent)}
+    done = subprocess.run(
+        ["bash", "-c", script], env=environ, capture_output=True, text=True, timeout=50, check=False
+    )
+    assert set(done.stdout.split()) == found, done.stderr
+
+
+@pytest.mark.parametrize(("shell", "mark"), [("zsh", "compdef"), ("fish", "complete ")])
+def test_completion_for_other_shells(home: Path, shell: str, mark: str) -> None:
+    assert mark in hermes(home, "completion", shell).stdout
+    assert hermes(home, "completion", "cmd").returncode == 2
+
+
+async def test_exit_codes_are_those_of_the_documentation(tmp_path: Path) -> None:
+    config = {"model": {"provider": "opnrouter", "default": "x"}}
+    assert (await Hermes(tmp_path, config=config).run("-q", "hi")).code == 78
+    async with FakeModelServer(Script(default=Step(text="ok"))) as server:
+        budget = {"budget": {"session_tokens": 0}}
+        assert (await Hermes(tmp_path, server.base_url, budget).run("-q", "hi")).code == 6
+    assert (await Hermes(tmp_path).run("-r", "nope", "-q", "hi")).code == 4
+    assert (await Hermes(tmp_path).run("--nonsense")).code == 2
+
+
+def test_the_first_start_asks_for_a_model_and_goes_on(home: Path) -> None:
+    terminal = Tmux(home.parent, columns=120)
+    try:
+        with model_server(["mine-7b"]) as url:
+            named = shlex.join(
+                f"{k}={v}" for k, v in (NO_SERVERS | {"OLLAMA_BASE_URL": url}).items()
+            )
+            terminal.run(f"env HERMES_HOME={home} {named} {sys.executable} -m hermes.cli")
+            terminal.wait_for("mine-7b.*ollama")
+            assert "Welcome to Hermes" in terminal.screen()
+            terminal.keys("Enter")
+            terminal.wait_for("new session")
+            assert "mine-7b (ollama) answers from now on" in terminal.screen()
+            terminal.wait_for("^❯")
+            terminal.type("/model")
+            terminal.keys("Enter")
+            terminal.wait_for("smollm2-135m.*embedded")
+            terminal.wait_for("Another one: type its name")
+            terminal.keys("Escape")
+            terminal.wait_for(lambda screen: "Another one" not in screen)
+            terminal.keys("C-d")
+            terminal.wait_for("EXIT 0")
+    finally:
+        terminal.close()
+    assert "provider: ollama" in (home / "config.yaml").read_text("utf-8")
+
+
+def test_without_a_terminal_the_first_start_says_what_to_do(home: Path) -> None:
+    for arguments in ((), ("-q", "hi")):
+        done = hermes(home, *arguments)
+        assert done.returncode == 78
+        assert "hermes setup" in done.stderr
