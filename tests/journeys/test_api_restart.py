@@ -2,15 +2,17 @@
 
 import asyncio
 import signal
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import openai
 import pytest
 
 from fakes.api_crash import Asked, Line, Power, data_lines, sse
-from fakes.api_gateway import ApiGateway, running_api
+from fakes.api_gateway import KEY, ApiGateway, running_api
 from fakes.model import Call, FakeModelServer, Rule, Script, Step
 from hermes.domain.turn import MAX_RESUMES
 
@@ -263,3 +265,82 @@ async def test_a_key_revoked_while_its_run_streams_lets_nothing_new_in(tmp_path:
         run_id = data_lines(response)[-1]["response"]["id"]
         refused = await line.client.get(line.url(f"/v1/responses/{run_id}"), headers=headers)
         assert refused.status_code == 401
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+def paying(folder: Path) -> Script:
+    """A model that has a line written, and stops in the middle of its answer until released."""
+    command = f"echo paid >> {folder / 'payments'}"
+    pays = Step(calls=[Call(name="terminal", arguments={"command": command})])
+    return Script(
+        rules=[Rule(contains="Pay", steps=[pays, Step(text=ANSWER, stall="middle")])],
+        default=Step(text="ok"),
+    )
+
+
+@pytest.mark.parametrize("end", ["kill", "stop"])
+@pytest.mark.parametrize("way", ["chat", "responses"])
+async def test_an_unmodified_openai_client_has_one_effect_over_a_restart(
+    tmp_path: Path, way: str, end: str
+) -> None:
+    port = free_port()
+    api_server = {"enabled": True, "extra": {"key": KEY, "port": port}}
+    config = {"platforms": {"api_server": api_server}, "terminal": {"backend": "local"}}
+    async with (
+        api(tmp_path, paying(tmp_path), approvals={"mode": "off"}, **config) as (client, model),
+        openai.AsyncOpenAI(
+            api_key=KEY, base_url=f"http://127.0.0.1:{port}/v1", max_retries=8
+        ) as program,
+        asyncio.TaskGroup() as group,
+    ):
+        asked = group.create_task(asks(program, way))
+        await asked_for(model, 2)
+        if end == "kill":
+            await client.gateway.kill()
+        else:
+            assert await client.gateway.stop(signal.SIGTERM) == 0
+        model.release()
+        await client.gateway.start()
+        assert await asked == ANSWER
+        assert (tmp_path / "payments").read_text() == "paid\n"
+        listed = (await client.line.client.get(client.line.url("/v1/runs"))).json()["data"]
+        assert [run["status"] for run in listed] == ["completed"]
+
+
+async def asks(program: openai.AsyncOpenAI, way: str) -> str | None:
+    if way == "responses":
+        return (await program.responses.create(model="hermes", input="Pay.")).output_text
+    said = await program.chat.completions.create(
+        model="hermes", messages=[{"role": "user", "content": "Pay."}]
+    )
+    return said.choices[0].message.content
+
+
+async def test_answers_in_one_piece_that_are_cut_are_errors(tmp_path: Path) -> None:
+    async with api(tmp_path, held()) as (client, model):
+        line = client.line
+        session = (await line.client.post(line.url("/api/sessions"), json={})).json()
+        chat = f"/api/sessions/{session['session']['id']}/chat"
+        bodies: dict[str, Any] = {
+            "/v1/chat/completions": {"messages": [{"role": "user", "content": "Hi"}]},
+            "/v1/responses": {"input": "Hi"},
+            chat: {"message": "Hi"},
+        }
+        async with asyncio.TaskGroup() as group:
+            posts = [
+                group.create_task(line.client.post(line.url(path), json=body))
+                for path, body in bodies.items()
+            ]
+            await asked_for(model, 3)
+            assert await client.gateway.stop(signal.SIGTERM) == 0
+        for post in posts:
+            answer = post.result()
+            assert answer.status_code == 503, answer.text
+            assert int(answer.headers["retry-after"]) >= 1
+            assert answer.json()["error"]["code"] == "draining"

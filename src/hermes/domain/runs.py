@@ -20,6 +20,9 @@ from hermes.domain.session import NewSession
 from hermes.domain.turn import TurnError
 from hermes.domain.usage import Usage
 
+RETRIED_WITHIN = 60.0
+"""Seconds after the end of a run in which a client may still ask for it once more."""
+
 
 class RunKind(StrEnum):
     CHAT = "chat"

@@ -238,6 +238,7 @@ async def test_headers_with_a_meaning_reach_the_handler(door: HttpDoor) -> None:
         "Last-Event-ID": "7",
         "X-Hermes-Task": "title",
         "X-Hermes-Tools": "none",
+        "X-Stainless-Retry-Count": "1",
     }
     answer = await door.client.get("/things/1", headers=headers)
     assert answer.json()["headers"] == {
@@ -247,6 +248,7 @@ async def test_headers_with_a_meaning_reach_the_handler(door: HttpDoor) -> None:
         "last_event_id": "7",
         "task": "title",
         "tools": "none",
+        "retry_count": "1",
     }
 
 

@@ -247,3 +247,12 @@ def test_settings_that_cannot_work_are_refused() -> None:
     for wrong in ({"port": 70_000}, {"rate_limit": -1}, {"max_body_bytes": 0}, {"routes": [1]}):
         with pytest.raises(ConfigError, match="webhook"):
             webhook_settings(wrong)
+
+
+async def test_while_hermes_stops_deliveries_are_to_be_sent_again(tmp_path: Path) -> None:
+    async with webhook_door(tmp_path, model(), GH) as door:
+        door.receiver.draining = True
+        answer = await door.post("gh", {"title": "it"}, id="d-1")
+        assert answer.status_code == 503
+        assert int(answer.headers["retry-after"]) >= 1
+        assert await door.ledger.hook("gh", "d-1") is None

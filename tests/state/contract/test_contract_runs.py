@@ -11,7 +11,14 @@ from hermes.domain.events import MessageCompleted, TextDelta, ToolStarted, TurnE
 from hermes.domain.inbound import InboxState
 from hermes.domain.messages import Reasoning, ToolCall
 from hermes.domain.ports.ledger import Ledger
-from hermes.domain.runs import RunKind, RunOutcome, RunQuery, RunState, SessionChoice
+from hermes.domain.runs import (
+    RETRIED_WITHIN,
+    RunKind,
+    RunOutcome,
+    RunQuery,
+    RunState,
+    SessionChoice,
+)
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
 
@@ -56,6 +63,16 @@ async def test_a_repeated_idempotency_key_finds_the_first_run(ledger: Ledger) ->
     later = await ledger.open_run(new_run("r3", idempotency_key="once"))
     assert later.run == ended
     assert later.entry.turn_id == "t-r1"
+
+
+async def test_a_retry_finds_the_runs_of_its_request(ledger: Ledger) -> None:
+    for name, fingerprint, key_id in (("r1", "a", "k1"), ("r2", "b", "k1"), ("r3", "a", "k2")):
+        await ledger.open_run(new_run(name, fingerprint=fingerprint, key_id=key_id))
+    (found,) = await ledger.runs_retried("k1", "a", 100.0)
+    assert found.id == "r1"
+    ended = await answer_run(ledger, await ledger.open_run(new_run("r4", fingerprint="c")))
+    assert await ledger.runs_retried("k1", "c", ended.updated_at + RETRIED_WITHIN) == [ended]
+    assert await ledger.runs_retried("k1", "c", ended.updated_at + RETRIED_WITHIN + 1) == []
 
 
 async def test_an_idempotency_key_belongs_to_one_request_of_one_api_key(ledger: Ledger) -> None:

@@ -40,6 +40,8 @@ class LiveRun:
         self.ticket = ticket
         self.left = False
         """The client has gone away, which is why it was stopped."""
+        self.joined = 0
+        """How often a retry has picked it up."""
         self.ended = asyncio.Event()
         """Set when the outcome is in the ledger, or the run is kept for the next start."""
         self.ended_as: Run | None = None

@@ -11,6 +11,7 @@ ids, and then the rest.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec import convert, to_builtins
@@ -22,7 +23,7 @@ from hermes.control.lanes.lane import Ticket
 from hermes.control.runs.active import LiveRun, RunStopped, outcome_of
 from hermes.control.runs.replay import ended_turn_outcome, finished_event, missed_events, retold
 from hermes.domain.errors import HermesError
-from hermes.domain.events import TurnEvent, TurnFinished
+from hermes.domain.events import ReasoningDelta, TextDelta, TurnEvent, TurnFinished
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, InboxEntry, Sender
 from hermes.domain.messages import AssistantMessage, Content, TextPart, ToolCall
@@ -126,6 +127,19 @@ def _clean(content: Content, redact: Callable[[str], str]) -> Content:
 
 log = logging.getLogger(__name__)
 
+
+def _stands(outcome: RunOutcome) -> bool:
+    """Tell whether an outcome is what a retry should get, rather than another attempt."""
+    match outcome.state:
+        case RunState.CANCELLED:
+            return False
+        case RunState.FAILED:
+            return outcome.model_calls > 0
+        case RunState.INCOMPLETE:
+            return bool(outcome.text)
+    return True
+
+
 POLL_SECONDS = 1.0
 """How often a run that is not under way here is looked at."""
 
@@ -154,6 +168,8 @@ class Runs(Follower):
         self._max_open = max_open
         self._live: dict[str, LiveRun] = {}
         """The runs that are under way in this process."""
+        self._left: set[str] = set()
+        """Those whose client has gone and may come back."""
 
     @property
     def open_runs(self) -> int:
@@ -208,6 +224,41 @@ class Runs(Follower):
                 return True
         stream = await live.ticket.stream()
         return self._gateway.interrupt(run.session_id, turn_id=stream.turn_id)
+
+    async def retried(self, key_id: str, fingerprint: str) -> list[Run]:
+        """Return the runs that a retry of a request may mean, those that were left first.
+
+        Not those that were stopped, nor those that failed before anything was done.
+        """
+        found = await self._ledger.runs_retried(key_id, fingerprint, self._clock.now())
+        fit = [run for run in found if run.outcome is None or _stands(run.outcome)]
+        return sorted(fit, key=lambda run: run.id not in self._left)
+
+    def join(self, run: Run) -> None:
+        """A retry picks the run up: it does not end because its first client has left."""
+        self._left.discard(run.id)
+        if live := self._live.get(run.id):
+            live.joined += 1
+
+    async def leave(self, run: Run, grace: float = 0.0) -> None:
+        """Interrupt the run because its client has gone, unless a retry comes within `grace`."""
+        live = self._live.get(run.id)
+        if live is None:
+            return
+        joined = live.joined
+        if grace > 0:
+            self._left.add(run.id)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await live.ended.wait()
+            self._left.discard(run.id)
+        if live.joined == joined:
+            await self.stop(run, left=True)
+
+    def said_nothing(self, run: Run) -> bool:
+        live = self._live.get(run.id)
+        told = live.stream.events if live is not None and live.stream is not None else ()
+        return not any(isinstance(event, TextDelta | ReasoningDelta) for event in told)
 
     async def steer(self, run: Run, text: str) -> bool:
         """Say something to the running turn; False if it is not running."""

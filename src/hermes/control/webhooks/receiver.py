@@ -81,6 +81,7 @@ class WebhookReceiver(Follower):
     def __init__(self, parts: ReceiverParts) -> None:
         super().__init__(parts.ledger, parts.group)
         self._parts = parts
+        self.draining = False
         self._clock = parts.clock
         self._intake = Intake(parts.clock, parts.rate_limit)
         self._results = Results(
@@ -96,7 +97,9 @@ class WebhookReceiver(Follower):
         return self._parts.agent_id
 
     async def route(self, name: str) -> HookRoute:
-        """Return a route; `HookRefused` if there is none or it is switched off."""
+        """Return a route; `HookRefused` if there is none, it is switched off or Hermes stops."""
+        if self.draining:
+            raise HookRefused(503, "Hermes is stopping; send it again.", retry_after=5)
         route = await self._parts.routes.find(name)
         if route is None:
             raise HookRefused(404, "There is no such route.")

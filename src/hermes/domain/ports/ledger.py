@@ -371,6 +371,9 @@ class RunStore(Protocol):
     async def run_under(self, key_id: str, idempotency_key: str) -> Run | None:
         """Return the run that an API key opened under an idempotency key."""
 
+    async def runs_retried(self, key_id: str, fingerprint: str, at: float) -> list[Run]:
+        """Return runs of the same request that are open or ended lately, newest first."""
+
     async def runs_after(self, key_id: str, agent_id: str, digest: str) -> list[Run]:
         """Return the newest runs of a key in which exactly this had been said, newest first."""
 

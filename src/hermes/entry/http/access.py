@@ -183,6 +183,26 @@ async def earlier_run(call: AnyCall) -> Run | None:
     return await call.context.ledger.run_under(call.caller.key_id, key) if key else None
 
 
+async def retried_run(call: AnyCall) -> Run | None:
+    """Return the run that a retry of an SDK repeats, which it joins; None for a first try.
+
+    The same body under the same key says which; a session in the headers has to be the run's.
+    """
+    headers, context = call.headers, call.context
+    if headers.idempotency_key or (headers.retry_count or "0").strip("0") == "":
+        return None
+    for run in await context.runs.retried(call.caller.key_id, call.fingerprint):
+        named = headers.session_id
+        if headers.session_key is not None:
+            key = session_key_of(run.agent_id, call.caller.key_id, headers.session_key)
+            bound = await context.ledger.session_for_key(key)
+            named = bound.id if bound else ""
+        if named in (None, run.session_id) and call.caller.owns(run.key_id, run.agent_id):
+            context.runs.join(run)
+            return run
+    return None
+
+
 def run_headers(run: Run) -> dict[str, str]:
     return {"X-Hermes-Session-Id": run.session_id, "X-Hermes-Run-Id": run.id}
 

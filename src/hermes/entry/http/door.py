@@ -102,8 +102,8 @@ class WebhookDoor(ListeningDoor):
         self, server: HttpServer, receiver: WebhookReceiver, clock: Clock, group: asyncio.TaskGroup
     ) -> None:
         super().__init__(WEBHOOK, server, clock, group)
-        self.follower = receiver
+        self.follower = self._receiver = receiver
 
     def drain(self) -> None:
-        """Stop listening: senders try again later."""
-        self.stop_listening()
+        """Refuse what comes: senders try again later."""
+        self._receiver.draining = True

@@ -85,6 +85,8 @@ class HttpContext(Struct, frozen=True, kw_only=True):
     """Check -> whether it is fulfilled; ready if all are."""
     redact: Callable[[str], str]
     version: str
+    retry_grace: float = 5.0
+    """Seconds in which an SDK comes back after a lost connection."""
     helper_patterns: tuple[SafePattern, ...] = ()
     """Regular expressions by which further helper calls of web interfaces are recognised."""
     zone: tzinfo = UTC
@@ -117,6 +119,8 @@ class CallHeaders(Struct, frozen=True, kw_only=True):
     task: str | None = None
     """`X-Hermes-Task`: the client says that this is a helper call, and which."""
     tools: str | None = None
+    retry_count: str | None = None
+    """Which retry of a request it is, as the SDKs of OpenAI count them; `0` is the first try."""
 
 
 class Call(Struct, Generic[Body, Query], frozen=True, kw_only=True):

@@ -37,6 +37,12 @@ HEADERS: tuple[tuple[str, str, int, str], ...] = (
     ("idempotency_key", "Idempotency-Key", 256, "A repeat with the same key gets the same run."),
     ("task", "X-Hermes-Task", 64, "Says that this is a helper call, and which."),
     ("tools", "X-Hermes-Tools", 1024, "The agent's own tools or toolsets to use; `none` for none."),
+    (
+        "retry_count",
+        "X-Stainless-Retry-Count",
+        16,
+        "Set by SDKs: a retry joins its run.",
+    ),
     ("last_event_id", "Last-Event-ID", 64, "Continue after the event with this id."),
 )
 """Field of `CallHeaders`, name, longest value and description."""

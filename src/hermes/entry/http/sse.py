@@ -133,11 +133,25 @@ T = TypeVar("T")
 Stop = Callable[[], Awaitable[None]]
 
 
-def stopper(call: Call[Any, Any], run: Run) -> Stop | None:
-    """Return what stops a run whose client has left; None if a repeat may pick the run up."""
+_UNSEEN_SECONDS = 2.0
+"""The head of a stream that is left sooner may never have arrived."""
+
+
+def stopper(call: Call[Any, Any], run: Run, *, streams: bool = False) -> Stop | None:
+    """Return what stops a run whose client has left; None if a repeat may pick the run up.
+
+    An SDK that counts its retries repeats what got no answer, and joins the run if that still
+    goes on. Streams are repeated only if not even their head has arrived.
+    """
+    context = call.context
+    began = context.clock.monotonic()
 
     async def stop() -> None:
-        await call.context.runs.stop(run, left=True)
+        grace = context.retry_grace if call.headers.retry_count is not None else 0.0
+        unseen = context.clock.monotonic() - began < _UNSEEN_SECONDS
+        if streams and not (unseen and context.runs.said_nothing(run)):
+            grace = 0.0
+        await context.runs.leave(run, grace)
 
     return None if call.headers.idempotency_key else stop
 

@@ -15,7 +15,15 @@ import msgspec
 from hermes.domain.errors import Conflict, NotFound
 from hermes.domain.events import TurnEvent
 from hermes.domain.ports.ledger import Arrival
-from hermes.domain.runs import LoggedEvent, NewRun, OpenedRun, Run, RunOutcome, RunQuery
+from hermes.domain.runs import (
+    RETRIED_WITHIN,
+    LoggedEvent,
+    NewRun,
+    OpenedRun,
+    Run,
+    RunOutcome,
+    RunQuery,
+)
 from hermes.domain.session import Lineage
 from hermes.state.sqlite.base import LedgerPart, change, check_session, many, one, row_of, sql
 from hermes.state.sqlite.delivery import admit, read_inbox
@@ -47,6 +55,11 @@ class RunPart(LedgerPart):
 
     async def run_under(self, key_id: str, idempotency_key: str) -> Run | None:
         return await self._get(read_run, "runs.under", (key_id, idempotency_key))
+
+    async def runs_retried(self, key_id: str, fingerprint: str, at: float) -> list[Run]:
+        values = {"key_id": key_id, "fingerprint": fingerprint, "at": at}
+        values["ended_since"] = at - RETRIED_WITHIN
+        return await self._list(read_run, "runs.retried", values)
 
     async def runs_after(self, key_id: str, agent_id: str, digest: str) -> list[Run]:
         return await self._list(read_run, "runs.after", (key_id, agent_id, digest, SAME_QUESTION))

@@ -7,7 +7,8 @@ to the session in which their calls wait, so that what the agent did there
 itself is not forgotten between the two requests.
 
 A client that leaves interrupts its turn, unless it sent an `Idempotency-Key`:
-then the repeat of the request picks the turn up.
+then the repeat of the request picks the turn up. So does the retry of an SDK that counts
+them, if it comes within seconds. A turn that is cut off by the end of the process is an error.
 """
 
 import secrets
@@ -17,7 +18,8 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from hermes.control.runs.runs import RunRequest, Runs
+from hermes.control.follow import goes_on_later
+from hermes.control.runs.runs import Draining, RunRequest, Runs
 from hermes.domain.events import MessageCompleted, TextDelta, TurnEvent, TurnFinished
 from hermes.domain.keys import Action
 from hermes.domain.messages import FinishReason
@@ -25,7 +27,13 @@ from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.model import ModelFailure, ModelReply
 from hermes.domain.runs import Run, RunKind, RunState, SessionChoice
 from hermes.domain.turn import TurnState
-from hermes.entry.http.access import earlier_run, require_agent, run_headers, session_choice
+from hermes.entry.http.access import (
+    earlier_run,
+    require_agent,
+    retried_run,
+    run_headers,
+    session_choice,
+)
 from hermes.entry.http.api.conversation import (
     ChatMessage,
     Conversation,
@@ -182,13 +190,17 @@ async def create_chat_completion(call: ChatCall) -> Answer:
     helper = helper_of(call.body, call.headers, call.context.helper_patterns)
     if helper is not None:
         return await _help(call, agent.agent_id, agent.name, helper)
-    run = (await call.context.runs.start(await _run_request(call, agent.agent_id))).run
-    headers, stop = run_headers(run), stopper(call, run)
+    run = await retried_run(call)
+    if run is None:
+        run = (await call.context.runs.start(await _run_request(call, agent.agent_id))).run
+    headers, stop = run_headers(run), stopper(call, run, streams=bool(call.body.stream))
     if call.body.stream:
         stream = _stream(call, run.id, run.created_at, agent.name)
         told = chunks(call.context.runs.batches(run), stream.feed, stream.opening())
         return StreamAnswer(chunks=told, headers=headers, left=stop)
     result = await attended(call, _result(call.context.runs, run), stop)
+    if goes_on_later(result.finished):
+        raise Draining(f"Hermes is stopping. The run {run.id} is kept and continues later.")
     result = replace(result, text=call.context.redact(result.text))
     if not result.text.strip() and not result.finished.handed and result.incomplete is not None:
         error = {**failure_fields(result.finished), "hermes": result.incomplete}

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct, convert, to_builtins
 from msgspec.structs import replace
 
-from hermes.control.runs.runs import RunRequest
+from hermes.control.runs.runs import Draining, RunRequest
 from hermes.domain.errors import Conflict, SessionBusy
 from hermes.domain.events import TurnEvent, TurnFinished
 from hermes.domain.ids import new_id
@@ -26,6 +26,7 @@ from hermes.entry.http.access import (
     check_agent,
     earlier_run,
     require_agent,
+    retried_run,
     run_headers,
     session_choice,
     session_key_of,
@@ -51,7 +52,7 @@ from hermes.entry.http.endpoint import (
     StreamAnswer,
 )
 from hermes.entry.http.errors import Problem
-from hermes.entry.http.sse import Stop, attended
+from hermes.entry.http.sse import Stop, attended, stopper
 from hermes.streaming.wire.frames import DONE
 from hermes.streaming.wire.responses import Item, ResponseEvent, ResponseResource, ResponseStream
 
@@ -107,11 +108,13 @@ async def create_response(call: CreateCall) -> Answer:
     if run is None:
         run = (await call.context.runs.start(await _run_request(call, agent))).run
     if call.body.stream:
-        return _streamed(call.context, run)
+        return _streamed(call, run)
     if call.body.background:
         return await _answer_at_once(call, run)
-    stop = None if run.idempotency_key else _stopper(call.context, run)
+    stop = None if run.idempotency_key else _stopper(call, run)
     ended = await attended(call, call.context.runs.wait(run), stop)
+    if ended.outcome is None:
+        raise Draining(f"Hermes is stopping. The response {run.id} is kept and continues later.")
     value = await _response(call.context, ended)
     await _forget_unstored(call.context, ended)
     return JsonAnswer(value=value, headers=run_headers(run))
@@ -127,7 +130,7 @@ async def get_response(call: Call[None, GetQuery]) -> Answer:
     if not run.logged and (after is not None or run.outcome is None):
         message = "Only a response that was created with `background` can be streamed again."
         raise Problem(400, message, code="not_in_background", param="stream")
-    return _streamed(call.context, run, after)
+    return _streamed(call, run, after)
 
 
 @operation("POST /v1/responses/{response_id}/cancel", 404, answers={200: ResponseResource})
@@ -197,11 +200,11 @@ async def _stopped(call: AnyCall, run: Run) -> Run:
 
 
 async def _same_request(call: CreateCall) -> Run | None:
-    """Return the run that the same request started before, under its idempotency key.
+    """Return the run that the same request started before: under its key, or as an SDK's retry.
 
     What the request names may be gone by now, so it is not looked at again.
     """
-    run = await earlier_run(call)
+    run = await earlier_run(call) or await retried_run(call)
     if run is not None and run.request.get("fingerprint") != call.fingerprint:
         raise Conflict("This Idempotency-Key was used for another request.", hint="Use a new one.")
     return run
@@ -350,9 +353,10 @@ async def _answer_at_once(call: AnyCall, run: Run) -> Answer:
     return JsonAnswer(value=await _response(call.context, current), headers=run_headers(run))
 
 
-def _streamed(context: HttpContext, run: Run, after: int | None = None) -> StreamAnswer:
+def _streamed(call: AnyCall, run: Run, after: int | None = None) -> StreamAnswer:
     """Answer with the events of a response whose numbers are greater than `after`."""
-    stop = None if run.logged or run.idempotency_key else _stopper(context, run)
+    context, lasting = call.context, run.logged or run.idempotency_key
+    stop = None if lasting else _stopper(call, run, streams=True)
     return StreamAnswer(chunks=_chunks(context, run, after), headers=run_headers(run), left=stop)
 
 
@@ -406,9 +410,12 @@ def _framed(events: list[ResponseEvent], after: int) -> bytes:
     return b"".join(event.frame() for event in events if event.sequence_number > after)
 
 
-def _stopper(context: HttpContext, run: Run) -> Stop:
+def _stopper(call: AnyCall, run: Run, *, streams: bool = False) -> Stop:
+    context, leave = call.context, stopper(call, run, streams=streams)
+
     async def stop() -> None:
-        await context.runs.stop(run, left=True)
+        if leave is not None:
+            await leave()
         if not _is_stored(run):
             await _forget_unstored(context, await context.runs.wait(run))
 

@@ -19,6 +19,7 @@ from hermes.entry.http.access import (
     reached_run,
     reached_session,
     require_agent,
+    retried_run,
     sees_everything,
     session_choice,
 )
@@ -171,10 +172,12 @@ class StartedBody(Struct, frozen=True, kw_only=True):
 @operation("POST /v1/runs", *STARTS_RUN, answers={202: StartedBody})
 async def start_run(call: Call[RunBody, None]) -> Answer:
     """Start a run in the background."""
-    agent_id = await _agent_id(call)
-    talk = conversation(call.body.input, call.body.conversation_history)
-    choice = await _choice(call, agent_id)
-    run = await started(call, agent_id, choice, talk, call.body.instructions, RunKind.RUN)
+    run = await retried_run(call)
+    if run is None:
+        agent_id = await _agent_id(call)
+        talk = conversation(call.body.input, call.body.conversation_history)
+        choice = await _choice(call, agent_id)
+        run = await started(call, agent_id, choice, talk, call.body.instructions, RunKind.RUN)
     return JsonAnswer(
         value=StartedBody(run_id=run.id, session_id=run.session_id),
         status=202,

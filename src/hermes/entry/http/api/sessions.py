@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict, replace
 
-from hermes.control.runs.runs import PLATFORM, owner_tag
+from hermes.control.runs.runs import PLATFORM, Draining, owner_tag
 from hermes.domain.errors import Conflict, SessionBusy
 from hermes.domain.keys import Action
 from hermes.domain.messages import (
@@ -32,6 +32,7 @@ from hermes.entry.http.access import (
     page_of,
     reached_session,
     require_agent,
+    retried_run,
     sees_everything,
 )
 from hermes.entry.http.api.conversation import InputItem, Short
@@ -545,7 +546,7 @@ async def stream_chat_in_session(call: ChatCall) -> Answer:
     return StreamAnswer(
         chunks=chunks(context.runs.batches(run), stream.feed),
         headers={"X-Hermes-Session-Id": run.session_id},
-        left=stopper(call, run),
+        left=stopper(call, run, streams=True),
     )
 
 
@@ -556,6 +557,8 @@ async def _started(call: ChatCall) -> Run:
         check_agent(session, require_agent(call, body.model).agent_id)
     if (body.message is None) == (body.input is None):
         raise Problem(400, "Give either `message` or `input`.", code="message_missing")
+    if (retried := await retried_run(call)) is not None:
+        return retried
     talk = conversation(body.input or body.message or "")
     told = body.instructions or body.system_message
     choice = SessionChoice(session_id=session.id)
@@ -566,8 +569,7 @@ def _answer(call: ChatCall, run: Run) -> SessionChatAnswer:
     """Return the answer of a run that has one."""
     outcome = run.outcome
     if outcome is None:
-        message = f"Hermes is stopping. The run {run.id} is kept and continues later."
-        raise Problem(503, message, code="draining")
+        raise Draining(f"Hermes is stopping. The run {run.id} is kept and continues later.")
     if outcome.state is RunState.FAILED:
         raise Problem(502, str(error_fields(outcome.error)["message"]), code="agent_incomplete")
     if outcome.state is RunState.CANCELLED:

@@ -18,6 +18,13 @@ SELECT * FROM run_rows WHERE id = ?;
 -- Return the run that an API key opened under an idempotency key.
 SELECT * FROM run_rows WHERE key_id = ? AND idempotency_key = ?;
 
+-- name: retried
+-- Return the newest runs of the same request that are open, or ended lately.
+SELECT * FROM run_rows
+WHERE key_id = :key_id AND fingerprint = :fingerprint AND created_at >= :at - 3600
+  AND (outcome IS NULL OR updated_at >= :ended_since)
+ORDER BY created_at DESC, opened DESC LIMIT 10;
+
 -- name: after
 -- Return the newest runs of an API key in which exactly this had been said.
 SELECT * FROM run_rows WHERE key_id = ? AND agent_id = ? AND digest = ?
