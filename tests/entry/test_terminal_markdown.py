@@ -216,3 +216,18 @@ def test_a_long_item_that_stays_open_is_parsed_now_and_then(
         stream.add(f"   line number {number} of code\n")
 
     assert sum(parsed) < 30 * 3_000 * len("   line number 1000 of code")
+
+
+@pytest.mark.parametrize("cells", [24, 40, 80])
+@pytest.mark.parametrize("columns", [2, 4, 9])
+def test_cells_of_a_table_wrap_and_lose_nothing(cells: int, columns: int) -> None:
+    words = [f"averyveryverylongword{n}-without-a-break-in-it" for n in range(columns)]
+    row = "|" + "|".join(words) + "|"
+    source = f"{row.replace('avery', 'HEAD')}\n|{'---|' * columns}\n{row}\n"
+
+    lines = RENDERER.render(Block(source=source), cells)
+    letters = re.sub(r"[^\w]", "", "".join(lines))
+
+    assert max(len(line) for line in lines) <= cells
+    assert "…" not in "".join(lines)
+    assert sorted(letters) == sorted(re.sub(r"[^\w]", "", row + row.replace("avery", "HEAD")))

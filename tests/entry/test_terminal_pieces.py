@@ -205,7 +205,8 @@ def test_text_of_any_shape_is_wrapped_without_standing_still(text: str) -> None:
         ({"TERM": "xterm", "NO_COLOR": "1", "LANG": "C.utf8"}, (Colours.NONE, True, True)),
         ({"TERM": "xterm", "COLORTERM": "truecolor"}, (Colours.TRUECOLOR, True, True)),
         ({"TERM": "xterm", "LC_ALL": "POSIX"}, (Colours.STANDARD, False, True)),
-        ({"TERM": "dumb", "LANG": "C.UTF-8"}, (Colours.NONE, False, False)),
+        ({"TERM": "dumb", "LANG": "C.UTF-8"}, (Colours.NONE, True, False)),
+        ({"TERM": "dumb", "LC_ALL": "C"}, (Colours.NONE, False, False)),
     ],
 )
 def test_the_terminal_is_judged_by_its_environment(

@@ -1,9 +1,19 @@
 """A turn as it is printed."""
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.control.commands.context import ToolDetail
+from hermes.domain.approvals import (
+    ApprovalKind,
+    ApprovalRequest,
+    ApprovalState,
+    Choice,
+    Decision,
+)
 from hermes.domain.events import (
+    ApprovalAnswered,
+    ApprovalAsked,
     MessageCompleted,
     Notice,
     ReasoningDelta,
@@ -17,10 +27,11 @@ from hermes.domain.events import (
     TurnFinished,
     TurnStarted,
 )
-from hermes.domain.messages import AssistantMessage, ToolOutcome
+from hermes.domain.messages import AssistantMessage, FinishReason, ToolOutcome
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
-from hermes.entry.terminal.paint import Colours, Painter, TerminalKind, harmless
+from hermes.domain.wording import harmless
+from hermes.entry.terminal.paint import Colours, Painter, TerminalKind
 from hermes.entry.terminal.render import RenderSettings, TurnRenderer, diff_lines
 from hermes.entry.terminal.skins import load_skin
 from hermes.streaming.units import width
@@ -88,8 +99,58 @@ def test_a_failed_tool_shows_why() -> None:
         "┊ 📖 read_file a.txt 1.2s [error]",
         "┊    no such file",
         "┊    more",
-        "┊    … 1 more lines",
+        "┊    even more",
     ]
+
+
+def test_a_failing_command_looks_failed_and_shows_how_it_ended() -> None:
+    started, done = tool("terminal", "make")
+    assert isinstance(done, ToolFinished)
+    output = "\n".join(f"line {n}" for n in range(20))
+    failing = replace(done, failure="exit 2", output=output, preview=output[:10])
+
+    lines = printed([started, failing])
+
+    assert lines[:2] == ["┊ 📖 terminal make 1.2s [exit 2]", "┊    … 14 more lines: /output"]
+    assert lines[-1] == "┊    line 19"
+    assert printed([started, failing], kind=TRUE)[0].startswith(
+        Painter(SKIN, TRUE)("x", "ui_error").partition("x")[0]
+    )
+
+
+def test_an_answer_that_goes_on_after_its_length_limit_has_no_break() -> None:
+    cut = AssistantMessage(text="The beginning of a sen", finish=FinishReason.LENGTH)
+    events: list[TurnEvent] = [TextDelta(cut.text), MessageCompleted(message_id=1, message=cut)]
+
+    assert printed([*events, *text("tence.")]) == ["The beginning of a sentence."]
+    assert printed([*events, finished(TurnState.DONE)]) == [cut.text]
+
+
+def asked() -> ApprovalAsked:
+    request = ApprovalRequest(
+        id="a", kind=ApprovalKind.APPROVAL, agent_id="main", session_id="s", turn_id="t",
+        call_id="c", tool="terminal", arguments_hash="", subject="rm -r x", reason="", pattern="",
+        choices=tuple(Choice), created_at=0.0,
+    )  # fmt: skip
+    return ApprovalAsked(request=request)
+
+
+def test_a_question_that_nobody_answers_is_told() -> None:
+    late = Decision(state=ApprovalState.EXPIRED, text="nobody answered in time")
+    expired = ApprovalAnswered(approval_id="a", decision=late)
+
+    assert printed([asked(), expired]) == ["· expired: nobody answered in time"]
+    assert printed([asked(), finished(TurnState.INTERRUPTED)]) == [
+        "· denied: the turn was stopped",
+        "· interrupted",
+    ]
+
+
+def test_failures_and_titles_reach_no_terminal_as_commands() -> None:
+    error = TurnError(code="x", message="\x1b]0;bad\x07said", hint="\x9b2J")
+
+    assert "\x1b" not in "".join(printed([finished(TurnState.FAILED, error)]))
+    assert Painter(SKIN, PLAIN)("\x1b[2Jtitle") == "[2Jtitle"
 
 
 @pytest.mark.parametrize(

@@ -342,7 +342,7 @@ def test_without_colour_there_is_none(start: Start) -> None:
 
 
 def test_a_dumb_terminal_gets_plain_lines(start: Start) -> None:
-    terminal = start(environ="TERM=dumb", ready="^>")
+    terminal = start(environ="TERM=dumb LC_ALL=C", ready="^>")
 
     terminal.type("tools please")
     terminal.keys("Enter")
@@ -359,6 +359,15 @@ def test_a_dumb_terminal_gets_plain_lines(start: Start) -> None:
 
     screen = terminal.wait_for("EXIT 0")
     assert screen.isascii()
+
+
+def test_a_dumb_terminal_keeps_the_letters_of_its_locale(start: Start) -> None:
+    terminal = start(environ="TERM=dumb", ready="^>")
+
+    terminal.type("für José 漢字")
+    terminal.keys("Enter")
+
+    terminal.wait_for("You said: für José 漢字")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])

@@ -94,3 +94,44 @@ async def test_a_one_shot_tells_what_became_of_the_turn_it_finishes_first(tmp_pa
     notes = outcome.err
     order = ["First I look", "run echo looking", "Now I delete", "[refused]", "All clean."]
     assert [notes.index(each) for each in order] == sorted(notes.index(each) for each in order)
+
+
+async def test_ctrl_c_denies_what_was_asked_and_says_so(
+    tmp_path: Path, screens: Callable[[Hermes], Screen]
+) -> None:
+    async with FakeModelServer(cleaning()) as server:
+        hermes = Hermes(tmp_path, server.base_url, QUIET)
+        screen = screens(hermes)
+        screen.run()
+        await screen.seen("^❯$")
+        await screen.typed("clean up")
+        await screen.seen("Tab to answer")
+        screen.tmux.keys("C-c")
+        await screen.seen(r"denied: the turn was stopped\n· interrupted")
+        listed = await hermes.run("approvals", "list", "--all", "--json")
+    assert '"denied"' in listed.out
+    assert '"pending"' not in listed.out
+    assert "the turn was stopped" in listed.out
+
+
+async def test_a_failing_command_looks_failed_and_its_whole_output_can_be_seen(
+    tmp_path: Path, screens: Callable[[Hermes], Screen]
+) -> None:
+    count = Call(name="terminal", arguments={"command": "seq 101 130; exit 3"})
+    script = Script(rules=[Rule(contains="count", steps=[Step(calls=[count]), Step(text="Sad.")])])
+    async with FakeModelServer(script) as server:
+        hermes = Hermes(tmp_path, server.base_url, QUIET)
+        screen = screens(hermes)
+        screen.run()
+        await screen.seen("^❯$")
+        await screen.typed("count")
+        shown = await screen.seen("Sad.")
+        assert "[exit 3]" in shown
+        assert "more lines: /output" in shown
+        assert "130" in shown
+        assert "101" not in shown.replace("seq 101", "")
+        await screen.typed("/output")
+        shown = await screen.seen(r"31 lines, also in ")
+    assert all(str(number) in shown for number in range(105, 131))
+    [path] = (hermes.home / "sessions" / "saved").iterdir()
+    assert path.read_text(encoding="utf-8").startswith("101\n102\n")

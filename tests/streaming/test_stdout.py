@@ -16,9 +16,10 @@ from hermes.domain.events import (
     TurnFinished,
     TurnStream,
 )
-from hermes.domain.messages import AssistantMessage, ToolCall, ToolOutcome
+from hermes.domain.messages import AssistantMessage, FinishReason, ToolCall, ToolOutcome
 from hermes.domain.turn import TurnState
 from hermes.domain.usage import Usage
+from hermes.domain.wording import harmless
 from hermes.streaming.stdout import PlainOutput, write_plain
 
 END = TurnFinished(outcome=TurnState.DONE, text="", usage=Usage(), cost_usd=None, model_calls=1)
@@ -69,6 +70,24 @@ async def shown(
 async def test_text_is_written_as_it_comes() -> None:
     page, _ = await shown([TextDelta("Hel"), TextDelta("lo"), answer("Hello")])
     assert page.writes == ["Hel", "lo", "\n"]
+
+
+async def test_an_answer_that_goes_on_after_its_length_limit_has_no_break() -> None:
+    cut = AssistantMessage(text="A sen", finish=FinishReason.LENGTH)
+    half = MessageCompleted(message_id=1, message=cut)
+    page, _ = await shown([TextDelta("A sen"), half, TextDelta("tence."), answer("tence.")])
+    assert page.text == "A sentence.\n"
+
+
+async def test_a_terminal_gets_no_commands_in_the_answer() -> None:
+    page = Page()
+    stream = TurnStream("t", "s")
+    events: list[TurnEvent] = [TextDelta("a\x1b"), TextDelta("[2Jb"), answer("a\x1b[2Jb"), END]
+    for event in events:
+        stream.emit(event)
+    output = PlainOutput(out=page, note=lambda _: None, monotonic=float, shown=harmless)
+    await write_plain(stream, output)
+    assert page.text == "a[2Jb\n"
 
 
 async def test_a_remark_before_a_tool_call_is_a_notice_in_a_pipe() -> None:

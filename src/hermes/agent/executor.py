@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.agent.scope import AgentServices, TurnScope, durable
 from hermes.agent.tools.define import parse_object
@@ -135,8 +136,9 @@ class ToolExecutor:
             results[call.id] = stored = await self.record(call, result)
             message = stored.message
             assert isinstance(message, ToolMessage)
+            finished = call_finished(message, clock.monotonic() - started)
             diff = self._services.redact(result.diff) if result.diff else None
-            self._job.stream.emit(call_finished(message, clock.monotonic() - started, diff))
+            self._job.stream.emit(replace(finished, diff=diff, failure=result.failure))
 
     async def _attempt(self, call: ToolCall) -> ToolResult:
         try:
@@ -213,7 +215,7 @@ def call_started(
     )
 
 
-def call_finished(message: ToolMessage, seconds: float, diff: str | None = None) -> ToolFinished:
+def call_finished(message: ToolMessage, seconds: float) -> ToolFinished:
     output = content_text(message.content)
     return ToolFinished(
         call_id=message.call_id,
@@ -222,7 +224,6 @@ def call_finished(message: ToolMessage, seconds: float, diff: str | None = None)
         seconds=seconds,
         preview=output[:PREVIEW_CHARS],
         output=output,
-        diff=diff,
     )
 
 

@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 from hermes import __version__
 from hermes.config.environment import process_environ
 from hermes.domain.errors import HermesError
+from hermes.domain.wording import harmless
 
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
@@ -140,9 +141,9 @@ def run() -> None:
         sys.stderr.write("hermes: interrupted\n")
         sys.exit(130)
     except HermesError as error:
-        sys.stderr.write(f"hermes: {error.message}\n")
+        sys.stderr.write(harmless(f"hermes: {error.message}\n"))
         if error.hint:
-            sys.stderr.write(f"  -> {error.hint}\n")
+            sys.stderr.write(harmless(f"  -> {error.hint}\n"))
         sys.exit(error.exit_code)
     except BrokenPipeError:
         # Nobody reads us any more: leave quietly, as `yes | head` does.
@@ -151,6 +152,7 @@ def run() -> None:
     except Exception as bug:  # the boundary of a command: a bug is one line for a person
         if process_environ().get("HERMES_DEBUG"):
             raise
-        sys.stderr.write(f"hermes: something unexpected happened: {type(bug).__name__}: {bug}\n")
+        what = f"{type(bug).__name__}: {bug}"
+        sys.stderr.write(harmless(f"hermes: something unexpected happened: {what}\n"))
         sys.stderr.write("  -> Run it again with HERMES_DEBUG=1 to see where it happened.\n")
         sys.exit(70)

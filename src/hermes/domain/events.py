@@ -73,8 +73,15 @@ class ToolFinished(Struct, frozen=True, kw_only=True, tag="tool.finished"):
     preview: str
     output: str = ""
     """The whole result as text."""
+    failure: str = ""
+    """Why a result is no success though the tool did its work, e.g. `exit 2`."""
     diff: str | None = None
     """A unified diff of what the call changed, for doors that show it."""
+
+    @property
+    def trouble(self) -> str:
+        """What a tool line says about a call that went wrong; empty if it went well."""
+        return self.failure or ("" if self.outcome is ToolOutcome.OK else self.outcome.value)
 
 
 class ApprovalAsked(Struct, frozen=True, kw_only=True, tag="approval.asked"):

@@ -109,6 +109,11 @@ class AssistantMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag=
     reasoning: Reasoning | None = None
     finish: FinishReason = FinishReason.STOP
 
+    @property
+    def continues(self) -> bool:
+        """True if its length limit cut it off: the next message goes on within the sentence."""
+        return self.finish is FinishReason.LENGTH and not self.tool_calls
+
 
 class ToolMessage(Struct, frozen=True, kw_only=True, tag_field="role", tag="tool"):
     call_id: str

@@ -106,6 +106,8 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     content: Content
     outcome: ToolOutcome = ToolOutcome.OK
     diff: str | None = None
+    failure: str = ""
+    """As in `ToolFinished`."""
     retry: dict[str, Any] = {}
     """Arguments that would let the failed call through if a person allows them."""
 

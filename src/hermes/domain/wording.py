@@ -4,6 +4,7 @@ import re
 from typing import Any
 
 _DEEPEST = 300
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0]"
     "|[\ud800-\udfff\ufff9-\ufffb\U000e0000-\U000e0fff]"
@@ -30,6 +31,11 @@ def clean_value(value: Any, depth: int = 0) -> Any:
     if isinstance(value, list | tuple):
         return [clean_value(item, depth + 1) for item in value]
     return value
+
+
+def harmless(text: str) -> str:
+    """Remove what a terminal would obey: control characters and text-direction tricks."""
+    return text if text.isprintable() and text.isascii() else _CONTROL.sub("", text)
 
 
 def visible(text: str) -> str:

@@ -13,7 +13,6 @@ from typing import Protocol
 from msgspec import Struct
 
 from hermes.domain.events import Notice, ToolFinished, TurnFinished, TurnStream
-from hermes.domain.messages import ToolOutcome
 from hermes.streaming.view import Completed, Piece, Said, ToolDone, TurnView
 
 
@@ -30,6 +29,8 @@ class PlainOutput(Struct, frozen=True, kw_only=True):
     monotonic: Callable[[], float]
     hold: float = 0.0
     """Seconds for which the text of a message is held back."""
+    shown: Callable[[str], str] = str
+    """What becomes of text on its way out; at a terminal it is made harmless."""
 
 
 class _PlainWriter:
@@ -46,7 +47,8 @@ class _PlainWriter:
             case Said():
                 self._say(piece)
             case Completed(message):
-                self._end(answer=not message.tool_calls)
+                if not message.continues:
+                    self._end(answer=not message.tool_calls)
                 for call in message.tool_calls:
                     if call.id in self._earlier:
                         self._output.note(tool_words(self._earlier[call.id]))
@@ -85,7 +87,7 @@ class _PlainWriter:
             self._written, self._held = self._held[-1], ""
 
     def _put(self, text: str) -> None:
-        self._output.out.write(text)
+        self._output.out.write(self._output.shown(text))
         self._output.out.flush()
 
 
@@ -98,7 +100,7 @@ def tool_words(tool: ToolDone) -> str:
 def tool_tail(ended: ToolFinished) -> str:
     """Return what a tool line ends with: how long it took, if that is known, and a failure."""
     took = f" {ended.seconds:.1f}s" if ended.seconds >= 0 else ""
-    return took + ("" if ended.outcome is ToolOutcome.OK else f" [{ended.outcome.value}]")
+    return took + (f" [{ended.trouble}]" if ended.trouble else "")
 
 
 async def write_plain(

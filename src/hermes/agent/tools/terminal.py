@@ -62,6 +62,7 @@ async def terminal(args: TerminalArgs, context: ToolContext) -> ToolResult:
     return ToolResult(
         content=_report(result, before, timeout),
         outcome=ToolOutcome.ERROR if result.timed_out else ToolOutcome.OK,
+        failure=_failure(result),
         retry={"escalate": f"it failed in the sandbox: {result.walled}"} if result.walled else {},
     )
 
@@ -99,6 +100,12 @@ async def _start(args: TerminalArgs, context: ToolContext) -> ToolResult:
         content=f"Started in the background with session_id {process.id}."
         " Follow it with the `process` tool."
     )
+
+
+def _failure(result: CommandResult) -> str:
+    if result.timed_out:
+        return "timed out"
+    return f"exit {result.exit_code}" if result.exit_code else ""
 
 
 def _report(result: CommandResult, before: str, timeout: float) -> str:

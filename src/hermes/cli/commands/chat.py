@@ -30,6 +30,7 @@ from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.turn import TurnState
+from hermes.domain.wording import harmless
 from hermes.entry.terminal.chat import ChatParts, run_chat
 from hermes.entry.terminal.oneshot import PLATFORM, answer_once, finish_earlier, inbound
 from hermes.models.local.files import EMBEDDED, PROVIDER, TOY_NOTICE
@@ -111,7 +112,7 @@ def _question(query: str) -> str:
 async def _ask_once(options: AppOptions, given: dict[str, Any], text: str) -> int:
     def note(line: str) -> None:
         if not given["quiet"] or line.startswith(("hermes:", "  ->")):
-            sys.stderr.write(line + "\n")
+            sys.stderr.write((harmless(line) if sys.stderr.isatty() else line) + "\n")
             sys.stderr.flush()
 
     async with open_app(options) as app:
@@ -125,6 +126,7 @@ async def _ask_once(options: AppOptions, given: dict[str, Any], text: str) -> in
             note=note,
             monotonic=app.clock.monotonic,
             hold=0.0 if sys.stdout.isatty() else HOLD_SECONDS,
+            shown=harmless if sys.stdout.isatty() else str,
         )
         message = inbound(session, text, user_name(), app.clock.now())
         tools = app.tools.registry(app.agent(session.agent_id), session.source).specs()

@@ -22,7 +22,7 @@ from hermes.control.delivery.home_channel import HomeChannel, set_home_channel
 from hermes.control.lanes.gateway import BusyMode
 from hermes.domain.errors import ConfigError, Conflict, NotFound, UsageError
 from hermes.domain.ids import new_session_id
-from hermes.domain.messages import AssistantMessage, UserMessage, content_text
+from hermes.domain.messages import AssistantMessage, ToolMessage, UserMessage, content_text
 from hermes.domain.ports.clock import clock_time
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.session import Lineage, NewSession, Session, StoredMessage
@@ -242,6 +242,22 @@ async def history(context: CommandContext, invocation: Invocation) -> None:
         tools = f"  ({count(exchange.tools, 'tool call')})" if exchange.tools else ""
         lines.append(f"  {one_line(exchange.answer, 400) or '(no answer)'}{tools}")
     await context.reply("\n".join(lines))
+
+
+@_screen("output", "[N]", "Show the whole output of the last tool call, or the N-th last")
+async def output(context: CommandContext, invocation: Invocation) -> None:
+    session = context.need_session()
+    number = _number(invocation.rest or "1")
+    history = await context.ledger.history(session.id)
+    results = [each.message for each in history if isinstance(each.message, ToolMessage)]
+    if number > len(results):
+        raise UsageError(f"There are {count(len(results), 'tool call')} in this conversation.")
+    result = results[-number]
+    path = context.host.saved_dir / f"{session.id}-output-{len(results) - number + 1}.txt"
+    text = content_text(result.content)
+    await asyncio.to_thread(_write, path, text.encode(errors="replace"))
+    lines = count(len(text.splitlines()), "line")
+    await context.reply(f"{result.name}:\n{text}\n[{lines}, also in {path}]")
 
 
 @_screen("save", "[file]", "Write the conversation to a file")

@@ -72,12 +72,14 @@ class Exchange(Struct, frozen=True, kw_only=True):
 def exchanges(history: Sequence[StoredMessage]) -> list[Exchange]:
     """Group a history by what a person said; summaries and notices begin nothing."""
     found: list[Exchange] = []
+    continues = False
     for stored in history:
         message = stored.message
         if isinstance(message, UserMessage) and message.kind is InputKind.USER:
             found.append(Exchange(seq=stored.seq, asked=message.content, answer="", tools=0))
         elif found and isinstance(message, AssistantMessage) and message.text.strip():
-            found[-1] = replace(found[-1], answer=message.text)
+            said = f"{found[-1].answer}{message.text}" if continues else message.text
+            found[-1], continues = replace(found[-1], answer=said), message.continues
         elif found and isinstance(message, ToolMessage):
             found[-1] = replace(found[-1], tools=found[-1].tools + 1)
     return found

@@ -34,10 +34,10 @@ from hermes.domain.events import (
 from hermes.domain.inbound import Attachment
 from hermes.domain.session import Session, StoredMessage
 from hermes.domain.settings.doors import Display
-from hermes.domain.wording import one_line, short_number
+from hermes.domain.wording import harmless, one_line, short_number
 from hermes.entry.terminal.chat import ChatParts
 from hermes.entry.terminal.oneshot import PLATFORM, earlier_tools, inbound
-from hermes.entry.terminal.paint import Painter, TerminalKind, cut, harmless, wrap
+from hermes.entry.terminal.paint import Painter, TerminalKind, cut, wrap
 from hermes.entry.terminal.questions import NO_ANSWER, PickerReply, Questions
 from hermes.entry.terminal.references import ReferenceReader
 from hermes.entry.terminal.render import RenderSettings, TurnRenderer
@@ -60,7 +60,7 @@ def recap_lines(
     """Return (who, text) pairs, `head`, `you` or `agent`; no answer to what is being answered."""
     found = exchanges(history)
     left_out = len(found) - RECAP_EXCHANGES
-    head = session.title or session.id
+    head = harmless(session.title or session.id)
     if left_out > 0:
         head += f" · {count(left_out, 'earlier exchange')} not shown"
     lines = [("head", head)]

@@ -15,9 +15,10 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from msgspec import Struct
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement
+from rich.markdown import CodeBlock, Heading, Markdown, MarkdownElement, TableElement
 from rich.padding import Padding
 from rich.syntax import Syntax
+from rich.table import Table
 from rich.text import Span, Text
 from rich.theme import Theme
 
@@ -211,6 +212,8 @@ def _closing(tokens: list[Token]) -> int:
 
 
 TAB = 4
+NARROWEST = 6
+"""Cells that a column of a table needs, its border included."""
 
 
 class _Heading(Heading):
@@ -236,12 +239,32 @@ class _CodeBlock(CodeBlock):
         yield Padding(syntax, (0, 0, 0, 2))
 
 
+class _Table(TableElement):
+    """A table whose cells wrap; where its columns get too narrow, one line for each cell."""
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        rows = self.body.rows if self.body is not None else []
+        head = self.header.row.cells if self.header and self.header.row else []
+        if len(head) * NARROWEST > options.max_width:
+            for number, row in enumerate(rows):
+                yield from [Text("")] if number else []
+                for name, cell in zip(head, row.cells, strict=False):
+                    yield Text.assemble(name.content, ": ", cell.content)
+            return
+        for table in super().__rich_console__(console, options):
+            assert isinstance(table, Table)
+            for column in table.columns:
+                column.overflow = "fold"
+            yield table
+
+
 class _Blocks(Markdown):
     elements: ClassVar[dict[str, type[MarkdownElement]]] = {
         **Markdown.elements,
         "heading_open": _Heading,
         "fence": _CodeBlock,
         "code_block": _CodeBlock,
+        "table_open": _Table,
     }
 
 

@@ -14,18 +14,12 @@ from typing import TYPE_CHECKING
 import wcwidth
 from msgspec import Struct
 
+from hermes.domain.wording import harmless
 from hermes.entry.terminal.skins import Skin
 from hermes.streaming.units import width
 
 if TYPE_CHECKING:
     from rich.style import Style
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def harmless(text: str) -> str:
-    """Remove control characters other than line ends and tabs, and text-direction tricks."""
-    return text if text.isprintable() and text.isascii() else _CONTROL.sub("", text)
 
 
 class Colours(Enum):
@@ -52,7 +46,7 @@ def terminal_kind(
     dumb = term in ("", "dumb", "unknown")
     return TerminalKind(
         colours=Colours.NONE if dumb or not is_tty else _colours(environ, term),
-        unicode=not dumb and _is_utf8(environ, encoding),
+        unicode=_is_utf8(environ, encoding),
         cursor=is_tty and not dumb,
     )
 
@@ -96,15 +90,17 @@ _HEX = re.compile("#[0-9a-fA-F]{6}")
 
 
 class Painter:
-    """Paints text in the colours of a skin, by their names in its palette."""
+    """Paints text in the colours of a skin, by their names in its palette.
+
+    Whatever it paints is made harmless: nothing in it reaches the terminal as a command.
+    """
 
     def __init__(self, skin: Skin, kind: TerminalKind) -> None:
         self.skin = skin
         self.kind = kind
 
     def __call__(self, text: str, colour: str = "") -> str:
-        if not self.kind.unicode:
-            text = ascii_text(text)
+        text = harmless(text) if self.kind.unicode else ascii_text(harmless(text))
         value = self.hex(colour)
         return _style(value, self.kind.colours).render(text) if value else text
 

@@ -28,10 +28,10 @@ from hermes.domain.events import (
     TurnFinished,
     TurnStarted,
 )
-from hermes.domain.messages import ToolOutcome
 from hermes.domain.turn import TurnState
+from hermes.domain.wording import harmless
 from hermes.entry.terminal.markdown import Block, MarkdownStream
-from hermes.entry.terminal.paint import Painter, TerminalKind, cut, harmless, wrap
+from hermes.entry.terminal.paint import Painter, TerminalKind, cut, wrap
 from hermes.entry.terminal.skins import Skin
 from hermes.streaming.stdout import tool_tail
 from hermes.streaming.units import width
@@ -79,6 +79,7 @@ class TurnRenderer:
         self._markdown = MarkdownStream()
         self._raw = ""
         self._thought = ""
+        self._unanswered: set[str] = set()
         self._progress: dict[str, str] = {}
         """The last line of what running tools have shown, by call."""
         self._last = _Printed.NOTHING
@@ -116,6 +117,8 @@ class TurnRenderer:
                 lines = self._end_thought(cells) if again else []
                 self._thought += harmless(text)
                 return lines
+            case Completed(message=message) if message.continues:
+                return self._end_thought(cells)
             case Completed(message=message):
                 lines = [*self._end_thought(cells), *self._end_text(cells)]
                 before = [self.earlier.get(call.id) for call in message.tool_calls]
@@ -127,9 +130,11 @@ class TurnRenderer:
                 self.model = model
                 again = "resuming where the last process stopped"
                 return self._remark(again, cells) if resumes else []
-            case ApprovalAsked():
+            case ApprovalAsked(request=request):
+                self._unanswered.add(request.id)
                 return self._end_thought(cells)
-            case ApprovalAnswered(decision=decision):
+            case ApprovalAnswered(approval_id=approval_id, decision=decision):
+                self._unanswered.discard(approval_id)
                 return self._decision(decision, cells)
             case Notice(text=text, level=level):
                 return self._remark(text, cells, warning=level is NoticeLevel.WARNING)
@@ -212,7 +217,7 @@ class TurnRenderer:
 
     def _tool_lines(self, done: ToolDone, cells: int) -> list[str]:
         detail, finished = self.settings.detail, done.finished
-        failed = finished.outcome is not ToolOutcome.OK
+        failed = bool(finished.trouble)
         again, self._last_tool = finished.name == self._last_tool, finished.name
         lines: list[str] = []
         if detail in (ToolDetail.ALL, ToolDetail.VERBOSE) or (
@@ -221,18 +226,21 @@ class TurnRenderer:
             limit = self.settings.label_cells
             lines.append(tool_line(done, self.paint, cells, label_cells=limit))
             if detail is ToolDetail.VERBOSE or failed:
-                most = 2 if failed else PREVIEW_LINES
-                lines += self._preview(harmless(finished.preview), cells, most)
+                output = harmless(finished.output or finished.preview)
+                lines += self._preview(output, cells, end=failed)
         if finished.diff and self.settings.diffs and detail is not ToolDetail.OFF:
             lines += diff_lines(harmless(finished.diff), self.paint, cells)
         return [*self._gap_before(_Printed.TOOL), *lines] if lines else []
 
-    def _preview(self, preview: str, cells: int, most: int) -> list[str]:
+    def _preview(self, output: str, cells: int, *, end: bool) -> list[str]:
+        """Return the first lines of an output, or the last ones, which say what went wrong."""
         prefix = self.paint.skin.tool_prefix
-        lines = [line for line in preview.splitlines() if line.strip()]
-        shown = [cut(f"{prefix}    {line.expandtabs(4)}", cells) for line in lines[:most]]
-        if len(lines) > most:
-            shown.append(f"{prefix}    … {len(lines) - most} more lines")
+        lines = [line for line in output.splitlines() if line.strip()]
+        part = lines[-PREVIEW_LINES:] if end else lines[:PREVIEW_LINES]
+        shown = [cut(f"{prefix}    {line.expandtabs(4)}", cells) for line in part]
+        if len(lines) > len(part):
+            more = cut(f"{prefix}    … {len(lines) - len(part)} more lines: /output", cells)
+            shown.insert(0 if end else len(shown), more)
         return [self.paint(line, "tool") for line in shown]
 
     def _remark(self, text: str, cells: int, *, warning: bool = False) -> list[str]:
@@ -245,15 +253,17 @@ class TurnRenderer:
             ApprovalState.APPROVED: f"allowed ({decision.choice.value if decision.choice else ''})",
             ApprovalState.DENIED: "denied",
             ApprovalState.ANSWERED: "answered",
-            ApprovalState.EXPIRED: "nobody answered in time",
+            ApprovalState.EXPIRED: "expired",
         }
         text = words.get(decision.state, decision.state.value)
         said = f": {decision.text}" if decision.text else ""
-        return self._remark(f"{text}{said}", cells)
+        expired = decision.state is ApprovalState.EXPIRED
+        return self._remark(f"{text}{said}", cells, warning=expired)
 
     def _ending(self, finished: TurnFinished, cells: int) -> list[str]:
         if finished.outcome is TurnState.INTERRUPTED and finished.error is None:
-            return self._remark("interrupted", cells, warning=True)
+            denied = self._remark("denied: the turn was stopped", cells) * bool(self._unanswered)
+            return denied + self._remark("interrupted", cells, warning=True)
         if finished.error is None:
             return []
         lines = wrap(f"✗ {finished.error.message}", cells)
@@ -299,7 +309,6 @@ class TurnRenderer:
 def tool_line(done: ToolDone, paint: Painter, cells: int, *, label_cells: int = 0) -> str:
     """Return `┊ emoji verb detail duration`, fitted to the width."""
     begun, ended = done.started, done.finished
-    failed = ended.outcome is not ToolOutcome.OK
     tail = tool_tail(ended)
     emoji, verb = (begun.emoji, begun.verb or begun.name) if begun else ("🔧", ended.name)
     head = f"{paint.skin.tool_prefix} {emoji} {verb}"
@@ -308,7 +317,7 @@ def tool_line(done: ToolDone, paint: Painter, cells: int, *, label_cells: int = 
         room = min(room, label_cells)
     label = _flat(begun.label) if begun else ""
     detail = f" {cut(label, room)}" if label and room > 3 else ""
-    return paint(cut(f"{head}{detail}{tail}", cells), "ui_error" if failed else "tool")
+    return paint(cut(f"{head}{detail}{tail}", cells), "ui_error" if ended.trouble else "tool")
 
 
 def _flat(text: str) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from sqlite3 import Connection, IntegrityError
 
 import msgspec
+from msgspec.structs import replace
 
-from hermes.domain.approvals import Approval, ApprovalRequest, ApprovalState, Decision
+from hermes.domain.approvals import Approval, ApprovalRequest, ApprovalState, Choice, Decision
 from hermes.domain.errors import Conflict, HermesError, NotFound
 from hermes.domain.messages import AssistantMessage, ToolMessage, UserMessage
 from hermes.domain.ports.ledger import BegunTurn
@@ -24,6 +25,9 @@ read_approval = reader(
 )
 read_spent = reader(Spent)
 read_turn_usage = reader(TurnUsage, inner=("usage",))
+STOPPED = Decision(
+    state=ApprovalState.DENIED, choice=Choice.DENY, text="the turn was stopped before an answer"
+)
 
 
 class TurnPart(LedgerPart):
@@ -127,7 +131,9 @@ class TurnPart(LedgerPart):
         if row is None:
             raise _not_open(db, turn_id)
         change(db, "turns.touch_session", {"id": row["session_id"], "at": at})
-        change(db, "approvals.settle", (turn_id,))
+        stopped = state is TurnState.INTERRUPTED
+        denial = dump(replace(STOPPED, at=at)) if stopped else None
+        change(db, "approvals.settle", {"turn_id": turn_id, "denial": denial})
 
     async def turn(self, turn_id: str) -> Turn | None:
         return await self._get(read_turn, "turns.get", (turn_id,))

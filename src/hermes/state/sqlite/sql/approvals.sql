@@ -20,8 +20,12 @@ WHERE id = :id AND state = 'pending'
 RETURNING *;
 
 -- name: settle
--- Nobody waits any more for the answers that a turn asked for.
-UPDATE approvals SET state = 'expired' WHERE turn_id = ? AND state = 'pending';
+-- Nobody waits any more for the answers that a turn asked for; stopping it is a denial.
+UPDATE approvals
+SET state = iif(kind = 'approval' AND :denial IS NOT NULL, 'denied', 'expired'),
+    choice = iif(kind = 'approval' AND :denial IS NOT NULL, 'deny', choice),
+    decision = iif(kind = 'approval', :denial, decision)
+WHERE turn_id = :turn_id AND state = 'pending';
 
 -- name: pending
 -- Return what waits for an answer, oldest first.
