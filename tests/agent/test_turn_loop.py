@@ -24,7 +24,7 @@ from hermes.domain.messages import (
     UserMessage,
 )
 from hermes.domain.ports.files import IdentitySnapshot
-from hermes.domain.ports.model import FailureKind, ModelFailure
+from hermes.domain.ports.model import FailureKind, ModelFailure, ModelInfo
 from hermes.domain.settings.agent import AgentLoop
 from hermes.domain.tools import Parallel, ToolContext, ToolResult
 from hermes.domain.turn import TurnState
@@ -321,3 +321,22 @@ async def test_what_is_said_to_the_model_in_passing_is_never_stored(tmp_path: Pa
         session = await core.ledger.session(core.session.id)
         assert session is not None
         assert "pirate" not in str(await core.messages()) + str(session.system_prompt)
+
+
+async def test_the_cap_on_results_follows_the_window_of_the_model(tmp_path: Path) -> None:
+    caps: list[int] = []
+
+    async def look(_call: object, context: ToolContext) -> ToolResult:
+        caps.append(context.max_result_chars)
+        return ToolResult(content="seen")
+
+    for window in (8_000, 32_000, 1_000_000, None):
+        info = ModelInfo(provider="scripted", model="m", context_window=window)
+        model = ScriptedModel([calls(call("look")), say("done")], info=info)
+        tools = ScriptedTools()
+        tools.add("look", look)
+        folder = tmp_path / str(window)
+        folder.mkdir()
+        async with running_core(folder, model, tools=tools) as core:
+            await (await core.say("hi")).wait()
+    assert caps == [4_800, 19_200, 100_000, 100_000]

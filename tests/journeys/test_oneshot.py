@@ -1,6 +1,7 @@
 """`hermes chat -q`: the real command, a real ledger, a model on loopback."""
 
 import json
+import shlex
 import signal
 from pathlib import Path
 
@@ -185,3 +186,36 @@ async def test_the_transcript_mirror_has_every_message_once(tmp_path: Path) -> N
         "user", "assistant", "tool", "tool", "assistant", "user", "assistant",
     ]  # fmt: skip
     assert lines[1]["tool_calls"][0]["function"]["name"] == "terminal"
+
+
+async def test_a_money_budget_needs_a_price_and_counts_with_one(tmp_path: Path) -> None:
+    async with FakeModelServer(Script(default=Step(text="ok"))) as server:
+        hermes = Hermes(tmp_path, server.base_url, {"budget": {"session_usd": 0.000001}})
+        unpriced = await hermes.run("-q", "hi")
+        assert unpriced.code == 0, unpriced.err
+        assert "budget.session_usd cannot stop fake-1" in unpriced.err
+        advice = unpriced.err.split("hermes config set ")[1].splitlines()[0]
+        done = await hermes.run("config", "set", *shlex.split(advice))
+        assert done.code == 0, done.err
+        assert "$1 in, $2 out" in (await hermes.run("model", "show")).out
+        priced = await hermes.run("-q", "hi", "--usage-file", str(tmp_path / "usage.json"))
+        assert "cannot stop" not in priced.err
+        assert json.loads((tmp_path / "usage.json").read_text("utf-8"))["cost_usd"] > 0
+        stopped = await hermes.run("-c", "-q", "more")
+        assert stopped.code == 6, stopped.err
+        await hermes.run("config", "set", "providers.custom.models.fake-1.price", "cheap")
+        wrong = await hermes.run("-q", "hi")
+        assert wrong.code == 78
+        assert "fake-1" in wrong.err
+
+
+async def test_a_one_shot_is_in_the_log(tmp_path: Path) -> None:
+    async with FakeModelServer(Script(default=Step(text="ok"))) as server:
+        hermes = Hermes(tmp_path, server.base_url)
+        assert (await hermes.run("-q", "hi there")).code == 0
+        log = (hermes.home / "logs" / "agent.log").read_text("utf-8")
+        assert "fake-1" in log
+        assert "hi there" not in log, "what people say stays in the ledger"
+        broken = Hermes(tmp_path, "http://127.0.0.1:9/v1", {"agent": {"api_max_retries": 0}})
+        assert (await broken.run("-q", "hi")).code == 1
+        assert "127.0.0.1:9" in (hermes.home / "logs" / "errors.log").read_text("utf-8")

@@ -30,7 +30,7 @@ from hermes.domain.messages import (
 from hermes.domain.ports.execution import Environment
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.session import StoredMessage
-from hermes.domain.tools import Parallel, ToolContext, ToolResult, ToolSpec
+from hermes.domain.tools import MAX_RESULT_CHARS, Parallel, ToolContext, ToolResult, ToolSpec
 from hermes.domain.turn import Turn
 from hermes.domain.wording import one_line
 
@@ -103,6 +103,8 @@ log = logging.getLogger(__name__)
 
 MAX_PARALLEL_TOOLS = 8
 PREVIEW_CHARS = 200
+RESULT_SHARE = 0.15
+MIN_RESULT_CHARS = 4000
 LABEL_CHARS = 120
 
 
@@ -173,6 +175,7 @@ class ToolExecutor:
             recall=recall,
             remember=remember,
             capabilities=self._scope.capabilities,
+            max_result_chars=_result_cap(self._scope.model.info.context_window),
         )
 
     async def environment(self) -> Environment:
@@ -188,6 +191,13 @@ class ToolExecutor:
         )
         ledger, now = self._services.ledger, self._services.clock.now()
         return await durable(ledger.record_result(self._job.turn.id, message, now))
+
+
+def _result_cap(window: int | None) -> int:
+    """Return how many characters one result may have: 15 % of the window, at four a token."""
+    if window is None:
+        return MAX_RESULT_CHARS
+    return min(MAX_RESULT_CHARS, max(MIN_RESULT_CHARS, int(window * RESULT_SHARE * 4)))
 
 
 def _redacted(content: Content, services: AgentServices) -> Content:

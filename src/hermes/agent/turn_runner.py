@@ -171,8 +171,20 @@ class _Attempt:
             return error or self._explain(failure)
         return error
 
+    def _log(self, state: TurnState, error: TurnError | None) -> None:
+        """Write one line about the turn; what was said stays in the ledger."""
+        loop, turn = self._loop, self._job.turn
+        if error is not None:
+            log.warning("turn %s %s: %s %s", turn.id, state.value, error.message, error.hint)
+        elif loop is not None:
+            info, used = loop.scope.model.info, loop.usage
+            text = "turn %s %s: %s (%s), %d calls, %d tokens in, %d out"
+            who = (info.model, info.provider, loop.model_calls)
+            log.info(text, turn.id, state.value, *who, used.input_tokens, used.output_tokens)
+
     def _finish(self, text: str, state: TurnState, error: TurnError | None) -> None:
         loop = self._loop
+        self._log(state, error)
         self._job.stream.emit(
             TurnFinished(
                 outcome=state,

@@ -20,6 +20,7 @@ from hermes.app.settings import (
     agent_profiles,
     backend_name,
     backend_warnings,
+    budget_warnings,
     environment_settings,
     has_private_workspace,
     in_force,
@@ -37,7 +38,7 @@ from hermes.control.supervision.services import keep_running
 from hermes.domain.events import TurnJob
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
-from hermes.domain.profile import AgentProfile
+from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.session import KeyScope
 from hermes.domain.settings.live import LiveSettings
 from hermes.execution.clock import SystemClock
@@ -133,14 +134,15 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
     options.home.ensure()
     redactor, clock = loaded.redactor(), SystemClock()
     profiles = agent_profiles(loaded, options)
-    new = "" if options.home.ledger_beside.exists() else not_imported(options.home)
-    found = (*loaded.warnings, *backend_warnings(loaded, options), *([new] if new else ()))
+    said = [] if options.home.ledger_beside.exists() else [not_imported(options.home)]
+    said = [*filter(None, said), *budget_warnings(loaded, options.home, profiles[DEFAULT_AGENT])]
+    found = (*loaded.warnings, *backend_warnings(loaded, options), *said)
     loaded = replace(loaded, warnings=found)
     live = LiveSettings(in_force(loaded.config, options))
     async with AsyncExitStack() as stack:
         stack.enter_context(_logging(loaded, options, redactor))
-        if new:
-            log.warning("%s", new)
+        for each in said:
+            log.warning("%s", each)
         ledger = await stack.enter_async_context(open_ledger(options.home))
         owner = stack.enter_context(Owner.claim(options.home.run_dir))
         sources = ModelSources(settings=loaded.config, secret=loaded.variable)

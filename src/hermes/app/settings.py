@@ -1,16 +1,22 @@
 """Settings as the layers want them: agents, their toolsets and backends, access to platforms."""
 
+import shlex
 from collections.abc import Iterable
 from typing import Any
 
 from msgspec.structs import replace
 
 from hermes.app.options import AppOptions
+from hermes.config.document import format_key
 from hermes.config.loader import LoadedConfig
+from hermes.config.paths import HermesHome
 from hermes.control.admission.authz import AuthzSettings, authz_settings
+from hermes.domain.errors import ConfigError
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.settings import Settings
 from hermes.execution.backend import EnvironmentSettings, load_backend, project_at
+from hermes.models.offers import facts_for
+from hermes.models.routes import ModelSources, ModelTarget, resolve_route
 
 
 def agent_profiles(loaded: LoadedConfig, options: AppOptions) -> dict[str, AgentProfile]:
@@ -88,6 +94,30 @@ def backend_warnings(loaded: LoadedConfig, options: AppOptions) -> tuple[str, ..
     if backend == "local":
         return ("commands of chats run on this machine without a wall (terminal.backend: local)",)
     return ()
+
+
+def budget_warnings(loaded: LoadedConfig, home: HermesHome, profile: AgentProfile) -> list[str]:
+    """Say which money budgets cannot count, because the price of the model is not known."""
+    budget = loaded.config.budget
+    named = [name for name in ("session_usd", "day_usd") if getattr(budget, name) is not None]
+    provider, model = profile.provider, profile.model
+    try:
+        if not provider and named and model:
+            target = ModelTarget(model=model)
+            sources = ModelSources(settings=loaded.config, secret=loaded.variable)
+            provider = resolve_route(target, sources).provider
+        priced = not model or facts_for(loaded, home, provider, model).price is not None
+    except ConfigError:
+        return []  # the first call says what is wrong
+    if priced:
+        return []
+    key = format_key(("providers", provider, "models", model, "price"))
+    advice = f"hermes config set {shlex.quote(key)} '{{input: 1.0, output: 2.0}}'"
+    return [
+        f"budget.{name} cannot stop {model}: its price is not known. Give it, in dollars for a"
+        f" million tokens: {advice}"
+        for name in named[:1]
+    ]
 
 
 def _missing_sandbox(loaded: LoadedConfig) -> str:

@@ -73,6 +73,9 @@ class Intent(Struct, frozen=True, kw_only=True):
     """The background process that `command` is typed into, if it is not run itself."""
 
 
+MAX_RESULT_CHARS = 100_000
+
+
 class ToolSpec(Struct, frozen=True, kw_only=True):
     name: str
     toolset: str
@@ -95,7 +98,7 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     """Always needs an approval, whatever its arguments."""
     intent: Callable[[dict[str, Any]], Intent] | None = None
     """Tells policy what a call with these arguments would do; None: nothing to judge."""
-    max_result_chars: int = 100_000
+    max_result_chars: int = MAX_RESULT_CHARS
     needs: frozenset[Need] = frozenset()
     """Capabilities without which it is not offered."""
     client: bool = False
@@ -153,6 +156,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     remember: Callable[[str, Any], Awaitable[None]]
     """Keep a small durable fact with this session (JSON-able)."""
     capabilities: ToolCapabilities = ToolCapabilities()
+    max_result_chars: int = MAX_RESULT_CHARS
+    """Longer results go to a file: what the model's window can take of one result."""
     again: bool = False
     """The call was started before, and a person is to allow it in another way."""
 

@@ -25,6 +25,9 @@ class Price(Struct, frozen=True, kw_only=True):
     cache_write: float | None = None
 
 
+FREE = Price(input=0.0, output=0.0)
+
+
 class ModelFacts(Struct, frozen=True, kw_only=True):
     """Limits and prices of one model; None is unknown."""
 
@@ -45,7 +48,7 @@ def find_model(model: str) -> ModelFacts | None:
         return None
     facts = catalog()[max(found, key=len)]
     if model.endswith(":free"):
-        return replace(facts, price=Price(input=0.0, output=0.0))
+        return replace(facts, price=FREE)
     return facts
 
 

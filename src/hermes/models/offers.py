@@ -13,13 +13,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hermes.config.environment import is_loopback
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
 from hermes.domain.settings.models import Provider
-from hermes.models.catalog import UNKNOWN, ModelFacts, Price, catalog
+from hermes.models.catalog import FREE, UNKNOWN, ModelFacts, catalog
 from hermes.models.local.files import EMBEDDED, PROVIDER, info_of, list_local
 from hermes.models.providers import PROVIDERS, ProviderSpec
 from hermes.models.routes import main_target, model_facts
@@ -28,7 +27,6 @@ from hermes.models.wire import WireFault
 
 _PATIENCE: Final = 0.5
 """Seconds that a local server has to answer."""
-_FREE: Final = Price(input=0.0, output=0.0)
 _OPENROUTER: Final = (
     "anthropic/claude-sonnet-5",
     "openai/gpt-5.2",
@@ -148,12 +146,11 @@ def facts_for(loaded: LoadedConfig, home: HermesHome, provider: str, model: str)
     if provider == PROVIDER:
         local = next((each for each in list_local(home) if each.name == model), None)
         window = info_of(local).context_window if local is not None else None
-        return ModelFacts(context_window=window, price=_FREE)
+        return ModelFacts(context_window=window, price=FREE)
     settings = loaded.config
     target = main_target(settings, provider or settings.model.provider, model)
-    facts = model_facts(target, settings.providers.get(provider) or Provider())
-    spec = PROVIDERS.get(provider)
-    return replace(facts, price=_FREE) if spec is not None and spec.local else facts
+    spec, own = PROVIDERS.get(provider), settings.providers.get(provider) or Provider()
+    return model_facts(target, own, local=spec is not None and spec.local)
 
 
 def offers(

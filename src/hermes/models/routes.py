@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -23,7 +24,7 @@ from hermes.domain.settings.models import (
     ModelTimeouts,
     Provider,
 )
-from hermes.models.catalog import UNKNOWN, ModelFacts, find_model
+from hermes.models.catalog import FREE, UNKNOWN, ModelFacts, Price, find_model
 from hermes.models.credentials import PoolStrategy, ProviderKey
 from hermes.models.providers import (
     GENERIC,
@@ -136,7 +137,7 @@ def resolve_route(target: ModelTarget, sources: ModelSources) -> ModelRoute:
         headers=dict(own.extra_headers),
         extra_body={**own.extra_body, **target.extra_body},
         quirks=spec.quirks,
-        facts=model_facts(target, own),
+        facts=model_facts(target, own, local=spec.local),
         max_tokens=target.max_tokens,
         timeouts=_timeouts(sources.settings.model_timeouts, local=local),
         cache_ttl=sources.settings.prompt_caching.cache_ttl,
@@ -320,12 +321,33 @@ def _model_id(model: str, provider: str, own: Provider) -> str:
     return model
 
 
-def model_facts(target: ModelTarget, own: Provider) -> ModelFacts:
+class _OwnModel(Struct, frozen=True, kw_only=True):
+    """What `providers.<name>.models.<model>` says about a model."""
+
+    context_length: int | None = None
+    vision: bool | None = None
+    price: Price | None = None
+
+
+def model_facts(target: ModelTarget, own: Provider, *, local: bool) -> ModelFacts:
     """Return what is known about a model; the configuration wins over the table."""
-    known = find_model(target.model) or UNKNOWN
+    known, said = find_model(target.model) or UNKNOWN, _own_model(target.model, own)
+    vision = own.vision if said.vision is None else said.vision
+    length = target.context_length or said.context_length or own.context_length
     return ModelFacts(
-        context_window=target.context_length or own.context_length or known.context_window,
+        context_window=length or known.context_window,
         max_output=known.max_output,
-        vision=known.vision if own.vision is None else own.vision,
-        price=known.price,
+        vision=known.vision if vision is None else vision,
+        price=said.price or (FREE if local else known.price),
     )
+
+
+def _own_model(model: str, own: Provider) -> _OwnModel:
+    entry = own.models.get(model) if isinstance(own.models, dict) else None
+    try:
+        return msgspec.convert(entry if isinstance(entry, dict) else {}, _OwnModel, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"What `models` of the provider says about `{model}` cannot be read: {error}.",
+            hint="A price is {input: DOLLARS, output: DOLLARS} for a million tokens.",
+        ) from error

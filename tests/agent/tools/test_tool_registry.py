@@ -193,6 +193,18 @@ async def test_a_result_that_is_too_long_goes_into_a_private_file(tmp_path: Path
         assert env.cwd == str(tmp_path)
 
 
+async def test_long_output_of_a_command_is_filed_whole_and_its_end_is_shown(tmp_path: Path) -> None:
+    async with local_environment(tmp_path) as env:
+        tools = Toolbox(env, ToolRegistry(["terminal"]))
+        text = await tools.text("terminal", command="seq 40000; echo LAST; exit 3")
+        assert text.startswith("1\n2\n")
+        assert text.endswith("LAST\n[exit code 3]")
+        path = text.split(" and is in ")[1].split(". Page")[0]
+        kept = (await env.read(path)).decode().splitlines()
+        assert kept[:40000] == [str(number) for number in range(1, 40001)]
+        await tools.text("terminal", command=f"rm {path}")
+
+
 async def test_a_long_result_is_cut_even_where_it_cannot_be_stored() -> None:
     tools = box(echo_tool(max_result_chars=5000))
     text = await tools.text("echo", text="long", times=4000)

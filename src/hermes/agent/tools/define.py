@@ -162,7 +162,8 @@ def _usage(tool: Tool) -> str:
     return f"It takes {', '.join(named) or 'nothing'}."
 
 
-PREVIEW_CHARS = 1500
+HEAD_CHARS, TAIL_CHARS = 1000, 500
+"""What is shown of a result that went to a file."""
 
 # The directory must be ours: anybody may have made one of that name in /tmp.
 _STORE = (
@@ -182,7 +183,7 @@ async def spill(result: ToolResult, limit: int, context: ToolContext) -> ToolRes
     stored = await context.environment.run(
         ShellRun(script=script, cwd="/", stdin=text.encode("utf-8", "replace"), timeout=30)
     )
-    preview = text[:PREVIEW_CHARS]
+    head, tail = text[:HEAD_CHARS], text[-TAIL_CHARS:]
     where = (
         f"The whole result has {len(text)} characters and is in {stored.output}."
         " Page through it with read_file (offset, limit) or search it with search_files."
@@ -190,7 +191,7 @@ async def spill(result: ToolResult, limit: int, context: ToolContext) -> ToolRes
         else f"The whole result had {len(text)} characters and could not be stored."
         " Ask for less at a time."
     )
-    content = f"{preview}\n\n[Cut after {len(preview)} characters. {where}]"
+    content = f"{head}\n\n[Cut here. {where} It ends with:]\n\n{tail}"
     return replace(result, content=content)
 
 

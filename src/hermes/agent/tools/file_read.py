@@ -20,7 +20,6 @@ from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult, ToolS
 
 MAX_LINES = 2000
 MAX_CHARS = 99_000
-"""Just under the cap on results, so that a page is never spilled."""
 
 _CHUNK = 1024 * 1024
 _MAX_LINE = 4 * MAX_CHARS
@@ -53,7 +52,7 @@ class ReadFile:
         environment = context.environment
         first, limit = max(1, args.offset), min(max(1, args.limit), MAX_LINES)
         try:
-            page = await _read_page(environment, args.path, first, limit)
+            page = await _read_page(context, args.path, first, limit)
         except NotFound as error:
             raise await not_found(environment, args.path) from error
         text = _render(page, args.path)
@@ -79,8 +78,9 @@ class ReadFile:
         return told
 
 
-async def _read_page(environment: Environment, path: str, first: int, limit: int) -> _Page:
+async def _read_page(context: ToolContext, path: str, first: int, limit: int) -> _Page:
     """Read chunks until the wanted lines are there."""
+    environment = context.environment
     scan, position, at_end = _Scan(first - 1, limit + 1), 0, False
     while not at_end and len(scan.lines) <= limit:
         if position > _MAX_SCANNED:
@@ -94,7 +94,8 @@ async def _read_page(environment: Environment, path: str, first: int, limit: int
             scan.feed(chunk, at_end=at_end)
         else:
             await asyncio.to_thread(scan.feed, chunk, at_end=at_end)
-    kept = _within_cap(scan.lines[:limit])
+    # Just under the cap on results, so that a page is never filed.
+    kept = _within_cap(scan.lines[:limit], min(MAX_CHARS, context.max_result_chars - 1000))
     return _Page(
         first=first,
         lines=kept,
@@ -142,17 +143,17 @@ class _Scan:
         self._rest, self._open = b"", False
 
 
-def _within_cap(lines: list[bytes]) -> list[str]:
+def _within_cap(lines: list[bytes], cap: int) -> list[str]:
     kept: list[str] = []
-    room = MAX_CHARS
+    room = cap
     for raw in lines:
         line = raw.decode("utf-8", "replace").removesuffix("\r")
         room -= len(line) + 8
         if room < 0 and kept:
             break
         if room < 0:
-            size = f"more than {MAX_CHARS}" if len(raw) > _MAX_LINE else str(len(line))
-            line = f"{line[: MAX_CHARS - 200]} [line cut: it has {size} characters]"
+            size = f"more than {cap}" if len(raw) > _MAX_LINE else str(len(line))
+            line = f"{line[: cap - 200]} [line cut: it has {size} characters]"
         kept.append(line)
     return kept
 

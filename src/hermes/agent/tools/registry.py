@@ -72,7 +72,8 @@ class ToolRegistry:
         tool, handler = self._entries[call.name]
         try:
             result = await handler(decode_arguments(tool, call.arguments), context)
-            return await spill(result, tool.spec.max_result_chars, context)
+            cap = min(tool.spec.max_result_chars, context.max_result_chars)
+            return await spill(result, cap, context)
         except HermesError as error:
             refused = isinstance(error, ToolRefused)
             return ToolResult(

@@ -12,6 +12,8 @@ from hermes.domain.ports.execution import CommandResult, ShellRun
 from hermes.domain.tools import Intent, ToolContext, ToolResult, ToolSpec
 
 MAX_FOREGROUND = 600.0
+_MAX_OUTPUT = 2_000_000
+"""Bytes that are kept; what is too long for the model goes to a file."""
 _PROGRESS_EVERY = 1.0
 _PROGRESS_CHARS = 200
 
@@ -54,6 +56,7 @@ async def terminal(args: TerminalArgs, context: ToolContext) -> ToolResult:
             script=args.command,
             cwd=args.workdir,
             timeout=timeout,
+            max_output=_MAX_OUTPUT,
             pty=args.pty,
             outside=_leaves(args, context),
         ),
@@ -144,6 +147,7 @@ TOOL = tool(
         toolset="terminal",
         emoji="💻",
         verb="run",
+        max_result_chars=50_000,
         label_field="command",
         intent=intent,
     ),

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hermes.agent.scope import durable
-from hermes.agent.tools.define import PREVIEW_CHARS, parse_object, spill
+from hermes.agent.tools.define import HEAD_CHARS, parse_object, spill
 from hermes.domain.errors import ToolRefused
 from hermes.domain.messages import ToolCall, ToolOutcome
 from hermes.domain.ports.approval import ApprovalGate
@@ -87,7 +87,7 @@ _TURNS_REMEMBERED = 1024
 
 
 class Budgeted(ToolWrapper):
-    """Spills results to files once a turn's results exceed `max_chars_per_turn`."""
+    """Spills results once those of a turn exceed `max_chars_per_turn`, or twice the cap of one."""
 
     def __init__(self, inner: ToolRunner, max_chars_per_turn: int = 200_000) -> None:
         super().__init__(inner)
@@ -96,8 +96,9 @@ class Budgeted(ToolWrapper):
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         result = await self._inner.run(call, context)
-        if self._used.get(context.turn_id, 0) + len(result.content) > self._limit:
-            result = await spill(result, 2 * PREVIEW_CHARS, context)
+        limit = min(self._limit, 2 * context.max_result_chars)
+        if self._used.get(context.turn_id, 0) + len(result.content) > limit:
+            result = await spill(result, 3 * HEAD_CHARS, context)
         if isinstance(result.content, str):
             self._used[context.turn_id] = self._used.pop(context.turn_id, 0) + len(result.content)
         if len(self._used) > _TURNS_REMEMBERED:

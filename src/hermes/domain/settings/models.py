@@ -45,7 +45,8 @@ class Provider(Section, frozen=True, kw_only=True):
     model: str = ""
     """The model to use when none is named."""
     models: Any = None
-    """Its models: a list of names, or a mapping of name to settings."""
+    """Its models: a list of names, or a mapping of name to settings: `context_length`, `vision` and
+    `price: {input, output, cache_read, cache_write}` in US dollars for a million tokens."""
     context_length: Positive | None = None
     """Tokens in the context window of its models; null to look it up in the catalogue."""
     vision: bool | None = None
