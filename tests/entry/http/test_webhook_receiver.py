@@ -1,6 +1,8 @@
 """The webhook receiver through its port: what is let in, in which order, and how it answers."""
 
 import asyncio
+import base64
+import hmac
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +12,11 @@ from hypothesis import strategies as st
 
 from fakes.webhook_door import SECRET, FaultyLedger, webhook_door
 from hermes.config.paths import HermesHome
-from hermes.control.webhooks.signatures import sign_v2
+from hermes.control.webhooks.signatures import SCHEMES, sign, sign_v2
 from hermes.domain.errors import ConfigError
 from hermes.domain.webhooks import HookState
 from hermes.entry.http.settings import webhook_settings
+from hermes.execution.clock import SystemClock
 from hermes.state.webhook_routes import HookRouteFile
 from hermes.testing import FakeClock
 from hermes.testing.model import ScriptedModel, say
@@ -256,3 +259,38 @@ async def test_while_hermes_stops_deliveries_are_to_be_sent_again(tmp_path: Path
         assert answer.status_code == 503
         assert int(answer.headers["retry-after"]) >= 1
         assert await door.ledger.hook("gh", "d-1") is None
+
+
+async def test_a_route_takes_the_scheme_that_it_describes(tmp_path: Path) -> None:
+    own = {"header": "X-Acme-Sig", "encoding": "base64", "id": "X-Acme-Id"}
+    routes = {
+        "acme": {"secret": SECRET, "signature": own, "prompt": "Look at {title}"},
+        "pay": {"secret": SECRET, "signature": "stripe", "events": ["invoice.paid"]},
+    }
+    async with webhook_door(tmp_path, model(), routes) as door:
+        body = b'{"title": "it"}'
+        digest = hmac.new(SECRET.encode(), body, "sha256").digest()
+        headers = {"X-Acme-Sig": base64.b64encode(digest).decode(), "X-Acme-Id": "a-1"}
+        answer = await door.client.post("/webhooks/acme", content=body, headers=headers)
+        assert (answer.status_code, answer.json()["delivery_id"]) == (202, "a-1")
+        other = await door.post("acme", {"title": "it"}, id="d-1")
+        assert other.status_code == 401
+        body, now = b'{"id": "evt_1", "type": "invoice.paid"}', int(SystemClock().now())
+        for word, shift in (("accepted", 0), ("duplicate", 1)):
+            headers = sign(SCHEMES["stripe"], SECRET, now + shift, body)
+            answer = await door.client.post("/webhooks/pay", content=body, headers=headers)
+            told = answer.json()
+            assert (told["status"], told["event"]) == (word, "invoice.paid")
+            assert told["delivery_id"] == "evt_1"
+        await door.quiet()
+
+
+async def test_slack_is_given_back_its_challenge(tmp_path: Path) -> None:
+    routes = {"s": {"secret": SECRET, "signature": "slack"}}
+    async with webhook_door(tmp_path, model(), routes) as door:
+        body = b'{"type": "url_verification", "challenge": "abc"}'
+        headers = sign(SCHEMES["slack"], SECRET, int(SystemClock().now()), body)
+        answer = await door.client.post("/webhooks/s", content=body, headers=headers)
+        assert (answer.status_code, answer.json()) == (200, {"challenge": "abc"})
+        forged = await door.client.post("/webhooks/s", content=body)
+        assert forged.status_code == 401

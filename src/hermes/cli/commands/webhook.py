@@ -16,7 +16,7 @@ from hermes.config.environment import process_environ
 from hermes.config.loader import load_config
 from hermes.config.paths import HermesHome
 from hermes.control.webhooks.routes import HookRoute, RouteRules, read_route
-from hermes.control.webhooks.signatures import NO_AUTH, sign_v2
+from hermes.control.webhooks.signatures import NO_AUTH, SCHEMES, SignatureScheme, sign
 from hermes.domain.errors import Conflict, HermesError, NotFound, UsageError
 from hermes.entry.http.settings import WebhookSettings, webhook_settings
 from hermes.execution.webhook_effects import HookScripts
@@ -39,6 +39,7 @@ def command() -> None:
 @click.option("--deliver-chat-id", default=None, help="The chat that results go to.")
 @click.option("--deliver-only", is_flag=True, help="Forward the text without asking the agent.")
 @click.option("--secret", default=None, help="The shared secret; generated if left out.")
+@click.option("--signature", default=None, help="How the service signs, e.g. stripe or slack.")
 @click.option("--skills", default=None, help="Skills to use, with commas.")
 @click.option("--script", default=None, help="A file in the scripts directory to run first.")
 @click.option("--description", default=None, help="What it is for.")
@@ -121,11 +122,21 @@ def test_command(name: str, payload: str) -> None:
     body = _payload(payload)
     headers = {"content-type": "application/json", "x-request-id": f"test-{secrets.token_hex(8)}"}
     if route.secret != NO_AUTH:
-        headers |= sign_v2(route.secret, int(time.time()), body)
+        scheme, now = route.scheme or SCHEMES["generic_v2"], int(time.time())
+        body = _stamped(body, scheme, now)
+        headers |= sign(scheme, route.secret, now, body, headers["x-request-id"])
     status, answer = _post(place.settings, f"/webhooks/{name}", body, headers)
     click.echo(f"{status} {answer}")
     if status >= 400:
         raise HermesError("The receiver refused the delivery.", hint="See the log of the gateway.")
+
+
+def _stamped(body: bytes, scheme: SignatureScheme, now: int) -> bytes:
+    """Return a body with the time in it, where that is the place for it."""
+    place = scheme.timestamp.removeprefix("body.")
+    if place == scheme.timestamp:
+        return body
+    return msgspec.json.encode({**msgspec.json.decode(body), place: now * 1000})
 
 
 class _Place:

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from hermes.control.webhooks.payload import Facts, as_json, render
 from hermes.control.webhooks.routes import HookRoute
-from hermes.control.webhooks.signatures import Scheme, identity, verified_by
+from hermes.control.webhooks.signatures import found, identity, verified_by
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import ListenerCall
@@ -72,6 +72,7 @@ class RateLimit:
 KEEP_SECONDS = 30 * 24 * 3600.0
 REPEATS_AFTER = 3600.0
 """Programs of one's own send the same body again and mean it; GitHub's are never the same."""
+REPEATING = ("generic_v1", "custom")
 
 
 class Arrived(Struct, frozen=True, kw_only=True):
@@ -96,14 +97,16 @@ class Intake:
     async def read(self, route: HookRoute, call: ListenerCall) -> Arrived:
         if not route.secret:
             raise HookRefused(403, "This route has no secret and takes nothing.")
-        scheme = verified_by(route.secret, call.headers, call.body, self._clock.now())
+        now = self._clock.now()
+        scheme = verified_by(route.secret, call.headers, call.body, now, route.scheme)
         if scheme is None:
             raise unsigned()
         wait = self._rate.wait(route.name, self._clock.monotonic())
         if wait is not None:
             raise HookRefused(429, "Too many deliveries to this route.", retry_after=wait)
         payload = parse_body(call.body)
-        event = event_of(call.headers, payload)
+        named = found(scheme.event, scheme, call.headers, call.body)
+        event = event_of(call.headers, payload, named)
         ignored = None
         if route.events and event not in route.events:
             ignored = Ignored("event")
@@ -116,7 +119,7 @@ class Intake:
             event=event,
             delivery_id=delivery_id_of(route.name, given, call.body),
             proof=proof,
-            proof_holds=REPEATS_AFTER if scheme is Scheme.GENERIC_V1 else KEEP_SECONDS,
+            proof_holds=REPEATS_AFTER if scheme.name in REPEATING else KEEP_SECONDS,
             payload=payload,
             ignored=ignored,
         )
@@ -133,8 +136,8 @@ def parse_body(body: bytes) -> Any:
     return payload
 
 
-def event_of(headers: Mapping[str, str], payload: Any) -> str:
-    named: list[Any] = [headers.get(name) for name in _EVENT_HEADERS]
+def event_of(headers: Mapping[str, str], payload: Any, known: str = "") -> str:
+    named: list[Any] = [known, *(headers.get(name) for name in _EVENT_HEADERS)]
     if isinstance(payload, dict):
         named += [payload.get(name) for name in _EVENT_FIELDS]
     for name in named:

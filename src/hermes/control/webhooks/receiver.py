@@ -116,6 +116,8 @@ class WebhookReceiver(Follower):
         """
         try:
             arrived = await self._intake.read(route, call)
+            if challenge := _challenge(arrived.payload):
+                return 200, {"challenge": challenge}
             if arrived.ignored is not None:
                 return _answer("ignored", route, arrived, reason=arrived.ignored.reason)
             arrived = await self._recognised(route, arrived)
@@ -336,6 +338,13 @@ def _origin_of(message: InboundMessage) -> tuple[str, str, int]:
 
 def _sentence(error: HermesError) -> str:
     return f"{error.message} {error.hint}".strip()
+
+
+def _challenge(payload: Any) -> str | None:
+    """Return what Slack wants to read back before it sends events to an address."""
+    asked = isinstance(payload, dict) and payload.get("type") == "url_verification"
+    challenge = payload.get("challenge") if asked else None
+    return challenge if isinstance(challenge, str) else None
 
 
 def _answer(word: str, route: HookRoute, arrived: Arrived, **more: str) -> Answer:

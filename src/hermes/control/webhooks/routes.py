@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.control.webhooks.payload import Filter, as_text
-from hermes.control.webhooks.signatures import NO_AUTH, check_secret
+from hermes.control.webhooks.signatures import NO_AUTH, SignatureScheme, check_secret, scheme_of
 from hermes.domain.errors import ConfigError, HermesError
 
 log = logging.getLogger(__name__)
@@ -32,6 +32,8 @@ class HookRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     name: str = ""
     secret: str = ""
+    signature: str | SignatureScheme = ""
+    """The only scheme that counts, by its name or described; empty: any that is known."""
     enabled: bool = True
     events: frozenset[str] = frozenset()
     """Only these; empty: all."""
@@ -44,6 +46,10 @@ class HookRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     deliver_only: bool = False
     description: str = ""
     created_at: Any = None
+
+    @property
+    def scheme(self) -> SignatureScheme | None:
+        return scheme_of(self.signature)
 
 
 class RouteRules(Struct, frozen=True, kw_only=True):
@@ -105,7 +111,7 @@ def _check(route: HookRoute, rules: RouteRules) -> None:
             f"{NO_AUTH} is for a receiver that only this machine reaches.",
             hint="Set a secret, or let platforms.webhook.extra.host be 127.0.0.1.",
         )
-    check_secret(route.secret)
+    check_secret(route.secret, route.scheme)
     if route.script is not None:
         rules.check_script(route.script)
     if route.deliver == GITHUB_COMMENT and not {"repo", "pr_number"} <= set(route.deliver_extra):

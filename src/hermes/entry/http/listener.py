@@ -176,7 +176,7 @@ def webhook_app(receiver: WebhookReceiver, settings: WebhookSettings) -> AsgiApp
                 f"A route with {NO_AUTH} takes JSON from programs on this machine only, with "
                 "Content-Type: application/json and under a loopback name.",
             )
-        if not carries_signature(route.secret, heads):
+        if not carries_signature(route.secret, heads, route.scheme):
             raise unsigned()
 
         async def take(call: ListenerCall) -> ListenerReply:
