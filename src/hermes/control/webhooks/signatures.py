@@ -221,7 +221,7 @@ def identity(
     What was signed and comes again is the same delivery, whatever id stands beside it. Where the
     id is signed, or nothing is, the id is as good as all the rest.
     """
-    given = found(scheme.id, scheme, headers, body)
+    given: str | None = found(scheme.id, scheme, headers, body)
     if "{id}" in scheme.signed:
         return given, None
     given = given or next((headers[name] for name in _ID_HEADERS if headers.get(name)), None)

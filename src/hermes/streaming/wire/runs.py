@@ -204,7 +204,7 @@ class SessionStream:
         return [*told, ("message.completed", ended)]
 
     def _finish(self, event: TurnFinished) -> list[Named]:
-        if event.outcome is TurnState.FAILED:
+        if event.outcome is TurnState.FAILED or event.error is not None:
             return [("error", error_fields(event.error)), ("done", {"completed": False})]
         done = event.outcome is TurnState.DONE
         last = self._view.last.text if self._view.last else ""
