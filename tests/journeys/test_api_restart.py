@@ -333,8 +333,6 @@ async def test_answers_in_one_piece_that_are_cut_are_errors(tmp_path: Path) -> N
             chat: {"message": "Hi"},
         }
         async with asyncio.TaskGroup() as group:
-            shown: list[Any] = []
-            stream = client.stream("POST", f"{chat}/stream", shown, json={"message": "Hi"})
             posts = [
                 group.create_task(line.client.post(line.url(path), json=body))
                 for path, body in bodies.items()

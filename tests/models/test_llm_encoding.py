@@ -26,7 +26,7 @@ from hermes.models.client import protocol_for
 from hermes.models.encode_common import LoweredCache
 from hermes.models.providers import PROVIDERS, ApiMode, Quirks
 from hermes.models.routes import ModelRoute
-from hermes.models.wire import Repairs
+from hermes.models.wire import Repairs, Sink
 
 MODES = list(ApiMode)
 NAMES = {"chat_completions": "chat", "responses": "responses", "anthropic_messages": "anthropic"}
@@ -428,3 +428,19 @@ def test_the_name_of_a_schema_and_its_strictness_are_kept() -> None:
     assert chat == {**schema, "schema": {"type": "object"}}
     text = encode(ApiMode.RESPONSES, messages, **named)["text"]["format"]
     assert text == {**schema, "type": "json_schema", "schema": {"type": "object"}}
+
+
+def test_the_probabilities_of_tokens_are_read() -> None:
+    token = {"token": "Yes", "logprob": -0.1, "bytes": None, "top_logprobs": []}
+    choice = {"delta": {"content": "Yes"}, "logprobs": {"content": [token]}, "finish_reason": None}
+    part = {"type": "output_text", "text": "Yes", "logprobs": [token]}
+    item = {"type": "message", "content": [part]}
+    done = {"type": "response.completed", "response": {"status": "completed", "output": [item]}}
+    streams: list[tuple[ApiMode, dict[str, Any]]] = [
+        (ApiMode.CHAT_COMPLETIONS, {"choices": [choice]}),
+        (ApiMode.RESPONSES, done),
+    ]
+    for mode, event in streams:
+        decoder = protocol_for(mode).decoder(Sink(None))
+        decoder.feed(json.dumps(event).encode())
+        assert decoder.finish().logprobs == (token,)

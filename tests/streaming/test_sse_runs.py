@@ -372,3 +372,11 @@ def test_a_tool_that_failed_is_told_under_another_name() -> None:
     )
     names = [event["_name"] for event in folded([STARTED, good, bad])]
     assert names == ["run.started", "tool.completed", "tool.failed"]
+
+
+def test_a_session_chat_that_a_stop_cuts_off_ends_with_an_error() -> None:
+    stopping = TurnError(code="shutdown", message="This turn is kept and continues later.")
+    end = finished(TurnState.INTERRUPTED, error=stopping)
+    names = [event["_name"] for event in folded([STARTED, TextDelta("Hel"), end])]
+    assert names[-2:] == ["error", "done"]
+    assert "run.completed" not in names
