@@ -13,6 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from hermes.domain.approvals import ApprovalRequest
 from hermes.domain.events import TurnEvent
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.messages import Message, ToolCall
@@ -61,6 +62,8 @@ class SessionChoice(Struct, frozen=True, kw_only=True):
     after_run: str | None = None
     """Continue where that run ended: in its session if nothing was said since and no other
     run continued from there, else in a branch of it."""
+    turn_id: str | None = None
+    """Join this turn of the session, which waits for the answer that the request gives."""
 
 
 class RunTerms(Struct, frozen=True, kw_only=True):
@@ -104,6 +107,8 @@ class RunOutcome(Struct, frozen=True, kw_only=True):
     error: TurnError | None = None
     logprobs: tuple[dict[str, Any], ...] = ()
     """See `domain.ports.model.ModelReply`."""
+    asked: ApprovalRequest | None = None
+    """The question that it ended with, for a client that answers in words; its turn waits."""
 
 
 class Run(Struct, frozen=True, kw_only=True):

@@ -239,6 +239,8 @@ async def test_headers_with_a_meaning_reach_the_handler(door: HttpDoor) -> None:
         "X-Hermes-Task": "title",
         "X-Hermes-Tools": "none",
         "X-Stainless-Retry-Count": "1",
+        "X-Hermes-Events": "approvals",
+        "X-Hermes-Progress": "text",
     }
     answer = await door.client.get("/things/1", headers=headers)
     assert answer.json()["headers"] == {
@@ -249,6 +251,8 @@ async def test_headers_with_a_meaning_reach_the_handler(door: HttpDoor) -> None:
         "task": "title",
         "tools": "none",
         "retry_count": "1",
+        "events": "approvals",
+        "progress": "text",
     }
 
 

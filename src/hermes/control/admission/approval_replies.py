@@ -27,7 +27,23 @@ MAX_WORDS = 3
 
 YES = frozenset(
     {"yes", "y", "ok", "okay", "approve", "approved", "confirm", "go ahead", "do it", "ja", "sí"}
-    | {"si", "oui", "да", "是", "好", "可以", "👍", "👍🏻", "👍🏼", "👍🏽", "👍🏾", "👍🏿", "✅"}
+    | {
+        "allow",
+        "yes please",
+        "si",
+        "oui",
+        "да",
+        "是",
+        "好",
+        "可以",
+        "👍",
+        "👍🏻",
+        "👍🏼",
+        "👍🏽",
+        "👍🏾",
+        "👍🏿",
+        "✅",
+    }
 )
 NO = frozenset(
     {"no", "n", "nope", "deny", "denied", "cancel", "stop", "don't", "nein", "non", "нет"}

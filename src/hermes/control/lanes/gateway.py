@@ -271,6 +271,12 @@ class Gateway:
         lane = self._lanes.get(ticket.session_id)
         return lane.steer(ticket) if lane else False
 
+    def join(self, ticket: Ticket) -> None:
+        """Give a message to the running turn that has taken it, if it runs here."""
+        lane = self._lanes.get(ticket.session_id)
+        if lane is not None:
+            lane.join(ticket)
+
     def hold(self, session_id: str) -> None:
         """Let the session's lane take nothing more; what waits is kept for the next wake."""
         lane = self._lanes.get(session_id)

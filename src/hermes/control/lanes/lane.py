@@ -159,6 +159,10 @@ class Lane:
         ticket.resolve(self._job)
         return True
 
+    def join(self, ticket: Ticket) -> None:
+        if self._job is not None and self._job.turn.id == ticket.entry.turn_id:
+            ticket.resolve(self._job)
+
     async def run(self) -> None:
         while self._awake and not self._held:
             self._awake = False

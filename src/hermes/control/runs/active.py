@@ -6,9 +6,10 @@ each one takes. Neighbouring deltas of one write become one event.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from hermes.control.lanes.lane import Ticket
+from hermes.control.runs.sections import SectionStream, section_of
 from hermes.domain.errors import HermesError
 from hermes.domain.events import (
     ApprovalAnswered,
@@ -35,9 +36,11 @@ class RunStopped(HermesError):
 
 
 class LiveRun:
-    def __init__(self, run: Run, ticket: Ticket) -> None:
+    def __init__(self, run: Run, ticket: Ticket, redact: Callable[[str], str] = str) -> None:
         self.run = run
         self.ticket = ticket
+        self._redact = redact
+        self._section: TurnStream | None = None
         self.left = False
         """The client has gone away, which is why it was stopped."""
         self.joined = 0
@@ -50,9 +53,19 @@ class LiveRun:
 
     @property
     def stream(self) -> TurnStream | None:
-        """The events of its turn, once that has begun."""
-        job = self.ticket.begun
-        return job.stream if job else None
+        """The events of its turn that are its own, once that has begun."""
+        job, section = self.ticket.begun, section_of(self.run)
+        if job is None or section is None:
+            return job.stream if job else None
+        if self._section is None:
+            self._section = SectionStream.of(job.stream, section, self._redact)
+        return self._section
+
+    async def events(self) -> TurnStream:
+        """Return its stream once its turn has begun; raise what kept it from that."""
+        await self.ticket.job()
+        assert self.stream is not None
+        return self.stream
 
     @property
     def state(self) -> RunState:
@@ -65,7 +78,7 @@ class LiveRun:
 
     async def record(self, store: RunStore, clock: Clock) -> list[TurnEvent]:
         """Log the turn's events as they come; return what is to be logged with the outcome."""
-        stream, position = await self.ticket.stream(), 0
+        stream, position = await self.events(), 0
         while True:
             batch = await stream.more(position)
             position += len(batch)
@@ -117,6 +130,7 @@ def outcome_of(stream: TurnStream, *, left: bool) -> RunOutcome:
         model_calls=finished.model_calls,
         error=finished.error,
         logprobs=finished.logprobs,
+        asked=stream.asked if isinstance(stream, SectionStream) else None,
     )
 
 

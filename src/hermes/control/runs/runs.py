@@ -22,8 +22,9 @@ from hermes.control.lanes.gateway import Gateway
 from hermes.control.lanes.lane import Ticket
 from hermes.control.runs.active import LiveRun, RunStopped, outcome_of
 from hermes.control.runs.replay import ended_turn_outcome, finished_event, missed_events, retold
+from hermes.control.runs.sections import retold_section, section_of
 from hermes.domain.errors import HermesError
-from hermes.domain.events import ReasoningDelta, TextDelta, TurnEvent, TurnFinished
+from hermes.domain.events import ReasoningDelta, TextDelta, TurnEvent, TurnFinished, TurnJob
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, InboxEntry, Sender
 from hermes.domain.messages import AssistantMessage, Content, TextPart, ToolCall
@@ -188,10 +189,22 @@ class Runs(Follower):
         if len(self._live) >= self._max_open and not await self._repeats(request):
             raise TooBusy(f"{len(self._live)} runs are under way already; try again shortly.")
         opened = await self._ledger.open_run(new_run(request, self._gateway, self._redact))
-        if not opened.duplicate:
-            live = self._watch(opened.run, self._gateway.take(opened.entry))
-            self.expect(live.ticket)
+        if opened.duplicate:
+            return opened
+        if request.choice.turn_id is not None:
+            return replace(opened, run=await self._take_over(opened))
+        live = self._watch(opened.run, self._gateway.take(opened.entry))
+        self.expect(live.ticket)
         return opened
+
+    async def _take_over(self, opened: OpenedRun) -> Run:
+        """Give a run the rest of a turn that is under way, or was."""
+        if await self._outcome(opened.entry) is not None:
+            return await self._close_unseen(opened.run) or opened.run
+        live = self._watch(opened.run, Ticket(opened.entry))
+        self.expect(live.ticket)
+        self._gateway.join(live.ticket)
+        return opened.run
 
     async def _repeats(self, request: RunRequest) -> bool:
         """Tell whether a request was accepted before: a repeat starts nothing."""
@@ -222,7 +235,7 @@ class Runs(Follower):
             if current is not None and current.turn_id is None:
                 live.ticket.fail(RunStopped("The run was stopped before it began."))
                 return True
-        stream = await live.ticket.stream()
+        stream = await live.events()
         return self._gateway.interrupt(run.session_id, turn_id=stream.turn_id)
 
     async def retried(self, key_id: str, fingerprint: str) -> list[Run]:
@@ -298,8 +311,10 @@ class Runs(Follower):
 
     async def follow(self, ticket: Ticket) -> None:
         """Stay with a run until its outcome is in the ledger."""
+        self._gateway.join(ticket)
         live = await self._live_of(ticket)
         if live is None:
+            await self._wait_unanswered(ticket)
             return
         ended: Run | None = None
         try:
@@ -316,6 +331,22 @@ class Runs(Follower):
         finally:
             self._live.pop(live.run.id, None)
             live.end(ended)
+        await self._wait_unanswered(ticket)
+
+    async def _wait_unanswered(self, ticket: Ticket) -> None:
+        """Stay with a turn whose run ended with a question, to its end."""
+        run = await self._ledger.run(ticket.entry.message.native_id)
+        if run is None or run.outcome is None or run.outcome.asked is None:
+            return
+        stream = await ticket.stream()
+        if not goes_on_later(await stream.wait()):
+            await self._ledger.mark_answered(stream.turn_id)
+
+    def begin(self, job: TurnJob) -> None:
+        super().begin(job)
+        for ticket in self._tickets.values():
+            if ticket.entry.turn_id == job.turn.id:
+                ticket.resolve(job)
 
     async def ended(self, entry: InboxEntry, outcome: Outcome) -> None:  # noqa: ARG002
         """Close a run that ended while nobody was watching."""
@@ -324,7 +355,7 @@ class Runs(Follower):
             await self._close_unseen(run)
 
     def _watch(self, run: Run, ticket: Ticket) -> LiveRun:
-        live = self._live[run.id] = LiveRun(run, ticket)
+        live = self._live[run.id] = LiveRun(run, ticket, self._redact)
         return live
 
     async def _live_of(self, ticket: Ticket) -> LiveRun | None:
@@ -336,7 +367,7 @@ class Runs(Follower):
         return self._watch(run, ticket) if run is not None and run.state.open else None
 
     async def _to_its_end(self, live: LiveRun) -> Run | None:
-        stream = await live.ticket.stream()
+        stream = await live.events()
         last = await live.record(self._ledger, self._clock) if live.run.logged else []
         if goes_on_later(await stream.wait()):
             return None
@@ -363,6 +394,9 @@ class Runs(Follower):
         transcript = await self._ledger.transcript(run.session_id) if turn is not None else []
         used = await self._ledger.usage_of_turn(run.turn_id)
         outcome = ended_turn_outcome(turn, transcript, used)
+        section = section_of(run)
+        if section is not None and section.note:
+            outcome = replace(outcome, text=f"{section.note}\n\n{outcome.text}".strip())
         missed = missed_events(run, turn, transcript, outcome)
         return await self._close(run, outcome, missed)
 
@@ -390,7 +424,7 @@ class Runs(Follower):
             yield await self._told(await self.wait(run))
             return
         try:
-            stream = await live.ticket.stream()
+            stream = await live.events()
         except HermesError:
             await live.ended.wait()
             yield await self._told(live.ended_as or run)
@@ -417,7 +451,10 @@ class Runs(Follower):
             return [finished_event(RunOutcome(state=RunState.CANCELLED, error=error))]
         session = await self._ledger.session(run.session_id)
         transcript = await self._ledger.transcript(run.session_id) if session else []
-        return list(retold(run, transcript, session.model if session else ""))
+        told, section = retold(run, transcript, session.model if session else ""), section_of(run)
+        if section is None:
+            return list(told)
+        return retold_section(told, section, run.outcome.asked, self._redact)
 
     async def log(self, run: Run, after: int = 0) -> AsyncIterator[LoggedEvent]:
         """Yield the committed events of a logged run with ids greater than `after`.

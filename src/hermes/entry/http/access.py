@@ -20,6 +20,8 @@ from hermes.entry.http.endpoint import Call, CallHeaders, ServedAgent
 from hermes.entry.http.errors import Problem
 
 OPEN_STATES = tuple(state for state in RunState if state.open)
+RECENT_RUNS = 100
+"""Ended runs of a key that are looked at: one may have ended with a question that waits."""
 FACT = "instructions"
 T = TypeVar("T")
 AnyCall = Call[Any, Any]
@@ -218,9 +220,12 @@ async def pending_within_reach(call: AnyCall) -> list[Approval]:
     sessions: dict[str, None] = {}
     for agent_id in agents_filter(caller):
         own = RunQuery(key_id=caller.key_id, agent_id=agent_id, states=OPEN_STATES, limit=None)
-        sessions.update((run.session_id, None) for run in await ledger.runs(own))
-    found = [each for session_id in sessions for each in await ledger.pending_approvals(session_id)]
-    return sorted(found, key=lambda each: each.request.created_at)
+        ended = RunQuery(key_id=caller.key_id, agent_id=agent_id, limit=RECENT_RUNS)
+        asked = [run for run in await ledger.runs(ended) if run.outcome and run.outcome.asked]
+        found = [*await ledger.runs(own), *asked]
+        sessions.update((run.session_id, None) for run in found)
+    wait = [each for session_id in sessions for each in await ledger.pending_approvals(session_id)]
+    return sorted(wait, key=lambda each: each.request.created_at)
 
 
 async def reached_approval(call: AnyCall, approval_id: str) -> Approval:

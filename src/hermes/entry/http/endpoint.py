@@ -121,6 +121,9 @@ class CallHeaders(Struct, frozen=True, kw_only=True):
     tools: str | None = None
     retry_count: str | None = None
     """Which retry of a request it is, as the SDKs of OpenAI count them; `0` is the first try."""
+    events: str | None = None
+    """`X-Hermes-Events`: which of our own events the client understands."""
+    progress: str | None = None
 
 
 class Call(Struct, Generic[Body, Query], frozen=True, kw_only=True):

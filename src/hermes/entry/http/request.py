@@ -43,6 +43,8 @@ HEADERS: tuple[tuple[str, str, int, str], ...] = (
         16,
         "Set by SDKs: a retry joins its run.",
     ),
+    ("events", "X-Hermes-Events", 64, "`approvals`: questions come as events, not as text."),
+    ("progress", "X-Hermes-Progress", 16, "Tool calls are told as `text` or as `reasoning`."),
     ("last_event_id", "Last-Event-ID", 64, "Continue after the event with this id."),
 )
 """Field of `CallHeaders`, name, longest value and description."""

@@ -151,16 +151,21 @@ class RunOpening:
         admission = admit(db, arrival, self._message)
         if admission.duplicate:
             raise id_taken("message", new.message.native_id)
+        entry = admission.entry
+        if (turn_id := new.choice.turn_id) is not None:
+            taken = {"id": entry.id, "session_id": session_id, "turn_id": turn_id}
+            change(db, "inbox.take", taken)
+            entry = read_inbox(row_of(db, "inbox.get", (entry.id,)))
         values = msgspec.structs.asdict(new) | {
             "session_id": session_id,
-            "inbox_id": admission.entry.id,
+            "inbox_id": entry.id,
             "request": self._request,
             "previous_id": new.choice.after_run,
             "branched": branched,
         }
         change(db, "runs.insert", values)
         row = row_of(db, "runs.get", (new.id,))
-        return OpenedRun(run=read_run(row), entry=admission.entry)
+        return OpenedRun(run=read_run(row), entry=entry)
 
     def _found(self, db: Connection) -> OpenedRun | None:
         new = self._new

@@ -15,7 +15,7 @@ import secrets
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 from msgspec.structs import replace
 
 from hermes.control.follow import goes_on_later
@@ -34,6 +34,7 @@ from hermes.entry.http.access import (
     run_headers,
     session_choice,
 )
+from hermes.entry.http.api.consent import Consent, consent
 from hermes.entry.http.api.conversation import (
     ChatMessage,
     Conversation,
@@ -192,7 +193,9 @@ async def create_chat_completion(call: ChatCall) -> Answer:
         return await _help(call, agent.agent_id, agent.name, helper)
     run = await retried_run(call)
     if run is None:
-        run = (await call.context.runs.start(await _run_request(call, agent.agent_id))).run
+        request, given = await _run_request(call, agent.agent_id)
+        run = (await call.context.runs.start(request)).run
+        await given.give(call)
     headers, stop = run_headers(run), stopper(call, run, streams=bool(call.body.stream))
     if call.body.stream:
         stream = _stream(call, run.id, run.created_at, agent.name)
@@ -217,17 +220,19 @@ def helper_of(
     return helper_call(request.messages, headers, named, patterns, bare=bare)
 
 
-async def _run_request(call: ChatCall, agent_id: str) -> RunRequest:
+async def _run_request(call: ChatCall, agent_id: str) -> tuple[RunRequest, Consent]:
     body = call.body
     talk = read_conversation(body.messages)
     options = turn_options(body, talk.instructions)
     choice, digest = await _session(call, agent_id, talk), None
     if choice == SessionChoice():
         digest, choice = talk.digest, await _same_chat(call, agent_id, talk)
+    given = await consent(call, agent_id, choice, talk)
+    choice = given.choice
     named = call.headers.session_id is not None or call.headers.session_key is not None
     if choice != SessionChoice() and not choice.opened:
         talk = replace(talk, earlier=())
-    return await run_request(
+    request = await run_request(
         call,
         agent_id,
         choice,
@@ -237,7 +242,9 @@ async def _run_request(call: ChatCall, agent_id: str) -> RunRequest:
         id=_completion_id(),
         kind=RunKind.CHAT,
         digest=digest,
+        request={"section": to_builtins(given.section)},
     )
+    return request, given
 
 
 async def _same_chat(call: ChatCall, agent_id: str, talk: Conversation) -> SessionChoice:

@@ -32,6 +32,7 @@ from hermes.entry.http.access import (
     session_key_of,
     waiting_session,
 )
+from hermes.entry.http.api.consent import Consent, consent
 from hermes.entry.http.api.conversation import Conversation, Short, joined, read_items
 from hermes.entry.http.api.options import run_request, turn_options
 from hermes.entry.http.api.responses_request import (
@@ -106,7 +107,9 @@ async def create_response(call: CreateCall) -> Answer:
     agent = require_agent(call, call.body.model)
     run = await _same_request(call)
     if run is None:
-        run = (await call.context.runs.start(await _run_request(call, agent))).run
+        request, given = await _run_request(call, agent)
+        run = (await call.context.runs.start(request)).run
+        await given.give(call)
     if call.body.stream:
         return _streamed(call, run)
     if call.body.background:
@@ -210,7 +213,7 @@ async def _same_request(call: CreateCall) -> Run | None:
     return run
 
 
-async def _run_request(call: CreateCall, agent: ServedAgent) -> RunRequest:
+async def _run_request(call: CreateCall, agent: ServedAgent) -> tuple[RunRequest, Consent]:
     body = call.body
     if body.background and body.store is False:
         message = "A response in the background has to be stored."
@@ -221,6 +224,11 @@ async def _run_request(call: CreateCall, agent: ServedAgent) -> RunRequest:
     )
     given = joined([options.instructions, said.instructions])
     place = await _find_session(call, agent.agent_id, said)
+    answered = await consent(call, agent.agent_id, place.choice, place.said)
+    if answered.choice != place.choice:
+        new = replace(place.said, earlier=(), results=())
+        known = answered.choice.session_id
+        place = replace(place, choice=answered.choice, said=new, session_id=known)
     response_id = new_id("resp")
     request = await run_request(
         call,
@@ -232,12 +240,13 @@ async def _run_request(call: CreateCall, agent: ServedAgent) -> RunRequest:
         title=place.named,
         id=response_id,
         kind=RunKind.RESPONSE,
-        request=_kept(call, response_id, agent, own=place.own),
+        request=_kept(call, response_id, agent, own=place.own)
+        | {"section": to_builtins(answered.section)},
         logged=bool(body.background),
     )
     if body.truncation == "auto":
         request = replace(request, history=_truncated(request.history))
-    return request
+    return request, answered
 
 
 def _kept(call: CreateCall, response_id: str, agent: ServedAgent, *, own: bool) -> dict[str, Any]:
@@ -431,7 +440,7 @@ def _is_stored(run: Run) -> bool:
 
 
 async def _forget_unstored(context: HttpContext, run: Run) -> None:
-    if not _is_stored(run) and run.idempotency_key is None and run.outcome is not None:
+    if not _is_stored(run) and run.outcome is not None and _due(run, context.clock.now()):
         await _forget(context.ledger, run)
 
 
@@ -451,7 +460,9 @@ async def forget_unstored(ledger: Ledger, now: float) -> int:
 
 
 def _due(run: Run, now: float) -> bool:
-    return run.idempotency_key is None or run.updated_at < now - KEEP_FOR_REPEATS
+    asked = run.outcome is not None and run.outcome.asked is not None
+    kept = run.idempotency_key is not None or asked
+    return not kept or run.updated_at < now - KEEP_FOR_REPEATS
 
 
 async def _forget(ledger: Ledger, run: Run) -> None:

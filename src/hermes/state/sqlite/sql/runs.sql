@@ -105,9 +105,11 @@ WHERE id = :id
 RETURNING last_event;
 
 -- name: mark_answered
--- Note that the outcome of the message's turn is where its sender finds it.
+-- Note that the outcome of the message's turn is where its sender finds it; a turn that waits for
+-- an answer to what it asked is not over.
 UPDATE inbox SET state = 'answered'
-WHERE id = (SELECT inbox_id FROM runs WHERE id = ?) AND state = 'taken';
+WHERE id = (SELECT inbox_id FROM runs WHERE id = ?) AND state = 'taken'
+  AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.id = inbox.turn_id AND t.finished_at IS NULL);
 
 -- name: delete
 -- Forget a run; its log goes with it.

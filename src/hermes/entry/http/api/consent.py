@@ -1,0 +1,149 @@
+"""Questions put as text: which a request answers, and what becomes of it.
+
+A client that does not say `X-Hermes-Events: approvals` reads what waits for a person as the answer
+to its request (`control/runs/sections.py`). Its next message in that chat decides:
+
+    yes, no, or the answer to a question   the request gets the rest of the turn that waits
+    anything else                          means no; the turn ends, and the message is a new one
+    yes or no, but settled before          says so, and gets the rest of the turn
+
+The chat is known as always: by session, by `previous_response_id`, by the same history. The
+question ends with its id, so that clients that send everything each time in a form of their own
+are understood, too: the last words of the agent name what is answered.
+"""
+
+import re
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hermes.control.admission.approval_replies import Answer, read_answer, settled_text
+from hermes.control.runs.sections import Progress, Section, asked_call
+from hermes.domain.approvals import Approval, ApprovalKind, ApprovalState, Choice, Decision
+from hermes.domain.keys import Action
+from hermes.domain.runs import Run, RunQuery, SessionChoice
+from hermes.entry.http.access import AnyCall
+from hermes.entry.http.api.conversation import Conversation, bad_value
+from hermes.entry.http.errors import Problem
+
+MAX_REASON = 2000
+_NAMED = re.compile(r"\(`(appr_[0-9a-f]{24})`\)\s*\Z")
+_PROGRESS: dict[str, Progress] = {"text": "text", "reasoning": "reasoning"}
+
+
+class Consent(Struct, frozen=True, kw_only=True):
+    """Where a request goes on, and what it answers there."""
+
+    choice: SessionChoice
+    section: Section
+    answer: Answer | None = None
+
+    async def give(self, call: AnyCall) -> None:
+        """Hand the answer in, once somebody waits for the rest of the turn."""
+        answer, answers, by = self.answer, call.context.answers, call.caller.name
+        if answer is None:
+            return
+        if answer.choice is None:
+            await answers.reply(answer.approval_id, answer.text, by=by)
+        else:
+            await answers.answer(answer.approval_id, answer.choice, by=by, text=answer.text)
+
+
+def wanted_section(call: AnyCall) -> Section:
+    """Return how a request wants to be told of questions and tools."""
+    told = [each.strip().lower() for each in (call.headers.events or "").split(",")]
+    progress = (call.headers.progress or "events").strip().lower()
+    if progress not in ("events", *_PROGRESS):
+        raise bad_value("It is `text`, `reasoning` or `events`.", "X-Hermes-Progress")
+    return Section(
+        asks="approvals" not in told,
+        may_answer=call.caller.may(Action.APPROVE),
+        progress=_PROGRESS.get(progress),
+    )
+
+
+async def consent(
+    call: AnyCall, agent_id: str, choice: SessionChoice, talk: Conversation
+) -> Consent:
+    """Tell what a request answers, if it goes on from a question."""
+    given = Consent(choice=choice, section=wanted_section(call))
+    run = await _asking_run(call, agent_id, choice, talk)
+    if run is None or run.outcome is None or run.outcome.asked is None:
+        return given
+    request, context = run.outcome.asked, call.context
+    words = not talk.pictures and not talk.results
+    answer = read_answer(talk.text, request) if words and talk.text.strip() else None
+    approval = await context.ledger.approval(request.id)
+    here = SessionChoice(session_id=run.session_id, after_run=run.id)
+    if approval is not None and _pending(approval, context.clock.now()):
+        if answer is not None:
+            _check(call, answer)
+            return _joined(given, here, run, answer)
+        reason = talk.text[:MAX_REASON]
+        await context.answers.answer(request.id, Choice.DENY, by=call.caller.name, text=reason)
+        context.gateway.interrupt(run.session_id, turn_id=run.turn_id)
+        return replace(given, choice=here)
+    later = await context.ledger.runs(RunQuery(session_id=run.session_id, limit=1))
+    if later and later[0].id != run.id:
+        return given
+    if answer is None or request.kind is ApprovalKind.QUESTION:
+        return replace(given, choice=here)
+    return _joined(given, here, run, None, note=_settled(approval))
+
+
+def _joined(
+    given: Consent, here: SessionChoice, run: Run, answer: Answer | None, note: str = ""
+) -> Consent:
+    assert run.outcome is not None
+    assert run.outcome.asked is not None
+    asked = run.outcome.asked
+    section = replace(
+        given.section, asks=True, after=asked.id, after_call=asked_call(asked), note=note
+    )
+    return Consent(choice=replace(here, turn_id=run.turn_id), section=section, answer=answer)
+
+
+def _pending(approval: Approval, now: float) -> bool:
+    end = approval.request.expires_at
+    return approval.state is ApprovalState.PENDING and (end is None or now < end)
+
+
+def _settled(approval: Approval | None) -> str:
+    if approval is not None and approval.state is ApprovalState.PENDING:
+        late = Decision(state=ApprovalState.EXPIRED)
+        approval = replace(approval, state=ApprovalState.EXPIRED, decision=late)
+    return settled_text(approval)
+
+
+def _check(call: AnyCall, answer: Answer) -> None:
+    if answer.choice is not Choice.DENY and not call.caller.may(Action.APPROVE):
+        message = "This key may not answer approvals: whoever runs Hermes can, or a key that may."
+        raise Problem(403, message, code="action_not_allowed")
+
+
+async def _asking_run(
+    call: AnyCall, agent_id: str, choice: SessionChoice, talk: Conversation
+) -> Run | None:
+    """Return the run that a request goes on from, if that ended with a question."""
+    ledger, asked = call.context.ledger, ""
+    if choice.after_run is not None:
+        return await ledger.run(choice.after_run)
+    session_id = None if choice.opened else choice.session_id
+    if choice.key is not None:
+        session = await ledger.session_for_key(choice.key)
+        session_id = session.id if session else None
+    last = talk.earlier[-1] if talk.earlier else None
+    if choice == SessionChoice() and last is not None and last.role == "assistant":
+        named = _NAMED.search(last.text)
+        approval = await ledger.approval(named[1]) if named else None
+        if approval is not None:
+            asked, session_id = approval.request.id, approval.request.session_id
+    if session_id is None:
+        return None
+    newest = await ledger.runs(RunQuery(session_id=session_id, limit=10 if asked else 1))
+    for run in newest:
+        request = run.outcome.asked if run.outcome else None
+        own = call.caller.owns(run.key_id, run.agent_id) and run.agent_id == agent_id
+        if own and request is not None and asked in ("", request.id):
+            return run
+    return None
