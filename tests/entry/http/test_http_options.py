@@ -11,6 +11,7 @@ import pytest
 
 from fakes.core import ScriptedTools, returns
 from fakes.http_door import KEY, HttpDoor, http_door
+from hermes.domain.ports.ledger import SearchQuery
 from hermes.domain.ports.model import ModelInfo, ModelRequest
 from hermes.entry.http.api import chat, responses, runs, sessions
 from hermes.entry.http.endpoint import operations
@@ -222,6 +223,32 @@ async def test_only_allowed_tools_are_there(tmp_path: Path, way: str) -> None:
         assert (await asked(door, way, fields)).status_code == 200
         assert [tool.name for tool in model.requests[0].tools] == ["peek", "weather"]
         assert door.tools.ran == []
+
+
+async def test_the_sessions_of_a_user_are_the_keys_and_nobody_elses(tmp_path: Path) -> None:
+    async with served(tmp_path, *[say("Hello.")] * 3) as (_, door, _model):
+        _, secret = await door.new_key("app")
+        app = await door.with_key(secret)
+        opened = {}
+        for user in ("ann", "ben"):
+            body = {"messages": [{"role": "user", "content": f"I am {user}"}], "user": user}
+            answer = await app.post("/v1/chat/completions", json=body)
+            opened[user] = answer.headers["x-hermes-session-id"]
+        every = (await app.get("/api/sessions")).json()["data"]
+        assert {each["id"] for each in every} == set(opened.values())
+        for path in ("/api/sessions?user=ann", "/api/sessions/search?q=am&user=ann"):
+            hits = (await app.get(path)).json()["data"]
+            assert [each.get("id") or each["session_id"] for each in hits] == [opened["ann"]]
+        assert (await app.get(f"/api/sessions/{opened['ben']}")).status_code == 200
+        # What the agent finds for one user is what was said with that user.
+        session = await door.ledger.session(opened["ann"])
+        assert session is not None
+        query = SearchQuery(text="am", source=session.source, user_id=session.user_id)
+        assert {hit.session_id for hit in await door.ledger.search(query)} == {opened["ann"]}
+        _, other = await door.new_key("other")
+        stranger = await door.with_key(other)
+        assert (await stranger.get("/api/sessions")).json()["data"] == []
+        assert (await stranger.get(f"/api/sessions/{opened['ann']}")).status_code == 404
 
 
 async def test_a_chat_of_one_user_is_not_continued_for_another(tmp_path: Path) -> None:

@@ -43,9 +43,14 @@ from hermes.domain.turn import ClientResult, TurnError, TurnOptions
 PLATFORM = "api_server"
 
 
-def owner_tag(key_id: str) -> str:
-    """Return the `user_id` of sessions that an API key has opened."""
-    return f"key:{key_id}"
+def owner_tag(key_id: str, user: str | None = None) -> str:
+    """Return the `user_id` of sessions that an API key has opened, for one of its users or none."""
+    return f"key:{key_id}/{user}" if user else f"key:{key_id}"
+
+
+def is_owner(key_id: str, user_id: str | None) -> bool:
+    """Tell whether a session with this `user_id` belongs to the key."""
+    return f"{user_id or ''}/".startswith(f"{owner_tag(key_id)}/")
 
 
 class TooBusy(HermesError):
@@ -69,7 +74,8 @@ class RunRequest(RunTerms, frozen=True, kw_only=True):
 
 def new_run(request: RunRequest, gateway: Gateway, redact: Callable[[str], str]) -> NewRun:
     """Return what is committed for a request; secrets do not get that far."""
-    session = gateway.new_session(request.agent_id, PLATFORM, owner_tag(request.key_id))
+    user = redact(request.user) if request.user else None
+    session = gateway.new_session(request.agent_id, PLATFORM, owner_tag(request.key_id, user))
     chosen, options = request.choice, request.options
     if chosen.opened and chosen.session_id is not None:
         session = replace(session, id=chosen.session_id)
@@ -78,7 +84,7 @@ def new_run(request: RunRequest, gateway: Gateway, redact: Callable[[str], str])
         account=request.key_id,
         native_id=request.id,
         chat=Chat(kind=ChatKind.PRIVATE, id=chosen.session_id or session.id),
-        sender=Sender(id=redact(request.user or owner_tag(request.key_id))),
+        sender=Sender(id=user or owner_tag(request.key_id)),
         text=redact(request.text),
         sent_at=session.started_at,
         attachments=request.attachments,

@@ -40,6 +40,8 @@ class SessionQuery(Struct, frozen=True, kw_only=True):
     """A substring of the title, case-insensitive."""
     model: str | None = None
     user_id: str | None = None
+    owner: str | None = None
+    """Only those of this user, and of those within it: `owner/...`."""
     key: str | None = None
     """Beside those of `source` and `user_id`, also those that this session key has led to."""
     cwd: str | None = None
@@ -122,6 +124,8 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     """Only in sessions that came in by this door."""
     user_id: str | None = None
     """Only in sessions of this user."""
+    owner: str | None = None
+    """Only in those of this user, and of those within it: `owner/...`."""
     exclude_session_ids: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
     newest_first: bool = False

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
 
-from hermes.control.runs.runs import PLATFORM, owner_tag
+from hermes.control.runs.runs import PLATFORM, is_owner
 from hermes.domain.approvals import Approval
 from hermes.domain.inbound import ChatKind
 from hermes.domain.keys import Action, Caller
@@ -111,7 +111,7 @@ def check_agent(found: Session | Run, agent_id: str) -> None:
 def owns_session(caller: Caller, session: Session) -> bool:
     if not caller.may_reach(session.agent_id):
         return False
-    own = session.source == PLATFORM and session.user_id == owner_tag(caller.key_id)
+    own = session.source == PLATFORM and is_owner(caller.key_id, session.user_id)
     return own or sees_everything(caller)
 
 

@@ -227,6 +227,8 @@ class SessionsQuery(PageQuery, frozen=True, kw_only=True):
     """Also sessions in which work was delegated."""
     q: Annotated[str, Meta(max_length=200)] | None = None
     """A part of the title."""
+    user: Annotated[str, Meta(max_length=512)] | None = None
+    """Only those that were opened for this `user` of the key."""
 
 
 class SessionChange(Struct, frozen=True, kw_only=True):
@@ -312,7 +314,8 @@ async def list_sessions(call: Call[None, SessionsQuery]) -> SessionList:
         wanted = SessionQuery(
             agent_id=agent_id,
             source=query.source if admin else PLATFORM,
-            user_id=None if admin else owner_tag(caller.key_id),
+            user_id=owner_tag(caller.key_id, query.user) if query.user else None,
+            owner=None if admin else owner_tag(caller.key_id),
             exclude_lineages=() if query.include_children else (Lineage.DELEGATION,),
             title=query.q or None,
             limit=limit,
@@ -372,6 +375,8 @@ class FindQuery(Struct, frozen=True, kw_only=True):
     q: Annotated[str, Meta(min_length=1, max_length=1000)]
     limit: Annotated[int, Meta(ge=1, le=100)] = 20
     newest_first: bool = False
+    user: Annotated[str, Meta(max_length=512)] | None = None
+    """Only in sessions that were opened for this `user` of the key."""
 
 
 class HitView(Struct, frozen=True, kw_only=True):
@@ -422,7 +427,8 @@ async def search_sessions(call: Call[None, FindQuery]) -> HitList:
         wanted = SearchQuery(
             text=query.q,
             agent_id=agent_id,
-            user_id=None if admin else owner_tag(caller.key_id),
+            user_id=owner_tag(caller.key_id, query.user) if query.user else None,
+            owner=None if admin else owner_tag(caller.key_id),
             newest_first=query.newest_first,
             limit=query.limit,
         )

@@ -52,6 +52,8 @@ SELECT c.*, t.text FROM (
     AND (:agent_id IS NULL OR s.agent_id = :agent_id)
     AND (:source IS NULL OR s.source = :source)
     AND (:user_id IS NULL OR s.user_id = :user_id)
+    AND (:owner IS NULL OR s.user_id = :owner
+         OR substr(s.user_id, 1, length(:owner) + 1) = :owner || '/')
     AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
     AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
   ORDER BY m.id DESC LIMIT :candidates) c
@@ -71,6 +73,8 @@ SELECT c.*, t.text FROM (
     AND (:agent_id IS NULL OR s.agent_id = :agent_id)
     AND (:source IS NULL OR s.source = :source)
     AND (:user_id IS NULL OR s.user_id = :user_id)
+    AND (:owner IS NULL OR s.user_id = :owner
+         OR substr(s.user_id, 1, length(:owner) + 1) = :owner || '/')
     AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
     AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
   ORDER BY m.id DESC LIMIT :candidates) c
@@ -90,6 +94,8 @@ SELECT c.*, t.text FROM (
     AND (:agent_id IS NULL OR s.agent_id = :agent_id)
     AND (:source IS NULL OR s.source = :source)
     AND (:user_id IS NULL OR s.user_id = :user_id)
+    AND (:owner IS NULL OR s.user_id = :owner
+         OR substr(s.user_id, 1, length(:owner) + 1) = :owner || '/')
     AND m.session_id NOT IN (SELECT value FROM json_each(:exclude_session_ids))
     AND (:roles = '[]' OR m.role IN (SELECT value FROM json_each(:roles)))
   ORDER BY m.id DESC LIMIT :candidates) c

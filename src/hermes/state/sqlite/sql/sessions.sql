@@ -49,6 +49,8 @@ WHERE (:agent_id IS NULL OR agent_id = :agent_id)
        OR id IN (SELECT session_id FROM session_keys WHERE session_key = :key)
        OR EXISTS (SELECT 1 FROM inbox
                   WHERE :key IS NOT NULL AND session_id = sessions.id AND session_key = :key))
+  AND (:owner IS NULL OR user_id = :owner
+       OR substr(user_id, 1, length(:owner) + 1) = :owner || '/')
   AND (:cwd IS NULL OR cwd = :cwd)
   AND (:started_before IS NULL OR started_at < :started_before)
   AND (:started_after IS NULL OR started_at > :started_after)
