@@ -1,6 +1,7 @@
 """What a provider refuses is left out once; what a model breaks is mended."""
 
 import pytest
+from msgspec.structs import replace
 
 from fakes.model import Call, FakeModelServer, Script, Step
 from fakes.model_client import Heard, ask, client_of, route_to
@@ -11,6 +12,7 @@ from hermes.domain.messages import (
     TextPart,
     UserMessage,
 )
+from hermes.domain.tools import ToolSpec
 from hermes.models.providers import ApiMode
 
 
@@ -112,3 +114,15 @@ async def test_arguments_that_were_cut_are_not_closed(finish: str) -> None:
         reply = await client.complete(ask())
         await client.close()
     assert reply.message.tool_calls[0].arguments == '{"content": "half of th'
+
+
+@pytest.mark.parametrize("mode", list(ApiMode))
+async def test_strictness_that_is_refused_is_left_out(mode: ApiMode) -> None:
+    refusal = Step(status=400, body={"error": {"message": "tools.0.strict: Extra inputs"}})
+    tool = ToolSpec(name="look", toolset="t", parameters={"type": "object"}, strict=True)
+    async with FakeModelServer([refusal, Step(text="fine")]) as server:
+        client = client_of(route_to(server, mode))
+        await client.complete(replace(ask(), tools=(tool,)))
+        await client.close()
+    assert b'"strict":true' in server.requests[0].raw
+    assert b'"strict":true' not in server.requests[1].raw

@@ -35,7 +35,7 @@ from hermes.domain.ports.model import (
 )
 from hermes.models.catalog import cost
 from hermes.models.credentials import CredentialPool, ProviderKey
-from hermes.models.encode_common import LoweredCache
+from hermes.models.encode_common import LoweredCache, without
 from hermes.models.failures import PLANS, classify, explain, mend
 from hermes.models.providers import ApiMode
 from hermes.models.routes import ModelRoute
@@ -267,7 +267,8 @@ class _RouteCall:
 
     async def _attempt(self) -> Decoded:
         route = self._route
-        call = self._protocol.encode(self._request, route, self._repairs, self._client.cache)
+        request = without(self._request, self._repairs.drop_fields)
+        call = self._protocol.encode(request, route, self._repairs, self._client.cache)
         decoder = self._protocol.decoder(self._sink)
         for name, value in _auth_headers(route, self._key).items():
             joined = name == "anthropic-beta" and name in call.headers

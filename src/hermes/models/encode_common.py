@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.domain.messages import (
     AssistantMessage,
@@ -25,6 +26,7 @@ from hermes.domain.messages import (
 )
 from hermes.domain.ports.model import ModelRequest
 from hermes.domain.tools import ToolSpec
+from hermes.domain.turn import SAMPLING
 from hermes.models.providers import TAKES, ApiMode
 from hermes.models.routes import ModelRoute
 from hermes.models.wire import Repairs, WireCall, encode_json
@@ -101,6 +103,17 @@ def lowered_tools(
     tools: Iterable[ToolSpec], shape: Callable[[ToolSpec], dict[str, Any]]
 ) -> list[msgspec.Raw]:
     return [msgspec.Raw(encode_json(shape(t))) for t in sorted(tools, key=lambda tool: tool.name)]
+
+
+def without(request: ModelRequest, refused: frozenset[str]) -> ModelRequest:
+    """Return a request without what the provider refuses, where that is inside other fields."""
+    if refused.isdisjoint({"strict", *SAMPLING}):
+        return request
+    request = replace(request, **{name: None for name in SAMPLING if name in refused})
+    if "strict" not in refused:
+        return request
+    tools = tuple(replace(tool, strict=None) for tool in request.tools)
+    return replace(request, tools=tools, schema_strict=None)
 
 
 def named_schema(request: ModelRequest) -> dict[str, Any]:
