@@ -114,14 +114,13 @@ const scenarios = {
     const final = await stream.finalResponse();
     assert.deepEqual(numbers, numbers.map((_, index) => index));
     assert.equal(final.output_text, "All of it is done.");
-    assert.equal(final.output.filter((item) => item.type === "function_call").length, ownCalls);
+    assert.equal(final.output.filter((item) => item.type === "mcp_call").length, ownCalls);
   },
 
   async responses_tools() {
     const tools = [{ type: "function", strict: true, ...weather }];
     const first = await client.responses.create({ model, input: "weather in Rome", tools });
-    const done = new Set(first.output.filter((i) => i.type === "function_call_output").map((i) => i.call_id));
-    const [call] = first.output.filter((i) => i.type === "function_call" && !done.has(i.call_id));
+    const [call] = first.output.filter((i) => i.type === "function_call");
     assert.equal(call.name, "weather");
     const input = [{ type: "function_call_output", call_id: call.call_id, output: "25 degrees" }];
     const second = await client.responses.create({ model, input, tools, previous_response_id: first.id });

@@ -143,7 +143,8 @@ async def test_a_working_adapter_is_connected_and_shows_when_it_was_last_heard(
             start + 15,
             start + 15,
         )
-    assert harness.states == [AdapterState.CONNECTING, AdapterState.CONNECTED, AdapterState.STOPPED]
+    states = [AdapterState.CONNECTING, *[AdapterState.CONNECTED] * 3, AdapterState.STOPPED]
+    assert harness.states == states, "what came in and went out is told at once"
     assert adapter.closed.is_set()
     assert harness.supervisor.adapter is None
 

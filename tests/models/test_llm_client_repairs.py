@@ -80,6 +80,16 @@ async def test_the_output_limit_is_renamed_for_servers_that_want_the_other_name(
     assert server.requests[1].body["max_completion_tokens"] == 500
 
 
+async def test_a_refusal_that_names_no_field_is_tried_without_reasoning_effort() -> None:
+    refusal = Step(status=400, body={"error": {"message": "Extra inputs are not permitted"}})
+    async with FakeModelServer([refusal, Step(text="fine")]) as server:
+        client = client_of(route_to(server))
+        reply = await client.complete(ask(reasoning_effort="low"))
+        await client.close()
+    assert reply.message.text == "fine"
+    assert ["reasoning_effort" in each.body for each in server.requests] == [True, False]
+
+
 async def test_a_server_that_refuses_streaming_is_asked_without() -> None:
     async with FakeModelServer(Script(default=Step(text="fine", refuse_stream=True))) as server:
         client, heard = client_of(route_to(server)), Heard()

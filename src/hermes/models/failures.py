@@ -179,7 +179,11 @@ def mend(
     if kind is FailureKind.REASONING_REJECTED and not done.drop_reasoning and _has_thought(request):
         return replace(done, drop_reasoning=True), "sending again without earlier reasoning"
     if kind is FailureKind.BAD_REQUEST:
-        return _mend_field(fault.message, done)
+        mended = _mend_field(fault.message, done)
+        if mended is None and request.reasoning_effort:
+            # Some servers refuse fields that they do not know without naming them.
+            mended = _dropping("reasoning_effort", done)
+        return mended
     return None
 
 

@@ -82,7 +82,9 @@ def read_answer(text: str, request: ApprovalRequest) -> Answer | None:
 
 def settled_text(approval: Approval | None) -> str:
     """Tell whoever comes too late what has become of a request."""
-    if approval is None or (approval.decision is None and approval.state is ApprovalState.EXPIRED):
+    decision = approval.decision if approval is not None else None
+    by_nobody = decision is None or (decision.state is ApprovalState.DENIED and not decision.by)
+    if approval is None or by_nobody:
         return "This is no longer needed: the turn has ended."
     if approval.state is ApprovalState.EXPIRED:
         return "Too late: nobody answered in time, so it was not done."

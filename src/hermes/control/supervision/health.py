@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 KIND = "hermes-gateway"
 WRITE_EVERY_SECONDS = 2.0
-TOUCH_EVERY_SECONDS = 30.0
+TOUCH_EVERY_SECONDS = 8.0
 LISTED_PIECES = 10_000
 LISTED_SECONDS = 7 * 86_400.0
 

@@ -193,12 +193,15 @@ class Supervisor:
     def sent(self) -> None:
         """Note that something became visible; that proves nothing about hearing."""
         self.health = replace(self.health, last_out=self._clock.now())
+        self._on_change(self.health)
 
     def _heard(self, *, received: bool = False) -> None:
         """Note that the platform answered: a poll that returned, a heartbeat, a message."""
         self._heard_at, now = self._clock.monotonic(), self._clock.now()
         last_in = now if received else self.health.last_in
         self.health = replace(self.health, last_alive=now, last_in=last_in)
+        if received:
+            self._on_change(self.health)
         if self.health.state is AdapterState.RETRYING and self._heard_at >= self._rival_until:
             self._enter(AdapterState.CONNECTED, **NO_ERROR)
 
