@@ -4,9 +4,9 @@ import pytest
 
 from hermes.domain.errors import ConfigError
 from hermes.domain.settings import Settings
-from hermes.domain.settings.models import ModelTimeouts, Provider
+from hermes.domain.settings.models import ModelChoice, ModelTimeouts, Provider
 from hermes.models.providers import PROVIDERS, ApiMode
-from hermes.models.routes import ModelRoute, ModelSources, ModelTarget, resolve_route
+from hermes.models.routes import ModelRoute, ModelSources, ModelTarget, main_target, resolve_route
 
 
 def resolve(
@@ -156,3 +156,14 @@ def test_a_wrong_api_mode_lists_the_right_ones() -> None:
     with pytest.raises(ConfigError) as error:
         resolve(ModelTarget(model="m", base_url="http://127.0.0.1:8", api_mode="soap"))
     assert "responses" in error.value.hint
+
+
+@pytest.mark.parametrize("named", ["", "custom"])
+def test_another_model_of_the_configured_address_keeps_address_and_key(named: str) -> None:
+    choice = ModelChoice(
+        model="one", provider=named, base_url="http://127.0.0.1:1/v1", api_key="secret"
+    )
+    target = main_target(Settings(model=choice), "custom", "two")
+    assert (target.model, target.base_url, target.api_key) == ("two", choice.base_url, "secret")
+    elsewhere = main_target(Settings(model=choice), "openai", "two")
+    assert (elsewhere.base_url, elsewhere.api_key) == ("", "")

@@ -153,12 +153,14 @@ def main_target(settings: Settings, provider: str, model: str) -> ModelTarget:
     if not model and provider in settings.providers:
         model = settings.providers[provider].model
     same = model == choice.model and provider == choice.provider
+    # Another model at the address of the configured one.
+    there = bool(choice.base_url) and provider == (choice.provider or _name_of_url(choice.base_url))
     return ModelTarget(
         model=model,
         provider=provider,
-        base_url=choice.base_url if same or not provider else "",
-        api_key=choice.api_key if same else "",
-        api_mode=choice.api_mode if same else "",
+        base_url=choice.base_url if same or there or not provider else "",
+        api_key=choice.api_key if same or there else "",
+        api_mode=choice.api_mode if same or there else "",
         context_length=choice.context_length if same else None,
         max_tokens=choice.max_tokens,
     )
