@@ -135,7 +135,7 @@ def check(block: Block, output: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("page", "count"), [("api", 9), ("keys", 1), ("open-webui", 1), ("webhooks", 2)]
+    ("page", "count"), [("api", 10), ("keys", 1), ("open-webui", 1), ("webhooks", 2)]
 )
 async def test_the_commands_of_a_page_do_what_it_says(
     tmp_path: Path, page: str, count: int

@@ -48,6 +48,7 @@ def open_door(context: DoorContext) -> ApiDoor:
         context.group,
         redact=app.services.redact,
         max_open=app.loaded.config.gateway.api_server.max_concurrent_runs,
+        sessions=app.loaded.config.sessions,
     )
 
     def owner_keys() -> tuple[str, ...]:

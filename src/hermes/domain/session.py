@@ -73,6 +73,8 @@ class NewSession(Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     lineage: Lineage | None = None
     title: str | None = None
+    for_requests: bool = False
+    """Opened by a request over HTTP that named no conversation."""
 
 
 class Session(NewSession, frozen=True, kw_only=True):

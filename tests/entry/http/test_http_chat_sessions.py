@@ -19,8 +19,10 @@ from fakes.http_chat import (
     text_of,
 )
 from fakes.http_door import KEY, HttpDoor
+from hermes.control.runs.runs import Runs
 from hermes.domain.runs import RunQuery, RunState
 from hermes.domain.settings import Settings
+from hermes.domain.settings.doors import Sessions
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say
 
 
@@ -326,3 +328,45 @@ async def test_only_a_conversation_that_can_go_on_gets_a_title(tmp_path: Path) -
         await side.called(1)
         [titled] = side.requests
         assert "Hello again" in str(titled.messages[0])
+
+
+async def test_sessions_of_requests_only_are_deleted_when_old(tmp_path: Path) -> None:
+    async with door_with(tmp_path, *(say("Hello.") for _ in range(3))) as (door, _):
+        unnamed = session_of(await ask(door.client, "Hi"))
+        key, chosen = {"X-Hermes-Session-Key": "mine"}, {"X-Hermes-Session-Id": "mine-too"}
+        named = [session_of(await ask(door.client, "Hi", headers=each)) for each in (key, chosen)]
+        now, day = door.context.clock.now(), 86400.0
+        await door.runs.tidy(now + 29 * day)
+        assert await door.ledger.session(unnamed) is not None
+        await door.runs.tidy(now + 31 * day)
+        assert await door.ledger.session(unnamed) is None
+        assert [await door.ledger.session(each) is not None for each in named] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("settings", "left"),
+    [
+        (Sessions(auto_prune=False), {"unnamed", "ended", "named"}),
+        (Sessions(), {"ended", "named"}),
+        (Sessions(auto_prune=True), {"named", "ended"}),
+        (Sessions(auto_prune=True, retention_days=7), {"named"}),
+    ],
+)
+async def test_what_is_deleted_is_a_setting(
+    tmp_path: Path, settings: Sessions, left: set[str]
+) -> None:
+    async with door_with(tmp_path, *(say("Hello.") for _ in range(3))) as (door, _):
+        names = {"unnamed": None, "ended": "a", "named": "b"}
+        sessions = {
+            name: session_of(
+                await ask(door.client, "Hi", headers={"X-Hermes-Session-Key": key} if key else None)
+            )
+            for name, key in names.items()
+        }
+        now = door.context.clock.now()
+        await door.ledger.end_session(sessions["ended"], "reset", now)
+        async with asyncio.TaskGroup() as group:
+            runs = Runs(door.core.gateway, group, sessions=settings)
+            await runs.tidy(now + 40 * 86400.0)
+        found = {name for name, each in sessions.items() if await door.ledger.session(each)}
+        assert found == left

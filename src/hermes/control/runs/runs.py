@@ -28,16 +28,19 @@ from hermes.domain.events import ReasoningDelta, TextDelta, TurnEvent, TurnFinis
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, InboxEntry, Sender
 from hermes.domain.messages import AssistantMessage, Content, TextPart, ToolCall
+from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.runs import (
     LoggedEvent,
     NewRun,
     OpenedRun,
     Run,
+    RunKind,
     RunOutcome,
     RunQuery,
     RunState,
     RunTerms,
 )
+from hermes.domain.settings.doors import Sessions
 from hermes.domain.turn import ClientResult, TurnError, TurnOptions
 
 PLATFORM = "api_server"
@@ -79,6 +82,9 @@ def new_run(request: RunRequest, gateway: Gateway, redact: Callable[[str], str])
     chosen, options = request.choice, request.options
     if chosen.opened and chosen.session_id is not None:
         session = replace(session, id=chosen.session_id)
+    unnamed = chosen.session_id is None and chosen.key is None
+    if unnamed and request.kind in (RunKind.CHAT, RunKind.RESPONSE):
+        session = replace(session, for_requests=True)
     message = InboundMessage(
         platform=PLATFORM,
         account=request.key_id,
@@ -167,12 +173,14 @@ class Runs(Follower):
         *,
         redact: Callable[[str], str] = str,
         max_open: int = 2000,
+        sessions: Sessions | None = None,
     ) -> None:
         super().__init__(gateway.ledger, group)
         self._gateway = gateway
         self._clock = gateway.clock
         self._redact = redact
         self._max_open = max_open
+        self._sessions = sessions or Sessions()
         self._live: dict[str, LiveRun] = {}
         """The runs that are under way in this process."""
         self._left: set[str] = set()
@@ -409,11 +417,27 @@ class Runs(Follower):
     async def keep_tidy(self, every: float = 3600.0) -> None:
         """Forget old runs and old logs, now and then, until cancelled."""
         while True:
-            now = self._clock.now()
-            await self._ledger.prune_runs(
-                logs_before=now - KEEP_LOGS_SECONDS, runs_before=now - KEEP_RUNS_SECONDS
-            )
+            await self.tidy(self._clock.now())
             await self._clock.sleep(every)
+
+    async def tidy(self, now: float) -> None:
+        """Forget old runs and logs, and sessions as `sessions.auto_prune` says.
+
+        A session that was opened for requests only is out of reach when its runs are forgotten.
+        """
+        kept = self._sessions.retention_days * 86400.0
+        if self._sessions.auto_prune is not False:
+            old = now - min(kept, KEEP_RUNS_SECONDS)
+            await self._prune(SessionQuery(for_requests=True, updated_before=old, limit=None))
+        if self._sessions.auto_prune:
+            await self._prune(SessionQuery(ended=True, updated_before=now - kept, limit=None))
+        await self._ledger.prune_runs(
+            logs_before=now - KEEP_LOGS_SECONDS, runs_before=now - KEEP_RUNS_SECONDS
+        )
+
+    async def _prune(self, query: SessionQuery) -> None:
+        if pruned := await self._ledger.prune_sessions(query):
+            log.info("%d old sessions deleted (sessions.auto_prune)", pruned)
 
     # -- readers ---------------------------------------------------------------
 

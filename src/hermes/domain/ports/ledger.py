@@ -49,6 +49,8 @@ class SessionQuery(Struct, frozen=True, kw_only=True):
     started_after: float | None = None
     updated_before: float | None = None
     ended: bool | None = None
+    for_requests: bool | None = None
+    """Opened by a request that named no conversation, and never given a title."""
     min_messages: int | None = None
     max_messages: int | None = None
     limit: int | None = 50

@@ -94,10 +94,16 @@ class SessionReset(Section, frozen=True, kw_only=True):
 
 
 class Sessions(Section, frozen=True, kw_only=True):
-    """Copies of conversations."""
+    """Copies of conversations, and how long they are kept."""
 
     write_jsonl: bool = False
     """Also write each conversation to `sessions/<id>.jsonl`."""
+    auto_prune: bool | None = None
+    """Delete old conversations: true those that have ended, null only those that were opened for
+    requests over HTTP without a name and never got a title, false none."""
+    retention_days: Positive = 90
+    """Days after its last use until an old conversation is deleted; those of requests only at most
+    30, after which their runs are forgotten, too."""
 
 
 class PlatformDisplay(Section, frozen=True, kw_only=True):

@@ -1,9 +1,9 @@
 -- name: insert
 -- Open a session.
 INSERT INTO sessions (id, agent_id, source, user_id, model, provider, cwd, parent_session_id,
-                      lineage, title, started_at, updated_at)
+                      lineage, title, started_at, updated_at, for_requests)
 VALUES (:id, :agent_id, :source, :user_id, :model, :provider, :cwd, :parent_id,
-        :lineage, :title, :started_at, :started_at);
+        :lineage, :title, :started_at, :started_at, :for_requests);
 
 -- name: get
 -- Return one session.
@@ -56,6 +56,7 @@ WHERE (:agent_id IS NULL OR agent_id = :agent_id)
   AND (:started_after IS NULL OR started_at > :started_after)
   AND (:updated_before IS NULL OR updated_at < :updated_before)
   AND (:ended IS NULL OR (ended_at IS NOT NULL) = :ended)
+  AND (:for_requests IS NULL OR (for_requests AND title IS NULL) = :for_requests)
   AND (:min_messages IS NULL OR message_count >= :min_messages)
   AND (:max_messages IS NULL OR message_count <= :max_messages)
 ORDER BY updated_at DESC, rowid DESC LIMIT :limit OFFSET :offset;
