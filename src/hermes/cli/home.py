@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import datetime
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -188,11 +188,12 @@ class HomeLedger:
 
 
 @asynccontextmanager
-async def _home_ledger() -> AsyncIterator[HomeLedger]:
+async def _home_ledger(*, deletes: bool = False) -> AsyncIterator[HomeLedger]:
     home = this_home()
     redactor = known_secrets(home)
-    async with existing_ledger(home) as ledger:
+    async with existing_ledger(home, deletes=deletes) as ledger:
         yield HomeLedger(ledger, home, redactor)
 
 
 with_ledger = given(_home_ledger)
+deleting = given(partial(_home_ledger, deletes=True))

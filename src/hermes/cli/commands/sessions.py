@@ -17,6 +17,7 @@ from hermes.cli.home import (
     age,
     app_options,
     date,
+    deleting,
     json_lines_option,
     json_option,
     session_called,
@@ -288,7 +289,7 @@ async def rename_command(store: HomeLedger, reference: str, title: tuple[str, ..
 @click.argument("references", metavar="ID|TITLE...", nargs=-1, required=True)
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@with_ledger
+@deleting
 async def delete_command(
     store: HomeLedger, references: tuple[str, ...], dry_run: bool, yes: bool
 ) -> None:
@@ -310,7 +311,7 @@ async def delete_command(
 @filter_options
 @click.option("--dry-run", is_flag=True, help="Only show what would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@with_ledger
+@deleting
 async def prune_command(store: HomeLedger, /, dry_run: bool, yes: bool, **filters: Any) -> None:
     """Delete the sessions that match all filters; those in the middle of a turn are kept."""
     if all(value is None or value is False for value in filters.values()):
@@ -342,6 +343,14 @@ async def stats_command(store: HomeLedger, as_json: bool) -> None:
         return
     for line in stats_lines(stats):
         store.say(line)
+
+
+@command.command("repair")
+@with_ledger
+async def repair_command(store: HomeLedger) -> None:
+    """Build the search index anew; the messages are only read."""
+    found = await store.ledger.rebuild_search()
+    store.say(f"The search index is new: {count(found, 'message')}.")
 
 
 async def _one_session(store: HomeLedger, session: Session, *, full: bool) -> AsyncIterator[str]:

@@ -136,6 +136,9 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
 
 
 class MessageStore(Protocol):
+    async def rebuild_search(self) -> int:
+        """Make the search index anew from the messages; return how many there are."""
+
     async def history(self, session_id: str) -> list[StoredMessage]:
         """Return the active messages in order: what the model is shown."""
 

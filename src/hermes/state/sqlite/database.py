@@ -16,10 +16,11 @@ is the number of the last one. Before an older database that holds anything is c
 a copy goes to the backups folder through SQLite's backup API.
 """
 
+import os
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib.resources import files
 from pathlib import Path
 
@@ -44,8 +45,48 @@ def open_writer(path: Path, *, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Co
     return _open(path, "rwc", busy_seconds)
 
 
-def open_reader(path: Path, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
-    return _open(path, "ro", busy_seconds)
+def open_reader(
+    path: Path, busy_seconds: float = BUSY_SECONDS, *, frozen: bool = False
+) -> sqlite3.Connection:
+    """Open a connection that only reads; `frozen` without the side files that others would need."""
+    return _open(path, "ro&immutable=1" if frozen else "ro", busy_seconds)
+
+
+def is_frozen(path: Path) -> bool:
+    """Tell whether a ledger of ours can be read from its file alone: its log is empty."""
+    log = path.with_name(path.name + "-wal")
+    if log.exists() and log.stat().st_size:
+        return False
+    try:
+        with closing(open_reader(path, frozen=True)) as connection:
+            mark = connection.execute("PRAGMA application_id").fetchone()[0]
+            return mark == APPLICATION_ID and _version(connection) == load_migrations()[-1].version
+    except sqlite3.Error:
+        return False
+
+
+RESERVE_BYTES = 1 << 20
+"""Kept beside the ledger, to be given up when the disk is full and something is to be deleted."""
+
+
+def keep_reserve(path: Path) -> None:
+    reserve = path.with_name(path.name + "-reserve")
+    with suppress(OSError):
+        if not reserve.exists() and _free_bytes(path) > 2 * RESERVE_BYTES:
+            reserve.touch(mode=0o600)
+            reserve.write_bytes(bytes(RESERVE_BYTES))
+
+
+def free_reserve(path: Path) -> None:
+    """Make room on a full disk for what deletes."""
+    with suppress(OSError):
+        if _free_bytes(path) < RESERVE_BYTES:
+            path.with_name(path.name + "-reserve").unlink()
+
+
+def _free_bytes(path: Path) -> int:
+    found = os.statvfs(path.parent)
+    return found.f_bavail * found.f_frsize
 
 
 def ledger_file(home: HermesHome) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -17,6 +17,9 @@ from hermes.state.sqlite.base import change, many, one, row_of
 from hermes.state.sqlite.database import (
     BUSY_SECONDS,
     check_ours,
+    free_reserve,
+    is_frozen,
+    keep_reserve,
     ledger_file,
     load_migrations,
     migrate,
@@ -33,7 +36,9 @@ from hermes.state.sqlite.runs import RunPart
 from hermes.state.sqlite.search import SearchPart, some_upkeep
 from hermes.state.sqlite.sessions import SessionPart
 from hermes.state.sqlite.turns import ApprovalPart, TurnPart, UsagePart
-from hermes.state.sqlite.writer import Writer
+from hermes.state.sqlite.writer import Work, Writer
+
+T = TypeVar("T")
 
 
 class SqliteLedger(
@@ -109,7 +114,21 @@ def _prepare(
         if isinstance(error, sqlite3.Error):
             raise store_error(error, path) from error
         raise
+    keep_reserve(path)
     return opened[0], opened[1]
+
+
+class _NoWriter(Writer):
+    """Where nothing can be written: raises what opening did."""
+
+    def __init__(self, error: StoreError) -> None:
+        self._error = error
+
+    async def run(self, work: Work[T]) -> T:  # noqa: ARG002
+        raise self._error
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
 
 @asynccontextmanager
@@ -119,13 +138,17 @@ async def open_ledger(home: HermesHome) -> AsyncIterator[Ledger]:
 
 
 @asynccontextmanager
-async def existing_ledger(home: HermesHome) -> AsyncIterator[Ledger]:
+async def existing_ledger(home: HermesHome, *, deletes: bool = False) -> AsyncIterator[Ledger]:
     """Open the ledger of a home, or an empty one elsewhere if it has none.
 
-    For commands that only look: they leave no database behind.
+    For commands that only look: they leave no database behind, and a full disk does not
+    stop them. Those that delete get the room that is kept for it.
     """
-    if ledger_file(home).exists():
-        async with open_ledger(home) as ledger:
+    path = ledger_file(home)
+    if path.exists():
+        if deletes:
+            await asyncio.to_thread(free_reserve, path)
+        async with opened(path, home.backups_dir, may_freeze=not deletes) as ledger:
             yield ledger
         return
     with TemporaryDirectory(prefix="hermes-") as folder:
@@ -134,8 +157,15 @@ async def existing_ledger(home: HermesHome) -> AsyncIterator[Ledger]:
 
 
 @asynccontextmanager
-async def opened(path: Path, backups: Path) -> AsyncIterator[SqliteLedger]:
-    ledger = await SqliteLedger.open(path, backups=backups)
+async def opened(
+    path: Path, backups: Path, *, may_freeze: bool = False
+) -> AsyncIterator[SqliteLedger]:
+    try:
+        ledger = await SqliteLedger.open(path, backups=backups)
+    except StoreError as error:
+        if not (may_freeze and await asyncio.to_thread(is_frozen, path)):
+            raise
+        ledger = SqliteLedger(_NoWriter(error), Readers(path, frozen=True))
     try:
         yield ledger
     finally:

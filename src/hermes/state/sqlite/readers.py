@@ -11,6 +11,7 @@ import asyncio
 import logging
 import sqlite3
 from collections import deque
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -29,8 +30,9 @@ MAX_READERS = 4
 class Readers:
     """A pool of connections that grows up to `MAX_READERS` when needed."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, frozen: bool = False) -> None:
         self._path = path
+        self._open = partial(open_reader, path, frozen=frozen)
         self._free: deque[sqlite3.Connection] = deque()
         self._seats = asyncio.Semaphore(MAX_READERS)
         self._quick: sqlite3.Connection | None = None
@@ -44,7 +46,7 @@ class Readers:
         """Run a read of a few rows by key, on the event loop if the database is free."""
         try:
             if self._quick is None:
-                self._quick = await asyncio.to_thread(open_reader, self._path, 0.0)
+                self._quick = await asyncio.to_thread(self._open, 0.0)
             if not self._closed:
                 return _in_transaction(self._quick, work)
         except sqlite3.Error:
@@ -86,7 +88,7 @@ class Readers:
         try:
             return self._free.pop()
         except IndexError:
-            return open_reader(self._path)
+            return self._open()
 
 
 def _in_transaction(connection: sqlite3.Connection, work: Work[T]) -> T:

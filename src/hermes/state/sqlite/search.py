@@ -57,6 +57,11 @@ class SearchPart(LedgerPart):
 
         return await self._read(work)
 
+    async def rebuild_search(self) -> int:
+        await self._write(_clear)
+        await self._catch_up()
+        return await self._read(lambda db: int(row_of(db, "ledger.stats")["messages"]))
+
     async def _catch_up(self) -> None:
         """Index what is missing, in pieces that leave room for other writers."""
         while await self._read(is_behind):
@@ -178,6 +183,12 @@ def index_some(db: Connection, limit: int) -> bool:
     change(db, "search.index_trigrams", (done, end))
     change(db, "search.set_indexed", (str(end),))
     return is_behind(db)
+
+
+def _clear(db: Connection) -> None:
+    for step in ("clear_words", "clear_trigrams"):
+        change(db, f"search.{step}")
+    change(db, "search.set_indexed", ("0",))
 
 
 def forget_session(db: Connection, session_id: str) -> None:

@@ -19,6 +19,14 @@ INSERT INTO messages_fts (rowid, text) SELECT id, text FROM messages_text WHERE 
 INSERT INTO messages_fts_trigram (rowid, text)
 SELECT id, text FROM messages_text WHERE id > ? AND id <= ?;
 
+-- name: clear_words
+-- Empty the index of words.
+INSERT INTO messages_fts (messages_fts) VALUES ('delete-all');
+
+-- name: clear_trigrams
+-- Empty the index of substrings.
+INSERT INTO messages_fts_trigram (messages_fts_trigram) VALUES ('delete-all');
+
 -- name: set_indexed
 -- Move the watermark.
 UPDATE state_meta SET value = ? WHERE key = 'indexed_through';
