@@ -17,6 +17,7 @@ from hermes.domain.runs import RunQuery, RunState
 from hermes.domain.tools import ToolContext, ToolResult
 from hermes.entry.http.api import chat, responses, runs, sessions
 from hermes.entry.http.endpoint import operations
+from hermes.observability.metrics import render
 from hermes.testing.model import Reply, ScriptedModel, Step, call, calls, say
 
 ENDPOINTS = [each for module in (chat, responses, runs, sessions) for each in operations(module)]
@@ -190,3 +191,20 @@ async def test_a_retry_does_not_join_what_was_asked_in_another_session(tmp_path:
         assert held.before_end is not None
         held.before_end.set()
         assert (await first).json()["choices"][0]["message"]["content"] == "One."
+
+
+async def test_a_retry_of_what_was_not_taken_repeats_no_earlier_run(tmp_path: Path) -> None:
+    held = Reply(pieces=("Slow.",), before_end=asyncio.Event())
+    script = (say("One."), held, say("Two."))
+    async with served(tmp_path, *script, max_runs=1) as (client, door, _, payments):
+        assert await ask(client, "chat") == "One."
+        busy: Any = {"messages": [{"role": "user", "content": "Something else."}]}
+        async with asyncio.TaskGroup() as group:
+            group.create_task(door.client.post("/v1/chat/completions", json=busy))
+            await payments.model.called(2)
+            asked = group.create_task(ask(client, "chat"))
+            while 'status="429"' not in render(door.context.metrics):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            assert held.before_end is not None
+            held.before_end.set()
+        assert asked.result() == "Two."

@@ -153,6 +153,7 @@ def _stands(outcome: RunOutcome) -> bool:
     return True
 
 
+MAX_REFUSED = 1000
 POLL_SECONDS = 1.0
 """How often a run that is not under way here is looked at."""
 
@@ -185,6 +186,8 @@ class Runs(Follower):
         """The runs that are under way in this process."""
         self._left: set[str] = set()
         """Those whose client has gone and may come back."""
+        self._refused: dict[tuple[str, str], None] = {}
+        """Key and fingerprint of requests that were not taken: their retries repeat no run."""
 
     @property
     def open_runs(self) -> int:
@@ -199,8 +202,10 @@ class Runs(Follower):
         `Conflict` (idempotency key used for another request).
         """
         if self._gateway.draining:
+            self._refuse(request)
             raise Draining("Hermes is stopping; try again in a moment.")
         if len(self._live) >= self._max_open and not await self._repeats(request):
+            self._refuse(request)
             raise TooBusy(f"{len(self._live)} runs are under way already; try again shortly.")
         opened = await self._ledger.open_run(new_run(request, self._gateway, self._redact))
         if opened.duplicate:
@@ -219,6 +224,11 @@ class Runs(Follower):
         self.expect(live.ticket)
         self._gateway.join(live.ticket)
         return opened.run
+
+    def _refuse(self, request: RunRequest) -> None:
+        self._refused[request.key_id, request.fingerprint] = None
+        if len(self._refused) > MAX_REFUSED:
+            del self._refused[next(iter(self._refused))]
 
     async def _repeats(self, request: RunRequest) -> bool:
         """Tell whether a request was accepted before: a repeat starts nothing."""
@@ -257,6 +267,9 @@ class Runs(Follower):
 
         Not those that were stopped, nor those that failed before anything was done.
         """
+        if (key_id, fingerprint) in self._refused:
+            del self._refused[key_id, fingerprint]
+            return []
         found = await self._ledger.runs_retried(key_id, fingerprint, self._clock.now())
         fit = [run for run in found if run.outcome is None or _stands(run.outcome)]
         return sorted(fit, key=lambda run: run.id not in self._left)
