@@ -65,16 +65,16 @@ async def test_sessions_and_messages_are_brought_once(
     before = traces(hermes.home)
     would = await hermes.run("import", "--dry-run")
     assert would.code == 0, would.err
-    assert "Would bring 2 sessions with 10 messages" in would.out
+    assert "Would bring 3 sessions with 10 messages" in would.out
     assert not (hermes.home / "ledger.db").exists()
     done = await hermes.run("import")
     assert done.code == 0, done.err
-    assert "Brought 2 sessions with 10 messages" in done.out
+    assert "Brought 3 sessions with 10 messages" in done.out
     assert "1 message of the role system" in done.out
     assert "Not brought" in done.out
     again = await hermes.run("import")
     assert "Brought 0 sessions with 0 messages" in again.out
-    assert "2 sessions had been brought before" in again.out
+    assert "3 sessions had been brought before" in again.out
     assert traces(hermes.home) == before
     assert "hermes import" not in (await hermes.run("status")).out
 

@@ -59,6 +59,9 @@ def make_earlier(home: Path) -> sqlite3.Connection:
     say(db, first, "tool", "first", tool_call_id="c1")
     say(db, first, "assistant", "There are two.", timestamp=1500.25)
     say(db, first, "user", "undone", active=0)
+    db.execute(
+        "INSERT INTO sessions (id, source, started_at, title) VALUES ('x', 'cli', 9, '\u200b')"
+    )
     say(db, second, "user", "\0json:" + json.dumps(PARTS), timestamp=3001.0)
     say(db, second, "tool", "of a call that is gone", tool_call_id="c9", tool_name="terminal")
     say(db, second, "assistant", "A lamp.", timestamp=3002.0)

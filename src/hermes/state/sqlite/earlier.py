@@ -17,7 +17,7 @@ import shutil
 import sqlite3
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.config.paths import HermesHome
-from hermes.domain.errors import NotFound, StoreError
+from hermes.domain.errors import NotFound, StoreError, UsageError
 from hermes.domain.messages import (
     AssistantMessage,
     Content,
@@ -43,14 +43,14 @@ from hermes.domain.messages import (
 )
 from hermes.domain.profile import DEFAULT_AGENT
 from hermes.domain.session import Lineage, NewSession
-from hermes.state.sqlite.base import change, one
+from hermes.state.sqlite.base import change
 from hermes.state.sqlite.database import IMPORTED, is_earlier
 from hermes.state.sqlite.errors import store_error
 from hermes.state.sqlite.ledger import SqliteLedger, existing_ledger, open_ledger
 from hermes.state.sqlite.messages import Seat, put, take_seats
 from hermes.state.sqlite.rows import dump
-from hermes.state.sqlite.sessions import insert_session
-from hermes.state.titles import clean_title, numbered
+from hermes.state.sqlite.sessions import free_title, insert_session
+from hermes.state.titles import clean_title
 
 Old = dict[str, Any]
 """A row of the old database; which columns it has depends on its version."""
@@ -158,7 +158,8 @@ def _store(
     db: sqlite3.Connection, new: NewSession | None, row: Old, seated: list[_Seated], last: Old
 ) -> None:
     if new is not None:
-        insert_session(db, _with_free_title(db, new, str(row.get("title") or "")))
+        title = None if new.title is None else free_title(db, new, new.title)
+        insert_session(db, msgspec.structs.replace(new, title=title))
     for name in _COUNTERS:
         row[f"{name}_tokens"] = row.get(f"{name}_tokens") or 0
     row["estimated_cost_usd"] = row.get("actual_cost_usd") or row.get("estimated_cost_usd") or 0.0
@@ -176,17 +177,6 @@ def _store(
     change(db, "sessions.set_fact", (row["id"], THROUGH, dump(last)))
 
 
-def _with_free_title(db: sqlite3.Connection, new: NewSession, title: str) -> NewSession:
-    if not title.strip():
-        return new
-    wanted = free = clean_title(title)
-    number = 1
-    while one(db, "sessions.title_exists", {"title": free, "id": new.id, "scope": ""}):
-        number += 1
-        free = numbered(wanted, number)
-    return msgspec.structs.replace(new, title=free)
-
-
 def _link(db: sqlite3.Connection, sessions: list[Old]) -> None:
     """Point sessions at those they came from, once all are here."""
     ends = {row["id"]: row.get("end_reason") for row in sessions}
@@ -201,7 +191,11 @@ def _link(db: sqlite3.Connection, sessions: list[Old]) -> None:
 
 
 def _session(row: Old) -> NewSession:
+    title: str | None = None
+    with suppress(UsageError):  # nothing that could be seen
+        title = clean_title(str(row.get("title") or ""))
     return NewSession(
+        title=title,
         id=row["id"],
         agent_id=DEFAULT_AGENT,
         source=row.get("source") or "cli",
@@ -229,7 +223,7 @@ def _seated(rows: list[Old], skipped: Counter[str]) -> Iterator[_Seated]:
         at = float(row["timestamp"] or at)
         seat, known = following, True
         if isinstance(message, ToolMessage):
-            known = message.call_id in waiting
+            known = active and message.call_id in waiting
             seat = waiting.pop(message.call_id)[0] if known else following
         if seat == following:
             following += 1

@@ -82,14 +82,10 @@ class SessionPart(LedgerPart):
 
     @transaction
     def name_session(self, db: Connection, session_id: str, title: str) -> Session:
-        wanted = free = clean_title(title)
         current = _get(db, session_id)
         if current.title is not None:
             return current
-        number = 1
-        while _title_exists(db, current, free):
-            number += 1
-            free = numbered(wanted, number)
+        free = free_title(db, current, clean_title(title))
         change(db, "sessions.set_title", {"id": session_id, "title": free})
         return _get(db, session_id)
 
@@ -165,6 +161,15 @@ def _get(db: Connection, session_id: str) -> Session:
     if row is None:
         raise unknown_session(session_id)
     return read_session(row)
+
+
+def free_title(db: Connection, session: Session | NewSession, wanted: str) -> str:
+    """Return the title, with a number if another session has it."""
+    free, number = wanted, 1
+    while _title_exists(db, session, free):
+        number += 1
+        free = numbered(wanted, number)
+    return free
 
 
 def _title_exists(db: Connection, session: Session | NewSession, title: str) -> bool:
