@@ -55,7 +55,7 @@ async def test_an_answer_names_the_agent_the_session_and_the_run(tmp_path: Path)
         assert value["id"] == answer.headers["x-hermes-run-id"]
         session = await door.ledger.session(answer.headers["x-hermes-session-id"])
         assert session is not None
-        assert (session.source, session.user_id) == ("api_server", "key:owner")
+        assert (session.source, session.user_id) == ("api_server", "key:owner/ann")
 
 
 async def test_a_stream_stays_open_through_tools(tmp_path: Path) -> None:
