@@ -26,9 +26,7 @@ async def test_a_file_is_put_below_the_message(reader: ReferenceReader, tmp_path
 
     expanded = await reader.expand("explain @file:a.py.")
 
-    assert expanded.text == (
-        "explain @file:a.py.\n\nReferenced above:\n\n@file:a.py\n```\nx = 1\n```"
-    )
+    assert expanded.added == ("\nReferenced above:\n\n@file:a.py\n```\nx = 1\n```")
     assert expanded.problems == ()
 
 
@@ -37,7 +35,7 @@ async def test_some_lines_of_a_file(reader: ReferenceReader, tmp_path: Path) -> 
 
     expanded = await reader.expand("@file:n.txt:2-3")
 
-    assert "```\nb\nc\n```" in expanded.text
+    assert "```\nb\nc\n```" in expanded.added
 
 
 async def test_a_file_with_fences_cannot_break_out_of_its_own(
@@ -45,7 +43,7 @@ async def test_a_file_with_fences_cannot_break_out_of_its_own(
 ) -> None:
     (tmp_path / "r.md").write_text("````\ncode\n````\n", "utf-8")
 
-    assert "`````\n````\ncode\n````\n`````" in (await reader.expand("@file:r.md")).text
+    assert "`````\n````\ncode\n````\n`````" in (await reader.expand("@file:r.md")).added
 
 
 @pytest.mark.parametrize("name", [".env", ".env.local", "id_ed25519", "server.key", "auth.json"])
@@ -57,7 +55,7 @@ async def test_files_with_secrets_are_refused(
 
     for reference in (f"@file:{name}", "@file:link.txt"):
         expanded = await reader.expand(reference)
-        assert "hunter2" not in expanded.text
+        assert "hunter2" not in expanded.added
         assert "secrets" in expanded.problems[0]
 
 
@@ -74,7 +72,7 @@ async def test_problems_are_reported_and_the_text_is_sent(
 
     expanded = await reader.expand("@file:binary @file:gone @git:99 @url:http://127.0.0.1/ @diff")
 
-    assert expanded.text == "@file:binary @file:gone @git:99 @url:http://127.0.0.1/ @diff"
+    assert expanded.added == ""
     assert len(expanded.problems) == 5
 
 
@@ -83,14 +81,14 @@ async def test_a_long_file_is_cut(reader: ReferenceReader, tmp_path: Path) -> No
 
     expanded = await reader.expand("@file:long.txt")
 
-    assert "cut here: 50,000 characters more" in expanded.text
+    assert "cut here: 50,000 characters more" in expanded.added
 
 
 async def test_a_folder_is_listed(reader: ReferenceReader, tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "f.txt").touch()
 
-    assert "```\nsub/\nf.txt\n```" in (await reader.expand("@folder:.")).text
+    assert "```\nsub/\nf.txt\n```" in (await reader.expand("@folder:.")).added
 
 
 async def test_changes_come_from_git(reader: ReferenceReader, tmp_path: Path) -> None:
@@ -108,9 +106,9 @@ async def test_changes_come_from_git(reader: ReferenceReader, tmp_path: Path) ->
 
     expanded = await reader.expand("@diff @staged @git:1")
 
-    assert "-old\n+new" in expanded.text
-    assert "(no changes)" in expanded.text
-    assert "the first commit" in expanded.text
+    assert "-old\n+new" in expanded.added
+    assert "(no changes)" in expanded.added
+    assert "the first commit" in expanded.added
 
 
 async def test_pages_come_through_the_port(tmp_path: Path) -> None:
@@ -121,7 +119,7 @@ async def test_pages_come_through_the_port(tmp_path: Path) -> None:
 
     expanded = await reader.expand("@url:https://example.invalid/x and @url:ftp://example.invalid")
 
-    assert "text of https://example.invalid/x" in expanded.text
+    assert "text of https://example.invalid/x" in expanded.added
     assert "only http" in expanded.problems[0]
 
 

@@ -295,6 +295,45 @@ def test_a_queued_message_is_answered_after_the_turn(start: Start) -> None:
     terminal.wait_for("You said: afterwards")
 
 
+def test_questions_stand_above_their_answers_in_the_order_they_were_said(start: Start) -> None:
+    terminal = start()
+    terminal.type("/busy queue")
+    terminal.keys("Enter")
+    terminal.wait_for("queue$")
+    terminal.type("soon please")
+    terminal.keys("Enter")
+    terminal.wait_for("Working on it")
+    for text in ("second one", "third one"):
+        terminal.type(text)
+        terminal.keys("Enter")
+    terminal.wait_for(r"^❯ second one\n❯ third one\n")
+    signalled(terminal.folder, signal.SIGUSR1)
+    terminal.choose(4)
+
+    screen = terminal.wait_for(answered("You said: third one"))
+    said = ["soon please", "The decision was", "❯ second one", "You said: second one",
+            "❯ third one", "You said: third one"]  # fmt: skip
+    assert [screen.count(each) for each in said] == [1] * 6
+    assert sorted(said, key=screen.index) == said
+
+
+def test_undo_and_retry_take_what_was_typed_not_what_references_stand_for(
+    start: Start, tmp_path: Path
+) -> None:
+    terminal = start()
+    (tmp_path / "work" / "a.txt").write_text("inside the file\n", encoding="utf-8")
+    terminal.type("explain @file:a.txt please")
+    terminal.keys("Enter")
+    terminal.wait_for(answered("inside the file"))
+
+    for command in ("/retry", "/undo"):
+        terminal.type(command)
+        terminal.keys("Enter")
+        terminal.wait_for(lambda text: text.count("inside the file") == 2)
+    screen = terminal.wait_for("from: explain @file:a.txt please\n\n❯ explain @file:a.txt please\n")
+    assert screen.count("Referenced above") == 2
+
+
 def test_text_that_starts_over_is_not_shown_twice(start: Start) -> None:
     terminal = start()
 

@@ -49,7 +49,7 @@ from hermes.domain.messages import (
     ToolCall,
     ToolMessage,
     UserMessage,
-    content_text,
+    typed_text,
     user_prefix,
 )
 from hermes.domain.ports.clock import zone_named
@@ -392,7 +392,7 @@ class TurnLoop:
     async def _take_steering(self) -> None:
         for inbox_id, message in self._job.control.take_steering():
             await self._add_input(message, inbox_id)
-            self._job.stream.emit(SteerTaken(text=content_text(message.content)))
+            self._job.stream.emit(SteerTaken(text=typed_text(message.content)))
 
     async def _add_input(self, message: UserMessage, *inbox_ids: int) -> None:
         ledger, now = self._services.ledger, self._services.clock.now()

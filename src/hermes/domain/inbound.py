@@ -43,11 +43,14 @@ class Sender(Struct, frozen=True, kw_only=True):
     """Ids of the roles they have in the chat's scope, where a platform has roles."""
 
 
+REFERENCE = "reference"
+
+
 class Attachment(Struct, frozen=True, kw_only=True):
     """A file that came with a message: on disk, or still with the platform."""
 
     kind: str
-    """`image`, `audio`, `voice`, `video` or `document`."""
+    """`image`, `audio`, `voice`, `video`, `document`, or `reference`: only its text counts."""
     name: str
     path: str = ""
     """Empty until the file was fetched."""

@@ -11,8 +11,10 @@ from typing import Any
 from msgspec import Struct
 
 
-class TextPart(Struct, frozen=True, tag="text"):
+class TextPart(Struct, frozen=True, tag="text", omit_defaults=True):
     text: str
+    added: bool = False
+    """Not typed by the person: what their references stand for."""
 
 
 class ImagePart(Struct, frozen=True, tag="image", kw_only=True):
@@ -130,6 +132,15 @@ def content_text(content: Content) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(_part_text(part) for part in content)
+
+
+def typed_text(content: Content) -> str:
+    """Return what the person typed, naming attachments in brackets."""
+    if isinstance(content, str):
+        return content
+    return content_text(
+        tuple(part for part in content if not isinstance(part, TextPart) or not part.added)
+    )
 
 
 def _part_text(part: Part) -> str:

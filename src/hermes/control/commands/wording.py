@@ -14,7 +14,7 @@ from hermes.domain.messages import (
     TextPart,
     ToolMessage,
     UserMessage,
-    content_text,
+    typed_text,
 )
 from hermes.domain.session import Session, StoredMessage
 from hermes.domain.wording import ago, one_line
@@ -66,7 +66,7 @@ class Exchange(Struct, frozen=True, kw_only=True):
     @property
     def asked_text(self) -> str:
         """What was said, attachments named in brackets."""
-        return content_text(self.asked)
+        return typed_text(self.asked)
 
 
 def exchanges(history: Sequence[StoredMessage]) -> list[Exchange]:
@@ -89,7 +89,8 @@ def asked_again(asked: Content) -> tuple[str, tuple[Attachment, ...]]:
     """Take what was said apart into text and attachments, to say it again."""
     if isinstance(asked, str):
         return asked, ()
-    text = "\n".join(part.text for part in asked if isinstance(part, TextPart))
+    typed = (part for part in asked if isinstance(part, TextPart) and not part.added)
+    text = "\n".join(part.text for part in typed)
     files = tuple(
         Attachment(
             kind="image" if (part.media_type or "").startswith("image/") else "document",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.domain.inbound import Attachment, ChatKind, InboundMessage, InboxEntry
+from hermes.domain.inbound import REFERENCE, Attachment, ChatKind, InboundMessage, InboxEntry
 from hermes.domain.messages import Content, FilePart, InputKind, Part, TextPart, UserMessage
 from hermes.domain.turn import TurnOptions
 
@@ -127,6 +127,9 @@ def _content(text: str, attachments: Sequence[Attachment]) -> Content:
         return text
     parts: list[Part] = [TextPart(text)] if text else []
     for item in attachments:
+        if item.kind == REFERENCE:
+            parts.append(TextPart(item.text, added=True))
+            continue
         parts.append(FilePart(path=item.path, name=item.name, media_type=item.media_type))
         if item.text:
             parts.append(TextPart(f"[Content of {item.name}:]\n{item.text}\n[End of {item.name}]"))

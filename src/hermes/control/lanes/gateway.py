@@ -199,7 +199,15 @@ class Gateway:
         handled_as: str | None = None,
     ) -> Admission:
         redact = self.redact
-        message = replace(message, text=redact(message.text), context=redact(message.context))
+        message = replace(
+            message,
+            text=redact(message.text),
+            context=redact(message.context),
+            attachments=tuple(
+                replace(each, text=redact(each.text)) if each.text else each
+                for each in message.attachments
+            ),
+        )
         key = self.key_of(self.profile(agent_id).id, message)
         return await self.ledger.admit(
             Arrival(

@@ -36,7 +36,7 @@ from hermes.entry.terminal.input import (
     PrivateHistory,
     input_buffer,
 )
-from hermes.entry.terminal.paint import TerminalKind, ascii_text, cut, wrap
+from hermes.entry.terminal.paint import TerminalKind, ascii_text, cut
 from hermes.entry.terminal.skins import Skin, load_skin, skin_names
 from hermes.entry.terminal.statusbar import FRAME_SECONDS, spinner_line, status_line
 from hermes.entry.terminal.tty import (
@@ -48,6 +48,7 @@ from hermes.entry.terminal.tty import (
 from hermes.streaming.units import width
 
 INPUT_LINES = 10
+WAITING_LINES = 3
 ANSWER_LINES = 4
 LAST_WORDS_SECONDS = 2.0
 """How long leaving waits for what was typed just before."""
@@ -63,7 +64,7 @@ class TerminalApp(TerminalChat):
         super().__init__(parts, skin, kind, group)
         self._pastes = Pastes()
         self._ctrl_c = InterruptKey()
-        self._typed: asyncio.Queue[tuple[str, tuple[Attachment, ...], str]] = asyncio.Queue()
+        self._typed: asyncio.Queue[tuple[str, tuple[Attachment, ...], str, bool]] = asyncio.Queue()
         self._running: asyncio.Task[None] | None = None
         self._note = ""
         self._moving = asyncio.Event()
@@ -105,7 +106,8 @@ class TerminalApp(TerminalChat):
 
     async def _take_typed(self) -> None:
         while True:
-            self._running = self.spawn(self.typed(*await self._typed.get()))
+            text, attachments, seen, shown = await self._typed.get()
+            self._running = self.spawn(self.typed(text, attachments, seen, shown=shown))
             await asyncio.wait([self._running])
             self._running = None
             self._typed.task_done()
@@ -198,6 +200,7 @@ class TerminalApp(TerminalChat):
             pane(lambda: ANSI("\n".join(self._live())) if self._live() else ""),
             gap,
             pane(lambda: styled("spinner", self._spinner())),
+            pane(lambda: styled("hint", self._waiting())),
             pane(self._picker),
             ConditionalContainer(answer, filter=answering),
             text,
@@ -227,6 +230,12 @@ class TerminalApp(TerminalChat):
             unicode=self.kind.unicode,
         )
         return cut(line, self.cells)
+
+    def _waiting(self) -> str:
+        """Return what was said meanwhile, until its answer begins."""
+        said = self.waiting[:WAITING_LINES] if self.working and not self.questions.picker else ()
+        symbol = self.skin.branding.prompt_symbol
+        return self._glyphs("\n".join(cut(f"{symbol} {text}", self.cells) for text in said))
 
     def _picker(self) -> StyleAndTextTuples:
         columns, rows = self._canvas.size
@@ -354,12 +363,12 @@ class TerminalApp(TerminalChat):
 
     def _send(self, text: str, attachments: tuple[Attachment, ...]) -> None:
         self._note = ""
-        symbol = self.skin.branding.prompt_symbol
-        lines = wrap(text.strip(), self.cells - 2)
-        marked = [f"{symbol if number == 0 else ' '} {line}" for number, line in enumerate(lines)]
-        self.show(["", *(self.paint(line, "prompt") for line in marked)])
+        command = isinstance(parse(text), Invocation) and not attachments
+        shown = command or not (self.busy or self._running or not self._typed.empty())
+        if shown:
+            self.show_question(text)
         seen = self._in_sight.id if self._in_sight else ""
-        self._typed.put_nowait((self._pastes.expand(text), attachments, seen))
+        self._typed.put_nowait((self._pastes.expand(text), attachments, seen, shown))
 
     def how_to_answer(self) -> str:
         return "Read it, then Tab and Enter, or type it again."

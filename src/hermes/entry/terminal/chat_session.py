@@ -28,10 +28,11 @@ from hermes.domain.errors import HermesError, UsageError
 from hermes.domain.events import (
     ApprovalAnswered,
     ApprovalAsked,
+    SteerTaken,
     TurnJob,
     UsageReported,
 )
-from hermes.domain.inbound import Attachment
+from hermes.domain.inbound import REFERENCE, Attachment, InboxEntry
 from hermes.domain.session import Session, StoredMessage
 from hermes.domain.settings.doors import Display
 from hermes.domain.wording import harmless, one_line, short_number
@@ -50,6 +51,7 @@ RECAP_EXCHANGES = 10
 ASKED_CHARS = 300
 ANSWER_CHARS = 200
 ANSWER_LINES = 3
+QUESTION_LINES = 10
 ANSWERS = {"approve": ApprovalKind.APPROVAL, "answer": ApprovalKind.QUESTION}
 SEEN_FIRST = "What waits for an answer appeared after that was typed."
 
@@ -77,6 +79,10 @@ def _answer(exchange: Exchange) -> str:
         text = text[: ANSWER_CHARS - 1].rstrip() + "…"
     tools = f" ({count(exchange.tools, 'tool call')})" if exchange.tools else ""
     return (text or NO_ANSWER) + tools
+
+
+def typed_line(text: str) -> str:
+    return one_line(harmless(text), ASKED_CHARS)
 
 
 def banner_lines(title: str, details: Sequence[str], cells: int) -> list[tuple[str, str]]:
@@ -111,7 +117,10 @@ class TerminalChat(Door, Screen):
         self.registry = builtin_registry()
         self.mode = BusyMode(self._display.busy_input_mode)
         self.yolo = False
-        self.queued = 0
+        self.waiting: tuple[str, ...] = ()
+        """What was said and is not being answered yet."""
+        self._coming: dict[str, bool] = {}
+        """What was submitted here and has no turn yet, and whether it is on the screen."""
         self.renderer: TurnRenderer | None = None
         self.started_at: float | None = None
         self.last_seconds = 0.0
@@ -259,22 +268,30 @@ class TerminalChat(Door, Screen):
     # -- what was typed ----------------------------------------------------
 
     async def typed(
-        self, text: str, attachments: tuple[Attachment, ...] = (), seen: str = ""
+        self,
+        text: str,
+        attachments: tuple[Attachment, ...] = (),
+        seen: str = "",
+        *,
+        shown: bool = True,
     ) -> None:
         """Take what a person sent: a command, or a message for the agent.
 
-        `seen` is the id of the request that was on the screen when it was begun.
+        `seen` is the id of the request that was on the screen when it was begun. What is not
+        `shown` yet is shown when it is answered.
         """
-        await self.explained(self._take(text, attachments, seen))
+        await self.explained(self._take(text, attachments, seen, shown=shown))
 
-    async def _take(self, text: str, attachments: tuple[Attachment, ...], seen: str) -> None:
+    async def _take(
+        self, text: str, attachments: tuple[Attachment, ...], seen: str, *, shown: bool
+    ) -> None:
         parsed = parse(text)
         if isinstance(parsed, Invocation) and not attachments:
             await self._only_what_was_seen(parsed, seen)
             await self._command(parsed)
             return
-        message = await self._expanded(text if isinstance(parsed, Invocation) else parsed)
-        await self.submit(message, mode=self.mode, attachments=attachments)
+        message = text if isinstance(parsed, Invocation) else parsed
+        await self._pass_on(message, self.mode, attachments, shown=shown)
 
     async def _only_what_was_seen(self, invocation: Invocation, seen: str) -> None:
         """Refuse an answer that was begun before its question was on the screen."""
@@ -303,7 +320,8 @@ class TerminalChat(Door, Screen):
             self.session = await self.host.gateway.ledger.session(self.session.id) or self.session
         return self.session
 
-    async def _expanded(self, text: str) -> str:
+    async def _referenced(self, text: str) -> str:
+        """Return what the references in a message stand for."""
         reader = ReferenceReader(
             cwd=self.parts.profile.workspace,
             environ=self.parts.environ,
@@ -314,7 +332,7 @@ class TerminalChat(Door, Screen):
             self.say(f"+ {line}")
         for line in expanded.problems:
             self.say(f"! {line}", "ui_warn")
-        return expanded.text
+        return expanded.added
 
     async def attach_image(self, path: str | None) -> str:
         picture = await self.picture(path)
@@ -366,12 +384,21 @@ class TerminalChat(Door, Screen):
         self, text: str, *, mode: BusyMode, attachments: tuple[Attachment, ...] = ()
     ) -> None:
         """Send text to the agent; say what it does if a turn is running."""
+        await self._pass_on(text, mode, attachments, shown=False)
+
+    async def _pass_on(
+        self, text: str, mode: BusyMode, attachments: tuple[Attachment, ...], *, shown: bool
+    ) -> None:
         session = await self.ensure_session()
+        if added := await self._referenced(text):
+            attachments += (Attachment(kind=REFERENCE, name="references", text=added),)
         user, now = self.parts.user, self.host.gateway.clock.now()
+        message = inbound(session, text, user, now, attachments)
+        self._coming[message.native_id] = shown
         submission = await submit_while_busy(
             self.host.gateway,
             self.parts.profile.id,
-            inbound(session, text, user, now, attachments),
+            message,
             session_id=session.id,
             mode=mode,
         )
@@ -393,9 +420,28 @@ class TerminalChat(Door, Screen):
         await self._count_queued()
 
     async def _count_queued(self) -> None:
-        waiting = await self.host.gateway.ledger.waiting(self.session.id) if self.session else []
-        self.queued = len(waiting)
+        entries = await self.host.gateway.ledger.waiting(self.session.id) if self.session else []
+        self.waiting = tuple(typed_line(entry.message.text) for entry in entries)
         self.changed()
+
+    @property
+    def queued(self) -> int:
+        return len(self.waiting)
+
+    @property
+    def busy(self) -> bool:
+        """Something is being answered, or is about to be: what is typed now comes after it."""
+        return self.working or bool(self._coming) or not self._jobs.empty()
+
+    def show_question(self, text: str) -> None:
+        """Print what the person said above the answer to it."""
+        lines = wrap(text.strip(), self.cells - 2)
+        if len(lines) > QUESTION_LINES:
+            more = f"… {count(len(lines) - QUESTION_LINES, 'more line')}"
+            lines = [*lines[:QUESTION_LINES], more]
+        marks = [self.skin.branding.prompt_symbol, *" " * len(lines)]
+        marked = [f"{mark} {line}" for mark, line in zip(marks, lines, strict=False)]
+        self.show(["", *(self.paint(line, "prompt") for line in marked)])
 
     # -- turns -------------------------------------------------------------
 
@@ -409,6 +455,7 @@ class TerminalChat(Door, Screen):
             await self._follow(await self._jobs.get())
 
     async def _follow(self, job: TurnJob) -> None:
+        self._announce(job)
         renderer = TurnRenderer(self.skin, self.kind, self._render_settings())
         specs = self.host.controls.tools(job.profile.id, self.session)
         renderer.earlier = await earlier_tools(self.host.gateway, job, specs)
@@ -423,6 +470,9 @@ class TerminalChat(Door, Screen):
                     self.questions.ask(request)
                 case ApprovalAnswered(approval_id=approval_id):
                     self.questions.settle(approval_id)
+                case SteerTaken():
+                    await self._count_queued()
+                    self._coming.clear()
                 case UsageReported():
                     self._usage = event
                     self._turn_tokens += event.usage.total_tokens
@@ -433,8 +483,20 @@ class TerminalChat(Door, Screen):
         self._turn_tokens, self._turn_cost = 0, 0.0
         self.questions.settle("")
         await self.refresh()
+        if not self.waiting and self._jobs.empty() and not self.interruptible:
+            self._coming.clear()  # Some may have been dropped.
         if self._display.bell_on_complete:
             self.ring()
+
+    def _announce(self, job: TurnJob) -> None:
+        """Put the question above its answer, unless it stands there or is in the recap."""
+        message = job.entry.message if job.entry else None
+        shown = self._coming.pop(message.native_id, False) if message else True
+        if message and not (shown or job.resumed or message.internal):
+            self.show_question(message.text)
+
+    def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:  # noqa: ARG002
+        self._coming.pop(entry.message.native_id, None)
 
     def _render_settings(self) -> RenderSettings:
         display = self._display
@@ -445,6 +507,11 @@ class TerminalChat(Door, Screen):
             detail=self._detail,
             label_cells=display.tool_preview_length,
         )
+
+    @property
+    def interruptible(self) -> bool:
+        session = self.session
+        return session is not None and self.host.gateway.current_turn(session.id) is not None
 
     def interrupt(self) -> bool:
         """Stop the running turn; False if none runs."""

@@ -101,7 +101,7 @@ class LineChat(TerminalChat):
             await self._reply_to(picker, rest.strip())
             return
         attachments, self.attachments = tuple(self.attachments), []
-        await self.typed(line, attachments)
+        await self.typed(line, attachments, shown=not self.busy)
 
     async def _reply_to(self, picker: Picker, line: str) -> None:
         number, _, text = line.partition(" ")

@@ -49,7 +49,8 @@ class Reference(Struct, frozen=True, kw_only=True):
 
 
 class Expanded(Struct, frozen=True, kw_only=True):
-    text: str
+    added: str = ""
+    """What the references stand for; goes below the message."""
     taken: tuple[str, ...] = ()
     """One line for each reference that was followed."""
     problems: tuple[str, ...] = ()
@@ -104,9 +105,8 @@ class ReferenceReader(Struct, frozen=True, kw_only=True):
             room -= len(content)
             blocks.append(f"{reference.written}\n{_fenced(content)}")
             taken.append(f"{reference.written} ({len(content):,} characters)")
-        if blocks:
-            text = "\n\n".join([text, "Referenced above:", *blocks])
-        return Expanded(text=text, taken=tuple(taken), problems=tuple(problems))
+        added = "\n\n".join(["\nReferenced above:", *blocks]) if blocks else ""
+        return Expanded(added=added, taken=tuple(taken), problems=tuple(problems))
 
     async def _content(self, reference: Reference) -> str:
         match reference.kind:
