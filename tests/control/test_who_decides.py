@@ -55,6 +55,10 @@ async def once(play: Play) -> None:
     await play.ask("eval $x", choices=(Choice.ONCE, Choice.DENY))
 
 
+async def hidden(play: Play) -> None:
+    await play.ask("rm \u200bbuild")
+
+
 async def question(play: Play) -> None:
     decision = await play.ask("Which?", kind=ApprovalKind.QUESTION, choices=("red", "blue"))
     await play.say(f"chosen {decision.text}")
@@ -63,7 +67,7 @@ async def question(play: Play) -> None:
 @pytest.fixture
 async def kit(tmp_path: Path) -> AsyncIterator[ChatKit]:
     async with temporary_ledger(tmp_path) as ledger:
-        scripts = {"wipe": wipe, "once": once, "which": question}
+        scripts = {"wipe": wipe, "once": once, "which": question, "hidden": hidden}
         made = ChatKit(ledger, SystemClock(), tmp_path, dict(scripts))
         async with made.gateway.running():
             yield made
@@ -273,7 +277,8 @@ async def test_an_administrator_decides_by_command_in_a_group_where_everybody_ha
 ) -> None:
     asked = await way_in.asked(SID, GROUP, "wipe it")
     for other in (ANN, PAT):
-        assert "Nothing is waiting" in await way_in.told(other, GROUP, "/approve")
+        told = await way_in.told(other, GROUP, "/approve")
+        assert told == "Only an administrator can answer this."
     assert "Nothing is waiting" in await way_in.told(ADA, OTHER_GROUP, "/approve")
     assert "Approved (once)" in await way_in.told(ADA, GROUP, "/approve")
     assert await state(way_in, asked) is ApprovalState.APPROVED
@@ -305,3 +310,92 @@ async def test_a_stopped_turn_leaves_nothing_to_allow(way_in: WayIn, choice: Cho
     assert await way_in.kit.ledger.grants("main", request.session_id) == []
     await way_in.say(ANN, GROUP, "yes", thread=TOPIC)
     await way_in.until(lambda: way_in.kit.runner.turns == ["wipe it", "yes"])
+
+
+@pytest.mark.parametrize(
+    ("text", "ends"), [("yes", "approved"), ("👍", "approved"), ("No.", "denied")]
+)
+async def test_a_bare_answer_of_the_one_who_asked_needs_no_mention(
+    way_in: WayIn, text: str, ends: str
+) -> None:
+    asked = await way_in.asked(ANN, GROUP, "wipe it")
+    for other in (BEN, PAT, SID):
+        await way_in.overhear(other, GROUP, text)
+    await way_in.overhear(ANN, OTHER_GROUP, text)
+    assert await state(way_in, asked) is ApprovalState.PENDING
+    await way_in.overhear(ANN, GROUP, text)
+    assert (await state(way_in, asked)).value == ends
+    assert way_in.said == []
+    assert way_in.kit.runner.turns == ["wipe it"]
+
+
+async def test_what_is_overheard_answers_no_question_and_begins_no_turn(way_in: WayIn) -> None:
+    asked = await way_in.asked(ANN, GROUP, "which one")
+    await way_in.overhear(ANN, GROUP, "yes")
+    await way_in.overhear(SID, GROUP, "yes")
+    assert await state(way_in, asked) is ApprovalState.PENDING
+    assert way_in.kit.runner.turns == ["which one"]
+
+
+async def test_others_are_told_who_decides_as_the_prompt_says_it(way_in: WayIn) -> None:
+    asked = await way_in.asked(SID, GROUP, "wipe it", TOPIC)
+    told = await way_in.told(ANN, GROUP, "yes", TOPIC)
+    assert told == "Only an administrator can answer this."
+    told = await way_in.told(SID, GROUP, "yes", TOPIC)
+    assert told.startswith("Only an administrator can allow this")
+    await way_in.told(ADA, GROUP, "/approve", TOPIC)
+    decision = (await way_in.approval(asked)).decision
+    assert decision is not None
+    assert decision.by == "Ada"
+
+
+async def test_replies_to_commands_show_what_cannot_be_seen(way_in: WayIn) -> None:
+    await way_in.asked(ANN, GROUP, "hidden")
+    assert await way_in.told(ANN, GROUP, "/deny") == "Denied: rm \\u200bbuild"
+
+
+OPEN_GROUP = AuthzSettings(
+    platform="telegram", allowed_users=frozenset("1"), group_allowed_chats=frozenset({GROUP.id})
+)
+
+
+@pytest.mark.parametrize("access", [OPEN_GROUP, ACCESS])
+@pytest.mark.parametrize("text", ["/restart", "/sethome", "/model x", "/yolo on"])
+@pytest.mark.parametrize("thread", [None, TOPIC])
+async def test_guests_change_nothing_of_the_gateway(
+    kit: ChatKit, access: AuthzSettings, text: str, thread: str | None
+) -> None:
+    async with asyncio.TaskGroup() as group:
+        told = await WayIn(kit, group, access).told(SID, GROUP, text, thread)
+    assert told.startswith(("Only administrators can", "Only people on the list"))
+
+
+@pytest.mark.parametrize("text", ["/new", "/undo", "/title x", "/busy queue", "/resume", "/retry"])
+async def test_guests_change_nothing_that_others_share(kit: ChatKit, text: str) -> None:
+    async with asyncio.TaskGroup() as group:
+        way_in = WayIn(kit, group, OPEN_GROUP)
+        told = await way_in.told(SID, GROUP, text, TOPIC)
+        assert told.startswith("Only people on the list of this bot can use")
+        assert "not allowed" not in await way_in.told(ANN, GROUP, "/new", TOPIC)
+        assert "New conversation" in await way_in.told(SID, GROUP, "/new")
+        for harmless in ("/help", "/status", "/whoami"):
+            assert "Only people" not in await way_in.told(SID, GROUP, harmless, TOPIC)
+
+
+async def test_guests_stop_only_what_they_began(kit: ChatKit) -> None:
+    async with asyncio.TaskGroup() as group:
+        way_in = WayIn(kit, group, OPEN_GROUP)
+        asked = await way_in.asked(ANN, GROUP, "wipe it", TOPIC)
+        told = await way_in.told(SID, GROUP, "/stop", TOPIC)
+        assert told.startswith("Somebody else asked for what is running")
+        assert await state(way_in, asked) is ApprovalState.PENDING
+        await way_in.asked(SID, GROUP, "which one")
+        assert await way_in.told(SID, GROUP, "/stop") == "Stopped."
+
+
+async def test_where_no_administrator_is_named_people_on_the_list_change_the_gateway(
+    kit: ChatKit,
+) -> None:
+    async with asyncio.TaskGroup() as group:
+        told = await WayIn(kit, group, OPEN_GROUP).told(ANN, GROUP, "/sethome")
+    assert told.startswith("This chat is now the home channel")

@@ -143,3 +143,15 @@ async def test_whoami_tells_administrators_where_everything_is(kit: ChatKit) -> 
         told = await WayIn(kit, group, ACCESS).told(ADA, private(ADA), "/whoami")
     assert str(kit.profile.home) in told
     assert "administrator" in told
+
+
+async def test_in_a_group_administrators_see_what_everybody_there_may_read(kit: ChatKit) -> None:
+    async with asyncio.TaskGroup() as group:
+        way_in = WayIn(kit, group, ACCESS)
+        hers = await conversation(way_in, ANN, private(ANN), "Salary")
+        for typed in ("/sessions", f"/resume {hers.id}", "/resume"):
+            assert "Salary" not in await way_in.told(ADA, GROUP, typed)
+        assert "in private" in await way_in.told(ADA, GROUP, "/sessions")
+        told = await way_in.told(ADA, GROUP, "/whoami")
+        assert str(kit.profile.home) not in told
+        assert "in private" in told

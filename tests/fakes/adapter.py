@@ -24,10 +24,14 @@ class ListSink:
     def __init__(self) -> None:
         self.messages: list[InboundMessage] = []
         self.presses: list[ButtonPress] = []
+        self.overheard_texts: list[str] = []
         self.saved: Any = None
 
     async def message(self, message: InboundMessage) -> None:
         self.messages.append(message)
+
+    async def overheard(self, message: InboundMessage) -> None:
+        self.overheard_texts.append(message.text)
 
     async def press(self, press: ButtonPress) -> str:
         self.presses.append(press)

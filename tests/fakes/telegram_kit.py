@@ -28,6 +28,7 @@ class RememberingSink:
         self.arrivals: list[str] = []
         """Every hand-over, repeated ones too."""
         self.presses: list[ButtonPress] = []
+        self.overheard_texts: list[str] = []
         self.answer = "Done."
         self.saved: Any = None
         self.heartbeats = 0
@@ -52,6 +53,9 @@ class RememberingSink:
             raise StoreError("The disk is full.")
         self.messages.setdefault(message.native_id, message)
         self._touch()
+
+    async def overheard(self, message: InboundMessage) -> None:
+        self.overheard_texts.append(message.text)
 
     async def press(self, press: ButtonPress) -> str:
         self.presses.append(press)

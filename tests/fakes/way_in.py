@@ -89,21 +89,31 @@ class WayIn:
         thread: str | None = None,
         reply_to: str | None = None,
     ) -> None:
-        await self._pipeline.message(
-            InboundMessage(
-                platform=self._platform,
-                account="bot",
-                native_id=new_id("m"),
-                chat=chat,
-                sender=sender,
-                text=text,
-                sent_at=self.kit.clock.now(),
-                thread_id=thread,
-                reply_to=ReplyRef(native_id=reply_to, own=True) if reply_to else None,
-            )
-        )
+        message = self._message(sender, chat, text, thread, reply_to)
+        await self._pipeline.message(message)
         while self._behind:
             await asyncio.wait(set(self._behind))
+
+    async def overhear(
+        self, sender: Sender, chat: Chat, text: str, thread: str | None = None
+    ) -> None:
+        """Say something in a group without speaking to the bot."""
+        await self._pipeline.overheard(self._message(sender, chat, text, thread, None))
+
+    def _message(
+        self, sender: Sender, chat: Chat, text: str, thread: str | None, reply_to: str | None
+    ) -> InboundMessage:
+        return InboundMessage(
+            platform=self._platform,
+            account="bot",
+            native_id=new_id("m"),
+            chat=chat,
+            sender=sender,
+            text=text,
+            sent_at=self.kit.clock.now(),
+            thread_id=thread,
+            reply_to=ReplyRef(native_id=reply_to, own=True) if reply_to else None,
+        )
 
     async def told(self, sender: Sender, chat: Chat, text: str, thread: str | None = None) -> str:
         """Say something and return the next thing that is said outside of a turn."""

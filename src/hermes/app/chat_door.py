@@ -19,6 +19,7 @@ from hermes.control.admission.routing import agent_for
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.delivery.files import OutgoingFiles
 from hermes.control.supervision.supervisor import SupervisorSettings
+from hermes.domain.approvals import Choice
 from hermes.domain.ports.clock import zone_named
 from hermes.entry.chat.context import ChatContext
 from hermes.entry.chat.door import ChatDoor, ChatDoorParts
@@ -88,6 +89,9 @@ def open_door(context: DoorContext) -> ChatDoor:
             hooks=context.hooks,
             interrupt=lambda session_id, turn_id: app.gateway.interrupt(
                 session_id, turn_id=turn_id
+            ),
+            deny=lambda approval_id, reason: app.answers.answer(
+                approval_id, Choice.DENY, by="", text=reason
             ),
             supervision=SupervisorSettings(
                 connect_timeout=app.settings().gateway.platform_connect_timeout

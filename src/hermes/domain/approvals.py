@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from hermes.domain.wording import visible
+
 
 class ApprovalKind(StrEnum):
     APPROVAL = "approval"
@@ -55,6 +57,9 @@ class ApprovalRequest(Struct, frozen=True, kw_only=True):
 def granted_by(request: ApprovalRequest) -> str:
     """Return what `session` and `always` allow from now on; empty: nothing."""
     rule = request.pattern
+    if rule.startswith("= ") and visible(request.subject) != request.subject.expandtabs(4):
+        # The rule leaves out what cannot be seen.
+        return f"{request.subject}, word for word"
     if rule.startswith("= sha256:"):
         return "this command, word for word"
     return f"{rule.removeprefix('= ')}, word for word" if rule.startswith("= ") else rule
@@ -71,6 +76,9 @@ def choice_labels(request: ApprovalRequest) -> dict[Choice, str]:
     }
 
 
+TURN_STOPPED = "the turn was stopped before an answer"
+
+
 class Decision(Struct, frozen=True, kw_only=True):
     state: ApprovalState
     choice: Choice | None = None
@@ -84,6 +92,13 @@ class Approval(Struct, frozen=True, kw_only=True):
     request: ApprovalRequest
     state: ApprovalState = ApprovalState.PENDING
     decision: Decision | None = None
+
+    @property
+    def lapsed(self) -> bool:
+        """Whether its turn ended before anybody answered."""
+        if self.decision is None:
+            return self.state is not ApprovalState.PENDING
+        return self.decision.text == TURN_STOPPED and not self.decision.by
 
 
 class Gate(StrEnum):

@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from fakes.chat_platform import EDITING, MemoryPlatform, failure
 from fakes.ledgers import session
 from hermes.control.admission.approval_replies import request_buttons
+from hermes.control.admission.authz import Access
+from hermes.control.approvals import ApprovalAnswers
 from hermes.control.delivery.surface import Connections, Line, ReplyOrigin, TurnSurface
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, ApprovalState, Choice, Decision
 from hermes.domain.events import ApprovalAsked, TurnFinished, TurnStream
@@ -28,6 +30,7 @@ from hermes.streaming.chat.layout import ChatLayout
 from hermes.streaming.chat.settings import presentation
 
 TELEGRAM = replace(EDITING, dialect="telegram_html")
+LISTED = Access(allowed=True, reason="", listed=True)
 
 
 class ReadingPlatform(MemoryPlatform):
@@ -50,7 +53,10 @@ class Chat:
         self.folder = folder
 
     async def prompts(
-        self, can: Capabilities = TELEGRAM, asker: str = "Ann", *, may_answer: bool = True
+        self,
+        can: Capabilities = TELEGRAM,
+        asker: str = "Ann",
+        access: Access = LISTED,
     ) -> Prompts:
         line = Line(adapter=self.platform)
         lines = Connections(lambda _platform, _account: line, {"memory": can}, SystemClock())
@@ -58,7 +64,21 @@ class Chat:
         origin = ReplyOrigin(agent_id="main", session_id="s1", turn_id="t1")
         surface = await TurnSurface(self.ledger, lines, target, origin).recalled()
         layout = ChatLayout(can, presentation(Settings(), "memory"))
-        return Prompts(self.ledger, surface, layout, asker, may_answer, self.folder)
+        answers = ApprovalAnswers(self.ledger, SystemClock())
+
+        async def deny(approval_id: str, reason: str) -> None:
+            await answers.answer(approval_id, Choice.DENY, by="", text=reason)
+
+        return Prompts(
+            self.ledger,
+            surface,
+            layout,
+            asker,
+            access,
+            private=False,
+            folder=self.folder,
+            deny=deny,
+        )
 
     async def ask(self, subject: str, can: Capabilities = TELEGRAM, **more: Any) -> str:
         """Have a turn ask for something and end there, as a stopped one does; what was shown."""
@@ -113,9 +133,26 @@ async def test_buttons_say_what_they_grant(chat: Chat) -> None:
 
 
 async def test_where_the_one_who_asked_may_not_decide_the_prompt_says_so(chat: Chat) -> None:
-    prompts = await chat.prompts(may_answer=False)
+    prompts = await chat.prompts(access=replace(LISTED, listed=False, administrators=True))
     await prompts.ask(await chat.request("rm x"))
     assert "\nAn administrator decides within" in chat.shown()
+
+
+async def test_what_nobody_may_allow_is_refused_at_once(chat: Chat) -> None:
+    prompts = await chat.prompts(access=replace(LISTED, listed=False))
+    await prompts.ask(await chat.request("rm x", expires_at=None))
+    assert "❌ Denied: nobody here may allow it" in chat.shown()
+    approval = await chat.ledger.approval("a1")
+    assert approval is not None
+    assert approval.state is ApprovalState.DENIED
+
+
+async def test_what_cannot_be_seen_is_shown_in_the_grant_and_on_buttons(chat: Chat) -> None:
+    hidden = {"subject": "echo a\u200b; rm x", "pattern": "= echo a; rm x"}
+    shown = await chat.ask(**hidden)
+    assert shown.count("echo a\\u200b; rm x") == 2
+    request = (await chat.ledger.pending_approvals("s1"))[0].request
+    assert "echo a\\u200b; rm x" in request_buttons(request)[-1][0].label
 
 
 FORGERIES = (

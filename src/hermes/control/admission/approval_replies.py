@@ -5,9 +5,11 @@ list (`authz.may_decide`). An answer counts only where the question stands: in t
 that it was put to, while its turn waits for it.
 """
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
-from hermes.control.admission.authz import Access, may_decide
+from hermes.control.admission.authz import Access, deciders, may_decide
 from hermes.control.approvals import ApprovalAnswers
 from hermes.control.lanes.gateway import Gateway
 from hermes.domain.approvals import (
@@ -23,7 +25,6 @@ from hermes.domain.ports.platform import Button, ButtonPress
 from hermes.domain.wording import one_line, visible, visible_line
 
 ANSWERED_AS = "answer"
-MAX_WORDS = 3
 
 YES = frozenset(
     {"yes", "y", "ok", "okay", "approve", "approved", "confirm", "go ahead", "do it", "ja", "sí"}
@@ -70,9 +71,7 @@ def read_answer(text: str, request: ApprovalRequest) -> Answer | None:
     """Read a message as the answer to a request; None: it is no answer."""
     if request.kind is ApprovalKind.QUESTION:
         return Answer(approval_id=request.id, text=text)
-    word = text.strip().rstrip(".!").lower()
-    if len(word.split()) > MAX_WORDS:
-        return None
+    word = _word(text)
     if word in YES:
         return Answer(approval_id=request.id, choice=Choice.ONCE)
     if word in NO:
@@ -80,11 +79,18 @@ def read_answer(text: str, request: ApprovalRequest) -> Answer | None:
     return None
 
 
+def is_clear_answer(text: str) -> bool:
+    """Tell whether a text is a bare yes or no."""
+    return _word(text) in YES | NO
+
+
+def _word(text: str) -> str:
+    return text.strip().rstrip(".!").lower()
+
+
 def settled_text(approval: Approval | None) -> str:
     """Tell whoever comes too late what has become of a request."""
-    decision = approval.decision if approval is not None else None
-    by_nobody = decision is None or (decision.state is ApprovalState.DENIED and not decision.by)
-    if approval is None or by_nobody:
+    if approval is None or approval.lapsed:
         return "This is no longer needed: the turn has ended."
     if approval.state is ApprovalState.EXPIRED:
         return "Too late: nobody answered in time, so it was not done."
@@ -127,15 +133,19 @@ def read_press(data: str) -> Answer | None:
 class ApprovalReplies(Struct, frozen=True):
     gateway: Gateway
     answers: ApprovalAnswers
+    access: Callable[[InboundMessage], Access]
+    """Says what whoever sent a message may do."""
 
     async def find(
-        self, message: InboundMessage, session_id: str, access: Access
+        self, message: InboundMessage, session_id: str, access: Access, *, questions: bool = True
     ) -> tuple[Answer | None, str]:
         """Return the answer that a message gives; or why it does not count, if it is one."""
         ledger, refusal = self.gateway.ledger, ""
         pending = [] if message.internal else await ledger.pending_approvals(session_id)
         for approval in pending or await self.replied_to(message):
             request = approval.request
+            if request.kind is ApprovalKind.QUESTION and not questions:
+                continue
             answer = read_answer(message.text, request)
             if answer is None or not await self._stands(request, message):
                 continue
@@ -212,10 +222,15 @@ class ApprovalReplies(Struct, frozen=True):
         private = who.chat.kind is ChatKind.PRIVATE
         if may_decide(request, access, asked=asked, private=private, deny=deny):
             return ""
-        if asked or access.operator:
+        if access.operator:
             return "Only somebody who is on a list of this bot can approve this in a group."
+        if asked:
+            return "Only an administrator can allow this: you are not on a list of this bot."
         name = "the one who asked" if asker is None else asker.name or asker.id
-        return f"Only {visible_line(name)[:60]} or an administrator can answer this."
+        theirs = access if started is None else self.access(started)
+        private = private or asker is None
+        who = deciders(visible_line(name)[:60], theirs, private=private)
+        return f"Only {who} can answer this." if who else "Nobody in this chat can allow this."
 
     async def _started(self, request: ApprovalRequest) -> InboundMessage | None:
         """Return the message that began the turn of a request; what was said later began none."""

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from msgspec import Struct
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from hermes.control.commands.registry import SlashCommand
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest
@@ -23,6 +23,12 @@ ROLE = "role:"
 """In front of a role in a list of people: `allow_admin_from: ["role:moderators"]`."""
 ALWAYS_ALLOWED = frozenset({"help", "start", "whoami"})
 """Commands that nobody who may talk is refused."""
+FOR_GUESTS = ALWAYS_ALLOWED | {
+    *("commands", "version", "status", "usage", "context", "tools"),
+    *("queue", "stop", "approve", "deny", "answer"),
+}
+"""What a guest may run in a conversation that others share: it tells something, or looks itself
+at whose turn it is about."""
 PROVE_THEMSELVES = frozenset({"webhook"})
 """Platforms whose messages carry a secret of their own."""
 
@@ -98,13 +104,17 @@ class Access(Struct, frozen=True, kw_only=True):
     reason: str
     """Which rule decided; for logs, not for the person."""
     admin: bool = False
-    """May use every command: is named as an administrator, or nobody is."""
+    """May use every command: is named as an administrator, or nobody is and they are listed."""
     operator: bool = False
     """Is named as an administrator: decides for others, sees their conversations and what is
     the operator's."""
     listed: bool = False
     """Is on a list by an id of their own, is paired or has an allowed role; or everybody is
     allowed on their own account, and no list names anybody."""
+    guest: bool = False
+    """Is let in by the place or by an open policy only: nothing lets them in themselves."""
+    administrators: bool = False
+    """Whether anybody is named as an administrator of such chats."""
     pair: bool = False
     """Offer a pairing code."""
     commands: frozenset[str] | None = None
@@ -146,7 +156,13 @@ class Authorizer:
             pair = private and not sender.is_bot and _offers_pairing(settings)
             return Access(allowed=False, reason=reason, pair=pair)
         listed = bool(self._listed(settings, sender, private=private)) or _all_alike(settings)
-        return _granted(settings, sender, reason, private=private, listed=listed)
+        access = _granted(settings, sender, reason, private=private, listed=listed)
+        everybody = (
+            settings.allow_all_users
+            or settings.gateway_allow_all
+            or EVERYBODY in _heard(settings, private=private)
+        )
+        return replace(access, guest=not (access.listed or access.operator or everybody))
 
     def _decide(
         self, settings: AuthzSettings, chat: Chat, sender: Sender, *, addressed: bool
@@ -251,12 +267,14 @@ def _granted(
     if not private and settings.group_user_allowed_commands is not None:
         commands = settings.group_user_allowed_commands
     operator = _named(admins or NOBODY, sender)
+    listed = listed or bool((admins or NOBODY) & _ids(sender))
     return Access(
         allowed=True,
         reason=reason,
-        admin=operator or (admins is None and commands is None),
+        admin=operator or (listed and admins is None and commands is None),
         operator=operator,
-        listed=listed or bool((admins or NOBODY) & _ids(sender)),
+        listed=listed,
+        administrators=bool(admins),
         commands=commands,
     )
 
@@ -273,10 +291,23 @@ def may_decide(
     return private or access.listed or deny or request.kind is ApprovalKind.QUESTION
 
 
-def may_run(command: SlashCommand, access: Access) -> bool:
+def deciders(name: str, access: Access, *, private: bool) -> str:
+    """Return who may allow what somebody with `access` asks for; empty: nobody."""
+    if private or access.listed:
+        return f"{name} or an administrator"
+    return "an administrator" if access.administrators else ""
+
+
+def may_run(command: SlashCommand, access: Access, *, shared: bool = False) -> bool:
+    """Tell whether somebody may use a command; `shared`: in a conversation of several people.
+
+    A guest changes nothing of the gateway, and nothing that is also others'.
+    """
     if not access.allowed:
         return False
     names = frozenset(command.names)
+    if access.guest and (command.admin or (shared and not names & FOR_GUESTS)):
+        return False
     if access.admin or names & ALWAYS_ALLOWED:
         return True
     if access.commands is None:

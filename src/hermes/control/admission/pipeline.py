@@ -37,6 +37,7 @@ from hermes.control.commands.context import CommandContext, CommandHost, Screen,
 from hermes.control.commands.registry import (
     CommandRegistry,
     Invocation,
+    SlashCommand,
     parse,
     run_command,
     unescaped,
@@ -213,7 +214,9 @@ class InboundPipeline:
         self._parts = parts
         self._gateway = parts.host.gateway
         self._ledger = parts.host.gateway.ledger
-        self._replies = ApprovalReplies(parts.host.gateway, parts.host.answers)
+        self._replies = ApprovalReplies(
+            parts.host.gateway, parts.host.answers, parts.authorizer.check
+        )
         self._cursor_name = f"cursor:{platform}:{account}"
         self._noted: dict[str, float] = {}
         """Session -> when it last heard that its message came during a turn."""
@@ -420,8 +423,9 @@ class InboundPipeline:
     ) -> None:
         parts, message, session = self._parts, caller.message, caller.session
         command = parts.registry.find(invocation.name, terminal=False)
-        if command is None or not may_run(command, access):
-            await caller.reply(f"You are not allowed to use /{invocation.name} here.")
+        shared = self._gateway.shared(caller.agent_id, message)
+        if command is None or not may_run(command, access, shared=shared):
+            await caller.reply(_not_allowed(command, access, invocation.name))
             return
         decision = await parts.hooks.decide(invocation.name, command_context(message, invocation))
         if decision.decision in (HookAction.DENY, HookAction.HANDLED):
@@ -437,6 +441,8 @@ class InboundPipeline:
             session=session,
             admin=access.admin,
             operator=access.operator,
+            guest=access.guest,
+            user_name=message.sender.name or "",
             key=self._gateway.key_of(caller.agent_id, message),
             refusal=partial(self._replies.refusal, who=message, access=access),
             nearby=partial(self._replies.nearby, message),
@@ -466,6 +472,25 @@ class InboundPipeline:
             else:
                 self._say(message, refusal)
         return True
+
+    async def overheard(self, message: InboundMessage) -> None:
+        """Let a bare yes or no count for the approval that its sender may decide; else nothing."""
+        access = await self._access(message)
+        if not access.allowed or message.reply_to is not None:
+            return
+        try:
+            agent_id = self._parts.agent_of(message)
+        except NotFound:
+            return
+        session = await self._ledger.session_for_key(self._gateway.key_of(agent_id, message))
+        if session is None:
+            return
+        answer, _ = await self._replies.find(message, session.id, access, questions=False)
+        dropped = InboxState.DROPPED
+        if answer is not None and await self._gateway.take_note(
+            agent_id, message, session.id, dropped, ANSWERED_AS
+        ):
+            await self._replies.hand_in(answer, message.sender.name or message.sender.id)
 
     async def press(self, press: ButtonPress) -> str:
         """Take a button press; return a short text for whoever pressed."""
@@ -505,6 +530,14 @@ class InboundPipeline:
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         self._parts.queues.do(work)
+
+
+def _not_allowed(command: SlashCommand | None, access: Access, name: str) -> str:
+    if not access.guest:
+        return f"You are not allowed to use /{name} here."
+    if command is not None and command.admin and access.administrators:
+        return f"Only administrators can use /{name}."
+    return f"Only people on the list of this bot can use /{name} here."
 
 
 def _reply_id(entry: InboxEntry, number: int = 0) -> str:

@@ -195,12 +195,15 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     admin: bool = True
     operator: bool = True
     """Decides for others and sees what is theirs, and what is the operator's."""
+    guest: bool = False
+    """Is let in by the place only: stops and drops nothing of others."""
+    user_name: str = ""
     key: str = ""
     """The session key of the place it was sent to, in chats."""
     refusal: Refusal = _nobody_refused
     """Says why the caller may not answer a request."""
     nearby: Callable[[], Awaitable[list[Approval]]] = _nothing_nearby
-    """Returns what waits in other conversations of the same chat, for administrators."""
+    """Returns what waits in other conversations of the same chat."""
     chat: Target | None = None
     """Where it was sent, in chats."""
     chat_name: str = ""
@@ -209,6 +212,11 @@ class CommandContext(Struct, frozen=True, kw_only=True):
     def shared(self) -> bool:
         """Whether it was sent where others may talk, too."""
         return self.chat is not None and self.chat.chat_kind is not ChatKind.PRIVATE
+
+    @property
+    def confidential(self) -> bool:
+        """Whether the reply may tell what only the operator should see: nobody else reads it."""
+        return self.operator and not self.shared
 
     @property
     def ledger(self) -> Ledger:

@@ -77,7 +77,7 @@ async def _leave(context: CommandContext, reason: str) -> None:
 @_idle("retry", "", "Send the last message again")
 async def retry(context: CommandContext, _invocation: Invocation) -> None:
     session = context.need_session()
-    last = (await _exchanges(context, session))[-1]
+    last = (await _exchanges(context, session, "There is nothing to send again."))[-1]
     text, attachments = asked_again(last.asked)
     await context.ledger.rewind(session.id, last.seq)
     await context.caller.submit(text, mode=BusyMode.QUEUE, attachments=attachments)
@@ -87,7 +87,7 @@ async def retry(context: CommandContext, _invocation: Invocation) -> None:
 async def undo(context: CommandContext, invocation: Invocation) -> None:
     session = context.need_session()
     number = _number(invocation.rest or "1")
-    found = await _exchanges(context, session)
+    found = await _exchanges(context, session, "There is nothing to take back.")
     first = found[-number] if number <= len(found) else found[0]
     removed = await context.ledger.rewind(session.id, first.seq)
     taken = min(number, len(found))
@@ -106,10 +106,10 @@ def _number(text: str) -> int:
     return int(text)
 
 
-async def _exchanges(context: CommandContext, session: Session) -> list[Exchange]:
+async def _exchanges(context: CommandContext, session: Session, none: str) -> list[Exchange]:
     found = exchanges(await context.ledger.history(session.id))
     if not found:
-        raise UsageError("There is nothing to take back.")
+        raise UsageError(none)
     return found
 
 
@@ -130,12 +130,13 @@ async def title(context: CommandContext, invocation: Invocation) -> None:
 @_talk("sessions", "[title]", "List conversations")
 async def sessions(context: CommandContext, invocation: Invocation) -> None:
     found = await _recent(context, invocation.rest or None)
+    more = "Ask me in private for those of others." if context.operator and context.shared else ""
     if not found:
-        await context.reply("There are no conversations yet.")
+        await context.reply(f"There are no conversations yet. {more}".strip())
         return
     now, current = context.host.gateway.clock.now(), context.session.id if context.session else None
     lines = [session_line(each, now, current=each.id == current) for each in found]
-    await context.reply("\n".join([*lines, "/resume ID or TITLE continues one."]))
+    await context.reply("\n".join([*lines, f"/resume ID or TITLE continues one. {more}".strip()]))
 
 
 @_idle("resume", "[id|title]", "Continue an earlier conversation")
@@ -159,7 +160,7 @@ async def resume(context: CommandContext, invocation: Invocation) -> None:
 
 async def _wanted(context: CommandContext, reference: str) -> Session | None:
     if reference:
-        if context.operator:
+        if context.confidential:
             session = await context.ledger.find_session(reference)
         else:
             session = _named(await _recent(context, None, limit=SEARCHED), reference)
@@ -197,9 +198,9 @@ async def _recent(
     """Return the conversations that the caller may see: theirs, and those of the place."""
     query = SessionQuery(
         agent_id=context.agent_id,
-        source=None if context.operator else context.caller.source,
-        user_id=None if context.operator else context.caller.user_id,
-        key=None if context.operator else context.key,
+        source=None if context.confidential else context.caller.source,
+        user_id=None if context.confidential else context.caller.user_id,
+        key=None if context.confidential else context.key,
         exclude_sources=("tool", "cron"),
         title=title_part,
         min_messages=1,
@@ -228,7 +229,12 @@ async def branch(context: CommandContext, invocation: Invocation) -> None:
         ),
     )
     await context.caller.switch(copy)
-    await context.reply(f"This is a branch of {parent.title or parent.id}: {copy.id}")
+    name = f" “{copy.title}”" if copy.title else ""
+    back = parent.title or parent.id
+    await context.reply(
+        f"This is now a copy of the conversation{name}; the original stays as it was."
+        f" /resume {back} returns to it."
+    )
 
 
 @_screen("history", "[N]", "Show the conversation so far")

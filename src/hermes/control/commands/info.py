@@ -110,7 +110,9 @@ async def whoami(context: CommandContext, _invocation: Invocation) -> None:
         ("agent", profile.id),
         ("rights", rights),
     ]
-    if context.operator:
+    if context.operator and context.shared:
+        rows.append(("more", "ask me in private"))
+    elif context.operator:
         rows += [
             ("home", str(profile.home)),
             ("workspace", str(profile.workspace)),

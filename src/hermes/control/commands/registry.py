@@ -178,7 +178,7 @@ async def run_command(
         _check(command, context)
         await command.run(context, invocation)
     except HermesError as error:
-        if context.operator or error.code in FOR_PEOPLE:
+        if context.confidential or error.code in FOR_PEOPLE:
             await context.reply(f"{error.message} {error.hint}".rstrip())
         else:
             log.warning("/%s failed: %s", invocation.name, failure_text(error, operator=True))

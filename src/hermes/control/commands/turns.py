@@ -14,7 +14,7 @@ from hermes.control.commands.wording import count
 from hermes.control.lanes.gateway import BusyMode
 from hermes.domain.approvals import Approval, ApprovalKind, Choice
 from hermes.domain.errors import UsageError
-from hermes.domain.wording import one_line
+from hermes.domain.wording import one_line, visible
 
 EFFECTS = {
     BusyMode.INTERRUPT: "stops the running turn and is answered next",
@@ -41,14 +41,24 @@ async def stop_everything(context: CommandContext) -> tuple[bool, list[str]]:
     if context.session is None:
         return False, []
     session_id = context.session.id
-    # Dropped first: the lane would take the next one the moment its turn stops.
     waiting = await context.ledger.waiting(session_id)
+    if context.guest:
+        await _check_own_turn(context, session_id)
+        waiting = [each for each in waiting if each.message.sender.id == context.caller.user_id]
+    # Dropped first: the lane would take the next one the moment its turn stops.
     await context.ledger.drop([entry.id for entry in waiting], "stopped by a command")
     stopped = context.host.gateway.interrupt(session_id)
     if not waiting:
         return stopped, []
     lines = [f"{count(len(waiting), 'queued message')} will not be answered:"]
     return stopped, lines + [f"  {one_line(entry.message.text, 70)}" for entry in waiting]
+
+
+async def _check_own_turn(context: CommandContext, session_id: str) -> None:
+    current = context.host.gateway.current_turn(session_id)
+    begun = await context.ledger.entries_of_turn(current.turn_id) if current else ()
+    if begun and begun[0].message.sender.id != context.caller.user_id:
+        raise UsageError("Somebody else asked for what is running: you cannot stop it.")
 
 
 @_row("queue q", "TEXT", "Send text after the running turn")
@@ -135,7 +145,7 @@ async def answer(context: CommandContext, invocation: Invocation) -> None:
     pending = await _pending(context, ApprovalKind.QUESTION)
     if not invocation.rest:
         raise UsageError("What is the answer?", hint="For example: /answer the second one")
-    answers, by = context.host.answers, context.caller.user_id
+    answers, by = context.host.answers, context.user_name or context.caller.user_id
     taken = await answers.reply(pending[0].request.id, invocation.rest, by=by)
     text = taken.decision.text if taken and taken.decision else ""
     await context.reply(f"Answered: {text}" if taken else "This was already answered.")
@@ -147,7 +157,7 @@ async def _pending(
     """Return what the caller may answer, oldest first."""
     session, found, refused = context.need_session(), list[Approval](), ""
     pending = await context.ledger.pending_approvals(session.id)
-    for approval in pending or (await context.nearby() if context.operator else []):
+    for approval in pending or await context.nearby():
         if approval.request.kind is kind:
             refusal = await context.refusal(approval.request, deny=deny)
             refused = refused or refusal
@@ -170,7 +180,7 @@ async def _answer(
     for approval in approvals:
         request = approval.request
         taken = await context.host.answers.answer(
-            request.id, choice, by=context.caller.user_id, text=reason
+            request.id, choice, by=context.user_name or context.caller.user_id, text=reason
         )
-        subject = one_line(request.subject, 70)
+        subject = one_line(visible(request.subject), 70)
         await context.reply(f"{verb}: {subject}" if taken else f"Already answered: {subject}")

@@ -190,6 +190,11 @@ class Gateway:
     def key_of(self, agent_id: str, message: InboundMessage) -> str:
         return str(session_key(agent_id, message, self._parts.scope))
 
+    def shared(self, agent_id: str, message: InboundMessage) -> bool:
+        """Tell whether the conversation of a message is also that of others."""
+        key = session_key(agent_id, message, self._parts.scope)
+        return key.kind is not ChatKind.PRIVATE and key.user_id is None
+
     async def _admit(
         self,
         agent_id: str,

@@ -141,6 +141,7 @@ class _WatchedSink:
         self._inner = inner
         self._heard = heard
         self.failing = failing
+        self.overheard = inner.overheard
         self.cursor = inner.cursor
         self.save_cursor = inner.save_cursor
 

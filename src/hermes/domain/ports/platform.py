@@ -168,6 +168,9 @@ class InboundSink(Protocol):
         Only then may the platform be told that it arrived.
         """
 
+    async def overheard(self, message: InboundMessage) -> None:
+        """Take a bare yes or no that is not addressed to us, if its sender is being asked."""
+
     async def press(self, press: ButtonPress) -> str:
         """Take a button press; return a short text for the person who pressed it."""
 

@@ -197,6 +197,8 @@ class ReplyParts(Struct, frozen=True, kw_only=True):
     hooks: HookBus
     interrupt: Callable[[str, str], bool]
     """Stops a turn of a session; False if it does not run any more."""
+    deny: Callable[[str, str], Awaitable[object]]
+    """(approval, reason) -> denied by the gateway itself."""
 
     async def shown_in(self, entry: InboxEntry) -> PresentationSettings:
         """Return how turns are shown in a conversation: what was chosen there comes first."""

@@ -13,12 +13,13 @@ question.
 
 import asyncio
 import re
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
 from hermes.control.admission.approval_replies import request_buttons
+from hermes.control.admission.authz import Access, deciders
 from hermes.control.delivery.surface import TurnSurface
 from hermes.control.follow import goes_on_later
 from hermes.domain.approvals import (
@@ -39,6 +40,10 @@ from hermes.streaming.markup.plain import escaped
 SLOT = "approval:"
 EXCERPT = 600
 """Characters of the beginning and of the end of a command that is too long for a message."""
+NOBODY_DECIDES = (
+    "nobody here may allow it: whoever asks is on no list of this bot,"
+    " and no administrator is named for this chat"
+)
 _LONGEST_REASON, _LONGEST_NAME = 400, 60
 _BLANKS = re.compile(r"[^\S\n]{24,}|\n(?:[^\S\n]*\n){4,}")
 _OUTCOMES = {
@@ -55,10 +60,13 @@ class Prompts(Struct, frozen=True):
     surface: TurnSurface
     layout: ChatLayout
     asker: str
-    may_answer: bool
-    """Whether the one who asked may decide, and not only an administrator."""
+    access: Access
+    """What the one who asked may do."""
+    private: bool
     folder: Path
     """Where commands lie that are sent as files, until they are sent."""
+    deny: Callable[[str, str], Awaitable[object]]
+    """(request, reason) -> denied, for what nobody may allow."""
 
     async def follow(self, stream: TurnStream) -> None:
         """Put requests before the person, and their outcome in the same place."""
@@ -83,6 +91,13 @@ class Prompts(Struct, frozen=True):
 
     async def ask(self, request: ApprovalRequest) -> None:
         question = request.kind is ApprovalKind.QUESTION
+        if not question and not deciders(self.asker, self.access, private=self.private):
+            await self.deny(request.id, NOBODY_DECIDES)
+            shown = self.layout.assembled(
+                *_outcome(await self.ledger.approval(request.id)), final=True
+            )
+            await self.surface.show(SLOT + request.id, shown, kind=OutboxKind.PROMPT)
+            return
         body = _made_visible(request.subject)
         parts = list(self._parts(request, [request.subject if question else Verbatim(body)]))
         if self.layout.weight(*parts) > self.layout.room:
@@ -116,7 +131,8 @@ class Prompts(Struct, frozen=True):
         if Choice.ALWAYS in request.choices or Choice.SESSION in request.choices:
             yield "For this conversation, or always, this would be allowed without asking:"
             yield Verbatim(_made_visible(granted_by(request))[:EXCERPT])
-        who = f"{asker} or an administrator" if self.may_answer else "An administrator"
+        who = deciders(asker, self.access, private=self.private)
+        who = "An administrator" if who == "an administrator" else who
         until = f" within {_until(request)}" if _until(request) else ""
         yield f"{who} decides{until}; without an answer it is not done."
         ways = "`yes` or `no`, `/approve [session|always]` or `/deny [reason]`."
@@ -152,7 +168,7 @@ def _outcome(approval: Approval | None) -> Iterator[str | Verbatim]:
         yield "⏹ No longer needed."
         return
     request, decision = approval.request, approval.decision
-    if decision is None:
+    if decision is None or approval.lapsed:
         yield "⏹ No longer needed: the turn has ended."
     elif decision.state is ApprovalState.EXPIRED:
         yield "⌛ Nobody answered in time, so it was not done"

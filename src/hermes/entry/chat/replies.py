@@ -199,7 +199,9 @@ class ChatReplies(Follower):
         await self._notify(target, text, f"{UNDELIVERED}{where}:{hour}")
 
     async def _settings(self, entry: InboxEntry) -> PresentationSettings:
-        operator = self._access(entry.message).operator
+        # What is the operator's is told where nobody else reads it.
+        private = entry.message.chat.kind is ChatKind.PRIVATE
+        operator = private and self._access(entry.message).operator
         return replace(await self._parts.shown_in(entry), operator=operator)
 
     def _stage(self, entry: InboxEntry) -> Stage:
@@ -214,13 +216,18 @@ class ChatReplies(Follower):
     async def _prompts(self, entry: InboxEntry, turn_id: str) -> Prompts:
         message, surface = entry.message, await self._surface(entry, turn_id)
         access = self._access(message)
+        if message.internal:
+            # Who decides is looked up when somebody answers: the owner of the conversation may.
+            access = replace(access, administrators=True)
         return Prompts(
             self._ledger,
             surface,
             ChatLayout(surface.capabilities, self._parts.presentation(message.platform)),
             asker=message.sender.name or message.sender.id,
-            may_answer=access.listed or message.chat.kind is ChatKind.PRIVATE,
+            access=access,
+            private=message.chat.kind is ChatKind.PRIVATE,
             folder=self._folder,
+            deny=self._parts.deny,
         )
 
     # -- everything else that is said -------------------------------------------

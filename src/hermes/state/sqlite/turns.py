@@ -6,7 +6,14 @@ from sqlite3 import Connection, IntegrityError
 import msgspec
 from msgspec.structs import replace
 
-from hermes.domain.approvals import Approval, ApprovalRequest, ApprovalState, Choice, Decision
+from hermes.domain.approvals import (
+    TURN_STOPPED,
+    Approval,
+    ApprovalRequest,
+    ApprovalState,
+    Choice,
+    Decision,
+)
 from hermes.domain.errors import Conflict, HermesError, NotFound
 from hermes.domain.messages import AssistantMessage, ToolMessage, UserMessage
 from hermes.domain.ports.ledger import BegunTurn
@@ -25,9 +32,7 @@ read_approval = reader(
 )
 read_spent = reader(Spent)
 read_turn_usage = reader(TurnUsage, inner=("usage",))
-STOPPED = Decision(
-    state=ApprovalState.DENIED, choice=Choice.DENY, text="the turn was stopped before an answer"
-)
+STOPPED = Decision(state=ApprovalState.DENIED, choice=Choice.DENY, text=TURN_STOPPED)
 
 
 class TurnPart(LedgerPart):

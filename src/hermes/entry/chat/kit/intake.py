@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes.control.admission.approval_replies import is_clear_answer
 from hermes.domain.inbound import ChatKind, InboundMessage
 from hermes.domain.ports.platform import (
     ButtonPress,
@@ -78,6 +79,12 @@ def _listed(names: frozenset[str], alone: str | None, chat_id: str, thread_id: s
     return alone in names or (thread_id is not None and f"{chat_id}:{thread_id}" in names)
 
 
+class _Overheard(Struct, frozen=True):
+    """A bare yes or no that is not addressed to us: it counts if we are waiting for it."""
+
+    message: InboundMessage
+
+
 HandOver = Callable[[Sequence[Heard | ButtonPress]], Awaitable[None]]
 """Takes a batch; when it returns, all of it is in the inbox or deliberately left out."""
 
@@ -106,9 +113,10 @@ class MessageIntake:
     async def _take(
         self, items: Sequence[Heard | ButtonPress], sink: InboundSink, answers: asyncio.TaskGroup
     ) -> None:
-        chats: dict[str, list[InboundMessage | ButtonPress]] = {}
+        chats: dict[str, list[InboundMessage | ButtonPress | _Overheard]] = {}
         for item in self._heard(items):
-            chats.setdefault(item.chat.id, []).append(item)
+            chat = item.message.chat if isinstance(item, _Overheard) else item.chat
+            chats.setdefault(chat.id, []).append(item)
         try:
             async with asyncio.TaskGroup() as group:
                 for each in chats.values():
@@ -119,13 +127,15 @@ class MessageIntake:
 
     async def _hand_over(
         self,
-        items: Sequence[InboundMessage | ButtonPress],
+        items: Sequence[InboundMessage | ButtonPress | _Overheard],
         sink: InboundSink,
         answers: asyncio.TaskGroup,
     ) -> None:
         for item in items:
             if isinstance(item, InboundMessage):
                 await sink.message(item)
+            elif isinstance(item, _Overheard):
+                await sink.overheard(item.message)
             else:
                 answers.create_task(self._answered(item, await sink.press(item)))
 
@@ -138,7 +148,7 @@ class MessageIntake:
 
     def _heard(
         self, items: Sequence[Heard | ButtonPress]
-    ) -> Iterator[InboundMessage | ButtonPress]:
+    ) -> Iterator[InboundMessage | ButtonPress | _Overheard]:
         """Keep what is for us; of an album, every part if one of them is."""
         settings = self._settings()
         observing = settings.observe_unmentioned_group_messages
@@ -160,6 +170,8 @@ class MessageIntake:
                 _LOG.debug("Ignored message %s: %s", message.native_id, reason)
                 if may_listen and observing:
                     self._observed.add(message)
+                if may_listen and is_clear_answer(message.text):
+                    yield _Overheard(message)
 
 
 class _Observed:
