@@ -148,8 +148,7 @@ async def test_what_nobody_may_allow_is_refused_at_once(chat: Chat) -> None:
 
 
 async def test_what_cannot_be_seen_is_shown_in_the_grant_and_on_buttons(chat: Chat) -> None:
-    hidden = {"subject": "echo a\u200b; rm x", "pattern": "= echo a; rm x"}
-    shown = await chat.ask(**hidden)
+    shown = await chat.ask("echo a\u200b; rm x", pattern="= echo a; rm x")
     assert shown.count("echo a\\u200b; rm x") == 2
     request = (await chat.ledger.pending_approvals("s1"))[0].request
     assert "echo a\\u200b; rm x" in request_buttons(request)[-1][0].label

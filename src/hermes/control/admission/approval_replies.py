@@ -229,8 +229,10 @@ class ApprovalReplies(Struct, frozen=True):
         name = "the one who asked" if asker is None else asker.name or asker.id
         theirs = access if started is None else self.access(started)
         private = private or asker is None
-        who = deciders(visible_line(name)[:60], theirs, private=private)
-        return f"Only {who} can answer this." if who else "Nobody in this chat can allow this."
+        allowed = deciders(visible_line(name)[:60], theirs, private=private)
+        return (
+            f"Only {allowed} can answer this." if allowed else "Nobody in this chat can allow this."
+        )
 
     async def _started(self, request: ApprovalRequest) -> InboundMessage | None:
         """Return the message that began the turn of a request; what was said later began none."""
