@@ -135,3 +135,31 @@ async def test_a_failing_command_looks_failed_and_its_whole_output_can_be_seen(
     assert all(str(number) in shown for number in range(105, 131))
     [path] = (hermes.home / "sessions" / "saved").iterdir()
     assert path.read_text(encoding="utf-8").startswith("101\n102\n")
+
+
+async def test_a_conversation_goes_on_in_its_own_directory_and_says_so(
+    tmp_path: Path, screens: Callable[[Hermes], Screen]
+) -> None:
+    where = Call(name="terminal", arguments={"command": "pwd"})
+    script = Script(
+        rules=[Rule(contains="where", steps=[Step(calls=[where]), Step(text="There.")])],
+        default=Step(echo=True),
+    )
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    async with FakeModelServer(script) as server:
+        hermes = Hermes(tmp_path, server.base_url, QUIET | {"terminal": {"backend": "local"}})
+        (hermes.work / "mine.txt").write_text("of the session\n", encoding="utf-8")
+        await hermes.run("-q", "hello")
+        screen = screens(hermes)
+        screen.run("-c", folder=elsewhere)
+        await screen.seen(lambda shown: "--no-restore-cwd" in shown and "\n❯\n" in shown)
+        await screen.typed("read @file:mine.txt")
+        await screen.seen("of the session")
+        screen.tmux.keys("C-d")
+        await screen.seen("EXIT 0")
+        screen.run("-c", "-q", "where", "--no-restore-cwd", folder=elsewhere)
+        await screen.seen("from now on")
+        await screen.seen("There.")
+        results = [m for r in server.requests for m in r.body["messages"] if m["role"] == "tool"]
+    assert results[-1]["content"].strip() == str(elsewhere)

@@ -18,6 +18,8 @@ class AppOptions(Struct, frozen=True, kw_only=True):
     home: HermesHome
     environ: Mapping[str, str]
     cwd: Path
+    restored: str = ""
+    """Whose directory `cwd` is, if it is not the one it was started in; `terminal.cwd` is in it."""
     model: str | None = None
     provider: str | None = None
     toolsets: tuple[str, ...] | None = None

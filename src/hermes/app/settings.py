@@ -23,10 +23,11 @@ def agent_profiles(loaded: LoadedConfig, options: AppOptions) -> dict[str, Agent
     """Return the agents that are configured, by id; for now there is one."""
     config = loaded.config
     cwd = config.terminal.cwd
+    plain = cwd in {"", "."} or bool(options.restored)
     profile = AgentProfile(
         id=DEFAULT_AGENT,
         home=options.home.root,
-        workspace=options.cwd if cwd in {"", "."} else (options.cwd / cwd).resolve(),
+        workspace=options.cwd if plain else (options.cwd / cwd).resolve(),
         provider=options.provider or ("" if options.model else config.model.provider),
         model=options.model or config.model.model,
         toolsets=toolsets_of(config, options, options.platform),

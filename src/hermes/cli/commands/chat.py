@@ -1,5 +1,6 @@
 """`hermes chat`: talk to the agent."""
 
+import asyncio
 import getpass
 import sys
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from hermes.agent.fetch import PageFetcher
 from hermes.agent.tools.toolsets import composites, installed_tools, resolve_toolsets
@@ -26,7 +28,7 @@ from hermes.domain.errors import (
     UsageError,
 )
 from hermes.domain.events import TurnFinished
-from hermes.domain.ports.ledger import SessionQuery
+from hermes.domain.ports.ledger import Ledger, SessionQuery
 from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.turn import TurnState
@@ -34,6 +36,7 @@ from hermes.domain.wording import harmless
 from hermes.entry.terminal.chat import ChatParts, run_chat
 from hermes.entry.terminal.oneshot import PLATFORM, answer_once, finish_earlier, inbound
 from hermes.models.local.files import EMBEDDED, PROVIDER, TOY_NOTICE
+from hermes.state.sqlite.ledger import open_ledger
 from hermes.streaming.stdout import PlainOutput
 
 KILLED = 128
@@ -115,10 +118,11 @@ async def _ask_once(options: AppOptions, given: dict[str, Any], text: str) -> in
             sys.stderr.write((harmless(line) if sys.stderr.isatty() else line) + "\n")
             sys.stderr.flush()
 
+    options = await _in_its_directory(options, given)
     async with open_app(options) as app:
-        for warning in app.loaded.warnings:
+        for warning in (*app.loaded.warnings, *filter(None, [options.restored])):
             note(f"· {warning}")
-        session = await _earlier_session(app, given)
+        session = await _earlier_session(app.ledger, given)
         if session is None:
             session = await app.gateway.open_session(DEFAULT_AGENT, given["source"], user_name())
         output = PlainOutput(
@@ -140,10 +144,11 @@ async def _ask_once(options: AppOptions, given: dict[str, Any], text: str) -> in
 
 
 async def _chat(options: AppOptions, given: dict[str, Any]) -> int:
+    options = await _in_its_directory(options, given)
     async with open_app(options) as app:
-        session = await _earlier_session(app, given)
+        session = await _earlier_session(app.ledger, given)
         profile = app.agent(session.agent_id if session else DEFAULT_AGENT)
-        notices = await _ready(app, profile)
+        notices = (*await _ready(app, profile), *filter(None, [options.restored]))
         with watchdog(app.owner.stall_path):
             code = await run_chat(chat_parts(app, profile, session, notices))
         if code > KILLED:
@@ -187,21 +192,37 @@ async def _ready(app: App, profile: AgentProfile) -> tuple[str, ...]:
     return (TOY_NOTICE,) if profile.model == EMBEDDED else ()
 
 
-async def _earlier_session(app: App, given: dict[str, Any]) -> Session | None:
+async def _in_its_directory(options: AppOptions, given: dict[str, Any]) -> AppOptions:
+    """Return the options with the directory of the session that is continued, and say which."""
+    if given["resume"] is None and given["latest"] is None:
+        return options
+    async with open_ledger(options.home.ensure()) as ledger:
+        session, here = await _earlier_session(ledger, given), options.cwd
+        own = Path(session.cwd) if session and session.cwd else here
+        if session is None or own == here:
+            return options
+        there = await asyncio.to_thread(own.is_dir)
+        if there and not given["no_restore_cwd"]:
+            said = f"This conversation works in {own}, not in {here}. --no-restore-cwd moves it."
+            return replace(options, cwd=own, restored=said)
+        await ledger.update_session(session.id, cwd=str(here))
+        gone = "" if there else f" {own} is gone."
+        return replace(options, restored=f"This conversation works in {here} from now on.{gone}")
+
+
+async def _earlier_session(ledger: Ledger, given: dict[str, Any]) -> Session | None:
     """Find the session that `-r` or `-c` means; None if a new one is wanted."""
     if given["resume"] is None and given["latest"] is None:
         return None
     reference = given["resume"] or given["latest"]
     if reference:
-        session = await session_called(app.ledger, reference)
+        session = await session_called(ledger, reference)
     else:
         query = SessionQuery(agent_id=DEFAULT_AGENT, source=PLATFORM, limit=1)
-        latest = await app.ledger.sessions(query)
+        latest = await ledger.sessions(query)
         if not latest:
             raise NotFound("There is no session to continue yet.", hint="Start one with: hermes")
         session = latest[0]
-    if given["no_restore_cwd"]:
-        session = await app.ledger.update_session(session.id, cwd=str(app.options.cwd))
     return session
 
 
