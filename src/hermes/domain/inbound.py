@@ -22,7 +22,7 @@ class ChatKind(StrEnum):
     WEBHOOK = "webhook"
 
 
-class Chat(Struct, frozen=True, kw_only=True):
+class Chat(Struct, frozen=True, kw_only=True, omit_defaults=True):
     kind: ChatKind
     id: str
     name: str | None = None
@@ -33,7 +33,7 @@ class Chat(Struct, frozen=True, kw_only=True):
     """The guild, workspace or team around it."""
 
 
-class Sender(Struct, frozen=True, kw_only=True):
+class Sender(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     name: str | None = None
     alt_id: str | None = None
@@ -46,7 +46,7 @@ class Sender(Struct, frozen=True, kw_only=True):
 REFERENCE = "reference"
 
 
-class Attachment(Struct, frozen=True, kw_only=True):
+class Attachment(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A file that came with a message: on disk, or still with the platform."""
 
     kind: str
@@ -70,7 +70,7 @@ class ReplyRef(Struct, frozen=True, kw_only=True):
     """True when the earlier message was ours."""
 
 
-class InboundMessage(Struct, frozen=True, kw_only=True):
+class InboundMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     platform: str
     account: str
     """Which of our own accounts on that platform received it."""

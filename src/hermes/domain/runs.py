@@ -96,7 +96,7 @@ class NewRun(RunTerms, frozen=True, kw_only=True):
     at: float
 
 
-class RunOutcome(Struct, frozen=True, kw_only=True):
+class RunOutcome(Struct, frozen=True, kw_only=True, omit_defaults=True):
     state: RunState
     text: str = ""
     handed: tuple[ToolCall, ...] = ()

@@ -34,7 +34,7 @@ class ClientResult(Struct, frozen=True, kw_only=True):
 _Penalty = Annotated[float, Meta(ge=-2, le=2)]
 
 
-class Sampling(Struct, frozen=True, kw_only=True):
+class Sampling(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the model is to answer, under the names that OpenAI gave these fields.
 
     They are the same from the request to the model call; None leaves a field to the provider.
@@ -61,7 +61,7 @@ class Sampling(Struct, frozen=True, kw_only=True):
 SAMPLING = Sampling.__struct_fields__
 
 
-class TurnOptions(Sampling, frozen=True, kw_only=True):
+class TurnOptions(Sampling, frozen=True, kw_only=True, omit_defaults=True):
     """Options of one turn; None uses the configuration."""
 
     instructions: str = ""

@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Usage(Struct, frozen=True, kw_only=True):
+class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Tokens of one model call.
 
     `input_tokens` counts the whole prompt; the two cache counters are parts

@@ -20,6 +20,7 @@ from fakes.http_chat import (
 )
 from fakes.http_door import KEY, HttpDoor
 from hermes.control.runs.runs import Runs
+from hermes.domain.ports.ledger import SearchQuery
 from hermes.domain.runs import RunQuery, RunState
 from hermes.domain.settings import Settings
 from hermes.domain.settings.doors import Sessions
@@ -370,3 +371,24 @@ async def test_what_is_deleted_is_a_setting(
             await runs.tidy(now + 40 * 86400.0)
         found = {name for name, each in sessions.items() if await door.ledger.session(each)}
         assert found == left
+
+
+async def test_two_hundred_turns_of_a_web_chat_are_stored_once(tmp_path: Path) -> None:
+    def prose(number: int, length: int) -> str:
+        return f"mark{number:03} " + " ".join(f"word{number * at % 997}" for at in range(length))
+
+    asked = [prose(at, 100) for at in range(200)]
+    answers = [prose(at + 500, 180) for at in range(200)]
+    async with door_with(tmp_path, *map(say, answers)) as (door, _):
+        empty = (await door.ledger.stats()).bytes
+        talk: list[Any] = []
+        sessions = set()
+        for question, answer in zip(asked, answers, strict=True):
+            talk.append(question)
+            given = await ask(door.client, {"role": "system", "content": "Be kind. " * 50}, *talk)
+            sessions.add(session_of(given))
+            talk.append(agent_said(answer))
+        grown = (await door.ledger.stats()).bytes - empty
+        assert grown < 3 * sum(map(len, asked + answers))
+        [hit] = await door.ledger.search(SearchQuery(text="mark042"))
+        assert {hit.session_id} == sessions

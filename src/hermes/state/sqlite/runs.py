@@ -38,8 +38,16 @@ AT_ONCE = 200
 SAME_QUESTION = 20
 """Runs that are looked at: answers to one question, asked again and again."""
 
-read_run = reader(Run, json={"request": dict[str, Any], "outcome": RunOutcome})
+read_row = reader(Run, json={"request": dict[str, Any], "outcome": RunOutcome})
 read_event = reader(LoggedEvent, json={"event": TurnEvent})
+
+
+def read_run(row: Row) -> Run:
+    run = read_row(row)
+    if run.outcome is None or row["said"] is None:
+        return run
+    outcome = msgspec.structs.replace(run.outcome, text=row["said"])
+    return msgspec.structs.replace(run, outcome=outcome)
 
 
 class RunPart(LedgerPart):
@@ -88,10 +96,10 @@ class RunPart(LedgerPart):
         if outcome.state.open:
             raise ValueError(f"a run cannot end as {outcome.state.value}")
         texts = [dump(event) for event in events]
+        whole, bare = dump(outcome), dump(msgspec.structs.replace(outcome, text=""))
         values = {
             "id": run_id,
             "state": outcome.state,
-            "outcome": dump(outcome),
             "events": len(texts),
             "at": at,
         }
@@ -100,7 +108,11 @@ class RunPart(LedgerPart):
             end = one(db, "runs.end", (run_id,))
             if end is None:
                 return False
-            row = row_of(db, "runs.finish", values | _through(db, end))
+            said = one(db, "runs.said", (end["session_id"], end["turn_id"]))
+            kept: dict[str, Any] = {"outcome": whole, "said_id": None}
+            if said is not None and said["content"] == outcome.text:
+                kept = {"outcome": bare, "said_id": said["id"]}
+            row = row_of(db, "runs.finish", values | kept | _through(db, end))
             _append(db, run_id, row["last_event"], texts, at)
             change(db, "runs.mark_answered", (run_id,))
             return True

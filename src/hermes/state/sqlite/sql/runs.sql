@@ -96,18 +96,28 @@ WHERE r.id = ? AND r.outcome IS NULL;
 -- Return the first seat and the first message that a turn has taken.
 SELECT min(seq) AS seq, min(id) AS id FROM messages WHERE session_id = ? AND turn_id = ?;
 
+-- name: said
+-- Return the last thing that was said in a turn.
+SELECT id, content FROM messages WHERE session_id = ? AND turn_id = ? AND role = 'assistant'
+ORDER BY seq DESC LIMIT 1;
+
 -- name: finish
 -- Record the outcome of a run.
 UPDATE runs SET state = :state, outcome = :outcome, updated_at = max(updated_at, :at),
                 last_event = last_event + :events, has_log = last_event + :events > 0,
-                through_seq = :through_seq, through_id = :through_id
+                said_id = :said_id, through_seq = :through_seq, through_id = :through_id
 WHERE id = :id
 RETURNING last_event;
 
 -- name: mark_answered
 -- Note that the outcome of the message's turn is where its sender finds it; a turn that waits for
--- an answer to what it asked is not over.
-UPDATE inbox SET state = 'answered'
+-- an answer to what it asked is not over. What was said is in the history by then: of the message
+-- only who sent it is kept.
+UPDATE inbox SET state = 'answered', message = json_set(
+    json_remove(message, '$.options', '$.results', '$.attachments', '$.reply_to', '$.group_id',
+                '$.context', '$.reply_context', '$.internal', '$.thread_id', '$.chat.name',
+                '$.chat.topic', '$.chat.parent_id', '$.chat.scope_id', '$.sender.name',
+                '$.sender.alt_id', '$.sender.is_bot', '$.sender.roles'), '$.text', '')
 WHERE id = (SELECT inbox_id FROM runs WHERE id = ?) AND state = 'taken'
   AND NOT EXISTS (SELECT 1 FROM turns t WHERE t.id = inbox.turn_id AND t.finished_at IS NULL);
 
