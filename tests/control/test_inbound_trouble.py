@@ -30,7 +30,7 @@ async def test_an_agent_that_is_not_served_is_said_once_and_the_message_refused(
         await way_in.message(inbound("m2"))
     ((chat, text),) = said
     assert chat == "7"
-    assert "There is no agent `nobody` here." in text
+    assert "Please tell the operator" in text
     await ledger.close()
 
 

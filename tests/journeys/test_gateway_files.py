@@ -11,7 +11,7 @@ from fakes.telegram import FakeTelegram
 from hermes.execution.backends.sandbox import backend as sandbox
 
 ANN, BEN = 777, 778
-REFUSED = "not a file of this conversation"
+REFUSED = "there is no such file in this conversation"
 
 
 def command(text: str) -> Step:

@@ -340,7 +340,10 @@ async def test_several_pictures_arrive_as_one_album(tmp_path: Path) -> None:
             assert not telegram.called("sendPhoto")
 
 
-UNREACHABLE = "⚠️ The model gives no answer at the moment. The operator can see in the log why."
+UNREACHABLE = (
+    "⚠️ The model gives no answer at the moment."
+    " Try again in a minute; if it stays so, tell the operator."
+)
 
 
 async def test_why_a_turn_fails_is_told_to_administrators_once_and_to_others_in_the_log(

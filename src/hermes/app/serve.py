@@ -24,6 +24,7 @@ from hermes.app.shutdown import StopSignals, let_turns_end, stop_signals
 from hermes.app.watchdog import watchdog
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.control.admission.authz import ACCESS_KEYS
+from hermes.control.commands.wording import count
 from hermes.control.hook_files import load_hooks
 from hermes.control.hooks import GATEWAY_STARTUP, HookBus, load_hook_plugins
 from hermes.control.runs.runs import PLATFORM as API
@@ -152,7 +153,7 @@ class Service:
         for door in self._doors:
             await door.recover()
         if resumed:
-            log.info("%d interrupted turns were resumed", len(resumed))
+            log.info("resumed: %s", count(len(resumed), "interrupted turn"))
 
     async def _start(self) -> HermesError | None:
         """Pick up what an earlier process left, then open the doors.

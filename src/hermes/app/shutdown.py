@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from hermes.control.commands.wording import count
 from hermes.control.lanes.gateway import Gateway
 
 EXIT_RESTART = 75
@@ -74,4 +75,4 @@ async def let_turns_end(gateway: Gateway, stop: StopSignals, patience: float) ->
         for each in waits:
             each.cancel()
     if gateway.live_sessions:
-        log.info("%d sessions are kept for the next start", gateway.live_sessions)
+        log.info("kept for the next start: %s", count(gateway.live_sessions, "session"))

@@ -83,7 +83,10 @@ FOR_PEOPLE = frozenset(
     | {"resume_limit", "too_old", "blocked", "shutdown", "stopped", "lost", "dropped"}
 )
 """Codes of failures that say nothing about how Hermes is set up."""
-NOT_FOR_PEOPLE = "Something is wrong on my side. The operator can see in the log what it is."
+NOT_FOR_PEOPLE = (
+    "Something is wrong on my side. Try again in a minute; if it stays so, tell the operator,"
+    " who finds the reason in the log."
+)
 
 
 class Explained(Protocol):

@@ -65,7 +65,8 @@ def long_time(seconds: float) -> str:
         return f"{seconds / 3600:.1f} hours".replace(".0 ", " ")
     if seconds >= 90:
         return f"{round(seconds / 60)} minutes"
-    return f"{round(seconds)} seconds"
+    whole = round(seconds)
+    return f"{whole} second" if whole == 1 else f"{whole} seconds"
 
 
 def ago(seconds: float) -> str:

@@ -57,6 +57,11 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)")
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _EPOCH = 1_000_000_000
 _JITTER = 0.5
+_KEY = re.compile(
+    r"(?<![A-Za-z0-9])(?:(?:sk|pk|rk|xai|tvly)-|(?:gsk|hf|sk|rk)_|AIza|[Bb]earer\s+)"
+    r"(?=[A-Za-z_./+=-]*[0-9*])[A-Za-z0-9_./+=*-]{6,}"
+)
+"""What providers quote of a key, often shortened: more is taken for one than in other texts."""
 """Up to this part of a delay is added at random."""
 _PROBE_SECONDS = 15.0
 """A route that failed lately has to begin its answer within this time."""
@@ -357,6 +362,7 @@ class _RouteCall:
     def _redacted(self, fault: WireFault) -> WireFault:
         for key in self._route.keys:
             fault.message = fault.message.replace(key.secret, "[redacted]")
+        fault.message = _KEY.sub("[redacted]", fault.message)
         return fault
 
     def _failure(self, kind: FailureKind, fault: WireFault) -> ModelFailure:

@@ -88,6 +88,13 @@ async def test_retry_asks_the_last_message_again(door: RecordingDoor) -> None:
     assert door.kit.runner.turns == ["first", "second", "second"]
 
 
+async def test_there_may_be_nothing_to_repeat(door: RecordingDoor) -> None:
+    await door.ask("one")
+    await door.type("/undo")
+    assert await door.type("/retry") == "There is nothing to send again."
+    assert await door.type("/undo") == "There is nothing to take back."
+
+
 async def test_undo_takes_exchanges_back_and_offers_the_text_again(door: RecordingDoor) -> None:
     for text in ("one", "two", "three"):
         await door.ask(text)
@@ -153,7 +160,8 @@ async def test_a_branch_goes_its_own_way(door: RecordingDoor) -> None:
     trunk = door.session
     assert trunk is not None
 
-    await door.type("/branch try this")
+    told = await door.type("/branch try this")
+    assert told.startswith("This is now a copy of the conversation “try this”")
     await door.ask("twig")
 
     assert door.session is not None

@@ -44,7 +44,7 @@ from hermes.control.supervision.instance import (
 )
 from hermes.domain.errors import Conflict
 from hermes.domain.outbound import OutboxEntry, OutboxState
-from hermes.domain.wording import ago, one_line
+from hermes.domain.wording import ago, long_time, one_line
 from hermes.execution.clock import SystemClock
 from hermes.observability.logs import RedactingFormatter
 
@@ -358,7 +358,7 @@ def _platform_lines(name: str, platform: PlatformState, now: float) -> Iterator[
         yield f"    -> {platform.hint}"
     left = -(_age(platform.next_try_at or "", now) or 0.0)
     if left > 0:
-        yield f"    The next try is in {left:.0f} seconds."
+        yield f"    The next try is in {long_time(max(left, 1))}."
 
 
 def _since(iso: str, now: float) -> str:

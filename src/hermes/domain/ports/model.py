@@ -105,7 +105,10 @@ class FailureKind(StrEnum):
 
 
 _BUSY = "The model is busy at the moment. Try again in a minute."
-_UNREACHABLE = "The model gives no answer at the moment. The operator can see in the log why."
+_UNREACHABLE = (
+    "The model gives no answer at the moment."
+    " Try again in a minute; if it stays so, tell the operator."
+)
 _PUBLIC = {
     FailureKind.CONTEXT_OVERFLOW: "This conversation has become too long for the model."
     " /compress shortens it, /new starts over.",

@@ -353,5 +353,6 @@ def explanation(error: HermesError) -> str:
             " wait. Your message is not lost; I will try again."
         )
     if isinstance(error, NotFound):
-        return f"⚠️ Nobody can answer here: {error.message}"
+        # Which agent is missing is the operator's: it is in the log.
+        return "⚠️ Nobody can answer here: this chat is not set up yet. Please tell the operator."
     return "⚠️ Something went wrong on my side. Your message is kept and will be answered later."

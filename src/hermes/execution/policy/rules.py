@@ -195,7 +195,7 @@ def _unfamiliar(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         # A module of the project is a script like any other.
         module = bool(command.via) and language_of(command.via[-1]) == "python"
         if not module and not {command.name, name} & _KNOWN:
-            yield Finding(f"nobody has told the policy what {command.name} does", command.name)
+            yield Finding(f"`{command.name}` is not a command I know", command.name)
     elif command.path.startswith("/") and not _PLACES.match(command.path):
         here = [cwd for cwd in command.cwds if cwd] or list(ground.user_homes)
         if not any(command.path.startswith(f"{cwd}/") for cwd in here):

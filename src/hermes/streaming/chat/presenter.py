@@ -89,7 +89,7 @@ class _Presenter:
         kinds = self._surface.capabilities.media
         kind = media.kind if media.kind in kinds else "document"
         if staged is None:
-            note = f"📎 `{name}` was not sent: it is not a file of this conversation."
+            note = f"📎 `{name}` was not sent: there is no such file in this conversation."
         elif kind not in kinds:
             note = f"📎 `{name}` was not sent: this platform does not accept this kind of file."
         else:
