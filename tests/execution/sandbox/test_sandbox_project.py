@@ -187,7 +187,7 @@ async def test_what_runs_on_the_host_later_stays_as_it_is(person: Person, path: 
 
 
 @pytest.mark.parametrize(
-    "path", [".envrc", ".vscode/tasks.json", ".gitlab-ci.yml", ".git/commondir"]
+    "path", [".envrc", ".vscode/tasks.json", ".gitlab-ci.yml", ".git/commondir", "HEAD", ".hg/hgrc"]
 )
 async def test_what_would_run_on_the_host_later_cannot_be_made(person: Person, path: str) -> None:
     env = await person.open()
@@ -202,6 +202,27 @@ async def test_what_would_run_on_the_host_later_cannot_be_made(person: Person, p
     await env.wait(background.id, 20)
     await env.close()
     assert not (person.project / path).exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "path"),
+    [
+        ("[include]\n\tpath = ../.gitshared", ".gitshared"),
+        ("[core]\n\thooksPath = .githooks", ".githooks/pre-commit"),
+        ('[filter "x"]\n\tclean = ./tools/clean.sh --fast', "tools/clean.sh"),
+    ],
+)
+async def test_what_the_settings_of_git_name_stays_as_it_is(
+    person: Person, setting: str, path: str
+) -> None:
+    config, file = person.project / ".git/config", person.project / path
+    config.write_text(config.read_text() + setting + "\n")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("as it was")
+    env = await person.open()
+    for attack in (f"echo evil > {path}", f"rm -rf {path}; mv -f x {path}", f"chmod 777 {path}"):
+        await sh(env, attack)
+        assert file.read_text() == "as it was", attack
 
 
 INNER = """

@@ -86,9 +86,13 @@ _GUARDED = """
     bitbucket-pipelines.yml .husky .pre-commit-config.yaml lefthook.yml .lefthook.yml
     lefthook-local.yml .mise.toml mise.toml .mise.local.toml mise.local.toml .mise
     .config/mise .config/mise.toml .exrc .nvimrc .nvim.lua .vimrc .dir-locals.el .dir-locals-2.el
-    .claude .cursor .mcp.json
+    .claude .cursor .mcp.json .gemini .codex .roo .windsurf .kiro .amazonq .vs .run .idx
+    .codesandbox .gitpod.yml .lvimrc .autoenv .autoenv.zsh .lefthook .overcommit.yml
+    .simple-git-hooks.json .simple-git-hooks.js .hg/hgrc .jj .sl appveyor.yml .appveyor.yml
+    cloudbuild.yaml cloudbuild.yml buildspec.yml .semaphore .teamcity codemagic.yaml .tekton HEAD
 """
-"""What git, an editor, the shell or a CI service of the person runs later."""
+"""What git, an editor, the shell or a CI service of the person runs later. With a `HEAD` the
+project itself would be a repository without a work tree, and its settings would count."""
 _OF_GIT = ("config", "config.worktree", "hooks", "commondir")
 _FOLDERS_LOOKED_AT = 1000
 _NOT_LOOKED_INTO = frozenset({"node_modules", ".venv", "venv", "target", ".tox", "__pycache__"})
@@ -232,11 +236,28 @@ def _guarded(project: Path, repositories: tuple[str, ...]) -> Iterator[str]:
     yield from (str(git) for git in found if git.is_file())
     for git in (*map(Path, repositories), *(git for git in found if not git.is_file())):
         yield from (str(git / name) for name in _OF_GIT)
+        yield from _named_in(git / "config", project)
         for depth in range(1, 5):  # commands may have made it deeper than a search can go
             for config in sorted((git / "modules").glob(f"{'*/' * depth}config"))[:200]:
                 yield from (str(config.with_name(name)) for name in _OF_GIT)
         for tree in sorted(git.glob("worktrees/*"))[:200]:
             yield from _of_work_tree(tree, project)
+
+
+def _named_in(config: Path, project: Path) -> Iterator[str]:
+    """Return what the settings of a repository name in the project: hooks, includes, filters."""
+    with contextlib.suppress(OSError):
+        with config.open("rb") as file:
+            text = file.read(_LONGEST_CONFIG).decode("utf-8", "replace")
+        for line in text.splitlines():
+            _, equals, value = line.partition("=")
+            if not equals or _HARMLESS_SETTING.fullmatch(line):
+                continue
+            for word in re.findall(r"[^\s\"';&|]+", value):
+                for base in (project, config.parent):
+                    real = Path(os.path.realpath(base / word))
+                    if project in real.parents and config.parent not in real.parents:
+                        yield str(real)
 
 
 def _of_work_tree(tree: Path, project: Path) -> Iterator[str]:
