@@ -40,6 +40,9 @@ class RecordedControls(CoreControls):
         self.calls.append(("compact", focus))
         return Compacted(messages=4, tokens_before=900, tokens_after=200)
 
+    async def background(self) -> list[str]:
+        return []
+
     def tools(self, agent_id: str, session: Session | None) -> tuple[ToolSpec, ...]:
         return (
             ToolSpec(

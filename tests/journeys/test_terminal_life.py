@@ -163,3 +163,25 @@ async def test_a_conversation_goes_on_in_its_own_directory_and_says_so(
         await screen.seen("There.")
         results = [m for r in server.requests for m in r.body["messages"] if m["role"] == "tool"]
     assert results[-1]["content"].strip() == str(elsewhere)
+
+
+async def test_leaving_says_which_background_processes_end_and_offers_to_stay(
+    tmp_path: Path, screens: Callable[[Hermes], Screen]
+) -> None:
+    serve = Call(name="terminal", arguments={"command": "sleep 4321", "background": True})
+    script = Script(rules=[Rule(contains="serve", steps=[Step(calls=[serve]), Step(text="Up.")])])
+    async with FakeModelServer(script) as server:
+        hermes = Hermes(tmp_path, server.base_url, QUIET | {"terminal": {"backend": "local"}})
+        screen = screens(hermes)
+        screen.run("--yolo")
+        await screen.seen("^❯$")
+        await screen.typed("serve")
+        await screen.seen("Up.")
+        screen.tmux.keys("C-d")
+        await screen.seen("Leaving ends a background process: sleep 4321")
+        screen.tmux.keys("Escape")
+        await screen.seen(lambda shown: "Leaving ends" not in shown and "\n❯\n" in shown)
+        screen.tmux.keys("C-d")
+        await screen.seen("Leaving ends")
+        screen.tmux.keys("2")
+        await screen.seen(r"ended a background process: sleep 4321(.|\n)*EXIT 0")

@@ -20,7 +20,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.execution import ProcessNotice
+from hermes.domain.ports.execution import ProcessInfo, ProcessNotice
 from hermes.execution.backend import (
     Backend,
     EnvironmentRequest,
@@ -86,6 +86,11 @@ class EnvironmentPool:
         for key in [key for key in self._last_cwd if key[1] == session_id]:
             del self._last_cwd[key]
             self._parked.pop(key, None)
+
+    async def running(self) -> list[ProcessInfo]:
+        environments = [slot.environment for slot in self._slots.values() if slot.environment]
+        found = [each for environment in environments for each in await environment.processes()]
+        return [each for each in found if each.running]
 
     def background_age(self, session_id: str) -> float | None:
         """Return how long the session's oldest background process has run; None: none runs."""

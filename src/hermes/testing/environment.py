@@ -204,6 +204,9 @@ class FakeEnvironments:
             self.made[key] = self._make()
         return self.made[key]
 
+    async def running(self) -> list[ProcessInfo]:
+        return []
+
     async def release(self, session_id: str) -> None:
         for key in [key for key in self.made if key[1] == session_id]:
             await self.made.pop(key).close()

@@ -12,7 +12,7 @@ from hermes.agent.attachments import MessageFiles, read_attachment
 from hermes.control.delivery.files import OutgoingFiles
 from hermes.domain.errors import HermesError, NotFound, UsageError
 from hermes.domain.messages import FilePart, UserMessage
-from hermes.domain.ports.execution import CommandResult, ShellRun
+from hermes.domain.ports.execution import CommandResult, ProcessInfo, ShellRun
 from hermes.domain.ports.ledger import Ledger
 from hermes.execution.backend import PooledEnvironment
 
@@ -328,6 +328,9 @@ class OneMachine:
 
     async def get(self, agent_id: str, session_id: str, cwd: str | None) -> PooledEnvironment:
         return self._machine
+
+    async def running(self) -> list[ProcessInfo]:
+        return []
 
     async def release(self, session_id: str) -> None: ...
 

@@ -76,6 +76,10 @@ class CoreControls:
         replaced = len(history) - len(after) + 1
         return Compacted(messages=replaced, tokens_before=before, tokens_after=_tokens(after))
 
+    async def background(self) -> list[str]:
+        """Return the commands of background processes, which end with this process."""
+        return [each.command for each in await self._services.environments.running()]
+
     def tools(self, agent_id: str, session: Session | None) -> tuple[ToolSpec, ...]:
         source = session.source if session is not None else DEFAULT_SOURCE
         return self._specs(self._profiles[agent_id], source)

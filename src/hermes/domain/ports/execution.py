@@ -163,6 +163,9 @@ class Environments(Protocol):
     async def release(self, session_id: str) -> None:
         """Close the session's environment if it has one."""
 
+    async def running(self) -> list[ProcessInfo]:
+        """Return the background processes of all sessions, which end with this process."""
+
     async def close(self) -> None:
         """Close them all."""
 

@@ -71,6 +71,7 @@ class TerminalApp(TerminalChat):
         self._input = input_buffer(self._sources(), PrivateHistory(parts.home.root / "history"))
         self._answer = Buffer(name="answer", multiline=False)
         self._status_shown = True
+        self._leaving = False
         self._in_sight: ApprovalRequest | None = None
         """The request that could be read before the text in the input was begun."""
 
@@ -147,6 +148,20 @@ class TerminalApp(TerminalChat):
         self._canvas.clear()
 
     def leave(self) -> None:
+        if self.exit_code or self._leaving:
+            self._canvas.close()
+        else:
+            self._leaving = True
+            self.spawn(self._leave())
+
+    async def _leave(self) -> None:
+        """Close the chat; if background processes would end with it, ask first."""
+        if ending := await self.ending():
+            title = f"They cannot outlive Hermes. Leaving ends {ending}"
+            if await self.questions.pick(title, ["Stay: they run on", "Leave: they end"]) != 1:
+                self._leaving = False
+                return
+            self.say(f"· ended {ending}")
         self._canvas.close()
 
     def prefill(self, text: str) -> None:

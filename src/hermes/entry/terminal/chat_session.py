@@ -567,6 +567,14 @@ class TerminalChat(Door, Screen):
         if self.queued:
             await self.host.gateway.wake(self.session.id)
 
+    async def ending(self) -> str:
+        """Return which background processes end with the chat; empty if none runs."""
+        commands = await self.host.controls.background()
+        if not commands:
+            return ""
+        number = "a background process" if len(commands) == 1 else f"{len(commands)} processes"
+        return f"{number}: {'; '.join(one_line(harmless(each), 60) for each in commands)}"
+
     async def hold(self) -> None:
         """Stop the running turn and keep what is queued for the next time."""
         if self.session is None:

@@ -92,6 +92,8 @@ class LineChat(TerminalChat):
             if line.strip():
                 await self._take_line(line)
         if not self.exit_code:
+            if ending := await self.ending():
+                self.say(f"Leaving ends {ending}")
             await self.hold()
 
     async def _take_line(self, line: str) -> None:
