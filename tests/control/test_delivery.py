@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -166,6 +167,22 @@ async def test_placeholders_whose_fate_is_unknown_too_are_taken_away(numbered: B
     numbered.platform.fail(*[failure(FailureAction.UNKNOWN, effect=True)] * 3)
     await numbered.surface().show("reply:0", FINAL)
     assert numbered.platform.visible == {"5": "<b>done</b>"}
+
+
+async def test_nobody_waits_until_placeholders_are_taken_away(numbered: Bench) -> None:
+    connections, later = numbered.connections(), list[Coroutine[Any, Any, None]]()
+    connections.beside = later.append
+    surface = TurnSurface(numbered.ledger, connections, TARGET, ORIGIN)
+    lost = failure(FailureAction.UNKNOWN, effect=True)
+    numbered.platform.fail(lost)
+    await surface.show("reply:0", Shown(text="one", plain="one", final=True))
+    assert numbered.platform.visible == {"5": "one", "6": "…"}
+    numbered.platform.fail(lost)
+    await surface.show("reply:1", Shown(text="two", plain="two", final=True))
+    assert "two" not in numbered.platform.visible["6"], "it is not taken for the lost message"
+    for each in later:
+        await each
+    assert list(numbered.platform.visible.values()) == ["one", "two"]
 
 
 async def test_an_unknown_fate_is_looked_into_until_it_is_clear(numbered: Bench) -> None:

@@ -50,6 +50,12 @@ def test_typing_leaves_room_for_previews_and_previews_for_finals() -> None:
     assert admitted(bucket, FINAL, 0.0)
 
 
+def test_what_is_to_be_done_some_time_leaves_one_for_a_final() -> None:
+    bucket = Bucket(RATE, now=0.0)
+    assert [admitted(bucket, Urgency.SOME_TIME, 0.0) for _ in range(3)] == [True, True, False]
+    assert admitted(bucket, FINAL, 0.0)
+
+
 def test_a_rest_is_as_long_as_was_asked_and_leaves_nothing_slower() -> None:
     bucket = Bucket(RATE, now=0.0)
     for _ in range(9):

@@ -1,6 +1,7 @@
 """A chat platform in memory: what people see, and what goes wrong when told to."""
 
 from collections.abc import Iterator, Sequence
+from itertools import count
 
 from hermes.domain.outbound import Target
 from hermes.domain.platforms import Capabilities, Limits, Rate
@@ -117,8 +118,12 @@ class MemoryPlatform:
 class NumberedPlatform(MemoryPlatform):
     """Cannot be asked what was sent; its ids count up from 1."""
 
-    def between(self, earlier: Sequence[str], later: str) -> Iterator[str]:
-        return map(str, range(max(map(int, earlier)) + 1, int(later)))
+    def between(self, earlier: Sequence[str], later: str | None) -> Iterator[str]:
+        first = max(map(int, earlier)) + 1
+        return map(str, count(first) if later is None else range(first, int(later)))
+
+    def foreign(self, native_id: str) -> bool:
+        return False
 
     async def edit(self, native_id: str, outgoing: Outgoing) -> None:
         if outgoing.attachment is not None:

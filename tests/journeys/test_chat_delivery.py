@@ -156,3 +156,58 @@ async def test_a_preview_starts_with_text_and_no_edit_is_identical(tmp_path: Pat
         assert len(read) > 2
         assert all(look.startswith("one") for look in read)
         assert not [c for c in telegram.calls if "not modified" in c.outcome]
+
+
+async def test_a_lost_send_in_a_busy_group_holds_up_nobody(tmp_path: Path) -> None:
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        telegram.chat(GROUP, "supergroup")
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url):
+            telegram.fault("reset_before", "sendMessage", chat_id=GROUP)
+            telegram.say(GROUP, ANN, "@hermes_bot hello")
+            await telegram.until(lambda: telegram.called("sendMessage"), 30)
+            for number in range(40):
+                telegram.say(GROUP, BEN, f"chatter {number}")
+            telegram.say(GROUP, CLEO, "@hermes_bot and I")
+            await until_said(telegram, GROUP, "and I", 20)
+        assert sorted(said(telegram, GROUP)) == ["and I", "hello"]
+        (edit,) = telegram.called("editMessageText")
+        assert edit.outcome == "ok", "what others said was not tried"
+
+
+async def test_a_command_is_answered_before_the_message_after_it(tmp_path: Path) -> None:
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        async with running_gateway(tmp_path, model.base_url, telegram.base_url):
+            for text in ("/status", "/whoami", "/title Holiday", "/new Work", "hello in work"):
+                telegram.say(ANN, ANN, text)
+            await until_said(telegram, ANN, "hello in work")
+        answers = said(telegram, ANN)
+    assert len(answers) == 5
+    assert "New conversation" in answers[3]
+    assert answers[4] == "hello in work"
+
+
+async def test_where_a_message_was_marked_as_seen_the_last_mark_follows(tmp_path: Path) -> None:
+    platform = gateway_config("")["platforms"]["telegram"]
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        telegram.chat(GROUP, "supergroup")
+        platform["extra"] |= {"base_url": telegram.base_url, "reactions": True}
+        async with running_gateway(
+            tmp_path, model.base_url, telegram.base_url, platforms={"telegram": platform}
+        ):
+            asked = [telegram.say(GROUP, 900 + n, f"@hermes_bot question {n}") for n in range(6)]
+            await telegram.until(lambda: len(said(telegram, GROUP)) == 6, 30)
+            messages = [telegram.world.chats[GROUP].messages[each] for each in asked]
+            await telegram.until(
+                lambda: (
+                    any(each.reactions == ["👍"] for each in messages)
+                    and not any(each.reactions == ["👀"] for each in messages)
+                ),
+                60,
+            )
+        marked = {str(c.params["message_id"]) for c in telegram.called("setMessageReaction")}
+        done = {
+            str(c.params["message_id"])
+            for c in telegram.called("setMessageReaction")
+            if "👍" in str(c.params)
+        }
+        assert marked == done

@@ -141,7 +141,8 @@ class PlaceQueues:
         self.known: set[int] = set()
         """The inbox entries that are queued or being handled here."""
         self._waiting: dict[str, deque[tuple[QueuedWork, float | None]]] = {}
-        self._saying: dict[str, asyncio.Task[None]] = {}
+        self._saying: dict[str, dict[asyncio.Task[None], int]] = {}
+        """Place -> what is being said there, in order, and the inbox entry that it is about."""
 
     def busy(self, key: str) -> bool:
         return key in self._waiting
@@ -169,9 +170,18 @@ class PlaceQueues:
             async with asyncio.timeout(patience):
                 await done.wait()
 
-    def say(self, key: str, saying: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
-        """Have something said after everything that was to be said before."""
-        before = self._saying.get(key)
+    async def said(self, key: str, number: int) -> None:
+        """Return when everything is said that belongs to entries before this one."""
+        earlier = {task for task, of in self._saying.get(key, {}).items() if of < number}
+        if earlier:
+            await asyncio.wait(earlier)
+
+    def say(
+        self, key: str, number: int, saying: Callable[[], Awaitable[None]]
+    ) -> asyncio.Task[None]:
+        """Have something said about an inbox entry after everything that was to be said before."""
+        sayings = self._saying.setdefault(key, {})
+        before = next(reversed(sayings), None)
 
         async def said() -> None:
             if before is not None:
@@ -179,10 +189,12 @@ class PlaceQueues:
             try:
                 await saying()
             finally:
-                if self._saying.get(key) is task:
+                del sayings[task]
+                if not sayings and self._saying.get(key) is sayings:
                     del self._saying[key]
 
-        task = self._saying[key] = self.do(said())
+        task = self.do(said())
+        sayings[task] = number
         return task
 
 
@@ -310,10 +322,10 @@ class InboundPipeline:
             submission = await submit_while_busy(
                 self._gateway, agent_id, message, session_id=session.id, mode=mode
             )
-            self._acknowledge(message, session, submission.effect)
+            self._acknowledge(agent_id, message, session, submission.effect)
 
     def _acknowledge(
-        self, message: InboundMessage, session: Session, effect: BusyMode | None
+        self, agent_id: str, message: InboundMessage, session: Session, effect: BusyMode | None
     ) -> None:
         """Say what becomes of a message that came during a turn, now and then."""
         if effect is None or message.internal:
@@ -322,7 +334,7 @@ class InboundPipeline:
         recent = {s: at for s, at in self._noted.items() if now - at < BUSY_NOTE_SECONDS}
         if session.id not in recent and self._parts.host.acknowledges(message.platform):
             recent[session.id] = now
-            self._say(message, BUSY_NOTES[effect])
+            self._say_first(agent_id, message, BUSY_NOTES[effect])
         self._noted = recent
 
     async def _access(self, message: InboundMessage) -> Access:
@@ -367,7 +379,7 @@ class InboundPipeline:
         await self._ledger.bind_key(key, fresh.id, now)
         self._started_over(agent_id, message, session.id, fresh.id)
         if note := user_note(reason, policy):
-            self._say(message, note)
+            self._say_first(agent_id, message, note)
         return fresh
 
     # -- commands ------------------------------------------------------------
@@ -398,7 +410,7 @@ class InboundPipeline:
         def say(text: str) -> None:
             reply_id = _reply_id(entry, len(sayings))
             saying = partial(self._parts.say, target_of(message), text, reply_id)
-            sayings.append(self._parts.queues.say(entry.session_key, saying))
+            sayings.append(self._parts.queues.say(entry.session_key, entry.id, saying))
 
         session = await self._session(agent_id, message)
         if session is None:
@@ -527,6 +539,11 @@ class InboundPipeline:
 
     def _say(self, message: InboundMessage, text: str) -> None:
         self._later(self._parts.say(target_of(message), text, ""))
+
+    def _say_first(self, agent_id: str, message: InboundMessage, text: str) -> None:
+        """Say something before the message is answered."""
+        key = self._gateway.key_of(agent_id, message)
+        self._parts.queues.say(key, 0, partial(self._parts.say, target_of(message), text, ""))
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         self._parts.queues.do(work)

@@ -10,7 +10,8 @@ from each of the three buckets of its chat; the figures are data of the platform
 - Everything else only takes what is left over: while a final queues it gets nothing, and of
   each bucket a reserve is kept, so that an answer finds room in a group where people typed and
   reacted a moment ago. A preview waits a moment and is dropped; reactions and typing leave one
-  more token than previews, and typing never waits.
+  more token than previews, and typing never waits. What is to be done some time (taking
+  placeholders away, the last mark) waits however long that takes, and leaves one token.
 - A platform counts a call when it arrives, which may be a while after it was begun. So a call
   keeps its place in the burst until it is `done`, and a jam on the way never becomes a flood.
 - A "too many requests" rests the bucket it is about for exactly as long as was asked. After
@@ -20,6 +21,7 @@ from each of the three buckets of its chat; the figures are data of the platform
 import asyncio
 from collections import deque
 from enum import IntEnum
+from math import inf
 
 from hermes.domain.inbound import ChatKind
 from hermes.domain.outbound import Target
@@ -29,7 +31,7 @@ from hermes.domain.ports.platform import LimitScope
 
 PATIENCE = 1.0
 """Seconds that a call that may be dropped waits for room."""
-_LOOK_AGAIN = 0.2
+LOOK_AGAIN = 0.2
 """Seconds after which it looks again at the least: hundreds of previews may wait for one token."""
 
 _UNDER_WAY = 2.0
@@ -42,9 +44,11 @@ class Urgency(IntEnum):
     REACTION = 1
     PREVIEW = 2
     """May be dropped: a newer one or the final will come."""
-    FINAL = 3
+    SOME_TIME = 3
+    """Waits as long as it takes, behind all finals."""
+    FINAL = 4
     """Waits as long as it takes: finals, deletes of what must go."""
-    PROMPT = 3
+    PROMPT = 4
     """Somebody is asked: as urgent as a final."""
 
 
@@ -97,6 +101,8 @@ class Bucket:
     def _spared(self, urgency: Urgency) -> int:
         if urgency is Urgency.FINAL:
             return 0
+        if urgency is Urgency.SOME_TIME:
+            return min(1, self._rate.burst - 1)
         more = 0 if urgency is Urgency.PREVIEW else 1
         return min(self._rate.reserve + more, self._rate.burst - 1)
 
@@ -146,11 +152,11 @@ class Pacer:
         if urgency is Urgency.FINAL:
             await self._queue()
             return True
-        end = self._clock.monotonic() + patience
+        end = self._clock.monotonic() + (inf if urgency is Urgency.SOME_TIME else patience)
         while (seconds := self._take(urgency)) > 0:
             if urgency is Urgency.TYPING or self._clock.monotonic() + seconds > end:
                 return False
-            await self._clock.sleep(max(seconds, _LOOK_AGAIN))
+            await self._clock.sleep(max(seconds, LOOK_AGAIN))
         return True
 
     def done(self) -> None:
@@ -183,7 +189,7 @@ class Pacer:
         """Take a token from each bucket, or return the seconds to wait if one has none."""
         now, buckets = self._clock.monotonic(), [self._bucket(scope) for scope in LimitScope]
         if urgency is not Urgency.FINAL and any(each.queue.locked() for each in buckets):
-            return _LOOK_AGAIN
+            return LOOK_AGAIN
         seconds = max(each.wait(urgency, now) for each in buckets)
         if seconds == 0:
             for each in buckets:

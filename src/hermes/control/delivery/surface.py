@@ -14,9 +14,10 @@ between claim and record. It is never repeated blindly:
 - where the history can be listed (`SentHistory`), it is looked for;
 - where ids count up and only edits tell (`NumberedMessages`), a placeholder shows where the ids
   stand now. The ids between the last one that was known before the send and the placeholder,
-  except those that the outbox knows, are edited to look like the piece: the one that can be
-  edited is the lost message, and the placeholder is taken away. If there is none, the
-  placeholder becomes the message;
+  except those that the outbox knows or that came in from others, are edited to look like the
+  piece: the one that can be edited is the lost message, and the placeholder is taken away. If
+  there is none among the first few, the placeholder becomes the message: others wait for their
+  answers. A placeholder that may be there is looked for before the next one is sent;
 - otherwise it is marked `unknown`, and told.
 
 So that a message that nobody knows can only be the one that is looked for, urgent pieces of one
@@ -29,16 +30,18 @@ refused for good; the last two are recorded with the reason and logged, `hermes 
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from itertools import islice
-from typing import Self
+from typing import Any, Self
 from weakref import WeakValueDictionary
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.control.delivery.rate_limit import PATIENCE, Pacer, Pacers, Urgency
+from hermes.control.delivery.rate_limit import LOOK_AGAIN, Pacer, Pacers, Urgency
 from hermes.domain.errors import HermesError
+from hermes.domain.inbound import ChatKind
 from hermes.domain.outbound import OutboxEntry, OutboxKind, OutboxState, Target
 from hermes.domain.platforms import Capabilities
 from hermes.domain.ports.clock import Clock, wait_at_most
@@ -59,12 +62,17 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 10.0
+LATEST = 3600.0
+"""So long something that may be done some time waits for its chance."""
 TRIES_IN_A_ROW = 18
 """So often, for two and a half minutes, a piece is tried before others of its chat get a turn: it
 may be the only one in trouble."""
 PLACEHOLDER = "…"
-MAX_SUSPECTS = 30
-"""So many ids are looked at for a lost message."""
+MAX_TRIES, MAX_PRIVATE_TRIES = 5, 15
+"""So many ids are tried for a lost message; only in private chats nobody else waits."""
+MAX_SEARCH = 8.0
+"""Seconds after which no further id is tried."""
+MAX_SUSPECTS = 500
 MAX_AGE = 24 * 3600.0
 """Seconds after which a piece is reported instead of sent."""
 TOO_OLD = "It was too old to be sent."
@@ -88,6 +96,8 @@ class Connections:
         clock: Clock,
     ) -> None:
         self._line_of = line
+        self.beside: Callable[[Coroutine[Any, Any, None]], object] | None = None
+        """Does what nobody has to wait for; without it, it is done at once."""
         self.capabilities = capabilities
         self.clock = clock
         self.pacers = Pacers()
@@ -159,6 +169,7 @@ class _Slot:
 
 
 Call = Callable[[Line], Awaitable[None]]
+_PASSING = (FailureAction.UNKNOWN, FailureAction.RETRY, FailureAction.FATAL)
 
 
 class TurnSurface:
@@ -267,31 +278,53 @@ class TurnSurface:
         if self.capabilities.typing:
             await self._aside(Urgency.TYPING, lambda line: line.adapter.typing(self._target))
 
-    async def react(self, native_id: str, emoji: str, patience: float = PATIENCE) -> None:
-        """React to a message of the chat, if the budget allows it soon enough."""
-        if self.capabilities.reactions:
-            await self._aside(
-                Urgency.REACTION,
-                lambda line: line.adapter.react(self._target, native_id, emoji),
-                patience,
-            )
-
-    async def _aside(self, urgency: Urgency, call: Call, patience: float = PATIENCE) -> bool:
-        """Make a call once, if there is room for it soon enough; return whether it worked."""
-        if not await self._pacer.wait(urgency, patience):
+    async def react(self, native_id: str, emoji: str) -> bool:
+        """React to a message if the budget allows it soon; return whether that may be seen."""
+        if not self.capabilities.reactions:
             return False
+        call = self._reaction(native_id, emoji)
+        return await self._aside(Urgency.REACTION, call) in (None, FailureAction.UNKNOWN)
+
+    async def react_some_time(self, native_id: str, emoji: str) -> None:
+        """React to a message when nothing else is to be done, however late."""
+        if self.capabilities.reactions:
+            await self._some_time(self._reaction(native_id, emoji))
+
+    def _reaction(self, native_id: str, emoji: str) -> Call:
+        return lambda line: line.adapter.react(self._target, native_id, emoji)
+
+    async def _aside(self, urgency: Urgency, call: Call) -> FailureAction | None:
+        """Make a call once, if there is room for it soon enough; return why it did not work."""
+        if not await self._pacer.wait(urgency):
+            return FailureAction.WAIT
         line = self._connections.line(self._target)
         if line is None:
-            return False
+            self._pacer.done()
+            return FailureAction.RETRY
         try:
             await call(line)
         except PlatformFailure as failure:
             if failure.action is FailureAction.WAIT:
                 self._pacer.penalise(failure.retry_after, failure.scope)
-            return False
+            return failure.action
         finally:
             self._pacer.done()
-        return True
+        return None
+
+    async def _some_time(self, call: Call) -> None:
+        """Make a call when nobody waits for anything else in the chat, until it works."""
+        order, end = self._connections.order(self._target), self._clock.monotonic() + LATEST
+        pause = FIRST_PAUSE
+        while self._clock.monotonic() < end:
+            await self._connections.connected(self._target)
+            while order.locked():
+                await self._clock.sleep(LOOK_AGAIN)
+            action = await self._aside(Urgency.SOME_TIME, call)
+            if action not in (*_PASSING, FailureAction.WAIT):
+                return
+            if action is not FailureAction.WAIT:
+                await self._connections.pause(pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
 
     # -- one slot ------------------------------------------------------------
 
@@ -444,20 +477,22 @@ class TurnSurface:
     async def _probe(
         self, known: _Slot, outgoing: Outgoing, line: Line, adapter: NumberedMessages
     ) -> None:
-        if known.mark is None:
-            mark = known.mark = await self._mark(known, outgoing, line)
-            seen = await self._outbox.seen_in_chat(self._target, line.adapter.account)
-            began = known.entry.updated_at
-            earlier = [native_id for native_id, at in seen.items() if at < began]
-            between = (each for each in adapter.between(earlier, mark) if each not in seen)
-            known.suspects = list(islice(between, MAX_SUSPECTS))
         found: str | None = None
-        while found is None and known.suspects:
-            if await self._edited(line, known.suspects[0], outgoing):
-                found = known.suspects[0]
-                known.visible = (outgoing.text, outgoing.buttons)
-            known.suspects.pop(0)
-        if found is None and outgoing.attachment is None:
+        if known.mark is None and known.strays:
+            # One placeholder is enough: the lost message or the last placeholder comes next.
+            known.suspects = await self._unknown(known, line, adapter, most=2)
+            found = await self._ours(known, outgoing, line, adapter)
+        if found is None and known.mark is None:
+            known.mark = await self._mark(known, outgoing, line)
+            known.suspects = await self._unknown(known, line, adapter)
+            if known.visible is not None and not known.strays:
+                # It was sent a moment ago, and nothing else of ours can be there.
+                known.suspects.reverse()
+        if found is None:
+            found = await self._ours(known, outgoing, line, adapter)
+        if found is not None:
+            known.visible = (outgoing.text, outgoing.buttons)
+        elif outgoing.attachment is None:
             found, known.mark = known.mark, None
             known.visible = (PLACEHOLDER, ())
         if found is None:
@@ -465,12 +500,65 @@ class TurnSurface:
         else:
             await self._record(known, OutboxState.SENDING, native_id=found)
         if known.mark is not None:
-            known.litter.append(known.mark)
+            await self._discard(known, known.mark)
             known.mark = None
+
+    async def _unknown(
+        self, known: _Slot, line: Line, adapter: NumberedMessages, most: int = MAX_SUSPECTS
+    ) -> list[str]:
+        """Return the ids since the last one known before the send of which nothing is known."""
+        seen = await self._outbox.seen_in_chat(self._target, line.adapter.account)
+        began = known.entry.updated_at
+        earlier = [native_id for native_id, at in seen.items() if at < began]
+        ids = (
+            each
+            for each in adapter.between(earlier, known.mark)
+            if each not in seen and not adapter.foreign(each)
+        )
+        return list(islice(ids, most))
+
+    async def _ours(
+        self, known: _Slot, outgoing: Outgoing, line: Line, adapter: NumberedMessages
+    ) -> str | None:
+        """Return the suspect that could be made to look like the piece, if one of the first can."""
+        private = self._target.chat_kind is ChatKind.PRIVATE
+        tries, end = 0, self._clock.monotonic() + MAX_SEARCH
+        while known.suspects and tries < (MAX_PRIVATE_TRIES if private else MAX_TRIES):
+            suspect = known.suspects[0]
+            if not adapter.foreign(suspect):
+                if tries and self._clock.monotonic() > end:
+                    break
+                tries += 1
+                if await self._edited(line, suspect, outgoing):
+                    return known.suspects.pop(0)
+            known.suspects.pop(0)
+        return None
+
+    async def _discard(self, known: _Slot, native_id: str) -> None:
+        """Have a placeholder taken away later; until then nobody takes it for a lost message."""
+        known.litter.append(native_id)
+        entry = replace(
+            known.entry,
+            id=f"{known.entry.id}/{native_id}",
+            turn_id=None,
+            kind=OutboxKind.NOTICE,
+            content=PLACEHOLDER,
+            attachment=None,
+            state=OutboxState.SENT,
+            native_id=native_id,
+            updated_at=self._clock.now(),
+        )
+        await self._outbox.enqueue(entry)
 
     async def _mark(self, known: _Slot, outgoing: Outgoing, line: Line) -> str:
         mark = replace(
-            outgoing, text=PLACEHOLDER, plain=PLACEHOLDER, buttons=(), attachment=None, final=False
+            outgoing,
+            text=PLACEHOLDER,
+            plain=PLACEHOLDER,
+            buttons=(),
+            attachment=None,
+            final=False,
+            silent=True,
         )
         try:
             return (await line.adapter.send(mark)).native_id
@@ -489,24 +577,28 @@ class TurnSurface:
             raise
         return True
 
-    async def _tidy(self, known: _Slot, line: Line) -> None:
-        """Take away the placeholders that finding out has left."""
+    async def _find_strays(self, known: _Slot, line: Line) -> None:
+        """Find the placeholders of which nobody knows whether they are there."""
         try:
-            while known.strays and known.suspects:
-                stray = known.suspects.pop(0)
+            for stray in known.suspects[:2] if known.strays else ():
                 if await self._edited(line, stray, self._placeholder(known)):
-                    known.litter.append(stray)
+                    await self._discard(known, stray)
         except PlatformFailure as failure:
             log.info("placeholders may be left in a chat: %s", failure.message)
-        known.strays, litter, known.litter = 0, known.litter, []
+        known.strays = 0
+
+    async def _tidy(self, known: _Slot) -> None:
+        """Take away the placeholders that finding out has left; nobody waits for that."""
+        litter, known.litter = known.litter, []
         for native_id in litter:
-            await self._take_away(native_id)
+            await self._some_time(partial(self._delete, native_id))
+
+    async def _delete(self, native_id: str, line: Line) -> None:
+        await line.adapter.delete(self._target, native_id)
 
     async def _take_away(self, native_id: str) -> None:
         for _ in range(5):
-            if await self._aside(
-                Urgency.FINAL, lambda line: line.adapter.delete(self._target, native_id)
-            ):
+            if await self._aside(Urgency.FINAL, partial(self._delete, native_id)) is None:
                 return
             await self._connections.pause(FIRST_PAUSE)
 
@@ -525,19 +617,27 @@ class TurnSurface:
 
     async def _persist(self, known: _Slot, call: Call) -> None:
         """Make a call until it works or is pointless."""
-        while True:
-            async with self._connections.order(self._target):
-                for _ in range(TRIES_IN_A_ROW):
-                    line = await self._connections.connected(self._target)
-                    if self._clock.now() - known.entry.created_at > MAX_AGE:
-                        await self._end(known, OutboxState.FAILED, TOO_OLD)
-                        return
-                    await self._pacer.wait(Urgency.FINAL)
-                    pause = await self._attempt(known, call, line)
-                    if pause is None:
-                        await self._tidy(known, line)
-                        return
-                    await self._connections.pause(pause)
+        while not await self._tries(known, call):
+            pass
+        if known.litter and self._connections.beside is not None:
+            self._connections.beside(self._tidy(known))
+        else:
+            await self._tidy(known)
+
+    async def _tries(self, known: _Slot, call: Call) -> bool:
+        async with self._connections.order(self._target):
+            for _ in range(TRIES_IN_A_ROW):
+                line = await self._connections.connected(self._target)
+                if self._clock.now() - known.entry.created_at > MAX_AGE:
+                    await self._end(known, OutboxState.FAILED, TOO_OLD)
+                    return True
+                await self._pacer.wait(Urgency.FINAL)
+                pause = await self._attempt(known, call, line)
+                if pause is None:
+                    await self._find_strays(known, line)
+                    return True
+                await self._connections.pause(pause)
+        return False
 
     async def _attempt(self, known: _Slot, call: Call, line: Line) -> float | None:
         """Make a call; return the seconds after which another try is worth it, None if none is."""
@@ -564,7 +664,7 @@ class TurnSurface:
             case FailureAction.WAIT:
                 self._pacer.penalise(failure.retry_after, failure.scope)
                 return 0.0
-            case FailureAction.UNKNOWN | FailureAction.RETRY | FailureAction.FATAL:
+            case passing if passing in _PASSING:
                 if failure.action is FailureAction.FATAL:
                     # The account is refused, not the answer: it waits until somebody has helped.
                     log.log(known.alarm, "%s waits: %s", known.entry.id, failure.message)

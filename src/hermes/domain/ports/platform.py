@@ -72,6 +72,8 @@ class Outgoing(Struct, frozen=True, kw_only=True):
     """False: more of it will come."""
     aside: bool = False
     """Progress beside an answer: shown without a sound, and not as a reply."""
+    silent: bool = False
+    """Without a sound, whatever it is."""
     continues: bool = False
     """A further piece of what an earlier message began: a reply only where all pieces are."""
     key: str = ""
@@ -274,11 +276,15 @@ class SentHistory(Protocol):
 class NumberedMessages(Protocol):
     """An adapter that cannot look up what was sent, but whose message ids count up."""
 
-    def between(self, earlier: Sequence[str], later: str) -> Iterator[str]:
+    def between(self, earlier: Sequence[str], later: str | None) -> Iterator[str]:
         """Yield the ids that may exist between all of `earlier` and `later`, oldest first.
 
-        To edit a message of somebody else, or none, fails with `SEND_NEW`.
+        Without `later` there is no end. To edit a message of somebody else, or none, fails with
+        `SEND_NEW`.
         """
+
+    def foreign(self, native_id: str) -> bool:
+        """Tell whether a message is known to be somebody else's: it came in."""
 
 
 @runtime_checkable

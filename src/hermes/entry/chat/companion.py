@@ -6,8 +6,8 @@ still being shown. Nothing here can spoil an answer.
 A turn that shows nothing for a while says that it is still working, in one slot
 that is edited and taken away at the end. A turn in which nothing happens at all is
 announced to be stopped, and then stopped. Time spent waiting for a person does not
-count. Reactions to the person's own message (seen, then done or failed) are dropped
-when the chat's budget is used up.
+count. Reactions to the person's own message (seen, then done or failed) are left out
+when the chat's budget is used up; where the first is, the last replaces it, however late.
 """
 
 import asyncio
@@ -53,8 +53,6 @@ NEVER = float("inf")
 KEPT = " What was done so far is kept; send a message to continue."
 SEEN = "👀"
 MARKS = {TurnState.DONE: "✅", TurnState.FAILED: "❌"}
-SOON, IN_THE_END = 1.0, 60.0
-"""Seconds that a mark may wait: later on the first one means nothing."""
 
 
 class TurnPlace(Protocol):
@@ -243,15 +241,15 @@ class Companion(Struct, frozen=True, kw_only=True):
                 group.create_task(_safely(post_turn(hooks, self.job.stream, message)))
 
     async def _mark(self) -> None:
-        await self._react(SEEN, SOON)
+        surface, message_id = await self.surface(), self.entry.message.native_id
+        # An earlier process may have left its first mark.
+        seen = self.reachable() and await surface.react(message_id, SEEN)
+        if not seen and not self.job.resumed:
+            return
         finished = await self.job.stream.wait()
         await self.answered.wait()
         if not goes_on_later(finished):
-            await self._react(MARKS.get(finished.outcome, ""), IN_THE_END)
-
-    async def _react(self, emoji: str, patience: float) -> None:
-        if self.reachable():
-            await (await self.surface()).react(self.entry.message.native_id, emoji, patience)
+            await surface.react_some_time(message_id, MARKS.get(finished.outcome, ""))
 
     # -- a `TurnPlace` -----------------------------------------------------------
 

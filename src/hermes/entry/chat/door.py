@@ -75,8 +75,10 @@ class ChatDoor(Door):
             self._connections,
             access=self._access,
             folder=parts.media_dir / "approvals",
+            said=self._said,
         )
         self.say, self.do = self._replies.say, self._replies.do
+        self._connections.beside = self._replies.do
         self.apologise = Apologies(self._replies.say_unrecorded, parts.clock).say
         self._way_in = parts.admission(self)
         self._fleet = Fleet(
@@ -117,6 +119,9 @@ class ChatDoor(Door):
 
     def _access(self, message: InboundMessage) -> Access:
         return self._way_in.authorizer.check(message)
+
+    async def _said(self, before: InboxEntry) -> None:
+        await self._way_in.queues.said(before.session_key, before.id)
 
     def _changed(self, health: AdapterHealth) -> None:
         if health.state is AdapterState.CONNECTED:

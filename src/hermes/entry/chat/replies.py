@@ -2,7 +2,8 @@
 
 For each turn of a chat one task follows its stream and shows it on a surface.
 Turns of one chat are shown one after the other, so their order holds however
-slow the platform is; chats never wait for each other. A turn counts as
+slow the platform is, and after the replies to earlier commands; chats never wait for each
+other. A turn counts as
 answered when all of its pieces are out or were given up, and told; what was cut off
 by a restart is shown again, slot by slot, and edits what is already there. Pieces that
 belong to no turn (answers to commands, notices, deliveries) are taken up from the outbox.
@@ -57,6 +58,7 @@ class ChatReplies(Follower):
         connections: Connections,
         access: Callable[[InboundMessage], Access],
         folder: Path,
+        said: Callable[[InboxEntry], Awaitable[None]],
     ) -> None:
         super().__init__(parts.ledger, parts.group)
         self._parts = parts
@@ -64,6 +66,8 @@ class ChatReplies(Follower):
         self._platforms = tuple(connections.capabilities)
         self._access = access
         self._folder = folder
+        self._said = said
+        """Returns when the commands before a message have their replies."""
         self._order: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Session -> held by the turn that is being shown; the next ones wait in order. The same
         for posts: each is in one pair of hands."""
@@ -132,6 +136,7 @@ class ChatReplies(Follower):
 
     async def _show_turn(self, job: TurnJob, entry: InboxEntry) -> None:
         settings, clock = await self._settings(entry), self._parts.clock
+        await self._said(entry)
         async with self._turn_of(entry):
             shared = entry.message.chat.kind is not ChatKind.PRIVATE
             ready = partial(self._in_order, entry) if shared else None

@@ -63,7 +63,7 @@ class ChatSettings(Struct, frozen=True, kw_only=True):
         return None if off else outgoing.target.reply_to
 
     def silent(self, outgoing: Outgoing) -> bool:
-        return outgoing.aside and self.notifications == "important"
+        return outgoing.silent or (outgoing.aside and self.notifications == "important")
 
     def channel_prompt(self, chat_id: str, thread_id: str | None) -> str:
         """Return the extra prompt of a chat or topic; the topic's own comes first."""
