@@ -44,7 +44,7 @@ PROGRESS_CHARS = 120
 Progress = Literal["text", "reasoning"]
 
 
-class Section(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class TurnSection(Struct, frozen=True, kw_only=True, omit_defaults=True):
     asks: bool = False
     """Questions are put as text, and end it."""
     may_answer: bool = True
@@ -59,10 +59,10 @@ class Section(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Said first: that the question had been settled before."""
 
 
-def section_of(run: Run) -> Section | None:
+def section_of(run: Run) -> TurnSection | None:
     """Return which part of its turn a run gets; None: all of it, as it is."""
     kept = run.request.get("section")
-    return convert(kept, Section) if kept else None
+    return convert(kept, TurnSection) if kept else None
 
 
 def asked_call(request: ApprovalRequest) -> str:
@@ -107,7 +107,7 @@ class SectionStream(TurnStream):
     """The events of a turn that belong to one request, and what is said in their place."""
 
     def __init__(
-        self, turn_id: str, session_id: str, section: Section, redact: Callable[[str], str]
+        self, turn_id: str, session_id: str, section: TurnSection, redact: Callable[[str], str]
     ) -> None:
         super().__init__(turn_id, session_id)
         self.asked: ApprovalRequest | None = None
@@ -121,7 +121,7 @@ class SectionStream(TurnStream):
         self._used, self._cost, self._calls = Usage(), 0.0, 0
 
     @classmethod
-    def of(cls, turn: TurnStream, section: Section, redact: Callable[[str], str]) -> TurnStream:
+    def of(cls, turn: TurnStream, section: TurnSection, redact: Callable[[str], str]) -> TurnStream:
         """Follow a turn from its first event."""
         made = cls(turn.turn_id, turn.session_id, section, redact)
         made.retell(turn.events)
@@ -249,7 +249,7 @@ class SectionStream(TurnStream):
 
 def retold_section(
     events: Iterable[TurnEvent],
-    section: Section,
+    section: TurnSection,
     asked: ApprovalRequest | None,
     redact: Callable[[str], str],
 ) -> list[TurnEvent]:

@@ -34,7 +34,7 @@ from hermes.entry.http.access import (
     run_headers,
     session_choice,
 )
-from hermes.entry.http.api.consent import Consent, consent
+from hermes.entry.http.api.consent import TypedAnswer, consent
 from hermes.entry.http.api.conversation import (
     ChatMessage,
     Conversation,
@@ -220,7 +220,7 @@ def helper_of(
     return helper_call(request.messages, headers, named, patterns, bare=bare)
 
 
-async def _run_request(call: ChatCall, agent_id: str) -> tuple[RunRequest, Consent]:
+async def _run_request(call: ChatCall, agent_id: str) -> tuple[RunRequest, TypedAnswer]:
     body = call.body
     talk = read_conversation(body.messages)
     options = turn_options(body, talk.instructions)

@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.control.admission.approval_replies import Answer, read_answer, settled_text
-from hermes.control.runs.sections import Progress, Section, asked_call
+from hermes.control.runs.sections import Progress, TurnSection, asked_call
 from hermes.domain.approvals import Approval, ApprovalKind, ApprovalState, Choice, Decision
 from hermes.domain.keys import Action
 from hermes.domain.runs import Run, RunQuery, SessionChoice
@@ -31,11 +31,11 @@ _NAMED = re.compile(r"\(`(appr_[0-9a-f]{24})`\)\s*\Z")
 _PROGRESS: dict[str, Progress] = {"text": "text", "reasoning": "reasoning"}
 
 
-class Consent(Struct, frozen=True, kw_only=True):
+class TypedAnswer(Struct, frozen=True, kw_only=True):
     """Where a request goes on, and what it answers there."""
 
     choice: SessionChoice
-    section: Section
+    section: TurnSection
     answer: Answer | None = None
 
     async def give(self, call: AnyCall) -> None:
@@ -49,13 +49,13 @@ class Consent(Struct, frozen=True, kw_only=True):
             await answers.answer(answer.approval_id, answer.choice, by=by, text=answer.text)
 
 
-def wanted_section(call: AnyCall) -> Section:
+def wanted_section(call: AnyCall) -> TurnSection:
     """Return how a request wants to be told of questions and tools."""
     told = [each.strip().lower() for each in (call.headers.events or "").split(",")]
     progress = (call.headers.progress or "events").strip().lower()
     if progress not in ("events", *_PROGRESS):
         raise bad_value("It is `text`, `reasoning` or `events`.", "X-Hermes-Progress")
-    return Section(
+    return TurnSection(
         asks="approvals" not in told,
         may_answer=call.caller.may(Action.APPROVE),
         progress=_PROGRESS.get(progress),
@@ -64,9 +64,9 @@ def wanted_section(call: AnyCall) -> Section:
 
 async def consent(
     call: AnyCall, agent_id: str, choice: SessionChoice, talk: Conversation
-) -> Consent:
+) -> TypedAnswer:
     """Tell what a request answers, if it goes on from a question."""
-    given = Consent(choice=choice, section=wanted_section(call))
+    given = TypedAnswer(choice=choice, section=wanted_section(call))
     run = await _asking_run(call, agent_id, choice, talk)
     if run is None or run.outcome is None or run.outcome.asked is None:
         return given
@@ -92,15 +92,15 @@ async def consent(
 
 
 def _joined(
-    given: Consent, here: SessionChoice, run: Run, answer: Answer | None, note: str = ""
-) -> Consent:
+    given: TypedAnswer, here: SessionChoice, run: Run, answer: Answer | None, note: str = ""
+) -> TypedAnswer:
     assert run.outcome is not None
     assert run.outcome.asked is not None
     asked = run.outcome.asked
     section = replace(
         given.section, asks=True, after=asked.id, after_call=asked_call(asked), note=note
     )
-    return Consent(choice=replace(here, turn_id=run.turn_id), section=section, answer=answer)
+    return TypedAnswer(choice=replace(here, turn_id=run.turn_id), section=section, answer=answer)
 
 
 def _pending(approval: Approval, now: float) -> bool:

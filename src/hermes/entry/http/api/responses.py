@@ -32,7 +32,7 @@ from hermes.entry.http.access import (
     session_key_of,
     waiting_session,
 )
-from hermes.entry.http.api.consent import Consent, consent
+from hermes.entry.http.api.consent import TypedAnswer, consent
 from hermes.entry.http.api.conversation import Conversation, Short, joined, read_items
 from hermes.entry.http.api.options import run_request, turn_options
 from hermes.entry.http.api.responses_request import (
@@ -213,7 +213,7 @@ async def _same_request(call: CreateCall) -> Run | None:
     return run
 
 
-async def _run_request(call: CreateCall, agent: ServedAgent) -> tuple[RunRequest, Consent]:
+async def _run_request(call: CreateCall, agent: ServedAgent) -> tuple[RunRequest, TypedAnswer]:
     body = call.body
     if body.background and body.store is False:
         message = "A response in the background has to be stored."
