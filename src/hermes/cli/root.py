@@ -68,7 +68,7 @@ _CHAT_OPTIONS = (
     click.option("--yolo", is_flag=True, help="Ask for no approval; what is never allowed stays."),
     click.option("--usage-file", type=click.Path(path_type=Path), help="Write usage as JSON here."),
     click.option("--source", default="cli", help="Label of a new session; `tool` hides it."),
-    click.option("--no-restore-cwd", is_flag=True, help="Stay out of the session's directory."),
+    click.option("--no-restore-cwd", is_flag=True, help="Move the session to this directory."),
     click.option("--ignore-rules", is_flag=True, help="Leave out SOUL.md, memory, project files."),
 )
 
