@@ -24,7 +24,7 @@ from hermes.control.delivery.surface import TOO_OLD, Connections, ReplyOrigin, T
 from hermes.control.follow import Follower, Outcome
 from hermes.control.lanes.lane import Ticket
 from hermes.domain.errors import HermesError, NotFound, StoreError, failure_text
-from hermes.domain.events import TurnFinished, TurnJob
+from hermes.domain.events import TurnJob
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import ChatKind, InboundMessage, InboxEntry, InboxState
 from hermes.domain.messages import AssistantMessage
@@ -145,8 +145,6 @@ class ChatReplies(Follower):
                 prompts = await self._prompts(entry, job.turn.id)
                 group.create_task(prompts.follow(job.stream))
                 complete = await present(job.stream, surface, settings, clock, self._stage(entry))
-            if complete:
-                _log_failure(job.turn.id, job.stream.finished)
             if complete and await self._concluded(job.turn.id):
                 await self._ledger.mark_answered(job.turn.id)
                 self._answered.set()
@@ -180,7 +178,8 @@ class ChatReplies(Follower):
             ]
             ending = Ending(outcome=outcome.state, error=outcome.error)
             settings = await self._settings(entry)
-            _log_failure(turn_id, outcome)
+            if outcome.error is not None:
+                log.warning("turn %s: %s", turn_id, failure_text(outcome.error, operator=True))
             await present_again(said, surface, settings, ending, self._stage(entry))
             await (await self._prompts(entry, turn_id)).settle()
             if await self._concluded(turn_id):
@@ -320,12 +319,6 @@ def _undelivered(piece: OutboxEntry, now: float) -> str:
     name = (piece.attachment or "").rpartition("/")[2].replace("`", "'")
     # Where texts are refused nobody can be told.
     return f"📎 `{name}` could not be sent: {piece.error}" if piece.attachment else ""
-
-
-def _log_failure(turn_id: str, ended: TurnFinished | Outcome | None) -> None:
-    """Keep for the operator what people in chats are not told."""
-    if ended is not None and ended.error is not None:
-        log.warning("turn %s failed: %s", turn_id, failure_text(ended.error, operator=True))
 
 
 AGAIN_AFTER = 600.0
