@@ -386,6 +386,7 @@ async def test_guests_stop_only_what_they_began(kit: ChatKit) -> None:
     async with asyncio.TaskGroup() as group:
         way_in = WayIn(kit, group, OPEN_GROUP)
         asked = await way_in.asked(ANN, GROUP, "wipe it", TOPIC)
+        await way_in.say(SID, GROUP, "what about me?", thread=TOPIC)
         told = await way_in.told(SID, GROUP, "/stop", TOPIC)
         assert told.startswith("Somebody else asked for what is running")
         assert await state(way_in, asked) is ApprovalState.PENDING

@@ -319,6 +319,9 @@ class InboundPipeline:
             self._post(SESSION_START, agent_id, message, ticket.session_id)
         elif not await self._answered(agent_id, message, session, access):
             mode = await self._parts.host.busy_mode(message.platform, session.id)
+            if access.guest and self._gateway.shared(agent_id, message):
+                # A guest does not stop what somebody else asked for.
+                mode = BusyMode.QUEUE
             submission = await submit_while_busy(
                 self._gateway, agent_id, message, session_id=session.id, mode=mode
             )
