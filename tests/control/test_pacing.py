@@ -54,6 +54,10 @@ def test_what_is_to_be_done_some_time_leaves_one_for_a_final() -> None:
     bucket = Bucket(RATE, now=0.0)
     assert [admitted(bucket, Urgency.SOME_TIME, 0.0) for _ in range(3)] == [True, True, False]
     assert admitted(bucket, FINAL, 0.0)
+    group = Bucket(TELEGRAM.limits.group, now=0.0)
+    while admitted(group, Urgency.SOME_TIME, 0.0):
+        pass
+    assert [admitted(group, FINAL, 0.0) for _ in range(3)] == [True, True, False]
 
 
 def test_a_rest_is_as_long_as_was_asked_and_leaves_nothing_slower() -> None:

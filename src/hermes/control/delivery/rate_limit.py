@@ -11,7 +11,8 @@ from each of the three buckets of its chat; the figures are data of the platform
   each bucket a reserve is kept, so that an answer finds room in a group where people typed and
   reacted a moment ago. A preview waits a moment and is dropped; reactions and typing leave one
   more token than previews, and typing never waits. What is to be done some time (taking
-  placeholders away, the last mark) waits however long that takes, and leaves one token.
+  placeholders away, the last mark) waits however long that takes, and leaves a third of the
+  reserve: the next to ask is answered at once.
 - A platform counts a call when it arrives, which may be a while after it was begun. So a call
   keeps its place in the burst until it is `done`, and a jam on the way never becomes a flood.
 - A "too many requests" rests the bucket it is about for exactly as long as was asked. After
@@ -102,7 +103,7 @@ class Bucket:
         if urgency is Urgency.FINAL:
             return 0
         if urgency is Urgency.SOME_TIME:
-            return min(1, self._rate.burst - 1)
+            return min(max(1, self._rate.reserve // 3), self._rate.burst - 1)
         more = 0 if urgency is Urgency.PREVIEW else 1
         return min(self._rate.reserve + more, self._rate.burst - 1)
 

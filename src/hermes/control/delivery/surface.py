@@ -39,7 +39,7 @@ from weakref import WeakValueDictionary
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.control.delivery.rate_limit import LOOK_AGAIN, Pacer, Pacers, Urgency
+from hermes.control.delivery.rate_limit import LOOK_AGAIN, PATIENCE, Pacer, Pacers, Urgency
 from hermes.domain.errors import HermesError
 from hermes.domain.inbound import ChatKind
 from hermes.domain.outbound import OutboxEntry, OutboxKind, OutboxState, Target
@@ -293,9 +293,11 @@ class TurnSurface:
     def _reaction(self, native_id: str, emoji: str) -> Call:
         return lambda line: line.adapter.react(self._target, native_id, emoji)
 
-    async def _aside(self, urgency: Urgency, call: Call) -> FailureAction | None:
+    async def _aside(
+        self, urgency: Urgency, call: Call, patience: float = PATIENCE
+    ) -> FailureAction | None:
         """Make a call once, if there is room for it soon enough; return why it did not work."""
-        if not await self._pacer.wait(urgency):
+        if not await self._pacer.wait(urgency, patience):
             return FailureAction.WAIT
         line = self._connections.line(self._target)
         if line is None:
@@ -319,7 +321,10 @@ class TurnSurface:
             await self._connections.connected(self._target)
             while order.locked():
                 await self._clock.sleep(LOOK_AGAIN)
-            action = await self._aside(Urgency.SOME_TIME, call)
+            # Those who asked at the same time come first.
+            action = await self._aside(Urgency.PREVIEW, call, LONGEST_PAUSE)
+            if action is FailureAction.WAIT:
+                action = await self._aside(Urgency.SOME_TIME, call)
             if action not in (*_PASSING, FailureAction.WAIT):
                 return
             if action is not FailureAction.WAIT:
