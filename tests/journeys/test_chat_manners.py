@@ -321,7 +321,9 @@ async def test_a_route_to_an_agent_that_is_not_there_is_refused_and_named(tmp_pa
             gateway={"profile_routes": idle},
         ) as gateway:
             telegram.say(group, ben, "@hermes_bot hello")
-            await until_said(telegram, "is for the agent `coder`", chat=group)
+            (told,) = await until_said(telegram, "Nobody can answer here", chat=group)
+            assert "coder" not in told
+            assert "is for the agent `coder`" in gateway.log()
             telegram.say(group, ANN, "@hermes_bot hello from Ann")
             await until_said(telegram, "hello from Ann", chat=group)
             telegram.say(ANN, ANN, "in private")
