@@ -127,6 +127,14 @@ def test_rubbish_on_the_next_line_does_not_unblock_the_floor(sample: object, rub
         "$x " + "mkfs " * 6_000,
         "$x " + "rm -r " * 5_000,
         "cd a || cd b; echo x > y;" * 1_000,
+        "awk '" + "[[" * 4_000 + "'",
+        "python3 -c '" + "[" * 8_000 + "'",
+        "curl " + "[0" * 4_000,
+        "psql -c '" + "[a" * 4_000 + "'",
+        "bash -c '" + "[a" * 4_000 + "'",
+        "sed '" + "\n" * 8_000 + "'",
+        "cat /x/" + ".hermes/" * 1_000,
+        "git -c core.x=" + "a=$" * 2_666 + " status",
     ],
     ids=lambda text: text[:16],
 )
@@ -135,6 +143,15 @@ def test_huge_and_nested_commands_are_judged_quickly(text: str) -> None:
     verdict = POLICY.judge(text)
     assert time.process_time() - started < 2.0
     assert isinstance(verdict, Verdict)
+
+
+def test_a_place_that_cannot_be_looked_at_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: str) -> str:
+        raise PermissionError(path)
+
+    monkeypatch.setattr("os.path.realpath", refuse)
+    assert POLICY.judge("rm -rf /proc/1/root/*").gate != Gate.ALLOW
+    assert POLICY.judge_write("/proc/1/root/x").gate != Gate.ALLOW
 
 
 @pytest.mark.parametrize("filler", ["a" * 1_000_000, "ls; " * 250_000, "echo hi\n" * 100_000])

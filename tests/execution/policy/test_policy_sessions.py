@@ -136,6 +136,18 @@ async def test_a_file_that_the_session_has_written_is_read_before_it_runs(
         ("npm init", ["y\n", "my-package\n"], Gate.ALLOW),
         ("python3 app.py", ["yes please\n"], Gate.ALLOW),
         ("npm init", ["rm -rf /\n"], Gate.BLOCK),
+        ("bash", ["ls\x15git push\n"], Gate.ASK),
+        ("bash", ["ls\r"], Gate.ASK),
+        ("python3", ["print(1)\x17\n"], Gate.ASK),
+        ("less notes.md", ["!ls\n"], Gate.ASK),
+        ("git log", ["!ls\n"], Gate.ASK),
+        ("man ls", ["!ls\n"], Gate.ASK),
+        ("sftp web1", ["!ls\n"], Gate.ASK),
+        ("gdb ./app", ["shell ls\n"], Gate.ASK),
+        ("python3 -m pdb app.py", ["!ls\n"], Gate.ASK),
+        ("psql db", ["\\! ls\n"], Gate.ASK),
+        ("psql db", ["select 1;\n"], Gate.ALLOW),
+        ("cat > notes.md", ["some words\n"], Gate.ALLOW),
     ],
 )
 async def test_what_is_typed_into_a_program_is_judged_joined(

@@ -5,6 +5,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from importlib.resources import files
 
 from msgspec import Struct, structs
@@ -62,10 +63,19 @@ def real_path(path: str) -> str:
     """Return where an absolute path leads through the links that are on the disk."""
     if not path.startswith("/") or len(path) > _MAX_PATH or is_unknown(path):
         return path
-    return os.path.realpath(path)
+    try:
+        return os.path.realpath(path)
+    except OSError:
+        return path
 
 
 _MAX_PATH = 4096
+_MAX_GLOB = 500
+
+
+def may_match(name: str, glob: str) -> bool:
+    """Return whether a glob matches, or is too long to be tried: that takes quadratic time."""
+    return len(glob) > _MAX_GLOB or fnmatchcase(name, glob)
 
 
 def base_name(path: str) -> str:

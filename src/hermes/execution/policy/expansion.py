@@ -130,28 +130,22 @@ class Variables:
         ]
 
     def _split(self, parts: tuple[Part, ...]) -> list[str]:
-        fields: list[str] = []
-        current: str | None = None
+        fields: list[list[str]] = []
         for index, part in enumerate(parts):
-            if isinstance(part, Lit):
-                leading = index == 0 and not part.quoted
-                current = (current or "") + (self._tilde(part.text) if leading else part.text)
-                continue
             pieces = self._values(part)
-            if isinstance(part, Param | Subst) and not part.quoted:
+            if isinstance(part, Lit) and index == 0 and not part.quoted:
+                pieces = [self._tilde(part.text)]
+            elif isinstance(part, Param | Subst) and not part.quoted:
                 pieces = [p for piece in pieces for p in _pieces(piece)]
                 if self.values.get("IFS") == COMPUTED:
                     # The script splits words where it likes.
                     pieces = [COMPUTED]
             for number, piece in enumerate(pieces):
-                if number and current is not None:
-                    fields.append(current)
-                    current = None
-                current = piece if current is None else current + piece
-        if current is not None:
-            fields.append(current)
+                if number or not fields:
+                    fields.append([])
+                fields[-1].append(piece)
         keeps_empty = any(not isinstance(p, Arith) and p.quoted for p in parts)
-        return [f for f in fields if f or keeps_empty]
+        return [f for f in map("".join, fields) if f or keeps_empty]
 
     def _tilde(self, text: str) -> str:
         match = _TILDE.match(text)

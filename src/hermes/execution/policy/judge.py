@@ -24,8 +24,10 @@ from msgspec import Struct, structs
 
 from hermes.domain.approvals import Gate, Verdict
 from hermes.execution.policy import network, places, rules
+from hermes.execution.policy.code import language_of
 from hermes.execution.policy.command import (
     NOTHING,
+    TABLES,
     TOO_COMPLICATED,
     UNREADABLE,
     Carried,
@@ -35,7 +37,9 @@ from hermes.execution.policy.command import (
     Input,
     ShellCommand,
     absolute,
+    listed,
     opaque,
+    pattern,
     readings,
     words,
 )
@@ -47,6 +51,7 @@ from hermes.execution.policy.floor import (
     mentions_floor,
 )
 from hermes.execution.policy.grammar import read_scripts
+from hermes.execution.policy.nested import SHELLS
 from hermes.execution.policy.places import PlaceKind, place_of
 from hermes.execution.policy.rules import COMMANDS
 from hermes.execution.policy.walk import Walk, walk
@@ -62,6 +67,10 @@ _REMOTE = words("ssh autossh mosh docker podman nerdctl kubectl")
 _LOSING = words("rm unlink rmdir find gfind shred wipe srm scrub rsync mv git truncate dd")
 _WALLED_OFF = ("write ", "git config", "git ext", "git push", "git exec", "rm outside")
 """Findings about what a wall keeps from happening."""
+_TYPED_INTO = listed("typed-into").union(TABLES["wrappers"], TABLES["runners"])
+_SQL_CLIENTS = pattern("sql-clients")
+_KEYS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+_META = re.compile(r"(?m)^[ \t]*[.!]|\\[a-zA-Z!]")
 _OPERATORS = re.compile(r"[;&|`\n<>]|\$\(")
 _ODD = opaque("it contains characters that nobody can see")
 _PLAIN_WORD = re.compile(r"(?!\+$)[\w@%+=:,./~*?\[\]{}^$!-]+$", re.ASCII)
@@ -138,15 +147,18 @@ class CommandPolicy:
     ) -> Verdict:
         """Decide about text for the input of a running program, after what it has read before.
 
-        What an interpreter reads is judged whole; of any other program only the floor.
+        What an interpreter reads is judged whole. Of a program that is known to read data and
+        answers only the floor is judged; any other may take it for a command.
         """
         ground = self._ground(cwd)
+        running = [c for found in _read(command, ground)[1] for c in found.commands]
         known = set(_read(command, ground, feed=before)[0]) if before else set()
         new, walks = _read(command, ground, feed=before + data)
         findings = [f for f in new if f not in known]
         if not any(c.name in _REMOTE for found in walks for c in found.commands):
             plain = _read(before + data, ground, whole=False)[0]
             findings += [f for f in plain if f.gate is Gate.BLOCK]
+        findings += _typed_into(running, data)
         return self._decide(data, findings, (), [])
 
     def judge_losses(
@@ -277,7 +289,10 @@ def _real(path: str, cwd: str | None) -> str:
     """Return where `path` leads through links; a link before `..` counts first."""
     full = path if path.startswith("/") or cwd is None else f"{cwd}/{path}"
     links = full.startswith("/") and "\x00" not in full
-    return os.path.realpath(full) if links else absolute(path, cwd)
+    try:
+        return os.path.realpath(full) if links else absolute(path, cwd)
+    except OSError:
+        return absolute(path, cwd)
 
 
 def _squeeze(text: str) -> str:
@@ -310,6 +325,19 @@ def _read(
         except RecursionError:
             findings.append(TOO_COMPLICATED)
     return findings, walks
+
+
+def _typed_into(running: list[ShellCommand], data: str) -> Iterator[Finding]:
+    for command in running:
+        reads_code = command.name in SHELLS or language_of(command.name) or command.name in _REMOTE
+        queries = _SQL_CLIENTS.match(command.name) is not None
+        if (reads_code or queries) and _KEYS.search(data):
+            yield opaque("keys that edit the line change what is run")
+        if queries and _META.search(data):
+            yield opaque(f"{command.name} is given a command of its own")
+        known = reads_code or queries or command.name in _TYPED_INTO or "/" in command.path
+        if not known:
+            yield Finding(f"{command.name} may take what is typed for a command")
 
 
 def _losses(found: Walk, ground: Ground, exposed: tuple[str, ...]) -> Iterator[Finding]:

@@ -2,9 +2,16 @@
 
 import re
 from collections.abc import Iterator
-from fnmatch import fnmatchcase
 
-from hermes.execution.policy.command import Finding, Ground, ShellCommand, absolute, listed, pattern
+from hermes.execution.policy.command import (
+    Finding,
+    Ground,
+    ShellCommand,
+    absolute,
+    listed,
+    may_match,
+    pattern,
+)
 from hermes.execution.policy.places import PlaceKind, is_away, place_of
 
 NETWORK = listed("network")
@@ -132,5 +139,5 @@ def _globbed(pattern: str, path: str) -> bool:
     pairs = list(zip(pattern.split("/"), path.split("/"), strict=False))
     same_depth = pattern.count("/") == path.count("/")
     return same_depth and all(
-        fnmatchcase(part, glob) and (part[:1] != "." or glob[:1] == ".") for glob, part in pairs
+        may_match(part, glob) and (part[:1] != "." or glob[:1] == ".") for glob, part in pairs
     )

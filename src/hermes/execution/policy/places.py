@@ -1,12 +1,10 @@
 """Paths that matter: what a place is, how much harm is done there, which commands write where."""
 
-import fnmatch
 import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
-from pathlib import Path
 
 from msgspec import Struct
 
@@ -18,6 +16,7 @@ from hermes.execution.policy.command import (
     ShellCommand,
     absolute,
     listed,
+    may_match,
     opaque,
     pattern,
     patterns,
@@ -95,7 +94,7 @@ def is_vital(clean: str, ground: Ground) -> bool:
     if not any(c in stripped for c in "*?["):
         return False
     depth = stripped.count("/")
-    return any(v.count("/") == depth and fnmatch.fnmatchcase(v, stripped) for v in _VITAL | homes)
+    return any(v.count("/") == depth and may_match(v, stripped) for v in _VITAL | homes)
 
 
 def is_ledger(clean: str, ground: Ground) -> bool:
@@ -123,7 +122,7 @@ def place_of(clean: str, ground: Ground) -> ProtectedPlace | None:
             return None if _only_looks_like(place.kind, clean, ground) else place
     if any(c in clean for c in "*?[") and clean.startswith("/"):
         top = clean.split("/")[1]
-        if any(fnmatch.fnmatchcase(name, top) for name in ("etc", "usr", "bin", "boot", "root")):
+        if any(may_match(name, top) for name in ("etc", "usr", "bin", "boot", "root")):
             return _SYSTEM_PLACE
     return _SYSTEM_PLACE if clean == "/" else None
 
@@ -164,7 +163,7 @@ def _hermes(clean: str, ground: Ground) -> ProtectedPlace | None:
 
 _SILENT = re.compile(r"/dev/(?:null|stdout|stderr|tty|fd/\d+|zero|full|tcp/|udp/)")
 _AWK_OUTPUT = re.compile(r"(?:-[dop]|--(?:dump|pretty|profile)[\w-]*=)([^-\s].*)")
-_SED_WRITE = re.compile(r"(?:^|[;{}\n\d$/gp])\s*[wW]\s+(/?\S+)")
+_SED_WRITE = re.compile(r"(?:^|[;{}\n\d$/gp])[ \t]*[wW][ \t]+(/?\S+)")
 
 
 def written_paths(command: ShellCommand) -> Iterator[str]:
@@ -300,7 +299,7 @@ def _writes(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         for clean in command.where(path):
             place = place_of(clean, ground)
             if place is None and command.name not in _MAKERS and _is_there(clean, ground):
-                folder = path == _destination(command) and not Path(clean).is_file()
+                folder = path == _destination(command) and not os.path.isfile(clean)  # noqa: PTH113 - never raises
                 keeps = command.name in _COPIERS and folder and "T" not in command.letters()
                 place = None if keeps else _OUTSIDE
             if place is None or place.label in seen:

@@ -212,10 +212,8 @@ def _script_reader(command: ShellCommand) -> Iterator[Finding]:
     elif name in {"xargs", "parallel"} and command.piped and command.feed.text is None:
         if any(a.rsplit("/", 1)[-1] in SHELLS for a in command.operands()):
             yield _unseen(command.feed.upstream, "shell")
-    elif name in {"sed", "gsed"}:
-        scripts = (*command.values_of("-e", "--expression"), *command.operands()[:1])
-        if any(_sed_runs(script) for script in scripts):
-            yield opaque("sed runs a command", "sed e")
+    elif name in {"sed", "gsed"} and _sed_acts(command):
+        yield opaque("sed may run a command, or read or write another file", "sed e")
     if name in _SCRIPTED and command.inner and "/dev/fd/63" in command.line:
         yield _unseen(command.inner, name)
     if name not in _TEXT_TOOLS and any(mentions_floor(a) for a in command.args):
@@ -252,12 +250,71 @@ def _runs_unread(command: ShellCommand) -> bool:
     return unread or (shell and bool(operands) and is_unknown(operands[0]))
 
 
-def _sed_runs(script: str) -> bool:
-    """Return whether a sed script has the `e` command or flag."""
-    if re.search(r"(?:^|[;\n{\d$/])\s*e(?:\s+\S.*|\s*)$", script[:2000]):
-        return True
-    pieces = script.split(script[1]) if script[:1] == "s" and len(script) > 3 else []
-    return len(pieces) == 4 and "e" in pieces[3]
+# --- sed: a script is harmless if it is made of these commands; any other runs, reads or writes ---
+
+
+def _sed_text(mark: str, brackets: str = "") -> str:
+    """Return the pattern of a text up to the delimiter that the group `mark` has found."""
+    return rf"(?:{brackets}(?!(?P={mark}))[^\\\n]|\\.)*+(?P={mark})"
+
+
+def _sed_regex(mark: str) -> str:
+    # A delimiter in brackets does not end the expression, and is an error for older makes of sed.
+    inside = r"(?:\[:\w+:\]|\[(?![:.=])|\\(?!\])|[^\]\[\\\n])"
+    return _sed_text(mark, rf"\[\^?+\]?+{inside}*+\]|(?!\[)")
+
+
+def _sed_address(mark: str) -> str:
+    regex = rf"\\?(?P<{mark}>(?<=\\)[^\w\s\\]|/){_sed_regex(mark)}[IM]*+"
+    return rf"(?:\d++(?:~\d++)?|[+~]\d++|\$|{regex})[ \t]*+"
+
+
+_SED_COMMAND = re.compile(
+    rf"[\s;}}]++|#[^\n]*+|:[ \t]*+[\w.-]++(?=[\s;}}]|$)"
+    # Addresses, then what stands alone, jumps, `s`, `y`, a text up to the end of its line.
+    rf"|(?:{_sed_address('a')}(?:,[ \t]*+{_sed_address('b')})?)?[!\s]*+"
+    r"(?:\{|(?:[pPdDnNhHgGxzF=]|[qQlL][ \t]*+\d*+|[btT][ \t]*+[\w.-]*+"
+    rf"|s(?P<s>[^\w\s\\]){_sed_regex('s')}{_sed_text('s')}[gpiImM0-9]*+"
+    rf"|y(?P<y>[^\w\s\\]){_sed_text('y')}{_sed_text('y')}"
+    r")(?=[ \t]*+(?:[;\n}#]|$))|[aic](?:[^\\\n]|\\.)*+)",
+    re.DOTALL,
+)
+
+
+def _sed_acts(command: ShellCommand) -> bool:
+    """Return whether a sed script has more than commands that are known to be harmless."""
+    scripts, operands, rest = [], [], list(command.args)
+    while rest:
+        arg = rest.pop(0)
+        if arg == "--":
+            operands += rest
+            break
+        option = re.match(r"(?:--(?:e\w*|(f)\w*)(?:=|$)|-[nrszuEb]*(?:e|(f)))(.*)", arg, re.DOTALL)
+        if option is not None and not arg.startswith("--fo"):
+            value = option[3] or (rest.pop(0) if rest else "")
+            if not (option[1] or option[2]):
+                scripts.append(value)
+            elif value in STDIN_FILES:
+                scripts.append(COMPUTED if command.feed.text is None else command.feed.text)
+            else:
+                scripts.append("")
+        elif arg in {"-l", "--line-length"}:
+            del rest[:1]
+        elif len(arg) < 2 or arg[0] != "-":
+            operands.append(arg)
+    # Of `-i ''` the second word is a part of the option for some makes of sed.
+    scripts = scripts or operands[: 2 if operands[:1] == [""] else 1]
+    return not _sed_harmless("\n".join(scripts))
+
+
+def _sed_harmless(script: str) -> bool:
+    position = 0
+    while position < len(script):
+        found = _SED_COMMAND.match(script, position)
+        if found is None:
+            return False
+        position = found.end()
+    return True
 
 
 # --- variables that decide what other programs run ---

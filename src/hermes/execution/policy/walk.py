@@ -8,7 +8,6 @@ assigned further down.
 
 import re
 from collections.abc import Collection, Iterator
-from fnmatch import fnmatchcase
 from pathlib import Path
 from time import thread_time
 
@@ -27,6 +26,7 @@ from hermes.execution.policy.command import (
     ShellCommand,
     absolute,
     base_name,
+    may_match,
     opaque,
 )
 from hermes.execution.policy.expansion import (
@@ -529,7 +529,7 @@ def _prints_number(command: ShellCommand) -> bool:
 
 def _is_made(path: str, files: Collection[str]) -> bool:
     """Return whether a path is one of the files, or a glob is involved that fits."""
-    return path in files or any(fnmatchcase(path, f) or fnmatchcase(f, path) for f in files)
+    return path in files or any(may_match(path, f) or may_match(f, path) for f in files)
 
 
 def _text_of(path: str) -> str | None:
