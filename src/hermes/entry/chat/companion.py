@@ -6,8 +6,8 @@ still being shown. Nothing here can spoil an answer.
 A turn that shows nothing for a while says that it is still working, in one slot
 that is edited and taken away at the end. A turn in which nothing happens at all is
 announced to be stopped, and then stopped. Time spent waiting for a person does not
-count. Reactions to the person's own message (seen, then done or failed) are left out
-when the chat's budget is used up; where the first is, the last replaces it, however late.
+count. Reactions to the person's own message (seen, then done or failed) use what the chat's
+budget leaves over: the first is left out where there is no room soon, the last comes, however late.
 """
 
 import asyncio
@@ -242,10 +242,8 @@ class Companion(Struct, frozen=True, kw_only=True):
 
     async def _mark(self) -> None:
         surface, message_id = await self.surface(), self.entry.message.native_id
-        # An earlier process may have left its first mark.
-        seen = self.reachable() and await surface.react(message_id, SEEN)
-        if not seen and not self.job.resumed:
-            return
+        if self.reachable():
+            await surface.react(message_id, SEEN)
         finished = await self.job.stream.wait()
         await self.answered.wait()
         if not goes_on_later(finished):

@@ -11,6 +11,7 @@ import re
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -89,6 +90,23 @@ HandOver = Callable[[Sequence[Heard | ButtonPress]], Awaitable[None]]
 """Takes a batch; when it returns, all of it is in the inbox or deliberately left out."""
 
 
+def names_between(earlier: Sequence[str], later: str | None) -> Iterator[str]:
+    """Yield the names `<chat>:<number>` after all of `earlier` and before `later`."""
+    chat = (later or max(earlier, default="")).rpartition(":")[0]
+    numbers = [name.rpartition(":")[2] for name in earlier if name.startswith(f"{chat}:")]
+    known = [int(number) for number in numbers if number.isdigit()]
+    if not known:
+        return
+    end = (later or "").rpartition(":")[2]
+    for number in count(max(known) + 1):
+        if later is not None and (not end.isdigit() or number >= int(end)):
+            return
+        yield f"{chat}:{number}"
+
+
+_MOST_SEEN = 20_000
+
+
 class MessageIntake:
     def __init__(
         self,
@@ -100,6 +118,16 @@ class MessageIntake:
         """Shows a short text to whoever pressed a button."""
         self._observed = _Observed()
         self._albums: OrderedDict[str | None, None] = OrderedDict()
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        """The messages of others that came in, also those that are not for us; the newest ones."""
+
+    def seen(self, native_id: str) -> None:
+        self._seen[native_id] = None
+        if len(self._seen) > _MOST_SEEN:
+            self._seen.popitem(last=False)
+
+    def has_seen(self, native_id: str) -> bool:
+        return native_id in self._seen
 
     @asynccontextmanager
     async def into(self, sink: InboundSink) -> AsyncIterator[HandOver]:

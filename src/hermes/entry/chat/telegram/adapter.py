@@ -14,7 +14,6 @@ import logging
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -40,7 +39,7 @@ from hermes.domain.ports.platform import (
 from hermes.domain.wording import clean_text
 from hermes.entry.chat.kit.decode import decode_updates
 from hermes.entry.chat.kit.http import Upload, check_size, copy_file, read_file
-from hermes.entry.chat.kit.intake import HandOver, Heard, MessageIntake, menu_names
+from hermes.entry.chat.kit.intake import HandOver, Heard, MessageIntake, menu_names, names_between
 from hermes.entry.chat.kit.receiver import Polling, called_at, keep_checking
 from hermes.entry.chat.kit.settings import ChatSettings, WebhookAddress, live_settings
 from hermes.entry.chat.telegram.inbound import (
@@ -55,7 +54,6 @@ from hermes.entry.chat.telegram.settings import TelegramSettings
 from hermes.entry.chat.telegram.wire import (
     BotApi,
     FileWire,
-    MessageWire,
     Party,
     SentWire,
     UpdateWire,
@@ -66,7 +64,6 @@ _LOG = logging.getLogger(__name__)
 _REACTIONS = {"✅": "👍", "❌": "👎", "⏳": "👀", "♾️": "💯"}
 """Bots may react with Telegram's own short list only; these are the nearest."""
 _COMMANDS = 100
-_MOST_HEARD = 20_000
 _COMMAND_TEXT = 256
 _MAX_PHOTO = 10_000_000
 _SUFFIXES = {
@@ -102,8 +99,6 @@ class TelegramAdapter:
         self._intake = MessageIntake(self._rules, self._answer)
         self._polling = Polling("Telegram", clock)
         self._secret = ""
-        self._heard: dict[str, None] = {}
-        """The messages of others that came in, also those that are not for us; the newest ones."""
         off = settings.disable_link_previews
         self._previews = {"link_preview_options": {"is_disabled": True}} if off else {}
 
@@ -207,7 +202,9 @@ class TelegramAdapter:
         updates, next_number = decode_updates(raws, UpdateWire, "update_id")
         items = list[Heard | ButtonPress]()
         for update in updates:
-            self._note(update.message or update.channel_post)
+            message = update.message or update.channel_post
+            if message and not (message.sender and message.sender.id == self._me().id):
+                self._intake.seen(message_name(message.chat.id, message.message_id))
             item = parse(update, self._me())
             if isinstance(item, str):
                 _LOG.debug("Ignored update %s: %s", update.update_id, item)
@@ -215,13 +212,6 @@ class TelegramAdapter:
                 items.append(item)
         await hand_over(items)
         return next_number
-
-    def _note(self, message: MessageWire | None) -> None:
-        if message is None or (message.sender and message.sender.id == self._me().id):
-            return
-        self._heard[message_name(message.chat.id, message.message_id)] = None
-        if len(self._heard) > _MOST_HEARD:
-            del self._heard[next(iter(self._heard))]
 
     async def _answer(self, press: ButtonPress, text: str) -> None:
         """Let go of a pressed button; too late is fine."""
@@ -249,16 +239,10 @@ class TelegramAdapter:
         await self._api.attempt(method, fields, "message is not modified")
 
     def between(self, earlier: Sequence[str], later: str | None) -> Iterator[str]:
-        chat = (later or max(earlier, default="")).rpartition(":")[0]
-        known = [message_number(each) or 0 for each in earlier if each.startswith(f"{chat}:")]
-        if not known:
-            return iter(())
-        first = max(known) + 1
-        ids = count(first) if later is None else range(first, message_number(later) or 0)
-        return (message_name(chat, each) for each in ids)
+        return names_between(earlier, later)
 
     def foreign(self, native_id: str) -> bool:
-        return native_id in self._heard
+        return self._intake.has_seen(native_id)
 
     async def delete(self, target: Target, native_id: str) -> None:
         gone = "message to delete not found"
