@@ -77,6 +77,7 @@ _UPDATES = ("message", "channel_post", "callback_query")
 _OFFSET_LIFE = 6 * 86400.0
 """After a week of silence Telegram picks new numbers at random, perhaps lower ones."""
 _TOAST_LENGTH = 200
+_LENIENT = {"allow_sending_without_reply": True}
 _SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - a header's name
 
 
@@ -200,12 +201,12 @@ class TelegramAdapter:
     async def _take(self, hand_over: HandOver, raws: Sequence[bytes]) -> int | None:
         """Hand a batch over; return the number after its last update."""
         updates, next_number = decode_updates(raws, UpdateWire, "update_id")
-        items = list[Heard | ButtonPress]()
+        items, bot = list[Heard | ButtonPress](), self._me()
         for update in updates:
             message = update.message or update.channel_post
-            if message and not (message.sender and message.sender.id == self._me().id):
+            if message and not (message.sender and message.sender.id == bot.id):
                 self._intake.seen(message_name(message.chat.id, message.message_id))
-            item = parse(update, self._me())
+            item = parse(update, bot)
             if isinstance(item, str):
                 _LOG.debug("Ignored update %s: %s", update.update_id, item)
             else:
@@ -260,8 +261,7 @@ class TelegramAdapter:
     async def react(self, target: Target, native_id: str, emoji: str) -> None:
         if not self._rules().reactions:
             return
-        emoji = _REACTIONS.get(emoji, emoji)
-        reaction = [{"type": "emoji", "emoji": emoji}] if emoji else []
+        reaction = [{"type": "emoji", "emoji": _REACTIONS.get(emoji, emoji)}] if emoji else []
         fields = _existing(target, native_id) | {"reaction": reaction}
         await self._api.call("setMessageReaction", fields, bool)
 
@@ -288,8 +288,7 @@ class TelegramAdapter:
             fields |= _in_topic(target.thread_id)
         replied = message_number(self._rules().replied_to(outgoing) or "")
         if replied is not None:
-            lenient = {"message_id": replied, "allow_sending_without_reply": True}
-            fields["reply_parameters"] = lenient
+            fields["reply_parameters"] = {"message_id": replied} | _LENIENT
         if self._rules().silent(outgoing):
             fields["disable_notification"] = True
         return fields | (_keyboard(outgoing.buttons) if outgoing.buttons else {})
@@ -320,8 +319,7 @@ class TelegramAdapter:
 
     async def send_album(self, pieces: list[Outgoing]) -> list[Sent]:
         """Show two to ten pictures or videos as one album."""
-        uploads: list[Upload] = []
-        media: list[dict[str, Any]] = []
+        uploads, media = list[Upload](), list[dict[str, Any]]()
         for number, piece in enumerate(pieces):
             kind, upload = await self._upload(piece, f"file{number}")
             uploads.append(upload)
