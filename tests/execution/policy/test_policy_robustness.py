@@ -154,6 +154,21 @@ def test_a_place_that_cannot_be_looked_at_asks(monkeypatch: pytest.MonkeyPatch) 
     assert POLICY.judge_write("/proc/1/root/x").gate != Gate.ALLOW
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "git -c core.x=" + "a=$" * 2_666 + " status",
+        "awk '" + "[[" * 4_000 + "'",
+        "ls " + "[0" * 4_000,
+    ],
+    ids=lambda text: text[:12],
+)
+def test_one_long_word_is_judged_at_once(text: str) -> None:
+    started = time.process_time()
+    POLICY.judge(text, cwd="/home/user/work")
+    assert time.process_time() - started < 1.0
+
+
 @pytest.mark.parametrize("filler", ["a" * 1_000_000, "ls; " * 250_000, "echo hi\n" * 100_000])
 def test_a_command_that_is_too_long_to_read_asks(filler: str) -> None:
     assert POLICY.judge(filler).gate == Gate.ASK

@@ -30,6 +30,8 @@ _EVALUATED = re.compile(f"[\\[$`{COMPUTED}]")
 _BRACES = re.compile(
     r"\{(?:([^{},]*(?:,[^{},]*)+)|(-?\d{1,9})\.\.(-?\d{1,9})|([A-Za-z])\.\.([A-Za-z]))\}"
 )
+_MAX_LENGTH = 65_536
+"""Characters that variables may make of one word; no script that can be judged is as long."""
 _STEPS = re.compile(r"\{[^{}]*\.\.[^{}]*\}")
 _PIECE_OF_NAME = re.compile(r"(?!.*\.\.)[\w*?][\w.*?-]*")
 _TILDE = re.compile(r"~([A-Za-z0-9_.+-]*)(?=/|$)")
@@ -144,6 +146,9 @@ class Variables:
                 if number or not fields:
                     fields.append([])
                 fields[-1].append(piece)
+        if sum(len(piece) for field in fields for piece in field) > _MAX_LENGTH:
+            self.doubts.append("its words grow too long to be read")
+            return [COMPUTED]
         keeps_empty = any(not isinstance(p, Arith) and p.quoted for p in parts)
         return [f for f in map("".join, fields) if f or keeps_empty]
 
