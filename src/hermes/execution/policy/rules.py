@@ -347,10 +347,30 @@ def _variables(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         elif changes_programs(name) and not _harmless(name, value):
             yield opaque(f"{name} changes what other programs run", f"{name}=")
     if command.name == "git":
-        for setting in command.values_of("-c", "--config", "--config-env"):
-            key, _, value = setting.partition("=")
-            if not _GIT_HARMLESS.match(key) and not _runs_nothing(value):
-                yield opaque("it changes what git runs", "git -c")
+        yield from _git_settings(command)
+
+
+def _git_settings(command: ShellCommand) -> Iterator[Finding]:
+    for setting in command.values_of("-c", "--config", "--config-env"):
+        key, _, value = setting.partition("=")
+        if not _GIT_HARMLESS.match(key) and not _runs_nothing(value):
+            yield opaque("it changes what git runs", "git -c")
+    for operands, rest in readings("git", command.args)[:1]:
+        if operands[0] == "config" and not _git_config(operands[1:], rest):
+            yield opaque("it may change what git runs", "git config")
+
+
+def _git_config(operands: list[str], rest: tuple[str, ...]) -> bool:
+    """Return whether `git config` only looks, or sets what is known to run nothing."""
+    if len(operands) < 2 or operands[0] in {"get", "list"}:
+        return True
+    if any(a.startswith(("--get", "--list", "--unset")) or a == "-l" for a in rest):
+        return True
+    key, value = operands[-2:]
+    plain = re.match(r"alias\.[\w-]+$", key) and re.match(r"[a-z][a-z-]*(?: -[\w=:-]+)*$", value)
+    return bool(plain) or (
+        _GIT_HARMLESS.match(key) is not None and "templatedir" not in key.lower()
+    )
 
 
 def _harmless(name: str, value: str) -> bool:
