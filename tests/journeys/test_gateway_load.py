@@ -8,7 +8,9 @@ orders, counts and ratios: how long a second of this machine is does not matter.
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -158,13 +160,14 @@ async def memory_growth(folder: Path, *, size: int, crowds: int, rounds: int) ->
             crowd.speak(f"round {number}")
             await crowd.answered(f"round {number}", 120)
             resident.append(resident_kb(gateway))
-    middle = rounds // 2
-    return (resident[-1] - resident[middle]) / ((rounds - 1 - middle) * size)
+    growth = [later - earlier for earlier, later in pairwise(resident[rounds // 2 :])]
+    # What is lost shows in every round; a single step is a cache or the allocator.
+    return median(growth) / size
 
 
 @pytest.mark.timeout(120)
 async def test_fifteen_hundred_messages_leave_no_memory_behind(tmp_path: Path) -> None:
-    assert await memory_growth(tmp_path, size=150, crowds=5, rounds=10) < 4.0
+    assert await memory_growth(tmp_path, size=150, crowds=5, rounds=10) < 2.0
 
 
 @pytest.mark.slow

@@ -90,7 +90,7 @@ def script(folder: Path) -> Script:
 
 
 OVER = re.compile(
-    r"Done\.|limit|budget|Approval needed|pairing approve|conversation|did not|cannot"
+    r"Done\.|limit|budget|Approval needed|pairing approve|conversation|did not|cannot|Nobody can"
 )
 LONG = "All about it. " * 400
 """More than any limit of a file that the prompt is made of."""
