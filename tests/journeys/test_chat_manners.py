@@ -157,6 +157,9 @@ async def test_answers_are_replies_as_reply_to_mode_says(tmp_path: Path) -> None
             telegram.press(group, ben, prompt.message_id, prompt.buttons[0][0][1])
             await until_said(telegram, "All clean.", chat=group)
             assert telegram.replies(group)[-1].reply_to == asked_for
+            queued = telegram.say(group, ben, "/queue@hermes_bot and then this")
+            await until_said(telegram, "and then this", chat=group)
+            assert telegram.replies(group)[-1].reply_to == queued
             for mode, expected in (("all", [True, True]), ("off", [False, False])):
                 config = gateway.hermes.home / "config.yaml"
                 config.write_text(config.read_text() + f"\ntelegram: {{reply_to_mode: {mode!r}}}\n")

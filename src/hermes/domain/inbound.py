@@ -80,6 +80,8 @@ class InboundMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sender: Sender
     text: str
     sent_at: float
+    made_of: str = ""
+    """The id of the message that people see, where this one is a part of it: `/queue TEXT`."""
     thread_id: str | None = None
     attachments: tuple[Attachment, ...] = ()
     reply_to: ReplyRef | None = None
@@ -96,6 +98,11 @@ class InboundMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Results of tool calls that an earlier turn handed to the program."""
     internal: bool = False
     """Made by Hermes itself (handoff, cron): already authorised."""
+
+    @property
+    def seen_as(self) -> str:
+        """The id of the message that people see, for replies and reactions."""
+        return self.made_of or self.native_id
 
 
 class InboxState(StrEnum):

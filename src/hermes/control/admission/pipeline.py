@@ -97,7 +97,11 @@ class ChatCaller(Struct, kw_only=True):
         self, text: str, *, mode: BusyMode, attachments: tuple[Attachment, ...] = ()
     ) -> None:
         message = replace(
-            self.message, text=text, attachments=attachments, native_id=new_id("command")
+            self.message,
+            text=text,
+            attachments=attachments,
+            native_id=new_id("command"),
+            made_of=self.message.seen_as,
         )
         submission = await submit_while_busy(
             self.gateway, self.agent_id, message, session_id=self.session.id, mode=mode
@@ -570,7 +574,7 @@ def target_of(message: InboundMessage) -> Target:
         account=message.account,
         chat_id=message.chat.id,
         thread_id=message.thread_id,
-        reply_to=None if message.internal else message.native_id,
+        reply_to=None if message.internal else message.seen_as,
         chat_kind=message.chat.kind,
         context=message.reply_context,
     )

@@ -94,9 +94,10 @@ class Connections:
         line: Callable[[str, str], Line | None],
         capabilities: Mapping[str, Capabilities],
         clock: Clock,
+        beside: Callable[[Coroutine[Any, Any, None]], object] | None = None,
     ) -> None:
         self._line_of = line
-        self.beside: Callable[[Coroutine[Any, Any, None]], object] | None = None
+        self.beside = beside
         """Does what nobody has to wait for; without it, it is done at once."""
         self.capabilities = capabilities
         self.clock = clock

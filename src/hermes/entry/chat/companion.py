@@ -241,7 +241,7 @@ class Companion(Struct, frozen=True, kw_only=True):
                 group.create_task(_safely(post_turn(hooks, self.job.stream, message)))
 
     async def _mark(self) -> None:
-        surface, message_id = await self.surface(), self.entry.message.native_id
+        surface, message_id = await self.surface(), self.entry.message.seen_as
         if self.reachable():
             await surface.react(message_id, SEEN)
         finished = await self.job.stream.wait()

@@ -8,8 +8,9 @@ that cannot connect keeps nobody else from talking.
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hermes.control.admission.authz import Access, AuthzSettings
 from hermes.control.admission.pipeline import InboundPipeline, PipelineParts, target_of
@@ -69,7 +70,7 @@ class ChatDoor(Door):
         self._parts = parts
         self._downloads = Downloads(parts.media_dir, self._file_source, parts.clock)
         capabilities = {name: each.capabilities for name, each in self._platforms.items()}
-        self._connections = Connections(self._line, capabilities, parts.clock)
+        self._connections = Connections(self._line, capabilities, parts.clock, self._beside)
         self.follower = self._replies = ChatReplies(
             parts,
             self._connections,
@@ -78,7 +79,6 @@ class ChatDoor(Door):
             said=self._said,
         )
         self.say, self.do = self._replies.say, self._replies.do
-        self._connections.beside = self._replies.do
         self.apologise = Apologies(self._replies.say_unrecorded, parts.clock).say
         self._way_in = parts.admission(self)
         self._fleet = Fleet(
@@ -87,6 +87,9 @@ class ChatDoor(Door):
                 for each in parts.accounts
             ]
         )
+
+    def _beside(self, work: Coroutine[Any, Any, None]) -> object:
+        return self._replies.do(work)
 
     # -- its life ------------------------------------------------------------
 
