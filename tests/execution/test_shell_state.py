@@ -140,3 +140,13 @@ async def test_closing_removes_the_state_and_a_later_command_starts_where_it_was
     await sh(shell, "cd /usr; export A=1")
     await shell.close()
     assert (await sh(shell, "echo $PWD ${A-none}")).output == "/usr none\n"
+
+
+async def test_more_functions_than_a_command_can_carry_are_not_kept(
+    shell: LocalEnvironment, tmp_path: Path
+) -> None:
+    await sh(shell, "cd 'sub dir'; export KEPT=1; f() { echo hi; }")
+    many = 'for i in {1..9000}; do eval "f$i() { echo a function named $i; }"; done'
+    await sh(shell, many)
+    result = await sh(shell, 'echo "$KEPT"; declare -F | wc -l; pwd')
+    assert result.output.split() == ["1", "0", f"{tmp_path}/sub", "dir"]

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from fakes.toolbox import Toolbox, local_environment
+from hermes.agent.tools import fuzzy
 from hermes.agent.tools.patch import TOOL
 from hermes.domain.messages import ToolOutcome, content_text
 from hermes.testing.environment import FakeEnvironment
@@ -287,3 +288,23 @@ def test_policy_is_told_which_files_a_call_would_change(
 async def test_results_read_as_text() -> None:
     result = await box(a="x\n").do("patch", path="a", old_string="x", new_string="y")
     assert content_text(result.content).startswith("Changed")
+
+
+async def test_a_replacement_does_not_make_a_file_of_any_size() -> None:
+    tools = box(a="x\n" * 20_000)
+    result = await tools.do(
+        "patch", path="a", old_string="x", new_string="x" * 3_000, replace_all=True
+    )
+    assert "too large" in content_text(result.content)
+    assert content(tools, "a") == "x\n" * 20_000
+
+
+async def test_a_search_comes_to_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzzy, "MAX_SECONDS", 0.02)
+    tools = box(a="x = 1\n" * 50_000)
+    hunks = "*** Begin Patch\n*** Update File: a\n@@\n" + "-x  = 1\n" * 2_000 + "-y\n*** End Patch"
+    for arguments in (
+        {"path": "a", "old_string": " x  =  1\n" * 2_000 + "y", "new_string": "b"},
+        {"mode": "patch", "patch": hunks},
+    ):
+        assert "too long to find" in await tools.text("patch", **arguments)

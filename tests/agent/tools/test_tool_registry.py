@@ -5,7 +5,7 @@ import pytest
 
 from fakes.echo import EchoArgs, echo_tool
 from fakes.toolbox import Toolbox, local_environment
-from hermes.agent.tools.define import Tool, simplified_schema, tool
+from hermes.agent.tools.define import MAX_ARGUMENTS, Tool, simplified_schema, tool
 from hermes.agent.tools.registry import ToolRegistry
 from hermes.agent.tools.toolsets import ToolsetChoice, installed_tools, resolve_toolsets
 from hermes.domain.entry_points import load_entry_point
@@ -210,3 +210,16 @@ async def test_a_long_result_is_cut_even_where_it_cannot_be_stored() -> None:
     text = await tools.text("echo", text="long", times=4000)
     assert "could not be stored" in text
     assert len(text) < 2000
+
+
+@pytest.mark.parametrize(
+    "arguments", ["[" * 200_000, '{"command":"ls","x":' + "[" * 20_000 + "]" * 20_000 + "}"]
+)
+async def test_arguments_that_are_nested_too_deeply_are_an_error_result(arguments: str) -> None:
+    result = await Toolbox(FakeEnvironment()).call("terminal", arguments)
+    assert result.outcome is ToolOutcome.ERROR
+
+
+async def test_arguments_that_are_far_too_long_are_not_even_decoded() -> None:
+    result = await Toolbox(FakeEnvironment()).call("terminal", " " * (MAX_ARGUMENTS + 1) + "{}")
+    assert "too long" in str(result.content)

@@ -41,3 +41,10 @@ async def test_text_that_does_not_parse_is_written_and_remarked(tmp_path: Path) 
             "write_file", path="a.toml", content="x = 1"
         )
     assert (tmp_path / "a.json").read_text() == "{"
+
+
+async def test_more_than_the_loop_can_carry_is_not_written_in_one_call(tmp_path: Path) -> None:
+    async with local_environment(tmp_path) as env:
+        result = await Toolbox(env).do("write_file", path="big", content="a" * (10 * 2**20 + 1))
+        assert "too large" in str(result.content)
+    assert not (tmp_path / "big").exists()

@@ -214,3 +214,13 @@ def test_a_file_outside_of_the_project_is_not_overwritten_unasked() -> None:
         assert policy.judge("echo x > ../important.txt", cwd=cwd).gate is Gate.ASK
         assert policy.judge("echo x > ../new-file.txt", cwd=cwd).gate is Gate.ALLOW
         assert policy.judge("echo x > own.txt", cwd=cwd).gate is Gate.ALLOW
+
+
+async def test_a_long_file_is_judged_in_another_process_too(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (session.work / "long.sh").write_text("echo some words\n" * 200)
+    await session.judge(writes=("long.sh",), run=True)
+    assert await session.judge(command="sh long.sh") is Gate.ALLOW
+    monkeypatch.setattr(host, "WORKER_SECONDS", 0.0)
+    assert await session.judge(command="sh long.sh") is Gate.ASK

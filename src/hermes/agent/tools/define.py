@@ -62,6 +62,8 @@ def simplified_schema(arguments: type[Struct]) -> dict[str, Any]:
     return schema
 
 
+MAX_ARGUMENTS = 12 * 1024 * 1024
+"""Characters of one call: decoding, judging and writing them holds the event loop up."""
 _NOISE = frozenset({"title", "additionalProperties", "default"})
 
 
@@ -102,10 +104,12 @@ def _ordered(schema: dict[str, Any]) -> list[tuple[str, Any]]:
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """Return the JSON object in `text`; None if it holds anything else."""
+    """Return the JSON object in `text`; None if it holds anything else, or far too much."""
+    if len(text) > MAX_ARGUMENTS:
+        return None
     try:
         value = msgspec.json.decode(text or "{}")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
 
@@ -114,6 +118,10 @@ def decode_arguments(tool: Tool, text: str) -> Struct:
     """Return the arguments of a call; `UsageError` tells the model what to change."""
     name = tool.spec.name
     values = parse_object(text)
+    if len(text) > MAX_ARGUMENTS:
+        raise UsageError(
+            f"The arguments of `{name}` are too long.", hint="Write large files with the terminal."
+        )
     if values is None:
         raise UsageError(f"The arguments of `{name}` are not a JSON object: {_usage(tool)}")
     fields = tool.spec.parameters["properties"]
@@ -138,7 +146,7 @@ def _unquoted(value: Any, schema: dict[str, Any]) -> Any:
     if isinstance(value, str) and wanted in ("array", "object"):
         try:
             value = msgspec.json.decode(value)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return [value] if wanted == "array" else value
     if isinstance(value, list) and "items" in schema:
         return [_unquoted(item, schema["items"]) for item in value]

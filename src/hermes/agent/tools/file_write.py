@@ -6,7 +6,13 @@ from typing import Any
 from msgspec import Struct
 
 from hermes.agent.tools.define import tool
-from hermes.agent.tools.text_file import TextFile, load_if_there, syntax_problem, unified_diff
+from hermes.agent.tools.text_file import (
+    MAX_EDITABLE,
+    TextFile,
+    load_if_there,
+    syntax_problem,
+    unified_diff,
+)
 from hermes.domain.errors import UsageError
 from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult, ToolSpec
 
@@ -19,6 +25,8 @@ class WriteFileArgs(Struct, frozen=True, kw_only=True):
 async def write_file(args: WriteFileArgs, context: ToolContext) -> ToolResult:
     """Create or replace a whole file and its directories; use patch to change existing files."""
     environment = context.environment
+    if len(args.content) > MAX_EDITABLE:
+        raise UsageError("The content is too large for one call.", hint="Use the terminal.")
     before = await _previous(args.path, context)
     data = args.content.encode("utf-8", "surrogateescape")
     await environment.write(args.path, data)

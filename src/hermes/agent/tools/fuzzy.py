@@ -4,16 +4,29 @@ Strategies are tried in order, strictest first. The first one that finds
 anything decides: one place is a match, several are an ambiguity, and a looser
 strategy is never used to break a tie. Every strategy but the first works on whole
 lines, so that a match cannot begin or end in the middle of a word.
+
+Text and quote come from a model, and both may be large: a search that takes longer than
+`MAX_SECONDS` of processor time is given up, also after its call was cancelled.
 """
 
 import difflib
 import re
 from collections.abc import Callable
+from contextvars import ContextVar
+from time import thread_time
+from typing import TypeVar
 
 from msgspec import Struct
 
+from hermes.domain.errors import UsageError
+
+MAX_SECONDS = 3.0
+_T = TypeVar("_T")
+_until: ContextVar[float] = ContextVar("until")
+
 _SIMILAR_ENOUGH = 0.85
 _COMPARED_LINE = 300
+_COMPARED_LINES = 5_000
 _COMPARED_MIDDLES = 100_000
 """Characters; comparing takes the square of them."""
 
@@ -34,6 +47,19 @@ class FuzzyMatch(Struct, frozen=True, kw_only=True):
 
     strategy: str
     spans: tuple[tuple[int, int], ...]
+
+
+def bounded(work: Callable[..., _T], *args: object, **kwargs: object) -> _T:
+    """Do `work` in a thread of its own, with an end to what it searches."""
+    _until.set(thread_time() + MAX_SECONDS)
+    return work(*args, **kwargs)
+
+
+def _in_time() -> None:
+    if thread_time() > _until.get(float("inf")):
+        raise UsageError(
+            "The text takes too long to find.", hint="Quote fewer lines, or use the terminal."
+        )
 
 
 def find(text: str, wanted: str) -> FuzzyMatch | None:
@@ -60,15 +86,23 @@ def find_lines(lines: list[str], wanted: list[str], start: int = 0) -> tuple[str
         needle = [normalise(line) for line in wanted]
         if not any(needle):
             continue
-        hay = [normalise(line) for line in lines[start:]]
-        hits = [
-            start + index
-            for index in range(len(hay) - len(needle) + 1)
-            if hay[index] == needle[0] and hay[index : index + len(needle)] == needle
-        ]
+        _in_time()
+        hits = occurrences([normalise(line) for line in lines[start:]], needle)
         if hits:
-            return name, hits
+            return name, [start + hit for hit in hits]
     return "", []
+
+
+def occurrences(lines: list[str], wanted: list[str]) -> list[int]:
+    """Return every line at which `wanted` begins."""
+    hits: list[int] = []
+    first, count = wanted[0], len(wanted)
+    for index in range(len(lines) - count + 1):
+        if lines[index] == first:
+            _in_time()
+            if lines[index : index + count] == wanted:
+                hits.append(index)
+    return hits
 
 
 def reindent(block: list[str], wanted: list[str], matched: list[str]) -> list[str]:
@@ -86,7 +120,7 @@ def reindent(block: list[str], wanted: list[str], matched: list[str]) -> list[st
 def nearest_line(text: str, wanted: str) -> tuple[int, str] | None:
     """Return the number and text of the line most like the first line of `wanted`."""
     first = next((line.strip() for line in wanted.splitlines() if line.strip()), "")
-    lines = text.splitlines()[:20_000]
+    lines = text.splitlines()[:_COMPARED_LINES]
     hay = [line.strip()[:_COMPARED_LINE] for line in lines]
     matches = difflib.get_close_matches(first[:_COMPARED_LINE], hay, n=1, cutoff=0.6)
     for number, line in enumerate(lines, 1):
@@ -100,6 +134,7 @@ def _occurrences(text: str, wanted: str) -> list[tuple[int, int]]:
     spans: list[tuple[int, int]] = []
     at = text.find(wanted) if wanted else -1
     while at >= 0:
+        _in_time()
         spans.append((at, at + len(wanted)))
         at = text.find(wanted, at + 1)
     return spans

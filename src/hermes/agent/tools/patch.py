@@ -25,8 +25,18 @@ from msgspec import Meta, Struct
 
 from hermes.agent.tools.define import tool
 from hermes.agent.tools.file_read import not_found
-from hermes.agent.tools.fuzzy import FuzzyMatch, find, find_lines, nearest_line, reindent, unescape
+from hermes.agent.tools.fuzzy import (
+    FuzzyMatch,
+    bounded,
+    find,
+    find_lines,
+    nearest_line,
+    occurrences,
+    reindent,
+    unescape,
+)
 from hermes.agent.tools.text_file import (
+    MAX_EDITABLE,
     TextFile,
     count_changes,
     load,
@@ -221,8 +231,7 @@ def _place(lines: list[str], hunk: Hunk, start: int, label: str, *, clear: bool)
 
 
 def _hits(lines: list[str], old: list[str], start: int) -> list[int]:
-    count = len(old)
-    exact = [i for i in range(start, len(lines) - count + 1) if lines[i : i + count] == old]
+    exact = [start + hit for hit in occurrences(lines[start:], old)]
     return exact or find_lines(lines, old, start)[1]
 
 
@@ -317,7 +326,7 @@ async def _replace(environment: Environment, args: PatchArgs) -> tuple[_Edit, st
     if file.crlf:
         wanted, new = wanted.replace("\r\n", "\n"), new.replace("\r\n", "\n")
     after, strategy = await asyncio.to_thread(
-        _replaced, file.text, wanted, new, replace_all=args.replace_all
+        bounded, _replaced, file.text, wanted, new, replace_all=args.replace_all
     )
     note = "" if strategy == "exact" else f"Matched approximately ({strategy}); check the diff:"
     path = environment.resolve(args.path)
@@ -338,12 +347,15 @@ def _replaced(text: str, wanted: str, new: str, *, replace_all: bool) -> tuple[s
             hint="Quote more lines around the one you mean, or set replace_all.",
         )
     pieces: list[str] = []
-    position = 0
+    position, size = 0, len(text)
     for start, end in found.spans:
         if start < position:
             continue  # overlaps the one just replaced
         pieces += [text[position:start], _fitted(text[start:end], wanted, new, found.strategy)]
         position = end
+        size += len(pieces[-1])
+        if size > MAX_EDITABLE:
+            raise UsageError("The file would become too large.", hint="Use the terminal.")
     after = "".join(pieces) + text[position:]
     if after == text:
         raise UsageError("The file already has that text; nothing was changed.")
@@ -397,7 +409,9 @@ async def _plan(environment: Environment, changes: list[FileChange]) -> list[_Ed
             target = environment.resolve(change.move_to) if change.move_to else path
             if target != path and await current(target) is not None:
                 raise UsageError(f"{change.move_to} exists already; nothing was changed.")
-            after[target] = await asyncio.to_thread(apply_hunks, change.path, text, change.hunks)
+            after[target] = await asyncio.to_thread(
+                bounded, apply_hunks, change.path, text, change.hunks
+            )
             styles[target] = styles[path]
     edits = [
         _Edit(path=path, before=before[path], after=after[path], style=styles[path])

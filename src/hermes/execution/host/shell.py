@@ -50,7 +50,11 @@ _SAVE = (
     " declare +x __hermes_status __hermes_saved;"
     " {snapshot}builtin pwd >|{cwd}; fi; }} 2>/dev/null"
 )
-_SNAPSHOT = "{{ export -p; declare -f; }} >|{env} && "
+# Functions come back with every later command, so no more of them are kept than that takes no time.
+_SNAPSHOT = (
+    "__hermes_code=$(declare -f); [[ ${{#__hermes_code}} -gt 262144 ]] && __hermes_code=;"
+    ' {{ export -p; builtin printf "%s\\n" "$__hermes_code"; }} >|{env} && '
+)
 
 
 class Generation(Struct, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 import os
 import posixpath
 import re
+import sys
 from collections.abc import Iterator
 from enum import StrEnum
 from fnmatch import fnmatchcase
@@ -105,6 +106,10 @@ UNREADABLE = opaque("it cannot be read as a shell script")
 TOO_COMPLICATED = opaque("it is too long or too deeply nested to be judged")
 
 
+class TooLong(Exception):
+    """A text is too long to be read where nothing can end it."""
+
+
 class Carried(Struct, frozen=True, kw_only=True):
     """What the earlier calls of a session have left behind for the next one."""
 
@@ -125,6 +130,8 @@ class Ground(Struct, frozen=True, kw_only=True):
     cwd: str | None = None
     protected: tuple[str, ...] = ()
     carried: Carried = NOTHING
+    longest: int = sys.maxsize
+    """Characters of one text that may be read here."""
     user_homes: tuple[str, ...] = ()
     """The home as it is named and where links lead from there."""
     hermes_homes: tuple[str, ...] = ()

@@ -7,9 +7,10 @@ A judgement knows the session: functions, exported variables and files that earl
 have left behind, and what was typed into a running program before. The gate says with
 `note` which calls are carried out, and only those count.
 
-Where it runs: texts of up to 8,192 characters are judged at once, in at most a quarter of a
-second of processor time (most take less than a millisecond). Longer ones go to a process of
-their own, because Python's matcher can be neither interrupted nor moved off the event loop.
+Where it runs: texts of up to 2,048 characters are judged at once (most take less than a
+millisecond, the slowest a few hundredths of a second). As soon as a longer one comes up, the
+call itself, a variable of the session or a file that it runs, the question goes to a process
+of its own, because Python's matcher can be neither interrupted nor moved off the event loop.
 One that does not answer in time is ended, and the answer is to ask.
 """
 
@@ -27,7 +28,7 @@ from hermes.domain.approvals import Gate, Verdict
 from hermes.domain.ports.execution import Environment
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Intent
-from hermes.execution.policy.command import Carried
+from hermes.execution.policy.command import Carried, TooLong
 from hermes.execution.policy.judge import (
     CommandPolicy,
     Judgement,
@@ -36,7 +37,7 @@ from hermes.execution.policy.judge import (
     sentence,
 )
 
-MAX_INLINE = 8_192
+MAX_INLINE = 2_048
 """Characters; a longer text is judged in another process."""
 WORKER_SECONDS = 5.0
 _MAX_CARRIED = 500
@@ -66,9 +67,14 @@ class Question(Struct, frozen=True, kw_only=True):
     typed: str = ""
     """What was typed into it before."""
 
-    def answer(self) -> Judgement:
-        """Return the strictest verdict on anything the call would do."""
-        policy, intent, left = CommandPolicy(self.settings), self.intent, Carried()
+    def answer(self, longest: int = sys.maxsize) -> Judgement:
+        """Return the strictest verdict on anything the call would do.
+
+        `TooLong` if that takes reading a text of more than `longest` characters.
+        """
+        policy, intent, left = CommandPolicy(self.settings, longest), self.intent, Carried()
+        if max(len(intent.command) + len(self.typed), len(intent.code)) > longest:
+            raise TooLong
         if self.exposed != ("/",) and not self.leaves:
             return Judgement(
                 policy.judge_losses(
@@ -163,8 +169,10 @@ class HostPolicy:
         if process is not None:
             typed = session.typed.get(process.id, "")
             question = structs.replace(question, program=process.command, typed=typed)
-        size = len(intent.command) + len(intent.code) + len(question.typed)
-        judgement = question.answer() if size <= MAX_INLINE else await _elsewhere(question)
+        try:
+            judgement = question.answer(MAX_INLINE)
+        except TooLong:
+            judgement = await _elsewhere(question)
         # Several calls may wait for an answer at once.
         session.judged[intent] = judgement.left
         for old in list(session.judged)[:-_MAX_WAITING]:

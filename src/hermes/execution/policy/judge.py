@@ -16,6 +16,7 @@ processor time, and no pattern repeats what can match in several ways.
 import hashlib
 import os
 import re
+import sys
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator
 from fnmatch import fnmatchcase
@@ -108,8 +109,10 @@ class CommandPolicy:
     It reads no files but links, and scripts that the same session has written.
     """
 
-    def __init__(self, settings: PolicySettings) -> None:
+    def __init__(self, settings: PolicySettings, longest: int = sys.maxsize) -> None:
+        """Raise `TooLong` where a judgement takes reading more than `longest` characters."""
         self._settings = settings
+        self._longest = longest
         self._deny = tuple(_squeeze(d) for d in settings.deny if d.strip())
 
     def judge(
@@ -212,6 +215,7 @@ class CommandPolicy:
             cwd=cwd,
             protected=settings.protected_paths,
             carried=carried,
+            longest=self._longest,
         )
 
     def _decide(

@@ -24,6 +24,7 @@ from hermes.execution.policy.command import (
     Input,
     Paths,
     ShellCommand,
+    TooLong,
     absolute,
     base_name,
     may_match,
@@ -315,6 +316,8 @@ class Walk:
         start = len(self.commands)
         assigns = [(assign.name, self._value(assign)) for assign in node.assigns]
         argv = [field for word in node.words for field in self.variables.fields(word)]
+        if sum(map(len, argv)) > self.ground.longest:
+            raise TooLong
         if len(argv) > MAX_WORDS:
             self.findings.append(TOO_COMPLICATED)
             argv = argv[:100]
@@ -486,6 +489,8 @@ class Walk:
                 self._call_function(inner.argv[0], command.feed, inner.argv[1:])
 
     def program(self, language: str, text: str, command: ShellCommand | None = None) -> None:
+        if len(text) > self.ground.longest:
+            raise TooLong
         known = inspect(language, text)
         self.findings.extend(known.doubts)
         base = command or self._command(language)
@@ -507,6 +512,8 @@ class Walk:
             self.variables.positional = inner.positional
             if inner.zero:
                 self._assign("0", inner.zero)
+        if len(inner.text) > self.ground.longest:
+            raise TooLong
         scripts, readable = read_scripts(inner.text, self._nesting)
         if not readable and not inner.lenient:
             self.findings.append(UNREADABLE)
