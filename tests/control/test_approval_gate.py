@@ -15,6 +15,7 @@ from hermes.domain.messages import AssistantMessage, ToolCall, UserMessage
 from hermes.domain.ports.execution import Environment
 from hermes.domain.session import NewSession
 from hermes.domain.settings import Settings
+from hermes.domain.settings.agent import AgentLoop
 from hermes.domain.settings.execution import Approvals
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Intent, ToolContext, ToolSpec
@@ -326,6 +327,8 @@ async def test_a_question_that_nobody_can_answer_is_refused_at_once(tmp_path: Pa
 
 
 async def test_a_question_expires(tmp_path: Path) -> None:
-    async with bench(tmp_path, Approvals(timeout=0.0)) as it:
+    async with bench(tmp_path) as it:
+        soon = AgentLoop(clarify_timeout=0.001)
+        it.settings = LiveSettings(Settings(agent=soon))
         with pytest.raises(ToolRefused, match="Nobody answered in time"):
             await it.gate().question(context("c1"), "Red or blue?", [])

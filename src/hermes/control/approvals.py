@@ -200,6 +200,7 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
             reason="",
             pattern="",
             choices=tuple(choices),
+            seconds=self.settings().agent.clarify_timeout or inf,
         )
         if decision.state is not ApprovalState.ANSWERED:
             raise ToolRefused("Nobody answered in time.", hint="Decide yourself and say so.")
@@ -220,11 +221,12 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
             reason=verdict.reason,
             pattern=verdict.pattern,
             choices=tuple(Choice) if verdict.pattern else (Choice.ONCE, Choice.DENY),
+            seconds=self.settings().approvals.timeout,
         )
         if decision.state is not ApprovalState.APPROVED:
             raise ToolRefused(_refusal(decision, verdict))
 
-    async def _put(self, context: ToolContext, **fields: Any) -> Decision:
+    async def _put(self, context: ToolContext, *, seconds: float, **fields: Any) -> Decision:
         """Commit a request, show it, and return the decision once there is one."""
         now = self.clock.now()
         approval = await self.ledger.ask(
@@ -234,7 +236,7 @@ class LedgerGate(Struct, frozen=True, kw_only=True):
                 session_id=context.session_id,
                 turn_id=context.turn_id,
                 created_at=now,
-                expires_at=now + self.settings().approvals.timeout,
+                expires_at=None if seconds == inf else now + seconds,
                 **fields,
             )
         )

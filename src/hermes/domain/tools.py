@@ -17,7 +17,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import StrEnum
 from typing import Any, Protocol, TypeVar
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.domain.errors import ToolRefused
 from hermes.domain.messages import Content, ToolCall, ToolOutcome
@@ -101,6 +103,8 @@ class ToolSpec(Struct, frozen=True, kw_only=True):
     max_result_chars: int = MAX_RESULT_CHARS
     needs: frozenset[Need] = frozenset()
     """Capabilities without which it is not offered."""
+    own_time: bool = False
+    """It bounds its time itself: it waits for a person, or for other turns."""
     client: bool = False
     """Carried out by the program that asked, not here."""
 
@@ -160,6 +164,24 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """Longer results go to a file: what the model's window can take of one result."""
     again: bool = False
     """The call was started before, and a person is to allow it in another way."""
+    tools: "ToolRunner | None" = None
+    """The tools of this turn with policy around them, for a tool that calls tools."""
+    within: str = ""
+    """The call that makes this one, which is not the model's then."""
+
+    async def call(self, name: str, arguments: dict[str, Any], number: int) -> "ToolResult":
+        """Have another tool of this turn do something, under the same policy."""
+        if self.tools is None:
+            raise ToolRefused("This tool may not call others here.")
+        call = ToolCall(
+            id=f"{self.call_id}:{number}",
+            name=name,
+            arguments=msgspec.json.encode(arguments).decode(),
+        )
+        inner = replace(
+            self, call_id=call.id, within=self.call_id, max_result_chars=MAX_RESULT_CHARS
+        )
+        return await self.tools.run(call, inner)
 
     async def ask(self, question: str, choices: Sequence[str] = ()) -> str:
         return await _granted(self.capabilities.ask, Need.ASK)(self, question, choices)

@@ -96,6 +96,8 @@ class Budgeted(ToolWrapper):
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         result = await self._inner.run(call, context)
+        if context.within:
+            return result  # the model does not read it
         limit = min(self._limit, 2 * context.max_result_chars)
         if self._used.get(context.turn_id, 0) + len(result.content) > limit:
             result = await spill(result, 3 * HEAD_CHARS, context)
@@ -211,9 +213,10 @@ class Journaled(ToolWrapper):
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
         spec = self._inner.spec(call.name)
-        if spec is not None and not spec.replay_safe and not context.again:
+        safe = spec is None or spec.replay_safe or context.again or context.within
+        if not safe:
             await durable(self._turns.start_call(context.turn_id, call.id, self._clock.now()))
-        limit = asyncio.timeout(self._seconds)
+        limit = asyncio.timeout(None if spec is not None and spec.own_time else self._seconds)
         try:
             async with limit:
                 return await self._inner.run(call, context)

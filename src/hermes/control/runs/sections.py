@@ -65,11 +65,9 @@ def section_of(run: Run) -> TurnSection | None:
     return convert(kept, TurnSection) if kept else None
 
 
-def asked_call(request: ApprovalRequest) -> str:
-    """Return the id of the tool call that a request is about."""
-    if request.kind is ApprovalKind.QUESTION:
-        return request.call_id.rpartition(":")[0] or request.call_id
-    return request.call_id
+def _is_about(asked: str, call_id: str) -> bool:
+    """Tell whether something was asked for a call, or for one that it makes itself."""
+    return asked == call_id or asked.startswith(f"{call_id}:")
 
 
 def fenced(text: str) -> str:
@@ -166,7 +164,7 @@ class SectionStream(TurnStream):
         self.emit(replace(event, earlier=()))
 
     def _asks_in(self, message: AssistantMessage) -> bool:
-        return any(call.id == self._section.after_call for call in message.tool_calls)
+        return any(_is_about(self._section.after_call, call.id) for call in message.tool_calls)
 
     def _begin_behind(self, message: AssistantMessage) -> None:
         """Begin with the call that was asked about, and those after it."""
@@ -174,8 +172,8 @@ class SectionStream(TurnStream):
             return
         self._begun = True
         self._note()
-        ids = [call.id for call in message.tool_calls]
-        calls = message.tool_calls[ids.index(self._section.after_call) :]
+        asked = [_is_about(self._section.after_call, call.id) for call in message.tool_calls]
+        calls = message.tool_calls[asked.index(True) :]
         done = AssistantMessage(tool_calls=calls, finish=message.finish)
         self.emit(MessageCompleted(message_id=0, message=done))
 
@@ -255,7 +253,7 @@ def retold_section(
 ) -> list[TurnEvent]:
     """Return the section of a turn that is retold from the ledger, up to the question `asked`."""
     stream = SectionStream("", "", section, redact)
-    events, call_id = list(events), asked_call(asked) if asked else ""
+    events, call_id = list(events), asked.call_id if asked else ""
     *told, finished = events
     if asked is None:
         stream.retell(told)
@@ -265,8 +263,8 @@ def retold_section(
         if reached and isinstance(event, TextDelta | ReasoningDelta | MessageCompleted):
             break
         if isinstance(event, MessageCompleted):
-            reached = any(call.id == call_id for call in event.message.tool_calls)
-        if not (isinstance(event, ToolFinished) and event.call_id == call_id):
+            reached = any(_is_about(call_id, call.id) for call in event.message.tool_calls)
+        if not (isinstance(event, ToolFinished) and _is_about(call_id, event.call_id)):
             stream.take(event)
     stream.end_with(asked)
     return [*stream.events[:-1], finished]

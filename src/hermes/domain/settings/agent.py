@@ -8,6 +8,8 @@ class AgentLoop(Section, frozen=True, kw_only=True):
 
     max_turns: Positive = 90
     """Model calls that one turn may make."""
+    clarify_timeout: Seconds = 3600.0
+    """Seconds that a question of the model waits for an answer; 0 for no limit."""
     gateway_timeout: Seconds = 1800.0
     """Seconds without activity after which a turn in a chat is stopped; 0 for no limit."""
     gateway_timeout_warning: Seconds = 900.0

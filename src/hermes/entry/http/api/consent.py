@@ -18,7 +18,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.control.admission.approval_replies import Answer, read_answer, settled_text
-from hermes.control.runs.sections import Progress, TurnSection, asked_call
+from hermes.control.runs.sections import Progress, TurnSection
 from hermes.domain.approvals import Approval, ApprovalKind, ApprovalState, Choice, Decision
 from hermes.domain.keys import Action
 from hermes.domain.runs import Run, RunQuery, SessionChoice
@@ -97,9 +97,7 @@ def _joined(
     assert run.outcome is not None
     assert run.outcome.asked is not None
     asked = run.outcome.asked
-    section = replace(
-        given.section, asks=True, after=asked.id, after_call=asked_call(asked), note=note
-    )
+    section = replace(given.section, asks=True, after=asked.id, after_call=asked.call_id, note=note)
     return TypedAnswer(choice=replace(here, turn_id=run.turn_id), section=section, answer=answer)
 
 
