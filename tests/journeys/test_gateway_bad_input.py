@@ -140,7 +140,7 @@ async def test_what_is_said_while_the_network_is_gone_is_answered_afterwards(
             for number in range(5):
                 telegram.say(BOB + number, BOB + number, f"meanwhile {number}")
             model.release()
-            await until_logged(gateway, "Polling failed")
+            await until_logged(gateway, "Receiving failed")
             await telegram.start(telegram.port)
             await until_said(telegram, ANN, "before")
             for number in range(5):

@@ -17,7 +17,7 @@ from hermes.domain.platforms import ChatPlatform, platforms
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import Adapter, AdapterRequest, SettingPlaces
 from hermes.domain.settings.doors import Platform
-from hermes.entry.chat.kit.settings import ChatSettings, credential, live_settings
+from hermes.entry.chat.kit.settings import ChatSettings, credential, live_settings, spellings
 from hermes.entry.http.listener import SharedListener
 from hermes.entry.http.settings import HttpSettings, WebhookSettings
 
@@ -137,7 +137,7 @@ def _keys(name: str) -> set[str] | None:
     for each in fields(platform.settings()):
         inner = struct_of(each.type)
         nested = inner.__struct_fields__ if inner else ()
-        known |= {each.name, *(f"{each.name}_{field}" for field in nested)}
+        known |= {*spellings(each.name), *(f"{each.name}_{field}" for field in nested)}
     return known
 
 

@@ -21,7 +21,7 @@ from hermes.domain.approvals import (
     choice_labels,
 )
 from hermes.domain.inbound import ChatKind, InboundMessage
-from hermes.domain.ports.platform import Button, ButtonPress
+from hermes.domain.ports.platform import NOTED, Button, ButtonPress
 from hermes.domain.wording import one_line, visible, visible_line
 
 ANSWERED_AS = "answer"
@@ -193,7 +193,7 @@ class ApprovalReplies(Struct, frozen=True):
         if refused := await self.refusal(request, press, access, deny=deny):
             return refused
         if await self.hand_in(answer, press.sender.name or press.sender.id) is not None:
-            return "Noted."
+            return NOTED
         return settled_text(await ledger.approval(request.id))
 
     async def hand_in(self, answer: Answer, by: str) -> Approval | None:

@@ -163,6 +163,10 @@ class ButtonPress(Struct, frozen=True, kw_only=True):
     data: str
 
 
+NOTED = "Noted."
+"""What `InboundSink.press` says when the press counts, which its message shows as well."""
+
+
 class InboundSink(Protocol):
     async def message(self, message: InboundMessage) -> None:
         """Take a message. When this returns, it is in the inbox or deliberately refused.
@@ -285,6 +289,14 @@ class NumberedMessages(Protocol):
 
     def foreign(self, native_id: str) -> bool:
         """Tell whether a message is known to be somebody else's: it came in."""
+
+
+@runtime_checkable
+class HandoffThreads(Protocol):
+    """An adapter that can open a thread for a conversation that comes from elsewhere."""
+
+    async def create_handoff_thread(self, target: Target, title: str) -> Target:
+        """Open a thread in the chat of `target` and return its address."""
 
 
 @runtime_checkable

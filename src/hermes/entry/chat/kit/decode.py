@@ -80,6 +80,12 @@ def loose_document(raw: bytes) -> dict[str, Any]:
     return clean_value(document) if isinstance(document, dict) else {}
 
 
+def texts_in(document: Any, *names: str) -> tuple[str, ...]:
+    """Return the texts in an object under these names; empty where there is none."""
+    found = document if isinstance(document, dict) else {}
+    return tuple(text if isinstance(text := found.get(name), str) else "" for name in names)
+
+
 def _shallow(raw: bytes) -> Iterator[bytes]:
     """Yield a JSON text with null in place of what is nested too deep to be read."""
     depth = start = 0

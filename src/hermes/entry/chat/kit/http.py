@@ -36,8 +36,13 @@ _AT_ONCE = 32
 _KEPT = 8
 """Idle connections. The library looks at each of them with each call."""
 _UPLOAD_BYTES_PER_SECOND = 100_000
-_LOOPBACK = re.compile(r"https?://(localhost|127\.[0-9.]+|\[::1\])(?=[:/]|$)")
+_LOOPBACK = re.compile(r"(?:https?|wss?)://(localhost|127\.[0-9.]+|\[::1\])(?=[:/]|$)")
 T = TypeVar("T")
+
+
+def on_this_machine(url: str) -> bool:
+    """Tell whether an address is on the loopback, where no proxy belongs."""
+    return _LOOPBACK.match(url) is not None
 
 
 class Effect(StrEnum):
@@ -71,6 +76,8 @@ class HttpRequest(Struct, frozen=True, kw_only=True):
     uploads: Sequence[Upload] = ()
     effect: Effect = Effect.REPEATABLE
     timeout: float = 30.0
+    pages: bool = True
+    """False: a page where a file is wanted is a form to log in."""
     queued: bool = True
     """False: a long poll, which is always under way and waits for nobody."""
 
@@ -132,7 +139,7 @@ class HttpClient:
     async def download(self, wanted: HttpRequest, path: Path, limit: int) -> int:
         """Stream a file to disk and return its size; nothing is left there when it fails."""
         part = path.with_name(f"{path.name}.part")
-        read = partial(_save, part=part, limit=limit)
+        read = partial(_save, part=part, limit=limit, pages=wanted.pages)
         get = msgspec.structs.replace(wanted, verb="GET")
         try:
             size = await self._exchange(get, wanted.timeout, read, headers=wanted.headers)
@@ -175,7 +182,7 @@ class HttpClient:
 
     def _new_client(self) -> "httpx2.AsyncClient":
         library = _library()
-        direct = _LOOPBACK.match(self._base_url) is not None
+        direct = on_this_machine(self._base_url)
         # Servers drop idle connections; one that is dropped while a message is being
         # written makes its fate unknown. So idle ones are not kept long.
         limits = library.Limits(
@@ -258,10 +265,13 @@ async def _content(response: "httpx2.Response") -> bytes:
     return b"".join(chunks)
 
 
-async def _save(response: "httpx2.Response", part: Path, limit: int) -> int:
+async def _save(response: "httpx2.Response", part: Path, limit: int, *, pages: bool) -> int:
     if response.status_code != 200:
         message = f"The file could not be fetched (HTTP {response.status_code})."
         raise PlatformFailure(FailureAction.RETRY, message)
+    if not pages and response.headers.get("content-type", "").startswith("text/html"):
+        message = "A page came instead of the file: the app may not read files."
+        raise PlatformFailure(FailureAction.GIVE_UP, message)
     size = 0
     file = await asyncio.to_thread(part.open, "wb")
     try:

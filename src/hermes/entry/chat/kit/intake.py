@@ -43,6 +43,8 @@ class Heard(Struct, frozen=True, kw_only=True):
     """Named explicitly: `@bot`, a link to it, or `/command@bot`."""
     command: bool = False
     """A command that is not addressed to another bot."""
+    joined: bool = False
+    """In a thread that we take part in, where nobody has to name us again."""
 
 
 NOT_MENTIONED = "not mentioned"
@@ -67,7 +69,7 @@ def judge(item: Heard, settings: ChatSettings) -> str:
 
 def _addressed(item: Heard, settings: ChatSettings) -> bool:
     message = item.message
-    if not settings.require_mention or item.mentioned or item.command:
+    if not settings.require_mention or item.mentioned or item.command or item.joined:
         return True
     if message.reply_to is not None and message.reply_to.own:
         return True

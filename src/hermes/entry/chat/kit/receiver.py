@@ -39,6 +39,39 @@ Check = Callable[[], Awaitable[None]]
 T = TypeVar("T")
 
 
+class Patience:
+    """Tries a failing way of receiving again for a while, before its supervisor begins anew."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._failures = 0
+        self._since = 0.0
+        self._random = random.Random()  # noqa: S311 - spreads retries, guards nothing
+
+    def worked(self) -> None:
+        self._failures = 0
+
+    async def overcome(
+        self, failure: PlatformFailure, sink: InboundSink, pause: float | None = None
+    ) -> None:
+        """Return when it is time for another try; raise `failure` if that is pointless."""
+        if pause is None and failure.action is FailureAction.RETRY:
+            now = self._clock.monotonic()
+            self._since = self._since if self._failures else now
+            self._failures += 1
+            if now - self._since >= _FAILING_SECONDS:
+                raise failure
+            pause = min(_LONGEST_PAUSE, 2.0 ** min(self._failures - 1, 10))
+            pause *= self._random.uniform(0.5, 1.0)
+        elif pause is None:
+            if failure.action is not FailureAction.WAIT:
+                raise failure
+            pause = failure.retry_after
+        _LOG.warning("Receiving failed: %s Trying again in %.1f s", failure.message, pause)
+        sink.failing(failure, pause)
+        await self._clock.sleep(pause)
+
+
 class Polling:
     """Asks for updates again and again, from where the last answer ended.
 
@@ -49,10 +82,8 @@ class Polling:
     def __init__(self, label: str, clock: Clock) -> None:
         self._label = label
         self._clock = clock
-        self._failures = 0
-        self._since = 0.0
+        self._patience = Patience(clock)
         self._conflicts: list[float] = []
-        self._random = random.Random()  # noqa: S311 - spreads retries, guards nothing
 
     async def run(
         self,
@@ -77,7 +108,7 @@ class Polling:
             except PlatformFailure as failure:
                 await self._overcome(failure, sink)
                 continue
-            self._failures = 0
+            self._patience.worked()
             sink.alive()
             if not found:
                 if loop.time() - asked_at < _TOO_QUICK:
@@ -92,22 +123,10 @@ class Polling:
             await sink.save_cursor({"offset": offset, "at": at})
 
     async def _overcome(self, failure: PlatformFailure, sink: InboundSink) -> None:
-        """Return when it is time for another try; raise `failure` if that is pointless."""
-        now, pause = self._clock.monotonic(), failure.retry_after
+        pause = None
         if failure.status == 409:
-            failure, pause = self._conflict(now)
-        elif failure.action is FailureAction.RETRY:
-            self._since = self._since if self._failures else now
-            self._failures += 1
-            if now - self._since >= _FAILING_SECONDS:
-                raise failure
-            pause = min(_LONGEST_PAUSE, 2.0 ** min(self._failures - 1, 10))
-            pause *= self._random.uniform(0.5, 1.0)
-        elif failure.action is not FailureAction.WAIT:
-            raise failure
-        _LOG.warning("Polling failed: %s Trying again in %.1f s", failure.message, pause)
-        sink.failing(failure, pause)
-        await self._clock.sleep(pause)
+            failure, pause = self._conflict(self._clock.monotonic())
+        await self._patience.overcome(failure, sink, pause)
 
     def _conflict(self, now: float) -> tuple[PlatformFailure, float]:
         """Give another receiver time to go away, longer each time; its owner is told.

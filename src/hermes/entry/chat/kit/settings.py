@@ -155,11 +155,17 @@ class _Lookup:
             ) from None
 
     def find(self, key: str, variable: str | None) -> object:
-        name = variable or f"{self._platform.prefix}_{key.upper().replace('.', '_')}"
-        if self._variables.get(name, "").strip():
-            return self._variables[name].strip()
-        value = _inside(self._section, key)
-        return None if value == "" else value
+        for spelled in spellings(key):
+            name = variable or f"{self._platform.prefix}_{spelled.upper().replace('.', '_')}"
+            if self._variables.get(name, "").strip():
+                return self._variables[name].strip()
+        values = (_inside(self._section, spelled) for spelled in spellings(key))
+        return next((value for value in values if value not in (None, "")), None)
+
+
+def spellings(key: str) -> tuple[str, ...]:
+    """Return a key as it may be written: some platforms call their chats channels."""
+    return (key, key.replace("_chats", "_channels")) if key.endswith("_chats") else (key,)
 
 
 def _inside(block: Mapping[str, Any], key: str) -> object:
