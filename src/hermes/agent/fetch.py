@@ -1,4 +1,4 @@
-"""PageFetcher: the page that a person refers to with `@url:`.
+"""PageFetcher: what tools, and a person who writes `@url:`, get from the network.
 
 The address is checked after its name is resolved, on every redirect, and the
 connection goes to exactly the address that was checked: a name that points into
@@ -14,13 +14,16 @@ from html import unescape
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
-from hermes.domain.errors import HermesError, UsageError
+from msgspec.structs import replace
+
+from hermes.domain.errors import HermesError, ToolRefused, UsageError
+from hermes.domain.settings.agent import Security
+from hermes.domain.tools import WebAnswer, WebRequest
 
 if TYPE_CHECKING:
     import httpx2
 
 TIMEOUT = 20.0
-MAX_BYTES = 2_000_000
 MAX_REDIRECTS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -32,6 +35,8 @@ _BREAKS = frozenset(
 )
 _BLANKS = re.compile(r"[ \t]+")
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
+_METADATA = frozenset({"100.100.100.200", "fd00:ec2::254"})
+"""Where clouds hand out credentials, besides the link-local addresses."""
 _COMPATIBLE = ipaddress.ip_network("::/96")
 
 
@@ -50,92 +55,154 @@ def is_public(address: str) -> bool:
     return found.is_global and not (found.is_multicast or found.is_reserved)
 
 
+def is_not_of_the_host(address: str) -> bool:
+    """Tell whether an address may be fetched where private ones are: not the cloud's own."""
+    found = ipaddress.ip_address(address.partition("%")[0])
+    mapped = getattr(found, "ipv4_mapped", None)
+    return not (mapped or found).is_link_local and str(mapped or found) not in _METADATA
+
+
 class PageFetcher:
-    def __init__(self, allowed: Callable[[str], bool] = is_public) -> None:
+    """Fetches for tools and for `@url:`; what may be reached is policy, read at each call."""
+
+    def __init__(
+        self,
+        allowed: Callable[[str], bool] = is_public,
+        security: Callable[[], Security] = Security,
+        redact: Callable[[str], str] = str,
+    ) -> None:
         self._allowed = allowed
+        self._security = security
+        self._redact = redact
 
     async def __call__(self, url: str) -> str:
-        return await asyncio.to_thread(_text, url, *await self._fetched(url, MAX_BYTES))
+        answer = await self.fetch(WebRequest(url=url))
+        return await asyncio.to_thread(_text, answer)
 
     async def data(self, url: str, limit: int) -> tuple[str, bytes]:
         """Return the media type and the content, at most `limit` bytes."""
-        status, headers, body = await self._fetched(url, limit + 1)
-        if status >= 400:
-            raise HermesError(f"{url} answered with status {status}.")
-        if len(body) > limit:
+        answer = await self.fetch(WebRequest(url=url, limit=limit))
+        if answer.status >= 400:
+            raise HermesError(f"{url} answered with status {answer.status}.")
+        if answer.cut:
             raise UsageError(f"{url} is larger than {limit} bytes.")
-        return headers.get("content-type", ""), body
+        return answer.kind, answer.body
 
-    async def _fetched(self, url: str, limit: int) -> tuple[int, dict[str, str], bytes]:
+    async def fetch(self, request: WebRequest) -> WebAnswer:
+        told = urlsplit(request.url).query if request.by_operator else request.url
+        told += request.body.decode("utf-8", "replace")
+        if self._redact(told) != told:
+            raise ToolRefused("The request contains a secret. Nothing was sent.")
         try:
             async with asyncio.timeout(TIMEOUT):
-                return await self._follow(url, limit)
+                return await self._follow(request)
         except TimeoutError as error:
-            raise HermesError(f"{url} did not answer within {TIMEOUT:.0f} seconds.") from error
+            raise HermesError(
+                f"{request.url} did not answer in full within {TIMEOUT:.0f} seconds."
+            ) from error
 
-    async def _follow(self, url: str, limit: int) -> tuple[int, dict[str, str], bytes]:
+    async def _follow(self, request: WebRequest) -> WebAnswer:
         import httpx2  # noqa: PLC0415 - seldom needed, and slow to import
 
+        url = request.url
         async with httpx2.AsyncClient(trust_env=False, follow_redirects=False) as client:
             for _ in range(MAX_REDIRECTS + 1):
+                url = request.url
                 try:
-                    status, headers, body = await self._get(client, url, limit)
-                    if status not in REDIRECTS or "location" not in headers:
-                        return status, headers, body
-                    url = urljoin(url, headers["location"])
+                    answer, location = await self._get(client, request)
+                    if not location:
+                        return answer
+                    request = _redirected(request, answer.status, urljoin(url, location))
                 except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
                     # Of a name or a port that cannot be, libraries say so with a ValueError.
                     raise HermesError(f"{url} could not be fetched: {error}") from error
         raise HermesError(f"{url} redirects too often.")
 
     async def _get(
-        self, client: "httpx2.AsyncClient", url: str, limit: int
-    ) -> tuple[int, dict[str, str], bytes]:
-        parts = urlsplit(url)
+        self, client: "httpx2.AsyncClient", request: WebRequest
+    ) -> tuple[WebAnswer, str]:
+        parts = urlsplit(request.url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise UsageError("Only http and https addresses can be fetched.")
         usual = 443 if parts.scheme == "https" else 80
-        address = await self._resolve(parts.hostname, parts.port or usual)
+        address = await self._resolve(
+            parts.hostname, parts.port or usual, by_operator=request.by_operator
+        )
         host = f"[{address}]" if ":" in address else address
         port = f":{parts.port}" if parts.port else ""
-        pinned = parts._replace(netloc=f"{host}{port}").geturl()
-        request = client.build_request(
-            "GET",
-            pinned,
-            headers={"Host": f"{parts.hostname}{port}", "User-Agent": "hermes"},
+        sent = client.build_request(
+            request.method,
+            parts._replace(netloc=f"{host}{port}").geturl(),
+            headers={
+                "User-Agent": "hermes",
+                **request.headers,
+                "Host": f"{parts.hostname}{port}",
+                "Accept-Encoding": "gzip",
+            },
+            content=request.body or None,
             extensions={"sni_hostname": parts.hostname},
         )
-        response = await client.send(request, stream=True)
+        response = await client.send(sent, stream=True)
         try:
+            location = response.headers.get("location", "")
+            if response.status_code in REDIRECTS and location:
+                return WebAnswer(url=request.url, status=response.status_code, kind="", body=b""), (
+                    location
+                )
             body = bytearray()
             async for chunk in response.aiter_bytes():
                 body += chunk
-                if len(body) > limit:
+                if len(body) > request.limit:
                     break
         finally:
             await response.aclose()
-        return response.status_code, dict(response.headers), bytes(body[:limit])
+        answer = WebAnswer(
+            url=request.url,
+            status=response.status_code,
+            kind=response.headers.get("content-type", ""),
+            body=bytes(body[: request.limit]),
+            cut=len(body) > request.limit,
+        )
+        return answer, ""
 
-    async def _resolve(self, host: str, port: int) -> str:
+    async def _resolve(self, host: str, port: int, *, by_operator: bool) -> str:
         """Return the address to connect to; every address of the name must be allowed."""
+        security = self._security()
+        if not by_operator and await asyncio.to_thread(security.website_blocklist.names, host):
+            raise UsageError(
+                f"{host} is on the list of blocked sites (security.website_blocklist)."
+            )
         loop = asyncio.get_running_loop()
         try:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except OSError as error:
             raise HermesError(f"{host} could not be found.") from error
         addresses = [str(entry[4][0]) for entry in found]
-        if not addresses or not all(self._allowed(address) for address in addresses):
+        if by_operator and addresses:
+            return addresses[0]
+        allowed = is_not_of_the_host if security.allow_private_urls else self._allowed
+        if not addresses or not all(allowed(address) for address in addresses):
             raise UsageError(f"{host} is in a private network and is not fetched.")
         return addresses[0]
 
 
-def _text(url: str, status: int, headers: dict[str, str], body: bytes) -> str:
-    if status >= 400:
-        raise HermesError(f"{url} answered with status {status}.")
-    kind = headers.get("content-type", "text/html").split(";")[0].strip().lower()
+def _redirected(request: WebRequest, status: int, url: str) -> WebRequest:
+    """Return the next request; what is for one host only does not go to another."""
+    old, new = urlsplit(request.url), urlsplit(url)
+    if (old.scheme, old.netloc) == (new.scheme, new.netloc) and status in {307, 308}:
+        return replace(request, url=url)
+    if request.method != "GET" and status in {307, 308}:
+        raise HermesError(f"{request.url} redirects what was sent to it to {new.hostname}.")
+    return WebRequest(url=url, limit=request.limit)
+
+
+def _text(answer: WebAnswer) -> str:
+    if answer.status >= 400:
+        raise HermesError(f"{answer.url} answered with status {answer.status}.")
+    kind = (answer.kind or "text/html").split(";")[0].strip().lower()
     if not kind.startswith("text/") and kind not in {"application/json", "application/xml"}:
-        raise UsageError(f"{url} is not text but {kind}.")
-    text = body.decode("utf-8", "replace")
+        raise UsageError(f"{answer.url} is not text but {kind}.")
+    text = answer.body.decode("utf-8", "replace")
     return readable(text) if "html" in kind else text
 
 

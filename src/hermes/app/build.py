@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from hermes import __version__
 from hermes.agent.attachments import read_attachment
+from hermes.agent.fetch import PageFetcher
 from hermes.agent.scope import AgentServices, durable
 from hermes.agent.side_calls import SecondOpinion
 from hermes.agent.turn_runner import TurnRunner
@@ -160,6 +161,8 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             can_ask=options.can_ask,
             toolsets=lambda _agent, source: toolsets_of(live(), options, source),
             judge=partial(SecondOpinion, ledger, models, clock, redactor.redact),
+            fetcher=PageFetcher(security=lambda: live().security, redact=redactor.redact),
+            variable=loaded.variable,
         )
         services = AgentServices(
             ledger=ledger,

@@ -48,6 +48,8 @@ class AgentTools(Struct, kw_only=True):
     """Makes the second opinion of `approvals.mode: smart`."""
     seconds: float = 900.0
     fetcher: PageFetcher = PageFetcher()
+    variable: Callable[[str], str | None] = lambda _name: None
+    """Reads the agent's `.env` and environment."""
     registries: dict[tuple[tuple[str, ...], tuple[str, ...], frozenset[Need]], ToolRegistry] = {}
 
     def registry(
@@ -78,7 +80,9 @@ class AgentTools(Struct, kw_only=True):
                 job.capabilities,
                 ask=gate.question if gate.can_ask else None,
                 search=self._search,
-                fetch=self.fetcher.data,
+                fetch=self.fetcher.fetch,
+                settings=self.settings,
+                variable=self.variable,
             ),
         )
 

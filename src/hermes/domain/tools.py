@@ -26,6 +26,7 @@ from hermes.domain.messages import Content, ToolCall, ToolOutcome
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environment
 from hermes.domain.session import SearchHit
+from hermes.domain.settings import Settings
 
 T = TypeVar("T")
 
@@ -125,6 +126,31 @@ class Spawned(Struct, frozen=True, kw_only=True):
     failed: bool = False
 
 
+class WebRequest(Struct, frozen=True, kw_only=True):
+    """A request to the network that a tool makes."""
+
+    url: str
+    limit: int = 2_000_000
+    """Bytes of the answer that are read."""
+    method: str = "GET"
+    headers: dict[str, str] = {}
+    """Sent to the host of `url` only, not to where it redirects."""
+    body: bytes = b""
+    by_operator: bool = False
+    """The address is from the configuration, so it may be private."""
+
+
+class WebAnswer(Struct, frozen=True, kw_only=True):
+    url: str
+    """Where the redirects ended."""
+    status: int
+    kind: str
+    """Media type with parameters, as the server named it."""
+    body: bytes
+    cut: bool = False
+    """Whether there was more than the limit."""
+
+
 class ToolCapabilities(Struct, frozen=True, kw_only=True):
     """What composition grants to the tools of a turn; None is not granted."""
 
@@ -136,8 +162,12 @@ class ToolCapabilities(Struct, frozen=True, kw_only=True):
     """(context, `platform[:chat[:thread]]`, text); raises if it cannot be delivered."""
     spawn: Callable[["ToolContext", str, str], Awaitable[Spawned]] | None = None
     """(context, agent, task) -> the outcome of a child turn."""
-    fetch: Callable[[str, int], Awaitable[tuple[str, bytes]]] | None = None
-    """(address, limit in bytes) -> media type and content."""
+    fetch: Callable[[WebRequest], Awaitable[WebAnswer]] | None = None
+    """Fetch from the network; `UsageError` for what may not be reached."""
+    settings: Callable[[], Settings] = Settings
+    """The settings that count for this agent now."""
+    variable: Callable[[str], str | None] = lambda _name: None
+    """The value of a variable of this agent's `.env`: a key, an address."""
 
     @property
     def granted(self) -> frozenset[Need]:
@@ -198,9 +228,8 @@ class ToolContext(Struct, frozen=True, kw_only=True):
         """Have an agent carry out `task` in a session of its own."""
         return await _granted(self.capabilities.spawn, Need.SPAWN)(self, agent_id, task)
 
-    async def fetch(self, url: str, limit: int) -> tuple[str, bytes]:
-        """Return the media type and at most `limit` bytes of something in the public network."""
-        return await _granted(self.capabilities.fetch, Need.FETCH)(url, limit)
+    async def fetch(self, request: WebRequest) -> WebAnswer:
+        return await _granted(self.capabilities.fetch, Need.FETCH)(request)
 
 
 def _granted(capability: T | None, need: Need) -> T:

@@ -182,20 +182,26 @@ _STORE = (
 )
 
 
+async def stored(text: str, name: str, context: ToolContext) -> str:
+    """Put a text into a file where commands run and return its path; empty if that fails."""
+    script = _STORE.format(session=_safe(context.session_id), call=_safe(name))
+    result = await context.environment.run(
+        ShellRun(script=script, cwd="/", stdin=text.encode("utf-8", "replace"), timeout=30)
+    )
+    return result.output if result.exit_code == 0 else ""
+
+
 async def spill(result: ToolResult, limit: int, context: ToolContext) -> ToolResult:
     """Move a text longer than `limit` into a file and return a result with a preview of it."""
     text = result.content
     if not isinstance(text, str) or len(text) <= limit:
         return result
-    script = _STORE.format(session=_safe(context.session_id), call=_safe(context.call_id))
-    stored = await context.environment.run(
-        ShellRun(script=script, cwd="/", stdin=text.encode("utf-8", "replace"), timeout=30)
-    )
+    path = await stored(text, context.call_id, context)
     head, tail = text[:HEAD_CHARS], text[-TAIL_CHARS:]
     where = (
-        f"The whole result has {len(text)} characters and is in {stored.output}."
+        f"The whole result has {len(text)} characters and is in {path}."
         " Page through it with read_file (offset, limit) or search it with search_files."
-        if stored.exit_code == 0
+        if path
         else f"The whole result had {len(text)} characters and could not be stored."
         " Ask for less at a time."
     )

@@ -1,5 +1,7 @@
 """Agent settings: the loop, its context and its memory."""
 
+from pathlib import Path
+
 from hermes.domain.settings.section import AtStart, Count, Fraction, Positive, Seconds, Section
 
 
@@ -54,3 +56,49 @@ class Memory(Section, frozen=True, kw_only=True):
     """Characters of `MEMORY.md` that are read."""
     user_char_limit: Positive = 1375
     """Characters of `USER.md` that are read."""
+
+
+class Web(Section, frozen=True, kw_only=True):
+    """Searching the web and reading pages."""
+
+    backend: str = ""
+    """Who searches: firecrawl, parallel, tavily, exa, searxng, brave or ddgs; empty for the first
+    that has its key (or, for searxng, its address) in `.env`, else ddgs, which needs none."""
+    search_backend: str = ""
+    """The same, if it is to count before `backend`."""
+    extract_char_limit: Positive = 15_000
+    """Characters of a page that the model gets; the rest goes to a file."""
+
+
+class WebsiteBlocklist(Section, frozen=True, kw_only=True):
+    """Sites that no tool may reach."""
+
+    enabled: bool = False
+    """Whether the list counts."""
+    domains: tuple[str, ...] = ()
+    """Domains, with everything below them."""
+    shared_files: tuple[str, ...] = ()
+    """Files with one domain a line; `#` begins a remark."""
+
+    def names(self, host: str) -> bool:
+        """Tell whether `host` is on the list; an unreadable file blocks everything."""
+        if not self.enabled:
+            return False
+        domains = list(self.domains)
+        for name in self.shared_files:
+            try:
+                lines = Path(name).expanduser().read_text("utf-8", "replace").splitlines()
+            except OSError:
+                return True
+            domains += [line.partition("#")[0] for line in lines]
+        wanted = {d.strip().lower().removeprefix("*.").strip(".") for d in domains} - {""}
+        labels = host.lower().rstrip(".").split(".")
+        return any(".".join(labels[n:]) in wanted for n in range(len(labels)))
+
+
+class Security(Section, frozen=True, kw_only=True):
+    """What tools may reach in the network."""
+
+    allow_private_urls: bool = False
+    """Let tools fetch from private networks too; the addresses of clouds stay closed."""
+    website_blocklist: WebsiteBlocklist = WebsiteBlocklist()

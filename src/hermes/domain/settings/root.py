@@ -36,6 +36,8 @@ class Settings(Section, frozen=True, kw_only=True):
     agent: core.AgentLoop = core.AgentLoop()
     compression: core.Compression = core.Compression()
     memory: core.Memory = core.Memory()
+    web: core.Web = core.Web()
+    security: core.Security = core.Security()
     context_file_max_chars: Positive | None = None
     """Characters of a project context file that are read; null for 20000."""
     platform_hints: dict[str, Any] = field(default_factory=dict)
