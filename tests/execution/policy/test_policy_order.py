@@ -54,6 +54,48 @@ def test_what_cannot_be_read_asks_a_person_in_every_mode(command: str) -> None:
     assert verdict.opaque
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "chroot / reboot",
+        "ssh host rm -rf /",
+        "parted -s /dev/sda mklabel gpt",
+        "fdisk /dev/sda",
+        "cryptsetup luksFormat /dev/sda",
+        "qemu-img convert x /dev/sda",
+        "mdadm --zero-superblock /dev/sda",
+        "lvremove -f vg0",
+        "zpool destroy tank",
+        "chmod -R 777 /",
+        "chown --recursive nobody: /",
+    ],
+)
+def test_losing_a_disk_or_a_system_takes_a_person_in_every_mode(command: str) -> None:
+    verdict = strict_policy(mode="off", allowlist=("*",)).judge(command)
+    assert verdict.gate == Gate.ASK
+    assert verdict.opaque
+
+
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        "run0",
+        "chroot /",
+        "tox exec --",
+        "podman unshare",
+        "distcc",
+        "nvm exec 18",
+        "unheard-of -e",
+        "wsl",
+    ],
+)
+def test_the_floor_is_found_behind_any_program(wrapper: str) -> None:
+    policy = strict_policy(mode="off")
+    assert policy.judge(f"{wrapper} rm -rf /").gate == Gate.BLOCK
+    assert policy.judge(f"{wrapper} bash -c 'rm -rf /'").gate == Gate.BLOCK
+    assert policy.judge(f"{wrapper} dd if=x of=/dev/sda").gate == Gate.BLOCK
+
+
 def test_an_allowlisted_command_is_allowed_exactly_or_by_glob() -> None:
     policy = strict_policy(allowlist=("rm -rf build", "git push --force origin *"))
     assert policy.judge("rm -rf build").gate == Gate.ALLOW

@@ -147,8 +147,10 @@ def _shell_like(text: str) -> Iterator[str]:
     if _STOPS.search(text):
         yield "shutdown"
     if _TREES.search(text):
-        paths = [f for f in [*found, *text.split()] if f.startswith(("/", "~", "C:", "c:"))]
+        paths = [f for f in found if f[:1] in {"/", "~"} or not any(c in f for c in "*?[")]
+        paths += [w for w in text.split() if w.startswith(("/", "~", "C:", "c:"))]
         yield from (f"rm -r {_quoted(path)}" for path in paths[:50])
+        yield "rm -r $_unknown_"
 
 
 def _quoted(word: str) -> str:

@@ -1,6 +1,6 @@
 """The floor: what no mode, allowlist or grant can make possible.
 
-On another machine or inside a container the same commands only ask: there they do not
+On another machine or inside a container the same commands ask in every mode: there they do not
 destroy the host that Hermes runs on.
 """
 
@@ -33,6 +33,8 @@ SUDO_PASSWORD = Finding(
 )
 COMPACT_BOMB = re.compile(r"([^\s(){};|&]{1,40})\s*\(\)\s*\{\s*\1\s*\|\s*\1\s*&\s*\}\s*;\s*\1")
 """A fork bomb as it is often quoted, without the spaces that the grammar wants."""
+ELSEWHERE = "elsewhere"
+"""The kind of findings that ask in every mode, with what is never run here in plain sight."""
 _UNMISTAKABLE = pattern("unmistakable")
 _DISGUISE = re.compile(r"['\"\\]")
 _SPACE = re.compile(r"\$\{?IFS\}?|\\n")
@@ -49,13 +51,18 @@ def mentions_floor(text: str) -> bool:
     return _UNMISTAKABLE.search(_DISGUISE.sub("", _SPACE.sub(" ", text))) is not None
 
 
+def floor_finding(reason: str, command: ShellCommand) -> Finding:
+    gate = Gate.ASK if command.remote else Gate.BLOCK
+    return Finding(reason, ELSEWHERE, gate, opaque=command.remote)
+
+
 def floor_findings(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     if command.computed:
         # With these words it is never run, whatever it is.
         command = command.with_argv(("rm", *command.args))
     reason = _deletes_vital(command, ground) or _writes_vital(command, ground)
     if reason:
-        yield Finding(reason, gate=Gate.ASK if command.remote else Gate.BLOCK)
+        yield floor_finding(reason, command)
     if command.name == "sudo" and _feeds_sudo(command):
         yield SUDO_PASSWORD
 

@@ -76,10 +76,12 @@ class Question(Struct, frozen=True, kw_only=True):
         if max(len(intent.command) + len(self.typed), len(intent.code)) > longest:
             raise TooLong
         if self.exposed != ("/",) and not self.leaves:
-            return Judgement(
-                policy.judge_losses(
-                    intent.command, self.exposed, cwd=self.workdir, grants=self.grants
-                )
+            return policy.judge_losses(
+                intent.command,
+                self.exposed,
+                cwd=self.workdir,
+                grants=self.grants,
+                carried=self.carried,
             )
         verdicts: list[Verdict] = []
         if intent.process and self.program:
@@ -148,12 +150,12 @@ class HostPolicy:
         process = running.get(intent.process)
         if process is not None and process.outside:
             exposed = ("/",)  # it was let out, what is typed into it is not
-        if exposed != ("/",) and not leaves and not (exposed and intent.command):
-            return _ALLOW
         session = self._sessions.get(environment)
         if session is None:
             carried = Carried(functions={}, exports={}, files={}, project=environment.cwd)
             session = self._sessions[environment] = _Session(carried)
+        if exposed != ("/",) and not leaves and not (exposed and intent.command):
+            return _ALLOW
         question = Question(
             settings=self.settings(trusted=trusted),
             intent=intent,

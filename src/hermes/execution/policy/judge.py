@@ -44,9 +44,10 @@ from hermes.execution.policy.command import (
     readings,
     words,
 )
-from hermes.execution.policy.expansion import is_unknown
+from hermes.execution.policy.expansion import COMPUTED, UNKNOWN, is_unknown
 from hermes.execution.policy.floor import (
     COMPACT_BOMB,
+    ELSEWHERE,
     FORK_BOMB,
     floor_findings,
     mentions_floor,
@@ -65,7 +66,8 @@ EXACT = "= "
 
 _ALLOW = Verdict(gate=Gate.ALLOW)
 _REMOTE = words("ssh autossh mosh docker podman nerdctl kubectl")
-_LOSING = words("rm unlink rmdir find gfind shred wipe srm scrub rsync mv git truncate dd")
+_LOSING = words("rm unlink rmdir find gfind shred wipe srm scrub rsync mv git truncate dd rimraf")
+_PACKED = "pack, delete"
 _WALLED_OFF = ("write ", "git config", "git ext", "git push", "git exec", "rm outside")
 """Findings about what a wall keeps from happening."""
 _TYPED_INTO = listed("typed-into").union(TABLES["wrappers"], TABLES["runners"])
@@ -165,14 +167,24 @@ class CommandPolicy:
         return self._decide(data, findings, (), [])
 
     def judge_losses(
-        self, script: str, exposed: tuple[str, ...], *, cwd: str, grants: Collection[str] = ()
-    ) -> Verdict:
-        """Decide about a command behind walls, by what it loses in the places that are exposed."""
+        self,
+        script: str,
+        exposed: tuple[str, ...],
+        *,
+        cwd: str,
+        grants: Collection[str] = (),
+        carried: Carried = NOTHING,
+    ) -> Judgement:
+        """Decide about a command behind walls, by what it loses in the places that are exposed.
+
+        Code that nobody can see may lose anything there.
+        """
         text, _, _ = _clean(script[:MAX_LENGTH])
-        ground = self._ground(cwd)
+        ground = self._ground(cwd, carried)
         _, walks = _read(text, ground)
         findings = [f for found in walks for f in _losses(found, ground, exposed)]
-        return self._decide(text, list(dict.fromkeys(findings)), grants, walks)
+        verdict = self._decide(text, list(dict.fromkeys(findings)), grants, walks)
+        return Judgement(verdict, _left(walks))
 
     def judge_write(
         self, path: str, *, cwd: str | None = None, grants: Collection[str] = ()
@@ -224,7 +236,7 @@ class CommandPolicy:
         for finding in findings:
             if finding.gate is Gate.BLOCK:
                 return Verdict(gate=Gate.BLOCK, reason=sentence(finding.reason))
-        hiding = any(f.opaque and f != rules.FLOOR_AS_TEXT for f in findings)
+        hiding = any(f.opaque and f.kind != ELSEWHERE for f in findings)
         if hiding and mentions_floor(text):
             return Verdict(gate=Gate.BLOCK, reason=sentence(_HIDDEN_FLOOR))
         denied = self._denied(text, walks)
@@ -346,13 +358,22 @@ def _typed_into(running: list[ShellCommand], data: str) -> Iterator[Finding]:
 
 def _losses(found: Walk, ground: Ground, exposed: tuple[str, ...]) -> Iterator[Finding]:
     for command in found.commands:
-        if command.name in _LOSING and _reaches(command, exposed):
-            rules = (floor_findings(command, ground), COMMANDS.check(command))
-            for finding in (*rules[0], *rules[1], *places.check(command, ground)):
-                if not finding.kind.startswith(_WALLED_OFF):
-                    # The walls hold what cannot be read.
-                    grant = finding.grant or ("" if finding.opaque else _grant(command))
-                    yield structs.replace(finding, opaque=False, grant=grant)
+        if not command.path.strip(f"{COMPUTED}{UNKNOWN}") and not command.args:
+            yield opaque("what it runs is computed")
+        if command.computed:
+            command = command.with_argv(("rm", *command.args))  # noqa: PLW2901
+        losing = [*COMMANDS.check(command)]
+        if command.name not in _LOSING:
+            losing = [f for f in losing if f.kind == _PACKED]
+        elif _reaches(command, exposed):
+            losing += (*floor_findings(command, ground), *places.check(command, ground))
+        if rules.is_interpreter(command.name):
+            losing += [f for f in rules.check(command, ground) if f.opaque]
+        for finding in losing:
+            if not finding.kind.startswith(_WALLED_OFF):
+                # The walls hold what cannot be read.
+                grant = finding.grant or ("" if finding.opaque else _grant(command))
+                yield structs.replace(finding, opaque=False, grant=grant)
 
 
 def _reaches(command: ShellCommand, exposed: tuple[str, ...]) -> bool:

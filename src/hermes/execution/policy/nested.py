@@ -17,6 +17,7 @@ from hermes.execution.policy.command import (
     STDIN_FILES,
     TABLES,
     ShellCommand,
+    base_name,
     command_start,
     listed,
     patterns,
@@ -79,8 +80,8 @@ def nested(command: ShellCommand) -> Iterator[Nested]:
         yield from _carried(command, _CARRIERS[name])
     for program in programs(command):
         yield NestedText(program, name, language_of(name))
-    pairs = assignments(command)
-    for key, value in pairs:
+    yield from _among_arguments(command)
+    for key, value in assignments(command):
         if _CODE_VARIABLE.match(key) and not is_unknown(value):
             yield NestedText(value, "environment", lenient=True)
 
@@ -129,6 +130,8 @@ def shell_code(command: ShellCommand) -> NestedText | None:
             rest = [a for a in args[index + 1 :] if a != "--"]
             while rest and re.match(r"[-+][a-zA-Z]+$", rest[0]):
                 rest.pop(0)
+            if name == "fish" and len(arg) > 2:
+                rest.insert(0, arg[2:])
             zero = "".join(rest[1:2])
             return (
                 NestedText(rest[0], name, zero=zero, positional=tuple(rest[2:])) if rest else None
@@ -173,6 +176,20 @@ def _wrapped(command: ShellCommand) -> Iterator[Nested]:
 
 
 _WORTH_FINDING = SHELLS | listed("worth-finding")
+_FATAL = listed("fatal")
+_WRITTEN_DOWN = listed("text-tools") | listed("readers") | listed("blind") | _FATAL
+
+
+def _among_arguments(command: ShellCommand) -> Iterator[Nested]:
+    """Yield what any program might run for all anybody knows: one of the worst, by its name."""
+    elsewhere = command.name in _WRITTEN_DOWN or command.name in _TOOLS or command.remote
+    if elsewhere or "argument" in command.via:
+        return
+    for index, arg in enumerate(command.args[:-1]):
+        name = base_name(arg)
+        if name in _FATAL or (name in SHELLS and command.args[index + 1] == "-c"):
+            yield NestedCommand(command.args[index:], "argument")
+            return
 
 
 def _rediscovered(args: tuple[str, ...], via: str) -> Iterator[Nested]:

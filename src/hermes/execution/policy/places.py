@@ -80,6 +80,7 @@ def is_vital(clean: str, ground: Ground) -> bool:
     """Return whether losing a path loses the system, a home or the home of Hermes."""
     if is_unknown(clean):
         return False
+    clean = re.sub(r"^/proc/(?:\d+|self)/root(?=/|$)", "", clean) or "/"
     # Everything inside a directory is the directory: `/*`, `~/.*`, `/etc/{*,.*}`.
     stripped = _EVERYTHING.sub("", clean) or "/"
     homes = {*ground.user_homes, *ground.hermes_homes, "/home/user"}
@@ -330,7 +331,9 @@ def _mentions(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
             if place is None and outside and _is_there(clean, ground):
                 place = _OUTSIDE
             if place is not None and place.kind in _NEVER_MENTIONED:
-                yield Finding(f"it may change {place.kind}: {path}", f"write {place.label}")
+                device = place.kind is PlaceKind.DEVICE
+                reason = f"it may change {place.kind}: {path}"
+                yield Finding(reason, f"write {place.label}", opaque=device)
 
 
 def changes_files(command: ShellCommand) -> bool:

@@ -1,8 +1,9 @@
 """Rules: what about a command needs a person, and why.
 
 Names, verbs and flags are rows of `commands.txt`: `names ; shape ; reason ; kind`; an indented line
-continues the row before it. A reason that begins with `?` is about code that nobody can see,
-one with `!` is the floor. The shape is `verbs : flags : unless`, and each part may be missing:
+continues the row before it. A reason that begins with `?` asks in every mode, most of them about
+code that nobody can see; one with `!` is the floor. The shape is
+`verbs : flags : unless`, and each part may be missing:
 
 - `verbs`: alternatives separated by commas, each one or more words that the operands
   begin with; `*` and `?` are globs. Global options in front of a verb do not hide it.
@@ -32,7 +33,6 @@ from importlib.resources import files
 
 from msgspec import Struct
 
-from hermes.domain.approvals import Gate
 from hermes.execution.policy.code import language_of, programs
 from hermes.execution.policy.command import (
     STDIN_FILES,
@@ -48,7 +48,7 @@ from hermes.execution.policy.command import (
     words,
 )
 from hermes.execution.policy.expansion import COMPUTED, UNKNOWN, is_unknown
-from hermes.execution.policy.floor import mentions_floor
+from hermes.execution.policy.floor import ELSEWHERE, floor_finding, mentions_floor
 from hermes.execution.policy.nested import SHELLS, assignments, runs, shell_code
 from hermes.execution.policy.network import NETWORK, reads_secret
 
@@ -92,9 +92,11 @@ class RuleTable:
                     shown = verb or (flag if flag and flag[0] not in "*~" else "")
                     kind = rule.kind or f"{name} {shown}".strip()
                     kind = name if kind == "@" else kind
-                    gate = Gate.BLOCK if rule.reason[0] == "!" and not command.remote else Gate.ASK
-                    hides = rule.reason[0] == "?"
-                    yield Finding(rule.reason.lstrip("?!"), kind, gate, opaque=hides)
+                    if rule.reason[0] == "!":
+                        yield floor_finding(rule.reason[1:], command)
+                    else:
+                        hides = rule.reason[0] == "?"
+                        yield Finding(rule.reason.lstrip("?"), kind, opaque=hides)
                 elif rule.verbs and _may_be_options(rest):
                     yield Finding(f"the options of {name} {verb} are computed")
 
@@ -162,7 +164,7 @@ _KNOWN = listed("programs").union(
 )
 _PLACES = pattern("program-places")
 """Where programs are that go by their name."""
-FLOOR_AS_TEXT = opaque("an argument is a command that is never run")
+FLOOR_AS_TEXT = opaque("an argument is a command that is never run", ELSEWHERE)
 _NOT_TYPED = frozenset({"link", "maybe", "function"})
 
 
@@ -172,7 +174,7 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
         yield opaque("the name of the command is computed")
     elif not name.isascii():
         yield Finding("the name of the command has letters that imitate others")
-    elif name in SHELLS or name in {"source", ".", "eval"} or language_of(name):
+    elif is_interpreter(name):
         depth = command.via.count("$(") + 1
         printers = {c.name for c in command.inner if c.via.count("$(") == depth and c.name != ":"}
         settings = printers and printers <= _HOOKS
@@ -184,6 +186,10 @@ def check(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
     yield from _variables(command, ground)
     if _SQL_CLIENTS.match(name):
         yield from _sql(command)
+
+
+def is_interpreter(name: str) -> bool:
+    return name in SHELLS or name in {"source", ".", "eval"} or bool(language_of(name))
 
 
 def _unfamiliar(command: ShellCommand, ground: Ground) -> Iterator[Finding]:
