@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from fakes.boxes import Boxes, says, sh
+from fakes.toolbox import SCRIPT, SCRIPT_SAYS, Toolbox
 from hermes.domain.errors import HermesError, NotFound, UsageError
 from hermes.domain.ports.execution import ShellRun
 
@@ -164,3 +165,11 @@ async def test_a_received_file_has_a_place_inside_that_no_other_one_has(boxes: B
         await env.write(path, b"of Ann")
         assert await says(env, f"cat {path}") == "of Ann"
     assert env.received("/cache/x", "\n..") == env.received("/cache/x", "\n..")
+
+
+async def test_a_script_calls_tools_from_there(boxes: Boxes) -> None:
+    text = await Toolbox(await boxes.open()).text("execute_code", code=SCRIPT)
+    if boxes.backend == "docker":  # the image of the tests is small
+        assert text == "There is no python3 where your commands run."
+    else:
+        assert text.splitlines()[:2] == SCRIPT_SAYS

@@ -11,10 +11,27 @@ from hermes.agent.tools.registry import ToolRegistry
 from hermes.domain.messages import ToolCall, content_text
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environment
+from hermes.domain.settings import Settings
 from hermes.domain.tools import ToolContext, ToolResult, ToolRunner
 from hermes.execution.backends.local import LocalEnvironment
 from hermes.execution.clock import SystemClock
 from hermes.testing import FakeClock
+
+SCRIPT = """
+from hermes_tools import read_file, search_files, terminal, write_file, ToolError
+for number in range(3):
+    write_file(f"part{number}.txt", f"text {number}\\n")
+found = search_files("text", path=".", output_mode="files_only")
+print(len(found.splitlines()), read_file("part1.txt"))
+result = terminal("echo out; exit 3")
+print(result["exit_code"], "out" in result["output"], result.get("error"))
+try:
+    read_file("nowhere.txt")
+except ToolError as error:
+    print("failed:", error)
+"""
+"""Calls every tool that there is everywhere; prints `SCRIPT_SAYS` first."""
+SCRIPT_SAYS = ["3 1|text 1", "3 True None"]
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
@@ -30,11 +47,12 @@ class Toolbox:
         session_id: str = "20261115_120000_abcd1234",
     ) -> None:
         self.environment = environment
-        self.tools = tools or ToolRegistry(["file", "terminal", "todo"])
+        self.tools = tools or ToolRegistry(["code_execution", "file", "terminal", "todo"])
         self.clock: Clock = clock or FakeClock()
         self.session_id = session_id
         self.turn_id = "turn_1"
         self.facts: dict[str, Any] = {}
+        self.settings = Settings()
         self.progress: list[str] = []
         self._calls = 0
 
@@ -64,6 +82,8 @@ class Toolbox:
             progress=self.progress.append,
             recall=self._recall,
             remember=self._remember,
+            settings=self.settings,
+            tools=self.tools,
         )
 
     async def _recall(self, name: str) -> Any:

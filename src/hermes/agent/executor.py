@@ -175,6 +175,7 @@ class ToolExecutor:
             recall=recall,
             remember=remember,
             capabilities=self._scope.capabilities,
+            settings=services.settings(),
             tools=self._tools,
             max_result_chars=_result_cap(self._scope.model.info.context_window),
         )

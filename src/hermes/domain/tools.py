@@ -194,6 +194,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """Longer results go to a file: what the model's window can take of one result."""
     again: bool = False
     """The call was started before, and a person is to allow it in another way."""
+    settings: Settings = Settings()
     tools: "ToolRunner | None" = None
     """The tools of this turn with policy around them, for a tool that calls tools."""
     within: str = ""

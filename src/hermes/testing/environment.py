@@ -66,7 +66,11 @@ class FakeEnvironment:
             on_output(answer.output)
         return answer
 
-    async def spawn(self, command: ShellRun) -> ProcessInfo:
+    async def spawn(
+        self,
+        command: ShellRun,
+        on_output: Callable[[str], None] | None = None,  # noqa: ARG002
+    ) -> ProcessInfo:
         self.commands.append(command)
         info = ProcessInfo(
             id=f"proc_{len(self._processes) + 1}",

@@ -25,7 +25,7 @@ def limited_path(directory: Path, engine: str) -> str:
     if engine == "rg":
         return f"{Path(str(shutil.which('rg'))).parent}:{PATH}"
     directory.mkdir()
-    for name in ("bash", "find", "head", "sh", "grep"):
+    for name in ("bash", "find", "head", "sh", "tr", "grep"):
         (directory / name).symlink_to(str(shutil.which(name)))
     if engine == "posix":
         # A grep that knows none of the GNU extensions, as on small images.

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from fakes.machines import until
+from fakes.toolbox import SCRIPT, SCRIPT_SAYS, Toolbox
 from hermes.agent.attachments import MessageFiles, read_attachment
 from hermes.control.delivery.files import OutgoingFiles
 from hermes.domain.errors import HermesError, NotFound, UsageError
@@ -355,3 +356,8 @@ async def test_files_of_the_session_go_out_and_nothing_hidden_or_elsewhere(
     if machine.exposed == ("/",):
         await sh(machine, f"mkdir -p {start}/.keys; echo x > {start}/.keys/k.txt")
         assert await outgoing.staged("main", "s1", f"{start}/.keys/k.txt") is None
+
+
+async def test_a_script_calls_tools_from_there(machine: PooledEnvironment) -> None:
+    text = await Toolbox(machine).text("execute_code", code=SCRIPT)
+    assert text.splitlines()[:2] == SCRIPT_SAYS

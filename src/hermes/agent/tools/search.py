@@ -14,8 +14,11 @@ from hermes.domain.tools import Intent, Parallel, ToolContext, ToolResult, ToolS
 
 _MAX_LINE = 400
 
-_LINE = re.compile(r"([^\0]+)\0(\d+)([:-])([^\n]*)(?:\n|\Z)")
-_COUNT = re.compile(r"([^\0]+)\0(\d+)(?:\n|\Z)")
+_END = "\x1f"
+"""Stands behind names in place of NUL, which does not get through on every backend."""
+_TRANSLATED = r"| tr '\0' '\037'"
+_LINE = re.compile(r"([^\x1f]+)\x1f(\d+)([:-])([^\n]*)(?:\n|\Z)")
+_COUNT = re.compile(r"([^\x1f]+)\x1f(\d+)(?:\n|\Z)")
 _PLAIN_LINE = re.compile(r"^(/.*?):(\d+)(:)(.*)$", re.MULTILINE)
 _PLAIN_COUNT = re.compile(r"^(/.*):(\d+)$", re.MULTILINE)
 
@@ -31,18 +34,18 @@ class Hit(Struct, frozen=True, kw_only=True):
 
 def _parsed(output: str, mode: str, root: str) -> list[Hit]:
     """Return the lines, files or counts in what a script printed."""
-    zero = "\0" in output
+    ended = _END in output
     if mode == "content":
-        lines = (_LINE if zero else _PLAIN_LINE).findall(output)
+        lines = (_LINE if ended else _PLAIN_LINE).findall(output)
         return [
             Hit(path=_from_root(name, root), number=int(number), text=text, is_match=mark == ":")
             for name, number, mark, text in lines
         ]
     if mode == "count":
-        counts = (_COUNT if zero else _PLAIN_COUNT).findall(output)
+        counts = (_COUNT if ended else _PLAIN_COUNT).findall(output)
         shown = ((_from_root(name, root), count) for name, count in counts if count != "0")
         return [Hit(path=f"{name}: {count}") for name, count in shown]
-    names = output.split("\0" if zero else "\n")
+    names = output.split(_END if ended else "\n")
     return [Hit(path=_from_root(name, root)) for name in names if root in name]
 
 
@@ -115,7 +118,7 @@ def content_script(search: Search) -> str:
         f" elif {_PROBE.format('-P')}; then {' '.join(gnu)} -P {rest};"
         f" elif {_PROBE.format('-E')}; then {' '.join(gnu)} -E {rest};"
         f" else {found} -exec {' '.join(plain)} -e {pattern} {{}} +; fi 2>&1"
-        f" | head -n {search.max_lines}; exit ${{PIPESTATUS[0]}}"
+        f" | head -n {search.max_lines} {_TRANSLATED}; exit ${{PIPESTATUS[0]}}"
     )
 
 
@@ -127,10 +130,10 @@ _MODE = {
 
 
 def files_script(search: Search) -> str:
-    """Return a script that prints the files whose name matches a glob, NUL-terminated."""
+    """Return a script that prints the files whose name matches a glob."""
     glob = re.sub(r"^(\*\*/)+", "", search.pattern).replace("**/", "*")
     test = f"-path {shlex.quote('*/' + glob)}" if "/" in glob else f"-name {shlex.quote(glob)}"
-    return f"{_find(shlex.quote(search.root))} -type f {test} -print0 2>/dev/null"
+    return f"{_find(shlex.quote(search.root))} -type f {test} -print0 2>/dev/null {_TRANSLATED}"
 
 
 def _find(root: str) -> str:

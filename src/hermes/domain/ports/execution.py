@@ -29,6 +29,8 @@ class ShellRun(Struct, frozen=True, kw_only=True):
     """For `spawn`: give notice when it ends."""
     watch_patterns: tuple[str, ...] = ()
     """For `spawn`: give notice when a line of output matches."""
+    listed: bool = True
+    """For `spawn`: one of the session's background processes, which are listed and kept."""
 
 
 class CommandResult(Struct, frozen=True, kw_only=True):
@@ -104,7 +106,9 @@ class Environment(Protocol):
     ) -> CommandResult:
         """Run a command to its end; cancelling the task kills its process group."""
 
-    async def spawn(self, command: ShellRun) -> ProcessInfo:
+    async def spawn(
+        self, command: ShellRun, on_output: Callable[[str], None] | None = None
+    ) -> ProcessInfo:
         """Start a background process and return at once."""
 
     async def processes(self) -> list[ProcessInfo]: ...

@@ -80,3 +80,14 @@ class Approvals(Section, frozen=True, kw_only=True):
     """Seconds until an unanswered request counts as denied."""
     deny: tuple[str, ...] = ()
     """Patterns of commands that are never run."""
+
+
+class CodeExecution(Section, frozen=True, kw_only=True):
+    """Python scripts that call tools (`execute_code`)."""
+
+    mode: Literal["project", "strict"] = "project"
+    """project: in the session's directory; strict: in an empty one."""
+    timeout: Seconds = 300.0
+    """Seconds that a script may run; what the tools it calls take is not counted."""
+    max_tool_calls: Count = 50
+    """Tool calls that one script may make."""

@@ -45,6 +45,7 @@ class Settings(Section, frozen=True, kw_only=True):
 
     terminal: AtStart[execution.Terminal] = execution.Terminal()
     approvals: execution.Approvals = execution.Approvals()
+    code_execution: execution.CodeExecution = execution.CodeExecution()
     command_allowlist: tuple[str, ...] = ()
     """Patterns of commands that need no approval."""
 

@@ -32,6 +32,7 @@ class _Process(Struct, kw_only=True):
     output: Rolling
     child: ChildProcess
     outside: bool = False
+    listed: bool = True
     ended_at: float | None = None
 
     def info(self) -> ProcessInfo:
@@ -63,7 +64,12 @@ class BackgroundProcesses:
         running = (p.started_at for p in self._processes.values() if p.child.running)
         return min(running, default=None)
 
-    async def spawn(self, launch: Startable, command: ShellRun) -> ProcessInfo:
+    async def spawn(
+        self,
+        launch: Startable,
+        command: ShellRun,
+        on_output: Callable[[str], None] | None = None,
+    ) -> ProcessInfo:
         await self._make_room()
         process_id = f"proc_{secrets.token_hex(4)}"
         text, output = OutputFilter(), Rolling(BUFFER_CHARS)
@@ -77,6 +83,8 @@ class BackgroundProcesses:
             piece = text.feed(data)
             output.add(piece)
             watch.feed(piece)
+            if on_output is not None:
+                on_output(piece)
 
         process = _Process(
             id=process_id,
@@ -86,6 +94,7 @@ class BackgroundProcesses:
             output=output,
             child=await launch.start(take),
             outside=command.outside,
+            listed=command.listed,
         )
         self._processes[process.id] = process
         if command.notify_on_complete:
@@ -105,7 +114,7 @@ class BackgroundProcesses:
 
     async def list(self) -> list[ProcessInfo]:
         await self._settle()
-        return [process.info() for process in self._processes.values()]
+        return [process.info() for process in self._processes.values() if process.listed]
 
     async def output(self, process_id: str, offset: int) -> tuple[str, int]:
         process = self._get(process_id)
@@ -154,6 +163,8 @@ class BackgroundProcesses:
                 await process.child.finish_reading()
                 process.output.add(process.text.finish())
                 await process.child.close()
+                if not process.listed:
+                    del self._processes[process.id]
             elif now - process.ended_at > KEEP_FINISHED:
                 del self._processes[process.id]
 

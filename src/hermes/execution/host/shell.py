@@ -248,9 +248,11 @@ class ShellEnvironment(ABC):
             truncated_bytes=finished.truncated_bytes,
         )
 
-    async def spawn(self, command: ShellRun) -> ProcessInfo:
+    async def spawn(
+        self, command: ShellRun, on_output: Callable[[str], None] | None = None
+    ) -> ProcessInfo:
         with self._in_use():
-            return await self._background.spawn(await self.prepared(command), command)
+            return await self._background.spawn(await self.prepared(command), command, on_output)
 
     async def prepared(self, command: ShellRun) -> Startable:
         """Return what starts a background process."""

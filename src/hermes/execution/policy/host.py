@@ -76,8 +76,9 @@ class Question(Struct, frozen=True, kw_only=True):
         if max(len(intent.command) + len(self.typed), len(intent.code)) > longest:
             raise TooLong
         if self.exposed != ("/",) and not self.leaves:
+            program = f"python3 -c {shlex.quote(intent.code)}" if intent.code else ""
             return policy.judge_losses(
-                intent.command,
+                intent.command or program,
                 self.exposed,
                 cwd=self.workdir,
                 grants=self.grants,

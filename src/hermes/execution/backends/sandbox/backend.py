@@ -113,14 +113,16 @@ class SandboxEnvironment(ShellEnvironment):
         reason = await asyncio.to_thread(walls.stopped_by, result.output, self._layout)
         return replace(result, walled=reason)
 
-    async def spawn(self, command: ShellRun) -> ProcessInfo:
+    async def spawn(
+        self, command: ShellRun, on_output: Callable[[str], None] | None = None
+    ) -> ProcessInfo:
         if not command.outside:
-            return await super().spawn(command)
+            return await super().spawn(command, on_output)
         with self._in_use():
             host = self._host()
             assert isinstance(host, ShellEnvironment)
             launch = await host.prepared(self._at_home(command))
-            return await self._background.spawn(launch, command)
+            return await self._background.spawn(launch, command, on_output)
 
     async def present(self, paths: Sequence[str]) -> frozenset[str]:
         """Look without starting anything while nothing runs: most projects have no notes."""
