@@ -4,7 +4,7 @@ from bench.core import open_core
 from bench.harness import Figure, Job
 from bench.model_server import ANSWER, model_process, script
 from fakes.model_script import Step
-from hermes.cli.commands.prompt_size import measure_prompt
+from hermes.app.prompt_size import measure_prompt
 from hermes.domain.profile import DEFAULT_AGENT
 
 __all__ = ["run"]

@@ -65,6 +65,9 @@ class FakeSideCalls:
             model="small-1",
         )
 
+    async def summarise(self, agent_id: str, messages: Sequence[Message], focus: str) -> ModelReply:
+        return await self.answer(agent_id, "compression", tuple(messages), None)
+
 
 class FakeMedia:
     """Keeps pictures as files; knows the pictures of a few addresses."""
@@ -74,20 +77,21 @@ class FakeMedia:
         self.remote: dict[str, tuple[bytes, str]] = {}
         self.kept: list[tuple[bytes, str]] = []
 
-    async def keep(self, data: bytes, media_type: str) -> Attachment:
+    async def keep(self, data: bytes, media_type: str, name: str = "") -> Attachment:
         self.kept.append((data, media_type))
         self._folder.mkdir(exist_ok=True)
-        name = f"picture-{len(self.kept)}.{media_type.rpartition('/')[2]}"
+        kind = "document" if name else "image"
+        name = name or f"picture-{len(self.kept)}.{media_type.rpartition('/')[2]}"
         path = self._folder / name
         path.write_bytes(data)
         return Attachment(
-            kind="image", path=str(path), name=name, media_type=media_type, size=len(data)
+            kind=kind, path=str(path), name=name, media_type=media_type, size=len(data)
         )
 
-    async def fetch(self, url: str) -> Attachment:
+    async def fetch(self, url: str, name: str = "") -> Attachment:
         if url not in self.remote:
             raise UsageError(f"The picture at {url} cannot be fetched.")
-        return await self.keep(*self.remote[url])
+        return await self.keep(*self.remote[url], name)
 
 
 class HttpDoor:
@@ -167,7 +171,13 @@ async def http_door(
         doors: list[HttpDoor] = []
         keys = KeyRing(core.ledger, context.clock, lambda: doors[0].owner_keys if doors else ())
         app = HttpApp(endpoints, context, wanted, keys)
-        server = HttpServer(app, wanted.host, wanted.port, grace_seconds=wanted.grace_seconds)
+        server = HttpServer(
+            app,
+            wanted.host,
+            wanted.port,
+            grace_seconds=wanted.grace_seconds,
+            max_message_bytes=wanted.max_body_bytes,
+        )
         async with asyncio.TaskGroup() as group, AsyncExitStack() as stack:
             serving = group.create_task(server.run())
             await server.started.wait()
@@ -202,6 +212,11 @@ def _context(
     async def takes(agent_id: str, session_id: str | None) -> frozenset[str]:
         return model.info.takes
 
+    async def prompt_tokens(
+        agent_id: str, session_id: str | None, own_tools: tuple[str, ...] | None
+    ) -> int:
+        return 1000
+
     return HttpContext(
         ledger=core.ledger,
         gateway=core.gateway,
@@ -215,6 +230,7 @@ def _context(
         toolsets=lambda agent_id: (Toolset(name="test", enabled=True, tools=("read_file",)),),
         skills=skills,
         takes=takes,
+        prompt_tokens=prompt_tokens,
         metrics=Registry(),
         gateway_state=lambda: {"gateway_state": "running", "platforms": {}},
         ready=lambda: {"ledger": True},

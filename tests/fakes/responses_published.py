@@ -1,7 +1,7 @@
 """The published Open Responses specification as judge: models that its makers' tools made from it.
 
 `openresponses-types` has a model for each shape of the OpenAPI document. Events
-of ours that the specification does not know have the prefix `hermes.`. Tools that a server runs
+of ours that the specification does not know have the prefix `hermes:`. Tools that a server runs
 itself are `mcp_call` items, as in OpenAI's API; the models of its client judge those.
 """
 
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 __all__ = ["published_event_errors", "published_resource_errors"]
 
-OURS = "hermes."
+OURS = "hermes:"
 _SERVER_CALLS: dict[str, type[BaseModel]] = {
     "response.mcp_call.in_progress": theirs.ResponseMcpCallInProgressEvent,
     "response.mcp_call.completed": theirs.ResponseMcpCallCompletedEvent,

@@ -249,6 +249,6 @@ def resource_errors(value: Any) -> list[str]:
 
 def event_errors(value: Any) -> list[str]:
     """Return what is wrong with an event; events of our own have names of their own."""
-    if str(value.get("type", "")).startswith("hermes."):
+    if str(value.get("type", "")).startswith("hermes:"):
         return integer(value.get("sequence_number"), "sequence_number")
     return _event(value, "event") + published_event_errors(value)

@@ -40,12 +40,8 @@ from hermes.domain.messages import (
 from hermes.domain.runs import Run, RunKind, RunOutcome, RunState
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
-from hermes.streaming.wire.responses import (
-    FunctionTool,
-    ResponseEvent,
-    ResponseResource,
-    ResponseStream,
-)
+from hermes.streaming.wire.response_resource import FunctionTool, ResponseResource
+from hermes.streaming.wire.responses import ResponseEvent, ResponseStream
 
 BASE = ResponseResource(id="resp_1", created_at=1000, status="in_progress", model="hermes")
 QUEUED = msgspec.structs.replace(BASE, status="queued", background=True)
@@ -431,9 +427,9 @@ def test_approvals_are_events_of_our_own_with_a_number() -> None:
     asked = body(fold.feed(ApprovalAsked(request=request))[0])
     decision = Decision(state=ApprovalState.APPROVED, choice=Choice.ONCE)
     answered = body(fold.feed(ApprovalAnswered(approval_id="ap_1", decision=decision))[0])
-    assert asked["type"] == "hermes.approval.request"
+    assert asked["type"] == "hermes:approval.request"
     assert (asked["id"], asked["command"]) == ("ap_1", "rm -rf ***")
-    assert answered["type"] == "hermes.approval.responded"
+    assert answered["type"] == "hermes:approval.responded"
     assert (answered["id"], answered["choice"]) == ("ap_1", "once")
     assert [asked["sequence_number"], answered["sequence_number"]] == [2, 3]
 

@@ -21,7 +21,14 @@ from msgspec.structs import replace
 
 from hermes.config.atomic import write_atomic
 from hermes.domain.errors import HermesError, UsageError
-from hermes.domain.inbound import ENDINGS, Attachment
+from hermes.domain.inbound import (
+    ENDINGS,
+    INLINE_BYTES,
+    Attachment,
+    image_type,
+    plain_text,
+    safe_name,
+)
 from hermes.domain.messages import FilePart, ImagePart, Message, Part, TextPart, UserMessage
 from hermes.domain.ports.execution import Environment, ShellRun
 
@@ -126,8 +133,11 @@ class PictureFiles:
         self._fetch = fetch
         """(address, limit in bytes) -> media type and content."""
 
-    async def keep(self, data: bytes, media_type: str) -> Attachment:
+    async def keep(self, data: bytes, media_type: str, name: str = "") -> Attachment:
+        """Store a picture, or with a name any file."""
         kind = media_type.split(";", maxsplit=1)[0].strip().lower()
+        if name and kind not in ENDINGS:
+            return await self._keep_file(data, kind, name)
         if kind not in ENDINGS:
             raise UsageError(f"Pictures of type {kind or 'unknown'} are not supported.")
         if not data or len(data) > MAX_IMAGE_BYTES:
@@ -138,13 +148,27 @@ class PictureFiles:
         await asyncio.to_thread(_store, path, data)
         return Attachment(kind="image", path=str(path), name=name, media_type=kind, size=len(data))
 
-    async def fetch(self, url: str) -> Attachment:
-        """Fetch a picture from the public network and store it; `UsageError` if that fails."""
+    async def fetch(self, url: str, name: str = "") -> Attachment:
+        """Fetch a picture, or with a name any file, and store it; `UsageError` if that fails."""
         try:
-            media_type, data = await self._fetch(url, MAX_IMAGE_BYTES)
+            media_type, data = await self._fetch(url, MAX_FILE_BYTES if name else MAX_IMAGE_BYTES)
         except HermesError as error:
-            raise UsageError(f"The picture could not be fetched: {error.message}") from error
-        return await self.keep(data, media_type)
+            what = "file" if name else "picture"
+            raise UsageError(f"The {what} could not be fetched: {error.message}") from error
+        return await self.keep(data, image_type(data) or media_type, name)
+
+    async def _keep_file(self, data: bytes, media_type: str, name: str) -> Attachment:
+        shown = safe_name(name)
+        path = self._directory / hashlib.sha256(data).hexdigest()[:32] / shown
+        await asyncio.to_thread(_store, path, data)
+        return Attachment(
+            kind="document",
+            path=str(path),
+            name=shown,
+            media_type=media_type or None,
+            size=len(data),
+            text=plain_text(data) if len(data) <= INLINE_BYTES else "",
+        )
 
 
 def _store(path: Path, data: bytes) -> None:

@@ -57,6 +57,7 @@ SMALL_WINDOW_THRESHOLD = 0.75
 DEFAULT_WINDOW = 128_000
 DIGEST_CHARS = 2_000
 SUMMARY_TOKENS = 4_000
+SUMMARY_HEADER = "[Summary of the earlier conversation; the messages themselves are archived]"
 
 INSTRUCTIONS = """\
 Summarise the conversation below so that the assistant can continue it without having \
@@ -131,14 +132,7 @@ class Compactor:
     ) -> str:
         services = self._services
         model = services.models.auxiliary("compression", self._profile, self._session)
-        room = int((model.info.context_window or DEFAULT_WINDOW) * 0.6) * 4
-        focus_line = f"\nPay special attention to: {focus}" if focus else ""
-        request = ModelRequest(
-            system=INSTRUCTIONS + focus_line,
-            messages=(UserMessage(content=_render(head, room)),),
-            max_tokens=SUMMARY_TOKENS,
-            task="compression",
-        )
+        request = summary_request(model, [stored.message for stored in head], focus)
         owner = (self._profile.id, self._session.id, self._turn_id)
         reply = await side_call(services.ledger, services.clock, model, request, owner)
         summary = reply.message.text.strip()
@@ -147,9 +141,21 @@ class Compactor:
                 "The summary of the older messages came back empty; nothing was dropped.",
                 hint="Try again, or start a new session.",
             )
-        header = "[Summary of the earlier conversation; the messages themselves are archived]"
+        header = SUMMARY_HEADER
         asked = "" if any(_is(stored, InputKind.USER) for stored in tail) else _last_ask(head)
         return services.redact(f"{header}\n{summary}{asked}")
+
+
+def summary_request(model: Model, messages: Sequence[Message], focus: str = "") -> ModelRequest:
+    """Return the call that summarises messages."""
+    room = int((model.info.context_window or DEFAULT_WINDOW) * 0.6) * 4
+    focus_line = f"\nPay special attention to: {focus}" if focus else ""
+    return ModelRequest(
+        system=INSTRUCTIONS + focus_line,
+        messages=(UserMessage(content=_without_middle("\n\n".join(map(_line, messages)), room)),),
+        max_tokens=SUMMARY_TOKENS,
+        task="compression",
+    )
 
 
 def split_point(history: Sequence[StoredMessage], budget: int, protect: int) -> int:
@@ -188,13 +194,8 @@ def _last_ask(head: Sequence[StoredMessage]) -> str:
     return ""
 
 
-def _render(messages: Sequence[StoredMessage], room: int) -> str:
-    lines = [_line(stored) for stored in messages]
-    return _without_middle("\n\n".join(lines), room)
-
-
-def _line(stored: StoredMessage) -> str:
-    match stored.message:
+def _line(message: Message) -> str:
+    match message:
         case UserMessage(content=content):
             return f"USER: {content_text(content)}"
         case AssistantMessage(text=text, tool_calls=calls):

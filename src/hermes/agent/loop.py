@@ -133,6 +133,7 @@ class StreamListener:
 
 REASONING_EFFORT = "reasoning_effort"
 """The fact of a session that holds the reasoning effort chosen for it."""
+NOTHING_SAID = "The user has not said anything yet. Begin as your instructions say."
 CONTINUE = "Your answer was cut off by its length limit. Continue exactly where it stopped."
 TOO_LONG = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
 MAX_FORCED_COMPACTIONS = 2
@@ -281,6 +282,8 @@ class TurnLoop:
     async def _request(self, *, tools_allowed: bool) -> ModelRequest:
         brief, options = self._job.brief, self._job.brief.options
         messages = messages_told(self._history, self._job.turn.id, brief.context.passing)
+        if not messages:
+            messages.append(UserMessage(kind=InputKind.NOTICE, content=NOTHING_SAID))
         if note := self._calls_note():
             messages[-1] = _with(messages[-1], UserMessage(kind=InputKind.NOTICE, content=note))
         shown = await self._files.shown(messages, vision=self._model.info.vision)

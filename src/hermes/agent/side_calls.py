@@ -6,17 +6,18 @@ a call is recorded. A session gets its title by one cheap call after the first
 exchange.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from hermes.agent.compaction import summary_request
 from hermes.agent.scope import AgentServices, Models, durable, side_call
 from hermes.domain.approvals import Gate
 from hermes.domain.errors import HermesError
 from hermes.domain.messages import AssistantMessage, InputKind, Message, UserMessage, content_text
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
-from hermes.domain.ports.model import ModelReply, ModelRequest
+from hermes.domain.ports.model import Model, ModelReply, ModelRequest
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session, StoredMessage
 
@@ -33,11 +34,7 @@ class PlainCalls(Struct, frozen=True):
         self, agent_id: str, task: str, messages: tuple[Message, ...], max_tokens: int | None
     ) -> ModelReply:
         """Answer with the cheap model of an agent; its use is on record under `task`."""
-        services, profile, now = self.services, self.profiles[agent_id], self.services.clock.now()
-        nowhere = Session(
-            id="", agent_id=profile.id, source="api_server", started_at=now, updated_at=now
-        )
-        model = services.models.auxiliary("title_generation", profile, nowhere)
+        model = self._model(agent_id, "title_generation")
         request = ModelRequest(
             system=INSTRUCTIONS,
             messages=messages,
@@ -45,9 +42,23 @@ class PlainCalls(Struct, frozen=True):
             reasoning_effort="none",
             task=task,
         )
-        return await side_call(
-            services.ledger, services.clock, model, request, (profile.id, None, None)
+        return await self._call(agent_id, model, request)
+
+    async def summarise(self, agent_id: str, messages: Sequence[Message], focus: str) -> ModelReply:
+        """Summarise a conversation as compaction does."""
+        model = self._model(agent_id, "compression")
+        return await self._call(agent_id, model, summary_request(model, messages, focus))
+
+    def _model(self, agent_id: str, task: str) -> Model:
+        services, profile, now = self.services, self.profiles[agent_id], self.services.clock.now()
+        nowhere = Session(
+            id="", agent_id=profile.id, source="api_server", started_at=now, updated_at=now
         )
+        return services.models.auxiliary(task, profile, nowhere)
+
+    async def _call(self, agent_id: str, model: Model, request: ModelRequest) -> ModelReply:
+        owner = (agent_id, None, None)
+        return await side_call(self.services.ledger, self.services.clock, model, request, owner)
 
 
 REVIEW_INSTRUCTIONS = """\

@@ -12,6 +12,7 @@ from hermes.agent.tools.toolsets import tools_by_toolset
 from hermes.app.build import App
 from hermes.app.doors import DoorContext, listens
 from hermes.app.options import AppOptions
+from hermes.app.prompt_size import measure_prompt, tokens_of
 from hermes.app.settings import platform_section
 from hermes.config.loader import LoadedConfig
 from hermes.control.runs.runs import PLATFORM, Runs
@@ -61,6 +62,7 @@ def open_door(context: DoorContext) -> ApiDoor:
         settings.host,
         settings.port,
         grace_seconds=settings.grace_seconds,
+        max_message_bytes=settings.max_body_bytes,
     )
     return ApiDoor(server, runs, app.ledger, app.clock, context.group)
 
@@ -86,6 +88,7 @@ def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpCont
         toolsets=lambda agent: _toolsets(app, agent),
         skills=lambda _agent: skill_cards(home.skills_dir),
         takes=lambda agent, session: _takes(app, agent, session),
+        prompt_tokens=lambda *about: _prompt_tokens(app, *about),
         metrics=context.metrics,
         gateway_state=lambda: msgspec.to_builtins(state_file.current()),
         ready=ready,
@@ -112,6 +115,17 @@ async def _takes(app: App, agent_id: str, session_id: str | None) -> frozenset[s
         return app.services.models.main(app.agent(agent_id), session).info.takes
     except HermesError:
         return frozenset(SAMPLING)  # without a model the turn says what is missing
+
+
+async def _prompt_tokens(
+    app: App, agent_id: str, session_id: str | None, own_tools: tuple[str, ...] | None
+) -> int:
+    session = await app.ledger.session(session_id) if session_id is not None else None
+    size = await measure_prompt(app, app.agent(agent_id), PLATFORM)
+    frozen = session.system_prompt if session is not None else None
+    prompt = len(frozen.encode()) if frozen else sum(size.sections.values())
+    used = (n for name, n in size.tools.items() if own_tools is None or name in own_tools)
+    return tokens_of(prompt + sum(used))
 
 
 def _toolsets(app: App, agent_id: str) -> tuple[Toolset, ...]:

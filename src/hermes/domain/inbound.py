@@ -4,7 +4,9 @@ Frozen and fully typed: there is no metadata dict for a door to smuggle
 things through.
 """
 
+import re
 from enum import StrEnum
+from pathlib import PurePath
 
 from msgspec import Struct
 
@@ -147,3 +149,27 @@ def image_type(data: bytes) -> str | None:
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
     return next((kind for magic, kind in _MAGIC if data.startswith(magic)), None)
+
+
+INLINE_BYTES = 100_000
+"""How much text of its files a message may carry."""
+_UNSAFE = re.compile(r"[^\w.-]+")
+
+
+def safe_name(name: str) -> str:
+    """Return a name of a file that stays inside its directory on every file system."""
+    safe = _UNSAFE.sub("_", PurePath(name.replace("\\", "/")).name).strip("._") or "file"
+    stem, dot, suffix = safe.rpartition(".")
+    if dot and len(suffix) <= 10:
+        safe = f"{stem[:60]}.{suffix}"
+    return safe[:80]
+
+
+def plain_text(data: bytes) -> str:
+    """Return what is in a text file; nothing for other files."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return ""
+    odd = any(ord(c) < 32 and c not in "\t\n\r\f\v\x1b" for c in text)
+    return "" if odd else text.strip("\n")

@@ -39,18 +39,18 @@ class Shelf:
         self.kept: list[tuple[bytes, str]] = []
         self.fetched: list[str] = []
 
-    async def keep(self, data: bytes, media_type: str) -> Attachment:
+    async def keep(self, data: bytes, media_type: str, name: str = "") -> Attachment:
         if len(data) > 1000:
             raise UsageError("The picture is too large.")
         self.kept.append((data, media_type))
-        name = f"{len(self.kept)}.png"
+        name = name or f"{len(self.kept)}.png"
         return Attachment(kind="image", path=f"/shelf/{name}", name=name, media_type=media_type)
 
-    async def fetch(self, url: str) -> Attachment:
+    async def fetch(self, url: str, name: str = "") -> Attachment:
         if "private" in url:
             raise UsageError("That address is not public.", hint="Send the picture itself.")
         self.fetched.append(url)
-        return await self.keep(PNG, "image/png")
+        return await self.keep(PNG, "image/png", name)
 
 
 def data_url(data: bytes = PNG, media_type: str = "image/png") -> str:
@@ -122,7 +122,7 @@ def test_parts_that_are_not_understood_are_named() -> None:
     assert problem.param == "messages[2].content[0].type"
     assert "input_audio" in problem.message
     file = [{"type": "text", "text": "see"}, {"type": "file", "file": {"file_id": "f"}}]
-    assert refused(user(file)).param == "messages[0].content[1].type"
+    assert refused(user(file)).param == "messages[0].content[1].file_data"
 
 
 def test_only_users_show_pictures() -> None:
@@ -208,12 +208,16 @@ def test_two_calls_under_one_id_are_refused() -> None:
     assert problem.param == "messages[1].tool_calls"
 
 
-def test_the_last_word_is_not_the_assistants() -> None:
-    assert refused(user("Go"), assistant("Gone.")).param == "messages"
+def test_the_last_word_may_be_the_assistants() -> None:
+    talk = read(user("Go"), assistant("I am"))
+    assert (talk.text, talk.prefill) == ("", "I am")
+    assert [said.text for said in talk.earlier] == ["Go", "I am"]
 
 
-def test_without_a_word_from_the_user_there_is_nothing_to_answer() -> None:
-    assert refused(system("Be brief.")).param == "messages"
+def test_something_has_to_be_said() -> None:
+    assert read(system("Be brief.")).instructions == "Be brief."
+    assert refused(system("  ")).param == "messages"
+    assert refused(user("One"), assistant(" ")).param == "messages[1].content"
     assert refused(user("One"), assistant("1"), user("  ")).param == "messages[2].content"
 
 

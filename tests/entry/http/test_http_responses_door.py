@@ -410,7 +410,7 @@ async def test_what_cannot_be_continued_is_refused(tmp_path: Path) -> None:
                 await client.post("/v1/responses", json={"input": "x", **body}, headers=headers)
             )
 
-        missing = (404, "response_not_found", "previous_response_id")
+        missing = (404, "previous_response_not_found", "previous_response_id")
         assert await refused(previous_response_id="resp_nothing") == missing
         assert await refused(other, previous_response_id=first) == missing
         both = await refused(previous_response_id=first, conversation="talk")

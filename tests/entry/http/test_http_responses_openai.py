@@ -28,7 +28,8 @@ from hermes.domain.ports.model import Model
 from hermes.domain.turn import TurnError, TurnState
 from hermes.domain.usage import Usage
 from hermes.entry.http.endpoint import Answer, Call, Endpoint, StreamAnswer
-from hermes.streaming.wire.responses import ResponseResource, ResponseStream
+from hermes.streaming.wire.response_resource import ResponseResource
+from hermes.streaming.wire.responses import ResponseStream
 from hermes.testing.model import Reply, ScriptedModel, call, calls, say, thinks
 
 TOOL: Any = {
@@ -141,7 +142,7 @@ async def test_restarts_and_approvals_do_not_confuse_the_stream_helper(tmp_path:
         async with client, client.responses.stream(model="hermes", input="Hi") as stream:
             kinds = [event.type async for event in stream]
             final = await stream.get_final_response()
-        assert "hermes.approval.request" in kinds
+        assert "hermes:approval.request" in kinds
         assert final.output_text == "Another"
 
 

@@ -34,7 +34,7 @@ from hermes.entry.http.api.responses_request import (
     listed_input,
 )
 from hermes.entry.http.errors import Problem
-from hermes.streaming.wire.responses import FunctionTool
+from hermes.streaming.wire.response_resource import FunctionTool
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\x00" * 8
 DATA_URL = "data:image/png;base64," + base64.b64encode(PNG).decode()
@@ -46,13 +46,13 @@ class Shelf:
     def __init__(self) -> None:
         self.kept: list[bytes] = []
 
-    async def keep(self, data: bytes, media_type: str) -> Attachment:
+    async def keep(self, data: bytes, media_type: str, name: str = "") -> Attachment:
         self.kept.append(data)
-        name = f"{len(self.kept)}.png"
+        name = name or f"{len(self.kept)}.png"
         return Attachment(kind="image", path=f"/shelf/{name}", name=name, media_type=media_type)
 
-    async def fetch(self, url: str) -> Attachment:
-        return await self.keep(url.encode(), "image/png")
+    async def fetch(self, url: str, name: str = "") -> Attachment:
+        return await self.keep(url.encode(), "image/png", name)
 
 
 def body(**fields: Any) -> CreateResponse:

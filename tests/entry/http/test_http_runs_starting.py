@@ -230,7 +230,7 @@ async def test_client_tools_are_handed_back_and_their_results_continue_the_run(
         {},
         {"input": ""},
         {"input": []},
-        {"input": [{"role": "assistant", "content": "x"}]},
+        {"input": [{"role": "assistant", "content": " "}]},
         {"input": [{"type": "hologram"}]},
         {"input": [{"role": "nobody", "content": "x"}]},
         {"input": 3},

@@ -9,34 +9,14 @@ import asyncio
 from collections.abc import Iterator
 
 import click
-import msgspec
-from msgspec import Struct
 
-from hermes.agent.prompt import gather_inputs, prompt_sections
-from hermes.app.build import App, open_app
+from hermes.app.build import open_app
 from hermes.app.options import AppOptions
+from hermes.app.prompt_size import PromptSize, measure_prompt, tokens_of
 from hermes.cli.home import app_options, json_option, say_json
-from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
-from hermes.domain.session import Session
-from hermes.domain.tools import ToolSpec
+from hermes.domain.profile import DEFAULT_AGENT
 
 BUDGET_TOKENS = 5_000
-BYTES_PER_TOKEN = 4
-
-
-class PromptSize(Struct, frozen=True, kw_only=True):
-    """Bytes by name."""
-
-    sections: dict[str, int]
-    tools: dict[str, int]
-
-    @property
-    def bytes(self) -> int:
-        return sum(self.sections.values()) + sum(self.tools.values())
-
-    @property
-    def tokens(self) -> int:
-        return _tokens(self.bytes)
 
 
 @click.command("prompt-size")
@@ -58,44 +38,9 @@ async def _measure(chosen: AppOptions) -> PromptSize:
         return await measure_prompt(app, app.agent(DEFAULT_AGENT))
 
 
-async def measure_prompt(app: App, profile: AgentProfile) -> PromptSize:
-    """Return the size of the prompt that a session starting now would have."""
-    now = app.clock.now()
-    session = Session(
-        id="prompt-size",
-        agent_id=profile.id,
-        source="cli",
-        started_at=now,
-        updated_at=now,
-        cwd=str(profile.workspace),
-    )
-    tools = app.tools.registry(profile, "cli")
-    model = profile.model or "unknown"
-    sections = prompt_sections(await gather_inputs(app.services, profile, session, model, tools))
-    await app.environments.release(session.id)
-    return PromptSize(
-        sections={name: len(text.encode()) for name, text in sections.items()},
-        tools={spec.name: _wire_bytes(spec) for spec in tools.specs()},
-    )
-
-
-def _tokens(size: int) -> int:
-    return round(size / BYTES_PER_TOKEN)
-
-
-def _wire_bytes(spec: ToolSpec) -> int:
-    """Return the length of a tool's schema as chat completions send it."""
-    function = {
-        "name": spec.name,
-        "description": spec.description,
-        "parameters": spec.parameters,
-    }
-    return len(msgspec.json.encode({"type": "function", "function": function}))
-
-
 def _document(size: PromptSize) -> dict[str, object]:
     def listed(parts: dict[str, int]) -> list[dict[str, object]]:
-        return [{"name": k, "bytes": n, "tokens": _tokens(n)} for k, n in parts.items()]
+        return [{"name": k, "bytes": n, "tokens": tokens_of(n)} for k, n in parts.items()]
 
     return {
         "sections": listed(size.sections),
@@ -111,7 +56,7 @@ def _lines(size: PromptSize) -> Iterator[str]:
     for title, parts in (("System prompt", size.sections), ("Tools", size.tools)):
         yield f"{title:{width + 2}} {'bytes':>8} {'tokens':>8}"
         for name, count in sorted(parts.items(), key=lambda part: -part[1]):
-            yield f"  {name:{width}} {count:>8,} {_tokens(count):>8,}"
+            yield f"  {name:{width}} {count:>8,} {tokens_of(count):>8,}"
         yield ""
     yield f"{'Total':{width + 2}} {size.bytes:>8,} {size.tokens:>8,}"
     yield f"{size.tokens / BUDGET_TOKENS:.0%} of the budget of {BUDGET_TOKENS:,} tokens."

@@ -130,7 +130,13 @@ def _content(text: str, attachments: Sequence[Attachment]) -> Content:
         if item.kind == REFERENCE:
             parts.append(TextPart(item.text, added=True))
             continue
-        parts.append(FilePart(path=item.path, name=item.name, media_type=item.media_type))
-        if item.text:
-            parts.append(TextPart(f"[Content of {item.name}:]\n{item.text}\n[End of {item.name}]"))
+        parts += attached(item)
     return tuple(parts)
+
+
+def attached(item: Attachment) -> list[Part]:
+    """Return a file as parts of a message: where it is, and what is in it if that is short."""
+    parts: list[Part] = [FilePart(path=item.path, name=item.name, media_type=item.media_type)]
+    if item.text:
+        parts.append(TextPart(f"[Content of {item.name}:]\n{item.text}\n[End of {item.name}]"))
+    return parts

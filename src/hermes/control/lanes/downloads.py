@@ -13,7 +13,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from hermes.domain.inbound import Attachment, InboundMessage
+from hermes.domain.inbound import (
+    INLINE_BYTES,
+    Attachment,
+    InboundMessage,
+    plain_text,
+    safe_name,
+)
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import FailureAction, FileSource, PlatformFailure
 from hermes.domain.wording import one_line
@@ -24,9 +30,6 @@ _AT_ONCE = 16
 _PAUSES = (1.0, 3.0)
 _LONGEST_PAUSE = 10.0
 _RECONNECT_PAUSE = 0.5
-INLINE_BYTES = 100_000
-"""How much text of its files a message may carry."""
-
 Sources = Callable[[str, str], FileSource | None]
 """(platform, account) to the connected adapter, if it is there and has files."""
 
@@ -96,11 +99,7 @@ class Downloads:
 def _file_name(message: InboundMessage, number: int, name: str) -> str:
     """Make a name that stays inside its directory on every file system."""
     place = _UNSAFE.sub("_", message.native_id)[:80]
-    safe = _UNSAFE.sub("_", Path(name.replace("\\", "/")).name).strip("._") or "file"
-    stem, dot, suffix = safe.rpartition(".")
-    if dot and len(suffix) <= 10:
-        safe = f"{stem[:60]}.{suffix}"
-    return f"{place}_{number}_{safe[:80]}"
+    return f"{place}_{number}_{safe_name(name)}"
 
 
 def _shown_name(name: str) -> str:
@@ -112,11 +111,9 @@ def _shown_name(name: str) -> str:
 def _text(path: Path) -> str:
     """Return what is in a text file; nothing for other files."""
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except (OSError, UnicodeDecodeError):
+        return plain_text(path.read_bytes())
+    except OSError:
         return ""
-    odd = any(ord(c) < 32 and c not in "\t\n\r\f\v\x1b" for c in text)
-    return "" if odd else text.strip("\n")
 
 
 def _size_on_disk(path: Path) -> int | None:

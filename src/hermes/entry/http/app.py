@@ -13,6 +13,7 @@ import logging
 import secrets
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     ON_EVERY_ANSWER,
     Call,
+    Connection,
     Endpoint,
     HttpContext,
     JsonAnswer,
@@ -48,6 +50,7 @@ from hermes.entry.http.request import (
 )
 from hermes.entry.http.settings import HttpSettings
 from hermes.entry.http.sse import close, send_stream
+from hermes.entry.http.websocket import Socket, rejecting, request_head
 
 JSON = b"application/json"
 ON_STREAMS: dict[bytes, bytes] = {
@@ -114,8 +117,9 @@ class HttpApp:
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            raise RuntimeError(f"This application speaks HTTP only, not {scope['type']}.")
+        if scope["type"] == "websocket":
+            # A socket asks for what `POST` does at the same path.
+            scope, send = {**scope, "method": "POST"}, rejecting(send)
         exchange, began = _Exchange(scope, receive, send), time.perf_counter()
         try:
             status = await self._respond(exchange)
@@ -148,6 +152,8 @@ class HttpApp:
         route = found.route(scope["method"])
         exchange.route = route.endpoint.path
         caller = await self._let_in(route.endpoint, heads, scope)
+        if scope["type"] == "websocket":
+            return await self._converse(exchange, heads, route)
         call = await self._understood(exchange, heads, found, route, caller)
         answer = await route.endpoint.handler(call)
         if isinstance(answer, StreamAnswer):
@@ -197,6 +203,41 @@ class HttpApp:
             fingerprint=_fingerprint(scope, raw),
             gone=exchange.gone,
         )
+
+    async def _converse(self, exchange: _Exchange, heads: Headers, route: EndpointRoute) -> int:
+        """Answer the requests that come over a WebSocket."""
+        endpoint, headers = route.endpoint, call_headers(heads)
+        if not endpoint.socket:
+            raise Problem(404, "There is no WebSocket at this path.", code="not_found")
+        headers = msgspec.structs.replace(headers, idempotency_key=None, retry_count=None)
+
+        async def answer(raw: bytes, connection: Connection) -> StreamAnswer:
+            before = request_head(raw, endpoint.socket)
+            try:
+                call = Call(
+                    context=self._context,
+                    caller=await self._let_in(endpoint, heads, exchange.scope),
+                    path={},
+                    body=msgspec.structs.replace(route.body.decode(raw), stream=True),
+                    query=None,
+                    headers=headers,
+                    fingerprint=_fingerprint(exchange.scope, raw),
+                    gone=connection.gone,
+                    connection=connection,
+                )
+                answer = await endpoint.handler(call)
+            except HermesError:
+                if before:
+                    await connection.forget(before)
+                raise
+            assert isinstance(answer, StreamAnswer)
+            return answer
+
+        socket = Socket(exchange.receive, exchange.send, answer, self._context.redact)
+        exchange.started = True
+        with suppress(asyncio.CancelledError):  # the task is the server's, which stops
+            await socket.run(exchange.pairs({}), self._settings.socket_seconds)
+        return 101
 
     # -- from the answer to the client -----------------------------------------
 

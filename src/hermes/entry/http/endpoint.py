@@ -5,7 +5,7 @@ written into the OpenAPI document; a handler sees a `Call` with typed values
 and returns an `Answer`.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, tzinfo
 from types import ModuleType, NoneType
 from typing import Any, Generic, Protocol, TypeVar, get_args, get_type_hints
@@ -51,12 +51,21 @@ class SideCalls(Protocol):
         """Answer with the cheap model for side tasks; its use is on record under `task`."""
         ...
 
+    async def summarise(self, agent_id: str, messages: Sequence[Message], focus: str) -> ModelReply:
+        """Summarise a conversation, with special attention to `focus`."""
+        ...
+
 
 class PictureStore(Protocol):
-    async def keep(self, data: bytes, media_type: str) -> Attachment: ...
+    async def keep(self, data: bytes, media_type: str, name: str = "") -> Attachment:
+        """Store a picture, or with a name any file."""
+        ...
 
-    async def fetch(self, url: str) -> Attachment:
-        """Fetch a picture from the public network and store it; `UsageError` if that fails."""
+    async def fetch(self, url: str, name: str = "") -> Attachment:
+        """Fetch a picture, or with a name any file, from the public network and store it.
+
+        `UsageError` if that fails.
+        """
         ...
 
 
@@ -78,6 +87,8 @@ class HttpContext(Struct, frozen=True, kw_only=True):
     """Agent id -> its skills: name, description, path below its home."""
     takes: Callable[[str, str | None], Awaitable[frozenset[str]]]
     """Agent id, session id -> the fields of `Sampling` that the model there takes."""
+    prompt_tokens: Callable[[str, str | None, tuple[str, ...] | None], Awaitable[int]]
+    """Agent id, session id, own tools that may be used -> about the tokens of prompt and tools."""
     metrics: Registry
     gateway_state: Callable[[], Mapping[str, Any]]
     """What `gateway_state.json` would say now."""
@@ -93,6 +104,8 @@ class HttpContext(Struct, frozen=True, kw_only=True):
     """In which times without an offset are understood: the configured `timezone`."""
 
 
+MAX_REMEMBERED = 32
+"""Responses that one connection remembers."""
 EVENT_STREAM = "text/event-stream"
 STARTS_RUN = (404, 409, 429, 503)
 """Statuses with which whatever starts a run can refuse."""
@@ -126,6 +139,26 @@ class CallHeaders(Struct, frozen=True, kw_only=True):
     progress: str | None = None
 
 
+class Connection:
+    """A WebSocket connection, as far as requests on it are concerned."""
+
+    def __init__(self, gone: Callable[[], Awaitable[Any]]) -> None:
+        self.gone = gone
+        self.unstored: dict[str, Callable[[], Awaitable[None]]] = {}
+        """Responses that only this connection knows, and what deletes them."""
+
+    async def remember(self, response_id: str, forget: Callable[[], Awaitable[None]]) -> None:
+        self.unstored[response_id] = forget
+        if len(self.unstored) > MAX_REMEMBERED:
+            await self.forget(next(iter(self.unstored)))
+
+    async def forget(self, *ids: str) -> None:
+        """Forget these responses; without ids all of them."""
+        for response_id in ids or tuple(self.unstored):
+            if forget := self.unstored.pop(response_id, None):
+                await forget()
+
+
 class Call(Struct, Generic[Body, Query], frozen=True, kw_only=True):
     """A request that was let in and understood."""
 
@@ -138,8 +171,10 @@ class Call(Struct, Generic[Body, Query], frozen=True, kw_only=True):
     headers: CallHeaders
     fingerprint: str
     """Of method, path and body: what makes two requests the same."""
-    gone: Callable[[], Awaitable[None]]
+    gone: Callable[[], Awaitable[Any]]
     """Returns when the client has closed the connection."""
+    connection: Connection | None = None
+    """The WebSocket that it came over."""
 
 
 class JsonAnswer(Struct, frozen=True, kw_only=True):
@@ -197,6 +232,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     """Further error statuses it can answer with: 404, 409, 429, 502, 503, ..."""
     redacts: bool = False
     """Secrets are taken out of every text of the value."""
+    socket: str = ""
+    """The type of the messages that ask for it over a WebSocket at the same path."""
 
 
 class Operations:

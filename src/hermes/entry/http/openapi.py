@@ -129,6 +129,8 @@ def _operation(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
         "parameters": [*_path(endpoint), *_query(endpoint, schemas), *_headers(endpoint)],
         "responses": _responses(endpoint, schemas),
     }
+    if endpoint.socket:
+        operation["x-websocket"] = {"type": endpoint.socket}
     if endpoint.public:
         operation["security"] = []
     else:

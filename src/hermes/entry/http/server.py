@@ -16,13 +16,16 @@ from typing import Any
 from httptools import HttpParserError
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
 from uvicorn.server import Server
 
 from hermes.domain.errors import ConfigError, HermesError
 from hermes.entry.http.request import AsgiApp
+from hermes.entry.http.websocket import STOPPING
 
 _UPGRADE = re.compile(rb"\A((?:[^\r\n]+\r\n)+?)upgrade:", re.IGNORECASE)
 """Within the head only: no line before it is empty."""
+_OTHER_UPGRADE = re.compile(_UPGRADE.pattern + rb"(?![ \t]*websocket[ \t]*\r)", re.IGNORECASE)
 _MAX_HEAD = 64 * 1024
 _HEAD_SECONDS = 30.0
 _MAX_PIPELINED = 16
@@ -40,8 +43,11 @@ class HttpServer:
         *,
         grace_seconds: float = 5.0,
         port_key: str = _PORT_KEY,
+        max_message_bytes: int = 0,
     ) -> None:
+        """Serve `app`; WebSockets only with a limit for their messages."""
         self._app = app
+        self._max_message_bytes = max_message_bytes
         self._host = host
         self._port_key = port_key
         self.grace_seconds = grace_seconds
@@ -85,7 +91,9 @@ class HttpServer:
         config = Config(
             self._app,
             http=_BoundedProtocol,
-            ws="none",
+            ws=_PatientSocket if self._max_message_bytes else "none",
+            ws_max_size=self._max_message_bytes,
+            ws_per_message_deflate=False,
             lifespan="off",
             interface="asgi3",
             log_config=None,
@@ -178,6 +186,18 @@ class HttpServer:
         )
 
 
+class _PatientSocket(WSProtocol):
+    """uvicorn's WebSocket, with time to end what is under way when the server stops."""
+
+    def shutdown(self) -> None:
+        """Tell the application, which ends the connection."""
+        if self.handshake_complete and not self.close_sent:
+            self.stop_keepalive()
+            self.queue.put_nowait({"type": "websocket.disconnect", "code": STOPPING})
+        else:
+            super().shutdown()
+
+
 class _BoundedProtocol(HttpToolsProtocol):
     """uvicorn's protocol, with limits for the head of a request.
 
@@ -214,7 +234,8 @@ class _BoundedProtocol(HttpToolsProtocol):
             if self._head_bytes == 0 and self._head_timer is None:
                 self._await_head()
             if self._head_bytes == 0:
-                data = _UPGRADE.sub(rb"\1x-offered-upgrade:", data, count=1)
+                offers = _OTHER_UPGRADE if self.ws_protocol_class else _UPGRADE
+                data = offers.sub(rb"\1x-offered-upgrade:", data, count=1)
             self._head_bytes += len(data)
         super().data_received(data)
         if self._in_head and self._head_bytes > _MAX_HEAD and not self.transport.is_closing():
@@ -224,6 +245,8 @@ class _BoundedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._stop_waiting()
         super().on_headers_complete()
+        if self.parser.should_upgrade() and self._should_upgrade():
+            return
         self._unfinished = [each for each in self._unfinished if not each.response_complete]
         self._unfinished.append(self.cycle)
         if len(self._unfinished) > _MAX_PIPELINED:

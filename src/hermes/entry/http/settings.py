@@ -51,6 +51,8 @@ class HttpSettings(Struct, frozen=True, kw_only=True):
     """How long a client may take to send its body."""
     keepalive_seconds: Annotated[float, Meta(ge=0.01, le=3600)] = 15.0
     """Silence in a stream after which a comment is sent."""
+    socket_seconds: Annotated[float, Meta(ge=0.1, le=86400)] = 3600.0
+    """How old a WebSocket connection may get."""
     grace_seconds: Annotated[float, Meta(ge=0, le=600)] = 5.0
     """How long running answers may go on when the server stops."""
     max_auth_failures: Annotated[int, Meta(ge=1, le=1_000_000)] = 20

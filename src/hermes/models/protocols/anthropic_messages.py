@@ -52,6 +52,10 @@ _LARGE_BUDGET = 32_000
 _TIERS = {"auto": "auto", "priority": "auto", "default": "standard_only"}
 _BAD_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _ADAPTIVE = re.compile(r"(opus|sonnet|haiku)-(4[-.][6-9]|[5-9])|fable|mythos")
+_GO_ON = (
+    b']},{"role":"user","content":[{"type":"text","text":"(Continue exactly where you stopped.)"}'
+)
+"""Newer models refuse to have their answer begun for them."""
 _OPENING = b'{"role":"user","content":[{"type":"text","text":"(The conversation continues.)"}'
 
 
@@ -72,7 +76,9 @@ def encode(
             body["tool_choice"] = choice
     if request.system:
         body["system"] = [_marked({"type": "text", "text": request.system}, lowering.mark)]
-    body["messages"] = _history(marked)
+    said = [message for message in request.messages if not _is_empty(message)]
+    goes_on = bool(said) and isinstance(said[-1], AssistantMessage)
+    body["messages"] = _history([*marked, _GO_ON] if goes_on else marked)
     body["stream"] = not repairs.no_stream
     body |= _options(request, route)
     body |= route.extra_body

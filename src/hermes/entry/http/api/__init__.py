@@ -1,9 +1,19 @@
 """Everything the API server offers, in the order in which it is described."""
 
-from hermes.entry.http.api import approvals, catalog, chat, health, jobs, responses, runs, sessions
+from hermes.entry.http.api import (
+    approvals,
+    catalog,
+    chat,
+    health,
+    jobs,
+    responses,
+    responses_window,
+    runs,
+    sessions,
+)
 from hermes.entry.http.endpoint import Endpoint, operations
 
-MODULES = (chat, responses, runs, approvals, sessions, jobs, catalog, health)
+MODULES = (chat, responses, responses_window, runs, approvals, sessions, jobs, catalog, health)
 
 
 def all_endpoints() -> tuple[Endpoint, ...]:

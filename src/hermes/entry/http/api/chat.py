@@ -227,9 +227,12 @@ async def _run_request(call: ChatCall, agent_id: str) -> tuple[RunRequest, Typed
     choice, digest = await _session(call, agent_id, talk), None
     if choice == SessionChoice():
         digest, choice = talk.digest, await _same_chat(call, agent_id, talk)
+        if talk.prefill:
+            digest = digest_of(talk.earlier[:-1])
     given = await consent(call, agent_id, choice, talk)
     choice = given.choice
     named = call.headers.session_id is not None or call.headers.session_key is not None
+    prefill = talk.prefill or None
     if choice != SessionChoice() and not choice.opened:
         talk = replace(talk, earlier=())
     request = await run_request(
@@ -242,7 +245,7 @@ async def _run_request(call: ChatCall, agent_id: str) -> tuple[RunRequest, Typed
         id=_completion_id(),
         kind=RunKind.CHAT,
         digest=digest,
-        request={"section": to_builtins(given.section)},
+        request={"section": to_builtins(given.section), "prefill": prefill},
     )
     return request, given
 
@@ -261,7 +264,9 @@ async def _same_chat(call: ChatCall, agent_id: str, talk: Conversation) -> Sessi
             continue
         if run.outcome is None or await context.ledger.session(run.session_id) is None:
             continue
-        seen = answers_seen([event async for event in context.runs.events(run)])
+        begun = run.request.get("prefill", "")
+        told = answers_seen([event async for event in context.runs.events(run)])
+        seen = [f"{begun}{each}".strip() for each in told]
         cut = run.outcome.state is RunState.INCOMPLETE
         if text in seen or (cut and any(each.startswith(text) for each in seen)):
             return SessionChoice(after_run=run.id)
@@ -276,7 +281,7 @@ async def _session(call: ChatCall, agent_id: str, talk: Conversation) -> Session
     waiting = {await ledger.handed_call(result.call_id) for result in talk.results}
     expected = choice.session_id
     known = waiting - {None} if expected is None else waiting & {expected}
-    new = known or talk.text or talk.pictures
+    new = known or talk.text or talk.pictures or not talk.results
     if not new and await earlier_run(call) is None:
         message = "No call with one of these ids waits for its result in this session."
         raise Problem(400, message, code="tool_call_not_found", param="messages")

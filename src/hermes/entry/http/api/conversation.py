@@ -4,34 +4,38 @@
     everything before      -> history, for a session that is opened for the request
     tool results and user  -> what is new: results for calls that wait in a session,
     messages at the end       or the end of the history; then the input
+    words of the agent     -> the end of the history: the agent goes on from there
+    at the end
 
 Chat messages and items become one list of `Utterance`, which `Conversation` takes
 apart. Chat is strict, as OpenAI is: every call has its result right after it,
 and every result its call. Items are lenient: a call without a result gets one
-that says so. Pictures are only named here; `stored` fetches those that the
+that says so. Pictures and other files are only named here; `stored` fetches those that the
 turn really needs. Clients reuse call ids: within one history a second call
 under the same id gets a new one, together with its result.
 """
 
 import base64
 import hashlib
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Annotated, Any
-from urllib.parse import unquote_to_bytes
+from typing import Annotated, Any, Literal
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from msgspec import Meta, Struct, to_builtins
 from msgspec.json import encode
 from msgspec.structs import replace
 
+from hermes.control.lanes.batches import attached
 from hermes.domain.errors import UsageError
 from hermes.domain.ids import new_call_id
 from hermes.domain.inbound import Attachment, image_type
 from hermes.domain.messages import (
     AssistantMessage,
     Content,
-    FilePart,
     FinishReason,
+    InputKind,
     Message,
     Part,
     TextPart,
@@ -48,22 +52,26 @@ MAX_PICTURES = 50
 """How many one request may carry."""
 
 
-async def picture(url: str, media: PictureStore, param: str = "image_url") -> Attachment:
-    """Store the picture behind a URL of a request; `param` names it in errors."""
+async def picture(
+    url: str, media: PictureStore, param: str = "image_url", name: str = ""
+) -> Attachment:
+    """Store the picture (with a name: any file) behind a URL; `param` names it in errors."""
     scheme = url[:8].lower()
     try:
         if scheme.startswith("data:"):
             data = _data(url, param)
             kind = image_type(data)
-            if kind is None:
+            if kind is None and not name:
                 message = "Only PNG, JPEG, GIF and WebP pictures are understood."
                 raise _bad_picture(message, param, "invalid_image")
-            return await media.keep(data, kind)
+            given = url[5:].partition(",")[0].partition(";")[0]
+            return await media.keep(data, kind or given, name)
         if scheme.startswith(("http://", "https://")):
-            return await media.fetch(url)
+            return await media.fetch(url, name)
     except UsageError as error:
         raise _bad_picture(f"{error.message} {error.hint}".strip(), param) from error
-    raise _bad_picture("A picture needs a data URL or an http or https address.", param)
+    what = "file" if name else "picture"
+    raise _bad_picture(f"A {what} needs a data URL or an http or https address.", param)
 
 
 def _data(url: str, param: str) -> bytes:
@@ -86,6 +94,10 @@ SYSTEM = ("system", "developer")
 ROLES = "system, developer, user, assistant or tool"
 TEXTS = ("text", "input_text", "output_text", "summary_text", "reasoning_text")
 PICTURES = ("image_url", "input_image")
+FILES = ("file", "input_file")
+SUMMARY = "summary"
+"""The role of what stands for an earlier conversation."""
+MAX_SUMMARY = 1_000_000
 NO_RESULT = "No result was given for this call."
 CallId = Annotated[str, Meta(min_length=1, max_length=256)]
 Short = Annotated[str, Meta(max_length=256)]
@@ -98,14 +110,25 @@ class ImageUrl(Struct, frozen=True, kw_only=True):
     detail: Short | None = None
 
 
-class ContentPart(Struct, frozen=True, kw_only=True):
-    """One part of a message: text, a picture or a refusal."""
+class FileIn(Struct, frozen=True, kw_only=True):
+    """A file, in the request itself or on the network."""
+
+    filename: Short | None = None
+    file_data: str | None = None
+    """A data URL, or base64."""
+    file_url: str | None = None
+    file_id: Short | None = None
+    """Not supported: send the file itself."""
+
+
+class ContentPart(FileIn, frozen=True, kw_only=True):
+    """One part of a message: text, a picture, a file or a refusal."""
 
     type: Short
     text: str | None = None
     image_url: str | ImageUrl | None = None
     detail: Short | None = None
-    file_id: Short | None = None
+    file: FileIn | None = None
     refusal: str | None = None
 
 
@@ -134,8 +157,8 @@ class ChatMessage(Struct, frozen=True, kw_only=True):
     tool_call_id: str | None = None
 
 
-class InputItem(Struct, frozen=True, kw_only=True):
-    """A message, `function_call`, `function_call_output`, `mcp_call` or part of a user message."""
+class InputItem(FileIn, frozen=True, kw_only=True):
+    """A message, a call or its output, a compaction, a reference, or part of a user message."""
 
     type: Short | None = None
     """`message` if there is a `role`."""
@@ -152,11 +175,17 @@ class InputItem(Struct, frozen=True, kw_only=True):
     status: Short | None = None
     text: str | None = None
     image_url: str | ImageUrl | None = None
+    phase: Literal["commentary", "final_answer"] | None = None
+    encrypted_content: str | None = None
+    """What a compaction stands for, as it was given out."""
 
 
 class Picture(Struct, frozen=True):
+    """A picture, or with a name any file."""
+
     url: str
     param: str
+    name: str = ""
 
 
 class Utterance(Struct, frozen=True, kw_only=True):
@@ -191,19 +220,30 @@ class Conversation(Struct, frozen=True, kw_only=True):
     pictures: tuple[Picture, ...] = ()
 
     @property
+    def whole(self) -> tuple[Utterance, ...]:
+        """All that was said."""
+        asked = Utterance(role="user", where="", text=self.text, pictures=self.pictures)
+        return self.earlier if asked.empty else (*self.earlier, asked)
+
+    @property
     def digest(self) -> str:
         """Identifies all that was said, for the next request of the same chat."""
-        asked = Utterance(role="user", where="", text=self.text, pictures=self.pictures)
-        return digest_of(self.earlier if asked.empty else (*self.earlier, asked))
+        return digest_of(self.whole)
 
     @property
     def quotes_agent(self) -> bool:
         """True if it contains words of the agent, which a stored session has already."""
         return any(said.role == "assistant" and said.text for said in self.earlier)
 
+    @property
+    def prefill(self) -> str:
+        """The words of the agent that the request ends with, from which it goes on."""
+        last = self.earlier[-1] if self.earlier and not self.text and not self.pictures else None
+        return last.text if last is not None and last.role == "assistant" else ""
+
     def continuing(self) -> "Conversation":
         """Return it for a session that goes on: all that the user says is new there."""
-        said = [one for one in self.earlier if one.role == "user"]
+        said = [one for one in self.earlier if one.role in ("user", SUMMARY)]
         return replace(
             self,
             earlier=(),
@@ -225,7 +265,9 @@ async def stored(talk: Conversation, media: PictureStore) -> StoredInput:
     """Store the pictures of a conversation and return it in our words."""
     return StoredInput(
         text=talk.text,
-        attachments=tuple([await picture(one.url, media, one.param) for one in talk.pictures]),
+        attachments=tuple(
+            [await picture(one.url, media, one.param, one.name) for one in talk.pictures]
+        ),
         results=tuple(
             [
                 ClientResult(call_id=one.call_id, content=await _content(one, media))
@@ -244,6 +286,8 @@ async def history_of(said: Sequence[Utterance], media: PictureStore) -> tuple[Me
         match one.role:
             case "user":
                 history.append(UserMessage(content=await _content(one, media)))
+            case "summary":
+                history.append(UserMessage(kind=InputKind.SUMMARY, content=one.text))
             case "assistant":
                 names = {call.id: _unique(call, seen) for call in one.calls}
                 calls = tuple(names.values())
@@ -267,8 +311,8 @@ async def _content(said: Utterance, media: PictureStore) -> Content:
         return said.text
     parts: list[Part] = [TextPart(said.text)] if said.text else []
     for shown in said.pictures:
-        kept = await picture(shown.url, media, shown.param)
-        parts.append(FilePart(path=kept.path, name=kept.name, media_type=kept.media_type))
+        kept = await picture(shown.url, media, shown.param, shown.name)
+        parts += attached(kept)
     return tuple(parts)
 
 
@@ -301,14 +345,12 @@ def read_conversation(messages: Sequence[ChatMessage]) -> Conversation:
     """Take the messages of a chat apart; 400 if they make no valid conversation."""
     read = [_message(one, f"messages[{at}]", items=False) for at, one in enumerate(messages)]
     talk = [said for said in read if said.role not in SYSTEM]
-    if not talk:
-        raise bad_value("There is no message from the user.", "messages")
-    if talk[-1].role == "assistant":
-        raise bad_value("The last message has to be from the user or a tool.", "messages")
     found = _taken_apart(read, strict=True)
+    if not talk and not found.instructions:
+        raise bad_value("All messages are empty.", "messages")
     new = talk[_last(talk, "user") :]
-    if new and not found.text and not found.pictures:
-        raise bad_value("The last message is empty.", f"{new[-1].where}.content")
+    if talk and not found.text and not found.pictures and (new or talk[-1].empty):
+        raise bad_value("The last message is empty.", f"{talk[-1].where}.content")
     if _count(talk) > MAX_PICTURES:
         raise bad_value(f"There are more than {MAX_PICTURES} pictures.", "messages")
     return found
@@ -322,21 +364,47 @@ def _call(call: CallIn, where: str) -> ToolCall:
     )
 
 
-def read_items(*named: tuple[str, str | Sequence[InputItem]]) -> Conversation:
-    """Take items apart; each list comes with the name it has in the request."""
-    read: list[Utterance] = []
-    for param, given in named:
-        items = (InputItem(role="user", content=given),) if isinstance(given, str) else given
-        for number, item in enumerate(items):
-            _take(item, f"{param}[{number}]", read)
+def read_items(
+    *named: tuple[str, str | Sequence[InputItem]], answered: bool = True
+) -> Conversation:
+    """Take items apart; each list comes with the name it has in the request.
+
+    If they are to be `answered`, there has to be something to answer.
+    """
+    read = [said for param, given in named for said in _read(param, given)]
     if _count(read) > MAX_PICTURES:
         text = f"A request may carry at most {MAX_PICTURES} pictures."
         raise Problem(400, text, code="too_many_images", param=named[-1][0])
     talk = _taken_apart(read, strict=False)
-    if not (talk.text or talk.pictures or talk.results):
-        message = "There is nothing to answer: `input` has no message of the user."
+    said = talk.text or talk.pictures or talk.results or talk.prefill or talk.instructions
+    if answered and not said:
+        message = "There is nothing to answer: `input` has no message."
         raise Problem(400, message, code="missing_required_parameter", param="input")
     return talk
+
+
+def _read(param: str, given: str | Sequence[InputItem]) -> list[Utterance]:
+    read: list[Utterance] = []
+    items = (InputItem(role="user", content=given),) if isinstance(given, str) else given
+    for number, item in enumerate(items):
+        _take(item, f"{param}[{number}]", read)
+    return read
+
+
+def compacted(summary: str) -> str:
+    """Return a summary in the form in which clients keep it and send it back."""
+    return base64.urlsafe_b64encode(zlib.compress(summary.encode())).decode()
+
+
+def _summary(item: InputItem, where: str) -> Utterance:
+    unpack = zlib.decompressobj()
+    try:
+        packed = base64.b64decode(_given(item.encrypted_content, where), b"-_", validate=True)
+        text = unpack.decompress(packed, MAX_SUMMARY).decode()
+    except (ValueError, zlib.error):
+        message = "This is no compaction that was made here."
+        raise bad_value(message, f"{where}.encrypted_content") from None
+    return Utterance(role=SUMMARY, where=where, text=text)
 
 
 def _take(item: InputItem, where: str, read: list[Utterance]) -> None:
@@ -345,23 +413,7 @@ def _take(item: InputItem, where: str, read: list[Utterance]) -> None:
         case "message":
             read.append(_message(item, where, items=True))
         case "function_call" | "mcp_call":
-            done = kind == "mcp_call"
-            call_id = item.id or new_call_id() if done else _given(item.call_id, f"{where}.call_id")
-            call = ToolCall(
-                id=call_id,
-                name=_given(item.name, f"{where}.name"),
-                arguments=item.arguments or "{}",
-            )
-            if read and read[-1].role == "assistant":
-                read[-1] = replace(read[-1], calls=(*read[-1].calls, call))
-            else:
-                read.append(Utterance(role="assistant", where=where, calls=(call,)))
-            if done:
-                said = item.output or (str(to_builtins(item.error)) if item.error else NO_RESULT)
-                text, _ = _Parts(where=where, items=True, pictures=False).read(said, "output")
-                read.append(
-                    Utterance(role="tool", where=where, text=text, call_id=call_id, ours=True)
-                )
+            _take_call(item, where, read)
         case "function_call_output":
             call_id = _given(item.call_id, f"{where}.call_id")
             if item.output is None:
@@ -372,15 +424,36 @@ def _take(item: InputItem, where: str, read: list[Utterance]) -> None:
             )
         case "reasoning" | "mcp_list_tools":
             pass  # the model's own thoughts come back only from the session
+        case "compaction" | "compaction_summary":
+            read.append(_summary(item, where))
         case "item_reference":
-            text = "Items cannot be referred to by id; use previous_response_id."
+            text = "Items are referred to by their id in `input` only."
             raise unsupported(text, f"{where}.type")
-        case _ if kind in TEXTS or kind in PICTURES:
-            part = ContentPart(type=kind, text=item.text, image_url=item.image_url)
+        case _ if kind in TEXTS or kind in PICTURES or kind in FILES:
+            given = {name: getattr(item, name) for name in FileIn.__struct_fields__}
+            part = ContentPart(type=kind, text=item.text, image_url=item.image_url, **given)
             text, shown = _Parts(where=where, items=True, pictures=True).part(part, where)
             read.append(Utterance(role="user", where=where, text=text, pictures=shown))
         case _:
             raise unsupported(f"Items of type `{kind}` are not supported.", f"{where}.type")
+
+
+def _take_call(item: InputItem, where: str, read: list[Utterance]) -> None:
+    done = item.type == "mcp_call"
+    call_id = item.id or new_call_id() if done else _given(item.call_id, f"{where}.call_id")
+    call = ToolCall(
+        id=call_id,
+        name=_given(item.name, f"{where}.name"),
+        arguments=item.arguments or "{}",
+    )
+    if read and read[-1].role == "assistant":
+        read[-1] = replace(read[-1], calls=(*read[-1].calls, call))
+    else:
+        read.append(Utterance(role="assistant", where=where, calls=(call,)))
+    if done:
+        said = item.output or (str(to_builtins(item.error)) if item.error else NO_RESULT)
+        text, _ = _Parts(where=where, items=True, pictures=False).read(said, "output")
+        read.append(Utterance(role="tool", where=where, text=text, call_id=call_id, ours=True))
 
 
 def _message(message: ChatMessage | InputItem, where: str, *, items: bool) -> Utterance:
@@ -434,13 +507,26 @@ class _Parts(Struct, frozen=True, kw_only=True):
                 message = "A picture needs an `image_url`; uploaded files are not supported."
                 raise self._refusal(message, f"{param}.image_url")
             return "", (Picture(url, f"{param}.image_url"),)
+        if part.type in FILES and self.pictures:
+            return "", (self._file(part.file or part, param),)
         text = part.refusal if part.type == "refusal" else part.text
         if part.type not in (*TEXTS, "refusal"):
-            message = f"`{part.type}` is not supported here; text is, and pictures from the user."
+            message = f"`{part.type}` is not supported here; text is, and files from the user."
             raise self._refusal(message, f"{param}.type")
         if text is None and self.items:
             raise missing(f"{param}.text")
         return text or "", ()
+
+    def _file(self, given: FileIn, param: str) -> Picture:
+        url, name = given.file_data or given.file_url, given.filename or ""
+        if not url:
+            message = "A file needs `file_data` or `file_url`; uploaded files are not supported."
+            raise self._refusal(message, f"{param}.file_data")
+        if given.file_data and url[:5].lower() != "data:":
+            url = f"data:application/octet-stream;base64,{url}"
+        if not name and given.file_url:
+            name = unquote(urlsplit(given.file_url).path.rpartition("/")[2])
+        return Picture(url, f"{param}.file_data", name or "file")
 
     def _refusal(self, message: str, param: str) -> Problem:
         return unsupported(message, param) if self.items else bad_value(message, param)

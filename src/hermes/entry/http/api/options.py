@@ -27,7 +27,7 @@ from hermes.entry.http.api.conversation import (
     unsupported,
 )
 from hermes.entry.http.endpoint import Call
-from hermes.streaming.wire.responses import SERVER
+from hermes.streaming.wire.response_resource import SERVER
 
 Name = Annotated[str, Meta(max_length=64)]
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]

@@ -8,6 +8,7 @@ it is made from the same parts.
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, convert, to_builtins
@@ -33,7 +34,7 @@ from hermes.entry.http.access import (
     waiting_session,
 )
 from hermes.entry.http.api.consent import TypedAnswer, consent
-from hermes.entry.http.api.conversation import Conversation, Short, joined, read_items
+from hermes.entry.http.api.conversation import Conversation, InputItem, Short, joined, read_items
 from hermes.entry.http.api.options import run_request, turn_options
 from hermes.entry.http.api.responses_request import (
     CreateResponse,
@@ -46,6 +47,7 @@ from hermes.entry.http.endpoint import (
     STARTS_RUN,
     Answer,
     Call,
+    Connection,
     HttpContext,
     JsonAnswer,
     Operations,
@@ -55,7 +57,8 @@ from hermes.entry.http.endpoint import (
 from hermes.entry.http.errors import Problem
 from hermes.entry.http.sse import Stop, attended, stopper
 from hermes.streaming.wire.frames import DONE
-from hermes.streaming.wire.responses import Item, ResponseEvent, ResponseResource, ResponseStream
+from hermes.streaming.wire.response_resource import Item, ResponseResource
+from hermes.streaming.wire.responses import ResponseEvent, ResponseStream
 
 operation = Operations("responses", Action.RUN)
 CreateCall = Call[CreateResponse, None]
@@ -101,12 +104,19 @@ class DeletedResponse(Struct, frozen=True, kw_only=True):
 # -- endpoints ---------------------------------------------------------------------
 
 
-@operation("POST /v1/responses", *STARTS_RUN, answers={200: (ResponseResource, EVENT_STREAM)})
+@operation(
+    "POST /v1/responses",
+    *STARTS_RUN,
+    answers={200: (ResponseResource, EVENT_STREAM)},
+    socket="response.create",
+)
 async def create_response(call: CreateCall) -> Answer:
     """Create a response."""
     agent = require_agent(call, call.body.model)
     run = await _same_request(call)
     if run is None:
+        items = await with_items(call, call.body.input or ())
+        call = replace(call, body=replace(call.body, input=items))
         request, given = await _run_request(call, agent)
         run = (await call.context.runs.start(request)).run
         await given.give(call)
@@ -180,11 +190,50 @@ async def _reached(call: AnyCall, previous: str | None = None) -> Run:
     """Return the stored response that is named in the path, or as `previous`; 404 otherwise."""
     response_id = previous or call.path["response_id"]
     run = await call.context.runs.get(response_id)
-    known = run is not None and run.kind is RunKind.RESPONSE and _is_stored(run)
+    here = call.connection is not None and response_id in call.connection.unstored
+    known = run is not None and run.kind is RunKind.RESPONSE and (here or _is_stored(run))
     if run is None or not known or not call.caller.owns(run.key_id, run.agent_id):
-        message, param = f"There is no response `{response_id}`.", "previous_response_id"
-        raise Problem(404, message, code="response_not_found", param=param if previous else None)
+        message = f"There is no response `{response_id}`."
+        if previous is None:
+            raise Problem(404, message, code="response_not_found")
+        status, code = 404 if call.connection is None else 400, "previous_response_not_found"
+        raise Problem(status, message, code=code, param="previous_response_id")
     return run
+
+
+async def with_items(
+    call: AnyCall, given: str | Sequence[InputItem]
+) -> str | tuple[InputItem, ...]:
+    """Put the items that are referred to by their id in the place of the references."""
+    if isinstance(given, str):
+        return given
+    found, known = list[InputItem](), dict[str, dict[str, Item]]()
+    for number, item in enumerate(given):
+        named = item.type == "item_reference" or (item.id and item == InputItem(id=item.id))
+        if not named:
+            found.append(item)
+            continue
+        token = (item.id or "").partition("_")[2].rpartition("_")[0]
+        response_id = f"resp_{token}"
+        if response_id not in known:
+            known[response_id] = await _items_of(call, response_id)
+        meant = known[response_id].get(item.id or "")
+        if meant is None:
+            message = f"There is no item `{item.id}`."
+            raise Problem(404, message, code="item_not_found", param=f"input[{number}].id")
+        found.append(convert(to_builtins(meant), InputItem))
+    return tuple(found)
+
+
+async def _items_of(call: AnyCall, response_id: str) -> dict[str, Item]:
+    """Return the items of a response by their ids; none if it is out of reach."""
+    try:
+        run = await _reached(call, response_id)
+    except Problem:
+        return {}
+    listed = convert(run.request.get("input", []), list[Item])
+    made = (await _response(call.context, run)).output
+    return {item.id: item for item in (*listed, *made)}
 
 
 async def _stopped(call: AnyCall, run: Run) -> Run:
@@ -223,7 +272,7 @@ async def _run_request(call: CreateCall, agent: ServedAgent) -> tuple[RunRequest
         ("conversation_history", body.conversation_history or ()), ("input", body.input or ())
     )
     given = joined([options.instructions, said.instructions])
-    place = await _find_session(call, agent.agent_id, said)
+    place = await find_session(call, agent.agent_id, said)
     answered = await consent(call, agent.agent_id, place.choice, place.said)
     if answered.choice != place.choice:
         new = replace(place.said, earlier=(), results=())
@@ -269,7 +318,7 @@ def _truncated(history: tuple[Message, ...]) -> tuple[Message, ...]:
     return kept
 
 
-class _ResponseSession(Struct, frozen=True, kw_only=True):
+class ResponseSession(Struct, frozen=True, kw_only=True):
     choice: SessionChoice
     said: Conversation
     """What is new there."""
@@ -281,11 +330,11 @@ class _ResponseSession(Struct, frozen=True, kw_only=True):
     """The client knows the conversation: it deserves a title."""
 
 
-async def _find_session(call: CreateCall, agent_id: str, said: Conversation) -> _ResponseSession:
+async def find_session(call: CreateCall, agent_id: str, said: Conversation) -> ResponseSession:
     body, ledger = call.body, call.context.ledger
     _only_one(call)
     if body.previous_response_id is not None:
-        previous = await _previous(call, agent_id, body.previous_response_id)
+        previous = await previous_response(call, agent_id, body.previous_response_id)
         handed = previous.outcome.handed if previous.outcome else ()
         _check_results(said, {waiting.id for waiting in handed})
         place = _continued(SessionChoice(after_run=previous.id), previous.session_id, said)
@@ -300,7 +349,7 @@ async def _find_session(call: CreateCall, agent_id: str, said: Conversation) -> 
     session = await ledger.session_for_key(choice.key) if choice.key else None
     known = choice.session_id or (session.id if session else None)
     if known is None or choice.opened:
-        return _ResponseSession(choice=choice, said=replace(said, results=()), named=True)
+        return ResponseSession(choice=choice, said=replace(said, results=()), named=True)
     calls = [one.call_id for one in said.results if await ledger.handed_call(one.call_id) == known]
     _check_results(said, set(calls))
     return _continued(choice, known, said)
@@ -320,7 +369,7 @@ def _only_one(call: CreateCall) -> None:
         raise Problem(400, message, code="conflicting_parameters", param=names[1])
 
 
-async def _previous(call: CreateCall, agent_id: str, response_id: str) -> Run:
+async def previous_response(call: AnyCall, agent_id: str, response_id: str) -> Run:
     run = await _reached(call, response_id)
     check_agent(run, agent_id)
     if run.outcome is None:
@@ -336,22 +385,22 @@ def _check_results(said: Conversation, waiting: set[str]) -> None:
             raise Problem(400, message, code="tool_call_not_found", param="input")
 
 
-def _continued(choice: SessionChoice, session_id: str, said: Conversation) -> _ResponseSession:
+def _continued(choice: SessionChoice, session_id: str, said: Conversation) -> ResponseSession:
     if said.quotes_agent:
         message = "A conversation that is stored cannot be given further words of the agent."
         hint = "Send only what is new, or everything without naming a conversation."
         raise Problem(400, f"{message} {hint}", code="unsupported_value", param="input")
     new = said.continuing()
-    return _ResponseSession(choice=choice, session_id=session_id, said=new, named=True)
+    return ResponseSession(choice=choice, session_id=session_id, said=new, named=True)
 
 
-async def _own_or_waiting(call: CreateCall, agent_id: str, said: Conversation) -> _ResponseSession:
+async def _own_or_waiting(call: CreateCall, agent_id: str, said: Conversation) -> ResponseSession:
     """Continue where all the calls wait whose results came; else in a session of its own."""
     session = await waiting_session(call, agent_id, (one.call_id for one in said.results))
     if session is None:
-        return _ResponseSession(choice=SessionChoice(), said=replace(said, results=()), own=True)
+        return ResponseSession(choice=SessionChoice(), said=replace(said, results=()), own=True)
     choice = SessionChoice(session_id=session.id)
-    return _ResponseSession(choice=choice, session_id=session.id, said=replace(said, earlier=()))
+    return ResponseSession(choice=choice, session_id=session.id, said=replace(said, earlier=()))
 
 
 # -- from the run to the answer ----------------------------------------------------
@@ -366,7 +415,8 @@ def _streamed(call: AnyCall, run: Run, after: int | None = None) -> StreamAnswer
     """Answer with the events of a response whose numbers are greater than `after`."""
     context, lasting = call.context, run.logged or run.idempotency_key
     stop = None if lasting else _stopper(call, run, streams=True)
-    return StreamAnswer(chunks=_chunks(context, run, after), headers=run_headers(run), left=stop)
+    chunks = _chunks(context, run, after, call.connection)
+    return StreamAnswer(chunks=chunks, headers=run_headers(run), left=stop)
 
 
 async def _response(context: HttpContext, run: Run) -> ResponseResource:
@@ -389,7 +439,9 @@ def _stream(context: HttpContext, run: Run) -> ResponseStream:
     return ResponseStream(convert(run.request["response"], ResponseResource), context.redact)
 
 
-async def _chunks(context: HttpContext, run: Run, after: int | None) -> AsyncIterator[bytes]:
+async def _chunks(
+    context: HttpContext, run: Run, after: int | None, connection: Connection | None
+) -> AsyncIterator[bytes]:
     stream, ended = _stream(context, run), run
     seen = -1 if after is None else after
     if chunk := _framed(stream.begin(), seen):
@@ -400,8 +452,14 @@ async def _chunks(context: HttpContext, run: Run, after: int | None) -> AsyncIte
         told = [each for event in batch for each in stream.feed(event, ended)]
         if chunk := _framed(told, seen):
             yield chunk
-    yield DONE
-    await _forget_unstored(context, ended)
+    if connection is None:
+        yield DONE
+        await _forget_unstored(context, ended)
+        return
+    if ended.outcome is not None and ended.outcome.state is RunState.FAILED:
+        await connection.forget(run.request["response"].get("previous_response_id") or "")
+    if not _is_stored(run):
+        await connection.remember(run.id, partial(_forget_unstored, context, ended))
 
 
 async def _batches(context: HttpContext, run: Run) -> AsyncIterator[Sequence[TurnEvent]]:

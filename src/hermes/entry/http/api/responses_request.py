@@ -3,11 +3,13 @@
 import re
 from typing import Annotated, Any, Literal, get_args
 
-from msgspec import Meta, Struct, convert, to_builtins
+from msgspec import UNSET, Meta, Struct, convert, to_builtins
 from msgspec.json import encode
 
 from hermes.entry.http.api.conversation import (
+    FILES,
     PICTURES,
+    TEXTS,
     ContentPart,
     ImageUrl,
     InputItem,
@@ -21,11 +23,13 @@ from hermes.entry.http.api.options import (
     name_of,
     own_names,
 )
-from hermes.streaming.wire.responses import (
+from hermes.streaming.wire.response_resource import (
+    CompactionItem,
     ConversationRef,
     FunctionCallItem,
     FunctionCallOutputItem,
     FunctionTool,
+    InputFile,
     InputImage,
     InputText,
     Item,
@@ -156,6 +160,8 @@ def listed_input(body: CreateResponse, response_id: str) -> tuple[Item, ...]:
 
 
 def _listed(item: InputItem, token: str) -> Item:
+    if item.type in ("compaction", "compaction_summary"):
+        return CompactionItem(id=f"cmp_{token}", encrypted_content=item.encrypted_content or "")
     if item.type == "function_call":
         return FunctionCallItem(
             id=f"fc_{token}",
@@ -181,7 +187,9 @@ def _listed(item: InputItem, token: str) -> Item:
             output=given if isinstance(given, str) else tuple(map(_given_part, given)),
             status="completed",
         )
-    content = item.content or ""
+    content: str | tuple[ContentPart, ...] = item.content or ""
+    if item.type in (*TEXTS, *PICTURES, *FILES):
+        content = (convert(item, ContentPart, from_attributes=True),)
     parts = (ContentPart(type="text", text=content),) if isinstance(content, str) else content
     said = item.role == "assistant"
     return MessageItem(
@@ -191,6 +199,7 @@ def _listed(item: InputItem, token: str) -> Item:
         content=tuple(
             OutputText(text=_text(part)) if said else _given_part(part) for part in parts
         ),
+        phase=item.phase or UNSET,
     )
 
 
@@ -199,7 +208,10 @@ def _error(given: Any) -> McpCallError | None:
     return McpCallError(content=(ToolErrorText(text=said),)) if given else None
 
 
-def _given_part(part: ContentPart) -> InputText | InputImage:
+def _given_part(part: ContentPart) -> InputText | InputImage | InputFile:
+    if part.type in FILES:
+        given = part.file or part
+        return InputFile(filename=given.filename or "file", file_url=given.file_url)
     if part.type not in PICTURES:
         return InputText(text=_text(part))
     url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url
