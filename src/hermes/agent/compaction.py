@@ -6,14 +6,12 @@ summary fails, nothing is dropped: the turn continues if it can, and otherwise
 ends with an explanation.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from hermes.agent.scope import AgentServices, durable, side_call
 from hermes.domain.errors import HermesError
 from hermes.domain.messages import (
     AssistantMessage,
-    Content,
-    ImagePart,
     InputKind,
     Message,
     ToolMessage,
@@ -23,41 +21,13 @@ from hermes.domain.messages import (
 from hermes.domain.ports.model import Model, ModelRequest
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session, StoredMessage
-
-BYTES_PER_TOKEN = 4
-IMAGE_TOKENS = 1_000
-MESSAGE_OVERHEAD = 4
-
-
-def estimate_tokens(text: str) -> int:
-    """Estimate the tokens of `text`; wide scripts count closer to one a character."""
-    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-    return size // BYTES_PER_TOKEN + 1
-
-
-def estimate_message(message: Message) -> int:
-    match message:
-        case UserMessage() | ToolMessage():
-            return MESSAGE_OVERHEAD + _content(message.content)
-        case AssistantMessage():
-            calls = sum(
-                estimate_tokens(call.arguments) + MESSAGE_OVERHEAD for call in message.tool_calls
-            )
-            return MESSAGE_OVERHEAD + estimate_tokens(message.text) + calls
-
-
-def _content(content: Content) -> int:
-    images: Iterable[object] = () if isinstance(content, str) else content
-    count = sum(1 for part in images if isinstance(part, ImagePart))
-    return estimate_tokens(content_text(content)) + count * IMAGE_TOKENS
-
+from hermes.domain.tokens import SUMMARY_HEADER, estimate_message
 
 SMALL_WINDOW = 512_000
 SMALL_WINDOW_THRESHOLD = 0.75
 DEFAULT_WINDOW = 128_000
 DIGEST_CHARS = 2_000
 SUMMARY_TOKENS = 4_000
-SUMMARY_HEADER = "[Summary of the earlier conversation; the messages themselves are archived]"
 
 INSTRUCTIONS = """\
 Summarise the conversation below so that the assistant can continue it without having \
@@ -141,9 +111,8 @@ class Compactor:
                 "The summary of the older messages came back empty; nothing was dropped.",
                 hint="Try again, or start a new session.",
             )
-        header = SUMMARY_HEADER
         asked = "" if any(_is(stored, InputKind.USER) for stored in tail) else _last_ask(head)
-        return services.redact(f"{header}\n{summary}{asked}")
+        return services.redact(f"{SUMMARY_HEADER}\n{summary}{asked}")
 
 
 def summary_request(model: Model, messages: Sequence[Message], focus: str = "") -> ModelRequest:

@@ -17,12 +17,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from hermes.agent.attachments import MessageFiles
-from hermes.agent.compaction import (
-    CompactionImpossible,
-    Compactor,
-    estimate_message,
-    estimate_tokens,
-)
+from hermes.agent.compaction import CompactionImpossible, Compactor
 from hermes.agent.executor import CUT_OFF, ToolExecutor, close_calls, open_calls
 from hermes.agent.scope import AgentServices, TurnScope, durable, usage_record
 from hermes.domain.errors import BudgetExhausted, HermesError
@@ -55,6 +50,7 @@ from hermes.domain.messages import (
 from hermes.domain.ports.clock import zone_named
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelReply, ModelRequest
 from hermes.domain.session import StoredMessage
+from hermes.domain.tokens import estimate_message, estimate_tokens
 from hermes.domain.turn import SAMPLING
 
 log = logging.getLogger(__name__)

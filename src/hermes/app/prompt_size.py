@@ -7,10 +7,8 @@ from hermes.agent.prompt import gather_inputs, prompt_sections
 from hermes.app.build import App
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
+from hermes.domain.tokens import BYTES_PER_TOKEN
 from hermes.domain.tools import ToolSpec
-
-BYTES_PER_TOKEN = 4
-"""A rough count that needs no provider."""
 
 
 class PromptSize(Struct, frozen=True, kw_only=True):

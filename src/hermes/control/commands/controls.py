@@ -5,15 +5,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import Struct
 
-from hermes.agent.compaction import (
-    CompactionImpossible,
-    Compactor,
-    estimate_message,
-    estimate_tokens,
-)
+from hermes.agent.compaction import CompactionImpossible, Compactor
 from hermes.agent.scope import AgentServices
 from hermes.domain.profile import AgentProfile
 from hermes.domain.session import MODEL_OVERRIDE, Session, StoredMessage
+from hermes.domain.tokens import estimate_message, estimate_tokens
 from hermes.domain.tools import ToolSpec
 
 DEFAULT_SOURCE = "cli"

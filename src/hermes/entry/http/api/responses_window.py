@@ -10,11 +10,11 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.agent.compaction import IMAGE_TOKENS, SUMMARY_HEADER, estimate_message, estimate_tokens
 from hermes.domain.ids import new_id
 from hermes.domain.keys import Action
 from hermes.domain.messages import Message
 from hermes.domain.ports.model import ModelFailure
+from hermes.domain.tokens import IMAGE_TOKENS, SUMMARY_HEADER, estimate_message, estimate_tokens
 from hermes.entry.http.access import require_agent
 from hermes.entry.http.api.conversation import (
     Conversation,
