@@ -18,6 +18,7 @@ from hermes.domain.errors import HermesError, UsageError
 from hermes.domain.ports.execution import ShellRun
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Intent
+from hermes.execution.backends.sandbox import backend
 from hermes.execution.host.process import remove_trees
 from hermes.execution.policy.host import HostPolicy
 
@@ -252,6 +253,61 @@ async def test_repositories_inside_and_beside_stay_as_they_are(person: Person, p
         assert (file.read_text() if file.exists() else None) == before, attack
     done = await sh(env, "cd lib && git commit -q --allow-empty -m 1 && git worktree prune")
     assert done.exit_code == 0, done.output
+
+
+PLANTS = {
+    "sub/.vscode/tasks.json": "{}",
+    "sub/deep/.envrc": "touch x",
+    "sub/.git": "gitdir: ../evil",
+    "made/.git/config": "[core]\n\tfsmonitor = ./e",
+    "made/.git/hooks/pre-commit": "touch x",
+    ".git/modules/new/config": "[core]\n\tfsmonitor = ./e",
+    ".git/worktrees/new/config.worktree": "[core]\n\tfsmonitor = ./e",
+    ".git/worktrees/new/commondir": "../../../evil",
+    ".git/rebase-merge/git-rebase-todo": "exec touch x",
+}
+
+
+async def _ticks() -> AsyncIterator[None]:
+    for _ in range(1000):
+        await asyncio.sleep(0.02)
+        yield
+
+
+async def test_what_would_run_later_cannot_be_made_in_any_folder(
+    person: Person, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "_EVERY", 0.05)
+    env = await person.open()
+    plant = "; ".join(
+        f"mkdir -p $(dirname {path}); printf '{text}' > {path}" for path, text in PLANTS.items()
+    )
+    await sh(env, "git init -q made")
+    result = await sh(env, plant)
+    assert [path for path in PLANTS if (person.project / path).exists()] == []
+    assert "held" in result.output
+    for path in ("sub/.vscode/tasks.json", "sub/deep/.envrc"):
+        with pytest.raises(HermesError, match="read-only"):
+            await env.write(path, b"x")
+    # A process that outlives its command is no way around it.
+    await env.write("plant.sh", f"sleep 0.2; {plant}; sleep 60".encode())
+    await sh(env, "(setsid sh plant.sh >/dev/null 2>&1 &) ; true")
+    async with asyncio.timeout(20):
+        async for _ in _ticks():
+            if list(person.project.glob("sub/deep/.envrc.held-*"))[1:]:
+                break
+    await env.close()
+    assert [path for path in PLANTS if (person.project / path).exists()] == []
+
+
+async def test_what_git_makes_with_nothing_to_run_stays(person: Person) -> None:
+    env = await person.open()
+    result = await sh(
+        env,
+        "git init -q lib && git -C lib commit -q --allow-empty -m 1 && git worktree add -q tree"
+        " && git -c protocol.file.allow=always clone -q lib copy && git -C tree status -s",
+    )
+    assert (result.exit_code, result.output) == (0, "")
 
 
 async def test_a_link_to_what_runs_later_stays_a_link_and_leads_where_it_led(

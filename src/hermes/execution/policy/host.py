@@ -39,7 +39,7 @@ from hermes.execution.policy.judge import (
 
 MAX_INLINE = 2_048
 """Characters; a longer text is judged in another process."""
-WORKER_SECONDS = 5.0
+WORKER_SECONDS = 10.0
 _MAX_CARRIED = 500
 _MAX_TYPED = 65_536
 _LONGEST_REASON = 200

@@ -36,6 +36,7 @@ from hermes.execution.backends.sandbox.mounts import (
     guard,
     lay_out,
     prepare,
+    watched,
 )
 from hermes.execution.backends.sandbox.view import View
 from hermes.execution.host.files import HostFiles, ThreadedFiles
@@ -57,6 +58,7 @@ _OF_THE_HOST = """
     SSH_TTY GPG_TTY TMPDIR TMP TEMP XDG_RUNTIME_DIR BROWSER DOCKER_HOST DOCKER_CONTEXT KUBECONFIG
 """
 """Variables that name what is not inside."""
+_EVERY = 1.0
 _ROOM = 12
 """Tasks that must be free inside for a command to start and do something."""
 
@@ -85,6 +87,10 @@ class SandboxEnvironment(ShellEnvironment):
         self._holder: Holder | None = None
         self._lock: int | None = None
         self._absent: dict[str, str] = {}
+        self._quiet = 0
+        """Tasks inside while nothing runs."""
+        self._known: set[str] = set()
+        """What was there at the start of the kind that the host runs later."""
         self._footprint: Footprint | None = None
         self._watching: asyncio.Future[None] | None = None
         self._files = ThreadedFiles(self._view)
@@ -168,6 +174,7 @@ class SandboxEnvironment(ShellEnvironment):
                 )
             await asyncio.to_thread(self._prepare)
             self._holder = await Holder.start(self._layout)
+            self._quiet = await asyncio.to_thread(self._holder.tasks)
             self._footprint = Footprint(self._layout)
             self._watching = asyncio.ensure_future(self._watch(self._holder, self._footprint))
         return self._shell or ShellSession(STATE_DIR, self._cwd)
@@ -177,6 +184,7 @@ class SandboxEnvironment(ShellEnvironment):
             self._layout, self._lock = claim(self._layout)
         prepare(self._layout)
         self._absent = absent(self._layout)
+        self._known = watched(self._layout)
 
     async def _shut(self) -> None:
         if self._lock is None and self._holder is None and not self._layout.base.exists():
@@ -184,7 +192,7 @@ class SandboxEnvironment(ShellEnvironment):
         await self._stop()
         if self._outside is not None:
             await self._outside.close()
-        await asyncio.to_thread(guard, self._layout, self._absent)
+        await asyncio.to_thread(self._guard)
         lock, self._lock = self._lock, None
         if lock is not None:
             os.close(lock)
@@ -214,7 +222,7 @@ class SandboxEnvironment(ShellEnvironment):
     async def _settle(self) -> str:
         """Undo what must not stay; end what leaves no room for the next command."""
         note = ""
-        if self._absent and (away := await asyncio.to_thread(guard, self._layout, self._absent)):
+        if away := await asyncio.to_thread(self._guard):
             note = (
                 f"\n[Renamed to *.held: {', '.join(away)}. What would run on the host later cannot"
                 " be made in the sandbox; a command with `escalate` can ask for it.]"
@@ -231,11 +239,24 @@ class SandboxEnvironment(ShellEnvironment):
             )
         return note
 
+    def _guard(self) -> list[str]:
+        appeared = watched(self._layout) - self._known
+        return guard(self._layout, {**self._absent, **dict.fromkeys(appeared, "")})
+
     async def _watch(self, holder: Holder, footprint: Footprint) -> None:
-        """End a sandbox that has outgrown its share while something runs in it."""
-        await footprint.watch(holder, lambda: self.idle_since is None)
+        """Guard the project for as long as anything runs; end what has outgrown its share."""
+        async with asyncio.TaskGroup() as group:
+            patrol = group.create_task(self._patrol(holder))
+            await footprint.watch(holder, lambda: self.idle_since is None)
+            patrol.cancel()
         log.warning("a sandbox was ended: %s", footprint.note)
         await holder.end()
+
+    async def _patrol(self, holder: Holder) -> None:
+        while self._layout.project:
+            await asyncio.sleep(_EVERY)
+            if await asyncio.to_thread(holder.tasks) > self._quiet:
+                await asyncio.to_thread(self._guard)
 
     async def _stop(self) -> None:
         watching, self._watching = self._watching, None
@@ -249,7 +270,9 @@ class SandboxEnvironment(ShellEnvironment):
     def _view(self) -> View:
         if self._holder is None:
             raise _not_running()
-        return View(self._holder.root, self._layout.writable, self._layout.closed)
+        layout = self._layout
+        project = layout.start if layout.project else ""
+        return View(self._holder.root, layout.writable, layout.closed, project)
 
     async def _crowded(self, holder: Holder) -> bool:
         return await asyncio.to_thread(holder.tasks) > self._layout.options.max_processes - _ROOM

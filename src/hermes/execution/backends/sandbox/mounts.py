@@ -7,7 +7,8 @@ directory of the session below `sandboxes/`, and a small RAM disk.
 
 Where a person works on a project, its directory is the workspace, at its own
 path. What the host would run later stays as it is: names in `_GUARDED` that are
-there are mounted read-only, those that are not are watched (`guard`). A mount does
+there are mounted read-only, those that are not are watched (`guard`), in every folder and
+for as long as anything runs. A mount does
 not keep the directories above it from being renamed, so these are mounts too. The home
 has the person's path but is the sandbox's own, kept for the next session on that
 project; toolchains and package caches of the real one show through, and what
@@ -93,6 +94,7 @@ _GUARDED = """
 """
 """What git, an editor, the shell or a CI service of the person runs later. With a `HEAD` the
 project itself would be a repository without a work tree, and its settings would count."""
+GUARDED_NAMES = frozenset(name for name in _GUARDED.split() if "/" not in name)
 _OF_GIT = ("config", "config.worktree", "hooks", "commondir")
 _FOLDERS_LOOKED_AT = 1000
 _NOT_LOOKED_INTO = frozenset({"node_modules", ".venv", "venv", "target", ".tox", "__pycache__"})
@@ -101,9 +103,17 @@ _HARMLESS_SETTING = re.compile(
     r"|fetch|rebase|merge|diff|gc)\b[^\]]*\]|(?:name|email|url|fetch|remote|merge|rebase|default"
     r"|defaultbranch|autosetupremote|repositoryformatversion|filemode|bare|logallrefupdates"
     r"|ignorecase|precomposeunicode|symlinks|active|gpgsign|ff|autocrlf|eol|safecrlf|quotepath"
-    r"|prune|autostash|conflictstyle|ui|auto|detachedhead)\s*(?:=.*)?)?",
+    r"|prune|autostash|conflictstyle|ui|auto|detachedhead)\s*(?:=.*)?"
+    r"|worktree\s*=\s*(?:\.\./)+[\w./-]+)?",
     re.IGNORECASE,
 )
+_OF_NEW_REPOSITORIES = {
+    "config": _HARMLESS_SETTING,
+    "commondir": re.compile(r"\.\./\.\."),
+    ".git": re.compile(r"gitdir: [^\0]*/\.git/(?:modules|worktrees)/[\w./-]+"),
+    "git-rebase-todo": re.compile(r"(?!\s*(?:x|exec)\b).*"),
+}
+"""Files that git makes, and the lines in them that run nothing."""
 _TOOLS = """
     .pyenv .rbenv .nodenv .goenv .jenv .nvm .volta .fnm .asdf .sdkman .bun .deno .cargo .rustup go
     .ghcup .cabal .stack .opam .elan .julia .juliaup .composer .dotnet .pub-cache .conda miniconda3
@@ -232,9 +242,10 @@ def _guarded(project: Path, repositories: tuple[str, ...]) -> Iterator[str]:
         real = Path(os.path.realpath(project / name))
         if project in real.parents:  # a link may lead elsewhere in the project
             yield str(real)
-    found = [project / ".git", *islice(_inner(project), 100)]
-    yield from (str(git) for git in found if git.is_file())
-    for git in (*map(Path, repositories), *(git for git in found if not git.is_file())):
+    found = [project / ".git", *islice(_inner(project), 200)]
+    ready = [path for path in found if path.name != ".git" or path.is_file()]
+    yield from map(str, ready)
+    for git in (*map(Path, repositories), *(path for path in found if path not in ready)):
         yield from (str(git / name) for name in _OF_GIT)
         yield from _named_in(git / "config", project)
         for depth in range(1, 5):  # commands may have made it deeper than a search can go
@@ -270,17 +281,35 @@ def _of_work_tree(tree: Path, project: Path) -> Iterator[str]:
 
 
 def _inner(project: Path) -> Iterator[Path]:
-    """Find repositories in folders of the project, as far as a short look goes."""
+    """Find repositories and guarded names in folders, as far as a short look goes."""
     ahead, looked = deque([str(project)]), 0
     while ahead and (looked := looked + 1) <= _FOLDERS_LOOKED_AT:
         folder = ahead.popleft()
         with contextlib.suppress(OSError), os.scandir(folder) as entries:
             for entry in islice(entries, _FOLDERS_LOOKED_AT):
-                if entry.name == ".git":
+                if entry.name == ".git" or entry.name in GUARDED_NAMES:
                     if looked > 1 and not entry.is_symlink():
                         yield Path(entry.path)
                 elif entry.name not in _NOT_LOOKED_INTO and entry.is_dir(follow_symlinks=False):
                     ahead.append(entry.path)
+
+
+def watched(layout: SandboxLayout) -> set[str]:
+    """Return what is there now, in any folder, of the kind that the host runs later."""
+    if not layout.project:
+        return set()
+    found: set[str] = set()
+    repositories = [layout.workspace / ".git", *map(Path, layout.repositories)]
+    for path in islice(_inner(layout.workspace), _FOLDERS_LOOKED_AT):
+        inner = path.name == ".git" and path.is_dir()
+        found.update(str(path / name) for name in _OF_GIT) if inner else found.add(str(path))
+        repositories += [path] if inner else []
+    for git in repositories:
+        folders = ["worktrees/*/", *(f"modules/{'*/' * depth}" for depth in range(1, 5))]
+        for pattern in (f"{folder}{name}" for folder in folders for name in _OF_GIT):
+            found.update(map(str, islice(git.glob(pattern), 200)))
+        found.add(str(git / "rebase-merge/git-rebase-todo"))
+    return {path for path in found if os.path.lexists(path)}
 
 
 def claim(layout: SandboxLayout) -> tuple[SandboxLayout, int | None]:
@@ -367,7 +396,7 @@ def guard(layout: SandboxLayout, absent: Mapping[str, str]) -> list[str]:
                 directory = inner
             if link == _link(name, directory) != "":
                 continue
-            if link or not _is_new_repository(directory, name, in_git=folders == [".git"]):
+            if link or not _runs_nothing(directory, name, folders):
                 held = f"{name}.held-{secrets.token_hex(3)}"
                 os.rename(name, held, src_dir_fd=directory, dst_dir_fd=directory)
                 away.append("/".join((*folders, name)))
@@ -385,24 +414,28 @@ def _link(path: str, directory: int | None = None) -> str:
         return ""
 
 
-def _is_new_repository(directory: int, name: str, *, in_git: bool) -> bool:
-    """Tell whether this is of a repository that `git init` made, with nothing in it to run."""
+def _runs_nothing(directory: int, name: str, folders: list[str]) -> bool:
+    """Tell whether this is what git itself has made, with nothing in it to run."""
     status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    if name == ".git" or (in_git and name == "hooks"):
-        if not stat.S_ISDIR(status.st_mode) or name == ".git":
-            return stat.S_ISDIR(status.st_mode)
+    in_git = ".git" in folders
+    if stat.S_ISDIR(status.st_mode):
+        if name == ".git" or not (in_git and name == "hooks"):
+            return name == ".git"
         inside = os.open(name, _FOLDER, dir_fd=directory)
         try:
             return all(hook.endswith(".sample") for hook in os.listdir(inside))  # noqa: PTH208
         finally:
             os.close(inside)
-    if not in_git or name != "config" or not stat.S_ISREG(status.st_mode):
+    wanted = _OF_NEW_REPOSITORIES.get(name)
+    if wanted is None or not stat.S_ISREG(status.st_mode) or (name != ".git" and not in_git):
+        return False
+    if (name == ".git" and not folders) or (name == "commondir" and "worktrees" not in folders):
         return False
     file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
     with os.fdopen(file, "rb") as config:
         text = config.read(_LONGEST_CONFIG + 1)
     lines = text.decode("utf-8", "replace").splitlines()
-    return len(text) <= _LONGEST_CONFIG and all(map(_HARMLESS_SETTING.fullmatch, lines))
+    return len(text) <= _LONGEST_CONFIG and all(map(wanted.fullmatch, lines))
 
 
 def bwrap_arguments(layout: SandboxLayout) -> list[str]:

@@ -19,6 +19,7 @@ from typing import Self
 
 from hermes.domain.errors import HermesError
 from hermes.domain.ports.execution import DirEntry, FileStat
+from hermes.execution.backends.sandbox.mounts import GUARDED_NAMES
 from hermes.execution.host.files import described, draft_name, explained, require_regular
 
 _OUT_OF_BOUNDS = frozenset({"proc", "sys", "dev"})
@@ -31,9 +32,19 @@ _STEP = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 class View:
     """A root directory that nothing leads out of, as `BlockingFiles`."""
 
-    def __init__(self, root: str, writable: tuple[str, ...], guarded: tuple[str, ...] = ()) -> None:
-        """Look from `root`; write below `writable`, but not below what is `guarded` in it."""
+    def __init__(
+        self,
+        root: str,
+        writable: tuple[str, ...],
+        guarded: tuple[str, ...] = (),
+        project: str = "",
+    ) -> None:
+        """Look from `root`; write below `writable`, but not below what is `guarded` in it.
+
+        In a `project` the guarded names count in every folder.
+        """
         self._root = root
+        self._project = _parts(project) if project else None
         self._writable = [_parts(path) for path in writable]
         self._guarded = [_parts(path) for path in guarded]
 
@@ -109,7 +120,9 @@ class View:
         return DirEntry(name=entry.name, is_dir=is_dir, size=size)
 
     def _require_writable(self, names: list[str]) -> None:
-        if _depth(names, self._writable) <= _depth(names, self._guarded):
+        below = self._project if self._project == names[: len(self._project or ())] else None
+        named = below is not None and GUARDED_NAMES.intersection(names[len(below) :])
+        if named or _depth(names, self._writable) <= _depth(names, self._guarded):
             ask = "; a command with `escalate` can ask for it" if self._guarded else ""
             raise OSError(errno.EROFS, f"this place is read-only in the sandbox{ask}")
 
