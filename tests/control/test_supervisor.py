@@ -38,6 +38,7 @@ class Harness:
         account: str = "bot-1",
     ) -> None:
         self.account = account
+        self.agent = ""
         self.clock = clock
         self.outcomes: list[Exception | str] = []
         """What the next connections do: an error, or `hang`; else they work."""
@@ -420,7 +421,7 @@ async def test_the_state_file_shows_phase_adapters_and_warnings(
         path,
         clock,
         argv=("hermes", "gateway", "run"),
-        profiles=("main",),
+        profiles=lambda: ("main",),
         active=lambda: 3,
         adapters=lambda: [harness.supervisor.health],
     )

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from fakes.core import Core, ScriptedTools, running_core
 from fakes.runs_on import runs_on
+from hermes.control.admission.routing import Router
 from hermes.control.api_keys import ApiKeys
 from hermes.control.approvals import ApprovalAnswers
 from hermes.control.runs.runs import Runs
@@ -223,7 +224,12 @@ def _context(
         answers=ApprovalAnswers(core.ledger, clock),
         runs=runs,
         clock=clock,
-        agents=(ServedAgent(agent_id="main", name="hermes", aliases=("main", "hermes-agent")),),
+        agents=lambda: {
+            "hermes": ServedAgent(agent_id="main", name="hermes", routed=True),
+            "hermes-agent": ServedAgent(agent_id="main", name="hermes", routed=True),
+            "main": ServedAgent(agent_id="main", name="hermes"),
+        },
+        router=Router(Settings, lambda: ("main",)),
         side_calls=side_calls,
         media=media,
         jobs=jobs,
@@ -245,4 +251,5 @@ def without_secret(text: str) -> str:
 
 def with_agents(context: HttpContext, *cards: ServedAgent) -> HttpContext:
     """Return context with further agents; for `more`."""
-    return replace(context, agents=(*context.agents, *cards))
+    known = {**context.agents(), **{card.name: card for card in cards}}
+    return replace(context, agents=lambda: known)

@@ -9,6 +9,7 @@ from fakes.chat_kit import ChatKit
 from hermes.control.admission.authz import Authorizer, AuthzSettings
 from hermes.control.admission.pairing import Pairing
 from hermes.control.admission.pipeline import InboundPipeline, PipelineParts, PlaceQueues
+from hermes.control.admission.routing import RouteDecision
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.hooks import HookBus
 from hermes.domain.approvals import Approval
@@ -43,6 +44,9 @@ def pipeline(
             await gate.wait()
         said.append((target.chat_id, text))
 
+    async def route(_message: InboundMessage) -> RouteDecision:
+        return RouteDecision(agent=agent_id, rule="test", why="")
+
     parts = PipelineParts(
         host=kit.host(Settings()),
         registry=builtin_registry(),
@@ -54,7 +58,7 @@ def pipeline(
         zone=UTC,
         hooks=HookBus(),
         queues=PlaceQueues(do),
-        agent_of=lambda _message: agent_id,
+        route=route,
         say=say,
         apologise=Apologies(say, kit.clock).say,
     )

@@ -145,7 +145,8 @@ class _Attempt:
         if prompt is None:
             job = self._job
             inputs = await gather_inputs(services, job.profile, session, model.info.model, tools)
-            prompt = build_prompt(replace(inputs, place=job.brief.context.lasting))
+            place = "\n\n".join(filter(None, (job.brief.context.lasting, job.profile.note)))
+            prompt = build_prompt(replace(inputs, place=place))
         frozen = await services.ledger.freeze_prompt(session.id, services.redact(prompt))
         return replace(session, system_prompt=frozen)
 

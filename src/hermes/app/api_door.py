@@ -15,12 +15,15 @@ from hermes.app.options import AppOptions
 from hermes.app.prompt_size import measure_prompt, tokens_of
 from hermes.app.settings import platform_section
 from hermes.config.loader import LoadedConfig
+from hermes.config.paths import HermesHome
+from hermes.control.admission.routing import named
 from hermes.control.runs.runs import PLATFORM, Runs
 from hermes.control.supervision.health import GatewayPhase
 from hermes.domain.errors import HermesError
 from hermes.domain.patterns import SafePattern
 from hermes.domain.ports.clock import zone_named
 from hermes.domain.profile import DEFAULT_AGENT, DEFAULT_AGENT_NAMES, AgentProfile
+from hermes.domain.settings import Settings
 from hermes.domain.turn import SAMPLING
 from hermes.entry.http.api import all_endpoints
 from hermes.entry.http.app import HttpApp
@@ -69,7 +72,6 @@ def open_door(context: DoorContext) -> ApiDoor:
 
 def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpContext:
     app, home, state_file = context.app, context.app.options.home, context.state_file
-    jobs = JobFiles(home.root / "cron")
 
     def ready() -> Mapping[str, bool]:
         running = state_file.state.gateway_state == GatewayPhase.RUNNING.value
@@ -81,12 +83,13 @@ def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpCont
         answers=app.answers,
         runs=runs,
         clock=app.clock,
-        agents=tuple(_card(profile, settings) for profile in app.profiles.values()),
+        agents=AgentCards(app, settings.model_name or DEFAULT_AGENT_NAMES[0]),
+        router=context.router,
         side_calls=PlainCalls(app.services, app.profiles),
         media=PictureFiles(home.cache_dir / "media" / PLATFORM, PageFetcher().data),
-        jobs=lambda _agent: jobs,
+        jobs=lambda agent: JobFiles(_home(app, agent).cron_dir),
         toolsets=lambda agent: _toolsets(app, agent),
-        skills=lambda _agent: skill_cards(home.skills_dir),
+        skills=lambda agent: skill_cards(_home(app, agent).skills_dir),
         takes=lambda agent, session: _takes(app, agent, session),
         prompt_tokens=lambda *about: _prompt_tokens(app, *about),
         metrics=context.metrics,
@@ -99,14 +102,41 @@ def _parts(context: DoorContext, settings: HttpSettings, runs: Runs) -> HttpCont
     )
 
 
-def _card(profile: AgentProfile, settings: HttpSettings) -> ServedAgent:
-    default = profile.id == DEFAULT_AGENT
-    own_name = settings.model_name or DEFAULT_AGENT_NAMES[0]
-    return ServedAgent(
-        agent_id=profile.id,
-        name=own_name if default else profile.id,
-        aliases=DEFAULT_AGENT_NAMES if default else (),
-    )
+class AgentCards:
+    """The agents that the API offers, by name, as the configuration has them now."""
+
+    def __init__(self, app: App, name: str) -> None:
+        self._app = app
+        self._name = name
+        self._known: tuple[object, object, Mapping[str, ServedAgent]] | None = None
+
+    def __call__(self) -> Mapping[str, ServedAgent]:
+        settings, served = self._app.settings.general(), self._app.profiles.served
+        if self._known is None or self._known[0] is not settings or self._known[1] is not served:
+            self._known = settings, served, self._cards(settings, served)
+        return self._known[2]
+
+    def _cards(
+        self, settings: Settings, served: Mapping[str, AgentProfile | None]
+    ) -> dict[str, ServedAgent]:
+        default = named(settings.default_agent)
+        offered = {each: found for each, found in served.items() if not found or found.exposed}
+        alias = ServedAgent(
+            agent_id=default, name=self._name, routed=True, listed=bool(offered.get(default))
+        )
+        own = {
+            each: ServedAgent(
+                agent_id=each,
+                name=self._name if each == default == DEFAULT_AGENT else each,
+                listed=found is not None,
+            )
+            for each, found in offered.items()
+        }
+        return dict.fromkeys((self._name, *DEFAULT_AGENT_NAMES), alias) | own
+
+
+def _home(app: App, agent_id: str) -> HermesHome:
+    return HermesHome(root=app.agent(agent_id).home)
 
 
 async def _takes(app: App, agent_id: str, session_id: str | None) -> frozenset[str]:

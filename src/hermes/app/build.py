@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import partial
 
@@ -15,10 +15,10 @@ from hermes.agent.fetch import PageFetcher
 from hermes.agent.scope import AgentServices, durable
 from hermes.agent.side_calls import SecondOpinion
 from hermes.agent.turn_runner import TurnRunner
+from hermes.app.agents import AgentRegistry
 from hermes.app.options import AppOptions
 from hermes.app.settings import (
     UNATTENDED,
-    agent_profiles,
     backend_name,
     backend_warnings,
     budget_warnings,
@@ -29,7 +29,7 @@ from hermes.app.settings import (
 )
 from hermes.app.tools import AgentTools
 from hermes.config.loader import LoadedConfig, load_config, with_private_env
-from hermes.config.secrets import RedactedStream, Redactor
+from hermes.config.secrets import AgentRedactor, RedactedStream, Redactor
 from hermes.control.approvals import ApprovalAnswers
 from hermes.control.child_turns import ChildTurns
 from hermes.control.commands.context import CommandHost
@@ -39,9 +39,10 @@ from hermes.control.supervision.services import keep_running
 from hermes.domain.events import TurnJob
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
-from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
+from hermes.domain.profile import DEFAULT_AGENT, AgentProfile, current_profile, use_profile
 from hermes.domain.session import KeyScope
 from hermes.domain.settings.live import LiveSettings
+from hermes.execution.backend import EnvironmentSettings
 from hermes.execution.clock import SystemClock
 from hermes.execution.policy.host import HostPolicy
 from hermes.execution.pool import EnvironmentPool
@@ -89,7 +90,7 @@ class App(Struct, kw_only=True):
 
     options: AppOptions
     loaded: LoadedConfig
-    profiles: Mapping[str, AgentProfile]
+    profiles: AgentRegistry
     """The agents that are served, by id."""
     ledger: Ledger
     gateway: Gateway
@@ -106,6 +107,12 @@ class App(Struct, kw_only=True):
     def agent(self, agent_id: str) -> AgentProfile:
         """Return a served agent; `NotFound` names those there are."""
         return self.gateway.profile(agent_id)
+
+    def variable(self, name: str) -> str | None:
+        """Return a variable as the agent of the running turn has it; else as the process does."""
+        profile = current_profile()
+        scope = profile.scope if profile is not None else None
+        return self.loaded.variable(name) if scope is None else scope.variable(name)
 
     def commands(self) -> CommandHost:
         return CommandHost(
@@ -133,10 +140,12 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
     """Build everything, run it for the body of the `with`, and close it again."""
     loaded = with_private_env(load_config(options.home, options.environ), options.home)
     options.home.ensure()
-    redactor, clock = loaded.redactor(), SystemClock()
-    profiles = agent_profiles(loaded, options)
+    redactor, clock = AgentRedactor(loaded.secrets), SystemClock()
+    profiles = AgentRegistry(loaded, options)
     said = [] if options.home.ledger_beside.exists() else [not_imported(options.home)]
-    said = [*filter(None, said), *budget_warnings(loaded, options.home, profiles[DEFAULT_AGENT])]
+    if DEFAULT_AGENT in profiles:
+        said += budget_warnings(loaded, options.home, profiles[DEFAULT_AGENT])
+    said = [*filter(None, said), *profiles.warnings()]
     found = (*loaded.warnings, *backend_warnings(loaded, options), *said)
     loaded = replace(loaded, warnings=found)
     live = LiveSettings(in_force(loaded.config, options))
@@ -147,7 +156,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
         ledger = await stack.enter_async_context(open_ledger(options.home))
         owner = stack.enter_context(Owner.claim(options.home.run_dir))
         sources = ModelSources(settings=loaded.config, secret=loaded.variable)
-        models = ModelRegistry(sources, options.home, options.environ, clock)
+        models = ModelRegistry(sources, options.home, options.environ, clock, general=live.general)
         stack.push_async_callback(models.close)
         environments = _environments(loaded, options, profiles, clock)
         stack.push_async_callback(environments.close)
@@ -159,7 +168,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             answers=answers,
             settings=live,
             can_ask=options.can_ask,
-            toolsets=lambda _agent, source: toolsets_of(live(), options, source),
+            toolsets=partial(_toolsets, live, options),
             judge=partial(SecondOpinion, ledger, models, clock, redactor.redact),
             fetcher=PageFetcher(security=lambda: live().security, redact=redactor.redact),
             variable=loaded.variable,
@@ -173,7 +182,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             clock=clock,
             settings=live,
             redact=redactor.redact,
-            redacting=lambda: RedactedStream(redactor),
+            redacting=lambda: RedactedStream(redactor.now()),
             read_attachment=read_attachment,
             load_context_files=not options.ignore_rules,
             private_workspace=has_private_workspace(backend_name(loaded, options), options),
@@ -227,20 +236,34 @@ async def _beside(pool: EnvironmentPool, gateway: Gateway, clock: Clock) -> Asyn
 
 
 def _environments(
-    loaded: LoadedConfig, options: AppOptions, profiles: Mapping[str, AgentProfile], clock: Clock
+    loaded: LoadedConfig, options: AppOptions, profiles: AgentRegistry, clock: Clock
 ) -> EnvironmentPool:
-    settings = {
-        agent_id: environment_settings(loaded, options, profile)
-        for agent_id, profile in profiles.items()
-    }
-    return EnvironmentPool(settings.__getitem__, clock)
+    known: dict[str, tuple[AgentProfile, EnvironmentSettings]] = {}
+
+    def settings(agent_id: str) -> EnvironmentSettings:
+        profile = profiles.of_turn(agent_id)
+        if agent_id not in known or known[agent_id][0] is not profile:
+            known[agent_id] = profile, environment_settings(loaded, options, profile)
+        return known[agent_id][1]
+
+    return EnvironmentPool(settings, clock)
+
+
+def _toolsets(
+    settings: LiveSettings, options: AppOptions, profile: AgentProfile, source: str
+) -> tuple[str, ...]:
+    """Return the toolsets of an agent at a door: its own, or those of the door."""
+    if profile.own_toolsets and options.toolsets is None:
+        return profile.toolsets
+    with use_profile(profile):
+        return toolsets_of(settings(), options, source)
 
 
 def _gateway(
     services: AgentServices,
     loaded: LoadedConfig,
     options: AppOptions,
-    profiles: Mapping[str, AgentProfile],
+    profiles: AgentRegistry,
     owner: Owner,
 ) -> Gateway:
     return Gateway(

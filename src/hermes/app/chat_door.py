@@ -15,11 +15,12 @@ from hermes.control.admission.authz import Authorizer, AuthzSettings
 from hermes.control.admission.pairing import Pairing
 from hermes.control.admission.pipeline import PipelineParts, PlaceQueues
 from hermes.control.admission.resets import check_policies
-from hermes.control.admission.routing import agent_for
+from hermes.control.admission.routing import RouteDecision, facts_of
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.delivery.files import OutgoingFiles
 from hermes.control.supervision.supervisor import SupervisorSettings
 from hermes.domain.approvals import Choice
+from hermes.domain.inbound import InboundMessage
 from hermes.domain.ports.clock import zone_named
 from hermes.entry.chat.context import ChatContext
 from hermes.entry.chat.door import ChatDoor, ChatDoorParts
@@ -75,8 +76,7 @@ def open_door(context: DoorContext) -> ChatDoor:
             ),
             voices=VoiceMessages(
                 transcribe=app.models.transcriber(
-                    lambda: app.settings().stt,
-                    lambda name: app.loaded.variable(name),  # noqa: PLW0108 - it is replaced
+                    lambda: app.settings().stt, app.variable
                 ).transcribe,
                 settings=app.settings,
             ),
@@ -123,6 +123,11 @@ def _admission(
     context: DoorContext, door: ChatDoor, access: dict[str, AuthzSettings]
 ) -> PipelineParts:
     app = context.app
+
+    async def route(message: InboundMessage) -> RouteDecision:
+        name, owner = door.account_of(message.platform, message.account)
+        return await context.router.route(facts_of(message, name), owner=owner, text=message.text)
+
     pairing = Pairing(PairingFiles(app.options.home.platforms_dir / "pairing"), app.clock)
     return PipelineParts(
         host=replace(app.commands(), restart=context.restart),
@@ -133,7 +138,7 @@ def _admission(
         zone=zone_named(app.settings().timezone),
         hooks=context.hooks,
         queues=PlaceQueues(door.do),
-        agent_of=lambda message: agent_for(app.settings(), message),
+        route=route,
         say=door.say,
         apologise=door.apologise,
     )

@@ -35,6 +35,8 @@ class ConfigWatcher:
         managed: Path = MANAGED_CONFIG,
     ) -> None:
         """`check` raises `ConfigError` if the gateway could not work with what is loaded."""
+        self._also: Callable[[], object] = lambda: None
+        self._others: object = None
         self.problem: str | None = None
         """Why the files as they are now are not in use."""
         self._home = home
@@ -45,6 +47,10 @@ class ConfigWatcher:
         self._loaded = loaded
         self._stamp: object = None
         """None: the files may have changed since they were loaded, so they are read once more."""
+
+    def watch_also(self, stamp: Callable[[], object]) -> None:
+        """Take a difference of `stamp` for a change, too."""
+        self._also, self._others = stamp, stamp()
 
     async def run(
         self, apply: Callable[[LoadedConfig], None], report: Callable[[str | None], None]
@@ -76,6 +82,8 @@ class ConfigWatcher:
         self._say(None, report)
         before, self._loaded = self._loaded, loaded
         same = loaded.config == before.config and loaded.variables == before.variables
+        same = same and self._others == stamp[1]
+        self._others = stamp[1]
         return None if same else loaded
 
     def _load(self) -> LoadedConfig:
@@ -94,8 +102,9 @@ class ConfigWatcher:
         self.problem = problem
         report(None if problem is None else f"The configuration on disk does not load: {problem}")
 
-    def _stamps(self) -> object:
-        return tuple(map(file_stamp, (self._home.config_file, self._home.env_file, self._managed)))
+    def _stamps(self) -> tuple[object, object]:
+        files = (self._home.config_file, self._home.env_file, self._managed)
+        return tuple(map(file_stamp, files)), self._also()
 
 
 def _has_file(loaded: LoadedConfig) -> bool:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from hermes.app.build import App
 from hermes.app.options import AppOptions
 from hermes.config.loader import LoadedConfig
+from hermes.control.admission.routing import Router
 from hermes.control.door import Door
 from hermes.control.hooks import HookBus
 from hermes.control.supervision.health import StateFile
@@ -39,6 +40,8 @@ class DoorContext(Struct, frozen=True, kw_only=True):
     hooks: HookBus
     state_file: StateFile
     metrics: Registry
+    router: Router
+    """Says which agent a message is for."""
     restart: Callable[[], None]
     """Ends the gateway so that it starts again."""
 

@@ -16,6 +16,7 @@ from hermes.control.supervision.instance import credential_locks_dir, hold_crede
 from hermes.domain.platforms import ChatPlatform, platforms
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import Adapter, AdapterRequest, SettingPlaces
+from hermes.domain.profile import DEFAULT_AGENT
 from hermes.domain.settings.doors import Platform
 from hermes.entry.chat.kit.settings import ChatSettings, credential, live_settings, spellings
 from hermes.entry.http.listener import SharedListener
@@ -36,13 +37,18 @@ class PlatformAccount:
         """`shared` is what the requests for adapters of all accounts have in common."""
         self.platform = platform
         self.name = f"{platform.name}:{account}" if account else platform.name
-        self._account = account
+        self.account = account
         self._loaded = loaded
         self._options = options
         self._known: tuple[LoadedConfig, SettingPlaces] | None = None
         state_dir = options.home.platforms_dir / platform.name / account
         self._request = AdapterRequest(places=self._places, state_dir=state_dir, **shared)
         self._settings = live_settings(platform, ChatSettings, self._places)
+
+    @property
+    def agent(self) -> str:
+        """Return the agent whose own account it is: `accounts.<name>.agent`."""
+        return str(self._places().section.get("agent") or "")
 
     def make(self) -> Adapter:
         return self.platform.make(self._request)
@@ -70,7 +76,7 @@ class PlatformAccount:
     def _places(self) -> SettingPlaces:
         loaded = self._loaded()
         if self._known is None or self._known[0] is not loaded:
-            self._known = loaded, _places(loaded, self.platform, self._account)
+            self._known = loaded, _places(loaded, self.platform, self.account)
         return self._known[1]
 
 
@@ -125,7 +131,7 @@ def idle_settings(loaded: LoadedConfig) -> list[str]:
             key = variable.removeprefix(prefix).lower()
             if variable.startswith(prefix) and key not in known and not _named(each, variable):
                 found.append(f"{variable} {_idle(each.name, key, known)}")
-    return [*found, *refused_routes(loaded.config)]
+    return [*found, *refused_routes(loaded.config, {DEFAULT_AGENT, *loaded.config.agents})]
 
 
 def _keys(name: str) -> set[str] | None:

@@ -6,6 +6,7 @@ instance lock -> app (ledger, core, gateway) -> doors -> recover what was cut of
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import sys
 import time
@@ -24,6 +25,7 @@ from hermes.app.shutdown import StopSignals, let_turns_end, stop_signals
 from hermes.app.watchdog import watchdog
 from hermes.config.loader import LoadedConfig, load_config
 from hermes.control.admission.authz import ACCESS_KEYS
+from hermes.control.admission.routing import Router
 from hermes.control.commands.wording import count
 from hermes.control.hook_files import load_hooks
 from hermes.control.hooks import GATEWAY_STARTUP, HookBus, load_hook_plugins
@@ -51,6 +53,7 @@ CLOSE_SECONDS = 5.0
 START_AGAIN = -1
 """In place of an exit code: the process is to begin again as it was started."""
 RECOVER_EVERY_SECONDS = 60.0
+WARMED_AGENTS = 5
 LIVE_EXTRAS = ACCESS_KEYS | {"key", "keys"} | {*ChatSettings.__struct_fields__}
 """What is read again of `platforms.<name>.extra`: rules of chats, and the keys of the API."""
 
@@ -88,7 +91,7 @@ class Service:
             options.home.root / "gateway_state.json",
             app.clock,
             argv=tuple(sys.argv),
-            profiles=tuple(app.profiles),
+            profiles=lambda: tuple(app.profiles),
             active=lambda: app.gateway.live_sessions,
             adapters=self._doors.health,
         )
@@ -96,6 +99,7 @@ class Service:
     async def run(self) -> None:
         warnings = await asyncio.to_thread(load_hooks, self._options.home, self._hooks)
         plugins = await asyncio.to_thread(load_hook_plugins, self._app.loaded.config, self._hooks)
+        self._tell_of_agents()
         idle = (*self._app.loaded.unused, *idle_settings(self._app.loaded))
         for warning in (*idle, *warnings, *plugins):
             log.warning("%s", warning)
@@ -107,6 +111,11 @@ class Service:
                 hooks=self._hooks,
                 state_file=self._state_file,
                 metrics=metrics,
+                router=Router(
+                    self._app.settings.general,
+                    lambda: self._app.profiles.served,
+                    self._hooks.select_agent,
+                ),
                 restart=partial(self._stop.start_again, "/restart"),
             )
             counted = self._doors.watching(TurnMetrics(metrics, self._app.clock).on_turn)
@@ -132,7 +141,8 @@ class Service:
         """Load what the first message would otherwise wait for."""
         app = self._app
         try:
-            for profile in app.profiles.values():
+            # Others are made ready by their first message: there may be hundreds.
+            for profile in itertools.islice(app.profiles.values(), WARMED_AGENTS):
                 for platform in self._doors.platforms:
                     app.tools.registry(profile, platform)
                 await app.models.warm(profile)
@@ -216,6 +226,7 @@ class Service:
             app.clock,
             check=self._check,
         )
+        watcher.watch_also(app.profiles.stamps)
         await watcher.run(self._apply, lambda text: self._state_file.warn("config", text))
 
     def _check(self, loaded: LoadedConfig) -> None:
@@ -231,6 +242,8 @@ class Service:
         self._app.loaded = loaded
         self._app.redactor.learn(loaded.secrets)
         waiting = self._app.settings.update(in_force(loaded.config, self._options))
+        self._app.profiles.update(loaded, self._app.settings.general())
+        self._tell_of_agents()
         waiting |= changed_variables(self._started.variables, loaded.variables)
         named = ", ".join(sorted(key for key in waiting if not self._read_again(key)))
         for door in self._doors:
@@ -240,6 +253,10 @@ class Service:
         self._state_file.warn(
             "restart", f"Changed, but used only after a restart: {named}" if named else None
         )
+
+    def _tell_of_agents(self) -> None:
+        problems = self._app.profiles.warnings()
+        self._state_file.warn("agents", "; ".join(problems) or None)
 
     def _read_again(self, key: str) -> bool:
         """Tell whether a setting of a platform counts at once: it is live, or was not in use."""

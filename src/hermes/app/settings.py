@@ -2,40 +2,57 @@
 
 import shlex
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
 from hermes.app.options import AppOptions
+from hermes.config.agents import AgentConfig
 from hermes.config.document import format_key
 from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
 from hermes.control.admission.authz import AuthzSettings, authz_settings
 from hermes.domain.errors import ConfigError
-from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
+from hermes.domain.profile import AgentProfile
 from hermes.domain.settings import Settings
 from hermes.execution.backend import EnvironmentSettings, load_backend, project_at
 from hermes.models.offers import facts_for
 from hermes.models.routes import ModelSources, ModelTarget, resolve_route
 
 
-def agent_profiles(loaded: LoadedConfig, options: AppOptions) -> dict[str, AgentProfile]:
-    """Return the agents that are configured, by id; for now there is one."""
-    config = loaded.config
-    cwd = config.terminal.cwd
-    plain = cwd in {"", "."} or bool(options.restored)
-    profile = AgentProfile(
-        id=DEFAULT_AGENT,
-        home=options.home.root,
-        workspace=options.cwd if plain else (options.cwd / cwd).resolve(),
-        provider=options.provider or ("" if options.model else config.model.provider),
-        model=options.model or config.model.model,
-        toolsets=toolsets_of(config, options, options.platform),
-        disabled_toolsets=config.agent.disabled_toolsets,
-        backend=backend_name(loaded, options),
-        secret_names=loaded.secrets.names(),
+def agent_profile(
+    loaded: LoadedConfig, options: AppOptions, agent: AgentConfig, general: Settings
+) -> AgentProfile:
+    settings = agent.scope.settings(general) if agent.scope is not None else general
+    own = agent.entry.toolsets
+    return AgentProfile(
+        id=agent.id,
+        home=agent.home.root,
+        workspace=_workspace(options, agent, settings),
+        provider=options.provider or ("" if options.model else settings.model.provider),
+        model=options.model or settings.model.model,
+        toolsets=toolsets_of(settings, options, options.platform) if own is None else own,
+        disabled_toolsets=settings.agent.disabled_toolsets,
+        backend=backend_name(loaded, options, settings.terminal.backend),
+        secret_names=agent.secret_names,
+        description=agent.entry.description,
+        prompt=agent.entry.prompt,
+        own_toolsets=own is not None,
+        exposed=agent.entry.expose,
+        scope=agent.scope,
     )
-    return {profile.id: profile}
+
+
+def _workspace(options: AppOptions, agent: AgentConfig, settings: Settings) -> Path:
+    """Return where tools start: in an agent's own place, at the terminal where the person is."""
+    if agent.entry.workspace:
+        return agent.home.inside(agent.entry.workspace)
+    cwd = settings.terminal.cwd
+    if cwd not in {"", "."} and not options.restored:
+        return (options.cwd / cwd).resolve()
+    apart = agent.home != options.home and options.platform in UNATTENDED
+    return agent.home.workspace if apart else options.cwd
 
 
 def toolsets_of(settings: Settings, options: AppOptions, source: str) -> tuple[str, ...]:
@@ -61,13 +78,15 @@ UNATTENDED = frozenset({"gateway", "webhook", "cron"})
 """Doors where nobody watches what commands do."""
 
 
-def backend_name(loaded: LoadedConfig, options: AppOptions) -> str:
-    """Return the backend: what is configured, or the sandbox.
+def backend_name(loaded: LoadedConfig, options: AppOptions, chosen: str = "") -> str:
+    """Return the backend: what is configured, for an agent or for all, or the sandbox.
 
     Where no sandbox can be made, the terminal falls back to `local`, where a person watches
     and is asked. Chats do not: their commands are refused until somebody chooses a backend.
     """
     configured = loaded.config.terminal.backend
+    if chosen not in {"", configured}:
+        return chosen
     unwatched = options.platform in UNATTENDED
     return configured if unwatched or not _missing_sandbox(loaded) else "local"
 
@@ -131,15 +150,21 @@ def _missing_sandbox(loaded: LoadedConfig) -> str:
 def environment_settings(
     loaded: LoadedConfig, options: AppOptions, profile: AgentProfile
 ) -> EnvironmentSettings:
+    scope, environ = profile.scope, options.environ
+    terminal = (scope.settings(loaded.config) if scope is not None else loaded.config).terminal
+    apart = profile.home != options.home.root
+    if apart:
+        # Also where a variable is passed on by name: nothing of another agent is there.
+        environ = {name: value for name in environ if scope and (value := scope.variable(name))}
     return EnvironmentSettings(
         home=options.home,
         backend=profile.backend,
-        terminal=loaded.config.terminal,
+        terminal=terminal,
         default_cwd=str(profile.workspace),
         project="" if options.platform in UNATTENDED else str(options.cwd),
-        base_env=options.environ,
-        secret_names=loaded.secrets.names(),
-        variable=loaded.variable,
+        base_env=environ,
+        secret_names=loaded.secrets.names() | profile.secret_names,
+        variable=loaded.variable if scope is None else scope.variable,
     )
 
 

@@ -4,6 +4,7 @@ Guarded(Approved(Budgeted(Journaled(registry))))
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,8 +50,8 @@ class AgentTools(Struct, kw_only=True):
     seconds: float = 900.0
     fetcher: PageFetcher = PageFetcher()
     variable: Callable[[str], str | None] = lambda _name: None
-    """Reads the agent's `.env` and environment."""
-    registries: dict[tuple[tuple[str, ...], tuple[str, ...], frozenset[Need]], ToolRegistry] = {}
+    """Reads `.env` and the environment, for agents that have no scope of their own."""
+    registries: dict[tuple[Any, ...], ToolRegistry] = {}
 
     def registry(
         self, profile: AgentProfile, source: str, lent: frozenset[Need] = frozenset()
@@ -59,7 +60,7 @@ class AgentTools(Struct, kw_only=True):
         toolsets, granted = self.toolsets(profile, source), self._own(source) | lent
         if source == CHILD:
             granted -= {Need.SPAWN}
-        key = (toolsets, profile.disabled_toolsets, granted)
+        key = (toolsets, profile.disabled_toolsets, granted, profile.secret_names)
         found = self.registries.get(key)
         if found is None:
             found = self.registries[key] = ToolRegistry(
@@ -73,7 +74,7 @@ class AgentTools(Struct, kw_only=True):
     def for_turn(self, job: TurnJob, session: Session) -> TurnTools:
         registry = self.registry(job.profile, session.source, job.capabilities.granted)
         journaled = Journaled(registry, self.ledger, self.clock, self.seconds)
-        gate = self._gate(job, session)
+        gate, scope = self._gate(job, session), job.profile.scope
         return TurnTools(
             runner=Guarded(Approved(Budgeted(journaled), gate)),
             capabilities=replace(
@@ -82,7 +83,7 @@ class AgentTools(Struct, kw_only=True):
                 search=self._search,
                 fetch=self.fetcher.fetch,
                 settings=self.settings,
-                variable=self.variable,
+                variable=scope.variable if scope is not None else self.variable,
             ),
         )
 

@@ -61,6 +61,7 @@ _CHAT_OPTIONS = (
         metavar="[NAME]",
         help="Continue the latest session, or the latest of that name.",
     ),
+    click.option("-a", "--agent", metavar="ID", help="Talk to this agent."),
     click.option("-m", "--model", help="Use this model."),
     click.option("--provider", help="Use this provider."),
     click.option("-t", "--toolsets", metavar="A,B", help="Use these toolsets."),

@@ -31,8 +31,12 @@ from hermes.config.normalize import assign, merge_over, normalize, overrides_in
 from hermes.config.paths import MANAGED_CONFIG, HermesHome
 from hermes.config.secrets import Redactor, Secrets, secrets_in_config, secrets_in_variables
 from hermes.domain.settings import CONFIG_VERSION, Settings
+from hermes.domain.settings.section import is_secret_name
 
-_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
+
+AGENTS = "agents"
+"""What is below it is expanded for each agent, with its own variables."""
 
 
 class LoadedConfig(Struct, frozen=True, kw_only=True):
@@ -47,6 +51,8 @@ class LoadedConfig(Struct, frozen=True, kw_only=True):
     secrets: Secrets
     variables: Mapping[str, str]
     """`.env` and the environment together; the environment wins."""
+    templates: Mapping[str, Any] = {}
+    """Top-level keys whose values refer to variables, as written: agents have their own."""
 
     def __repr__(self) -> str:
         return f"LoadedConfig({self.config!r}, warnings={len(self.warnings)}, {self.secrets!r})"
@@ -156,9 +162,10 @@ def prepare(document: Document) -> None:
 
 
 def expand(document: Document, variables: Mapping[str, str], warnings: list[str]) -> dict[str, Any]:
-    expanded = _expanded(document.data, (), variables, document, warnings)
+    data = {key: item for key, item in document.data.items() if key != AGENTS}
+    expanded = _expanded(data, (), variables, document, warnings)
     assert isinstance(expanded, dict)
-    return expanded
+    return expanded | {key: document.data[key] for key in document.data if key == AGENTS}
 
 
 def _inspect(
@@ -168,8 +175,11 @@ def _inspect(
     warnings = [*document.warnings, *overlay.warnings, *env_file.warnings]
     for name, path, value in overrides_in(variables):
         origin = f"env {name}" if name in environ else f".env:{env_file.lines[name]} {name}"
-        assign(document, path, value, Mark(origin, variables[name]))
+        # A secret stays a reference until it is expanded: agents look it up for themselves.
+        given = f"${{{name}}}" if is_secret_name(path[-1]) else value
+        assign(document, path, given, Mark(origin, variables[name]))
     merge_over(document, overlay)
+    written = document.data
     document.data = expand(document, variables, warnings)
     checker = Checker(document)
     config = checker.config()
@@ -184,6 +194,9 @@ def _inspect(
         origins={format_key(path): mark.origin for path, mark in document.marks.items() if path},
         secrets=secrets,
         variables=variables,
+        templates={
+            key: written[key] for key, item in document.data.items() if item != written[key]
+        },
     )
 
 
@@ -228,4 +241,4 @@ def _expanded(
             return match[0]
         return found
 
-    return _VARIABLE.sub(replace, value)
+    return VARIABLE.sub(replace, value)

@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hermes.domain.errors import ConfigError
+from hermes.domain.profile import current_profile
 
 MANAGED_CONFIG = Path("/etc/hermes/config.yaml")
 """The machine-wide overlay an administrator may install; it wins per key."""
@@ -43,6 +44,9 @@ class HermesHome(Struct, frozen=True, kw_only=True):
     """Who the agent is."""
     memories_dir = _Inside("memories")
     skills_dir = _Inside("skills")
+    cron_dir = _Inside("cron")
+    agents_dir = _Inside("agents")
+    """The homes of further agents."""
     sessions_dir = _Inside("sessions")
     """Transcripts and saved conversations."""
     logs_dir = _Inside("logs")
@@ -74,6 +78,15 @@ class HermesHome(Struct, frozen=True, kw_only=True):
         if named == "~" or named.startswith("~/"):
             return cls(root=user / named[2:])
         return cls(root=Path(named).absolute())
+
+    def of_turn(self) -> "HermesHome":
+        """Return the home of the agent that the running code works for; else this one."""
+        profile = current_profile()
+        return self if profile is None else HermesHome(root=profile.home)
+
+    def inside(self, path: str) -> Path:
+        """Return a path that a person wrote, which is below this home unless absolute."""
+        return Path(os.path.normpath(self.root / os.path.expanduser(path)))  # noqa: PTH111
 
     def profile(self, name: str) -> "HermesHome":
         return HermesHome(root=self.root / "profiles" / name)

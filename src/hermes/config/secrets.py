@@ -14,8 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 from urllib.parse import quote, quote_plus, urlsplit
+from weakref import WeakKeyDictionary
 
 from hermes.domain.platforms import credentials
+from hermes.domain.profile import AgentScope, current_profile
 from hermes.domain.settings.section import is_secret_name
 
 
@@ -245,6 +247,41 @@ class Redactor:
 
     def _mark(self, match: re.Match[str]) -> str:
         return self._marks[match[0]]
+
+
+class AgentRedactor(Redactor):
+    """Replaces the secrets of the agent that the running code works for, beside the general ones.
+
+    An agent has no way to the secrets of another, so each looks for few values.
+    """
+
+    __slots__ = ("_general", "_own")
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._general = secrets
+        self._own: WeakKeyDictionary[AgentScope, Redactor] = WeakKeyDictionary()
+        super().__init__(secrets)
+
+    def learn(self, secrets: Secrets) -> None:
+        super().learn(secrets)
+        self._general = self._general.merged(secrets)
+        self._own.clear()
+
+    def redact(self, text: str) -> str:
+        own = self.now()
+        return super().redact(text) if own is self else own.redact(text)
+
+    def now(self) -> Redactor:
+        """Return what redacts for the agent of the running turn."""
+        profile = current_profile()
+        scope = profile.scope if profile is not None else None
+        if scope is None:
+            return self
+        found = self._own.get(scope)
+        if found is None:
+            both = self._general.merged(Secrets(scope.secrets))
+            found = self._own[scope] = Redactor(both)
+        return found
 
 
 def _shape_mark(match: re.Match[str]) -> str:

@@ -105,6 +105,10 @@ class Door:
     def on_trouble(self, entry: InboxEntry, error: HermesError) -> None:
         pass
 
+    def account_of(self, platform: str, account: str) -> tuple[str, str]:  # noqa: ARG002
+        """Return what an account is called in the configuration, and whose own it is."""
+        return "", ""
+
     # -- what others send through it -----------------------------------------
 
     async def deliver(self, target: Target, text: str, delivery_id: str) -> None:  # noqa: ARG002

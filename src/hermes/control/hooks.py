@@ -2,7 +2,8 @@
 
 Handlers are registered by event name, `command:*` standing for every command.
 Most events only inform; a `command:<name>` handler may also decide. A handler
-that fails or takes too long is logged and otherwise ignored. Plain functions
+that fails or takes too long is logged and otherwise ignored, save one that chooses
+the agent of a message (`select_agent`): then nobody answers. Plain functions
 run in a daemon thread, because one that hangs must not hold up the end of the
 process; it is not called again until it has come back.
 """
@@ -22,6 +23,7 @@ from msgspec import Struct
 from hermes.control.commands.registry import Invocation
 from hermes.control.follow import goes_on_later
 from hermes.domain.entry_points import entry_points, load_entry_point
+from hermes.domain.errors import NotFound
 from hermes.domain.events import MessageCompleted, TurnFinished, TurnStream
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.settings import Settings
@@ -35,10 +37,12 @@ SESSION_RESET = "session:reset"
 AGENT_START = "agent:start"
 AGENT_STEP = "agent:step"
 AGENT_END = "agent:end"
+SELECT_AGENT = "select_agent"
 COMMAND = "command:"
 EVENTS = (
     *(GATEWAY_STARTUP, SESSION_START, SESSION_END, SESSION_RESET),
     *(AGENT_START, AGENT_STEP, AGENT_END),
+    SELECT_AGENT,
 )
 ANY = "*"
 HOOK_SECONDS = 30.0
@@ -143,6 +147,27 @@ class HookBus:
             if decision.decision is not HookAction.ALLOW:
                 return decision
         return HookDecision()
+
+    async def select_agent(self, context: Mapping[str, Any]) -> str | None:
+        """Ask which agent a message is for; the first id counts. One that fails refuses it."""
+        for each in [each for each in self._registered if each.event == SELECT_AGENT]:
+            try:
+                async with asyncio.timeout(self._timeout):
+                    if inspect.iscoroutinefunction(each.handler):
+                        answer = await each.handler(SELECT_AGENT, dict(context))
+                    else:
+                        answer = await _in_thread(each.handler, SELECT_AGENT, dict(context))
+                        answer = await answer if inspect.isawaitable(answer) else answer
+            except Exception as error:  # the boundary of a hook: somebody else's code
+                log.exception("hook %s failed at %s", each.name, SELECT_AGENT)
+                raise NotFound(
+                    f"The hook {each.name} that chooses the agent failed; nobody answers.",
+                    hint="The log says why.",
+                ) from error
+            chosen = answer.get("agent") if isinstance(answer, Mapping) else answer
+            if chosen:
+                return str(chosen)
+        return None
 
     async def _call(self, each: _Registered, event: str, context: Mapping[str, Any]) -> Any:
         if each.running is not None and not each.running.done():

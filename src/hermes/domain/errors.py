@@ -48,6 +48,23 @@ class NotFound(HermesError):
     code = "not_found"
 
 
+class AgentUnavailable(NotFound):
+    """An agent that is configured cannot work; the reason is for the operator."""
+
+    exit_code = 78
+    code = "agent_unavailable"
+
+    def __init__(self, agent_id: str, reason: str) -> None:
+        super().__init__(
+            f"The agent `{agent_id}` cannot answer: {reason}",
+            hint="See `hermes status`; the other agents are not concerned.",
+        )
+        self.public = (
+            f"The agent `{agent_id}` cannot answer at the moment."
+            " The operator finds the reason with `hermes status`."
+        )
+
+
 class Conflict(HermesError):
     exit_code = 5
     code = "conflict"

@@ -9,7 +9,9 @@ from enum import StrEnum
 from pathlib import PurePath
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from hermes.domain.profile import AgentProfile
 from hermes.domain.turn import ClientResult, TurnOptions
 
 
@@ -72,6 +74,25 @@ class ReplyRef(Struct, frozen=True, kw_only=True):
     """True when the earlier message was ours."""
 
 
+class RouteTerms(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a route wants the agent to be where a message came from."""
+
+    model: str = ""
+    provider: str = ""
+    prompt: str = ""
+    toolsets: tuple[str, ...] | None = None
+
+    def applied(self, profile: AgentProfile) -> AgentProfile:
+        if self.toolsets is not None:
+            profile = replace(profile, toolsets=self.toolsets, own_toolsets=True)
+        return replace(
+            profile,
+            note=self.prompt,
+            model=self.model or profile.model,
+            provider=self.provider or profile.provider,
+        )
+
+
 class InboundMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     platform: str
     account: str
@@ -98,6 +119,8 @@ class InboundMessage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the program that sent it asks of the turn; None for people."""
     results: tuple[ClientResult, ...] = ()
     """Results of tool calls that an earlier turn handed to the program."""
+    routed: RouteTerms | None = None
+    """What the route that brought it here says beside the agent."""
     internal: bool = False
     """Made by Hermes itself (handoff, cron): already authorised."""
 

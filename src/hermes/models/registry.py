@@ -8,6 +8,8 @@ Either way it has its own time limit and few retries, not those of a turn.
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec.structs import replace
@@ -25,8 +27,9 @@ from hermes.domain.ports.model import (
     ModelReply,
     ModelRequest,
 )
-from hermes.domain.profile import AgentProfile
+from hermes.domain.profile import AgentProfile, AgentScope
 from hermes.domain.session import MODEL_OVERRIDE, Session
+from hermes.domain.settings import Settings
 from hermes.domain.settings.models import AuxiliaryTask, Transcription
 from hermes.domain.tools import ToolSpec
 from hermes.models.client import ModelClient, RetryPolicy, RouteRests
@@ -122,13 +125,24 @@ class _TaskModel(msgspec.Struct, frozen=True):
 log = logging.getLogger(__name__)
 
 
+_AgentModels = tuple[ModelSources, dict[bytes, AuxiliaryModels]]
+
+
 class ModelRegistry:
     """Opens models; all clients share one connection pool and one encoding cache."""
 
     def __init__(
-        self, sources: ModelSources, home: HermesHome, environ: Mapping[str, str], clock: Clock
+        self,
+        sources: ModelSources,
+        home: HermesHome,
+        environ: Mapping[str, str],
+        clock: Clock,
+        *,
+        general: Callable[[], Settings] | None = None,
     ) -> None:
+        """`general` are the settings in force, over which agents lay their own."""
         self._sources = sources
+        self._general = general or (lambda: sources.settings)
         self._home = home
         self._environ = environ
         self._clock = clock
@@ -136,6 +150,7 @@ class ModelRegistry:
         self._lowered = LoweredCache()
         self._rests = RouteRests(clock)
         self._opened: dict[bytes, AuxiliaryModels] = {}
+        self._of_agents: WeakKeyDictionary[AgentScope, _AgentModels] = WeakKeyDictionary()
 
     def main(self, profile: AgentProfile, session: Session | None) -> Model:
         chosen = session.state.get(MODEL_OVERRIDE) if session is not None else None
@@ -169,51 +184,66 @@ class ModelRegistry:
         await self._transport.close()
 
     def _open(self, profile: AgentProfile, override: Mapping[str, str]) -> AuxiliaryModels:
+        sources, opened = self._scope(profile)
         target = main_target(
-            self._sources.settings,
+            sources.settings,
             override.get("provider", profile.provider),
             override.get("model", profile.model),
         )
         key = msgspec.json.encode(target)
-        found = self._opened.get(key)
+        found = opened.get(key)
         if found is None:
-            found = self._opened[key] = self._new(target)
+            found = opened[key] = self._new(target, sources)
         return found
 
-    def _new(self, target: ModelTarget) -> AuxiliaryModels:
+    def _scope(self, profile: AgentProfile) -> tuple[ModelSources, dict[bytes, AuxiliaryModels]]:
+        """Return where an agent's keys come from, and its models: none has another's."""
+        scope = profile.scope
+        if scope is None:
+            return self._sources, self._opened
+        found = self._of_agents.get(scope)
+        if found is None:
+            settings = scope.settings(self._general())
+            found = ModelSources(settings=settings, secret=scope.variable), {}
+            self._of_agents[scope] = found
+        return found
+
+    def _new(self, target: ModelTarget, sources: ModelSources) -> AuxiliaryModels:
         main: Model
         if target.provider == PROVIDER:
             routes: list[ModelRoute] = []
-            main = EmbeddedModel(target.model, self._home, self._client, self._environ)
+            client = partial(self._client, sources)
+            main = EmbeddedModel(target.model, self._home, client, self._environ)
         else:
-            routes = self._routes(target)
+            routes = _routes(target, sources)
             main = ModelClient(
                 routes,
                 clock=self._clock,
                 transport=self._transport,
-                policy=RetryPolicy(max_retries=self._sources.settings.agent.api_max_retries),
+                policy=RetryPolicy(max_retries=sources.settings.agent.api_max_retries),
                 cache=self._lowered,
                 rests=self._rests,
             )
         return AuxiliaryModels(
             main,
-            self._sources,
+            sources,
             clock=self._clock,
             transport=self._transport,
             rests=self._rests,
             main_routes=tuple(routes),
         )
 
-    def _client(self, target: ModelTarget) -> ModelClient:
-        route = resolve_route(target, self._sources)
+    def _client(self, sources: ModelSources, target: ModelTarget) -> ModelClient:
+        route = resolve_route(target, sources)
         return ModelClient([route], clock=self._clock, transport=self._transport)
 
-    def _routes(self, target: ModelTarget) -> list[ModelRoute]:
-        routes = [resolve_route(target, self._sources)]
-        for entry in self._sources.settings.fallback_providers:
-            try:
-                fallback = fallback_target(entry, self._sources.settings)
-                routes.append(resolve_route(fallback, self._sources))
-            except ConfigError as error:
-                log.warning("fallback %s is left out: %s", entry.provider, error.message)
-        return routes
+
+def _routes(target: ModelTarget, sources: ModelSources) -> list[ModelRoute]:
+    routes = [resolve_route(target, sources)]
+    for entry in sources.settings.fallback_providers:
+        try:
+            fallback = fallback_target(entry, sources.settings)
+            routes.append(resolve_route(fallback, sources))
+        except ConfigError as error:
+            log.warning("fallback %s is left out: %s", entry.provider, error.message)
+    return routes

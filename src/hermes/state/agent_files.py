@@ -27,14 +27,14 @@ class FileIdentity:
         self._settings = settings
 
     async def snapshot(self, profile: AgentProfile) -> IdentitySnapshot:
-        return await asyncio.to_thread(self._read, HermesHome(root=profile.home))
+        return await asyncio.to_thread(self._read, HermesHome(root=profile.home), profile.prompt)
 
-    def _read(self, home: HermesHome) -> IdentitySnapshot:
+    def _read(self, home: HermesHome, prompt: str) -> IdentitySnapshot:
         limits = self._settings().memory
         memory = read_text(home.memories_dir / "MEMORY.md") if limits.memory_enabled else None
         user = read_text(home.memories_dir / "USER.md") if limits.user_profile_enabled else None
         return IdentitySnapshot(
-            soul=read_text(home.soul_file),
+            soul=prompt.strip() or read_text(home.soul_file),
             memory=(memory and memory[: limits.memory_char_limit]) or None,
             user=(user and user[: limits.user_char_limit]) or None,
         )

@@ -5,10 +5,9 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from fakes.http_door import KEY, HttpDoor, bearer, http_door
+from fakes.http_door import KEY, HttpDoor, bearer, http_door, with_agents
 from hermes.control.api_keys import ApiKeys
 from hermes.domain.errors import Conflict, NotFound, StoreError, UsageError
 from hermes.domain.keys import OWNER, Action, ApiKey
@@ -25,7 +24,7 @@ async def who(call: Call[Any, Any]) -> Answer:
 
 
 async def agent(call: Call[dict[str, Any], None]) -> Answer:
-    return JsonAnswer(value=require_agent(call, call.body.get("model")).agent_id)
+    return JsonAnswer(value=(await require_agent(call, call.body.get("model"))).agent_id)
 
 
 async def never(call: Call[Any, Any]) -> Answer:
@@ -51,7 +50,7 @@ ENDPOINTS = (
 
 def two_agents(context: HttpContext) -> HttpContext:
     card = ServedAgent(agent_id="research", name="research")
-    return msgspec.structs.replace(context, agents=(*context.agents, card))
+    return with_agents(context, card)
 
 
 @pytest.fixture

@@ -241,6 +241,9 @@ async def test_headers_with_a_meaning_reach_the_handler(door: HttpDoor) -> None:
         "X-Stainless-Retry-Count": "1",
         "X-Hermes-Events": "approvals",
         "X-Hermes-Progress": "text",
+        "X-Hermes-Chat-Id": "c1",
+        "X-Hermes-User-Id": "u1",
+        "X-Hermes-Thread-Id": "t1",
     }
     answer = await door.client.get("/things/1", headers=headers)
     assert answer.json()["headers"] == {
@@ -253,6 +256,9 @@ async def test_headers_with_a_meaning_reach_the_handler(door: HttpDoor) -> None:
         "retry_count": "1",
         "events": "approvals",
         "progress": "text",
+        "chat_id": "c1",
+        "thread_id": "t1",
+        "user_id": "u1",
     }
 
 

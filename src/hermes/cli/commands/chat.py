@@ -18,6 +18,7 @@ from hermes.app.watchdog import watchdog
 from hermes.cli.home import app_options, loaded_config, session_called, this_home
 from hermes.cli.root import chat_options, on_command_line
 from hermes.cli.widgets import ProgressLine, is_interactive
+from hermes.control.admission.routing import named
 from hermes.domain.errors import (
     BudgetExhausted,
     ConfigError,
@@ -29,7 +30,7 @@ from hermes.domain.errors import (
 )
 from hermes.domain.events import TurnFinished
 from hermes.domain.ports.ledger import Ledger, SessionQuery
-from hermes.domain.profile import DEFAULT_AGENT, AgentProfile
+from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.turn import TurnState
 from hermes.domain.wording import harmless
@@ -124,7 +125,8 @@ async def _ask_once(options: AppOptions, given: dict[str, Any], text: str) -> in
             note(f"· {warning}")
         session = await _earlier_session(app.ledger, given)
         if session is None:
-            session = await app.gateway.open_session(DEFAULT_AGENT, given["source"], user_name())
+            agent = _agent(app, given)
+            session = await app.gateway.open_session(agent, given["source"], user_name())
         output = PlainOutput(
             out=sys.stdout,
             note=note,
@@ -147,7 +149,7 @@ async def _chat(options: AppOptions, given: dict[str, Any]) -> int:
     options = await _in_its_directory(options, given)
     async with open_app(options) as app:
         session = await _earlier_session(app.ledger, given)
-        profile = app.agent(session.agent_id if session else DEFAULT_AGENT)
+        profile = app.agent(session.agent_id if session else _agent(app, given))
         notices = (*await _ready(app, profile), *filter(None, [options.restored]))
         with watchdog(app.owner.stall_path):
             code = await run_chat(chat_parts(app, profile, session, notices))
@@ -170,6 +172,11 @@ def chat_parts(
         notices=(*app.loaded.warnings, *notices),
         fetch_url=PageFetcher(),
     )
+
+
+def _agent(app: App, given: dict[str, Any]) -> str:
+    """Return the agent that is named, or the default agent."""
+    return named(given["agent"] or app.settings().default_agent)
 
 
 def user_name() -> str:
@@ -218,7 +225,8 @@ async def _earlier_session(ledger: Ledger, given: dict[str, Any]) -> Session | N
     if reference:
         session = await session_called(ledger, reference)
     else:
-        query = SessionQuery(agent_id=DEFAULT_AGENT, source=PLATFORM, limit=1)
+        agent = named(given["agent"] or loaded_config().config.default_agent)
+        query = SessionQuery(agent_id=agent, source=PLATFORM, limit=1)
         latest = await ledger.sessions(query)
         if not latest:
             raise NotFound("There is no session to continue yet.", hint="Start one with: hermes")

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.cli.home import app_options, json_option, loaded_config, say_json, this_home
+from hermes.config.agents import agent_problems
 from hermes.config.check import describe, fields_by_name
 from hermes.config.document import Path, format_key, parse_key
 from hermes.config.edit import is_env_name, migrate_files, set_value, unset_value
@@ -242,7 +243,9 @@ def _report(*, quiet: bool) -> None:
     errors = found.errors or _unusable(found)
     for problem in errors:
         click.echo(f"error: {problem}", err=True)
-    for warning in (*found.warnings, *found.unused, *_idle(found)):
+    agents = agent_problems(found, this_home()) if not errors else {}
+    wrong = (f"the agent {agent} cannot answer: {why}" for agent, why in agents.items())
+    for warning in (*found.warnings, *wrong, *found.unused, *_idle(found)):
         click.echo(f"warning: {warning}", err=True)
     if errors:
         click.get_current_context().exit(ConfigError.exit_code)

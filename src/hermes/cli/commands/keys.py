@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import click
 
-from hermes.cli.home import age, given, say, this_home, when
+from hermes.cli.home import age, given, loaded_config, say, this_home, when
 from hermes.control.api_keys import USUAL_ACTIONS, ApiKeys
 from hermes.domain.errors import UsageError
 from hermes.domain.keys import Action, ApiKey
@@ -96,10 +96,12 @@ async def revoke_command(keys: ApiKeys, reference: str) -> None:
 
 
 def _agent_id(name: str) -> str:
-    if name not in DEFAULT_AGENT_NAMES:
-        names = ", ".join(DEFAULT_AGENT_NAMES)
+    agents = loaded_config().config.agents
+    agent_id = DEFAULT_AGENT if name in DEFAULT_AGENT_NAMES else name
+    if agent_id not in {DEFAULT_AGENT, *agents}:
+        names = ", ".join((*DEFAULT_AGENT_NAMES, *agents))
         raise UsageError(f"There is no agent `{name}`.", hint=f"It is one of: {names}.")
-    return DEFAULT_AGENT
+    return agent_id
 
 
 def _state(key: ApiKey, now: float) -> str:

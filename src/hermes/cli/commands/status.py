@@ -14,12 +14,14 @@ from hermes.cli.commands.gateway import (
     outbox_lines,
 )
 from hermes.cli.home import HomeLedger, json_option, this_home, with_ledger
+from hermes.config.agents import agent_problems
 from hermes.config.environment import process_environ
 from hermes.config.loader import LoadedConfig, inspect_config
 from hermes.config.paths import HermesHome
 from hermes.control.commands.wording import count
 from hermes.control.supervision.health import outbox_facts, undelivered
 from hermes.domain.ports.ledger import LedgerStats
+from hermes.domain.profile import DEFAULT_AGENT
 from hermes.domain.settings import Settings
 
 
@@ -39,6 +41,7 @@ async def command(store: HomeLedger, as_json: bool) -> None:
                 "version": __version__,
                 "home": str(home.root),
                 "config": _config_facts(loaded),
+                "agents": _agents(home, loaded),
                 "gateway": gateway_facts(report),
                 "ledger": msgspec.to_builtins(stats),
                 "outbox": outbox_facts(pieces, now),
@@ -47,6 +50,7 @@ async def command(store: HomeLedger, as_json: bool) -> None:
         return
     for line in (
         *_head(home, loaded),
+        *_agent_lines(home, loaded),
         *gateway_lines(report, now),
         *_ledger_lines(stats),
         *outbox_lines(pieces, now),
@@ -78,6 +82,23 @@ def _config_facts(loaded: LoadedConfig) -> dict[str, object]:
         "model": None if loaded.errors else _model(loaded.config),
         "platforms": [] if loaded.errors else _enabled(loaded),
     }
+
+
+def _agents(home: HermesHome, loaded: LoadedConfig) -> dict[str, str | None]:
+    """Return the agents beside `main`, and why those that cannot answer cannot."""
+    if loaded.errors or not loaded.config.agents:
+        return {}
+    problems = agent_problems(loaded, home)
+    return {agent: problems.get(agent) for agent in loaded.config.agents}
+
+
+def _agent_lines(home: HermesHome, loaded: LoadedConfig) -> Iterator[str]:
+    agents = _agents(home, loaded)
+    if working := [agent for agent, problem in agents.items() if problem is None]:
+        yield f"Agents: {', '.join(dict.fromkeys([DEFAULT_AGENT, *working]))}"
+    for agent, problem in agents.items():
+        if problem is not None:
+            yield f"Agent {agent} cannot answer: {problem}"
 
 
 def _model(config: Settings) -> str:

@@ -33,6 +33,7 @@ from hermes.control.admission.approval_replies import ANSWERED_AS, ApprovalRepli
 from hermes.control.admission.authz import Access, Authorizer, may_run
 from hermes.control.admission.pairing import Pairing, offer_text, welcome_name
 from hermes.control.admission.resets import AUTO_RESET, due, is_trigger, policy_of, user_note
+from hermes.control.admission.routing import RouteDecision
 from hermes.control.commands.context import CommandContext, CommandHost, Screen, carry_over
 from hermes.control.commands.registry import (
     CommandRegistry,
@@ -215,8 +216,8 @@ class PipelineParts(Struct, frozen=True, kw_only=True):
     """Where the days of resets begin."""
     hooks: HookBus
     queues: PlaceQueues
-    agent_of: Callable[[InboundMessage], str]
-    """Routing: which agent answers."""
+    route: Callable[[InboundMessage], Awaitable[RouteDecision]]
+    """Which agent answers."""
     say: Callable[[Target, str, str], Coroutine[Any, Any, None]]
     """Says something that is not part of a conversation, under an id or a new one."""
     apologise: Callable[[Target, HermesError], Coroutine[Any, Any, None]]
@@ -256,7 +257,9 @@ class InboundPipeline:
         if not access.allowed:
             await self._stranger(message, access)
             return
-        agent_id, queues = self._parts.agent_of(message), self._parts.queues
+        decision, queues = await self._parts.route(message), self._parts.queues
+        agent_id = self._gateway.profile(decision.agent).id  # refused now if it cannot work
+        message = replace(message, routed=decision.terms)
         key = self._gateway.key_of(agent_id, message)
         if self._command(message) is None and not queues.busy(key):
             await self._submit(agent_id, message, access)
@@ -498,7 +501,7 @@ class InboundPipeline:
         if not access.allowed or message.reply_to is not None:
             return
         try:
-            agent_id = self._parts.agent_of(message)
+            agent_id = (await self._parts.route(message)).agent
         except NotFound:
             return
         session = await self._ledger.session_for_key(self._gateway.key_of(agent_id, message))

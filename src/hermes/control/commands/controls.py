@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from hermes.agent.compaction import CompactionImpossible, Compactor
 from hermes.agent.scope import AgentServices
-from hermes.domain.profile import AgentProfile
+from hermes.domain.profile import AgentProfile, use_profile
 from hermes.domain.session import MODEL_OVERRIDE, Session, StoredMessage
 from hermes.domain.tokens import estimate_message, estimate_tokens
 from hermes.domain.tools import ToolSpec
@@ -66,7 +66,8 @@ class CoreControls:
         model = self._services.models.main(profile, session)
         compactor = Compactor(self._services, profile, session, model)
         try:
-            after = await compactor.compact(history, focus=focus)
+            with use_profile(profile):
+                after = await compactor.compact(history, focus=focus)
         except CompactionImpossible:
             return Compacted(messages=0, tokens_before=before, tokens_after=before)
         replaced = len(history) - len(after) + 1

@@ -26,7 +26,7 @@ from hermes.domain.messages import AssistantMessage, ToolCall, ToolMessage
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import ProcessNotice, ProcessNotices
 from hermes.domain.ports.ledger import Admission, Arrival, Ledger
-from hermes.domain.profile import AgentProfile
+from hermes.domain.profile import AgentProfile, use_profile
 from hermes.domain.session import KeyScope, NewSession, Session, session_key
 from hermes.domain.tools import ToolSpec
 from hermes.domain.turn import (
@@ -203,17 +203,17 @@ class Gateway:
         state: InboxState = InboxState.WAITING,
         handled_as: str | None = None,
     ) -> Admission:
-        redact = self.redact
-        message = replace(
-            message,
-            text=redact(message.text),
-            context=redact(message.context),
-            attachments=tuple(
-                replace(each, text=redact(each.text)) if each.text else each
-                for each in message.attachments
-            ),
-        )
-        key = self.key_of(self.profile(agent_id).id, message)
+        redact, key = self.redact, self.key_of(agent_id, message)
+        with use_profile(self.profile(agent_id)):
+            message = replace(
+                message,
+                text=redact(message.text),
+                context=redact(message.context),
+                attachments=tuple(
+                    replace(each, text=redact(each.text)) if each.text else each
+                    for each in message.attachments
+                ),
+            )
         return await self.ledger.admit(
             Arrival(
                 agent_id=agent_id,
@@ -235,7 +235,9 @@ class Gateway:
             return session.id
         if wanted is None:
             session = await self.open_session(agent_id, message.platform, message.sender.id)
-        elif (session := await self.ledger.session(wanted)) is None:
+        elif (session := await self.ledger.session(wanted)) is None or (
+            session.agent_id != agent_id
+        ):
             raise NotFound(f"There is no session {wanted}.")
         elif message.internal and await self.ledger.session_for_key(key) is not None:
             # What is said about an earlier conversation does not bring it back.
@@ -348,6 +350,9 @@ class Gateway:
         for turn in await self.ledger.open_turns(session_id):
             if turn.session_id in self._lanes or (ours is not None and turn.id not in ours):
                 continue
+            if session_id is None and turn.agent_id not in self._parts.profiles:
+                log.warning("turn %s waits for an agent that is not served", turn.id)
+                continue
             try:
                 claimed = await self._claim(turn, any_age=session_id is not None)
             except SessionBusy:
@@ -446,6 +451,11 @@ class Gateway:
             )
         return profile
 
+    def placed(self, agent_id: str, message: InboundMessage) -> AgentProfile:
+        """Return a served agent as it answers this message."""
+        profile = self.profile(agent_id)
+        return profile if message.routed is None else message.routed.applied(profile)
+
     def _lane(self, session_id: str, profile: AgentProfile) -> Lane:
         lane = self._lanes.get(session_id)
         if lane is None:
@@ -463,7 +473,7 @@ class Gateway:
     async def _run_lane(self, lane: Lane) -> None:
         """Run a lane; whatever goes wrong in it stays in it."""
         try:
-            with tag_session(lane.session_id):
+            with tag_session(lane.session_id), use_profile(lane.profile):
                 await lane.run()
         except HermesError as error:
             log.error("lane %s stopped: %s", lane.session_id, error.message)
@@ -483,7 +493,8 @@ class Gateway:
 
     async def _after_turn(self, profile: AgentProfile, session_id: str) -> None:
         try:
-            await self.runner.after_turn(profile, session_id)
+            with use_profile(profile):
+                await self.runner.after_turn(profile, session_id)
         except Exception:
             # Titles and memories are not worth the lanes: the answer is out already.
             log.exception("after-turn work of session %s failed", session_id)

@@ -24,7 +24,7 @@ from hermes.domain.events import TurnFinished, TurnJob, TurnStream
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import InboxEntry
 from hermes.domain.messages import InputKind
-from hermes.domain.profile import AgentProfile
+from hermes.domain.profile import AgentProfile, use_profile
 from hermes.domain.turn import (
     NewTurn,
     Turn,
@@ -197,6 +197,7 @@ class Lane:
             at=self._gateway.clock.now(),
         )
         try:
+            self.profile = self._gateway.placed(self.profile.id, batch[0].message)
             begun = await self._gateway.ledger.begin_turn(new)
         except SessionBusy as busy:
             await self._wait_for_other(busy)
@@ -236,7 +237,8 @@ class Lane:
             for ticket in self._claim_tickets(batch):
                 ticket.resolve(job)
             self._gateway.doors.on_turn(job)
-            await self._gateway.runner.run(job)
+            with use_profile(job.profile):
+                await self._gateway.runner.run(job)
         except BaseException as error:
             if stream.finished is None:
                 stream.emit(_left_open())

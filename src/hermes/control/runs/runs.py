@@ -26,9 +26,18 @@ from hermes.control.runs.sections import retold_section, section_of
 from hermes.domain.errors import HermesError
 from hermes.domain.events import ReasoningDelta, TextDelta, TurnEvent, TurnFinished, TurnJob
 from hermes.domain.ids import new_id
-from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, InboxEntry, Sender
+from hermes.domain.inbound import (
+    Attachment,
+    Chat,
+    ChatKind,
+    InboundMessage,
+    InboxEntry,
+    RouteTerms,
+    Sender,
+)
 from hermes.domain.messages import AssistantMessage, Content, TextPart, ToolCall
 from hermes.domain.ports.ledger import SessionQuery
+from hermes.domain.profile import use_profile
 from hermes.domain.runs import (
     LoggedEvent,
     NewRun,
@@ -73,6 +82,7 @@ class RunRequest(RunTerms, frozen=True, kw_only=True):
     options: TurnOptions = TurnOptions()
     user: str | None = None
     """The person behind the request, as its program names them."""
+    routed: RouteTerms | None = None
 
 
 def new_run(request: RunRequest, gateway: Gateway, redact: Callable[[str], str]) -> NewRun:
@@ -94,6 +104,7 @@ def new_run(request: RunRequest, gateway: Gateway, redact: Callable[[str], str])
         text=redact(request.text),
         sent_at=session.started_at,
         attachments=request.attachments,
+        routed=request.routed,
         options=convert(redacted(to_builtins(options), redact), TurnOptions),
         results=tuple(
             replace(each, content=_clean(each.content, redact)) for each in request.results
@@ -204,10 +215,14 @@ class Runs(Follower):
         if self._gateway.draining:
             self._refuse(request)
             raise Draining("Hermes is stopping; try again in a moment.")
-        if len(self._live) >= self._max_open and not await self._repeats(request):
+        # Each agent has this many, so that none is kept out by what others do.
+        own = sum(live.run.agent_id == request.agent_id for live in self._live.values())
+        if own >= self._max_open and not await self._repeats(request):
             self._refuse(request)
-            raise TooBusy(f"{len(self._live)} runs are under way already; try again shortly.")
-        opened = await self._ledger.open_run(new_run(request, self._gateway, self._redact))
+            raise TooBusy(f"{own} runs are under way already; try again shortly.")
+        with use_profile(self._gateway.profile(request.agent_id)):
+            new = new_run(request, self._gateway, self._redact)
+        opened = await self._ledger.open_run(new)
         if opened.duplicate:
             return opened
         if request.choice.turn_id is not None:

@@ -82,7 +82,7 @@ class StateFile:
         clock: Clock,
         *,
         argv: tuple[str, ...] = (),
-        profiles: tuple[str, ...] = (),
+        profiles: Callable[[], tuple[str, ...]] = tuple,
         active: Callable[[], int] = lambda: 0,
         adapters: Callable[[], Iterable[AdapterHealth]] = tuple,
     ) -> None:
@@ -90,12 +90,13 @@ class StateFile:
         self._clock = clock
         self._active = active
         self._adapters = adapters
+        self._profiles = profiles
         self._warnings: dict[str, str] = {}
         self._changed = asyncio.Event()
         self._saving = threading.Lock()
         self._version = self._saved = 0
         self.state = GatewayState(
-            pid=os.getpid(), argv=argv, start_time=clock.now(), served_profiles=profiles
+            pid=os.getpid(), argv=argv, start_time=clock.now(), served_profiles=profiles()
         )
 
     def phase(
@@ -121,6 +122,7 @@ class StateFile:
         return replace(
             self.state,
             active_agents=self._active(),
+            served_profiles=self._profiles(),
             platforms={health.name: _platform_state(health) for health in self._adapters()},
             updated_at=_iso(self._clock.now()),
         )

@@ -102,6 +102,16 @@ class ChatAccount(Protocol):
     def platform(self) -> ChatPlatform: ...
 
     @property
+    def account(self) -> str:
+        """What it is called in the configuration; empty where a platform has one."""
+        ...
+
+    @property
+    def agent(self) -> str:
+        """The agent that it is the own account of; empty: routes decide."""
+        ...
+
+    @property
     def credential(self) -> str:
         """The secrets that it would connect with now."""
         ...
@@ -173,7 +183,7 @@ class Supervisor:
     ) -> None:
         self.name = account.name
         self.platform = account.platform.name
-        self._account = account
+        self.account = account
         self._sink = sink
         self._clock = clock
         self._settings = settings
@@ -224,7 +234,7 @@ class Supervisor:
     def retry(self) -> None:
         """Connect with the settings as they are now, at once, unless that would change nothing."""
         working = self.health.state is AdapterState.CONNECTED
-        if not working or self._account.credential != self._credential:
+        if not working or self.account.credential != self._credential:
             self._again.set()
 
     async def settled(self) -> AdapterHealth:
@@ -261,8 +271,8 @@ class Supervisor:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[tuple[Adapter, InboundSink]]:
-        with self._account.hold():
-            adapter, self._credential = self._account.make(), self._account.credential
+        with self.account.hold():
+            adapter, self._credential = self.account.make(), self.account.credential
             try:
                 try:
                     async with asyncio.timeout(self._settings.connect_timeout):

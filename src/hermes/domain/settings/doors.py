@@ -42,7 +42,7 @@ class ApiServerLimits(Section, frozen=True, kw_only=True):
     """Limits of the HTTP API."""
 
     max_concurrent_runs: AtStart[Positive] = 2000
-    """Runs in progress at once; more are refused with a request to retry."""
+    """Runs of an agent in progress at once; more are refused with a request to retry."""
 
 
 class GatewaySettings(Section, frozen=True, kw_only=True):

@@ -3,6 +3,7 @@
 Code that uses a live setting calls the handle at the moment of use and keeps no copy, so a changed
 file takes effect by construction. `update` applies the live part of new settings only: what is
 marked `AtStart` stays as it was when the process started, and the keys that differ are returned.
+For the code of a turn (`use_profile`) they are those of its agent.
 """
 
 from typing import Any, get_args, get_origin
@@ -10,6 +11,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 from msgspec import Struct
 
+from hermes.domain.profile import current_profile
 from hermes.domain.settings.root import Settings
 from hermes.domain.settings.section import RESTART, Section
 
@@ -21,6 +23,12 @@ class LiveSettings:
         self._now = settings or Settings()
 
     def __call__(self) -> Settings:
+        profile = current_profile()
+        scope = profile.scope if profile is not None else None
+        return self._now if scope is None else scope.settings(self._now)
+
+    def general(self) -> Settings:
+        """Return the settings of the process, whichever agent it works for."""
         return self._now
 
     def update(self, new: Settings) -> frozenset[str]:

@@ -59,14 +59,18 @@ class Settings(Section, frozen=True, kw_only=True):
     """Give each member of a group a session of their own."""
     thread_sessions_per_user: AtStart[bool] = False
     """Give each participant of a thread a session of their own."""
+    agents: dict[str, Any] = field(default_factory=dict)
+    """Agents beside `main`: id -> home, description, model, provider, toolsets, backend, prompt,
+    workspace, secrets, settings, expose."""
     routes: tuple[Any, ...] = ()
-    """Agents by place: `{platform, chat_id, thread_id, user_id, agent}`, the first that matches.
-    Messages for an agent that is not served are refused."""
+    """Agents by place, the first that matches: `{match: {platform, account, guild_id, chat_id,
+    thread_id, user_id, chat_type}, agent, model, prompt, toolsets}`; a value, a list or a pattern
+    with `*`. Messages for an agent that is not served are refused."""
     profile_routes: tuple[Any, ...] = ()
     """The same as version 0.19 writes it: `{platform, guild_id, chat_id, thread_id, profile}`, the
     most specific one."""
     default_agent: str = "main"
-    """The agent of messages without a route; `main` is the only one there is so far."""
+    """The agent of messages without a route."""
     reset_triggers: tuple[str, ...] = ()
     """Words that start a new session, besides `/new`."""
     unauthorized_dm_behavior: str = ""

@@ -179,6 +179,11 @@ class ChatDoor(Door):
 
     # -- adapters ------------------------------------------------------------
 
+    def account_of(self, platform: str, account: str) -> tuple[str, str]:
+        supervisor = self._fleet.of(platform, account)
+        own = supervisor.account if supervisor is not None else None
+        return (own.account, own.agent) if own is not None else ("", "")
+
     async def _sink(self, platform: str, adapter: Adapter) -> InboundSink:
         await adapter.publish_commands(
             [

@@ -23,7 +23,7 @@ from hermes.control.admission.pipeline import target_of
 from hermes.control.delivery.surface import TOO_OLD, Connections, ReplyOrigin, TurnSurface
 from hermes.control.follow import Follower, Outcome
 from hermes.control.lanes.lane import Ticket
-from hermes.domain.errors import HermesError, NotFound, StoreError, failure_text
+from hermes.domain.errors import AgentUnavailable, HermesError, NotFound, StoreError, failure_text
 from hermes.domain.events import TurnJob
 from hermes.domain.ids import new_id
 from hermes.domain.inbound import ChatKind, InboundMessage, InboxEntry, InboxState
@@ -350,6 +350,8 @@ def explanation(error: HermesError) -> str:
             "⚠️ I cannot store anything right now (perhaps the disk is full), so this has to"
             " wait. Your message is not lost; I will try again."
         )
+    if isinstance(error, AgentUnavailable):
+        return f"⚠️ {error.public}"
     if isinstance(error, NotFound):
         # Which agent is missing is the operator's: it is in the log.
         return "⚠️ Nobody can answer here: this chat is not set up yet. Please tell the operator."

@@ -4,13 +4,16 @@ What is out of reach is answered exactly like what does not exist.
 """
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
+from hermes.control.admission.routing import Facts, route_facts
 from hermes.control.runs.runs import PLATFORM, is_owner
 from hermes.domain.approvals import Approval
+from hermes.domain.errors import NotFound
 from hermes.domain.inbound import ChatKind
 from hermes.domain.keys import Action, Caller
 from hermes.domain.ports.ledger import SessionStore
@@ -73,29 +76,69 @@ async def page_of(
 
 def reachable_agents(call: AnyCall) -> tuple[ServedAgent, ...]:
     """Return the agents that the key may talk to, the default agent first."""
-    return tuple(each for each in call.context.agents if call.caller.may_reach(each.agent_id))
+    agents = {each.name: each for each in call.context.agents().values()}
+    return tuple(
+        each for each in agents.values() if each.listed and call.caller.may_reach(each.agent_id)
+    )
 
 
-def require_agent(call: AnyCall, name: str | None) -> ServedAgent:
-    """Return the agent with this name, without one the default agent; 404 if out of reach."""
-    agents = call.context.agents
-    known = (each for each in agents if not name or name in (each.name, *each.aliases))
-    agent = next(known, None)
+def narrowed(agents: Mapping[str, ServedAgent], name: str, caller: Caller) -> tuple[str, Caller]:
+    """Return the agent of a path, and a caller who reaches only this one."""
+    agent = agents.get(name)
+    if agent is None or not caller.may_reach(agent.agent_id):
+        raise no_model(name)
+    return agent.agent_id, replace(caller, agents=(agent.agent_id,))
+
+
+def no_model(name: str | None) -> Problem:
+    shown = f"There is no model `{name[:100]}`" if name else "There is no default agent"
+    message = f"{shown} that this key may use."
+    return Problem(404, message, code="model_not_found", param="model")
+
+
+async def require_agent(call: AnyCall, name: str | None) -> ServedAgent:
+    """Return the agent with this name, without one the agent that routes say; 404 if out of reach.
+
+    The stable alias of the default agent is no name of an agent: routes are asked, too.
+    """
+    agents = call.context.agents()
+    agent = agents.get(name.removeprefix("hermes/")) if name else next(iter(agents.values()))
+    if agent is not None and agent.routed:
+        agent = agents.get(call.agent) if call.agent else await _routed(call, agents)
     if agent is None or not call.caller.may_reach(agent.agent_id):
-        shown = f"There is no model `{name[:100]}`" if name else "There is no default agent"
-        message = f"{shown} that this key may use."
-        raise Problem(404, message, code="model_not_found", param="model")
+        raise no_model(name)
     return agent
 
 
-def chosen_agent(call: Call[Any, AgentQuery], name: str | None = None) -> ServedAgent:
-    return require_agent(call, name or call.query.agent or call.query.model)
+async def _routed(call: AnyCall, agents: Mapping[str, ServedAgent]) -> ServedAgent | None:
+    try:
+        decision = await call.context.router.route(api_facts(call))
+    except NotFound:
+        return None
+    return agents.get(decision.agent)
+
+
+def api_facts(call: AnyCall) -> Facts:
+    """Return what routes can ask about a request."""
+    headers = call.headers
+    return route_facts(
+        platform=(PLATFORM,),
+        account=(call.caller.key_id, call.caller.name),
+        chat_id=(headers.chat_id,),
+        thread_id=(headers.thread_id,),
+        user_id=(headers.user_id,),
+        chat_type=(ChatKind.PRIVATE.value,),
+    )
+
+
+async def chosen_agent(call: Call[Any, AgentQuery], name: str | None = None) -> ServedAgent:
+    return await require_agent(call, name or call.query.agent or call.query.model)
 
 
 def agent_name(call: AnyCall, agent_id: str) -> str:
     """Return what an agent is called in the `model` field."""
-    named = (each.name for each in call.context.agents if each.agent_id == agent_id)
-    return next(named, agent_id)
+    agent = call.context.agents().get(agent_id)
+    return agent_id if agent is None else agent.name
 
 
 def check_agent(found: Session | Run, agent_id: str) -> None:

@@ -15,12 +15,14 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
 from hermes.control.runs.runs import Draining, redacted
 from hermes.domain.errors import HermesError
 from hermes.domain.keys import Caller
+from hermes.entry.http.access import narrowed
 from hermes.entry.http.endpoint import (
     EVENT_STREAM,
     ON_EVERY_ANSWER,
@@ -65,7 +67,18 @@ log = logging.getLogger(__name__)
 
 
 class _Exchange:
-    __slots__ = ("cors", "id", "method", "receive", "route", "scope", "send", "started", "streams")
+    __slots__ = (
+        "agent",
+        "cors",
+        "id",
+        "method",
+        "receive",
+        "route",
+        "scope",
+        "send",
+        "started",
+        "streams",
+    )
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -75,6 +88,8 @@ class _Exchange:
         self.method = scope["method"] if scope["method"] in _METHODS else "OTHER"
         """What clients make up must not become a label."""
         self.route = ""
+        self.agent: str | None = None
+        """The agent in the path: `/p/<agent>/...`."""
         self.cors: list[tuple[bytes, bytes]] = []
         self.started = False
         """Whether the head of the answer is on its way."""
@@ -145,13 +160,14 @@ class HttpApp:
         heads = read_headers(scope)
         exchange.cors = self._guards.cors(heads)
         self._guards.check(heads, scope["http_version"])
-        found = self._routes.find(scope["raw_path"])
+        exchange.agent, path = _addressed(scope["raw_path"])
+        found = self._routes.find(path)
         if scope["method"] == "OPTIONS":
             pairs = dict(self._guards.preflight(heads, found.allowed()))
             return await exchange.answer(204, ON_EVERY_ANSWER | pairs)
         route = found.route(scope["method"])
         exchange.route = route.endpoint.path
-        caller = await self._let_in(route.endpoint, heads, scope)
+        caller = await self._let_in(route.endpoint, heads, exchange)
         if scope["type"] == "websocket":
             return await self._converse(exchange, heads, route)
         call = await self._understood(exchange, heads, found, route, caller)
@@ -160,16 +176,18 @@ class HttpApp:
             return await self._stream(exchange, answer)
         return await self._answer(exchange, route.endpoint, answer)
 
-    async def _let_in(self, endpoint: Endpoint, heads: Headers, scope: Scope) -> Caller:
+    async def _let_in(self, endpoint: Endpoint, heads: Headers, exchange: _Exchange) -> Caller:
         if endpoint.public:
             return ANYBODY
         caller = await self._keys.caller(presented_key(heads))
         if caller is None:
-            client = scope.get("client")
+            client = exchange.scope.get("client")
             raise self._failures.refusal(client[0] if client else "")
         if endpoint.action is not None and not caller.may(endpoint.action):
             message = f"This key does not allow `{endpoint.action}`."
             raise Problem(403, message, code="action_not_allowed")
+        if exchange.agent is not None:
+            exchange.agent, caller = narrowed(self._context.agents(), exchange.agent, caller)
         return caller
 
     async def _understood(
@@ -196,6 +214,7 @@ class HttpApp:
         return Call(
             context=self._context,
             caller=caller,
+            agent=exchange.agent,
             path=found.parameters,
             body=body,
             query=query,
@@ -216,7 +235,8 @@ class HttpApp:
             try:
                 call = Call(
                     context=self._context,
-                    caller=await self._let_in(endpoint, heads, exchange.scope),
+                    caller=await self._let_in(endpoint, heads, exchange),
+                    agent=exchange.agent,
                     path={},
                     body=msgspec.structs.replace(route.body.decode(raw), stream=True),
                     query=None,
@@ -294,6 +314,14 @@ class HttpApp:
 
     def _error(self, problem: Problem) -> bytes:
         return msgspec.json.encode(problem.body(self._context.redact(problem.message)))
+
+
+def _addressed(raw_path: bytes) -> tuple[str | None, bytes]:
+    """Split `/p/<agent>/v1/...` into the agent and the path of the endpoint."""
+    if not raw_path.startswith(b"/p/"):
+        return None, raw_path
+    agent, _, rest = raw_path[3:].partition(b"/")
+    return unquote(agent.decode("latin-1")), b"/" + rest
 
 
 def _encoded(headers: Mapping[str, str]) -> dict[bytes, bytes]:

@@ -12,6 +12,7 @@ from typing import Any, Generic, Protocol, TypeVar, get_args, get_type_hints
 
 from msgspec import Struct
 
+from hermes.control.admission.routing import Router
 from hermes.control.approvals import ApprovalAnswers
 from hermes.control.lanes.gateway import Gateway
 from hermes.control.runs.runs import Runs
@@ -29,9 +30,10 @@ from hermes.observability.metrics import Registry
 class ServedAgent(Struct, frozen=True, kw_only=True):
     agent_id: str
     name: str
-    """What it is called in the `model` field; the default agent is `hermes`."""
-    aliases: tuple[str, ...] = ()
-    """Other names that are accepted for it."""
+    """What it is called in the `model` field."""
+    routed: bool = False
+    """The name is that of the default agent, where no route says otherwise."""
+    listed: bool = True
 
 
 class Toolset(Struct, frozen=True, kw_only=True):
@@ -75,8 +77,9 @@ class HttpContext(Struct, frozen=True, kw_only=True):
     answers: ApprovalAnswers
     runs: Runs
     clock: Clock
-    agents: tuple[ServedAgent, ...]
-    """The default agent first."""
+    agents: Callable[[], Mapping[str, ServedAgent]]
+    """The agents that are offered now, by each of their names; the default agent first."""
+    router: Router
     side_calls: SideCalls
     media: PictureStore
     jobs: Callable[[str], JobStore]
@@ -137,6 +140,10 @@ class CallHeaders(Struct, frozen=True, kw_only=True):
     events: str | None = None
     """`X-Hermes-Events`: which of our own events the client understands."""
     progress: str | None = None
+    chat_id: str | None = None
+    """`X-Hermes-Chat-Id` and the next two: what routes are asked for, if no agent is named."""
+    thread_id: str | None = None
+    user_id: str | None = None
 
 
 class Connection:
@@ -171,6 +178,8 @@ class Call(Struct, Generic[Body, Query], frozen=True, kw_only=True):
     headers: CallHeaders
     fingerprint: str
     """Of method, path and body: what makes two requests the same."""
+    agent: str | None = None
+    """The agent in the path: `/p/<agent>/v1/...`; the caller reaches no other."""
     gone: Callable[[], Awaitable[Any]]
     """Returns when the client has closed the connection."""
     connection: Connection | None = None

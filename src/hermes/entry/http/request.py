@@ -45,6 +45,9 @@ HEADERS: tuple[tuple[str, str, int, str], ...] = (
     ),
     ("events", "X-Hermes-Events", 64, "`approvals`: questions come as events, not as text."),
     ("progress", "X-Hermes-Progress", 16, "Tool calls are told as `text` or as `reasoning`."),
+    ("chat_id", "X-Hermes-Chat-Id", 256, "Without a named agent: the chat that routes ask for."),
+    ("user_id", "X-Hermes-User-Id", 256, "The same for the person."),
+    ("thread_id", "X-Hermes-Thread-Id", 256, "The same for the thread."),
     ("last_event_id", "Last-Event-ID", 64, "Continue after the event with this id."),
 )
 """Field of `CallHeaders`, name, longest value and description."""

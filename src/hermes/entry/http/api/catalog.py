@@ -123,19 +123,19 @@ async def list_models(call: Call[None, None]) -> ModelList:
 @operation("GET /v1/models/{model}", 404)
 async def get_model(call: Call[None, None]) -> ModelEntry:
     """Read a model."""
-    return _model(require_agent(call, call.path["model"]))
+    return _model(await require_agent(call, call.path["model"]))
 
 
 @operation("GET /v1/toolsets", 404)
 async def list_toolsets(call: Call[None, AgentQuery]) -> ToolsetList:
     """List toolsets."""
-    return ToolsetList(data=call.context.toolsets(chosen_agent(call).agent_id))
+    return ToolsetList(data=call.context.toolsets((await chosen_agent(call)).agent_id))
 
 
 @operation("GET /v1/skills", 404, redacts=True)
 async def list_skills(call: Call[None, AgentQuery]) -> SkillList:
     """List skills."""
-    skills = await call.context.skills(chosen_agent(call).agent_id)
+    skills = await call.context.skills((await chosen_agent(call)).agent_id)
     return SkillList(data=skills)
 
 
@@ -145,11 +145,11 @@ def capabilities_endpoint(others: Sequence[Endpoint]) -> Endpoint:
     @operation("GET /v1/capabilities")
     async def capabilities(call: Call[None, None]) -> ApiCapabilities:
         """What this server can do."""
-        default = next(iter(call.context.agents), None)
-        may = default is not None and call.caller.may_reach(default.agent_id)
+        default = next(iter(call.context.agents().values()))
+        may = default.listed and call.caller.may_reach(default.agent_id)
         return ApiCapabilities(
             version=call.context.version,
-            model=default.name if default is not None and may else None,
+            model=default.name if may else None,
             features=features,
             endpoints=endpoints,
         )

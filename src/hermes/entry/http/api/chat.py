@@ -187,7 +187,7 @@ ChatCall = Call[ChatRequest, None]
 )
 async def create_chat_completion(call: ChatCall) -> Answer:
     """Answer a conversation, in the form that OpenAI clients know."""
-    agent = require_agent(call, call.body.model)
+    agent = await require_agent(call, call.body.model)
     helper = helper_of(call.body, call.headers, call.context.helper_patterns)
     if helper is not None:
         return await _help(call, agent.agent_id, agent.name, helper)

@@ -91,67 +91,67 @@ _JOBS = "/api/jobs"
 _JOB = "/api/jobs/{job_id}"
 
 
-def _jobs(call: Call[Any, Any], name: str | None = None) -> AgentJobs:
+async def _jobs(call: Call[Any, Any], name: str | None = None) -> AgentJobs:
     context = call.context
-    agent = chosen_agent(call, name)
+    agent = await chosen_agent(call, name)
     return AgentJobs(context.jobs(agent.agent_id), context.ledger, context.clock, context.zone)
 
 
 @operation(f"GET {_JOBS}", 404, 503)
 async def list_jobs(call: Call[None, AgentQuery]) -> JobList:
     """List jobs."""
-    return JobList(jobs=await _jobs(call).jobs())
+    return JobList(jobs=await (await _jobs(call)).jobs())
 
 
 @operation(f"POST {_JOBS}", 404, 503)
 async def create_job(call: Call[NewJob, AgentQuery]) -> JobAnswer:
     """Make a job."""
-    jobs = _jobs(call, call.body.agent or call.body.model)
+    jobs = await _jobs(call, call.body.agent or call.body.model)
     return JobAnswer(job=await jobs.create(call.body))
 
 
 @operation(f"GET {_JOB}", 404, 503)
 async def get_job(call: Call[None, AgentQuery]) -> JobAnswer:
     """Read a job."""
-    return JobAnswer(job=await _jobs(call).job(call.path["job_id"]))
+    return JobAnswer(job=await (await _jobs(call)).job(call.path["job_id"]))
 
 
 @operation(f"PATCH {_JOB}", 404, 409, 503)
 async def change_job(call: Call[ChangedJob, AgentQuery]) -> JobAnswer:
     """Change a job."""
-    return JobAnswer(job=await _jobs(call).change(call.path["job_id"], call.body))
+    return JobAnswer(job=await (await _jobs(call)).change(call.path["job_id"], call.body))
 
 
 @operation(f"DELETE {_JOB}", 404, 503)
 async def delete_job(call: Call[None, AgentQuery]) -> Removed:
     """Remove a job."""
-    await _jobs(call).remove(call.path["job_id"])
+    await (await _jobs(call)).remove(call.path["job_id"])
     return Removed()
 
 
 @operation(f"POST {_JOB}/pause", 404, 409, 503)
 async def pause_job(call: Call[PauseBody, AgentQuery]) -> JobAnswer:
     """Pause a job."""
-    return JobAnswer(job=await _jobs(call).pause(call.path["job_id"], call.body.reason))
+    return JobAnswer(job=await (await _jobs(call)).pause(call.path["job_id"], call.body.reason))
 
 
 @operation(f"POST {_JOB}/resume", 404, 409, 503)
 async def resume_job(call: Call[None, AgentQuery]) -> JobAnswer:
     """Let a paused job go on."""
-    return JobAnswer(job=await _jobs(call).resume(call.path["job_id"]))
+    return JobAnswer(job=await (await _jobs(call)).resume(call.path["job_id"]))
 
 
 @operation(f"POST {_JOB}/run", 404, 409, 503)
 async def run_job(call: Call[None, AgentQuery]) -> JobAnswer:
     """Make a job due now."""
-    return JobAnswer(job=await _jobs(call).run_now(call.path["job_id"]))
+    return JobAnswer(job=await (await _jobs(call)).run_now(call.path["job_id"]))
 
 
 @operation(f"GET {_JOB}/history", 404, 503)
 async def job_history(call: Call[None, HistoryQuery]) -> JobHistory:
     """See what became of a job's instants."""
     limit = call.query.limit
-    found = await _jobs(call).history(call.path["job_id"], limit=limit + 1)
+    found = await (await _jobs(call)).history(call.path["job_id"], limit=limit + 1)
     return JobHistory(
         data=[_moment(instant, call.context.zone) for instant in found[:limit]],
         limit=limit,

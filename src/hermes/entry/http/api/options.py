@@ -17,7 +17,7 @@ from hermes.control.runs.runs import RunRequest
 from hermes.domain.ids import new_id
 from hermes.domain.runs import SessionChoice
 from hermes.domain.turn import SAMPLING, ClientTool, Sampling, TurnOptions
-from hermes.entry.http.access import kept_instructions, waiting_session
+from hermes.entry.http.access import api_facts, kept_instructions, waiting_session
 from hermes.entry.http.api.conversation import (
     Conversation,
     Short,
@@ -304,6 +304,7 @@ async def run_request(
         choice=choice,
         idempotency_key=call.headers.idempotency_key,
         fingerprint=call.fingerprint,
+        routed=call.context.router.terms(api_facts(call), agent_id),
         **given,
     )
 

@@ -112,7 +112,7 @@ class DeletedResponse(Struct, frozen=True, kw_only=True):
 )
 async def create_response(call: CreateCall) -> Answer:
     """Create a response."""
-    agent = require_agent(call, call.body.model)
+    agent = await require_agent(call, call.body.model)
     run = await _same_request(call)
     if run is None:
         items = await with_items(call, call.body.input or ())

@@ -70,7 +70,7 @@ class InputTokens(Struct, frozen=True, kw_only=True):
 async def compact_response(call: Call[CompactRequest, None]) -> CompactedWindow:
     """Compact a conversation."""
     body, context = call.body, call.context
-    agent = require_agent(call, body.model)
+    agent = await require_agent(call, body.model)
     said: list[Message] = []
     if body.previous_response_id is not None:
         run = await previous_response(call, agent.agent_id, body.previous_response_id)
@@ -102,7 +102,7 @@ async def compact_response(call: Call[CompactRequest, None]) -> CompactedWindow:
 async def count_input_tokens(call: Call[CreateResponse, None]) -> InputTokens:
     """Count the tokens of a request, about: with the agent's own prompt and tools."""
     body, context = call.body, call.context
-    agent = require_agent(call, body.model)
+    agent = await require_agent(call, body.model)
     options = turn_options(body, body.instructions or "")
     items = await with_items(call, body.input or ())
     talk = read_items(("input", items), answered=False)

@@ -189,7 +189,7 @@ async def _agent_id(call: Call[RunBody, None]) -> str:
     """Return the agent that is named, or else the one of the session to go on in."""
     session_id = call.body.session_id or call.headers.session_id
     if call.body.model or session_id is None:
-        return require_agent(call, call.body.model).agent_id
+        return (await require_agent(call, call.body.model)).agent_id
     session = await reached_session(call, session_id, "X-Hermes-Session-Id")
     return session.agent_id
 

@@ -296,7 +296,7 @@ def _title_taken(error: Conflict) -> Problem:
 async def create_session(call: Call[NewSessionBody, None]) -> SessionBody:
     """Open a session."""
     body, context = call.body, call.context
-    session = await _opened(call, require_agent(call, body.model).agent_id, body, None)
+    session = await _opened(call, (await require_agent(call, body.model)).agent_id, body, None)
     if body.system_prompt:
         await context.ledger.remember(session.id, FACT, context.redact(body.system_prompt))
     return SessionBody(session=session_view(call, session))
@@ -560,7 +560,7 @@ async def _started(call: ChatCall) -> Run:
     session = await reached_session(call, call.path["session_id"])
     body = call.body
     if body.model:
-        check_agent(session, require_agent(call, body.model).agent_id)
+        check_agent(session, (await require_agent(call, body.model)).agent_id)
     if (body.message is None) == (body.input is None):
         raise Problem(400, "Give either `message` or `input`.", code="message_missing")
     if (retried := await retried_run(call)) is not None:

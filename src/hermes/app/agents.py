@@ -1,0 +1,108 @@
+"""AgentRegistry: the agents of this process, by id, as the configuration has them now.
+
+An agent that cannot work (its configuration is wrong, its home is missing) is kept with the
+reason: asking for it raises `AgentUnavailable`, and all others go on. A changed configuration
+replaces what has changed and leaves everything else, with its model clients, as it is. A turn
+that runs keeps the profile it began with.
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
+
+from hermes.app.options import AppOptions
+from hermes.app.settings import agent_profile
+from hermes.config.agents import AgentConfig, home_of, read_agent
+from hermes.config.atomic import file_stamp
+from hermes.config.loader import LoadedConfig
+from hermes.config.paths import HermesHome
+from hermes.domain.errors import AgentUnavailable, HermesError
+from hermes.domain.profile import DEFAULT_AGENT, AgentProfile, current_profile
+from hermes.domain.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+class AgentRegistry(Mapping[str, AgentProfile]):
+    """The agents that can work; `problems` has the others."""
+
+    def __init__(self, loaded: LoadedConfig, options: AppOptions) -> None:
+        self.problems: dict[str, str] = {}
+        """Agent -> why it cannot work."""
+        self._options = options
+        self._loaded = loaded
+        self._configs: dict[str, AgentConfig] = {}
+        self._profiles: dict[str, AgentProfile] = {}
+        self._served: dict[str, AgentProfile | None] = {}
+        self.update(loaded, loaded.config)
+
+    @property
+    def served(self) -> Mapping[str, AgentProfile | None]:
+        """All agents there are; None for those that cannot work. Another one after a change."""
+        return self._served
+
+    def __getitem__(self, agent_id: str) -> AgentProfile:
+        if agent_id in self.problems:
+            raise AgentUnavailable(agent_id, self.problems[agent_id])
+        profile = self._profiles[agent_id]
+        if agent_id != DEFAULT_AGENT and not profile.home.is_dir():
+            raise AgentUnavailable(agent_id, f"Its home {profile.home} is missing.")
+        return profile
+
+    def __contains__(self, agent_id: object) -> bool:
+        return agent_id in self._profiles
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._profiles)
+
+    def __len__(self) -> int:
+        return len(self._profiles)
+
+    def update(self, loaded: LoadedConfig, general: Settings) -> None:
+        """Take over a changed configuration, of which `general` is in force.
+
+        Agents that have not changed stay as they are.
+        """
+        before, self._loaded = self._loaded, loaded
+        alike = loaded.variables == before.variables and loaded.templates == before.templates
+        problems: dict[str, str] = {}
+        self._homes: set[HermesHome] = set()
+        configs: dict[str, AgentConfig] = {}
+        profiles: dict[str, AgentProfile] = {}
+        for agent_id in {DEFAULT_AGENT: None, **loaded.config.agents}:
+            try:
+                config = self._config(agent_id, alike=alike)
+                profile = agent_profile(loaded, self._options, config, general)
+            except HermesError as error:
+                problems[agent_id] = error.message
+                log.error("the agent %s cannot work: %s", agent_id, error.message)
+            else:
+                configs[agent_id] = config
+                known = self._profiles.get(agent_id)
+                profiles[agent_id] = known if known is not None and known == profile else profile
+        self.problems, self._configs, self._profiles = problems, configs, profiles
+        self._served = {each: profiles.get(each) for each in (*profiles, *problems)}
+
+    def _config(self, agent_id: str, *, alike: bool) -> AgentConfig:
+        home = home_of(agent_id, self._loaded.config.agents, self._options.home)
+        if home != self._options.home:
+            self._homes.add(home)
+        found = read_agent(agent_id, self._loaded, self._options.home)
+        found.home.ensure()
+        known = self._configs.get(agent_id)
+        if known is None or not alike or replace(known, scope=found.scope) != found:
+            return found
+        return known
+
+    def of_turn(self, agent_id: str) -> AgentProfile:
+        """Return the profile that the running turn began with, if it is of this agent."""
+        profile = current_profile()
+        return profile if profile is not None and profile.id == agent_id else self[agent_id]
+
+    def warnings(self) -> list[str]:
+        return [f"the agent {agent} cannot work: {why}" for agent, why in self.problems.items()]
+
+    def stamps(self) -> object:
+        """Return something that differs once a home or its `.env` has changed."""
+        return [(file_stamp(home.env_file), home.root.is_dir()) for home in self._homes]

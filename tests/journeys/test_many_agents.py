@@ -1,0 +1,200 @@
+"""One gateway, many agents: routes, homes, secrets, models and keys, seen from outside."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import yaml
+
+from fakes.api_gateway import ApiGateway, api_config, running_api
+from fakes.command import Hermes
+from fakes.gateway import gateway_config
+from fakes.model import FakeModelServer, RecordedRequest, Script, Step
+from fakes.telegram import FakeTelegram
+
+ANN, BEN, GROUP = 777, 778, -1008
+ECHO = Script(default=Step(echo=True))
+AGENTS = {
+    "coder": {
+        "description": "Writes code.",
+        "model": {"provider": "custom", "default": "code-1", "base_url": "${CODE_URL}"},
+        "settings": {"agent": {"max_turns": 3}},
+        "toolsets": ["todo"],
+    },
+    "writer": {"home": "main", "prompt": "You are the writer.", "model": "prose-1"},
+    "hidden": {"expose": False},
+    "broken": {"home": "nowhere/at/all"},
+    "typo": {"tolsets": []},
+}
+ROUTES = [
+    {"match": {"platform": "telegram", "chat_id": str(GROUP)}, "agent": "coder"},
+    {"match": {"platform": "telegram", "user_id": [str(BEN)]}, "agent": "broken"},
+    {
+        "match": {"platform": "api_server", "chat_id": "dev-*"},
+        "agent": "coder",
+        "prompt": "In dev.",
+    },
+]
+
+
+def give_home(home: Path, model_url: str) -> None:
+    own = home / "agents" / "coder"
+    (own / "memories").mkdir(parents=True)
+    (own / "SOUL.md").write_text("You are the coder.")
+    (own / "memories" / "MEMORY.md").write_text("The coder remembers tabs.")
+    (own / ".env").write_text(f"OPENAI_API_KEY=sk-of-the-coder-1234\nCODE_URL={model_url}\n")
+    (home / "SOUL.md").write_text("You are main.")
+    (home / "memories").mkdir()
+    (home / "memories" / "MEMORY.md").write_text("Main remembers spaces.")
+    (home / ".env").write_text("OPENAI_API_KEY=sk-of-main-5678901\n")
+
+
+def system(request: RecordedRequest) -> str:
+    return str(request.body["messages"][0]["content"])
+
+
+async def ask(client: httpx2.AsyncClient, model: str | None, text: str, **more: Any) -> Any:
+    body = {"messages": [{"role": "user", "content": text}]} | ({"model": model} if model else {})
+    answer = await client.post(more.pop("path", "/v1/chat/completions"), json=body, **more)
+    return answer.status_code, answer.json()
+
+
+async def reply(client: httpx2.AsyncClient, model: str | None, text: str, **more: Any) -> str:
+    status, body = await ask(client, model, text, **more)
+    assert status == 200, body
+    return str(body["choices"][0]["message"]["content"])
+
+
+async def test_agents_behind_one_api_server_are_models_with_homes_and_keys_of_their_own(
+    tmp_path: Path,
+) -> None:
+    async with FakeModelServer(ECHO) as model:
+        Hermes(tmp_path)
+        give_home(tmp_path / "home", model.base_url)
+        async with (
+            running_api(tmp_path, model.base_url, agents=AGENTS, routes=ROUTES) as gateway,
+            gateway.client() as client,
+        ):
+            listed = (await client.get("/v1/models")).json()["data"]
+            assert [each["id"] for each in listed] == ["hermes", "coder", "writer"]
+            assert str(tmp_path) not in str(listed)
+
+            both = await asyncio.gather(
+                reply(client, "coder", "to the coder"),
+                reply(client, "hermes", "to main"),
+                reply(client, "hermes/coder", "to the coder again"),
+                reply(client, "writer", "to the writer"),
+            )
+            assert list(both) == ["to the coder", "to main", "to the coder again", "to the writer"]
+            seen = {str(each.body["messages"][-1]["content"]): each for each in model.requests}
+            coder, main, writer = seen["to the coder"], seen["to main"], seen["to the writer"]
+            assert coder.body["model"] == "code-1"
+            assert coder.key == "sk-of-the-coder-1234"
+            assert "You are the coder." in system(coder)
+            assert "tabs" in system(coder)
+            assert [tool["function"]["name"] for tool in coder.body["tools"]] == ["todo"]
+            assert main.body["model"] == "fake-1"
+            assert main.key == "sk-of-main-5678901"
+            assert "You are main." in system(main)
+            assert "tabs" not in system(main)
+            assert writer.body["model"] == "prose-1"
+            assert "You are the writer." in system(writer)
+            assert "spaces" in system(writer)
+
+            # Routes decide where no agent is named.
+            headers = {"X-Hermes-Chat-Id": "dev-7", "X-Hermes-User-Id": "ann"}
+            assert await reply(client, "hermes", "by route", headers=headers) == "by route"
+            assert "In dev." in system(model.requests[-1])
+            assert model.requests[-1].body["model"] == "code-1"
+            assert await reply(client, None, "in its path", path="/p/coder/v1/chat/completions")
+            assert model.requests[-1].body["model"] == "code-1"
+            listed = (await client.get("/p/coder/v1/models")).json()["data"]
+            assert [each["id"] for each in listed] == ["coder"]
+
+            for name in ("hidden", "nobody", "hermes/nobody", "typo2"):
+                status, body = await ask(client, name, "hello")
+                assert (status, body["error"]["code"]) == (404, "model_not_found")
+            status, body = await ask(client, "broken", "hello")
+            assert (status, body["error"]["code"]) == (503, "agent_unavailable")
+            assert str(tmp_path) not in str(body)
+            status, body = await ask(client, "writer", "x", path="/p/coder/v1/chat/completions")
+            assert (status, body["error"]["code"]) == (404, "model_not_found")
+
+            made = await gateway.hermes.run("keys", "create", "only-coder", "--agent", "coder")
+            assert made.code == 0, made.err
+            key = made.out.strip()
+            async with gateway.client(key) as bound:
+                listed = (await bound.get("/v1/models")).json()["data"]
+                assert [each["id"] for each in listed] == ["coder"]
+                assert await reply(bound, "coder", "with its key") == "with its key"
+                for other in ("hermes", "main", "writer", None):
+                    status, body = await ask(bound, other, "hello")
+                    assert (status, body["error"]["code"]) == (404, "model_not_found")
+
+            state = await gateway.hermes.run("status")
+            assert "broken" in state.out
+            assert "nowhere/at/all is missing" in state.out
+            assert "unknown field `tolsets`" in state.out or "tolsets" in state.out
+            await change_agents(gateway, client, model)
+
+
+async def change_agents(
+    gateway: ApiGateway, client: httpx2.AsyncClient, model: FakeModelServer
+) -> None:
+    """Change the configuration: agents come, change and go while others are used."""
+    path = gateway.hermes.home / "config.yaml"
+    document = yaml.safe_load(path.read_text())
+    del document["agents"]["writer"], document["agents"]["typo"]
+    document["agents"]["coder"]["model"]["default"] = "code-2"
+    document["agents"]["fresh"] = {"prompt": "You are fresh.", "model": "fresh-1"}
+    path.write_text(yaml.safe_dump(document))
+    async with asyncio.timeout(20):
+        while "fresh" not in (await client.get("/v1/models")).text:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    assert await reply(client, "fresh", "hello fresh") == "hello fresh"
+    assert model.requests[-1].body["model"] == "fresh-1"
+    assert model.requests[-1].key == ""
+    assert (await ask(client, "writer", "hello"))[0] == 404
+    assert await reply(client, "coder", "hello coder") == "hello coder"
+    assert model.requests[-1].body["model"] == "code-2"
+
+
+async def test_messages_go_to_the_agent_of_their_route_or_to_nobody(tmp_path: Path) -> None:
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
+        Hermes(tmp_path)
+        give_home(tmp_path / "home", model.base_url)
+        platforms = gateway_config(telegram.base_url)["platforms"]
+        async with running_api(
+            tmp_path, model.base_url, agents=AGENTS, routes=ROUTES, platforms=platforms
+        ):
+            telegram.say(GROUP, ANN, "@hermes_bot for the coder")
+            telegram.say(ANN, ANN, "for main")
+            telegram.say(BEN, BEN, "for nobody")
+            await telegram.until(lambda: len(telegram.replies(GROUP)) == 1, 30)
+            await telegram.until(lambda: len(telegram.replies(ANN)) == 1, 30)
+            await telegram.until(lambda: len(telegram.replies(BEN)) == 1, 30)
+            assert "The agent `broken` cannot answer" in telegram.replies(BEN)[0].text
+            seen = {str(each.body["messages"][-1]["content"]): each for each in model.requests}
+            (coder,) = [each for text, each in seen.items() if "for the coder" in text]
+            (main,) = [each for text, each in seen.items() if "for main" in text]
+            assert coder.body["model"] == "code-1"
+            assert "You are the coder." in system(coder)
+            assert main.body["model"] == "fake-1"
+            assert len(model.requests) == 2
+
+
+async def test_the_terminal_talks_to_the_agent_that_is_named(tmp_path: Path) -> None:
+    async with FakeModelServer(ECHO) as model:
+        hermes = Hermes(tmp_path, model.base_url, api_config(agents=AGENTS))
+        give_home(hermes.home, model.base_url)
+        asked = await hermes.run("-a", "coder", "-q", "hello")
+        assert (asked.code, asked.out.strip()) == (0, "hello"), asked.err
+        assert model.requests[-1].body["model"] == "code-1"
+        assert "You are the coder." in system(model.requests[-1])
+        nobody = await hermes.run("-a", "nobody", "-q", "hello")
+        assert nobody.code != 0
+        assert "There is no agent `nobody`" in nobody.err
+        broken = await hermes.run("-a", "broken", "-q", "hello")
+        assert broken.code != 0
+        assert "nowhere/at/all is missing" in broken.err
