@@ -116,9 +116,23 @@ def test_set_refuses_what_the_schema_does_not_allow(filled: Shell) -> None:
     assert "did you mean `docker`" in error.message
     assert "--force" in filled.fails(UsageError, "set", "terminal.tiemout", "1").hint
     filled.fails(ConfigError, "set", "platforms.x.token.deeper", SECRET)
+    price = "providers.office.models.m-1.price"
+    error = filled.fails(ConfigError, "set", price, "{input: cheap, output: 2}")
+    assert f"{price}.input should be a number of at least 0, but is 'cheap'" in error.message
+    assert (
+        "price.output is missing" in filled.fails(ConfigError, "set", price, "{input: 1}").message
+    )
+    error = filled.fails(ConfigError, "set", "model.api_mode", "mesages")
+    assert "did you mean `messages`" in error.message
     assert filled.config.read_text() == before
     filled.out("set", "terminal.tiemout", "1", "--force")
     assert "tiemout: 1" in filled.config.read_text()
+
+
+def test_a_key_is_known_by_its_older_name(shell: Shell) -> None:
+    shell.out("set", "model.default", "m-1")
+    assert shell.out("get", "model.default") == shell.out("get", "model.model") == "m-1\n"
+    assert "from     config.yaml" in shell.out("explain", "model.default")
 
 
 def test_set_says_when_something_else_decides(filled: Shell) -> None:

@@ -47,6 +47,8 @@ async def test_a_full_disk_can_be_looked_at_and_tidied_up(disk: Path) -> None:
         assert len((await hermes.run("sessions", "list")).out.splitlines()) == 3
         asked = await hermes.run("-q", "no room")
         assert asked.code == 74, asked.err
+        assert "disk is full" in asked.err
+        assert "sessions prune" in asked.err
         pruned = await hermes.run("sessions", "prune", "--newer-than", "1d", "--yes")
         assert pruned.code == 0, pruned.err
         assert "Deleted 3 sessions" in pruned.out

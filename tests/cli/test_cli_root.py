@@ -1,7 +1,9 @@
 """The command line itself: flags, help, completion, exit codes."""
 
 import os
+import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -87,23 +89,54 @@ printf '%s\\n' "${{COMPREPLY[@]}}"
 )
 def test_completion_works_in_a_real_bash(home: Path, words: str, found: set[str]) -> None:
     at = len(words.split()) - 1
-    script = COMPLETING.format(words=words, at=at)
+    done = in_shell(home, "bash", COMPLETING.format(words=words, at=at))
+    assert set(done.stdout.split()) == found, done.stderr
+
+
+def in_shell(home: Path, shell: str, script: str) -> subprocess.CompletedProcess[str]:
     program = home.parent / "bin" / "hermes"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m hermes.cli "$@"\n', "utf-8")
     program.chmod(0o755)
     path = f"{program.parent}:{os.environ['PATH']}"
     environ = {"PATH": path, "HERMES_HOME": str(home), "HOME": str(home.parent)}
-    done = subprocess.run(
-        ["bash", "-c", script], env=environ, capture_output=True, text=True, timeout=50, check=False
+    file = home.parent / "script"
+    file.write_text(script, "utf-8")
+    return subprocess.run(
+        [shell, str(file)], env=environ, capture_output=True, text=True, timeout=50, check=False
     )
-    assert set(done.stdout.split()) == found, done.stderr
 
 
 @pytest.mark.parametrize(("shell", "mark"), [("zsh", "compdef"), ("fish", "complete ")])
 def test_completion_for_other_shells(home: Path, shell: str, mark: str) -> None:
     assert mark in hermes(home, "completion", shell).stdout
     assert hermes(home, "completion", "cmd").returncode == 2
+
+
+OTHER_SHELLS = {
+    "fish": """
+hermes completion fish | source
+complete -C "hermes se"
+complete -C "hermes sessions re"
+""",
+    "zsh": """
+compdef() { : }
+_describe() { print -rl -- ${(P)3} }
+eval "$(hermes completion zsh)"
+words=(hermes se); CURRENT=2; _hermes_completion
+words=(hermes sessions re); CURRENT=3; _hermes_completion
+""",
+}
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_completion_works_where_these_shells_are(home: Path, shell: str) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    done = in_shell(home, shell, OTHER_SHELLS[shell])
+    found = dict(re.split("[\t:]", line, maxsplit=1) for line in done.stdout.splitlines())
+    assert set(found) == {"sessions", "setup", "recover", "rename", "repair"}, done.stderr
+    assert found["sessions"] == "List, show, search, export and tidy up conversations."
 
 
 async def test_exit_codes_are_those_of_the_documentation(tmp_path: Path) -> None:

@@ -11,7 +11,13 @@ from hermes.control.commands.builtin import builtin_registry
 from hermes.domain.approvals import ApprovalKind, ApprovalRequest, Choice
 from hermes.domain.errors import ConfigError, NotFound, UsageError
 from hermes.domain.inbound import image_type
-from hermes.domain.messages import AssistantMessage, InputKind, ToolMessage, UserMessage
+from hermes.domain.messages import (
+    AssistantMessage,
+    FinishReason,
+    InputKind,
+    ToolMessage,
+    UserMessage,
+)
 from hermes.domain.session import Session, StoredMessage
 from hermes.domain.wording import short_number, visible
 from hermes.entry.terminal.chat_session import banner_lines, recap_lines
@@ -301,6 +307,10 @@ def test_the_recap_is_short() -> None:
     assert len(asked) == len(answers) == 10
     assert max(len(text) for text in asked) == 300
     assert answers[0] == "a\nb\nc… (1 tool call)"
+    stopped = AssistantMessage(text="half", finish=FinishReason.INTERRUPTED)
+    cut = [history[0], stored(1, stopped), history[3], history[4]]
+    answers = [text for who, text in recap_lines(session, cut) if who == "agent"]
+    assert answers == ["half (not finished)", "(1 tool call) (not finished)"]
 
 
 @pytest.mark.parametrize(
@@ -336,7 +346,7 @@ def sources(tmp_path: Path) -> CompletionSources:
     (tmp_path / ".env").touch()
     return CompletionSources(
         specs=builtin_registry().commands(terminal=True),
-        cwd=tmp_path,
+        cwd=lambda: tmp_path,
         arguments={"skin": lambda: ["default", "mono"]},
     )
 
@@ -371,7 +381,7 @@ def test_completion_replaces_only_what_was_typed(before: str) -> None:
     found = suggest(
         before,
         CompletionSources(
-            specs=builtin_registry().commands(terminal=True), cwd=Path("/nonexistent")
+            specs=builtin_registry().commands(terminal=True), cwd=lambda: Path("/nonexistent")
         ),
     )
 

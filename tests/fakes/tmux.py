@@ -100,6 +100,12 @@ class Tmux:
         """Return every byte the program sent to the terminal."""
         return self._raw.read_text(encoding="utf-8", errors="replace")
 
+    def programs(self) -> list[int]:
+        """Return the processes that the shell has started."""
+        shell = self._tmux("display", "-p", "#{pane_pid}").strip()
+        found = Path(f"/proc/{shell}/task/{shell}/children").read_text(encoding="ascii")
+        return [int(each) for each in found.split()]
+
     def cursor_shown(self) -> bool:
         return self._tmux("display", "-p", "#{cursor_flag}").strip() == "1"
 

@@ -1,8 +1,11 @@
 """The real command at a real terminal: turns that outlive a process, directories, leaving."""
 
 import asyncio
+import os
+import re
 import shlex
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +21,17 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
 ]
 QUIET = {"auxiliary": {"title_generation": {"enabled": False}}}
+
+
+def commands_of(parent: int) -> list[str]:
+    """Return the command lines of what a process has started."""
+    children = Path(f"/proc/{parent}/task/{parent}/children")
+    try:
+        numbers = children.read_text(encoding="ascii").split()
+        lines = [Path(f"/proc/{each}/cmdline").read_bytes() for each in numbers]
+    except OSError:
+        return []
+    return [line.replace(b"\0", b" ").decode().strip() for line in lines]
 
 
 class Screen:
@@ -85,6 +99,30 @@ async def test_a_turn_of_a_killed_process_goes_on_before_the_persons_eyes(
     assert (hermes.work / "marks").read_text(encoding="utf-8") == "gone\n"
 
 
+async def test_what_was_cut_off_stays_on_the_screen(
+    tmp_path: Path, screens: Callable[[Hermes], Screen]
+) -> None:
+    wait = Call(name="terminal", arguments={"command": "sleep 987"})
+    steps = [Step(text="Now I wait.", calls=[wait]), Step(text="Well. " * 9, stall="middle")]
+    script = Script(rules=[Rule(contains="wait", steps=steps)])
+    async with FakeModelServer(script) as server:
+        hermes = Hermes(tmp_path, server.base_url, QUIET | {"terminal": {"backend": "local"}})
+        screen = screens(hermes)
+        screen.run("--yolo")
+        await screen.seen("^❯$")
+        await screen.typed("wait")
+        await screen.seen("run sleep 987")
+        [front] = await asyncio.to_thread(screen.tmux.programs)
+        os.kill(front, signal.SIGKILL)
+        await screen.seen("EXIT")
+        screen.tmux.keys("stty sane", "C-j")
+        screen.run("-c", "--yolo")
+        await screen.seen(r"Now I wait.(.|\n)*run sleep 987 \[unknown\](.|\n)*^Well. Well.")
+        screen.tmux.keys("C-d")
+        shown = await screen.seen("EXIT 0")
+    assert re.search(r"^Well. Well.*\n· interrupted$", shown, re.MULTILINE), shown
+
+
 async def test_a_one_shot_tells_what_became_of_the_turn_it_finishes_first(tmp_path: Path) -> None:
     async with FakeModelServer(cleaning()) as server:
         hermes = Hermes(tmp_path, server.base_url, QUIET)
@@ -103,15 +141,33 @@ async def test_ctrl_c_denies_what_was_asked_and_says_so(
         hermes = Hermes(tmp_path, server.base_url, QUIET)
         screen = screens(hermes)
         screen.run()
-        await screen.seen("^❯$")
-        await screen.typed("clean up")
+        await screen.typed("clean up")  # before there is a prompt
         await screen.seen("Tab to answer")
         screen.tmux.keys("C-c")
-        await screen.seen(r"denied: the turn was stopped\n· interrupted")
+        await screen.seen(
+            r"rm -rf tmp .*\[interrupted\]\n· denied: the turn was stopped\n· interrupted"
+        )
         listed = await hermes.run("approvals", "list", "--all", "--json")
     assert '"denied"' in listed.out
     assert '"pending"' not in listed.out
     assert "the turn was stopped" in listed.out
+
+
+async def test_leaving_does_not_wait_for_the_title(
+    tmp_path: Path, screens: Callable[[Hermes], Screen]
+) -> None:
+    script = Script(rules=[Rule(contains="User: hello", steps=[Step(text="x", stall="before")])])
+    async with FakeModelServer(script) as server:
+        screen = screens(Hermes(tmp_path, server.base_url))
+        screen.run()
+        await screen.seen("^❯$")
+        await screen.typed("hello")
+        await screen.seen(r"^ok$(.|\n)*^❯$")
+        while len(server.requests) < 2:
+            server.arrived.clear()
+            await server.arrived.wait()
+        screen.tmux.keys("C-d")
+        await screen.seen("EXIT 0")  # a title may take longer than this waits
 
 
 async def test_a_failing_command_looks_failed_and_its_whole_output_can_be_seen(
@@ -148,7 +204,7 @@ async def test_a_conversation_goes_on_in_its_own_directory_and_says_so(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     async with FakeModelServer(script) as server:
-        hermes = Hermes(tmp_path, server.base_url, QUIET | {"terminal": {"backend": "local"}})
+        hermes = Hermes(tmp_path, server.base_url, QUIET)
         (hermes.work / "mine.txt").write_text("of the session\n", encoding="utf-8")
         await hermes.run("-q", "hello")
         screen = screens(hermes)
@@ -160,6 +216,23 @@ async def test_a_conversation_goes_on_in_its_own_directory_and_says_so(
         await screen.seen("of the session")
         screen.tmux.keys("C-d")
         await screen.seen("EXIT 0")
+        screen.run(folder=elsewhere)
+        await screen.seen("^❯$")
+        await screen.typed("here")
+        await screen.seen(r"^here$(.|\n)*^❯$")
+        await screen.typed("/resume")
+        shown = await screen.seen("Which conversation should continue")
+        assert "here ·" not in shown  # the open one is not offered
+        screen.tmux.keys("1")
+        await screen.seen(lambda shown: f"worksin{hermes.work}" in "".join(shown.split()))
+        await screen.typed("where")
+        await screen.seen("There.")
+        results = [m for r in server.requests for m in r.body["messages"] if m["role"] == "tool"]
+        assert results[-1]["content"].strip() == str(hermes.work)
+        await screen.typed("/status")
+        await screen.seen(rf"directory +{hermes.work.as_posix()[:40]}")
+        screen.tmux.keys("C-d")
+        await screen.seen("EXIT 0")
         screen.run("-c", "-q", "where", "--no-restore-cwd", folder=elsewhere)
         await screen.seen(lambda shown: "fromnowon" in "".join(shown.split()))
         await screen.seen("There.")
@@ -167,7 +240,7 @@ async def test_a_conversation_goes_on_in_its_own_directory_and_says_so(
     assert results[-1]["content"].strip() == str(elsewhere)
 
 
-async def test_leaving_says_which_background_processes_end_and_offers_to_stay(
+async def test_leaving_says_what_runs_in_the_background_and_offers_to_keep_it(
     tmp_path: Path, screens: Callable[[Hermes], Screen]
 ) -> None:
     serve = Call(name="terminal", arguments={"command": "sleep 4321", "background": True})
@@ -180,10 +253,22 @@ async def test_leaving_says_which_background_processes_end_and_offers_to_stay(
         await screen.typed("serve")
         await screen.seen("Up.")
         screen.tmux.keys("C-d")
-        await screen.seen("Leaving ends a background process: sleep 4321")
+        await screen.seen("Still running: a background process: sleep 4321")
         screen.tmux.keys("Escape")
-        await screen.seen(lambda shown: "Leaving ends" not in shown and "\n❯\n" in shown)
+        await screen.seen(lambda shown: "Still running" not in shown and "\n❯\n" in shown)
         screen.tmux.keys("C-d")
-        await screen.seen("Leaving ends")
+        await screen.seen("Still running")
+        screen.tmux.keys("3")
+        shown = await screen.seen(r"running on, until: kill \d+ · a background(.|\n)*EXIT 0")
+        [owner] = [int(each) for each in re.findall(r"kill (\d+)", shown)]
+        assert "sleep 4321" in "".join(await asyncio.to_thread(commands_of, owner))
+        os.kill(owner, signal.SIGTERM)
+        await asyncio.to_thread(screen.tmux.wait_for, lambda _: not commands_of(owner))
+        screen.run("--yolo")
+        await screen.seen("^❯$")
+        await screen.typed("serve")
+        await screen.seen("Up.")
+        screen.tmux.keys("C-d")
+        await screen.seen("Still running")
         screen.tmux.keys("2")
-        await screen.seen(r"ended a background process: sleep 4321(.|\n)*EXIT 0")
+        await screen.seen(r"ended · a background process: sleep 4321(.|\n)*EXIT 0")

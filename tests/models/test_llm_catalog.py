@@ -2,8 +2,9 @@
 
 import pytest
 
+from hermes.domain.settings.models import Price
 from hermes.domain.usage import Usage
-from hermes.models.catalog import Price, cost, find_model
+from hermes.models.catalog import cost, find_model
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from hermes.domain.messages import (
     UserMessage,
 )
 from hermes.domain.ports.model import FailureKind, ModelFailure
+from hermes.domain.settings.models import Price
 from hermes.domain.usage import Usage
-from hermes.models.catalog import ModelFacts, Price
+from hermes.models.catalog import ModelFacts
 from hermes.models.client import RetryPolicy
 from hermes.models.credentials import ProviderKey
 from hermes.models.providers import ApiMode, Quirks

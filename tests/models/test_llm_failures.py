@@ -19,6 +19,7 @@ SAID: list[tuple[int | None, str, str, FailureKind]] = [
     (503, "", "Loading model", K.OVERLOADED),
     (500, "", "Internal error", K.SERVER),
     (502, "", "Bad gateway", K.SERVER),
+    (501, "", "Unsupported method ('POST')", K.WRONG_PATH),
     (504, "", "Gateway timeout", K.TIMEOUT),
     (524, "", "A timeout occurred", K.TIMEOUT),
     (413, "", "Request too large", K.PAYLOAD_TOO_LARGE),
@@ -75,3 +76,10 @@ def test_every_kind_has_a_plan_a_sentence_and_a_next_step(kind: FailureKind) -> 
     assert failure.message.endswith(": because.")
     assert failure.hint.endswith(".")
     assert "{" not in failure.message + failure.hint
+
+
+def test_a_page_instead_of_an_error_is_told_without_its_markup() -> None:
+    page = "<!DOCTYPE HTML>\n<html><head><style>p { x }</style><title>Oh no</title></head>\n"
+    fault = WireFault(f"{page}<body><p>Error code: 502</p></body></html>", status=502)
+    names = {"provider": "acme", "model": "m-1", "base_url": "http://x", "key_name": "ACME_KEY"}
+    assert explain(K.SERVER, fault, names).message.endswith("(HTTP 502): Oh no Error code: 502.")

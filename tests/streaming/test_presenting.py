@@ -27,7 +27,13 @@ from hermes.domain.events import (
     TurnStarted,
     TurnStream,
 )
-from hermes.domain.messages import AssistantMessage, Reasoning, ToolCall, ToolOutcome
+from hermes.domain.messages import (
+    AssistantMessage,
+    FinishReason,
+    Reasoning,
+    ToolCall,
+    ToolOutcome,
+)
 from hermes.domain.platforms import Capabilities
 from hermes.domain.ports.surface import Shown
 from hermes.domain.settings import Settings
@@ -185,6 +191,16 @@ async def test_long_answers_go_on_in_further_messages() -> None:
     assert list(surface.looks) == [f"reply:0.{i}" for i in range(len(surface.looks))]
     assert len(surface.looks) > 2
     assert "\n\n".join(texts(surface).values()) == text
+
+
+@pytest.mark.parametrize("can", [CHAT, NO_EDITS])
+async def test_an_answer_continued_after_its_length_limit_is_one_text(can: Capabilities) -> None:
+    cut = AssistantMessage(text="```\nfor x in ran", finish=FinishReason.LENGTH)
+    events = [TextDelta(cut.text), MessageCompleted(message_id=1, message=cut)]
+    events += [TextDelta("ge(3)\n```"), answer("ge(3)\n```"), end()]
+    surface, _ = await shown(events, capabilities=can, pace=[True] * 9)
+    assert "for x in range(3)" in texts(surface)["reply:0.0"]
+    assert list(surface.looks) == ["reply:0.0"]
 
 
 async def test_remarks_before_tools_have_their_own_messages() -> None:

@@ -252,6 +252,12 @@ NOT_STARTED = ToolResult(
 )
 
 
+def never_ended(call: ToolCall, result: ToolResult = CUT_OFF) -> ToolMessage:
+    return ToolMessage(
+        call_id=call.id, name=call.name, content=result.content, outcome=result.outcome
+    )
+
+
 class OpenCalls(Struct, frozen=True, kw_only=True):
     """The calls of the last reply that lack a result."""
 
@@ -293,11 +299,8 @@ async def close_calls(ledger: Ledger, turn: Turn, now: float) -> None:
     calls = open_calls(await ledger.history(turn.session_id), started, lambda _: None)
     for group, result in ((calls.cut_off, CUT_OFF), (calls.repeatable, NOT_STARTED)):
         for call in group:
-            message = ToolMessage(
-                call_id=call.id, name=call.name, content=result.content, outcome=result.outcome
-            )
             try:
-                await durable(ledger.record_result(turn.id, message, now))
+                await durable(ledger.record_result(turn.id, never_ended(call, result), now))
             except (Conflict, NotFound):
                 log.debug("call %s has its own result, or is another turn's", call.id)
 

@@ -158,6 +158,7 @@ async def gather_inputs(
     services: AgentServices, profile: AgentProfile, session: Session, model: str, tools: ToolRunner
 ) -> PromptInputs:
     settings = services.settings()
+    alone = services.private_workspace(session)
     notes: tuple[str, str] | None = None
     identity = IdentitySnapshot()
     if services.load_context_files:
@@ -166,9 +167,9 @@ async def gather_inputs(
     try:
         environment = await services.environments.get(profile.id, session.id, session.cwd)
     except HermesError:  # tools say so when they are used
-        if not services.private_workspace:
+        if not alone:
             raise
-    if environment and services.load_context_files and not services.private_workspace:
+    if environment and services.load_context_files and not alone:
         notes = await find_context_file(
             environment, settings.context_file_max_chars or CONTEXT_FILE_CHARS
         )
@@ -183,5 +184,5 @@ async def gather_inputs(
         context=notes,
         date=started.strftime("%A, %Y-%m-%d"),
         model=model,
-        cwd=None if services.private_workspace else session.cwd,
+        cwd=None if alone else session.cwd,
     )

@@ -116,8 +116,8 @@ class AgentServices(Struct, frozen=True, kw_only=True):
     read_attachment: ReadAttachment = no_attachment
     load_context_files: bool = True
     """False leaves out project files, memory and skills (`--ignore-rules`)."""
-    private_workspace: bool = False
-    """Sessions start in an empty workspace: there is no project to read."""
+    private_workspace: Callable[[Session], bool] = lambda _: False
+    """Whether a session starts in an empty workspace: there is no project to read."""
 
 
 class TurnScope(Struct, frozen=True, kw_only=True):

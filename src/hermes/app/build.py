@@ -149,6 +149,7 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
     found = (*loaded.warnings, *backend_warnings(loaded, options), *said)
     loaded = replace(loaded, warnings=found)
     live = LiveSettings(in_force(loaded.config, options))
+    backend = backend_name(loaded, options)
     async with AsyncExitStack() as stack:
         stack.enter_context(_logging(loaded, options, redactor))
         for each in said:
@@ -185,7 +186,9 @@ async def open_app(options: AppOptions) -> AsyncIterator[App]:
             redacting=lambda: RedactedStream(redactor.now()),
             read_attachment=read_attachment,
             load_context_files=not options.ignore_rules,
-            private_workspace=has_private_workspace(backend_name(loaded, options), options),
+            private_workspace=lambda session: has_private_workspace(
+                backend, options, session.cwd or ""
+            ),
         )
         gateway = _gateway(services, loaded, options, profiles, owner)
         async with gateway.running(), _beside(environments, gateway, clock):

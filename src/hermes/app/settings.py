@@ -91,12 +91,12 @@ def backend_name(loaded: LoadedConfig, options: AppOptions, chosen: str = "") ->
     return configured if unwatched or not _missing_sandbox(loaded) else "local"
 
 
-def has_private_workspace(backend: str, options: AppOptions) -> bool:
-    """Return whether each session starts in an empty place of its own."""
+def has_private_workspace(backend: str, options: AppOptions, cwd: str = "") -> bool:
+    """Return whether a session that works in `cwd` starts in an empty place of its own."""
     if options.platform in UNATTENDED:
         return load_backend(backend).private_workspace
-    home = options.environ.get("HOME") or "/"
-    return backend == "sandbox" and project_at(str(options.cwd), options.home.root, home) is None
+    home, there = options.environ.get("HOME") or "/", cwd or str(options.cwd)
+    return backend == "sandbox" and project_at(there, options.home.root, home) is None
 
 
 def backend_warnings(loaded: LoadedConfig, options: AppOptions) -> tuple[str, ...]:

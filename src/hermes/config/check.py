@@ -67,7 +67,7 @@ def describe(kind: Any) -> str:
         bounds = [_bounds(arg) for arg in args[1:] if isinstance(arg, msgspec.Meta)]
         return describe(args[0]) + "".join(bounds)
     if origin is Literal:
-        return "one of " + ", ".join(str(arg) for arg in args)
+        return "one of " + ", ".join(str(arg) for arg in args if arg != "")
     if origin in {Union, types.UnionType}:
         return " or ".join(describe(arg) for arg in args)
     plain = origin or kind
@@ -150,7 +150,7 @@ class Checker:
     def _value(self, kind: Any, value: Any, path: Path) -> Any:
         if value is None:
             return self._null(kind, path)
-        kind = _collection(kind)
+        kind = _collection(kind, value)
         origin, args = get_origin(kind), get_args(kind)
         section = struct_of(kind)
         if section is not None:
@@ -229,14 +229,17 @@ class Checker:
         self.warnings.append(self._problem(path, f"is not a known key and has no effect{meant}"))
 
 
-def _collection(kind: Any) -> Any:
-    """Return the list or mapping in `X | None`, and any other type as it is."""
+def _collection(kind: Any, value: Any) -> Any:
+    """Return the list or mapping that a union has for the value, and any other type as it is."""
     plain = bare(kind)
     if get_origin(plain) in {tuple, dict}:
         return plain
     if get_origin(plain) not in {Union, types.UnionType}:
         return kind
     others = [arg for arg in get_args(plain) if arg is not type(None)]
+    if {get_origin(arg) for arg in others} == {tuple, dict}:
+        fitting = dict if isinstance(value, dict) else tuple
+        others = [arg for arg in others if get_origin(arg) is fitting]
     return others[0] if len(others) == 1 and get_origin(others[0]) in {tuple, dict} else kind
 
 

@@ -32,6 +32,12 @@ def _places() -> dict[str, dict[str, str]]:
     return found
 
 
+def proper(path: Path) -> Path:
+    """Return the proper place of a key that has an older name."""
+    names = {parse_key(old): parse_key(new) for old, new in _places()["moved"].items()}
+    return names.get(path, path)
+
+
 def normalize(document: Document) -> None:
     data = document.data
     if isinstance(data.get("model"), str | int | float):

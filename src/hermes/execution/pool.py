@@ -17,7 +17,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import ProcessInfo, ProcessNotice
@@ -140,6 +140,9 @@ class EnvironmentPool:
     async def _open(self, key: _Key, cwd: str | None) -> PooledEnvironment:
         agent_id, session_id = key
         settings = self._settings(agent_id)
+        if settings.project and cwd and cwd != settings.default_cwd:
+            # The conversation goes on in its own directory, not in that of this process.
+            settings = structs.replace(settings, project=cwd)
         request = EnvironmentRequest(
             agent_id=agent_id,
             session_id=session_id,

@@ -12,18 +12,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hermes.domain.settings.models import Price
 from hermes.domain.usage import Usage
-
-
-class Price(Struct, frozen=True, kw_only=True):
-    """US dollars for a million tokens."""
-
-    input: float
-    output: float
-    cache_read: float | None = None
-    """None: cached tokens cost as much as others."""
-    cache_write: float | None = None
-
 
 FREE = Price(input=0.0, output=0.0)
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from hermes.domain.messages import AssistantMessage
 from hermes.domain.ports.model import FailureKind, ModelFailure, ModelRequest
+from hermes.domain.wording import one_line
 from hermes.models.encode_common import images_of
 from hermes.models.wire import Repairs, WireFault
 
@@ -48,6 +49,8 @@ _PLANS: Final = {
 }
 PLANS: Final = MappingProxyType({kind: _PLANS.get(kind, Plan()) for kind in FailureKind})
 """Kinds that the table does not name go to the next route."""
+
+MARKUP_CHARS = 150
 
 _REFUSALS: Final = (
     FailureKind.CONTEXT_OVERFLOW,
@@ -88,7 +91,7 @@ def classify(fault: WireFault) -> FailureKind:
         return FailureKind.BAD_REQUEST
     if status in {401, 403}:
         return _by_words(text, (FailureKind.BILLING, FailureKind.POLICY)) or FailureKind.AUTH
-    if status in {400, 404, 405, 409, 415, 422}:
+    if status in {400, 404, 405, 409, 415, 422, 501}:
         return _bad_request(status, coded, text)
     return _by_status(status, text)
 
@@ -97,7 +100,7 @@ def _bad_request(status: int, coded: FailureKind | None, text: str) -> FailureKi
     found = coded or _by_words(text, _REFUSALS)
     if found is not None:
         return found
-    return FailureKind.WRONG_PATH if status in {404, 405} else FailureKind.BAD_REQUEST
+    return FailureKind.WRONG_PATH if status in {404, 405, 501} else FailureKind.BAD_REQUEST
 
 
 def _by_status(status: int, text: str) -> FailureKind:
@@ -122,12 +125,20 @@ def _by_words(text: str, order: tuple[FailureKind, ...]) -> FailureKind | None:
     return next((kind for kind, said in words if re.search(said, text, re.IGNORECASE)), None)
 
 
+def _without_markup(text: str) -> str:
+    """Return what a page says that a server answered with instead of an error."""
+    if not re.match(r"\s*<(!doctype|html|head|body)\b", text, re.IGNORECASE):
+        return text.strip()
+    plain = re.sub(r"(?is)<(style|script)\b.*?(</\1>|$)|<[^>]*(>|$)", " ", text)
+    return one_line(plain, MARKUP_CHARS)
+
+
 def explain(
     kind: FailureKind, fault: WireFault, names: dict[str, str], retry_after: float | None = None
 ) -> ModelFailure:
     """Return the failure that a person sees: what happened and what to do."""
     known = _known()[kind]
-    detail = fault.message.strip().rstrip(".")
+    detail = _without_markup(fault.message).rstrip(".")
     status = f" (HTTP {fault.status})" if fault.status is not None else ""
     said = f"{known.said.format(**names)}{status}"
     return ModelFailure(

@@ -178,6 +178,10 @@ def offers(
         toy = model.name == EMBEDDED
         why = "toy-sized, runs here" if toy else f"runs here: {model.path}"
         found.append(offer(PROVIDER, model.name, why))
+    main = loaded.config.model
+    chosen = main.provider, main.model
+    if all(chosen) and chosen not in {(each.provider, each.model) for each in found}:
+        found.insert(0, offer(*chosen, "in config.yaml", main.base_url))
     return tuple(found)
 
 

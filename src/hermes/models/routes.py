@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
@@ -22,9 +21,10 @@ from hermes.domain.settings.models import (
     ModelChoice,
     ModelEndpoint,
     ModelTimeouts,
+    OwnModel,
     Provider,
 )
-from hermes.models.catalog import FREE, UNKNOWN, ModelFacts, Price, find_model
+from hermes.models.catalog import FREE, UNKNOWN, ModelFacts, find_model
 from hermes.models.credentials import PoolStrategy, ProviderKey
 from hermes.models.providers import (
     GENERIC,
@@ -323,14 +323,6 @@ def _model_id(model: str, provider: str, own: Provider) -> str:
     return model
 
 
-class _OwnModel(Struct, frozen=True, kw_only=True):
-    """What `providers.<name>.models.<model>` says about a model."""
-
-    context_length: int | None = None
-    vision: bool | None = None
-    price: Price | None = None
-
-
 def model_facts(target: ModelTarget, own: Provider, *, local: bool) -> ModelFacts:
     """Return what is known about a model; the configuration wins over the table."""
     known, said = find_model(target.model) or UNKNOWN, _own_model(target.model, own)
@@ -344,12 +336,6 @@ def model_facts(target: ModelTarget, own: Provider, *, local: bool) -> ModelFact
     )
 
 
-def _own_model(model: str, own: Provider) -> _OwnModel:
-    entry = own.models.get(model) if isinstance(own.models, dict) else None
-    try:
-        return msgspec.convert(entry if isinstance(entry, dict) else {}, _OwnModel, strict=False)
-    except msgspec.ValidationError as error:
-        raise ConfigError(
-            f"What `models` of the provider says about `{model}` cannot be read: {error}.",
-            hint="A price is {input: DOLLARS, output: DOLLARS} for a million tokens.",
-        ) from error
+def _own_model(model: str, own: Provider) -> OwnModel:
+    """Return what `providers.<name>.models.<model>` says about a model."""
+    return (own.models.get(model) if isinstance(own.models, dict) else None) or OwnModel()

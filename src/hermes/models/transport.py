@@ -7,6 +7,8 @@ is imported with the first call.
 """
 
 import asyncio
+import os
+import re
 import ssl
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
@@ -319,6 +321,8 @@ def _connection_fault(error: Exception, patience: _Patience) -> WireFault:
             return WireFault(_bounded(str(chain)), kind=FailureKind.TLS)
         chain = chain.__cause__ or chain.__context__
     text = _bounded(str(error)) or type(error).__name__
+    if failed := re.search(r"\[Errno (\d+)\] Connect call failed", text):
+        text = os.strerror(int(failed[1])).lower()
     if isinstance(error, library.UnsupportedProtocol | ValueError):
         return WireFault(f"the address is not usable: {text}", kind=FailureKind.BAD_REQUEST)
     if patience.received:

@@ -3,6 +3,7 @@
 import asyncio
 import getpass
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hermes.agent.tools.toolsets import composites, installed_tools, resolve_too
 from hermes.app.build import App, open_app
 from hermes.app.options import AppOptions, run
 from hermes.app.watchdog import watchdog
+from hermes.cli.front import behind_a_front
 from hermes.cli.home import app_options, loaded_config, session_called, this_home
 from hermes.cli.root import chat_options, on_command_line
 from hermes.cli.widgets import ProgressLine, is_interactive
@@ -64,7 +66,10 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     if not _has_model(given, may_ask=query is None):
         return
     options = _options(given, can_ask=query is None)
-    sys.exit(run(_chat(options, given) if query is None else _ask_once(options, given, query)))
+    if query is not None:
+        sys.exit(run(_ask_once(options, given, query)))
+    let_go = behind_a_front() if is_interactive() else None
+    sys.exit(run(_chat(options, given, let_go)))
 
 
 def _check_toolsets(names: str) -> None:
@@ -145,14 +150,17 @@ async def _ask_once(options: AppOptions, given: dict[str, Any], text: str) -> in
     return exit_code(finished)
 
 
-async def _chat(options: AppOptions, given: dict[str, Any]) -> int:
+async def _chat(
+    options: AppOptions, given: dict[str, Any], let_go: Callable[[], None] | None
+) -> int:
     options = await _in_its_directory(options, given)
     async with open_app(options) as app:
         session = await _earlier_session(app.ledger, given)
         profile = app.agent(session.agent_id if session else _agent(app, given))
         notices = (*await _ready(app, profile), *filter(None, [options.restored]))
         with watchdog(app.owner.stall_path):
-            code = await run_chat(chat_parts(app, profile, session, notices))
+            parts = chat_parts(app, profile, session, notices)
+            code = await run_chat(replace(parts, let_go=let_go))
         if code > KILLED:
             # Leaving by an exception keeps a running turn open for the next start.
             raise SystemExit(code)

@@ -16,4 +16,7 @@ def command(shell: str) -> None:
     """
     script = get_completion_class(shell)
     assert script is not None
-    click.echo(script(click.Command("hermes"), {}, "hermes", "_HERMES_COMPLETE").source())
+    text = script(click.Command("hermes"), {}, "hermes", "_HERMES_COMPLETE").source()
+    # click cuts what it says about a word at the first comma.
+    text = text.replace('string split "," $completion', 'string split -m 1 "," $completion')
+    click.echo(text)

@@ -21,7 +21,7 @@ from hermes.config.edit import is_env_name, migrate_files, set_value, unset_valu
 from hermes.config.environment import process_environ
 from hermes.config.loader import LoadedConfig, inspect_config, read_env
 from hermes.config.meaning import default_of, meaning_of, parse_value, type_of
-from hermes.config.normalize import variables_for
+from hermes.config.normalize import proper, variables_for
 from hermes.config.paths import HermesHome
 from hermes.domain.errors import ConfigError, NotFound, UsageError
 from hermes.domain.platforms import platforms
@@ -44,8 +44,8 @@ def effective(loaded: LoadedConfig, path: Path) -> Any:
 
 
 def meant(loaded: LoadedConfig, key: str) -> Path:
-    """Return the path of a key; what stands in the older block of a platform is found there too."""
-    path = parse_key(key)
+    """Return the path of a key; its older names and the older blocks of platforms count too."""
+    path = proper(parse_key(key))
     if path[0] in {*platforms(), *loaded.config.platforms} and len(path) > 1:
         inside = () if path[1] in Platform.__struct_fields__ else ("extra",)
         return ("platforms", path[0], *inside, *path[1:])

@@ -167,9 +167,10 @@ async def _wanted(context: CommandContext, reference: str) -> Session | None:
         if session is None:
             raise NotFound(f"There is no conversation `{reference}`.", hint="/sessions lists them.")
         return session
-    found = await _recent(context, None)
+    current = context.session.id if context.session else ""
+    found = [each for each in await _recent(context, None) if each.id != current]
     if not found:
-        await context.reply("There are no conversations yet.")
+        await context.reply(f"There are no {'other ' * bool(current)}conversations yet.")
         return None
     now = context.host.gateway.clock.now()
     lines = [session_line(each, now, current=False).strip() for each in found]
@@ -272,7 +273,8 @@ async def save(context: CommandContext, invocation: Invocation) -> None:
     stored = await context.ledger.history(session.id)
     path = context.host.saved_dir / f"{session.id}.json"
     if invocation.rest:
-        path = context.profile.workspace / await asyncio.to_thread(Path(invocation.rest).expanduser)
+        here = Path(session.cwd or context.profile.workspace)
+        path = here / await asyncio.to_thread(Path(invocation.rest).expanduser)
     zone = context.host.settings().timezone
     markdown = path.suffix.lower() in (".md", ".markdown")
     data = _as_markdown(session, stored, zone).encode() if markdown else _as_json(session, stored)

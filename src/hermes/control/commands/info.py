@@ -90,6 +90,7 @@ async def status(context: CommandContext, _invocation: Invocation) -> None:
             ("session", session.id),
             ("title", session.title or "none"),
             ("model", f"{session.model} {session.provider}".strip()),
+            *([("directory", session.cwd)] if context.terminal and session.cwd else []),
             ("started", clock_time(session.started_at, host.settings().timezone)),
             ("messages", f"{session.message_count:,}"),
             ("tokens", f"{session.usage.total_tokens:,}"),

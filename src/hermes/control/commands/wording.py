@@ -10,6 +10,7 @@ from hermes.domain.messages import (
     AssistantMessage,
     Content,
     FilePart,
+    FinishReason,
     InputKind,
     TextPart,
     ToolMessage,
@@ -62,6 +63,8 @@ class Exchange(Struct, frozen=True, kw_only=True):
     answer: str
     """The last text of the assistant; empty if there is none."""
     tools: int
+    finished: bool = False
+    """It ends with a whole answer."""
 
     @property
     def asked_text(self) -> str:
@@ -77,11 +80,14 @@ def exchanges(history: Sequence[StoredMessage]) -> list[Exchange]:
         message = stored.message
         if isinstance(message, UserMessage) and message.kind is InputKind.USER:
             found.append(Exchange(seq=stored.seq, asked=message.content, answer="", tools=0))
-        elif found and isinstance(message, AssistantMessage) and message.text.strip():
-            said = f"{found[-1].answer}{message.text}" if continues else message.text
-            found[-1], continues = replace(found[-1], answer=said), message.continues
+        elif found and isinstance(message, AssistantMessage):
+            whole = not message.tool_calls and message.finish is not FinishReason.INTERRUPTED
+            found[-1] = replace(found[-1], finished=whole)
+            if message.text.strip():
+                said = f"{found[-1].answer}{message.text}" if continues else message.text
+                found[-1], continues = replace(found[-1], answer=said), message.continues
         elif found and isinstance(message, ToolMessage):
-            found[-1] = replace(found[-1], tools=found[-1].tools + 1)
+            found[-1] = replace(found[-1], tools=found[-1].tools + 1, finished=False)
     return found
 
 

@@ -15,7 +15,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.agent.executor import call_finished, call_started, close_calls
+from hermes.agent.executor import (
+    call_finished,
+    call_started,
+    close_calls,
+    never_ended,
+    open_calls,
+)
 from hermes.control.door import Doors
 from hermes.control.lanes.lane import Lane, Ticket, TurnRunnerPort, explained
 from hermes.domain.errors import HermesError, NotFound, SessionBusy
@@ -376,10 +382,11 @@ class Gateway:
         calls: dict[str, ToolCall] = {}
         found = []
         known = {spec.name: spec for spec in specs}
-        for stored in await self.ledger.history(job.turn.session_id):
-            message = stored.message
-            if stored.turn_id != job.turn.id:
-                continue
+        history = await self.ledger.history(job.turn.session_id)
+        history = [stored for stored in history if stored.turn_id == job.turn.id]
+        begun = await self.ledger.started_calls(job.turn.id)
+        cut_off = open_calls(history, begun, known.get).cut_off
+        for message in [*(stored.message for stored in history), *map(never_ended, cut_off)]:
             if isinstance(message, AssistantMessage):
                 calls |= {call.id: call for call in message.tool_calls}
             elif isinstance(message, ToolMessage) and (call := calls.get(message.call_id)):

@@ -6,6 +6,21 @@ from msgspec import field
 
 from hermes.domain.settings.section import Count, Positive, Seconds, Section
 
+ApiModeName = Literal[
+    "",
+    "auto",
+    "chat_completions",
+    "chat",
+    "openai",
+    "responses",
+    "codex_responses",
+    "openai_responses",
+    "anthropic_messages",
+    "anthropic",
+    "messages",
+]
+"""The wire protocols by all their names."""
+
 
 class ModelEndpoint(Section, frozen=True, kw_only=True):
     """A model and where it is served."""
@@ -23,12 +38,30 @@ class ModelEndpoint(Section, frozen=True, kw_only=True):
 class ModelChoice(ModelEndpoint, frozen=True, kw_only=True):
     """A model and how to reach it. In the file also a plain string: the model's name."""
 
-    api_mode: str = ""
+    api_mode: ApiModeName = ""
     """chat_completions, responses or anthropic_messages; empty for the provider's default."""
     context_length: Positive | None = None
     """Tokens in the context window; null to look it up in the catalogue."""
     max_tokens: Positive | None = None
     """Tokens that one answer may have; null for the provider's limit."""
+
+
+class Price(Section, frozen=True, kw_only=True):
+    """US dollars for a million tokens."""
+
+    input: Seconds
+    output: Seconds
+    cache_read: Seconds | None = None
+    """What cached tokens cost; null: as much as others."""
+    cache_write: Seconds | None = None
+
+
+class OwnModel(Section, frozen=True, kw_only=True):
+    """What is known about one model of a provider."""
+
+    context_length: Positive | None = None
+    vision: bool | None = None
+    price: Price | None = None
 
 
 class Provider(Section, frozen=True, kw_only=True):
@@ -40,11 +73,11 @@ class Provider(Section, frozen=True, kw_only=True):
     """The key; better kept in `.env` and named by `key_env`."""
     key_env: str = ""
     """Name of the variable that holds the key."""
-    api_mode: str = ""
+    api_mode: ApiModeName = ""
     """chat_completions, responses or anthropic_messages; empty to derive it from the address."""
     model: str = ""
     """The model to use when none is named."""
-    models: Any = None
+    models: dict[str, OwnModel | None] | tuple[Any, ...] | None = None
     """Its models: a list of names, or a mapping of name to settings: `context_length`, `vision` and
     `price: {input, output, cache_read, cache_write}` in US dollars for a million tokens."""
     context_length: Positive | None = None
@@ -68,7 +101,7 @@ class FallbackProvider(ModelEndpoint, frozen=True, kw_only=True):
     """The provider's name."""
     key_env: str = ""
     """Name of the variable that holds the key."""
-    api_mode: str = ""
+    api_mode: ApiModeName = ""
     """chat_completions, responses or anthropic_messages; empty for the provider's default."""
 
 

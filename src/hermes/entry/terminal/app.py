@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -68,6 +69,7 @@ class TerminalApp(TerminalChat):
         self._running: asyncio.Task[None] | None = None
         self._note = ""
         self._moving = asyncio.Event()
+        self._resting = asyncio.Event()
         self._input = input_buffer(self._sources(), PrivateHistory(parts.home.root / "history"))
         self._answer = Buffer(name="answer", multiline=False)
         self._status_shown = True
@@ -79,7 +81,7 @@ class TerminalApp(TerminalChat):
         specs = self.registry.commands(terminal=True)
         return CompletionSources(
             specs=specs,
-            cwd=self.parts.profile.workspace,
+            cwd=lambda: self.directory,
             arguments={
                 "skin": self.skins,
                 "help": lambda: [spec.name for spec in specs],
@@ -103,7 +105,12 @@ class TerminalApp(TerminalChat):
             async with asyncio.timeout(LAST_WORDS_SECONDS):
                 await self._typed.join()
         if not self.exit_code:
+            self._resting.clear()
             await self.hold()
+            if self.working:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LAST_WORDS_SECONDS):
+                        await self._resting.wait()
 
     async def _take_typed(self) -> None:
         while True:
@@ -132,8 +139,7 @@ class TerminalApp(TerminalChat):
         self._canvas.show(lines)
 
     def changed(self) -> None:
-        if self.working:
-            self._moving.set()
+        (self._moving if self.working else self._resting).set()
         if not self.questions.typing and self._answer.text:
             # The question has gone, or its list is back: what was written stays.
             self._input.insert_text(self._answer.text)
@@ -155,13 +161,17 @@ class TerminalApp(TerminalChat):
             self.spawn(self._leave())
 
     async def _leave(self) -> None:
-        """Close the chat; if background processes would end with it, ask first."""
-        if ending := await self.ending():
-            title = f"They cannot outlive Hermes. Leaving ends {ending}"
-            if await self.questions.pick(title, ["Stay: they run on", "Leave: they end"]) != 1:
+        """Close the chat; ask first what becomes of background processes."""
+        if running := await self.background():
+            choices = ["Stay", "Leave and end what runs", "Leave and let it run on"]
+            offered = choices if self.parts.let_go else choices[:2]
+            chosen = await self.questions.pick(f"Still running: {running}", offered)
+            if not chosen:
                 self._leaving = False
                 return
-            self.say(f"· ended {ending}")
+            self.outlived = chosen == 2
+            end = f"running on, until: kill {os.getpid()}" if self.outlived else "ended"
+            self.say(f"· {end} · {running}")
         self._canvas.close()
 
     def prefill(self, text: str) -> None:

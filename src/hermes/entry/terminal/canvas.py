@@ -24,7 +24,11 @@ from prompt_toolkit.filters import (
     to_filter,
 )
 from prompt_toolkit.formatted_text import AnyFormattedText, StyleAndTextTuples
+from prompt_toolkit.input import Input
+from prompt_toolkit.input.typeahead import store_typeahead
 from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.key_binding.key_processor import KeyPress
+from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
@@ -176,6 +180,7 @@ class Canvas:
         app.ttimeoutlen = ESCAPE_SECONDS
         app.key_processor.before_key_press += lambda _: on_key()
         self._app = app
+        _take_typed_before(app.input)
         try:
             await app.run_async(set_exception_handler=False)
         finally:
@@ -252,6 +257,18 @@ class Canvas:
         wanted = app.layout.container.preferred_height(columns, rows).preferred
         if last is not None and wanted < last.height:
             app.renderer.erase()
+
+
+def _take_typed_before(source: Input) -> None:
+    """Take what was typed before the chat could read, when Enter was still a line feed.
+
+    Several lines are rather a paste: they stay lines.
+    """
+    with source.raw_mode():
+        keys = source.read_keys()
+    if [each.key for each in keys].count(Keys.ControlJ) == 1 and keys[-1].key == Keys.ControlJ:
+        keys[-1] = KeyPress(Keys.Enter, "\r")
+    store_typeahead(source, keys)
 
 
 def _size() -> Size:

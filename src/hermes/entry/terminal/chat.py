@@ -29,6 +29,8 @@ class ChatParts(Struct, frozen=True, kw_only=True):
     """The conversation to go on with; None: the first message opens one."""
     notices: tuple[str, ...] = ()
     """Said below the banner."""
+    let_go: Callable[[], None] | None = None
+    """Gives the terminal back to the shell while the process goes on; None: it cannot."""
     fetch_url: Callable[[str], Awaitable[str]] | None = None
     """Follows `@url:`; None: pages cannot be fetched."""
 

@@ -8,6 +8,7 @@ left to its two forms, the full screen (`app`) and the chat line by line (`line_
 import asyncio
 from abc import abstractmethod
 from collections.abc import Coroutine, Sequence
+from pathlib import Path
 from typing import Any
 
 from hermes.control.commands.builtin import builtin_registry
@@ -52,6 +53,7 @@ ASKED_CHARS = 300
 ANSWER_CHARS = 200
 ANSWER_LINES = 3
 QUESTION_LINES = 10
+OUTLIVE_SECONDS = 0.5
 ANSWERS = {"approve": ApprovalKind.APPROVAL, "answer": ApprovalKind.QUESTION}
 SEEN_FIRST = "What waits for an answer appeared after that was typed."
 
@@ -78,7 +80,7 @@ def _answer(exchange: Exchange) -> str:
     if len(lines) > ANSWER_LINES or len(text) > ANSWER_CHARS:
         text = text[: ANSWER_CHARS - 1].rstrip() + "…"
     tools = f" ({count(exchange.tools, 'tool call')})" if exchange.tools else ""
-    return (text or NO_ANSWER) + tools
+    return f"{text}{tools}{'' if exchange.finished else ' (not finished)'}".strip() or NO_ANSWER
 
 
 def typed_line(text: str) -> str:
@@ -125,6 +127,8 @@ class TerminalChat(Door, Screen):
         self.started_at: float | None = None
         self.last_seconds = 0.0
         self.exit_code = 0
+        self.outlived = False
+        """Background processes run on when the person has left."""
         self.attachments: list[Attachment] = []
         """What goes with the next message."""
         self.questions = Questions(self.changed, parts.host.gateway.clock)
@@ -168,7 +172,17 @@ class TerminalChat(Door, Screen):
             finally:
                 for task in self._tasks:
                     task.cancel()
+            if self.outlived:
+                await self._outlive()
         return self.exit_code
+
+    async def _outlive(self) -> None:
+        """Without a terminal, wait for the end of the background processes, or for a signal."""
+        assert self.parts.let_go is not None
+        self.host.gateway.drain()
+        self.parts.let_go()
+        while not self.exit_code and await self.host.controls.background():
+            await self.host.gateway.clock.sleep(OUTLIVE_SECONDS)
 
     async def _go_on(self) -> None:
         await self.refresh()
@@ -323,7 +337,7 @@ class TerminalChat(Door, Screen):
     async def _referenced(self, text: str) -> str:
         """Return what the references in a message stand for."""
         reader = ReferenceReader(
-            cwd=self.parts.profile.workspace,
+            cwd=self.directory,
             environ=self.parts.environ,
             fetch_url=self.parts.fetch_url,
         )
@@ -344,7 +358,7 @@ class TerminalChat(Door, Screen):
         """Read a picture from a file; some screens read the clipboard if none is named."""
         if path is None:
             raise UsageError("Which file?", hint="/image PATH")
-        return await image_file(path, self.parts.profile.workspace)
+        return await image_file(path, self.directory)
 
     # -- the caller of commands ---------------------------------------------
 
@@ -372,13 +386,31 @@ class TerminalChat(Door, Screen):
 
     async def switch(self, session: Session | None) -> None:
         """Make `session` the current one and show where it stands."""
-        self.session = session
+        before, self.session = self.directory, session
         self._usage = None
         self.last_seconds = 0.0
+        await self._check_directory()
         await self.refresh()
         if session is not None:
             await self.recap()
+        if self.directory != before:
+            self.say(f"This conversation works in {self.directory}.", "ui_warn")
+        if session is not None:
             await self.pick_up()
+
+    @property
+    def directory(self) -> Path:
+        """Where the conversation works."""
+        session = self.session
+        return Path(session.cwd) if session and session.cwd else self.parts.profile.workspace
+
+    async def _check_directory(self) -> None:
+        """Move a conversation whose directory is gone to the one of this chat."""
+        here = self.parts.profile.workspace
+        if self.session and not await asyncio.to_thread(self.directory.is_dir):
+            self.say(f"{self.directory} is gone.", "ui_warn")
+            ledger = self.host.gateway.ledger
+            self.session = await ledger.update_session(self.session.id, cwd=str(here))
 
     async def submit(
         self, text: str, *, mode: BusyMode, attachments: tuple[Attachment, ...] = ()
@@ -567,8 +599,8 @@ class TerminalChat(Door, Screen):
         if self.queued:
             await self.host.gateway.wake(self.session.id)
 
-    async def ending(self) -> str:
-        """Return which background processes end with the chat; empty if none runs."""
+    async def background(self) -> str:
+        """Name the background processes; empty if none runs."""
         commands = await self.host.controls.background()
         if not commands:
             return ""

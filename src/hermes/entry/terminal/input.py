@@ -34,7 +34,7 @@ _AT_END = re.compile(r"(?:^|(?<=\s))@\S*$")
 
 class CompletionSources(Struct, frozen=True, kw_only=True):
     specs: Sequence[SlashCommand]
-    cwd: Path
+    cwd: Callable[[], Path]
     arguments: Mapping[str, Callable[[], Sequence[str]]] = {}
     """First arguments of a command that are not known beforehand, e.g. skins."""
 
@@ -47,7 +47,7 @@ def suggest(before: str, sources: CompletionSources) -> list[Completion]:
             return _commands(name, sources.specs)
         return _arguments(name.lower(), argument, sources)
     at = _AT_END.search(before)
-    return _references(at[0], sources.cwd) if at else []
+    return _references(at[0], sources.cwd()) if at else []
 
 
 def _commands(typed: str, specs: Sequence[SlashCommand]) -> list[Completion]:

@@ -92,7 +92,7 @@ class LineChat(TerminalChat):
             if line.strip():
                 await self._take_line(line)
         if not self.exit_code:
-            if ending := await self.ending():
+            if ending := await self.background():
                 self.say(f"Leaving ends {ending}")
             await self.hold()
 

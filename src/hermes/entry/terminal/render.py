@@ -8,7 +8,7 @@ Text from outside is made harmless first: control characters could move the
 cursor, change the title or write to the clipboard.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -22,12 +22,14 @@ from hermes.domain.events import (
     Notice,
     NoticeLevel,
     SteerTaken,
+    ToolFinished,
     ToolProgress,
     ToolStarted,
     TurnEvent,
     TurnFinished,
     TurnStarted,
 )
+from hermes.domain.messages import ToolOutcome
 from hermes.domain.turn import TurnState
 from hermes.domain.wording import harmless
 from hermes.entry.terminal.markdown import Block, MarkdownStream
@@ -95,7 +97,10 @@ class TurnRenderer:
     def event(self, event: TurnEvent, cells: int) -> list[str]:
         """Take the next event; return what to print above the input at this width."""
         lines: list[str] = []
+        open_calls = list(self._view.running.values())
         for piece in self._view.feed(event):
+            if isinstance(piece, TurnFinished) and piece.outcome is TurnState.INTERRUPTED:
+                lines += self._stopped(open_calls, cells)
             match piece:
                 case Said() | Thought() | Completed():
                     lines += self._message(piece, cells)
@@ -214,6 +219,21 @@ class TurnRenderer:
             case ToolDone():
                 self._progress.pop(piece.finished.call_id, None)
                 return self._tool_lines(piece, cells)
+
+    def _stopped(self, calls: Sequence[ToolStarted], cells: int) -> list[str]:
+        """Return the lines of calls that did not come to their end."""
+        lines = [*self._end_thought(cells), *self._end_text(cells)] if calls else []
+        for call in calls:
+            ended = ToolFinished(
+                call_id=call.call_id,
+                name=call.name,
+                outcome=ToolOutcome.UNKNOWN,
+                failure="interrupted",
+                seconds=-1.0,
+                preview="",
+            )
+            lines += self._tool_lines(ToolDone(started=call, finished=ended), cells)
+        return lines
 
     def _tool_lines(self, done: ToolDone, cells: int) -> list[str]:
         detail, finished = self.settings.detail, done.finished

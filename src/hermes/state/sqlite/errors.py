@@ -1,10 +1,13 @@
 """Errors of the ledger: what SQLite's mean for a person, and refusals that several verbs share."""
 
+import shutil
 import sqlite3
 from pathlib import Path
 
 from hermes.domain.errors import Conflict, NotFound, SessionBusy, StoreError
 
+_PAGES = 65_536
+"""Bytes that SQLite needs beside the ledger before it can write."""
 _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 
 
@@ -18,10 +21,9 @@ def store_error(error: sqlite3.Error, path: Path) -> StoreError:
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
             return _locked(path)
         case sqlite3.SQLITE_FULL:
-            return StoreError(
-                f"The disk is full: nothing more can be written to {path}.",
-                hint="Free some space and try again; everything recorded so far is safe.",
-            )
+            return _full(path)
+        case sqlite3.SQLITE_IOERR if _no_room(path):
+            return _full(path)
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
             return cannot_open(path)
         case sqlite3.SQLITE_NOTADB:
@@ -42,6 +44,21 @@ def store_error(error: sqlite3.Error, path: Path) -> StoreError:
                 f"The ledger {path} could not be used ({error}).",
                 hint="Try again; if it happens each time, please report it with this message.",
             )
+
+
+def _full(path: Path) -> StoreError:
+    return StoreError(
+        f"The disk is full: nothing more can be written to {path}.",
+        hint="Free some space, e.g. with `hermes sessions prune --older-than 90d`; everything"
+        " recorded so far is safe.",
+    )
+
+
+def _no_room(path: Path) -> bool:
+    try:
+        return shutil.disk_usage(path.parent).free < _PAGES
+    except OSError:
+        return False
 
 
 def cannot_open(path: Path) -> StoreError:
