@@ -406,7 +406,7 @@ def test_a_dumb_terminal_keeps_the_letters_of_its_locale(start: Start) -> None:
     terminal.type("für José 漢字")
     terminal.keys("Enter")
 
-    terminal.wait_for("You said: für José 漢字")
+    terminal.wait_for(r"^> für José 漢字\nYou said: für José 漢字\n>$")
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])

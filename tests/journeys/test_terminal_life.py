@@ -259,7 +259,7 @@ async def test_leaving_says_what_runs_in_the_background_and_offers_to_keep_it(
         screen.tmux.keys("C-d")
         await screen.seen("Still running")
         screen.tmux.keys("3")
-        shown = await screen.seen(r"running on, until: kill \d+ · a background(.|\n)*EXIT 0")
+        shown = await screen.seen(r"left running \(kill \d+ ends it\) · a background(.|\n)*EXIT 0")
         [owner] = [int(each) for each in re.findall(r"kill (\d+)", shown)]
         assert "sleep 4321" in "".join(await asyncio.to_thread(commands_of, owner))
         os.kill(owner, signal.SIGTERM)

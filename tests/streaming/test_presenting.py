@@ -671,3 +671,11 @@ def test_the_shape_depends_on_settings_and_on_what_the_platform_can_do() -> None
     assert not shown_as(transport="off").grows(CHAT)
     assert not shown_as(enabled=False).grows(CHAT)
     assert not shown_as().grows(NO_EDITS)
+
+
+async def test_pieces_of_text_that_have_come_at_once_can_be_followed_as_one() -> None:
+    stream = TurnStream("t", "s")
+    for event in (TextDelta("a"), TextDelta("b"), remark("ab"), TextDelta("c"), end()):
+        stream.emit(event)
+    found = [event async for event in stream.follow_joined()]
+    assert found == [TextDelta("ab"), remark("ab"), TextDelta("c"), end()]

@@ -9,6 +9,7 @@ crosses a layer.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from enum import StrEnum
+from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
@@ -205,6 +206,18 @@ class TurnStream:
             start += len(events)
             for event in events:
                 yield event
+
+    async def follow_joined(self) -> AsyncIterator[TurnEvent]:
+        """Yield the events; pieces of text that have come at once are one."""
+        start = 0
+        while events := await self.more(start):
+            start += len(events)
+            for is_text, group in groupby(events, lambda event: isinstance(event, TextDelta)):
+                if is_text:
+                    yield TextDelta("".join(e.text for e in group if isinstance(e, TextDelta)))
+                else:
+                    for event in group:
+                        yield event
 
     async def more(self, position: int) -> list[TurnEvent]:
         """Return all events from `position` on, once there is one; nothing after the end."""

@@ -251,7 +251,7 @@ async def history(context: CommandContext, invocation: Invocation) -> None:
     await context.reply("\n".join(lines))
 
 
-@_screen("output", "[N]", "Show the whole output of the last tool call, or the N-th last")
+@_screen("output", "[N]", "Show the whole output of a tool call")
 async def output(context: CommandContext, invocation: Invocation) -> None:
     session = context.need_session()
     number = _number(invocation.rest or "1")

@@ -170,7 +170,7 @@ class TerminalApp(TerminalChat):
                 self._leaving = False
                 return
             self.outlived = chosen == 2
-            end = f"running on, until: kill {os.getpid()}" if self.outlived else "ended"
+            end = f"left running (kill {os.getpid()} ends it)" if self.outlived else "ended"
             self.say(f"· {end} · {running}")
         self._canvas.close()
 

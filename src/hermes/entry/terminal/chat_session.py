@@ -494,7 +494,7 @@ class TerminalChat(Door, Screen):
         self.renderer, self.started_at = renderer, self.host.gateway.clock.monotonic()
         self._turn_tokens, self._turn_cost = 0, 0.0
         await self._count_queued()
-        async for event in job.stream.follow():
+        async for event in job.stream.follow_joined():
             if lines := renderer.event(event, self.cells):
                 self.show(lines)
             match event:

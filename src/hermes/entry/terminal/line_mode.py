@@ -41,6 +41,9 @@ class LineChat(TerminalChat):
         self._leaving = False
         self._idle = asyncio.Event()
         self._partial = b""
+        self._reading = False
+        self._prompted = False
+        """The prompt stands on the last line."""
 
     async def chat(self) -> None:
         loop = asyncio.get_running_loop()
@@ -82,8 +85,10 @@ class LineChat(TerminalChat):
 
     async def _take_lines(self) -> None:
         while not self._leaving:
+            self._reading = True
             self._prompt()
             line = await self._lines.get()
+            self._reading = self._prompted = False
             if line is None:
                 self._ended = True
                 self.changed()
@@ -132,9 +137,12 @@ class LineChat(TerminalChat):
             await self._idle.wait()
 
     def _prompt(self) -> None:
-        if self.kind.cursor or sys.stdin.isatty():
+        """Ask for the next line, unless something is still to be said before it."""
+        waits = self._reading and not (self._prompted or self.busy)
+        if waits and (self.kind.cursor or sys.stdin.isatty()):
             sys.stdout.write("> ")
             sys.stdout.flush()
+            self._prompted = True
 
     def _ctrl_c(self) -> None:
         if not self.interrupt():
@@ -147,6 +155,8 @@ class LineChat(TerminalChat):
         return CELLS
 
     def show(self, lines: Sequence[str]) -> None:
+        if self._prompted:
+            lines, self._prompted = ["", *lines], False
         for line in lines:
             sys.stdout.write((line if self.kind.unicode else ascii_text(line)) + "\n")
         sys.stdout.flush()
@@ -166,6 +176,7 @@ class LineChat(TerminalChat):
             self.questions.settle(request.id)
             none = Choice.DENY if request.kind is ApprovalKind.APPROVAL else NO_ANSWER
             self.spawn(self.answer(request, PickerReply(value=none, text=INPUT_ENDED)))
+        self._prompt()
 
     def ring(self) -> None:
         sys.stdout.write("\a")

@@ -311,6 +311,7 @@ class MarkdownRenderer:
         self._skin = skin
         self._kind = kind
         self._highlighter = _Highlighter("", skin.code_theme)
+        self._console: Console | None = None
         accent = skin.colors.ui_accent or "none"
         self._theme = Theme(
             {
@@ -351,10 +352,19 @@ class MarkdownRenderer:
         return Padding(Group(*lines), (0, 0, 0, 2))
 
     def _print(self, document: RenderableType, cells: int) -> str:
-        out = StringIO()
-        console = Console(
-            file=out,
-            width=max(20, cells),
+        console = self._console
+        if console is None or console.width != max(20, cells):
+            console = self._console = self._made(max(20, cells))
+        with console.capture() as printed:
+            console.print(document, end="")
+        text = printed.get()
+        return text if self._kind.unicode else ascii_text(text)
+
+    def _made(self, cells: int) -> Console:
+        return Console(
+            file=StringIO(),
+            width=cells,
+            height=cells,  # of no use here, but not to be asked for each time
             force_terminal=True,
             color_system=self._kind.colours.value,
             legacy_windows=False,
@@ -363,9 +373,6 @@ class MarkdownRenderer:
             theme=self._theme,
             _environ={},
         )
-        console.print(document, end="")
-        text = out.getvalue()
-        return text if self._kind.unicode else ascii_text(text)
 
 
 def _plain_links(tokens: list[Token]) -> list[Token]:
