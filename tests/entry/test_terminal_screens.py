@@ -326,10 +326,11 @@ def test_undo_and_retry_take_what_was_typed_not_what_references_stand_for(
     terminal.keys("Enter")
     terminal.wait_for(answered("inside the file"))
 
-    for command in ("/retry", "/undo"):
-        terminal.type(command)
-        terminal.keys("Enter")
-        terminal.wait_for(lambda text: text.count("inside the file") == 2)
+    terminal.type("/retry")
+    terminal.keys("Enter")
+    terminal.wait_for(lambda text: text.count("inside the file") == 2 and idle(text))
+    terminal.type("/undo")
+    terminal.keys("Enter")
     screen = terminal.wait_for("from: explain @file:a.txt please\n\n❯ explain @file:a.txt please\n")
     assert screen.count("Referenced above") == 2
 
