@@ -71,7 +71,7 @@ class RecordingDoor:
         self.recorded = RecordingScreen()
         self._terminal = terminal
         self._admin = admin
-        self._host = kit.host(Settings(providers={"fake": Provider(models=list(MODELS))}))
+        self._host = kit.host(Settings(providers={"fake": Provider(models=tuple(MODELS))}))
 
     async def type(self, text: str) -> str:
         """Run a command and return what it said."""

@@ -196,7 +196,7 @@ async def test_long_answers_go_on_in_further_messages() -> None:
 @pytest.mark.parametrize("can", [CHAT, NO_EDITS])
 async def test_an_answer_continued_after_its_length_limit_is_one_text(can: Capabilities) -> None:
     cut = AssistantMessage(text="```\nfor x in ran", finish=FinishReason.LENGTH)
-    events = [TextDelta(cut.text), MessageCompleted(message_id=1, message=cut)]
+    events: list[TurnEvent] = [TextDelta(cut.text), MessageCompleted(message_id=1, message=cut)]
     events += [TextDelta("ge(3)\n```"), answer("ge(3)\n```"), end()]
     surface, _ = await shown(events, capabilities=can, pace=[True] * 9)
     assert "for x in range(3)" in texts(surface)["reply:0.0"]

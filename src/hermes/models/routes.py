@@ -17,6 +17,7 @@ from hermes.domain.errors import ConfigError
 from hermes.domain.ports.model import ModelInfo
 from hermes.domain.settings import Settings
 from hermes.domain.settings.models import (
+    ApiModeName,
     FallbackProvider,
     ModelChoice,
     ModelEndpoint,
@@ -291,15 +292,9 @@ def _missing_key(name: str, spec: ProviderSpec, names: tuple[str, ...]) -> Confi
     )
 
 
-def _mode(named: str, spec: ProviderSpec, base_url: str) -> ApiMode:
+def _mode(named: ApiModeName, spec: ProviderSpec, base_url: str) -> ApiMode:
     if named and named != "auto":
-        found = [mode for mode, names in _MODE_NAMES.items() if named.lower() in names]
-        if not found:
-            raise ConfigError(
-                f"There is no api_mode `{named}`.",
-                hint="Use chat_completions, responses or anthropic_messages.",
-            )
-        return found[0]
+        return next(mode for mode, names in _MODE_NAMES.items() if named in names)
     path = urlsplit(base_url).path.rstrip("/")
     if spec.api_mode is ApiMode.ANTHROPIC_MESSAGES or path.endswith("/anthropic"):
         return ApiMode.ANTHROPIC_MESSAGES
