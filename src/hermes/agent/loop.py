@@ -161,7 +161,8 @@ class TurnLoop:
             turn_id=job.turn.id,
             notify=lambda code, text: job.stream.emit(Notice(code=code, text=text)),
         )
-        self._calls_allowed = services.settings().agent.max_turns
+        allowed = job.brief.options.max_model_calls
+        self._calls_allowed = allowed or services.settings().agent.max_turns
         self._calls = 0
         self._files = MessageFiles(services.read_attachment, self._executor.environment)
         self._context_tokens = 0
@@ -255,7 +256,7 @@ class TurnLoop:
     async def _next_reply(self) -> AssistantMessage:
         await self._take_steering()
         await self._compact_if_due()
-        await check_spend(self._services, self._job.profile.id, self.scope.session.id)
+        await check_spend(self._services, self._job.profile.id, self.scope.session.family)
         self._calls += 1
         # One call beyond the limit, without tools: the turn ends with an answer, not with silence.
         tools_allowed = self._calls <= self._calls_allowed and self._calls_left() > 0

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.agent.scope import AgentServices
 from hermes.domain.errors import HermesError
@@ -21,7 +22,7 @@ from hermes.domain.ports.clock import zone_named
 from hermes.domain.ports.execution import Environment
 from hermes.domain.ports.files import IdentitySnapshot
 from hermes.domain.profile import AgentProfile
-from hermes.domain.session import Session
+from hermes.domain.session import Lineage, Session
 from hermes.domain.tools import ToolRunner, ToolSpec
 
 
@@ -163,9 +164,11 @@ async def gather_inputs(
     identity = IdentitySnapshot()
     if services.load_context_files:
         identity = await services.identity.snapshot(profile)
+    if session.lineage is Lineage.DELEGATION:
+        identity = replace(identity, memory=None, user=None)
     environment: Environment | None = None
     try:
-        environment = await services.environments.get(profile.id, session.id, session.cwd)
+        environment = await services.environments.get(profile.id, session.workspace, session.cwd)
     except HermesError:  # tools say so when they are used
         if not alone:
             raise

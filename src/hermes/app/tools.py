@@ -22,6 +22,7 @@ from hermes.domain.profile import AgentProfile
 from hermes.domain.session import SearchHit, Session
 from hermes.domain.settings.live import LiveSettings
 from hermes.domain.tools import Need, ToolContext, TurnTools
+from hermes.domain.turn import TurnOptions
 
 YOLO = "yolo"
 """Where a session remembers that nothing is to be asked in it."""
@@ -54,12 +55,19 @@ class AgentTools(Struct, kw_only=True):
     registries: dict[tuple[Any, ...], ToolRegistry] = {}
 
     def registry(
-        self, profile: AgentProfile, source: str, lent: frozenset[Need] = frozenset()
+        self,
+        profile: AgentProfile,
+        source: str,
+        lent: frozenset[Need] = frozenset(),
+        options: TurnOptions | None = None,
     ) -> ToolRegistry:
         """Return the plain tools of an agent at a door that has these capabilities beside ours."""
         toolsets, granted = self.toolsets(profile, source), self._own(source) | lent
         if source == CHILD:
-            granted -= {Need.SPAWN}
+            options = options or TurnOptions()
+            if options.own_tools is not None and CHILD not in self.settings().platform_toolsets:
+                toolsets = options.own_tools  # those of whoever asked
+            granted -= set() if options.children else {Need.SPAWN}
         key = (toolsets, profile.disabled_toolsets, granted, profile.secret_names)
         found = self.registries.get(key)
         if found is None:
@@ -72,7 +80,8 @@ class AgentTools(Struct, kw_only=True):
         return found
 
     def for_turn(self, job: TurnJob, session: Session) -> TurnTools:
-        registry = self.registry(job.profile, session.source, job.capabilities.granted)
+        lent, options = job.capabilities.granted, job.brief.options
+        registry = self.registry(job.profile, session.source, lent, options)
         journaled = Journaled(registry, self.ledger, self.clock, self.seconds)
         gate, scope = self._gate(job, session), job.profile.scope
         return TurnTools(
@@ -89,7 +98,7 @@ class AgentTools(Struct, kw_only=True):
 
     def _own(self, source: str) -> frozenset[Need]:
         ask = {Need.ASK} if self.can_ask and source not in NOBODY_THERE else set()
-        return frozenset({Need.SEARCH, Need.FETCH} | ask)
+        return frozenset({Need.SEARCH, Need.FETCH, Need.SPAWN} | ask)
 
     def _gate(self, job: TurnJob, session: Session) -> LedgerGate:
         return LedgerGate(
@@ -100,7 +109,8 @@ class AgentTools(Struct, kw_only=True):
             stream=job.stream,
             clock=self.clock,
             can_ask=Need.ASK in self._own(session.source),
-            yolo=bool(session.state.get(YOLO)),
+            yolo=bool(session.state.get(YOLO))
+            or (session.source == CHILD and self.settings().delegation.subagent_auto_approve),
             judge=self.judge(job.profile, session) if self.judge else None,
         )
 

@@ -4,23 +4,35 @@ A child turn is admitted like any message, on the platform `task` and under the
 id of the call that asked for it, so a call that is repeated after a restart
 finds the same child instead of starting a second one. It is an obligation like
 any other (`control.follow`): what an earlier process left is resumed or told
-from the ledger. If the turn that asked is interrupted, so is its child. A child
-cannot have children.
+from the ledger. If the turn that asked is interrupted, so is its child; one
+that works in the background goes on, and its report is a message to the
+session that asked. Its session hangs on that of whoever asked: the money it
+spends counts there, and where a session has files of its own it works on those.
+How many generations there may be is a setting; a child may have children only
+if it was started as an orchestrator.
 """
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
+
+from msgspec.structs import replace
 
 from hermes.control.door import Door
 from hermes.control.follow import Follower, Outcome
-from hermes.control.lanes.gateway import Gateway
-from hermes.domain.errors import ToolRefused
+from hermes.control.lanes.gateway import Gateway, tell_session
+from hermes.domain.errors import HermesError, ToolRefused
 from hermes.domain.events import TurnJob
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Sender
-from hermes.domain.tools import Spawned, ToolCapabilities, ToolContext
-from hermes.domain.turn import TurnState
+from hermes.domain.ports.execution import ProcessNotice
+from hermes.domain.session import CHILD_OF, MODEL_OVERRIDE, WORKSPACE_OF, Lineage, Session
+from hermes.domain.tools import ChildTask, Spawned, ToolCapabilities, ToolContext
+from hermes.domain.turn import TurnOptions, TurnState
+from hermes.domain.wording import one_line
 
 PLATFORM = "task"
+BACKGROUND = "background"
+"""The note of a message whose outcome is told to the session that asked."""
 
 
 class ChildTurns(Follower, Door):
@@ -36,33 +48,30 @@ class ChildTurns(Follower, Door):
         self._waiting: dict[int, asyncio.Future[Outcome]] = {}
         """Inbox entry -> the call that waits for its outcome."""
 
-    async def spawn(self, context: ToolContext, agent_id: str, task: str) -> Spawned:
-        parent = await self._ledger.session(context.session_id)
-        if parent is not None and parent.source == PLATFORM:
-            raise ToolRefused("A task cannot start further tasks.", hint="Do it here.")
-        name = f"{context.turn_id}:{context.call_id}"
-        message = InboundMessage(
-            platform=PLATFORM,
-            account="",
-            native_id=name,
-            chat=Chat(kind=ChatKind.PRIVATE, id=name),
-            sender=Sender(id=context.session_id),
-            text=task,
-            sent_at=context.clock.now(),
-            internal=True,
-        )
-        ticket = await self._gateway.submit(agent_id, message)
+    async def spawn(self, context: ToolContext, child: ChildTask) -> Spawned:
+        message = await self._message(context, child)
+        session = await self._session(context, child, message)
+        ticket = await self._gateway.submit(child.agent_id, message, session_id=session.id)
         entry, outcome = ticket.entry, asyncio.get_running_loop().create_future()
-        self._waiting[entry.id] = outcome
+        if not child.background:
+            self._waiting[entry.id] = outcome
         try:
             if ticket.duplicate:
                 await self._gateway.recover(entry.session_id)
                 await self.recover()
             else:
                 self.expect(ticket)
+            if child.background:
+                return Spawned(session_id=entry.session_id, text="", running=True)
+            async with asyncio.timeout(child.seconds or None):
+                ended = await outcome
+        except TimeoutError:
+            self._gateway.interrupt(entry.session_id)
             ended = await outcome
         except asyncio.CancelledError:
-            self._gateway.interrupt(entry.session_id)
+            # If the process stops instead, the child is kept like the turn that asked.
+            if self._gateway.stopping(context.session_id):
+                self._gateway.interrupt(entry.session_id)
             raise
         finally:
             self._waiting.pop(entry.id, None)
@@ -70,7 +79,67 @@ class ChildTurns(Follower, Door):
             session_id=entry.session_id,
             text=ended.text or ended.reason,
             failed=ended.state is not TurnState.DONE,
+            spent=await self._ledger.spent(session_id=entry.session_id),
         )
+
+    async def _message(self, context: ToolContext, child: ChildTask) -> InboundMessage:
+        left = await self._generations(context)
+        if left <= 0:
+            raise ToolRefused("A task cannot start further tasks.", hint="Do it here.")
+        name = ":".join(filter(None, (context.turn_id, context.call_id, child.name)))
+        return InboundMessage(
+            platform=PLATFORM,
+            account="",
+            native_id=name,
+            chat=Chat(kind=ChatKind.PRIVATE, id=name),
+            sender=Sender(id=context.session_id),
+            text=child.task,
+            sent_at=context.clock.now(),
+            reply_context=BACKGROUND if child.background else "",
+            options=TurnOptions(
+                own_tools=child.tools,
+                max_model_calls=child.max_model_calls,
+                children=left - 1 if child.orchestrator else 0,
+                title=False,
+            ),
+            internal=True,
+        )
+
+    async def _generations(self, context: ToolContext) -> int:
+        """Return how many generations of children a turn may have."""
+        asking = await self._ledger.session(context.session_id)
+        if asking is None or asking.source != PLATFORM:
+            return context.settings.delegation.max_spawn_depth
+        begun = await self._ledger.entries_of_turn(context.turn_id)
+        given = begun[0].message.options if begun else None
+        return given.children if given else 0
+
+    async def _session(
+        self, context: ToolContext, child: ChildTask, message: InboundMessage
+    ) -> Session:
+        """Return the session of a child, opened for whoever asks for it first."""
+        ledger, agent_id = self._ledger, child.agent_id
+        found = await ledger.session_for_key(self._gateway.key_of(agent_id, message))
+        if found is not None:
+            return found
+        asking = await ledger.session(context.session_id)
+        new = self._gateway.new_session(agent_id, PLATFORM, asking.user_id if asking else None)
+        own, chosen = agent_id == context.agent_id, context.settings.delegation
+        if own:
+            new = replace(new, cwd=context.environment.cwd)
+        if asking is not None:
+            new = replace(new, parent_id=asking.id, lineage=Lineage.DELEGATION)
+        session = await ledger.create_session(new)
+        facts: dict[str, Any] = {CHILD_OF: asking.family} if asking else {}
+        if asking is not None and own and context.environment.own:
+            facts[WORKSPACE_OF] = asking.workspace
+        if own and chosen.model:
+            facts[MODEL_OVERRIDE] = {"provider": chosen.provider, "model": chosen.model}
+        elif own and asking is not None:
+            facts[MODEL_OVERRIDE] = asking.state.get(MODEL_OVERRIDE)
+        for name, value in facts.items():
+            await ledger.remember(session.id, name, value)
+        return session
 
     # -- the obligations -------------------------------------------------------
 
@@ -81,10 +150,47 @@ class ChildTurns(Follower, Door):
         waiting = self._waiting.get(entry.id)
         if waiting is not None and not waiting.done():
             waiting.set_result(outcome)
+        if entry.message.reply_context == BACKGROUND:
+            await self._report(entry, outcome)
         if outcome.turn_id is not None:
             await self._ledger.mark_answered(outcome.turn_id)
+
+    async def _report(self, entry: InboxEntry, outcome: Outcome) -> None:
+        """Tell the session that asked how its background task ended."""
+        asked = await self._ledger.session(entry.message.sender.id)
+        if asked is None:
+            return
+        how = "is done" if outcome.state is TurnState.DONE else f"was {outcome.state.value}"
+        about = one_line(entry.message.text, 120)
+        text = f"The task {entry.session_id} {how} ({about}):\n{outcome.text or outcome.reason}"
+        notice = ProcessNotice(
+            agent_id=asked.agent_id, session_id=asked.id, process_id=entry.session_id, text=text
+        )
+        now, name = self._gateway.clock.now(), f"done:{entry.message.native_id}"
+        await tell_session(self._gateway, notice, now, name)
 
     # -- the door --------------------------------------------------------------
 
     def on_turn(self, job: TurnJob) -> None:
         self.begin(job)
+
+
+async def running_children(gateway: Gateway, session_id: str | None) -> list[tuple[Session, str]]:
+    """Return the child turns that a conversation has under way, and what each is about."""
+    found = []
+    for turn in await gateway.ledger.open_turns():
+        session = await gateway.ledger.session(turn.session_id)
+        if (
+            session is None
+            or session.source != PLATFORM
+            or session_id not in (None, session.family)
+        ):
+            continue
+        entries = await gateway.ledger.entries_of_turn(turn.id)
+        found.append((session, entries[0].message.text if entries else session.preview))
+    return found
+
+
+def stop_child(gateway: Gateway, session_id: str) -> None:
+    if not gateway.interrupt(session_id):
+        raise HermesError(f"The task {session_id} is not run by this process.")

@@ -15,6 +15,10 @@ from hermes.domain.messages import Message
 from hermes.domain.usage import Usage
 
 MODEL_OVERRIDE = "model_override"
+CHILD_OF = "child_of"
+"""The fact of a child turn's session that names the conversation it all began in."""
+WORKSPACE_OF = "workspace_of"
+"""The fact of a child turn's session that names the one whose files it works on."""
 """Where a session remembers a model chosen for it alone: `{provider, model}`."""
 
 
@@ -91,6 +95,16 @@ class Session(NewSession, frozen=True, kw_only=True):
     """The beginning of the first user message, for lists."""
     state: dict[str, Any] = {}
     """Small durable facts tools and doors keep with the session."""
+
+    @property
+    def family(self) -> str:
+        """The session whose budget counts: for a child turn, that of whoever asked for it."""
+        return str(self.state.get(CHILD_OF) or self.id)
+
+    @property
+    def workspace(self) -> str:
+        """The session in whose environment the tools work."""
+        return str(self.state.get(WORKSPACE_OF) or self.id)
 
 
 class StoredMessage(Struct, frozen=True, kw_only=True):

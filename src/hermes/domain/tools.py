@@ -27,6 +27,7 @@ from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.execution import Environment
 from hermes.domain.session import SearchHit
 from hermes.domain.settings import Settings
+from hermes.domain.usage import Spent
 
 T = TypeVar("T")
 
@@ -120,10 +121,31 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     """Arguments that would let the failed call through if a person allows them."""
 
 
+class ChildTask(Struct, frozen=True, kw_only=True):
+    """What a child turn is to do, and what it may use for that."""
+
+    agent_id: str
+    task: str
+    name: str = ""
+    """Tells the tasks of one call apart."""
+    tools: tuple[str, ...] | None = None
+    """Tools and toolsets that it may use; None: those of its agent."""
+    max_model_calls: int | None = None
+    orchestrator: bool = False
+    """It may have children itself, as far down as the settings allow."""
+    background: bool = False
+    """Nobody waits: the conversation that asked is told when it has ended."""
+    seconds: float = 0.0
+    """It is stopped after so long; 0: never."""
+
+
 class Spawned(Struct, frozen=True, kw_only=True):
     session_id: str
     text: str
     failed: bool = False
+    running: bool = False
+    """It works in the background."""
+    spent: Spent = Spent()
 
 
 class WebRequest(Struct, frozen=True, kw_only=True):
@@ -160,8 +182,8 @@ class ToolCapabilities(Struct, frozen=True, kw_only=True):
     """(context, text, limit) -> matches in earlier sessions."""
     send: Callable[["ToolContext", str, str], Awaitable[None]] | None = None
     """(context, `platform[:chat[:thread]]`, text); raises if it cannot be delivered."""
-    spawn: Callable[["ToolContext", str, str], Awaitable[Spawned]] | None = None
-    """(context, agent, task) -> the outcome of a child turn."""
+    spawn: Callable[["ToolContext", ChildTask], Awaitable[Spawned]] | None = None
+    """(context, task) -> the outcome of a child turn."""
     fetch: Callable[[WebRequest], Awaitable[WebAnswer]] | None = None
     """Fetch from the network; `UsageError` for what may not be reached."""
     settings: Callable[[], Settings] = Settings
@@ -194,11 +216,14 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     """Longer results go to a file: what the model's window can take of one result."""
     again: bool = False
     """The call was started before, and a person is to allow it in another way."""
-    settings: Settings = Settings()
     tools: "ToolRunner | None" = None
     """The tools of this turn with policy around them, for a tool that calls tools."""
     within: str = ""
     """The call that makes this one, which is not the model's then."""
+
+    @property
+    def settings(self) -> Settings:
+        return self.capabilities.settings()
 
     async def call(self, name: str, arguments: dict[str, Any], number: int) -> "ToolResult":
         """Have another tool of this turn do something, under the same policy."""
@@ -225,9 +250,10 @@ class ToolContext(Struct, frozen=True, kw_only=True):
         """Send a message to `platform[:chat[:thread]]`; without a chat, to its home channel."""
         await _granted(self.capabilities.send, Need.SEND)(self, target, text)
 
-    async def spawn(self, agent_id: str, task: str) -> Spawned:
-        """Have an agent carry out `task` in a session of its own."""
-        return await _granted(self.capabilities.spawn, Need.SPAWN)(self, agent_id, task)
+    async def spawn(self, agent_id: str, task: str, **more: Any) -> Spawned:
+        """Have an agent carry out `task` in a session of its own; `more` as in `ChildTask`."""
+        child = ChildTask(agent_id=agent_id, task=task, **more)
+        return await _granted(self.capabilities.spawn, Need.SPAWN)(self, child)
 
     async def fetch(self, request: WebRequest) -> WebAnswer:
         return await _granted(self.capabilities.fetch, Need.FETCH)(request)

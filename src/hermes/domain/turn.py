@@ -73,6 +73,10 @@ class TurnOptions(Sampling, frozen=True, kw_only=True, omit_defaults=True):
     """`none`, `required`, or the name of a tool; for the first call of the turn."""
     max_tool_calls: int | None = None
     """After so many the model has to answer."""
+    max_model_calls: int | None = None
+    """Model calls that it may make, in place of `agent.max_turns`."""
+    children: int = 0
+    """For a child turn: how many generations of further ones may hang on it."""
     max_tokens: int | None = None
     """Bounds the final answer: it is not continued when it is cut off by this."""
     reasoning_effort: str | None = None

@@ -34,7 +34,7 @@ async def web_extract(args: WebExtractArgs, context: ToolContext) -> ToolResult:
     urls = list(dict.fromkeys(url.strip() for url in args.urls if url.strip()))
     if not 1 <= len(urls) <= MAX_URLS:
         raise UsageError(f"Give 1 to {MAX_URLS} addresses.")
-    limit = args.char_limit or context.capabilities.settings().web.extract_char_limit
+    limit = args.char_limit or context.settings.web.extract_char_limit
 
     async def fetched(url: str) -> WebAnswer | HermesError:
         try:

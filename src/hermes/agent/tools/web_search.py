@@ -144,7 +144,7 @@ async def web_search(args: WebSearchArgs, context: ToolContext) -> ToolResult:
 
 
 def _chosen(context: ToolContext) -> tuple[str, SearchBackend]:
-    web, variable = context.capabilities.settings().web, context.capabilities.variable
+    web, variable = context.settings.web, context.capabilities.variable
     name = web.search_backend or web.backend
     if not name:
         able = (

@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from hermes.control.child_turns import running_children, stop_child
 from hermes.control.commands.context import CommandContext, Preference
 from hermes.control.commands.registry import Category, Invocation, Where, command
-from hermes.control.commands.wording import count
+from hermes.control.commands.wording import count, listing
 from hermes.control.lanes.gateway import BusyMode
 from hermes.domain.approvals import Approval, ApprovalKind, Choice
 from hermes.domain.errors import UsageError
-from hermes.domain.wording import one_line, visible
+from hermes.domain.wording import ago, one_line, visible
 
 EFFECTS = {
     BusyMode.INTERRUPT: "stops the running turn and is answered next",
@@ -59,6 +60,30 @@ async def _check_own_turn(context: CommandContext, session_id: str) -> None:
     begun = await context.ledger.entries_of_turn(current.turn_id) if current else ()
     if begun and begun[0].message.sender.id != context.caller.user_id:
         raise UsageError("Somebody else asked for what is running: you cannot stop it.")
+
+
+@_row("agents tasks", "[stop ID|all]", "Show and stop tasks of child agents", choices=("stop",))
+async def agents(context: CommandContext, invocation: Invocation) -> None:
+    gateway, session = context.host.gateway, context.session
+    word, wanted = [*invocation.words, "", ""][:2]
+    running = await running_children(gateway, session.id) if session else []
+    if word and word.lower() != "stop":
+        raise UsageError(f"`{word}` is not known here.", hint="/agents, /agents stop ID|all")
+    if not word:
+        now = gateway.clock.now()
+        rows = [
+            (child.id, f"{ago(now - child.started_at)}: {one_line(visible(about), 70)}")
+            for child, about in running
+        ]
+        listed = listing(rows, terminal=context.terminal)
+        await context.reply(listed if rows else "No tasks of child agents are running.")
+        return
+    chosen = [child.id for child, _ in running if wanted in ("all", child.id)]
+    if not chosen:
+        raise UsageError(f"No task `{wanted}` is running.", hint="See them with: /agents")
+    for child_id in chosen:
+        stop_child(gateway, child_id)
+    await context.reply(f"Stopped {count(len(chosen), 'task')}.")
 
 
 @_row("queue q", "TEXT", "Send text after the running turn")

@@ -555,10 +555,15 @@ async def pass_on_notices(source: ProcessNotices, gateway: Gateway, clock: Clock
     while True:
         notice = await source.next_notice()
         try:
-            message = _inbound(notice, clock.now(), await _place(gateway, notice.session_id))
-            await gateway.submit(notice.agent_id, message, session_id=notice.session_id)
+            await tell_session(gateway, notice, clock.now(), new_id("notice"))
         except HermesError as error:
             log.warning("a process notice was not delivered: %s", error.message)
+
+
+async def tell_session(gateway: Gateway, notice: ProcessNotice, now: float, name: str) -> None:
+    """Give a notice to its session, where that takes place; never twice under one name."""
+    message = _inbound(notice, now, await _place(gateway, notice.session_id), name)
+    await gateway.submit(notice.agent_id, message, session_id=notice.session_id)
 
 
 async def _place(gateway: Gateway, session_id: str) -> InboundMessage | None:
@@ -571,12 +576,14 @@ async def _place(gateway: Gateway, session_id: str) -> InboundMessage | None:
     return None
 
 
-def _inbound(notice: ProcessNotice, now: float, place: InboundMessage | None) -> InboundMessage:
+def _inbound(
+    notice: ProcessNotice, now: float, place: InboundMessage | None, name: str
+) -> InboundMessage:
     if place is not None:
         return InboundMessage(
             platform=place.platform,
             account=place.account,
-            native_id=new_id("notice"),
+            native_id=name,
             chat=place.chat,
             sender=place.sender,
             thread_id=place.thread_id,
@@ -587,7 +594,7 @@ def _inbound(notice: ProcessNotice, now: float, place: InboundMessage | None) ->
     return InboundMessage(
         platform="process",
         account="local",
-        native_id=new_id("notice"),
+        native_id=name,
         chat=Chat(kind=ChatKind.PRIVATE, id=notice.session_id),
         sender=Sender(id=notice.process_id, name="background process"),
         text=notice.text,

@@ -102,3 +102,26 @@ class Security(Section, frozen=True, kw_only=True):
     allow_private_urls: bool = False
     """Let tools fetch from private networks too; the addresses of clouds stay closed."""
     website_blocklist: WebsiteBlocklist = WebsiteBlocklist()
+
+
+class ToolDelegation(Section, frozen=True, kw_only=True):
+    """Tasks that the agent gives to child agents (`delegate_task`)."""
+
+    model: str = ""
+    """The model of child agents; empty for that of the conversation."""
+    provider: str = ""
+    """Its provider."""
+    max_iterations: Positive = 50
+    """Model calls that one task may make."""
+    max_summary_chars: Positive = 24000
+    """Characters of a report that the agent reads; a longer one goes to a file."""
+    child_timeout_seconds: Seconds = 0.0
+    """Seconds after which a task is stopped; 0 for no limit."""
+    max_concurrent_children: Positive = 3
+    """Tasks of one call that run at the same time."""
+    max_spawn_depth: Positive = 1
+    """Generations: 1 lets tasks have no tasks of their own."""
+    orchestrator_enabled: bool = True
+    """Let tasks with the role `orchestrator` have tasks of their own, within `max_spawn_depth`."""
+    subagent_auto_approve: bool = False
+    """Allow what would need an approval in a task, where nobody can be asked; else it is denied."""

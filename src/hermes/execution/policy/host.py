@@ -155,7 +155,7 @@ class HostPolicy:
         if session is None:
             carried = Carried(functions={}, exports={}, files={}, project=environment.cwd)
             session = self._sessions[environment] = _Session(carried)
-        if exposed != ("/",) and not leaves and not (exposed and intent.command):
+        if exposed != ("/",) and not leaves and not (exposed and (intent.command or intent.code)):
             return _ALLOW
         question = Question(
             settings=self.settings(trusted=trusted),

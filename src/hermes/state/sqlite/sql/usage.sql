@@ -19,12 +19,18 @@ UPDATE sessions SET
 WHERE id = :session_id;
 
 -- name: spent_in_session
--- Sum up what one session spent from a time on.
+-- Sum up what one session and the child turns that it asked for spent from a time on.
+WITH RECURSIVE family(id) AS (
+  VALUES (:session_id)
+  UNION
+  SELECT sessions.id FROM sessions JOIN family ON sessions.parent_session_id = family.id
+  WHERE sessions.lineage = 'delegation'
+)
 SELECT count(*) AS calls, coalesce(sum(input_tokens + output_tokens), 0) AS tokens,
        coalesce(sum(estimated_cost_usd), 0.0) AS cost_usd,
        count(*) - count(estimated_cost_usd) AS unpriced_calls
 FROM model_usage
-WHERE session_id = :session_id AND timestamp >= :since
+WHERE session_id IN family AND timestamp >= :since
   AND (:agent_id IS NULL OR agent_id = :agent_id);
 
 -- name: spent_since

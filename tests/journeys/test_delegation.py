@@ -1,0 +1,179 @@
+"""delegate_task: child agents in sessions of their own, and what reaches the one that asked."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from fakes.asking_child import options
+from fakes.command import Hermes
+from fakes.gateway import GatewayProcess, gateway_config
+from fakes.model import Call, FakeModelServer, Rule, Script, Step
+from fakes.telegram import FakeTelegram
+from hermes.app.build import App, open_app
+from hermes.domain.messages import ToolMessage, UserMessage
+from hermes.domain.ports.ledger import SessionQuery
+from hermes.domain.session import Lineage, Session
+from hermes.entry.terminal.oneshot import inbound
+
+ANN = 777
+COUNT = {"goal": "count the beds", "context": "There are two rooms."}
+
+
+def delegating(**arguments: Any) -> Step:
+    return Step(calls=[Call(name="delegate_task", arguments=arguments)])
+
+
+@asynccontextmanager
+async def at_work(
+    tmp_path: Path, rules: list[Rule], **config: Any
+) -> AsyncIterator[tuple[App, FakeModelServer]]:
+    script = Script(rules=rules, default=Step(text="noted"))
+    async with FakeModelServer(script) as server, asyncio.timeout(30):
+        hermes = Hermes(tmp_path, server.base_url, config)
+        async with open_app(options(hermes.home, hermes.work)) as app:
+            yield app, server
+
+
+async def until(ready: Callable[[], bool]) -> None:
+    while not ready():  # noqa: ASYNC110 - others make it so
+        await asyncio.sleep(0.02)
+
+
+async def said(app: App, session: Session, text: str) -> list[str]:
+    """Say something, wait until all is quiet, and return the results of tools."""
+    message = inbound(session, text, "ann", 0.0)
+    await (await app.gateway.submit("main", message, session_id=session.id)).job()
+    await app.gateway.drained()
+    history = [stored.message for stored in await app.ledger.history(session.id)]
+    return [str(each.content) for each in history if isinstance(each, ToolMessage)]
+
+
+def offered(server: FakeModelServer, text: str) -> set[str]:
+    bodies = [r.body for r in server.requests if text in str(r.body["messages"])]
+    return {tool["function"]["name"] for tool in bodies[0].get("tools", ())}
+
+
+async def test_a_child_has_a_session_tools_and_a_budget_of_its_own(tmp_path: Path) -> None:
+    todo = Step(calls=[Call(name="todo", arguments={})])
+    rules = [
+        Rule(contains="count the beds", steps=[todo, Step(text="Three beds.")]),
+        Rule(contains="begin", steps=[delegating(**COUNT), Step(text="done")]),
+        Rule(contains="dig", steps=[todo] * 9),
+        Rule(contains="again", steps=[delegating(goal="dig", toolsets=["todo"]), Step(text="ok")]),
+    ]
+    limits = {"delegation": {"max_iterations": 2}}
+    async with at_work(tmp_path, rules, **limits) as (app, server):
+        session = await app.gateway.open_session("main", "cli", "ann")
+        (result,) = await said(app, session, "begin")
+        (child,) = await app.ledger.sessions(SessionQuery(source="task"))
+        assert result.startswith(f"Three beds.\n[{child.id}: 2 model calls, ")
+        assert (child.parent_id, child.lineage) == (session.id, Lineage.DELEGATION)
+        assert child.title is None
+        (told, *_) = [stored.message for stored in await app.ledger.history(child.id)]
+        assert isinstance(told, UserMessage)
+        assert told.content == "count the beds\n\nContext:\nThere are two rooms."
+        # Tools of whoever asked, but none to speak, to remember or to delegate with.
+        ours, theirs = offered(server, "begin"), offered(server, "two rooms")
+        assert ours - theirs == {"clarify", "delegate_task", "execute_code"}
+        # What it spends counts where it was asked for.
+        spent = await app.ledger.spent(session_id=session.id)
+        assert (spent.calls, (await app.ledger.spent(session_id=child.id)).calls) == (4, 2)
+        # A budget of two calls, then one without tools.
+        *_, result = await said(app, session, "again")
+        assert "3 model calls" in result
+        assert offered(server, "'content': 'dig") == {"todo"}
+
+
+async def test_a_batch_runs_at_once_and_each_report_has_its_place(tmp_path: Path) -> None:
+    tasks = [{"goal": f"job {word}"} for word in ("one", "two", "three")]
+    tasks.append({"goal": "job four", "toolsets": ["nonsense"]})
+    rules = [
+        Rule(contains="job one", steps=[Step(text="first", stall="first")]),
+        Rule(contains="job two", steps=[Step(text="second", stall="first")]),
+        Rule(contains="job three", steps=[Step(text="third")]),
+        Rule(contains="begin", steps=[delegating(tasks=tasks), Step(text="done")]),
+    ]
+    async with at_work(tmp_path, rules) as (app, server):
+        session = await app.gateway.open_session("main", "cli", "ann")
+        waiting = asyncio.ensure_future(said(app, session, "begin"))
+        await until(
+            lambda: sum("job " in str(r.body["messages"][-1]) for r in server.requests) == 3
+        )
+        server.release()
+        (result,) = await waiting
+    heads = [line for line in result.splitlines() if line.startswith("##")]
+    assert heads == [
+        f"## Task {n}: job {w}" for n, w in enumerate(("one", "two", "three", "four"), 1)
+    ]
+    assert result.index("first") < result.index("second") < result.index("third")
+    assert "It failed: There is no toolset `nonsense`." in result
+
+
+async def test_a_background_task_reports_later_and_an_interrupt_reaches_children(
+    tmp_path: Path,
+) -> None:
+    rules = [
+        Rule(contains="look after it", steps=[Step(text="It is green.")]),
+        Rule(contains="long thing", steps=[Step(text="never", stall="first")]),
+        Rule(
+            contains="start it",
+            steps=[delegating(goal="look after it", background=True), Step(text="started")],
+        ),
+        Rule(contains="wait for", steps=[delegating(goal="long thing"), Step(text="waited")]),
+    ]
+    async with at_work(tmp_path, rules) as (app, server):
+        session = await app.gateway.open_session("main", "cli", "ann")
+        (result,) = await said(app, session, "start it")
+        (child,) = await app.ledger.sessions(SessionQuery(source="task"))
+        assert result.startswith(f"Started in the background as {child.id}.")
+        report = f"The task {child.id} is done (look after it):\nIt is green."
+        await until(lambda: report in str(server.requests[-1].body["messages"][-1]["content"]))
+        await app.gateway.drained()
+        message = inbound(session, "wait for", "ann", 0.0)
+        await (await app.gateway.submit("main", message, session_id=session.id)).job()
+        await until(
+            lambda: any("long thing" in str(r.body["messages"][-1]) for r in server.requests)
+        )
+        assert app.gateway.interrupt(session.id)
+        await app.gateway.drained()
+        assert await app.ledger.open_turns() == []
+
+
+async def test_a_chat_sees_and_stops_children_and_they_outlive_a_kill(tmp_path: Path) -> None:
+    rules = [
+        Rule(contains="slow thing", steps=[Step(text="It held.", stall="first")]),
+        Rule(contains="endless", steps=[Step(text="never", stall="first")]),
+        Rule(contains="once more", steps=[delegating(goal="slow thing"), Step(text="all done")]),
+        Rule(contains="begin", steps=[delegating(goal="endless"), Step(text="it was stopped")]),
+    ]
+
+    def asked(text: str) -> int:
+        return sum(text in str(r.body["messages"][-1]) for r in model.requests)
+
+    async with FakeModelServer(Script(rules=rules)) as model, FakeTelegram() as telegram:
+        hermes = Hermes(tmp_path, model.base_url, gateway_config(telegram.base_url))
+        gateway = GatewayProcess(hermes)
+        await gateway.start()
+        try:
+            async with asyncio.timeout(50):
+                telegram.say(ANN, ANN, "begin")
+                await until(lambda: asked("endless") == 1)
+                telegram.say(ANN, ANN, "/agents")
+                await telegram.until(lambda: "s ago: endless" in str(telegram.replies(ANN)))
+                telegram.say(ANN, ANN, "/agents stop all")
+                await telegram.until(lambda: "it was stopped" in str(telegram.replies(ANN)))
+                telegram.say(ANN, ANN, "once more")
+                await until(lambda: asked("slow thing") == 1)
+                await gateway.kill()
+                await gateway.start()
+                await until(lambda: asked("slow thing") == 2)
+                model.release()
+                await telegram.until(lambda: "all done" in str(telegram.replies(ANN)))
+        finally:
+            await gateway.kill()
+    results = [m["content"] for m in model.requests[-1].body["messages"] if m["role"] == "tool"]
+    assert results[0].startswith("It failed: The turn was interrupted.")
+    assert results[1].startswith("It held.\n[")
+    assert asked("'content': 'once more'") == 1, "the turn went on, it was not begun again"
