@@ -31,7 +31,8 @@ async def at_work(
 ) -> AsyncIterator[tuple[App, FakeModelServer]]:
     script = Script(rules=rules, default=Step(text="noted"))
     async with FakeModelServer(script) as server, asyncio.timeout(30):
-        hermes = Hermes(tmp_path, server.base_url, config)
+        titles = {"auxiliary": {"title_generation": {"enabled": False}}}
+        hermes = Hermes(tmp_path, server.base_url, {**titles, **config})
         async with open_app(options(hermes.home, hermes.work)) as app:
             yield app, server
 
@@ -87,7 +88,7 @@ async def test_a_child_has_a_session_tools_and_a_budget_of_its_own(tmp_path: Pat
 
 
 async def test_a_batch_runs_at_once_and_each_report_has_its_place(tmp_path: Path) -> None:
-    tasks = [{"goal": f"job {word}"} for word in ("one", "two", "three")]
+    tasks: list[dict[str, Any]] = [{"goal": f"job {word}"} for word in ("one", "two", "three")]
     tasks.append({"goal": "job four", "toolsets": ["nonsense"]})
     rules = [
         Rule(contains="job one", steps=[Step(text="first", stall="first")]),

@@ -13,7 +13,7 @@ TOOL = """
 from msgspec import Struct
 from hermes.agent.tools.define import tool
 from hermes.domain.errors import HermesError
-from hermes.domain.tools import Need, ToolResult, ToolSpec
+from hermes.domain.tools import Need, ToolResult, ToolSpec, WebRequest
 
 class Args(Struct, frozen=True, kw_only=True):
     word: str
@@ -22,7 +22,7 @@ async def dig(args: Args, context) -> ToolResult:
     '''Look for a word in earlier conversations.'''
     hits = await context.search(args.word)
     try:
-        await context.fetch("http://127.0.0.1:9/", 100)
+        await context.fetch(WebRequest(url="http://127.0.0.1:9/", limit=100))
     except HermesError as error:
         refused = error.message
     count = (await context.recall("digs") or 0) + 1
