@@ -11,7 +11,7 @@ import httpx2
 from fakes.http_door import HttpDoor, http_door
 from fakes.responses_schema import event_errors, resource_errors
 from hermes.domain.ports.model import Model
-from hermes.entry.http.api import responses, responses_window
+from hermes.entry.http.api import conversations, responses, responses_window
 from hermes.entry.http.endpoint import operations
 
 __all__ = ["create", "output_text", "read_events", "responses_door", "streamed", "user"]
@@ -20,7 +20,8 @@ __all__ = ["create", "output_text", "read_events", "responses_door", "streamed",
 def responses_door(
     folder: Path, model: Model, **more: Any
 ) -> AbstractAsyncContextManager[HttpDoor]:
-    offered = (*operations(responses), *operations(responses_window))
+    modules = (responses, responses_window, conversations)
+    offered = [each for module in modules for each in operations(module)]
     return http_door(folder, model, endpoints=offered, **more)
 
 

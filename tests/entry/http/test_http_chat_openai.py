@@ -17,6 +17,7 @@ from openai.types.chat import (
 
 from fakes.core import ScriptedTools, returns
 from fakes.http_door import KEY, HttpDoor, http_door
+from hermes.domain.messages import FinishReason
 from hermes.domain.ports.model import FailureKind, ModelFailure
 from hermes.domain.runs import RunQuery, RunState
 from hermes.entry.http.api import chat
@@ -197,3 +198,54 @@ async def test_a_stream_that_is_closed_early_interrupts_its_turn(tmp_path: Path)
         await stream.close()
         [run] = await door.ledger.runs(RunQuery())
         assert (await door.runs.wait(run)).state is RunState.INCOMPLETE
+
+
+async def test_thoughts_and_the_outcome_are_told_without_streaming(tmp_path: Path) -> None:
+    cut = Reply(pieces=("Half",), finish=FinishReason.LENGTH)
+    down = ModelFailure(FailureKind.SERVER, "The model is down.")
+    async with served(tmp_path, thinks("Hm.", "Hello"), cut, down) as (client, door):
+        raw = client.chat.completions.with_raw_response
+        answer = await raw.create(model="hermes", messages=HI)
+        message = answer.parse().choices[0].message
+        assert (message.content, message.to_dict()["reasoning_content"]) == ("Hello", "Hm.")
+        assert flags(answer.headers) == ("true", "false", None)
+        part = await raw.create(model="hermes", messages=HI, max_tokens=5)
+        assert flags(part.headers) == ("false", "true", "output_truncated")
+        body = {"model": "hermes", "messages": HI}
+        failed = await door.client.post("/v1/chat/completions", json=body)
+        assert failed.status_code == 502
+        assert flags(failed.headers) == ("false", "false", "The model is down.")
+
+
+def flags(headers: Any) -> tuple[str | None, ...]:
+    return tuple(headers.get(f"x-hermes-{name}") for name in ("completed", "partial", "error"))
+
+
+async def test_continue_goes_on_from_the_words_of_the_agent(tmp_path: Path) -> None:
+    script = (say("One, two"), say(", three."), say("Four."))
+    async with served(tmp_path, *script) as (client, door):
+        chat = client.chat.completions.with_raw_response
+        first = await chat.create(model="hermes", messages=HI)
+        talk: list[Any] = [*HI, {"role": "assistant", "content": "One, two"}]
+        more = await chat.create(model="hermes", messages=talk)
+        assert more.parse().choices[0].message.content == ", three."
+        talk = [*HI, {"role": "assistant", "content": "One, two, three."}]
+        last = await chat.create(
+            model="hermes", messages=[*talk, {"role": "user", "content": "On"}]
+        )
+        assert len({each.headers["x-hermes-session-id"] for each in (first, more, last)}) == 1
+        shown = (await door.ledger.history(last.headers["x-hermes-session-id"]))[:3]
+        words = [getattr(each.message, "text", "") for each in shown]
+        assert words == ["", "One, two", ", three."]
+
+
+async def test_system_messages_alone_and_files(tmp_path: Path) -> None:
+    async with served(tmp_path, say("Welcome!"), say("Read.")) as (client, door):
+        only: Any = [{"role": "system", "content": "Greet the visitor."}]
+        answer = await client.chat.completions.create(model="hermes", messages=only)
+        assert answer.choices[0].message.content == "Welcome!"
+        data = "data:text/plain;base64,aGVsbG8="
+        file = {"type": "file", "file": {"filename": "note.txt", "file_data": data}}
+        asked: Any = [{"role": "user", "content": [{"type": "text", "text": "Read"}, file]}]
+        await client.chat.completions.create(model="hermes", messages=asked)
+        assert door.media.kept == [(b"hello", "text/plain")]

@@ -2,7 +2,7 @@ import pytest
 
 from fakes.ledgers import reply, result, say, session, texts, turn
 from hermes.domain.errors import Conflict, NotFound
-from hermes.domain.messages import InputKind, UserMessage
+from hermes.domain.messages import AssistantMessage, InputKind, UserMessage
 from hermes.domain.ports.ledger import Ledger
 
 SUMMARY = UserMessage(content="in short", kind=InputKind.SUMMARY)
@@ -22,11 +22,28 @@ async def test_rewinding_hides_messages_but_keeps_them(ledger: Ledger) -> None:
     assert texts(await ledger.history("s1")) == ["one", "ok", "three", "ok"]
 
 
+async def test_messages_are_appended_and_hidden_without_a_turn(ledger: Ledger) -> None:
+    await ledger.create_session(session())
+    await say(ledger, "one", turn_id="t1")
+    added = await ledger.append_messages(
+        "s1", [UserMessage(content="two"), AssistantMessage(text="said")], 5.0
+    )
+    assert [each.seq for each in added] == [3, 4]
+    await say(ledger, "three", turn_id="t2")
+    assert texts(await ledger.history("s1")) == ["one", "ok", "two", "said", "three", "ok"]
+    assert await ledger.hide_messages("s1", [added[0].id, 999]) == 1
+    assert texts(await ledger.history("s1")) == ["one", "ok", "said", "three", "ok"]
+
+
 async def test_the_history_stays_put_under_an_open_turn(ledger: Ledger) -> None:
     await ledger.create_session(session())
     await ledger.begin_turn(turn())
     with pytest.raises(Conflict):
         await ledger.rewind("s1", 1)
+    with pytest.raises(Conflict):
+        await ledger.append_messages("s1", [SUMMARY], 2.0)
+    with pytest.raises(Conflict):
+        await ledger.hide_messages("s1", [1])
     with pytest.raises(NotFound):
         await ledger.rewind("s2", 1)
 

@@ -35,7 +35,7 @@ from hermes.domain.inbound import (
     RouteTerms,
     Sender,
 )
-from hermes.domain.messages import AssistantMessage, Content, TextPart, ToolCall
+from hermes.domain.messages import AssistantMessage, Content, Message, TextPart, ToolCall
 from hermes.domain.ports.ledger import SessionQuery
 from hermes.domain.profile import use_profile
 from hermes.domain.runs import (
@@ -110,12 +110,7 @@ def new_run(request: RunRequest, gateway: Gateway, redact: Callable[[str], str])
             replace(each, content=_clean(each.content, redact)) for each in request.results
         ),
     )
-    history = tuple(
-        replace(each, text=redact(each.text), tool_calls=_clean_calls(each.tool_calls, redact))
-        if isinstance(each, AssistantMessage)
-        else replace(each, content=_clean(each.content, redact))
-        for each in request.history
-    )
+    history = clean_messages(request.history, redact)
     terms = {name: getattr(request, name) for name in RunTerms.__struct_fields__}
     return NewRun(
         **{**terms, "history": history, "request": redacted(request.request, redact)},
@@ -123,6 +118,17 @@ def new_run(request: RunRequest, gateway: Gateway, redact: Callable[[str], str])
         message=message,
         session_key=chosen.key or gateway.key_of(request.agent_id, message),
         at=session.started_at,
+    )
+
+
+def clean_messages(
+    messages: Sequence[Message], redact: Callable[[str], str]
+) -> tuple[Message, ...]:
+    return tuple(
+        replace(each, text=redact(each.text), tool_calls=_clean_calls(each.tool_calls, redact))
+        if isinstance(each, AssistantMessage)
+        else replace(each, content=_clean(each.content, redact))
+        for each in messages
     )
 
 

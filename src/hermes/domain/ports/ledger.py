@@ -15,7 +15,7 @@ from hermes.domain.events import TurnEvent
 from hermes.domain.inbound import InboundMessage, InboxEntry, InboxState
 from hermes.domain.jobs import Instant
 from hermes.domain.keys import ApiKey
-from hermes.domain.messages import AssistantMessage, ToolMessage, UserMessage
+from hermes.domain.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from hermes.domain.outbound import OutboxEntry, OutboxState, Target
 from hermes.domain.runs import (
     LoggedEvent,
@@ -150,6 +150,17 @@ class MessageStore(Protocol):
 
         `Conflict` while a turn of the session is open.
         """
+
+    async def append_messages(
+        self, session_id: str, messages: Sequence[Message], at: float
+    ) -> list[StoredMessage]:
+        """Put messages that no turn has said at the end of a history.
+
+        `Conflict` while a turn of the session is open.
+        """
+
+    async def hide_messages(self, session_id: str, ids: Sequence[int]) -> int:
+        """Deactivate these messages; return how many. `Conflict` as with `rewind`."""
 
     async def compact(
         self, session_id: str, through_seq: int, summary: UserMessage

@@ -19,6 +19,7 @@ from hermes.domain.keys import Action, Caller
 from hermes.domain.ports.ledger import SessionStore
 from hermes.domain.runs import Run, RunQuery, RunState, SessionChoice
 from hermes.domain.session import Session, SessionKey
+from hermes.domain.wording import one_line
 from hermes.entry.http.endpoint import Call, CallHeaders, ServedAgent
 from hermes.entry.http.errors import Problem
 
@@ -250,6 +251,15 @@ async def retried_run(call: AnyCall) -> Run | None:
 
 def run_headers(run: Run) -> dict[str, str]:
     return {"X-Hermes-Session-Id": run.session_id, "X-Hermes-Run-Id": run.id}
+
+
+def outcome_headers(*, partial: bool, error: str) -> dict[str, str]:
+    """Return what tells programs whether an answer is whole; `error` says why it is not."""
+    headers = {
+        "X-Hermes-Completed": "false" if error else "true",
+        "X-Hermes-Partial": "true" if partial else "false",
+    }
+    return headers | ({"X-Hermes-Error": one_line(error, 200)} if error else {})
 
 
 async def pending_within_reach(call: AnyCall) -> list[Approval]:

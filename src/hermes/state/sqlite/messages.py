@@ -75,14 +75,22 @@ class MessagePart(LedgerPart):
 
     @transaction
     def rewind(self, db: Connection, session_id: str, seq: int) -> int:
-        check_session(db, session_id)
-        if one(db, "sessions.has_open_turn", (session_id,)):
-            raise SessionBusy(
-                f"The history of session `{session_id}` cannot be rewound during a turn.",
-                hint="Interrupt the turn first.",
-            )
+        _check_idle(db, session_id, "rewound")
         change(db, "messages.count_rewrite", (session_id,))
         return change(db, "messages.rewind", (session_id, seq))
+
+    @transaction
+    def append_messages(
+        self, db: Connection, session_id: str, messages: Sequence[Message], at: float
+    ) -> list[StoredMessage]:
+        _check_idle(db, session_id, "added to")
+        return put_all(db, messages, session_id=session_id, turn_id=None, at=at)
+
+    @transaction
+    def hide_messages(self, db: Connection, session_id: str, ids: Sequence[int]) -> int:
+        _check_idle(db, session_id, "changed")
+        change(db, "messages.count_rewrite", (session_id,))
+        return sum(change(db, "messages.hide", (session_id, each)) for each in ids)
 
     @transaction
     def compact(
@@ -99,6 +107,15 @@ class MessagePart(LedgerPart):
         change(db, "messages.count_rewrite", (session_id,))
         seat = Seat(session_id=session_id, seq=last["seq"], timestamp=last["timestamp"])
         return put_late(db, summary, seat)
+
+
+def _check_idle(db: Connection, session_id: str, done: str) -> None:
+    check_session(db, session_id)
+    if one(db, "sessions.has_open_turn", (session_id,)):
+        raise SessionBusy(
+            f"The history of session `{session_id}` cannot be {done} during a turn.",
+            hint="Interrupt the turn first.",
+        )
 
 
 # -- seats ---------------------------------------------------------------------

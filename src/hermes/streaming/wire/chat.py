@@ -22,6 +22,7 @@ from itertools import chain
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hermes.domain.events import (
     ApprovalAnswered,
@@ -79,6 +80,7 @@ class Incomplete(Struct, frozen=True, kw_only=True):
 class ChatResult(Struct, frozen=True, kw_only=True):
     finished: TurnFinished
     text: str
+    reasoning: str = ""
     finish_reason: str
     incomplete: Incomplete | None
 
@@ -158,15 +160,18 @@ class _Joined:
 
 
 def chat_result(events: Iterable[TurnEvent]) -> ChatResult:
-    view, text, said = TurnView(), _Joined(), list[str]()
+    view, text, said, thought = TurnView(), _Joined(), list[str](), list[str]()
     for piece in chain.from_iterable(map(view.feed, events)):
         match piece:
             case Said():
                 said.append(text.say(piece))
             case Completed(message):
                 text.complete(message)
+                if message.reasoning is not None and message.reasoning.text.strip():
+                    thought.append(message.reasoning.text.strip())
             case TurnFinished():
-                return _result(piece, view.last, "".join(said))
+                result = _result(piece, view.last, "".join(said))
+                return replace(result, reasoning="\n\n".join(thought))
             case _:
                 pass
     raise AssertionError("the last event of a turn is always its end")

@@ -4,6 +4,7 @@ from hermes.entry.http.api import (
     approvals,
     catalog,
     chat,
+    conversations,
     health,
     jobs,
     responses,
@@ -13,7 +14,18 @@ from hermes.entry.http.api import (
 )
 from hermes.entry.http.endpoint import Endpoint, operations
 
-MODULES = (chat, responses, responses_window, runs, approvals, sessions, jobs, catalog, health)
+MODULES = (
+    chat,
+    responses,
+    responses_window,
+    conversations,
+    runs,
+    approvals,
+    sessions,
+    jobs,
+    catalog,
+    health,
+)
 
 
 def all_endpoints() -> tuple[Endpoint, ...]:

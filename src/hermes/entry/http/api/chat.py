@@ -29,6 +29,7 @@ from hermes.domain.runs import Run, RunKind, RunState, SessionChoice
 from hermes.domain.turn import TurnState
 from hermes.entry.http.access import (
     earlier_run,
+    outcome_headers,
     require_agent,
     retried_run,
     run_headers,
@@ -104,6 +105,8 @@ class AnswerMessage(Struct, frozen=True, kw_only=True):
 
     role: str = "assistant"
     content: str | None
+    reasoning_content: str | UnsetType = UNSET
+    """What the model thought, if it shows that."""
     refusal: str | None = None
     tool_calls: list[AnswerCall] | UnsetType = UNSET
 
@@ -147,7 +150,9 @@ def _completion(
         for call in result.finished.handed
     ]
     message = AnswerMessage(
-        content=None if calls and not result.text else result.text, tool_calls=calls or UNSET
+        content=None if calls and not result.text else result.text,
+        reasoning_content=result.reasoning or UNSET,
+        tool_calls=calls or UNSET,
     )
     told = result.finished.logprobs
     choice = AnswerChoice(
@@ -204,7 +209,13 @@ async def create_chat_completion(call: ChatCall) -> Answer:
     result = await attended(call, _result(call.context.runs, run), stop)
     if goes_on_later(result.finished):
         raise Draining(f"Hermes is stopping. The run {run.id} is kept and continues later.")
-    result = replace(result, text=call.context.redact(result.text))
+    redact = call.context.redact
+    result = replace(result, text=redact(result.text), reasoning=redact(result.reasoning))
+    missing = result.incomplete
+    headers |= outcome_headers(
+        partial=missing is not None and missing.partial,
+        error=redact(missing.error or missing.error_code) if missing else "",
+    )
     if not result.text.strip() and not result.finished.handed and result.incomplete is not None:
         error = {**failure_fields(result.finished), "hermes": result.incomplete}
         return JsonAnswer(value={"error": error}, status=502, headers=headers)

@@ -6,6 +6,7 @@ it is made from the same parts.
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from functools import partial
@@ -22,10 +23,13 @@ from hermes.domain.keys import Action
 from hermes.domain.messages import Message, ToolMessage
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.runs import Run, RunKind, RunQuery, RunState, SessionChoice
+from hermes.domain.session import Session
 from hermes.entry.http.access import (
     AnyCall,
     check_agent,
     earlier_run,
+    outcome_headers,
+    owns_session,
     require_agent,
     retried_run,
     run_headers,
@@ -63,6 +67,8 @@ from hermes.streaming.wire.responses import ResponseEvent, ResponseStream
 operation = Operations("responses", Action.RUN)
 CreateCall = Call[CreateResponse, None]
 
+CREATED = re.compile(r"conv_[0-9a-f]{24}\Z")
+"""The id of a conversation that was created, and is no name of the client's choice."""
 KEEP_FOR_REPEATS = 86400.0
 KEPT_WHEN_TRUNCATED = 100
 STOPPING_SECONDS = 10.0
@@ -130,7 +136,7 @@ async def create_response(call: CreateCall) -> Answer:
         raise Draining(f"Hermes is stopping. The response {run.id} is kept and continues later.")
     value = await _response(call.context, ended)
     await _forget_unstored(call.context, ended)
-    return JsonAnswer(value=value, headers=run_headers(run))
+    return JsonAnswer(value=value, headers={**run_headers(run), **_flags(value)})
 
 
 @operation("GET /v1/responses/{response_id}", 404, answers={200: (ResponseResource, EVENT_STREAM)})
@@ -172,7 +178,10 @@ async def list_input_items(call: Call[None, InputItemsQuery]) -> InputItemList:
 
 
 def input_page(run: Run, query: InputItemsQuery) -> InputItemList:
-    items = convert(run.request.get("input", []), list[Item])
+    return item_page(convert(run.request.get("input", []), list[Item]), query)
+
+
+def item_page(items: list[Item], query: InputItemsQuery) -> InputItemList:
     if query.order == "desc":
         items.reverse()
     ids = [item.id for item in items]
@@ -341,7 +350,10 @@ async def find_session(call: CreateCall, agent_id: str, said: Conversation) -> R
         return replace(place, own=bool(previous.request.get("own_session")))
     name = conversation_name(body)
     if name is not None:
-        choice = SessionChoice(key=session_key_of(agent_id, call.caller.key_id, name))
+        kept = await named_conversation(call, agent_id, name)
+        choice = SessionChoice(session_id=kept.id) if kept else SessionChoice()
+        if kept is None:
+            choice = SessionChoice(key=session_key_of(agent_id, call.caller.key_id, name))
     else:
         choice = await session_choice(call, agent_id)
     if choice == SessionChoice():
@@ -353,6 +365,18 @@ async def find_session(call: CreateCall, agent_id: str, said: Conversation) -> R
     calls = [one.call_id for one in said.results if await ledger.handed_call(one.call_id) == known]
     _check_results(said, set(calls))
     return _continued(choice, known, said)
+
+
+async def named_conversation(call: AnyCall, agent_id: str, name: str) -> Session | None:
+    """Return a conversation that was created, by its id; 404 if there was one and it is gone."""
+    session = await call.context.ledger.session(name)
+    if session is not None and owns_session(call.caller, session):
+        check_agent(session, agent_id)
+        return session
+    if CREATED.match(name):
+        message = f"There is no conversation `{name}`."
+        raise Problem(404, message, code="conversation_not_found", param="conversation")
+    return None
 
 
 def _only_one(call: CreateCall) -> None:
@@ -404,6 +428,14 @@ async def _own_or_waiting(call: CreateCall, agent_id: str, said: Conversation) -
 
 
 # -- from the run to the answer ----------------------------------------------------
+
+
+def _flags(value: ResponseResource) -> dict[str, str]:
+    if value.status == "completed":
+        return outcome_headers(partial=False, error="")
+    details = value.incomplete_details
+    why = value.error.message if value.error else details.reason if details else value.status
+    return outcome_headers(partial=bool(value.output), error=why)
 
 
 async def _answer_at_once(call: AnyCall, run: Run) -> Answer:

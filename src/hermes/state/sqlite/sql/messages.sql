@@ -17,6 +17,10 @@ SELECT * FROM messages WHERE session_id = ? ORDER BY seq, id;
 -- Deactivate the messages from a seat on.
 UPDATE messages SET active = 0 WHERE session_id = ? AND active = 1 AND seq >= ?;
 
+-- name: hide
+-- Deactivate one message.
+UPDATE messages SET active = 0 WHERE session_id = ? AND active = 1 AND id = ?;
+
 -- name: last_to_compact
 -- Return the last active message up to a seat.
 SELECT seq, timestamp FROM messages
