@@ -115,7 +115,7 @@ class DeletedConversation(Struct, frozen=True, kw_only=True):
 async def create_conversation(call: Call[NewConversation, None]) -> ConversationView:
     """Create a conversation."""
     body, context = call.body, call.context
-    agent, said = require_agent(call, body.model), await with_items(call, body.items or ())
+    agent, said = await require_agent(call, body.model), await with_items(call, body.items or ())
     read_items(("items", said), answered=False)
     fresh = context.gateway.new_session(agent.agent_id, PLATFORM, owner_tag(call.caller.key_id))
     session = await context.ledger.create_session(replace(fresh, id=new_id("conv")))
