@@ -27,8 +27,9 @@ class ListSink:
         self.overheard_texts: list[str] = []
         self.saved: Any = None
 
-    async def message(self, message: InboundMessage) -> None:
+    async def message(self, message: InboundMessage) -> bool:
         self.messages.append(message)
+        return True
 
     async def overheard(self, message: InboundMessage) -> None:
         self.overheard_texts.append(message.text)

@@ -11,7 +11,7 @@ from hermes.domain.errors import StoreError
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.outbound import Target
 from hermes.domain.ports.clock import Clock
-from hermes.domain.ports.platform import ButtonPress, Outgoing, PlatformFailure
+from hermes.domain.ports.platform import Adapter, ButtonPress, Outgoing, PlatformFailure
 from hermes.entry.chat.telegram.adapter import TelegramAdapter
 from hermes.entry.chat.telegram.settings import TelegramSettings
 from hermes.entry.http.listener import SharedListener
@@ -35,6 +35,8 @@ class RememberingSink:
         self.failures: list[tuple[PlatformFailure, float]] = []
         self.refusals = 0
         """So many hand-overs fail before one is taken."""
+        self.refused: set[str] = set()
+        """Texts that are not let in."""
         self.gate: asyncio.Event | None = None
         """While unset, hand-overs wait."""
         self._changed = asyncio.Event()
@@ -43,7 +45,7 @@ class RememberingSink:
     def texts(self) -> list[str]:
         return [message.text for message in self.messages.values()]
 
-    async def message(self, message: InboundMessage) -> None:
+    async def message(self, message: InboundMessage) -> bool:
         self.arrivals.append(message.native_id)
         self._touch()
         if self.gate is not None:
@@ -51,8 +53,11 @@ class RememberingSink:
         if self.refusals > 0:
             self.refusals -= 1
             raise StoreError("The disk is full.")
+        if message.text in self.refused:
+            return False
         self.messages.setdefault(message.native_id, message)
         self._touch()
+        return True
 
     async def overheard(self, message: InboundMessage) -> None:
         self.overheard_texts.append(message.text)
@@ -111,7 +116,7 @@ async def adapter_for(
 
 
 @asynccontextmanager
-async def receiving(adapter: TelegramAdapter, sink: RememberingSink) -> AsyncIterator[None]:
+async def receiving(adapter: Adapter, sink: RememberingSink) -> AsyncIterator[None]:
     """Receive in the background for the length of the body."""
     task = asyncio.ensure_future(adapter.receive(sink))
     try:

@@ -43,7 +43,7 @@ class PlatformAccount:
         self._known: tuple[LoadedConfig, SettingPlaces] | None = None
         state_dir = options.home.platforms_dir / platform.name / account
         self._request = AdapterRequest(places=self._places, state_dir=state_dir, **shared)
-        self._settings = live_settings(platform, ChatSettings, self._places)
+        self._settings = live_settings(platform, _rules(platform), self._places)
 
     @property
     def agent(self) -> str:
@@ -78,6 +78,13 @@ class PlatformAccount:
         if self._known is None or self._known[0] is not loaded:
             self._known = loaded, _places(loaded, self.platform, self.account)
         return self._known[1]
+
+
+def _rules(platform: ChatPlatform) -> type[ChatSettings]:
+    """Return what can be set on every platform, with the platform's own defaults."""
+    own = ChatSettings if platform.settings is None else platform.settings()
+    classes = [each for each in own.__mro__ if issubclass(each, ChatSettings)]
+    return next((e for e in classes if not any(f.required for f in fields(e))), ChatSettings)
 
 
 def enabled_accounts(

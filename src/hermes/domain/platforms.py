@@ -81,6 +81,8 @@ class Capabilities(Struct, frozen=True, kw_only=True):
     reactions: bool = False
     idempotent_sends: bool = False
     """A send may be repeated with the same key without a second message."""
+    idempotent_seconds: float = inf
+    """So long; after that it is looked for, if the adapter can (`SentHistory`)."""
     media: frozenset[str] = frozenset()
     """Kinds of files it can send natively: image, voice, audio, video, document."""
     album_size: int = 0

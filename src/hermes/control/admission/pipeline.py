@@ -240,36 +240,37 @@ class InboundPipeline:
 
     # -- messages ------------------------------------------------------------
 
-    async def message(self, message: InboundMessage) -> None:
+    async def message(self, message: InboundMessage) -> bool:
         """Take a message in; when this returns it is committed or refused on purpose."""
         try:
-            await self._take(message)
+            return await self._take(message)
         except NotFound as error:
             log.error("%s: a message is refused: %s", message.platform, error.message)
             self._later(self._parts.apologise(target_of(message), error))
+            return True
         except StoreError as error:
             # Not confirmed to the platform, so it comes again.
             self._later(self._parts.apologise(target_of(message), error))
             raise
 
-    async def _take(self, message: InboundMessage) -> None:
+    async def _take(self, message: InboundMessage) -> bool:
         access = await self._access(message)
         if not access.allowed:
-            await self._stranger(message, access)
-            return
+            return await self._stranger(message, access)
         decision, queues = await self._parts.route(message), self._parts.queues
         agent_id = self._gateway.profile(decision.agent).id  # refused now if it cannot work
         message = replace(message, routed=decision.terms)
         key = self._gateway.key_of(agent_id, message)
         if self._command(message) is None and not queues.busy(key):
             await self._submit(agent_id, message, access)
-            return
+            return True
         first = await self._ledger.session_for_key(key) is None
         entry = await self._gateway.take_note(agent_id, message, None, InboxState.QUEUED)
         if entry is not None:
             self._enqueue(entry)
             if first:
                 self._post(SESSION_START, agent_id, message, entry.session_id)
+        return True
 
     def _enqueue(self, entry: InboxEntry) -> None:
         self._parts.queues.known.add(entry.id)
@@ -355,13 +356,13 @@ class InboundPipeline:
             access = self._parts.authorizer.check(message)
         return access
 
-    async def _stranger(self, message: InboundMessage, access: Access) -> None:
+    async def _stranger(self, message: InboundMessage, access: Access) -> bool:
         log.info("%s: a message was not let in: %s", message.platform, access.reason)
         if not access.pair:
-            return
+            return False
         code = await self._parts.pairing.request(message.platform, message.sender)
         if code is None:
-            return
+            return False
         promise = {
             "id": f"welcome:{new_id('pairing')}",
             "at": self._gateway.clock.now(),
@@ -369,6 +370,7 @@ class InboundPipeline:
         }
         await self._ledger.keep(welcome_name(message.platform, message.sender.id), promise)
         self._say(message, offer_text(message.platform, code))
+        return True
 
     async def _session(self, agent_id: str, message: InboundMessage) -> Session | None:
         """Return the current conversation of the place; None: the message opens one."""

@@ -10,7 +10,7 @@ again, in this process or the next, finds the message that is already there and 
 The fate of a send is unknown when the connection broke after the request, or the process died
 between claim and record. It is never repeated blindly:
 
-- where sends are idempotent it is repeated with its key;
+- where sends are idempotent it is repeated with its key, for as long as the key is known;
 - where the history can be listed (`SentHistory`), it is looked for;
 - where ids count up and only edits tell (`NumberedMessages`), a placeholder shows where the ids
   stand now. The ids between the last one that was known before the send and the placeholder,
@@ -466,7 +466,8 @@ class TurnSurface:
     async def _find_out(self, known: _Slot, outgoing: Outgoing, line: Line) -> None:
         """Find a message that may have been sent; afterwards it has an id, or may be sent."""
         adapter, can = line.adapter, self.capabilities
-        if can.idempotent_sends or can.streams:
+        age = self._clock.now() - known.entry.updated_at
+        if can.streams or (can.idempotent_sends and age < can.idempotent_seconds):
             return
         if isinstance(adapter, SentHistory):
             sent = await adapter.find_sent(outgoing, known.entry.updated_at)

@@ -155,11 +155,12 @@ class _WatchedSink:
         self.cursor = inner.cursor
         self.save_cursor = inner.save_cursor
 
-    async def message(self, message: InboundMessage) -> None:
+    async def message(self, message: InboundMessage) -> bool:
         self._heard(received=True)
-        await self._inner.message(message)
+        taken = await self._inner.message(message)
         # Admission may have waited for the disk; the platform is not to blame for that.
         self._heard()
+        return taken
 
     async def press(self, press: ButtonPress) -> str:
         self._heard(received=True)

@@ -168,10 +168,10 @@ NOTED = "Noted."
 
 
 class InboundSink(Protocol):
-    async def message(self, message: InboundMessage) -> None:
+    async def message(self, message: InboundMessage) -> bool:
         """Take a message. When this returns, it is in the inbox or deliberately refused.
 
-        Only then may the platform be told that it arrived.
+        Only then may the platform be told that it arrived. False: nothing will be said about it.
         """
 
     async def overheard(self, message: InboundMessage) -> None:

@@ -12,6 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,7 +30,6 @@ from hermes.entry.chat.kit.settings import ChatSettings
 
 _LOG = logging.getLogger(__name__)
 _NOT_IN_MENUS = re.compile(r"[^a-z0-9_]+")
-_ALBUMS = 200
 _OBSERVED_CHATS = 200
 _OBSERVED_LINES = 30
 _OBSERVED_LENGTH = 500
@@ -47,6 +47,7 @@ class Heard(Struct, frozen=True, kw_only=True):
     """In a thread that we take part in, where nobody has to name us again."""
 
 
+V = TypeVar("V")
 NOT_MENTIONED = "not mentioned"
 """Not for us, but from a place where we may listen."""
 
@@ -88,8 +89,32 @@ class _Overheard(Struct, frozen=True):
     message: InboundMessage
 
 
-HandOver = Callable[[Sequence[Heard | ButtonPress]], Awaitable[None]]
-"""Takes a batch; when it returns, all of it is in the inbox or deliberately left out."""
+class Recent(OrderedDict[str, V]):
+    """The newest entries, so that nothing grows without end."""
+
+    def __init__(self, most: int = 1000) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, name: str, value: V) -> None:
+        super().__setitem__(name, value)
+        if len(self) > self._most:
+            self.popitem(last=False)
+
+
+@asynccontextmanager
+async def together() -> AsyncIterator[asyncio.TaskGroup]:
+    """Run tasks for the length of the body; of their failures the first is raised."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            yield group
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+
+
+HandOver = Callable[[Sequence[Heard | ButtonPress]], Awaitable[bool]]
+"""Takes a batch; when it returns, all of it is in the inbox or deliberately left out. False: all
+of its messages were left out."""
 
 
 def names_between(earlier: Sequence[str], later: str | None) -> Iterator[str]:
@@ -106,9 +131,6 @@ def names_between(earlier: Sequence[str], later: str | None) -> Iterator[str]:
         yield f"{chat}:{number}"
 
 
-_MOST_SEEN = 20_000
-
-
 class MessageIntake:
     def __init__(
         self,
@@ -119,14 +141,12 @@ class MessageIntake:
         self._answer = answer
         """Shows a short text to whoever pressed a button."""
         self._observed = _Observed()
-        self._albums: OrderedDict[str | None, None] = OrderedDict()
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._albums: Recent[None] = Recent(200)
+        self._seen: Recent[None] = Recent(20_000)
         """The messages of others that came in, also those that are not for us; the newest ones."""
 
     def seen(self, native_id: str) -> None:
         self._seen[native_id] = None
-        if len(self._seen) > _MOST_SEEN:
-            self._seen.popitem(last=False)
 
     def has_seen(self, native_id: str) -> bool:
         return native_id in self._seen
@@ -134,40 +154,38 @@ class MessageIntake:
     @asynccontextmanager
     async def into(self, sink: InboundSink) -> AsyncIterator[HandOver]:
         """Yield what takes batches; presses are answered behind it, for the length of the body."""
-        try:
-            async with asyncio.TaskGroup() as answers:
-                yield lambda items: self._take(items, sink, answers)
-        except BaseExceptionGroup as group:
-            raise group.exceptions[0] from None
+        async with together() as answers:
+            yield lambda items: self._take(items, sink, answers)
 
     async def _take(
         self, items: Sequence[Heard | ButtonPress], sink: InboundSink, answers: asyncio.TaskGroup
-    ) -> None:
+    ) -> bool:
         chats: dict[str, list[InboundMessage | ButtonPress | _Overheard]] = {}
         for item in self._heard(items):
             chat = item.message.chat if isinstance(item, _Overheard) else item.chat
             chats.setdefault(chat.id, []).append(item)
-        try:
-            async with asyncio.TaskGroup() as group:
-                for each in chats.values():
-                    group.create_task(self._hand_over(each, sink, answers))
-        except BaseExceptionGroup as failures:
-            # One reason is enough: the batch is not confirmed and will come again.
-            raise failures.exceptions[0] from None
+        # One failure is enough: the batch is not confirmed and will come again.
+        async with together() as group:
+            taken = [
+                group.create_task(self._hand_over(each, sink, answers)) for each in chats.values()
+            ]
+        return any(task.result() for task in taken)
 
     async def _hand_over(
         self,
         items: Sequence[InboundMessage | ButtonPress | _Overheard],
         sink: InboundSink,
         answers: asyncio.TaskGroup,
-    ) -> None:
+    ) -> bool:
+        taken = False
         for item in items:
             if isinstance(item, InboundMessage):
-                await sink.message(item)
+                taken = await sink.message(item) or taken
             elif isinstance(item, _Overheard):
                 await sink.overheard(item.message)
             else:
                 answers.create_task(self._answered(item, await sink.press(item)))
+        return taken
 
     async def _answered(self, press: ButtonPress, text: str) -> None:
         try:
@@ -186,8 +204,6 @@ class MessageIntake:
         for item, reason in zip(items, reasons, strict=True):
             if isinstance(item, Heard) and not reason and item.message.group_id:
                 self._albums[item.message.group_id] = None
-        while len(self._albums) > _ALBUMS:
-            self._albums.popitem(last=False)
         for item, reason in zip(items, reasons, strict=True):
             if isinstance(item, ButtonPress):
                 yield item

@@ -1,0 +1,277 @@
+"""Events of Discord become inbound messages, button presses, or nothing, for a stated reason.
+
+Pure: what is not in an event (the channel, who we are) is given. A message is named
+`<channel>:<message>`, so that it can be found again, a slash command `interaction:<id>`. A thread
+is a channel of its own on the wire; here it is a thread of the channel that it hangs under, whose
+settings hold in it. A thread that is started from a message has the message's id: a mention that
+will open one is in it from the beginning, and the thread is made when there is something to say.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from hermes.domain.inbound import Attachment, Chat, ChatKind, InboundMessage, ReplyRef, Sender
+from hermes.domain.ports.platform import ButtonPress
+from hermes.domain.wording import one_line
+from hermes.entry.chat.discord.manifest import PLATFORM
+from hermes.entry.chat.discord.settings import DiscordRules
+from hermes.entry.chat.kit.intake import Heard, judge, read_addressing
+
+_SPOKEN = frozenset({0, 19})
+"""Kinds of messages that people write: plain ones and replies."""
+_THREADS = frozenset({10, 11, 12})
+_WITH_THREADS = frozenset({0, 5})
+_QUOTE_LENGTH = 4000
+_NAME_LENGTH = 80
+_VOICE = 1 << 13
+_KINDS = frozenset({"image", "audio", "video"})
+_PERSON = re.compile(r"<@!?(\d+)>")
+_COMMAND, _PRESS = 2, 3
+
+
+class UserWire(Struct, frozen=True):
+    id: str
+    username: str = ""
+    global_name: str | None = None
+    bot: bool = False
+
+
+class MemberWire(Struct, frozen=True):
+    roles: tuple[str, ...] = ()
+    nick: str | None = None
+    user: UserWire | None = None
+
+
+class FileWire(Struct, frozen=True):
+    id: str
+    filename: str = "file"
+    size: int = 0
+    url: str = ""
+    content_type: str = ""
+
+
+class ChannelWire(Struct, frozen=True):
+    id: str
+    type: int = 0
+    name: str | None = None
+    guild_id: str | None = None
+    parent_id: str | None = None
+    owner_id: str | None = None
+    member: Any = None
+    """There if we have joined the thread."""
+    last_message_id: str | None = None
+
+    @property
+    def is_thread(self) -> bool:
+        return self.type in _THREADS and self.parent_id is not None
+
+
+class MessageWire(Struct, frozen=True):
+    id: str
+    channel_id: str
+    author: UserWire
+    guild_id: str | None = None
+    member: MemberWire | None = None
+    type: int = 0
+    content: str = ""
+    timestamp: str = ""
+    flags: int = 0
+    webhook_id: str | None = None
+    nonce: str | int | None = None
+    mentions: tuple[UserWire, ...] = ()
+    mention_roles: tuple[str, ...] = ()
+    attachments: tuple[FileWire, ...] = ()
+    sticker_items: tuple[dict[str, Any], ...] = ()
+    message_snapshots: tuple[dict[str, Any], ...] = ()
+    message_reference: dict[str, Any] | None = None
+    referenced_message: "MessageWire | None" = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.channel_id}:{self.id}"
+
+    @property
+    def sent_at(self) -> float:
+        try:
+            return datetime.fromisoformat(self.timestamp).timestamp()
+        except ValueError:
+            return time_of(self.id)
+
+
+class InteractionWire(Struct, frozen=True):
+    id: str
+    type: int
+    token: str
+    channel_id: str
+    data: dict[str, Any]
+    guild_id: str | None = None
+    member: MemberWire | None = None
+    user: UserWire | None = None
+    message: MessageWire | None = None
+
+
+class Bot(Struct):
+    id: str
+    roles: set[str] = field(default_factory=set)
+    """Ids of the roles it has anywhere; they are unique among all servers."""
+    commands: Mapping[str, str] = field(default_factory=dict)
+    """Names in Discord's command menu, to ours where they differ."""
+
+
+class Note(Struct, frozen=True, omit_defaults=True):
+    """What is needed again to answer a message: its `reply_context`."""
+
+    thread: str = ""
+    """The name of the thread that its answer opens."""
+    interaction: str = ""
+    token: str = ""
+
+    def text(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+def read_note(context: str) -> Note:
+    return msgspec.json.decode(context, type=Note) if context else Note()
+
+
+def number(text: str | None) -> int:
+    return int(text) if text and text.isascii() and text.isdigit() else 0
+
+
+def time_of(snowflake: str) -> float:
+    return ((number(snowflake) >> 22) + 1_420_070_400_000) / 1000
+
+
+def read_message(
+    message: MessageWire, channel: ChannelWire, bot: Bot, rules: DiscordRules, *, joined: bool
+) -> Heard | str:
+    """Say what a message means; a text says why it means nothing to us."""
+    if message.author.id == bot.id:
+        return "our own message"
+    if message.type not in _SPOKEN:
+        return "service message"
+    if rules.ignored_chats & {channel.id, channel.parent_id}:
+        return "ignored channel"
+    forms = [rf"<@!?{bot.id}>", *(rf"<@&{role}>" for role in bot.roles & {*message.mention_roles})]
+    spans = [found.span() for found in re.finditer("|".join(forms), message.content)]
+    said = read_addressing(message.content, spans, username="", commands=bot.commands)
+    mentioned = said.mentioned or any(user.id == bot.id for user in message.mentions)
+    text = _text(message, said.text)
+    files = tuple(_file(message, each) for each in message.attachments)
+    if not text and not files and not mentioned:
+        return "nothing in it"
+    inbound = InboundMessage(
+        platform=PLATFORM.name,
+        account=bot.id,
+        native_id=message.name,
+        chat=_chat(channel),
+        sender=_sender(message.author, message.member, is_bot=bool(message.webhook_id)),
+        text=text,
+        sent_at=message.sent_at,
+        thread_id=channel.id if channel.is_thread else None,
+        attachments=files,
+        reply_to=_reply(message, bot),
+    )
+    joined = joined and not rules.thread_require_mention
+    heard = Heard(message=inbound, mentioned=mentioned, command=said.command, joined=joined)
+    stays = channel.id in rules.no_thread_chats | rules.free_response_chats
+    opens = rules.auto_thread and channel.guild_id and channel.type in _WITH_THREADS and not stays
+    if opens and not (said.command or message.message_reference or judge(heard, rules)):
+        return replace(heard, message=_in_own_thread(inbound, message.id))
+    return heard
+
+
+def _in_own_thread(message: InboundMessage, thread_id: str) -> InboundMessage:
+    name = one_line(message.text, _NAME_LENGTH) or f"Talk with {message.sender.name}"
+    chat = replace(message.chat, kind=ChatKind.THREAD, topic=name)
+    context = Note(thread=name).text()
+    return replace(message, chat=chat, thread_id=thread_id, reply_context=context)
+
+
+def read_interaction(
+    interaction: InteractionWire, channel: ChannelWire, bot: Bot, now: float
+) -> Heard | ButtonPress | str:
+    member, data = interaction.member, interaction.data
+    user = (member.user if member is not None else None) or interaction.user
+    if user is None:
+        return "nobody's"
+    common: dict[str, Any] = {"platform": PLATFORM.name, "account": bot.id, "chat": _chat(channel)}
+    common["sender"] = _sender(user, member)
+    if interaction.type == _PRESS and interaction.message is not None:
+        message_id = f"{channel.id}:{interaction.message.id}"
+        pressed: dict[str, Any] = {"message_id": message_id, "data": str(data.get("custom_id", ""))}
+        return ButtonPress(native_id=interaction.id, **pressed, **common)
+    if interaction.type != _COMMAND:
+        return "of another kind"
+    name = str(data.get("name", ""))
+    words = [str(option.get("value", "")) for option in data.get("options") or ()]
+    inbound = InboundMessage(
+        native_id=f"interaction:{interaction.id}",
+        text=" ".join([f"/{bot.commands.get(name, name)}", *words]),
+        sent_at=now,
+        thread_id=channel.id if channel.is_thread else None,
+        reply_context=Note(interaction=interaction.id, token=interaction.token).text(),
+        **common,
+    )
+    return Heard(message=inbound, mentioned=True, command=True)
+
+
+def _chat(channel: ChannelWire) -> Chat:
+    kind = ChatKind.PRIVATE if channel.guild_id is None else ChatKind.GROUP
+    if channel.is_thread and channel.parent_id is not None:
+        return Chat(
+            kind=ChatKind.THREAD,
+            id=channel.parent_id,
+            topic=channel.name,
+            scope_id=channel.guild_id,
+        )
+    return Chat(kind=kind, id=channel.id, name=channel.name, scope_id=channel.guild_id)
+
+
+def _sender(user: UserWire, member: MemberWire | None, *, is_bot: bool = False) -> Sender:
+    name = (member.nick if member is not None else None) or user.global_name or user.username
+    roles = member.roles if member is not None else ()
+    return Sender(id=user.id, name=name or None, is_bot=user.bot or is_bot, roles=roles)
+
+
+def _reply(message: MessageWire, bot: Bot) -> ReplyRef | None:
+    reference, earlier = message.message_reference or {}, message.referenced_message
+    if reference.get("type", 0) != 0 or not reference.get("message_id"):
+        return None
+    name = f"{reference.get('channel_id') or message.channel_id}:{reference['message_id']}"
+    if earlier is None:
+        return ReplyRef(native_id=name)
+    text = _text(earlier, earlier.content)[:_QUOTE_LENGTH] or None
+    own = earlier.author.id == bot.id
+    return ReplyRef(native_id=name, text=text, sender=_sender(earlier.author, None), own=own)
+
+
+def _text(message: MessageWire, said: str) -> str:
+    """Return what a message says, with mentions of others as names."""
+    names = {user.id: user.global_name or user.username for user in message.mentions}
+    text = _PERSON.sub(lambda found: f"@{names.get(found[1]) or found[1]}", said)
+    # Whether another bot may speak is decided by its naming us.
+    text = message.content if message.author.bot else text
+    stickers = [f"[Sticker {each.get('name')}]" for each in message.sticker_items]
+    shots = [each.get("message") or {} for each in message.message_snapshots]
+    forwarded = [f"[Forwarded] {each.get('content', '')}" for each in shots]
+    return "\n".join(part for part in (text, *stickers, *forwarded) if part)
+
+
+def _file(message: MessageWire, file: FileWire) -> Attachment:
+    media_type = file.content_type.partition(";")[0]
+    kind = media_type.partition("/")[0]
+    return Attachment(
+        kind="voice" if message.flags & _VOICE else kind if kind in _KINDS else "document",
+        # The address is good for a day; the message tells a new one.
+        remote=f"{message.name}:{file.id}:{file.size} {file.url}",
+        name=file.filename,
+        media_type=media_type or None,
+        size=file.size,
+    )

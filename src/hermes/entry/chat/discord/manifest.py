@@ -1,0 +1,65 @@
+"""Discord as data: readable without importing the adapter or discord.py."""
+
+from typing import TYPE_CHECKING
+
+from hermes.domain.platforms import Capabilities, ChatPlatform, Credential, Limits, Rate
+
+if TYPE_CHECKING:
+    from hermes.domain.ports.platform import Adapter, AdapterRequest
+    from hermes.entry.chat.discord.settings import DiscordSettings
+
+
+def _make(request: "AdapterRequest") -> "Adapter":
+    from hermes.entry.chat.discord.adapter import DiscordAdapter  # noqa: PLC0415 - with use
+
+    return DiscordAdapter.configured(request)
+
+
+def _settings() -> "type[DiscordSettings]":
+    from hermes.entry.chat.discord.settings import DiscordSettings  # noqa: PLC0415 - with use
+
+    return DiscordSettings
+
+
+PLATFORM = ChatPlatform(
+    name="discord",
+    label="Discord",
+    capabilities=Capabilities(
+        max_length=2000,
+        dialect="discord",
+        edits=True,
+        deletes=True,
+        threads=True,
+        buttons=True,
+        typing=True,
+        reactions=True,
+        idempotent_sends=True,
+        # Nonces are known to Discord for some minutes; older sends are looked for.
+        idempotent_seconds=90.0,
+        media=frozenset({"image", "voice", "audio", "video", "document"}),
+        # Five messages in five seconds to a channel, the same again for edits and for typing;
+        # fifty calls a second in all. discord.py reads the rest from the answers.
+        limits=Limits(
+            private=Rate(10, 5.0, burst=5),
+            group=Rate(10, 5.0, burst=5, reserve=2),
+            account=Rate(45, 1.0, burst=20, reserve=8),
+        ),
+        typing_seconds=8.0,
+    ),
+    make=_make,
+    settings=_settings,
+    credentials=(
+        # Nothing in it is the same in all tokens, so it has no shape to tell it by.
+        Credential(key="token", variable="DISCORD_BOT_TOKEN", label="bot token"),
+    ),
+    hint="""\
+You are on Discord. Its Markdown works: bold, italic, lists, quotes, headings, masked links and \
+code blocks with a language; there are no tables. Be brief; what is longer than 2,000 characters \
+is split into several messages.
+To send a file, write `MEDIA:/absolute/path` on a line of its own. Files that people send are at \
+the path that is given with them; voice messages arrive as text after [Voice message]. `<@ID>` \
+names a person. If nothing should be sent, answer with NO_REPLY and nothing else.""",
+    setup="hermes config set DISCORD_BOT_TOKEN <token of the bot in the Developer Portal>.",
+    batch_seconds=0.6,
+    long_batch_seconds=2.0,
+)

@@ -1,0 +1,127 @@
+"""A gateway on Discord: conversations, approvals by button, slash commands, and kill -9.
+
+The crash test is that of Telegram in short form: every message is answered exactly once and in
+order, though the gateway is killed, calls fail and events come twice.
+"""
+
+import asyncio
+import random
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes.command import Hermes
+from fakes.discord import BOT, GENERAL, FakeDiscord
+from fakes.gateway import GatewayProcess
+from fakes.model import FakeModelServer, Script, Step
+
+ANN = "701"
+MARK = re.compile(r"mark-(\d+)-")
+
+
+def config_for(discord: FakeDiscord, **more: Any) -> dict[str, Any]:
+    platform = {
+        "enabled": True,
+        "token": discord.token,
+        "allow_all_users": True,
+        "extra": {"base_url": discord.base_url},
+    }
+    titles = {"title_generation": {"enabled": False}}
+    return {"platforms": {"discord": platform}, "auxiliary": titles, **more}
+
+
+@asynccontextmanager
+async def running(
+    folder: Path, model: FakeModelServer, discord: FakeDiscord, **more: Any
+) -> AsyncIterator[GatewayProcess]:
+    gateway = GatewayProcess(Hermes(folder, model.base_url, config_for(discord, **more)))
+    await gateway.start()
+    try:
+        await discord.until(lambda: discord.connected)
+        yield gateway
+    finally:
+        await gateway.kill()
+
+
+async def test_a_conversation_with_everything(tmp_path: Path) -> None:
+    script = Script(default=Step(echo=True))
+    async with FakeModelServer(script) as model, FakeDiscord() as discord:
+        async with running(tmp_path, model, discord) as gateway:
+            private = discord.private(ANN)
+            said = discord.say(private, ANN, "hello in private")
+            await discord.until(lambda: discord.reactions.get(said) == ["✅"])
+            shown = discord.replies(private)
+            assert len(shown) == 1
+            assert "hello in private" in shown[0]["content"]
+            assert shown[0]["message_reference"]["message_id"] == said
+            # A mention is answered in a thread, where it goes on without one.
+            asked = discord.say(GENERAL, ANN, f"<@{BOT}> hello in the channel")
+            await discord.until(lambda: discord.texts(asked))
+            discord.say(asked, ANN, "and again")
+            await discord.until(lambda: any("and again" in each for each in discord.texts(asked)))
+            assert discord.texts(GENERAL) == []
+            # Slash commands are those of the registry, and are answered in their place.
+            assert {"new", "status", "help"} <= {each["name"] for each in discord.commands}
+            number = discord.slash(private, ANN, "status")
+            await discord.until(
+                lambda: discord.interactions[number].get("message", {}).get("content")
+            )
+            long = "word " * 900
+            discord.say(private, ANN, long)
+            await discord.until(
+                lambda: sum(text.count("word") for text in discord.texts(private)) >= 900
+            )
+            assert all(len(text) <= 2000 for text in discord.texts(private))
+            assert await gateway.stop() == 0
+
+
+async def talk(discord: FakeDiscord, places: list[str], chance: random.Random) -> None:
+    for number in range(24):
+        place = places[number % len(places)]
+        message = discord.say(place, place[1:], f"mark-{number}-")
+        if chance.random() < 0.15:
+            discord.redeliver(place, message)
+        await asyncio.sleep(chance.uniform(0.0, 0.12))
+
+
+async def cut_the_power(
+    gateway: GatewayProcess, discord: FakeDiscord, chance: random.Random
+) -> None:
+    for number in range(3):
+        await asyncio.sleep(chance.uniform(0.4, 1.4))
+        await gateway.kill()
+        if number == 1:
+            # Down for so long that Discord has forgotten the session.
+            discord.sessions.clear()
+        await gateway.start()
+
+
+@pytest.mark.timeout(120)
+async def test_killed_gateways_answer_every_message_once(tmp_path: Path) -> None:
+    chance = random.Random(7)
+    script = Script(default=Step(echo=True, interval=0.01, piece_chars=3))
+    async with FakeModelServer(script) as model, FakeDiscord() as discord:
+        places = [discord.private(str(700 + each)) for each in range(4)]
+        discord.fault("/messages", "429", times=3)
+        discord.fault("/messages", "reset after", times=3)
+        discord.fault("/messages", "reset", times=3)
+        busy = {"busy_input_mode": "queue", "platforms": {"discord": {"streaming": True}}}
+        async with running(tmp_path, model, discord, display=busy) as gateway:
+            for place in places:
+                discord.say(place, place[1:], "hello")
+            await discord.until(lambda: all(discord.texts(place) for place in places))
+            async with asyncio.TaskGroup() as group:
+                group.create_task(talk(discord, places, chance))
+                group.create_task(cut_the_power(gateway, discord, chance))
+
+            def marks(place: str) -> list[int]:
+                return [int(m) for text in discord.texts(place) for m in MARK.findall(text)]
+
+            await discord.until(lambda: sum(len(set(marks(each))) for each in places) == 24, 60)
+            assert await gateway.stop() == 0
+        for at, place in enumerate(places):
+            assert marks(place) == list(range(at, 24, 4))
