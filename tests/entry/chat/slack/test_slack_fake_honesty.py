@@ -32,7 +32,7 @@ async def test_the_sdk_receives_acknowledges_and_gets_again_what_it_did_not() ->
                 await socket.send_socket_mode_response(response)
 
         client.socket_mode_request_listeners.append(take)
-        await client.connect()
+        await client.connect()  # type: ignore[no-untyped-call]
         try:
             await slack.until(lambda: slack.sockets)
             slack.say("C1", "U1", f"<@{BOT}> hi")
@@ -51,7 +51,7 @@ async def test_the_sdk_receives_acknowledges_and_gets_again_what_it_did_not() ->
             slack.redeliver(slack.slash("D1", "U1", "/new"))
             await slack.until(lambda: not slack.unacked)
         finally:
-            await client.close()
+            await client.close()  # type: ignore[no-untyped-call]
 
 
 async def test_the_sdk_posts_edits_reacts_uploads_and_is_refused() -> None:

@@ -251,7 +251,7 @@ async def test_connections_that_end_at_once_are_not_hammered() -> None:
         ({"token": "xoxb-wrong-wrong-wrong"}, "invalid_auth"),
     ],
 )
-async def test_wrong_tokens_are_refused_at_the_start(tokens: dict[str, str], reason: str) -> None:
+async def test_wrong_tokens_are_refused_at_the_start(tokens: dict[str, Any], reason: str) -> None:
     async with FakeSlack() as slack:
         with pytest.raises(PlatformFailure, match=reason) as told:
             async with adapter_for(slack, **tokens):

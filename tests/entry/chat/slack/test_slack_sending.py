@@ -150,8 +150,7 @@ async def test_a_lost_send_is_found_by_its_key_in_channel_and_thread() -> None:
 
 async def test_status_reactions_broadcast_and_the_thread_of_a_handoff() -> None:
     async with FakeSlack() as slack:
-        more = {"reactions": True, "reply_broadcast": True}
-        async with adapter_for(slack, **more) as adapter:
+        async with adapter_for(slack, reactions=True, reply_broadcast=True) as adapter:
             root = slack.say("C1", "U1", "hello")
             place = outgoing("C1", thread_id=root).target
             await adapter.typing(place)
