@@ -510,9 +510,9 @@ class FakeSlack:
 async def _params(request: web.Request) -> dict[str, Any]:
     """Read parameters however they were sent."""
     params: dict[str, Any] = dict(request.query)
-    if request.content_type == "application/json":
-        return params | await request.json()
-    return params | dict(await request.post())
+    as_json = request.content_type == "application/json"
+    params |= await request.json() if as_json else dict(await request.post())
+    return params
 
 
 def _check_blocks(blocks: Any) -> None:
