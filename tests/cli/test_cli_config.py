@@ -122,6 +122,8 @@ def test_set_refuses_what_the_schema_does_not_allow(filled: Shell) -> None:
     assert (
         "price.output is missing" in filled.fails(ConfigError, "set", price, "{input: 1}").message
     )
+    error = filled.fails(ConfigError, "set", "approvals.timeout", "-5")
+    assert "at least 0, but is -5" in error.message
     error = filled.fails(ConfigError, "set", "model.api_mode", "mesages")
     assert "did you mean `messages`" in error.message
     assert filled.config.read_text() == before

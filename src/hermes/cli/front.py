@@ -51,8 +51,8 @@ def _wait_for(chat: int) -> None:
         heard = signal.sigwaitinfo(HEARD)
         if heard.si_signo == signal.SIGUSR1 and heard.si_pid == chat:
             os._exit(0)
-        if heard.si_signo in PASSED_ON and heard.si_code == SI_USER:
-            # Those of the terminal reach the whole group.
+        if heard.si_signo in PASSED_ON and heard.si_code <= SI_USER:
+            # Those of the kernel, for a terminal, reach the whole group.
             os.kill(chat, heard.si_signo)
         ended, status = os.waitpid(chat, os.WNOHANG)
         if ended:

@@ -157,7 +157,7 @@ def get_command(key: str, as_json: bool) -> None:
     click.echo(json.dumps(data, ensure_ascii=False) if as_json else shown(data))
 
 
-@command.command("set")
+@command.command("set", context_settings={"ignore_unknown_options": True})
 @click.argument("key")
 @click.argument("value")
 @click.option("--force", is_flag=True, help="Write a key that Hermes does not know.")

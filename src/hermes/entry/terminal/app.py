@@ -2,7 +2,6 @@
 
 import asyncio
 import importlib
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
@@ -161,18 +160,10 @@ class TerminalApp(TerminalChat):
             self.spawn(self._leave())
 
     async def _leave(self) -> None:
-        """Close the chat; ask first what becomes of background processes."""
-        if running := await self.background():
-            choices = ["Stay", "Leave and end what runs", "Leave and let it run on"]
-            offered = choices if self.parts.let_go else choices[:2]
-            chosen = await self.questions.pick(f"Still running: {running}", offered)
-            if not chosen:
-                self._leaving = False
-                return
-            self.outlived = chosen == 2
-            end = f"left running (kill {os.getpid()} ends it)" if self.outlived else "ended"
-            self.say(f"· {end} · {running}")
-        self._canvas.close()
+        if await self.may_leave():
+            self._canvas.close()
+        else:
+            self._leaving = False
 
     def prefill(self, text: str) -> None:
         """Put text into the input, unless something is being written there."""

@@ -6,6 +6,7 @@ left to its two forms, the full screen (`app`) and the chat line by line (`line_
 """
 
 import asyncio
+import os
 from abc import abstractmethod
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
@@ -599,13 +600,21 @@ class TerminalChat(Door, Screen):
         if self.queued:
             await self.host.gateway.wake(self.session.id)
 
-    async def background(self) -> str:
-        """Name the background processes; empty if none runs."""
+    async def may_leave(self) -> bool:
+        """Ask what becomes of background processes; False if the person stays."""
         commands = await self.host.controls.background()
         if not commands:
-            return ""
+            return True
         number = "a background process" if len(commands) == 1 else f"{len(commands)} processes"
-        return f"{number}: {'; '.join(one_line(harmless(each), 60) for each in commands)}"
+        running = f"{number}: {'; '.join(one_line(harmless(each), 60) for each in commands)}"
+        choices = ["Stay", "Leave and end what runs", "Leave and let it run on"]
+        offered = choices if self.parts.let_go else choices[:2]
+        chosen = await self.pick(f"Still running: {running}", offered)
+        self.outlived = chosen == 2
+        end = f"left running (kill {os.getpid()} ends it)" if self.outlived else "ended"
+        if chosen:
+            self.say(f"· {end} · {running}")
+        return bool(chosen)
 
     async def hold(self) -> None:
         """Stop the running turn and keep what is queued for the next time."""

@@ -84,11 +84,12 @@ class LineChat(TerminalChat):
             self._lines.put_nowait(None)
 
     async def _take_lines(self) -> None:
-        while not self._leaving:
-            self._reading = True
-            self._prompt()
-            line = await self._lines.get()
-            self._reading = self._prompted = False
+        while True:
+            if self._leaving:
+                if self.exit_code or await self.may_leave() or self.exit_code:
+                    break
+                self._leaving = False
+            line = await self._line()
             if line is None:
                 self._ended = True
                 self.changed()
@@ -97,9 +98,18 @@ class LineChat(TerminalChat):
             if line.strip():
                 await self._take_line(line)
         if not self.exit_code:
-            if ending := await self.background():
-                self.say(f"Leaving ends {ending}")
             await self.hold()
+
+    async def _line(self) -> str | None:
+        self._reading = True
+        self._prompt()
+        try:
+            return await self._lines.get()
+        finally:
+            self._reading = self._prompted = False
+
+    async def may_leave(self) -> bool:
+        return not sys.stdin.isatty() or await super().may_leave()
 
     async def _take_line(self, line: str) -> None:
         picker = self.questions.picker
@@ -186,7 +196,8 @@ class LineChat(TerminalChat):
 
     def leave(self) -> None:
         self._leaving = True
-        self._lines.put_nowait("")
+        if self._reading:
+            self._lines.put_nowait("")
 
     def prefill(self, text: str) -> None:
         self.show([f"> {text}"])
@@ -210,7 +221,7 @@ class LineChat(TerminalChat):
         """Show a numbered list and take the next line as the choice."""
         picker = list_picker(title, options)
         self.show([text for _, text in picker.lines(CELLS, "Type the number.", pointer="")])
-        line = await self._lines.get()
+        line = await self._line()
         if line is None:
             self._lines.put_nowait(None)
             return None
