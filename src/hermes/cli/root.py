@@ -33,6 +33,7 @@ COMMANDS: dict[str, str] = {
     "prompt-size": "Show the size of the fixed prompt, part by part.",
     "sessions": "List, show, search, export and tidy up conversations.",
     "setup": "Answer the few questions that matter and write the configuration.",
+    "slack": "Print the manifest of the Slack app.",
     "status": "Show the model, the configuration, the gateway and the size of the ledger.",
     "webhook": "Let services wake the agent: add, list, remove and test routes.",
 }

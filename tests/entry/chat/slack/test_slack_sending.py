@@ -1,12 +1,14 @@
 """Sending: the look of messages, what failures mean, files both ways, and the lost send."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from fakes.slack import TOKEN, FakeSlack
 from fakes.slack_kit import adapter_for, listening, outgoing
+from hermes.domain.errors import MissingExtra
 from hermes.domain.inbound import Attachment
 from hermes.domain.ports.platform import Button, FailureAction, HandoffThreads, PlatformFailure
 from hermes.entry.chat.slack.wire import look
@@ -244,3 +246,14 @@ async def test_no_secret_is_in_what_a_failure_says(tmp_path: Path) -> None:
             assert "xox" not in json.dumps([told.value.message, told.value.hint]).replace(
                 "xoxb-…", ""
             )
+
+
+async def test_without_the_extra_the_install_command_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "slack_sdk.errors", None)
+    async with FakeSlack() as slack:
+        with pytest.raises(MissingExtra) as told:
+            async with adapter_for(slack):
+                pass
+        assert "pip install 'hermes-gateway[slack]'" in told.value.hint
