@@ -172,14 +172,11 @@ def test_no_key_that_is_called_useless_is_a_setting() -> None:
 
 
 def test_a_key_without_an_effect_is_named_with_what_to_use_instead(home: HermesHome) -> None:
-    home.config_file.write_text("delegation: {x: 1}\nskills: {}\nagent: {environment_hint: x}\n")
+    home.config_file.write_text("kanban: {x: 1}\nskills: {}\nagent: {environment_hint: x}\n")
     loaded = load_config(home, {}, managed=home.root / "none")
     assert loaded.warnings == ()
     assert loaded.unused == (
-        (
-            "config.yaml:1: delegation has no effect here: not supported yet;"
-            " the agent starts no other agents"
-        ),
+        "config.yaml:1: kanban has no effect here: not supported yet",
         (
             "config.yaml:3: agent.environment_hint has no effect here:"
             " not supported; use platform_hints or SOUL.md"

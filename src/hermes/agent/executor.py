@@ -175,7 +175,7 @@ class ToolExecutor:
             recall=recall,
             remember=remember,
             capabilities=self._scope.capabilities,
-            tools=self._tools,
+            tools=self._scope.callable or self._tools,
             max_result_chars=_result_cap(self._scope.model.info.context_window),
         )
 

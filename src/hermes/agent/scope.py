@@ -128,6 +128,8 @@ class TurnScope(Struct, frozen=True, kw_only=True):
     """With its system prompt, which is frozen by now."""
     model: Model
     tools: ToolRunner
+    callable: ToolRunner | None = None
+    """Our tools without a search in front, for tools that call tools."""
     capabilities: ToolCapabilities = ToolCapabilities()
     used: TurnUsage = TurnUsage()
     """What an earlier attempt at the turn has used."""

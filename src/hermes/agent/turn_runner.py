@@ -14,6 +14,7 @@ from hermes.agent.loop import TurnLoop
 from hermes.agent.prompt import build_prompt, gather_inputs
 from hermes.agent.scope import AgentServices, TurnScope, durable
 from hermes.agent.side_calls import TitleMaker
+from hermes.agent.tools.tool_search import searchable
 from hermes.agent.tools.wrappers import ClientSide, Filtered
 from hermes.domain.errors import Explained, HermesError, NotFound
 from hermes.domain.events import TurnFinished, TurnJob, TurnStarted
@@ -125,6 +126,8 @@ class _Attempt:
         for allowed in (model.info.own_tools, job.brief.options.own_tools):
             if allowed is not None:
                 tools = Filtered(tools, allowed)
+        whole, limits = tools, services.settings().tools.tool_search
+        tools = searchable(tools, limits, model.info.context_window)
         if session.system_prompt is None:
             session = await self._freeze_prompt(session, model, tools)
         if job.brief.options.client_tools:
@@ -134,6 +137,7 @@ class _Attempt:
             session=session,
             model=model,
             tools=tools,
+            callable=whole,
             capabilities=given.capabilities,
             used=await services.ledger.usage_of_turn(turn.id) if turn.resumes else TurnUsage(),
         )

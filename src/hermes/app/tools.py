@@ -85,7 +85,9 @@ class AgentTools(Struct, kw_only=True):
         journaled = Journaled(registry, self.ledger, self.clock, self.seconds)
         gate, scope = self._gate(job, session), job.profile.scope
         return TurnTools(
-            runner=Guarded(Approved(Budgeted(journaled), gate)),
+            runner=Guarded(
+                Approved(Budgeted(journaled), gate), self.settings().tool_loop_guardrails
+            ),
             capabilities=replace(
                 job.capabilities,
                 ask=gate.question if gate.can_ask else None,

@@ -35,6 +35,7 @@ COMMANDS: dict[str, str] = {
     "setup": "Answer the few questions that matter and write the configuration.",
     "slack": "Print the manifest of the Slack app.",
     "status": "Show the model, the configuration, the gateway and the size of the ledger.",
+    "tools": "The tools of the agent: list, enable and disable them.",
     "webhook": "Let services wake the agent: add, list, remove and test routes.",
 }
 """Command -> short help."""

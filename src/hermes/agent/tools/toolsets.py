@@ -70,6 +70,16 @@ def composites() -> tuple[str, ...]:
     return tuple(_table().composites)
 
 
+def expanded(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names with those of composites replaced by what they stand for."""
+    table = _table().composites
+    found: list[str] = []
+    for name in names:
+        composite = name in table or name.startswith("hermes-")
+        found += table.get(name, table["hermes-cli"]) if composite else [name]
+    return tuple(dict.fromkeys(found))
+
+
 def resolve_toolsets(
     names: Iterable[str], disabled: Iterable[str], toolset_of: Mapping[str, str]
 ) -> ToolsetChoice:

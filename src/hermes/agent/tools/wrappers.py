@@ -23,7 +23,8 @@ from hermes.domain.messages import ToolCall, ToolOutcome
 from hermes.domain.ports.approval import ApprovalGate
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import TurnStore
-from hermes.domain.tools import ToolContext, ToolResult, ToolRunner, ToolSpec
+from hermes.domain.settings.agent import LoopGuardrails, LoopLimits
+from hermes.domain.tools import Parallel, ToolContext, ToolResult, ToolRunner, ToolSpec
 from hermes.domain.turn import ClientTool
 
 
@@ -165,40 +166,56 @@ class Filtered(ToolWrapper):
         return await self._inner.run(call, context)
 
 
-SAME_CALL_FAILURES = 2
-SAME_TOOL_FAILURES = 3
+_GUARDRAILS = LoopGuardrails()
 
 
 class Guarded(ToolWrapper):
-    """Adds advice to repeated failures within one turn."""
+    """Adds advice to calls that lead nowhere within one turn; blocks them if that is set."""
 
-    def __init__(self, inner: ToolRunner) -> None:
+    def __init__(self, inner: ToolRunner, limits: LoopGuardrails = _GUARDRAILS) -> None:
         super().__init__(inner)
+        self._limits = limits
         self._call_failures: Counter[tuple[str, str]] = Counter()
         self._tool_failures: Counter[str] = Counter()
+        self._same_results: Counter[tuple[str, str]] = Counter()
+        self._last: dict[tuple[str, str], int] = {}
+        """Call -> what it gave the last time."""
 
     async def run(self, call: ToolCall, context: ToolContext) -> ToolResult:
+        stop, warn = self._limits.hard_stop_after, self._limits.warn_after
+        if self._limits.hard_stop_enabled and (why := self._trouble(call, stop)):
+            text = f"Not carried out. {why} It is blocked for the rest of this turn."
+            return ToolResult(content=text, outcome=ToolOutcome.REFUSED)
         result = await self._inner.run(call, context)
-        if result.outcome is not ToolOutcome.ERROR:
-            self._tool_failures[call.name] = 0
+        self._count(call, result)
+        why = self._trouble(call, warn) if self._limits.warnings_enabled else ""
+        if not why or not isinstance(result.content, str):
             return result
-        self._call_failures[call.name, call.arguments] += 1
-        self._tool_failures[call.name] += 1
-        advice = self._advice(call)
-        if not advice or not isinstance(result.content, str):
-            return result
-        return replace(result, content=f"{result.content}\n\n{advice}")
+        return replace(result, content=f"{result.content}\n\n{why}")
 
-    def _advice(self, call: ToolCall) -> str:
-        same_call = self._call_failures[call.name, call.arguments]
-        if same_call >= SAME_CALL_FAILURES:
+    def _count(self, call: ToolCall, result: ToolResult) -> None:
+        key, spec = (call.name, call.arguments), self.spec(call.name)
+        if result.outcome is ToolOutcome.ERROR:
+            self._call_failures[key] += 1
+            self._tool_failures[call.name] += 1
+            return
+        self._tool_failures[call.name] = 0
+        if spec is not None and spec.parallel is Parallel.ALWAYS:  # it only reads
+            given, before = hash(result.content), self._last.get(key)
+            self._last[key] = given
+            self._same_results[key] = self._same_results[key] + 1 if given == before else 0
+
+    def _trouble(self, call: ToolCall, limits: LoopLimits) -> str:
+        key = (call.name, call.arguments)
+        if (failed := self._call_failures[key]) >= limits.exact_failure:
             return (
-                f"This exact call has now failed {same_call} times. Do not repeat it unchanged: "
+                f"This exact call has now failed {failed} times. Do not repeat it unchanged: "
                 "find out why it fails, or take another way."
             )
-        same_tool = self._tool_failures[call.name]
-        if same_tool >= SAME_TOOL_FAILURES:
-            return f"{call.name} has failed {same_tool} times in a row. Reconsider the approach."
+        if (failed := self._tool_failures[call.name]) >= limits.same_tool_failure:
+            return f"{call.name} has failed {failed} times in a row. Reconsider the approach."
+        if (same := self._same_results[key]) >= limits.idempotent_no_progress:
+            return f"This call has given the same result {same + 1} times. Use what you have."
         return ""
 
 

@@ -1,6 +1,9 @@
 """Agent settings: the loop, its context and its memory."""
 
 from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from hermes.domain.settings.section import AtStart, Count, Fraction, Positive, Seconds, Section
 
@@ -125,3 +128,42 @@ class ToolDelegation(Section, frozen=True, kw_only=True):
     """Let tasks with the role `orchestrator` have tasks of their own, within `max_spawn_depth`."""
     subagent_auto_approve: bool = False
     """Allow what would need an approval in a task, where nobody can be asked; else it is denied."""
+
+
+class LoopLimits(Section, frozen=True, kw_only=True):
+    exact_failure: Positive = 2
+    """Failures of one and the same call."""
+    same_tool_failure: Positive = 3
+    """Failures of one tool in a row."""
+    idempotent_no_progress: Positive = 2
+    """Times that a reading call gave the same result again."""
+
+
+class LoopGuardrails(Section, frozen=True, kw_only=True):
+    """Tool calls that lead nowhere within one turn."""
+
+    warnings_enabled: bool = True
+    """Tell the model so."""
+    hard_stop_enabled: bool = False
+    """Block such calls for the rest of the turn."""
+    warn_after: LoopLimits = LoopLimits()
+    hard_stop_after: LoopLimits = LoopLimits(
+        exact_failure=5, same_tool_failure=8, idempotent_no_progress=5
+    )
+
+
+class ToolSearch(Section, frozen=True, kw_only=True):
+    """Tools that are looked up instead of being described in every call."""
+
+    enabled: Literal["auto", "on", "off"] | bool = "auto"
+    """auto: once the descriptions take more than `threshold_pct` of the context window."""
+    threshold_pct: Annotated[float, Meta(ge=0, le=100)] = 10.0
+    """Percent of the context window that the descriptions of tools may take."""
+    search_default_limit: Positive = 5
+    """Tools that a search shows."""
+    max_search_limit: Positive = 20
+    """Tools that a search shows at most, however many the model asks for."""
+
+
+class ToolUse(Section, frozen=True, kw_only=True):
+    tool_search: ToolSearch = ToolSearch()

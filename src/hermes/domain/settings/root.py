@@ -34,6 +34,8 @@ class Settings(Section, frozen=True, kw_only=True):
     platform_toolsets: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Platform -> toolsets of its sessions."""
     agent: core.AgentLoop = core.AgentLoop()
+    tool_loop_guardrails: core.LoopGuardrails = core.LoopGuardrails()
+    tools: core.ToolUse = core.ToolUse()
     delegation: core.ToolDelegation = core.ToolDelegation()
     compression: core.Compression = core.Compression()
     memory: core.Memory = core.Memory()
