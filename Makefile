@@ -2,6 +2,7 @@
 #
 #   make run     set up, fetch the embedded model, start the chat
 #   make test    set up, lint, all tests
+#   make clients the matrix of client libraries
 #
 PYTHON ?= python3
 VENV   := .venv
@@ -9,7 +10,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SAMPLE := What is the capital of France?
 
-.PHONY: run test lint fix setup dev services soak bench fresh clean
+.PHONY: run test lint fix setup dev services clients soak bench fresh clean
 
 run: setup
 	@$(BIN)/hermes setup --non-interactive
@@ -31,6 +32,11 @@ fix: dev
 
 soak: dev services
 	EXPLORE=1 $(BIN)/python -m pytest -m 'slow or not slow' --timeout 1800 tests
+
+# Published client libraries against a gateway; they live in environments of their own.
+clients: dev services
+	@scripts/test-clients.sh
+	$(BIN)/python -m pytest -m clients -s --timeout 600 tests/clients
 
 bench: dev
 	$(BIN)/python -m bench

@@ -45,18 +45,23 @@ install_programs() {
         echo "Could not install:$missing. Some tests will be skipped." >&2
 }
 
-# The client library for JavaScript; the last major version that runs on Node 20.
-client=6.49.0
+# The client library for JavaScript (the last major version that runs on Node 20), and what makes
+# a client of the OpenAPI document.
+packages="openai@6.49.0 openapi-typescript@7.13.0 openapi-fetch@0.17.0 typescript@5.9.3"
 folder="$(cd "$(dirname "$0")/.." && pwd)/.venv/npm"
 
 install_client() {
     command -v npm >/dev/null 2>&1 || return 0
-    grep -qs "\"version\": \"$client\"" "$folder/node_modules/openai/package.json" && return
-    echo "Installing for the tests: openai $client (npm)"
+    [ "$(cat "$folder/installed" 2>/dev/null)" != "$packages" ] || return 0
+    echo "Installing for the tests: $packages (npm)"
     mkdir -p "$folder"
-    npm install --silent --prefix "$folder" --no-package-lock --no-save --no-audit --no-fund \
-        "openai@$client" >/dev/null ||
-        echo "Could not install the npm package openai. Some tests will be skipped." >&2
+    # shellcheck disable=SC2086 # a list of packages
+    if npm install --silent --prefix "$folder" --no-package-lock --no-save --no-audit --no-fund \
+        $packages >/dev/null; then
+        echo "$packages" >"$folder/installed"
+    else
+        echo "Could not install npm packages. Some tests will be skipped." >&2
+    fi
 }
 
 [ -z "$missing" ] || install_programs

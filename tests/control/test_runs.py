@@ -92,6 +92,19 @@ async def test_more_runs_than_allowed_are_refused_but_repeats_are_found(tmp_path
                 await runs.start(asked("c"))
 
 
+async def test_a_burst_starts_no_more_runs_than_allowed(tmp_path: Path) -> None:
+    go = asyncio.Event()
+    model = ScriptedModel([Reply(pieces=("ok",), before=go), Reply(pieces=("ok",), before=go)])
+    async with running_core(tmp_path, model) as core, runs_on(core, max_open=2) as runs:
+        burst = [runs.start(asked(f"number {at}")) for at in range(8)]
+        outcomes = await asyncio.gather(*burst, return_exceptions=True)
+        assert [type(each) for each in outcomes].count(TooBusy) == 6
+        go.set()
+        for each in outcomes:
+            if not isinstance(each, BaseException):
+                await finished(runs, each.run)
+
+
 async def test_a_running_run_is_stopped_and_keeps_what_was_said(tmp_path: Path) -> None:
     never = asyncio.Event()
     model = ScriptedModel([Reply(pieces=("Once upon",), before_end=never)])

@@ -188,7 +188,9 @@ def test_calls_for_the_client_are_tool_calls() -> None:
 def test_a_failure_ends_the_stream_with_its_reason() -> None:
     error = TurnError(code="model", message="The model is gone.", hint="Choose another.")
     wire = stream(started(), TextDelta("Well"), finished(outcome=TurnState.FAILED, error=error))
-    last = chunks(wire)[-1]
+    alone, last = chunks(wire)[-2:]
+    assert alone["error"] == last["error"]
+    assert "choices" not in alone, "clients that know errors only by that see it, too"
     assert last["choices"][0]["finish_reason"] == "error"
     assert last["error"]["message"] == "The model is gone. Choose another."
     assert last["error"]["type"] == "server_error"

@@ -180,10 +180,11 @@ def test_any_sequence_of_events_gives_a_valid_stream(
     reasons = [
         choice["finish_reason"]
         for _, data in read
-        for choice in data["choices"]
+        for choice in data.get("choices", ())
         if choice["finish_reason"] is not None
     ]
     assert len(reasons) == 1
+    assert ["choices" not in data for _, data in read].count(True) == (reasons == ["error"])
     assert sum("usage" in data for _, data in read) == 1
 
 

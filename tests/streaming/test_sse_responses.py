@@ -351,7 +351,9 @@ def test_a_failure_closes_the_open_message_and_names_the_error() -> None:
     error = TurnError(code="model", message="The model is down.", hint="Try later.")
     bodies, resource = run([STARTED, TextDelta("Half"), finished(TurnState.FAILED, error=error)])
     assert bodies[-1]["type"] == "response.failed"
-    assert resource["error"] == {"code": "model", "message": "The model is down. Try later."}
+    error_type, *rest = resource["error"].items()
+    assert error_type == ("type", "server_error")
+    assert dict(rest) == {"code": "model", "message": "The model is down. Try later."}
     assert resource["output"][0]["status"] == "incomplete"
     assert texts(resource) == ["Half"]
 

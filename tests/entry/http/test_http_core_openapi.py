@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from fakes.http_door import http_door
 from hermes.domain.keys import Action
-from hermes.entry.http.endpoint import EVENT_STREAM, Answer, Call, Endpoint, JsonAnswer
+from hermes.entry.http.api import all_endpoints
+from hermes.entry.http.endpoint import Answer, Call, Endpoint, Events, JsonAnswer
 from hermes.entry.http.openapi import openapi_document, with_description
 from hermes.testing import ScriptedModel
 
@@ -30,12 +31,22 @@ class Ask(Struct, kw_only=True):
     note: str = "<script>alert(1)</script>"
 
 
+class Piece(Struct, kw_only=True):
+    delta: str | UnsetType = UNSET
+
+
 class Told(Struct, kw_only=True):
+    kind: Literal["told", "asked"] = "told"
+    """Who has spoken,
+    and why."""
     parts: list[Part]
+    rest: list[Any] = []
+    note: str | UnsetType = UNSET
 
 
 class Paging(Struct, kw_only=True):
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    """How many."""
     source: str | None = None
     tag: tuple[str, ...] = ()
 
@@ -61,11 +72,11 @@ ENDPOINTS = (
         "/v1/ask",
         body=Ask,
         action=Action.RUN,
-        answers={200: (Told, EVENT_STREAM)},
+        answers={200: (Told, Events(Piece))},
         problems=(409, 502),
     ),
     endpoint("list", "GET", "/v1/things", query=Paging, answers={200: Told}),
-    endpoint("events", "GET", "/v1/things/{thing_id}/events", answers={200: EVENT_STREAM}),
+    endpoint("events", "GET", "/v1/things/{thing_id}/events", answers={200: Events(Piece)}),
     endpoint("change", "PATCH", "/v1/things/{thing_id}", body=Change, answers={200: Told}),
     endpoint("remove", "DELETE", "/v1/things/{thing_id}", answers={204: None}),
     endpoint("health", "GET", "/health", public=True, answers={200: dict[str, str]}),
@@ -115,7 +126,7 @@ def test_operations_have_unique_ids_and_describe_their_path_parameters(
     document: dict[str, Any],
 ) -> None:
     ids = [operation["operationId"] for _, _, operation in operations(document)]
-    assert len(ids) == len(set(ids)) == 8
+    assert len(ids) == len(set(ids)) == 9
     for _, path, operation in operations(document):
         named = {each["name"] for each in operation["parameters"] if each["in"] == "path"}
         assert named == set(re.findall(r"\{(\w+)\}", path))
@@ -138,8 +149,13 @@ def test_streams_and_values_stand_beside_each_other(document: dict[str, Any]) ->
     content = document["paths"]["/v1/ask"]["post"]["responses"]["200"]["content"]
     assert content == {
         "application/json": {"schema": {"$ref": "#/components/schemas/Told"}},
-        "text/event-stream": {},
+        "text/event-stream": {"schema": {"$ref": "#/components/schemas/Piece"}},
     }
+    only = document["paths"]["/v1/things/{thing_id}/events"]["get"]["responses"]["200"]["content"]
+    assert only["text/event-stream"]["schema"]["anyOf"] == [
+        {"$ref": "#/components/schemas/Piece"},
+        {"type": "string"},
+    ]
     gone = document["paths"]["/v1/things/{thing_id}"]["delete"]["responses"]["204"]
     assert "content" not in gone
 
@@ -164,6 +180,39 @@ def test_query_and_header_parameters_are_described(document: dict[str, Any]) -> 
     assert "Last-Event-ID" in {each["name"] for each in events}
 
 
+def test_generators_find_types_required_fields_and_descriptions(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    told, ask = schemas["Told"], schemas["Ask"]
+    assert set(told["required"]) == {"kind", "parts", "rest"}, "all that an answer always has"
+    assert told["properties"]["kind"] == {
+        "type": "string",
+        "enum": ["asked", "told"],
+        "description": 'Who has spoken, and why. Default: `"told"`.',
+    }
+    assert told["properties"]["rest"] == {"type": "array", "items": {}}
+    assert ask["required"] == ["messages"]
+    assert ask["properties"]["stream"] == {"type": "boolean", "description": "Default: `false`."}
+    assert schemas["Part"]["description"] == "A part of a message."
+    listed = document["paths"]["/v1/things"]["get"]["parameters"]
+    assert [each.get("description") for each in listed if each["name"] == "limit"] == ["How many."]
+
+
+def test_names_of_schemas_are_short_and_the_wire_is_described() -> None:
+    whole = openapi_document(with_description(all_endpoints()), "1")
+    schemas = whole["components"]["schemas"]
+    assert not [name for name in schemas if not re.fullmatch(r"[A-Z][A-Za-z]{2,27}", name)]
+    assert schemas["RunKind"]["enum"] == ["chat", "response", "run", "session", "webhook"]
+    assert "waiting_for_approval" in schemas["RunView"]["properties"]["status"]["enum"]
+    streams = {
+        schema.get("$ref") or schema["anyOf"][0]["$ref"]
+        for _, _, operation in operations(whole)
+        for answer in operation["responses"].values()
+        if (schema := answer.get("content", {}).get("text/event-stream", {}).get("schema"))
+    }
+    names = {"ChatCompletionChunk", "ResponseStreamEvent", "RunEvent", "SessionEvent"}
+    assert streams == {f"#/components/schemas/{name}" for name in names}
+
+
 def test_public_operations_need_no_key(document: dict[str, Any]) -> None:
     assert document["paths"]["/health"]["get"]["security"] == []
     assert document["paths"]["/v1/ask"]["post"]["security"] == [{"bearer": []}, {"apiKey": []}]
@@ -176,6 +225,8 @@ async def test_both_are_served_without_a_key(tmp_path: Path) -> None:
         served = await nobody.get("/openapi.json")
         assert served.headers["content-type"] == "application/json"
         assert set(served.json()["paths"]) >= {"/v1/ask", "/openapi.json", "/docs"}
+        start = await nobody.get("/")
+        assert (start.status_code, start.headers["location"]) == (302, "/docs")
         page = await nobody.get("/docs")
         assert page.headers["content-type"] == "text/html; charset=utf-8"
         policy = page.headers["content-security-policy"]

@@ -201,6 +201,8 @@ class Runs(Follower):
         self._sessions = sessions or Sessions()
         self._live: dict[str, LiveRun] = {}
         """The runs that are under way in this process."""
+        self._starting: list[str] = []
+        """Their agents while they are committed: a burst counts before its first is under way."""
         self._left: set[str] = set()
         """Those whose client has gone and may come back."""
         self._refused: dict[tuple[str, str], None] = {}
@@ -222,13 +224,18 @@ class Runs(Follower):
             self._refuse(request)
             raise Draining("Hermes is stopping; try again in a moment.")
         # Each agent has this many, so that none is kept out by what others do.
-        own = sum(live.run.agent_id == request.agent_id for live in self._live.values())
+        under_way = (live.run.agent_id for live in self._live.values())
+        own = [*under_way, *self._starting].count(request.agent_id)
         if own >= self._max_open and not await self._repeats(request):
             self._refuse(request)
             raise TooBusy(f"{own} runs are under way already; try again shortly.")
         with use_profile(self._gateway.profile(request.agent_id)):
             new = new_run(request, self._gateway, self._redact)
-        opened = await self._ledger.open_run(new)
+        self._starting.append(request.agent_id)
+        try:
+            opened = await self._ledger.open_run(new)
+        finally:
+            self._starting.remove(request.agent_id)
         if opened.duplicate:
             return opened
         if request.choice.turn_id is not None:

@@ -216,6 +216,12 @@ Handler = Callable[[Call[Any, Any]], Awaitable[Any]]
 """Returns an `Answer`, or just the value that is sent as JSON."""
 
 
+class Events(Struct, frozen=True):
+    """A stream of server-sent events; the data of each has the shape of `kind`."""
+
+    kind: Any
+
+
 class Endpoint(Struct, frozen=True, kw_only=True):
     name: str
     """The `operationId`."""
@@ -234,9 +240,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     query: Any = None
     """The struct that query parameters are checked against."""
     answers: Mapping[int, Any] = {}
-    """Status -> struct, or a media type as text, e.g. `EVENT_STREAM`; 200 may be a tuple of
-    several. A value without a status goes out with the first. Errors that every endpoint can give
-    need not be named."""
+    """Status -> struct, `Events`, or a media type as text; 200 may be a tuple of several. A value
+    without a status goes out with the first. Errors that every endpoint can give need not be
+    named."""
     problems: tuple[int, ...] = ()
     """Further error statuses it can answer with: 404, 409, 429, 502, 503, ..."""
     redacts: bool = False

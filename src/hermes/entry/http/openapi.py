@@ -5,11 +5,15 @@ document cannot say anything else than what the server does. It is written when
 somebody asks for it, once.
 """
 
+import ast
 import asyncio
 import base64
 import hashlib
+import inspect
 import re
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin
@@ -17,7 +21,14 @@ from typing import Any, Union, get_args, get_origin
 import msgspec
 
 from hermes.domain.keys import Action
-from hermes.entry.http.endpoint import EVENT_STREAM, Call, Endpoint, Operations, TextAnswer
+from hermes.entry.http.endpoint import (
+    EVENT_STREAM,
+    Call,
+    Endpoint,
+    Events,
+    Operations,
+    TextAnswer,
+)
 from hermes.entry.http.errors import ErrorBody
 from hermes.entry.http.request import HEADERS, MAX_ID_DIGITS, BodyPlan
 
@@ -54,7 +65,7 @@ def with_description(endpoints: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
     async def get_open_api(call: Call[None, None]) -> TextAnswer:
         """This document."""
         if "json" not in kept:
-            document = openapi_document(listed, call.context.version)
+            document = await asyncio.to_thread(openapi_document, listed, call.context.version)
             kept["json"] = msgspec.json.encode(document).decode()
         return TextAnswer(text=kept["json"], media_type=_JSON)
 
@@ -69,7 +80,12 @@ def with_description(endpoints: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
             headers={"content-security-policy": _page_policy(kept["page"])},
         )
 
-    listed = (*endpoints, get_open_api, get_docs)
+    @about("GET /", public=True, answers={302: None})
+    async def get_start(_call: Call[None, None]) -> TextAnswer:
+        """Leads a browser to the page that says what this is."""
+        return TextAnswer(text="", status=302, headers={"location": "/docs"})
+
+    listed = (*endpoints, get_open_api, get_docs, get_start)
     return listed
 
 
@@ -107,15 +123,30 @@ class _Schemas:
     """The schemas of all types that endpoints name, with one place for shared ones."""
 
     def __init__(self, endpoints: Sequence[Endpoint]) -> None:
-        kinds: dict[Any, None] = {ErrorBody: None}
+        asked: dict[Any, None] = {}
+        told: dict[Any, None] = {ErrorBody: None}
         for endpoint in endpoints:
-            named = [endpoint.body]
-            named += [_without_none(field.type) for field in _query_fields(endpoint.query)]
-            named += [kind for answer in endpoint.answers.values() for kind in _each(answer)]
-            kinds.update((kind, None) for kind in named if not _is_plain(kind))
-        listed = list(kinds)
-        schemas, self.components = msgspec.json.schema_components(listed, ref_template=_TEMPLATE)
-        self._of = dict(zip(listed, schemas, strict=True))
+            query = (_without_none(field.type) for field in _query_fields(endpoint.query))
+            asked.update((kind, None) for kind in (endpoint.body, *query))
+            answers = (kind for answer in endpoint.answers.values() for kind in _each(answer))
+            told.update((kind.kind if isinstance(kind, Events) else kind, None) for kind in answers)
+        listed = [kind for kind in asked | told if not _is_plain(kind)]
+        schemas, components = msgspec.json.schema_components(listed, ref_template=_TEMPLATE)
+        self._of = dict(zip(listed, _plain(schemas), strict=True))
+        self.components = _plain(components)
+        asks, tells = (
+            _structs(kind for kind in kinds if not _is_plain(kind)) for kinds in (asked, told)
+        )
+        self.notes = _Notes()
+        for struct, fields in (asks | tells).items():
+            schema = self.components[struct.__name__]
+            if struct not in asks:
+                sent = (each.encode_name for each in fields if _always_sent(each))
+                schema["required"] = list(dict.fromkeys([*schema.get("required", ()), *sent]))
+            for field in fields:
+                _describe(
+                    schema["properties"][field.encode_name], self.notes.of(struct, field.name)
+                )
 
     def of(self, kind: Any) -> dict[str, Any]:
         return {"type": "string"} if _is_plain(kind) else self._of[kind]
@@ -159,13 +190,15 @@ def _query(endpoint: Endpoint, schemas: _Schemas) -> list[dict[str, Any]]:
         if field.default is not msgspec.NODEFAULT and field.default is not None:
             schema = {**schema, "default": msgspec.to_builtins(field.default)}
         named = {"name": field.encode_name, "in": "query", "required": field.required}
-        parameters.append({**named, "schema": schema})
+        note = schemas.notes.of(endpoint.query, field.name)
+        parameters.append({**named, **({"description": note} if note else {}), "schema": schema})
     return parameters
 
 
 def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
     starts_run = endpoint.action is Action.RUN and endpoint.method == "POST"
-    streams = endpoint.method == "GET" and EVENT_STREAM in _each(endpoint.answers.get(200))
+    told = _each(endpoint.answers.get(200))
+    streams = endpoint.method == "GET" and any(isinstance(kind, Events) for kind in told)
     parameters = []
     for field, name, limit, text in HEADERS:
         resumes = field == "last_event_id"
@@ -180,10 +213,7 @@ def _headers(endpoint: Endpoint) -> list[dict[str, Any]]:
 def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
     responses: dict[str, Any] = {}
     for status, answer in endpoint.answers.items():
-        content = {
-            kind if isinstance(kind, str) else _JSON: _media_type(kind, schemas)
-            for kind in _each(answer)
-        }
+        content = dict(_media_type(kind, schemas, answer) for kind in _each(answer))
         described = {"description": endpoint.summary}
         responses[str(status)] = described | ({"content": content} if content else {})
     for status in sorted(_error_statuses(endpoint)):
@@ -191,9 +221,14 @@ def _responses(endpoint: Endpoint, schemas: _Schemas) -> dict[str, Any]:
     return responses
 
 
-def _media_type(kind: Any, schemas: _Schemas) -> dict[str, Any]:
-    # A schema would have to be that of one event, for which 3.1 has no word.
-    return {} if kind == EVENT_STREAM else {"schema": schemas.of(kind)}
+def _media_type(kind: Any, schemas: _Schemas, answer: Any) -> tuple[str, dict[str, Any]]:
+    if not isinstance(kind, Events):
+        return kind if isinstance(kind, str) else _JSON, {"schema": schemas.of(kind)}
+    # 3.1 has no word for one event of many, so the schema is that of the data of one. Where there
+    # is nothing but the stream, generated clients read it as a whole, as text.
+    event = schemas.of(kind.kind)
+    whole = event if isinstance(answer, tuple) else {"anyOf": [event, {"type": "string"}]}
+    return EVENT_STREAM, {"schema": whole}
 
 
 def _error_statuses(endpoint: Endpoint) -> set[int]:
@@ -218,6 +253,93 @@ def _error(status: int) -> dict[str, Any]:
     if status == 401:
         error["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}}}
     return error
+
+
+def _plain(schema: Any) -> Any:
+    """Write a schema so that generators of clients get along with it.
+
+    They want the type of an enum and the items of an array named, and take a field with a default
+    for one that has to be sent: defaults are told in words.
+    """
+    if isinstance(schema, list | tuple):
+        return [_plain(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {name: _plain(each) for name, each in schema.items() if name != "default"}
+    if isinstance(text := plain.get("description"), str):
+        plain["description"] = inspect.cleandoc(text)
+    if isinstance(values := plain.get("enum"), list) and all(isinstance(v, str) for v in values):
+        plain.setdefault("type", "string")
+    if plain.get("type") == "array" and "prefixItems" not in plain:
+        plain.setdefault("items", {})
+    usual, single = schema.get("default"), len(plain.get("enum", ())) == 1
+    if isinstance(usual, str | int | float) and usual != "" and not single:
+        _describe(plain, f"Default: `{msgspec.json.encode(usual).decode()}`.")
+    return plain
+
+
+def _describe(schema: dict[str, Any], text: str | None) -> dict[str, Any]:
+    """Put a text before what is said of a schema already."""
+    if text:
+        schema["description"] = " ".join(filter(None, (text, schema.get("description"))))
+    return schema
+
+
+def _structs(kinds: Iterable[Any]) -> dict[type, tuple[msgspec.inspect.Field, ...]]:
+    """Return the structs that types are made of, with their fields."""
+    found: dict[type, tuple[msgspec.inspect.Field, ...]] = {}
+    left: list[Any] = list(msgspec.inspect.multi_type_info(kinds))
+    while left:
+        kind = left.pop()
+        if isinstance(kind, msgspec.inspect.StructType):
+            if kind.cls not in found:
+                found[kind.cls] = kind.fields
+                left += [field.type for field in kind.fields]
+        elif isinstance(kind, msgspec.inspect.Type):
+            for name in kind.__struct_fields__:
+                part = getattr(kind, name)
+                left += part if isinstance(part, tuple) else [part]
+    return found
+
+
+def _always_sent(field: msgspec.inspect.Field) -> bool:
+    """Tell whether an answer has the field in any case: it is not left out where unset."""
+    given = (field.default, field.default_factory)
+    return field.required or any(each is not msgspec.NODEFAULT for each in given)
+
+
+class _Notes:
+    """What stands below the fields of structs, in their source."""
+
+    def __init__(self) -> None:
+        self._modules: dict[str, dict[str, dict[str, str]]] = {}
+
+    def of(self, struct: type, field: str) -> str | None:
+        for each in (kind for kind in struct.__mro__ if issubclass(kind, msgspec.Struct)):
+            notes = self._module(each.__module__).get(each.__name__, {})
+            if field in notes or field in inspect.get_annotations(each):
+                return notes.get(field)
+        return None
+
+    def _module(self, name: str) -> dict[str, dict[str, str]]:
+        if name not in self._modules:
+            path = getattr(sys.modules.get(name), "__file__", None) or ""
+            source = Path(path).read_text("utf-8") if path.endswith(".py") else ""
+            classes = (each for each in ast.parse(source).body if isinstance(each, ast.ClassDef))
+            self._modules[name] = {each.name: _field_notes(each) for each in classes}
+        return self._modules[name]
+
+
+def _field_notes(struct: ast.ClassDef) -> dict[str, str]:
+    notes = {}
+    for field, note in pairwise(struct.body):
+        match field, note:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                notes[name] = " ".join(text.split())
+    return notes
 
 
 def _each(answer: Any) -> tuple[Any, ...]:

@@ -19,6 +19,7 @@ them is encoded once.
 
 from collections.abc import Callable, Iterable
 from itertools import chain
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -40,7 +41,11 @@ from hermes.streaming.wire.frames import DONE, Fields, aside_fields, frame
 
 _encode = msgspec.json.Encoder().encode
 _AFTER = b'},"logprobs":null,"finish_reason":null}]}\n\n'
-_FINISH = {FinishReason.LENGTH: "length", FinishReason.CONTENT_FILTER: "content_filter"}
+Finish = Literal["stop", "length", "tool_calls", "content_filter", "error"]
+_FINISH: dict[FinishReason, Finish] = {
+    FinishReason.LENGTH: "length",
+    FinishReason.CONTENT_FILTER: "content_filter",
+}
 
 
 class PromptDetails(Struct, frozen=True, kw_only=True):
@@ -71,8 +76,7 @@ class Incomplete(Struct, frozen=True, kw_only=True):
     """There is text, but not all of it."""
     failed: bool
     error: str | None = None
-    error_code: str
-    """`output_truncated`, `agent_error` or `interrupted`."""
+    error_code: Literal["output_truncated", "agent_error", "interrupted"]
     cause: str | None = None
     """The code of the error behind it."""
 
@@ -81,7 +85,7 @@ class ChatResult(Struct, frozen=True, kw_only=True):
     finished: TurnFinished
     text: str
     reasoning: str = ""
-    finish_reason: str
+    finish_reason: Finish
     incomplete: Incomplete | None
 
 
@@ -110,7 +114,7 @@ def _failure_text(finished: TurnFinished) -> str:
     return "The turn did not end with an answer."
 
 
-def _finish_reason(finished: TurnFinished, last: AssistantMessage | None) -> str:
+def _finish_reason(finished: TurnFinished, last: AssistantMessage | None) -> Finish:
     if finished.handed:
         return "tool_calls"
     if finished.outcome is TurnState.FAILED or finished.error is not None:
@@ -306,6 +310,8 @@ class ChatStream:
             last["hermes"] = missing
         if reason == "error":
             last["error"] = failure_fields(finished)
+            # `@ai-sdk/openai` sees an error only where there are no choices.
+            out += frame(_encode({**self._head, "error": last["error"]}))
         out += frame(_encode(last))
         if self._include_usage:
             out += frame(_encode({**self._head, "choices": [], "usage": usage}))

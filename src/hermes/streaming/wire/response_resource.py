@@ -146,6 +146,8 @@ class IncompleteDetails(Struct, frozen=True, kw_only=True):
 class ResponseError(Struct, frozen=True, kw_only=True):
     """Why there is no answer."""
 
+    type: str = "server_error"
+    """Not in the specification; `@ai-sdk/openai` cannot read a failed response without it."""
     code: str
     message: str
 

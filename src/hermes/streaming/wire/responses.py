@@ -397,8 +397,8 @@ class ResponseStream:
     def _end_call(self, index: int, result: ToolFinished | None) -> None:
         item = self._items[index]
         assert isinstance(item, McpCallItem)
-        said = (result.output or result.preview) if result else "It has no result."
-        error = McpCallError(content=(ToolErrorText(text=said),))
+        said = (result.output or result.preview) if result else ""
+        error = McpCallError(content=(ToolErrorText(text=said),)) if result else None
         if result is None or result.outcome in (ToolOutcome.UNKNOWN, ToolOutcome.SKIPPED):
             item = replace(item, status="incomplete", error=error)
         elif result.outcome is ToolOutcome.OK:

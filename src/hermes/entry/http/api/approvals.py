@@ -5,11 +5,11 @@ named event in their stream and answer here, on another connection.
 """
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from hermes.domain.approvals import Approval, ApprovalKind, Choice
+from hermes.domain.approvals import Approval, ApprovalKind, ApprovalState, Choice
 from hermes.domain.keys import Action
 from hermes.entry.http.access import pending_within_reach, reached_approval
 from hermes.entry.http.endpoint import Call, Operations
@@ -24,8 +24,8 @@ MAX_ANSWER = 65_536
 class DecisionView(Struct, frozen=True, kw_only=True):
     """How it was answered."""
 
-    state: str
-    choice: str | None
+    state: ApprovalState
+    choice: Choice | None
     text: str
     by: str
     at: float
@@ -34,11 +34,10 @@ class DecisionView(Struct, frozen=True, kw_only=True):
 class ApprovalView(Struct, frozen=True, kw_only=True):
     """Something that needs, or needed, an answer."""
 
-    object: str = "hermes.approval"
+    object: Literal["hermes.approval"] = "hermes.approval"
     id: str
-    kind: str
-    """`approval`, or `question`."""
-    state: str
+    kind: ApprovalKind
+    state: ApprovalState
     session_id: str
     tool: str
     call_id: str
@@ -57,7 +56,7 @@ class ApprovalView(Struct, frozen=True, kw_only=True):
 class ApprovalList(Struct, frozen=True, kw_only=True):
     """What waits for an answer, oldest first."""
 
-    object: str = "list"
+    object: Literal["list"] = "list"
     data: tuple[ApprovalView, ...]
 
 
@@ -75,7 +74,7 @@ def approval_view(call: Call[Any, Any], approval: Approval) -> ApprovalView:
         decision = DecisionView(**decision_fields(approval.decision), at=at)
     return ApprovalView(
         **approval_fields(approval.request, call.context.redact),
-        state=approval.state.value,
+        state=approval.state,
         session_id=approval.request.session_id,
         decision=decision,
     )

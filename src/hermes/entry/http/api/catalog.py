@@ -4,7 +4,7 @@ Every list shows only what the key may reach.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -49,7 +49,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
     """An agent, as clients of language models see it."""
 
     id: str
-    object: str = "model"
+    object: Literal["model"] = "model"
     created: int = CREATED
     owned_by: str = "hermes"
     permission: list[Any] = []
@@ -60,22 +60,22 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
 class ModelList(Struct, frozen=True, kw_only=True):
     """The agents that this key may run."""
 
-    object: str = "list"
+    object: Literal["list"] = "list"
     data: list[ModelEntry]
 
 
 class AuthNote(Struct, frozen=True, kw_only=True):
     """How to come in."""
 
-    type: str = "bearer"
+    type: Literal["bearer"] = "bearer"
     required: bool = True
 
 
 class RuntimeNote(Struct, frozen=True, kw_only=True):
     """Where the work is done."""
 
-    mode: str = "server_agent"
-    tool_execution: str = "server"
+    mode: Literal["server_agent"] = "server_agent"
+    tool_execution: Literal["server"] = "server"
     client_tools: bool = True
 
 
@@ -89,7 +89,7 @@ class Operation(Struct, frozen=True, kw_only=True):
 class ApiCapabilities(Struct, frozen=True, kw_only=True):
     """What this server can do."""
 
-    object: str = "hermes.api_server.capabilities"
+    object: Literal["hermes.api_server.capabilities"] = "hermes.api_server.capabilities"
     platform: str = PLATFORM_NAME
     version: str
     model: str | None
@@ -103,14 +103,14 @@ class ApiCapabilities(Struct, frozen=True, kw_only=True):
 class ToolsetList(Struct, frozen=True, kw_only=True):
     """The toolsets of an agent at this door."""
 
-    object: str = "list"
+    object: Literal["list"] = "list"
     data: Sequence[Toolset]
 
 
 class SkillList(Struct, frozen=True, kw_only=True):
     """The skills of an agent."""
 
-    object: str = "list"
+    object: Literal["list"] = "list"
     data: list[dict[str, Any]]
 
 

@@ -13,7 +13,7 @@ them, if it comes within seconds. A turn that is cut off by the end of the proce
 
 import secrets
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, to_builtins
 from msgspec.structs import replace
@@ -45,21 +45,23 @@ from hermes.entry.http.api.conversation import (
 from hermes.entry.http.api.helper_calls import HelperCall, helper_call
 from hermes.entry.http.api.options import AnswerOptions, run_request, turn_options, user_of
 from hermes.entry.http.endpoint import (
-    EVENT_STREAM,
     STARTS_RUN,
     Answer,
     Call,
     CallHeaders,
+    Events,
     JsonAnswer,
     Operations,
     StreamAnswer,
 )
 from hermes.entry.http.errors import Problem
+from hermes.entry.http.events import ChatCompletionChunk
 from hermes.entry.http.sse import attended, chunks, stopper
 from hermes.streaming.wire.chat import (
     ChatResult,
     ChatStream,
     ChatUsage,
+    Finish,
     Incomplete,
     answers_seen,
     chat_result,
@@ -96,14 +98,14 @@ class AnswerCall(Struct, frozen=True, kw_only=True):
     """A call for the client to carry out."""
 
     id: str
-    type: str = "function"
+    type: Literal["function"] = "function"
     function: AnswerFunction
 
 
 class AnswerMessage(Struct, frozen=True, kw_only=True):
     """What the agent says."""
 
-    role: str = "assistant"
+    role: Literal["assistant"] = "assistant"
     content: str | None
     reasoning_content: str | UnsetType = UNSET
     """What the model thought, if it shows that."""
@@ -124,15 +126,14 @@ class AnswerChoice(Struct, frozen=True, kw_only=True):
     index: int = 0
     message: AnswerMessage
     logprobs: AnswerLogprobs | None = None
-    finish_reason: str
-    """`stop`, `length`, `tool_calls`, `content_filter` or `error`."""
+    finish_reason: Finish
 
 
 class ChatCompletion(Struct, frozen=True, kw_only=True):
     """The answer to a conversation."""
 
     id: str
-    object: str = "chat.completion"
+    object: Literal["chat.completion"] = "chat.completion"
     created: int
     model: str
     """The name of the agent that answered."""
@@ -188,7 +189,10 @@ ChatCall = Call[ChatRequest, None]
 
 
 @operation(
-    "POST /v1/chat/completions", *STARTS_RUN, 502, answers={200: (ChatCompletion, EVENT_STREAM)}
+    "POST /v1/chat/completions",
+    *STARTS_RUN,
+    502,
+    answers={200: (ChatCompletion, Events(ChatCompletionChunk))},
 )
 async def create_chat_completion(call: ChatCall) -> Answer:
     """Answer a conversation, in the form that OpenAI clients know."""

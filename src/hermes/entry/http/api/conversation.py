@@ -150,7 +150,9 @@ class CallIn(Struct, frozen=True, kw_only=True):
 class ChatMessage(Struct, frozen=True, kw_only=True):
     """One message: `system`, `developer`, `user`, `assistant` or `tool`."""
 
-    role: str
+    role: Annotated[
+        str, Meta(extra_json_schema={"enum": ["system", "developer", "user", "assistant", "tool"]})
+    ]
     content: str | tuple[ContentPart, ...] | None = None
     name: str | None = None
     tool_calls: tuple[CallIn, ...] | None = None

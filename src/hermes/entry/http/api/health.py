@@ -7,7 +7,7 @@ key.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,7 +28,7 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 class Health(Struct, frozen=True, kw_only=True):
     """The process answers."""
 
-    status: str
+    status: Literal["ok"]
     platform: str
     version: str
 
@@ -36,15 +36,14 @@ class Health(Struct, frozen=True, kw_only=True):
 class Readiness(Struct, frozen=True, kw_only=True):
     """Whether requests can be served."""
 
-    status: str
-    """`ready` or `not_ready`."""
+    status: Literal["ready", "not_ready"]
     checks: Mapping[str, bool]
 
 
 class DetailedHealth(Struct, frozen=True, kw_only=True):
     """What the gateway knows about itself."""
 
-    status: str
+    status: Literal["ok"]
     platform: str
     version: str
     readiness: Readiness

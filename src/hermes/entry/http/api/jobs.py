@@ -1,7 +1,7 @@
 """`/api/jobs`: scheduled jobs over HTTP."""
 
 from datetime import tzinfo
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
@@ -74,7 +74,7 @@ class JobMoment(Struct, frozen=True, kw_only=True):
 class JobHistory(Struct, frozen=True, kw_only=True):
     """What became of the instants of a job, newest first."""
 
-    object: str = "list"
+    object: Literal["list"] = "list"
     data: list[JobMoment]
     limit: int
     has_more: bool

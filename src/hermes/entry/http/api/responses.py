@@ -47,11 +47,11 @@ from hermes.entry.http.api.responses_request import (
     listed_input,
 )
 from hermes.entry.http.endpoint import (
-    EVENT_STREAM,
     STARTS_RUN,
     Answer,
     Call,
     Connection,
+    Events,
     HttpContext,
     JsonAnswer,
     Operations,
@@ -59,6 +59,7 @@ from hermes.entry.http.endpoint import (
     StreamAnswer,
 )
 from hermes.entry.http.errors import Problem
+from hermes.entry.http.events import ResponseStreamEvent
 from hermes.entry.http.sse import Stop, attended, stopper
 from hermes.streaming.wire.frames import DONE
 from hermes.streaming.wire.response_resource import Item, ResponseResource
@@ -113,7 +114,7 @@ class DeletedResponse(Struct, frozen=True, kw_only=True):
 @operation(
     "POST /v1/responses",
     *STARTS_RUN,
-    answers={200: (ResponseResource, EVENT_STREAM)},
+    answers={200: (ResponseResource, Events(ResponseStreamEvent))},
     socket="response.create",
 )
 async def create_response(call: CreateCall) -> Answer:
@@ -139,7 +140,11 @@ async def create_response(call: CreateCall) -> Answer:
     return JsonAnswer(value=value, headers={**run_headers(run), **_flags(value)})
 
 
-@operation("GET /v1/responses/{response_id}", 404, answers={200: (ResponseResource, EVENT_STREAM)})
+@operation(
+    "GET /v1/responses/{response_id}",
+    404,
+    answers={200: (ResponseResource, Events(ResponseStreamEvent))},
+)
 async def get_response(call: Call[None, GetQuery]) -> Answer:
     """Read a response, or stream it again."""
     run = await _reached(call)

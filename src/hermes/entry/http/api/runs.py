@@ -1,7 +1,7 @@
 """`/v1/runs`: requests that are answered in the background, durably."""
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
@@ -33,23 +33,25 @@ from hermes.entry.http.api.conversation import (
 )
 from hermes.entry.http.api.options import AnswerOptions, run_request, turn_options
 from hermes.entry.http.endpoint import (
-    EVENT_STREAM,
     STARTS_RUN,
     Answer,
     Call,
+    Events,
     JsonAnswer,
     Operations,
     StreamAnswer,
     TextAnswer,
 )
 from hermes.entry.http.errors import Problem
+from hermes.entry.http.events import RunEvent
 from hermes.entry.http.request import MAX_ID_DIGITS
 from hermes.streaming.wire.frames import error_fields, handed_fields, usage_fields
 from hermes.streaming.wire.runs import run_frame
 
 operation = Operations("runs", Action.RUN)
 
-STATUS = {
+RunStatus = Literal["queued", "running", "waiting_for_approval", "completed", "failed", "cancelled"]
+STATUS: dict[RunState, RunStatus] = {
     RunState.QUEUED: "queued",
     RunState.RUNNING: "running",
     RunState.WAITING: "waiting_for_approval",
@@ -71,12 +73,11 @@ _LAST_EVENT = {
 class RunView(Struct, frozen=True, kw_only=True):
     """One run."""
 
-    object: str = "hermes.run"
+    object: Literal["hermes.run"] = "hermes.run"
     run_id: str
-    kind: str
+    kind: RunKind
     """By which endpoint it came in: `run`, `chat`, `response` or `session`."""
-    status: str
-    """`queued`, `running`, `waiting_for_approval`, `completed`, `failed` or `cancelled`."""
+    status: RunStatus
     created_at: float
     updated_at: float
     session_id: str
@@ -100,7 +101,7 @@ class RunView(Struct, frozen=True, kw_only=True):
 class RunList(Struct, frozen=True, kw_only=True):
     """A page of runs, newest first."""
 
-    object: str = "list"
+    object: Literal["list"] = "list"
     data: tuple[RunView, ...]
     limit: int
     offset: int
@@ -110,7 +111,7 @@ class RunList(Struct, frozen=True, kw_only=True):
 def run_view(call: Call[Any, Any], run: Run, pending: Sequence[Approval] = ()) -> RunView:
     return RunView(
         run_id=run.id,
-        kind=run.kind.value,
+        kind=run.kind,
         status=STATUS[run.state],
         created_at=run.created_at,
         updated_at=run.updated_at,
@@ -165,7 +166,7 @@ class StartedBody(Struct, frozen=True, kw_only=True):
     """A run that was accepted."""
 
     run_id: str
-    status: str = "started"
+    status: Literal["started"] = "started"
     session_id: str
 
 
@@ -239,7 +240,7 @@ class StoppedRun(Struct, frozen=True, kw_only=True):
     """What became of the wish to stop."""
 
     run_id: str
-    status: str
+    status: RunStatus | Literal["stopping"]
     """`stopping`, or the status of a run that had ended."""
 
 
@@ -252,9 +253,9 @@ class SteerBody(Struct, frozen=True, kw_only=True):
 class SteeredRun(Struct, frozen=True, kw_only=True):
     """The text was taken; the model sees it after the tool calls under way."""
 
-    object: str = "hermes.run.steer"
+    object: Literal["hermes.run.steer"] = "hermes.run.steer"
     run_id: str
-    status: str = "accepted"
+    status: Literal["accepted"] = "accepted"
 
 
 class ApprovalBody(AnswerBody, frozen=True, kw_only=True):
@@ -269,7 +270,7 @@ class ApprovalBody(AnswerBody, frozen=True, kw_only=True):
 class ApprovalAnswer(Struct, frozen=True, kw_only=True):
     """What the answer did."""
 
-    object: str = "hermes.run.approval_response"
+    object: Literal["hermes.run.approval_response"] = "hermes.run.approval_response"
     run_id: str
     choice: str | None
     resolved: int
@@ -368,7 +369,7 @@ async def get_run(call: Call[None, None]) -> RunView:
     return run_view(call, run, pending)
 
 
-@operation("GET /v1/runs/{run_id}/events", 404, 410, answers={200: EVENT_STREAM, 204: None})
+@operation("GET /v1/runs/{run_id}/events", 404, 410, answers={200: Events(RunEvent), 204: None})
 async def stream_run_events(call: Call[None, EventsQuery]) -> Answer:
     """Follow the events of a run."""
     run = await reached_run(call, call.path["run_id"])

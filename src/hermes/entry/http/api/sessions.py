@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict, replace
@@ -12,8 +12,10 @@ from hermes.domain.errors import Conflict, SessionBusy
 from hermes.domain.keys import Action
 from hermes.domain.messages import (
     AssistantMessage,
+    FinishReason,
     InputKind,
     ToolMessage,
+    ToolOutcome,
     UserMessage,
     content_text,
     openai_part,
@@ -39,20 +41,24 @@ from hermes.entry.http.api.conversation import InputItem, Short
 from hermes.entry.http.api.options import AnswerOptions
 from hermes.entry.http.api.runs import conversation, started
 from hermes.entry.http.endpoint import (
-    EVENT_STREAM,
     STARTS_RUN,
     Answer,
     Call,
+    Events,
     JsonAnswer,
     Operations,
     StreamAnswer,
 )
 from hermes.entry.http.errors import Problem, problem_of
+from hermes.entry.http.events import SessionEvent
 from hermes.entry.http.sse import attended, chunks, stopper
 from hermes.streaming.wire.frames import error_fields, handed_fields, usage_fields
 from hermes.streaming.wire.runs import SessionStream
 
 operation = Operations("sessions", Action.SESSIONS)
+
+
+Role = Literal["user", "assistant", "tool"]
 
 
 class SessionView(Struct, frozen=True, kw_only=True):
@@ -79,7 +85,7 @@ class SessionView(Struct, frozen=True, kw_only=True):
     reasoning_tokens: int
     estimated_cost_usd: float
     parent_session_id: str | None
-    lineage: str | None
+    lineage: Lineage | None
     """Why it has a parent: `branch`, `compression` or `delegation`."""
     preview: str
     has_system_prompt: bool
@@ -90,14 +96,14 @@ class SessionView(Struct, frozen=True, kw_only=True):
 class SessionBody(Struct, frozen=True, kw_only=True):
     """One session in its envelope."""
 
-    object: str = "hermes.session"
+    object: Literal["hermes.session"] = "hermes.session"
     session: SessionView
 
 
 class SessionList(Struct, frozen=True, kw_only=True):
     """A page of sessions, most recently used first."""
 
-    object: str = "list"
+    object: Literal["list"] = "list"
     data: tuple[SessionView, ...]
     limit: int
     offset: int
@@ -113,23 +119,23 @@ class MessageView(Struct, frozen=True, kw_only=True):
     timestamp: float
     active: bool
     """False once undone or summarised: the model is not shown it any more."""
-    role: str
+    role: Role
     content: str | list[dict[str, Any]] | None
-    kind: str | UnsetType = UNSET
+    kind: InputKind | UnsetType = UNSET
     """For user messages that nobody typed: `steer`, `notice` or `summary`."""
     name: str | UnsetType = UNSET
     tool_calls: list[dict[str, Any]] | UnsetType = UNSET
     tool_call_id: str | UnsetType = UNSET
     tool_name: str | UnsetType = UNSET
-    outcome: str | UnsetType = UNSET
+    outcome: ToolOutcome | UnsetType = UNSET
     reasoning: str | UnsetType = UNSET
-    finish_reason: str | UnsetType = UNSET
+    finish_reason: FinishReason | UnsetType = UNSET
 
 
 class MessageList(Struct, frozen=True, kw_only=True):
     """A page of messages, oldest first."""
 
-    object: str = "list"
+    object: Literal["list"] = "list"
     session_id: str
     data: tuple[MessageView, ...]
     limit: int
@@ -157,7 +163,7 @@ def session_view(call: Call[Any, Any], session: Session, *, whole: bool = False)
         last_active=session.updated_at,
         estimated_cost_usd=session.cost_usd,
         parent_session_id=session.parent_id,
-        lineage=None if session.lineage is None else session.lineage.value,
+        lineage=session.lineage,
         has_system_prompt=session.system_prompt is not None,
         cwd=session.cwd if admin else UNSET,
         system_prompt=session.system_prompt if admin and whole else UNSET,
@@ -172,14 +178,14 @@ def message_view(stored: StoredMessage) -> MessageView:
             fields = {
                 "role": "user",
                 "content": said if isinstance(said, str) else [openai_part(part) for part in said],
-                "kind": UNSET if kind is InputKind.USER else kind.value,
+                "kind": UNSET if kind is InputKind.USER else kind,
                 "name": message.sender or UNSET,
             }
         case AssistantMessage(tool_calls=calls, reasoning=reasoning):
             fields = {
                 "role": "assistant",
                 "content": message.text or None if calls else message.text,
-                "finish_reason": message.finish.value,
+                "finish_reason": message.finish,
                 "reasoning": (reasoning and reasoning.text) or UNSET,
                 **handed_fields(calls),
             }
@@ -189,7 +195,7 @@ def message_view(stored: StoredMessage) -> MessageView:
                 "content": content_text(message.content),
                 "tool_call_id": message.call_id,
                 "tool_name": message.name,
-                "outcome": message.outcome.value,
+                "outcome": message.outcome,
             }
     return MessageView(
         id=stored.id,
@@ -242,7 +248,7 @@ class SessionChange(Struct, frozen=True, kw_only=True):
 class DeletedSession(Struct, frozen=True, kw_only=True):
     """A session that is gone."""
 
-    object: str = "hermes.session.deleted"
+    object: Literal["hermes.session.deleted"] = "hermes.session.deleted"
     id: str
     deleted: bool = True
 
@@ -387,7 +393,7 @@ class HitView(Struct, frozen=True, kw_only=True):
     source: str
     message_id: int
     seq: int
-    role: str
+    role: Role
     timestamp: float
     snippet: str
     """The matching part, with the match between `[` and `]`."""
@@ -396,7 +402,7 @@ class HitView(Struct, frozen=True, kw_only=True):
 class HitList(Struct, frozen=True, kw_only=True):
     """What was found."""
 
-    object: str = "list"
+    object: Literal["list"] = "list"
     data: tuple[HitView, ...]
 
 
@@ -507,7 +513,7 @@ class SessionChatBody(AnswerOptions, frozen=True, kw_only=True):
 class SessionChatMessage(Struct, frozen=True, kw_only=True):
     """What the agent says."""
 
-    role: str = "assistant"
+    role: Literal["assistant"] = "assistant"
     content: str
     tool_calls: list[dict[str, Any]] | UnsetType = UNSET
 
@@ -515,7 +521,7 @@ class SessionChatMessage(Struct, frozen=True, kw_only=True):
 class SessionChatAnswer(Struct, frozen=True, kw_only=True):
     """The answer."""
 
-    object: str = "hermes.session.chat.completion"
+    object: Literal["hermes.session.chat.completion"] = "hermes.session.chat.completion"
     session_id: str
     run_id: str
     model: str
@@ -543,7 +549,7 @@ async def chat_in_session(call: ChatCall) -> Answer:
 
 
 @chat_operation(
-    "POST /api/sessions/{session_id}/chat/stream", *STARTS_RUN, answers={200: EVENT_STREAM}
+    "POST /api/sessions/{session_id}/chat/stream", *STARTS_RUN, answers={200: Events(SessionEvent)}
 )
 async def stream_chat_in_session(call: ChatCall) -> Answer:
     """Say something in a session and follow the answer."""
