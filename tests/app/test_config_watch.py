@@ -89,7 +89,7 @@ async def test_the_older_block_and_the_gateways_lists_count_as_lists(watched: Wa
         watched, "telegram: {}\n", "telegram: {dm_policy: open}\ngateway: {allowed_users: ['5']}\n"
     )
     assert after is not None
-    settings = access_settings(after, [("telegram", "TELEGRAM")])
+    settings = access_settings(after, [("telegram", "telegram", "TELEGRAM", None)])
     assert settings["telegram"].dm_policy == "open"
     assert settings["telegram"].gateway_users == {"5"}
 

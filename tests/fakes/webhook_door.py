@@ -22,7 +22,7 @@ from fakes.core import Core, running_core
 from hermes.config.paths import HermesHome
 from hermes.control.door import Door
 from hermes.control.webhooks.receiver import PLATFORM, ReceiverParts, WebhookReceiver
-from hermes.control.webhooks.routes import HookRoutes, RouteRules, read_routes
+from hermes.control.webhooks.routes import HookRoute, HookRoutes, RouteRules, read_routes
 from hermes.domain.errors import HermesError, StoreError
 from hermes.domain.events import TurnJob
 from hermes.domain.inbound import InboxEntry
@@ -181,6 +181,10 @@ class WebhookDoor:
         return await self.ledger.unanswered(("webhook",))
 
 
+async def asks_main(_route: HookRoute) -> str:
+    return "main"
+
+
 @asynccontextmanager
 async def webhook_door(
     folder: Path,
@@ -218,7 +222,7 @@ async def webhook_door(
                     scripts=scripts.run,
                     deliver=places.deliver,
                     comment=hub.comment,
-                    agent_id="main",
+                    agent_of=asks_main,
                     rate_limit=settings.rate_limit,
                     script_timeout=settings.script_timeout_seconds,
                     send_patience=send_patience,

@@ -15,7 +15,7 @@ from fakes.telegram import FakeTelegram
 
 ANN, BEN, GROUP = 777, 778, -1008
 ECHO = Script(default=Step(echo=True))
-AGENTS = {
+AGENTS: dict[str, dict[str, Any]] = {
     "coder": {
         "description": "Writes code.",
         "model": {"provider": "custom", "default": "code-1", "base_url": "${CODE_URL}"},
@@ -87,7 +87,7 @@ async def test_agents_behind_one_api_server_are_models_with_homes_and_keys_of_th
                 reply(client, "writer", "to the writer"),
             )
             assert list(both) == ["to the coder", "to main", "to the coder again", "to the writer"]
-            seen = {str(each.body["messages"][-1]["content"]): each for each in model.requests}
+            seen = seen_texts(model)
             coder, main, writer = seen["to the coder"], seen["to main"], seen["to the writer"]
             assert coder.body["model"] == "code-1"
             assert coder.key == "sk-of-the-coder-1234"
@@ -160,28 +160,90 @@ async def change_agents(
     assert model.requests[-1].body["model"] == "code-2"
 
 
-async def test_messages_go_to_the_agent_of_their_route_or_to_nobody(tmp_path: Path) -> None:
-    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram:
-        Hermes(tmp_path)
-        give_home(tmp_path / "home", model.base_url)
+HOOK = """
+async def handle(event, context):
+    if context["text"] == "a bug":
+        raise RuntimeError("oops")
+    return "writer" if context["text"].startswith("write") else None
+"""
+
+
+def seen_texts(model: FakeModelServer) -> dict[str, RecordedRequest]:
+    return {str(each.body["messages"][-1]["content"]): each for each in model.requests}
+
+
+async def test_messages_go_to_the_agent_of_their_route_their_bot_or_their_hook(
+    tmp_path: Path,
+) -> None:
+    own = FakeTelegram(token="77:the-bot-of-the-coder", username="coder_bot")
+    async with FakeModelServer(ECHO) as model, FakeTelegram() as telegram, own:
+        home = Hermes(tmp_path).home
+        give_home(home, model.base_url)
+        with (home / "agents" / "coder" / ".env").open("a") as file:
+            file.write("TELEGRAM_BOT_TOKEN=77:the-bot-of-the-coder\n")
+        (home / "hooks" / "pick").mkdir(parents=True)
+        (home / "hooks" / "pick" / "HOOK.yaml").write_text("name: pick\nevents: [select_agent]\n")
+        (home / "hooks" / "pick" / "handler.py").write_text(HOOK)
         platforms = gateway_config(telegram.base_url)["platforms"]
-        async with running_api(
-            tmp_path, model.base_url, agents=AGENTS, routes=ROUTES, platforms=platforms
-        ):
+        platforms["webhook"] = {
+            "enabled": True,
+            "extra": {"port": 0, "routes": {"ci": {"agent": "coder", **HOOKED}, "any": HOOKED}},
+        }
+        there = {"platforms": {"telegram": {"extra": {"base_url": own.base_url}}}}
+        coder = {**AGENTS["coder"], "settings": there}
+        hermes = Hermes(
+            tmp_path,
+            model.base_url,
+            api_config(agents={**AGENTS, "coder": coder}, routes=ROUTES, platforms=platforms),
+        )
+        await hermes.run("hooks", "enable", "pick")
+        gateway = ApiGateway(hermes)
+        await gateway.start()
+        try:
             telegram.say(GROUP, ANN, "@hermes_bot for the coder")
             telegram.say(ANN, ANN, "for main")
             telegram.say(BEN, BEN, "for nobody")
+            own.say(ANN, ANN, "for the coder in private")
             await telegram.until(lambda: len(telegram.replies(GROUP)) == 1, 30)
             await telegram.until(lambda: len(telegram.replies(ANN)) == 1, 30)
             await telegram.until(lambda: len(telegram.replies(BEN)) == 1, 30)
+            await own.until(lambda: len(own.replies(ANN)) == 1, 30)
             assert "The agent `broken` cannot answer" in telegram.replies(BEN)[0].text
-            seen = {str(each.body["messages"][-1]["content"]): each for each in model.requests}
-            (coder,) = [each for text, each in seen.items() if "for the coder" in text]
-            (main,) = [each for text, each in seen.items() if "for main" in text]
-            assert coder.body["model"] == "code-1"
-            assert "You are the coder." in system(coder)
-            assert main.body["model"] == "fake-1"
-            assert len(model.requests) == 2
+            seen = seen_texts(model)
+            for text, name in (("the coder", "code-1"), ("main", "fake-1"), ("private", "code-1")):
+                (request,) = [each for said, each in seen.items() if said.endswith(text)]
+                assert request.body["model"] == name
+            assert len(model.requests) == 3
+
+            telegram.say(ANN, ANN, "write a poem")
+            await telegram.until(lambda: len(telegram.replies(ANN)) == 2, 30)
+            assert model.requests[-1].body["model"] == "prose-1"
+            telegram.say(ANN, ANN, "a bug")
+            await telegram.until(lambda: len(telegram.replies(ANN)) == 3, 30)
+            assert "Nobody can answer here" in telegram.replies(ANN)[2].text
+            assert len(model.requests) == 4
+
+            async with httpx2.AsyncClient(base_url=gateway.listening("webhook")) as service:
+                for path, status in WEBHOOKS:
+                    answer = await service.post(path, json={"path": path})
+                    assert answer.status_code == status, answer.text
+            await telegram.until(lambda: len(model.requests) == 7, 30)
+            asked = {text: each.body["model"] for text, each in seen_texts(model).items()}
+            taken = [path for path, status in WEBHOOKS if status == 202]
+            models = [next(m for text, m in asked.items() if path in text) for path in taken]
+            assert models == ["code-1", "code-1", "fake-1"]
+        finally:
+            await gateway.kill()
+
+
+HOOKED = {"secret": "INSECURE_NO_AUTH", "prompt": "Event {path}"}
+WEBHOOKS = [
+    ("/webhooks/ci", 202),
+    ("/p/coder/webhooks/ci", 202),
+    ("/webhooks/any", 202),
+    ("/p/writer/webhooks/ci", 404),
+    ("/p/coder/webhooks/any", 404),
+]
 
 
 async def test_the_terminal_talks_to_the_agent_that_is_named(tmp_path: Path) -> None:

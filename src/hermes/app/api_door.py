@@ -36,7 +36,7 @@ from hermes.state.agent_files import skill_cards
 from hermes.state.jobs import JobFiles
 
 
-def enabled(loaded: LoadedConfig) -> bool:
+def enabled(loaded: LoadedConfig, _options: AppOptions) -> bool:
     return listens(loaded, PLATFORM)
 
 

@@ -22,6 +22,7 @@ from hermes.control.supervision.supervisor import SupervisorSettings
 from hermes.domain.approvals import Choice
 from hermes.domain.inbound import InboundMessage
 from hermes.domain.ports.clock import zone_named
+from hermes.domain.ports.platform import SettingPlaces
 from hermes.entry.chat.context import ChatContext
 from hermes.entry.chat.door import ChatDoor, ChatDoorParts
 from hermes.entry.chat.voice import VoiceMessages
@@ -43,13 +44,13 @@ def _files(app: App) -> OutgoingFiles:
     )
 
 
-def enabled(loaded: LoadedConfig) -> bool:
-    return bool(enabled_platforms(loaded))
+def enabled(loaded: LoadedConfig, options: AppOptions) -> bool:
+    return bool(enabled_platforms(loaded, options.home))
 
 
 def check(loaded: LoadedConfig, options: AppOptions) -> None:
     accounts = enabled_accounts(lambda: loaded, options, SystemClock())
-    access_settings(loaded, _prefixes(accounts).items())
+    access_settings(loaded, _access_places(accounts))
     check_policies(loaded.config.session_reset)
     zone_named(loaded.config.timezone)
 
@@ -60,7 +61,7 @@ def open_door(context: DoorContext) -> ChatDoor:
     names = _prefixes(accounts)
 
     def access() -> dict[str, AuthzSettings]:
-        return access_settings(app.loaded, names.items())
+        return access_settings(app.loaded, _access_places(accounts))
 
     return ChatDoor(
         ChatDoorParts(
@@ -111,6 +112,18 @@ def _prefixes(accounts: Sequence[PlatformAccount]) -> dict[str, str]:
     return {each.platform.name: each.platform.prefix for each in accounts}
 
 
+def _access_places(
+    accounts: Sequence[PlatformAccount],
+) -> list[tuple[str, str, str, SettingPlaces | None]]:
+    """Return whose lists of people there are: those of platforms, and those of their accounts."""
+    general = [(name, name, prefix, None) for name, prefix in _prefixes(accounts).items()]
+    return general + [
+        (each.name, each.platform.name, each.platform.prefix, each.places)
+        for each in accounts
+        if each.account
+    ]
+
+
 def _prompts(accounts: Sequence[PlatformAccount], name: str) -> Callable[[str, str | None], str]:
     """Return how the extra prompt of a chat is found; one that an account has, all have."""
     own = [each for each in accounts if each.platform.name == name]
@@ -132,7 +145,11 @@ def _admission(
     return PipelineParts(
         host=replace(app.commands(), restart=context.restart),
         registry=builtin_registry(),
-        authorizer=Authorizer(access, paired=pairing.is_paired),
+        authorizer=Authorizer(
+            access,
+            paired=pairing.is_paired,
+            account=lambda platform, account: door.account_of(platform, account)[0],
+        ),
         pairing=pairing,
         background_age=app.environments.background_age,
         zone=zone_named(app.settings().timezone),

@@ -2,7 +2,7 @@
 
 A row of `DOORS` names a module with three functions:
 
-    enabled(loaded) -> bool              is it switched on?
+    enabled(loaded, options) -> bool     is it switched on?
     check(loaded, options) -> None       raise `ConfigError` if it cannot work as configured
     open_door(context) -> Door           make it, complete; it takes nothing before `open`
 """
@@ -47,13 +47,13 @@ class DoorContext(Struct, frozen=True, kw_only=True):
 
 
 def open_doors(context: DoorContext) -> list[Door]:
-    doors: list[Door] = [each.open_door(context) for each in _enabled(context.app.loaded)]
-    return doors
+    app = context.app
+    return [each.open_door(context) for each in _enabled(app.loaded, app.options)]
 
 
 def check_doors(loaded: LoadedConfig, options: AppOptions) -> None:
     """Raise `ConfigError` if no door is switched on, or one that is cannot work."""
-    if not _enabled(loaded):
+    if not _enabled(loaded, options):
         raise ConfigError(
             "No platform is switched on.",
             hint=" ".join(
@@ -68,7 +68,7 @@ def check_doors(loaded: LoadedConfig, options: AppOptions) -> None:
 
 def check_enabled(loaded: LoadedConfig, options: AppOptions) -> None:
     """Raise `ConfigError` if a door that is switched on cannot work."""
-    for module in _enabled(loaded):
+    for module in _enabled(loaded, options):
         module.check(loaded, options)
 
 
@@ -77,6 +77,6 @@ def listens(loaded: LoadedConfig, name: str) -> bool:
     return platform is not None and platform.enabled
 
 
-def _enabled(loaded: LoadedConfig) -> list[ModuleType]:
+def _enabled(loaded: LoadedConfig, options: AppOptions) -> list[ModuleType]:
     modules = map(import_module, DOORS.values())
-    return [module for module in modules if module.enabled(loaded)]
+    return [module for module in modules if module.enabled(loaded, options)]

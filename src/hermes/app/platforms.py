@@ -1,18 +1,23 @@
 """The accounts on chat platforms that are switched on."""
 
+import itertools
+import logging
 from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from hermes.app.options import AppOptions
 from hermes.app.settings import platform_section
+from hermes.config.agents import home_of, read_agent
 from hermes.config.check import close_match, struct_of, without_effect
-from hermes.config.loader import LoadedConfig
+from hermes.config.loader import LoadedConfig, read_env_text
+from hermes.config.paths import HermesHome
 from hermes.control.admission.authz import ACCESS_KEYS
 from hermes.control.admission.routing import refused_routes
 from hermes.control.supervision.instance import credential_locks_dir, hold_credential
+from hermes.domain.errors import ConfigError
 from hermes.domain.platforms import ChatPlatform, platforms
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.platform import Adapter, AdapterRequest, SettingPlaces
@@ -21,6 +26,8 @@ from hermes.domain.settings.doors import Platform
 from hermes.entry.chat.kit.settings import ChatSettings, credential, live_settings, spellings
 from hermes.entry.http.listener import SharedListener
 from hermes.entry.http.settings import HttpSettings, WebhookSettings
+
+log = logging.getLogger(__name__)
 
 
 class PlatformAccount:
@@ -32,9 +39,15 @@ class PlatformAccount:
         account: str,
         loaded: Callable[[], LoadedConfig],
         options: AppOptions,
+        *,
+        own: bool = False,
         **shared: Any,
     ) -> None:
-        """`shared` is what the requests for adapters of all accounts have in common."""
+        """`own`: the credentials are those of the agent that `account` names.
+
+        `shared` is what the requests for adapters of all accounts have in common.
+        """
+        self._own = own
         self.platform = platform
         self.name = f"{platform.name}:{account}" if account else platform.name
         self.account = account
@@ -47,8 +60,8 @@ class PlatformAccount:
 
     @property
     def agent(self) -> str:
-        """Return the agent whose own account it is: `accounts.<name>.agent`."""
-        return str(self._places().section.get("agent") or "")
+        """Return the agent whose own account it is, by its credentials or `accounts.<name>`."""
+        return self.account if self._own else str(self._places().section.get("agent") or "")
 
     def make(self) -> Adapter:
         return self.platform.make(self._request)
@@ -76,8 +89,16 @@ class PlatformAccount:
     def _places(self) -> SettingPlaces:
         loaded = self._loaded()
         if self._known is None or self._known[0] is not loaded:
-            self._known = loaded, _places(loaded, self.platform, self.account)
+            if self._own:
+                places = _places_of_agent(loaded, self._options.home, self.platform, self.account)
+            else:
+                places = _places(loaded, self.platform, self.account)
+            self._known = loaded, places
         return self._known[1]
+
+    @property
+    def places(self) -> SettingPlaces:
+        return self._places()
 
 
 def _rules(platform: ChatPlatform) -> type[ChatSettings]:
@@ -91,19 +112,27 @@ def enabled_accounts(
     loaded: Callable[[], LoadedConfig], options: AppOptions, clock: Clock
 ) -> list[PlatformAccount]:
     """Return the accounts that are switched on; `loaded` is the configuration as it is now."""
-    shared = {"clock": clock, "listener": SharedListener()}
-    return [
-        PlatformAccount(platform, account, loaded, options, **shared)
-        for platform in enabled_platforms(loaded())
-        for account in _accounts(loaded(), platform) or ("",)
-    ]
+    shared: dict[str, Any] = {"clock": clock, "listener": SharedListener()}
+    now = loaded()
+    found: list[PlatformAccount] = []
+    for platform in enabled_platforms(now, options.home):
+        named = tuple(_accounts(now, platform))
+        general = bool(credential(platform, _places(now, platform, "")))
+        agents = _agents_with(now, options.home, platform)
+        accounts = named or (("",) if general or not agents else ())
+        of_agents = ((account, False) for account in accounts), ((each, True) for each in agents)
+        found += [
+            PlatformAccount(platform, account, loaded, options, own=own, **shared)
+            for account, own in itertools.chain(*of_agents)
+        ]
+    return found
 
 
-def enabled_platforms(loaded: LoadedConfig) -> list[ChatPlatform]:
-    return [each for each in platforms().values() if _enabled(loaded, each)]
+def enabled_platforms(loaded: LoadedConfig, home: HermesHome | None = None) -> list[ChatPlatform]:
+    return [each for each in platforms().values() if _enabled(loaded, each, home)]
 
 
-OF_EVERY_PLATFORM = {*Platform.__struct_fields__, *ACCESS_KEYS, "accounts"}
+OF_EVERY_PLATFORM = {*Platform.__struct_fields__, *ACCESS_KEYS, "accounts", "agent"}
 _LISTENERS = {
     "api_server": {*HttpSettings.__struct_fields__, "key"},
     "webhook": {*WebhookSettings.__struct_fields__},
@@ -167,14 +196,58 @@ def _idle(platform: str, key: str, known: Collection[str]) -> str:
     return f"is not a known key and has no effect{close_match(key, list(known))}"
 
 
-def _enabled(loaded: LoadedConfig, platform: ChatPlatform) -> bool:
+def _agents_with(loaded: LoadedConfig, home: HermesHome, platform: ChatPlatform) -> list[str]:
+    """Return the agents that have credentials of a platform in their own home or settings."""
+    agents, found = loaded.config.agents, []
+    for agent, entry in agents.items():
+        try:
+            # There may be hundreds of agents without a bot: most are told by a look.
+            if "platforms" not in str(entry):
+                text = read_env_text(home_of(agent, agents, home))
+                if not any(each.variable in text for each in platform.credentials):
+                    continue
+            if credential(platform, _places_of_agent(loaded, home, platform, agent)):
+                found.append(agent)
+        except ConfigError as error:
+            log.debug("agent %s: %s", agent, error.message)  # told elsewhere
+    return found
+
+
+def _places_of_agent(
+    loaded: LoadedConfig, home: HermesHome, platform: ChatPlatform, agent_id: str
+) -> SettingPlaces:
+    """Return the places where an agent's settings of a platform stand: no general credential."""
+    agent = read_agent(agent_id, loaded, home)
+    general = platform_section(loaded, platform.name)
+    if agent.scope is None:
+        return SettingPlaces(section={}, variables={})
+    laid = replace(loaded, config=agent.scope.settings(loaded.config))
+    section = platform_section(laid, platform.name)
+    hidden = {each.key for each in platform.credentials} | {"accounts", "agent"}
+    secret = {each.variable for each in platform.credentials}
+    variable = agent.scope.variable
+    return SettingPlaces(
+        section={
+            key: value
+            for key, value in section.items()
+            if key not in hidden or (value != general.get(key) and key != "accounts")
+        },
+        variables={
+            name: value
+            for name in {*loaded.variables, *agent.variables}
+            if (name not in secret or name in agent.variables) and (value := variable(name))
+        },
+    )
+
+
+def _enabled(loaded: LoadedConfig, platform: ChatPlatform, home: HermesHome | None) -> bool:
     """A platform is on if the configuration says so, or if it could work and nothing is said."""
     settings = loaded.config.platforms.get(platform.name)
     if settings is not None and f"platforms.{platform.name}.enabled" in loaded.origins:
         return settings.enabled
-    if _accounts(loaded, platform):
+    if _accounts(loaded, platform) or credential(platform, _places(loaded, platform, "")):
         return True
-    return bool(credential(platform, _places(loaded, platform, "")))
+    return home is not None and bool(_agents_with(loaded, home, platform))
 
 
 def _accounts(loaded: LoadedConfig, platform: ChatPlatform) -> Mapping[str, Any]:

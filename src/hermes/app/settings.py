@@ -14,6 +14,7 @@ from hermes.config.loader import LoadedConfig
 from hermes.config.paths import HermesHome
 from hermes.control.admission.authz import AuthzSettings, authz_settings
 from hermes.domain.errors import ConfigError
+from hermes.domain.ports.platform import SettingPlaces
 from hermes.domain.profile import AgentProfile
 from hermes.domain.settings import Settings
 from hermes.execution.backend import EnvironmentSettings, load_backend, project_at
@@ -169,9 +170,12 @@ def environment_settings(
 
 
 def access_settings(
-    loaded: LoadedConfig, platforms: Iterable[tuple[str, str]]
+    loaded: LoadedConfig, places: Iterable[tuple[str, str, str, SettingPlaces | None]]
 ) -> dict[str, AuthzSettings]:
-    """Return the settings of each (platform, prefix of its variables)."""
+    """Return the settings of each (name, platform, prefix of its variables, places).
+
+    Without places they are those of the platform; an account may have its own.
+    """
     config = loaded.config
     gateway = {
         "allowed_users": config.gateway.allowed_users,
@@ -180,13 +184,13 @@ def access_settings(
     }
     return {
         name: authz_settings(
-            name,
-            platform_section(loaded, name),
+            platform,
+            platform_section(loaded, platform) if own is None else own.section,
             gateway=gateway,
-            variables=loaded.variables,
+            variables=loaded.variables if own is None else own.variables,
             prefix=prefix,
         )
-        for name, prefix in platforms
+        for name, platform, prefix, own in places
     }
 
 

@@ -8,10 +8,12 @@ from hermes.app.doors import DoorContext, listens
 from hermes.app.options import AppOptions
 from hermes.app.settings import platform_section
 from hermes.config.loader import LoadedConfig
+from hermes.control.admission.routing import named, route_facts
 from hermes.control.delivery.home_channel import home_channel
 from hermes.control.webhooks.receiver import PLATFORM, ReceiverParts, WebhookReceiver
-from hermes.control.webhooks.routes import HookRoutes, RouteRules, read_routes
+from hermes.control.webhooks.routes import HookRoute, HookRoutes, RouteRules, read_routes
 from hermes.domain.errors import HermesError
+from hermes.domain.inbound import ChatKind
 from hermes.domain.outbound import Target
 from hermes.domain.profile import DEFAULT_AGENT
 from hermes.entry.http.door import WebhookDoor
@@ -24,7 +26,7 @@ from hermes.state.webhook_routes import HookRouteFile
 PORT_KEY = "platforms.webhook.extra.port (WEBHOOK_PORT)"
 
 
-def enabled(loaded: LoadedConfig) -> bool:
+def enabled(loaded: LoadedConfig, _options: AppOptions) -> bool:
     return listens(loaded, PLATFORM)
 
 
@@ -60,6 +62,14 @@ def _receiver(context: DoorContext, settings: WebhookSettings) -> WebhookReceive
     secrets = app.agent(DEFAULT_AGENT).secret_names
     scripts = _scripts(options, secrets)
     rules = _rules(options, settings, scripts)
+
+    async def agent_of(route: HookRoute) -> str:
+        facts = route_facts(
+            platform=(PLATFORM,), chat_id=(route.name,), chat_type=(ChatKind.WEBHOOK.value,)
+        )
+        owner = named(route.agent) if route.agent else ""
+        return (await context.router.route(facts, owner=owner)).agent
+
     return WebhookReceiver(
         ReceiverParts(
             ledger=app.ledger,
@@ -72,7 +82,7 @@ def _receiver(context: DoorContext, settings: WebhookSettings) -> WebhookReceive
             scripts=scripts.run,
             deliver=partial(_deliver, app),
             comment=GhComments(options.environ, secrets).comment,
-            agent_id=DEFAULT_AGENT,
+            agent_of=agent_of,
             rate_limit=settings.rate_limit,
             script_timeout=settings.script_timeout_seconds,
         )

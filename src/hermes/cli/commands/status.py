@@ -111,7 +111,7 @@ def _enabled(loaded: LoadedConfig) -> list[str]:
     from hermes.app.platforms import enabled_platforms  # noqa: PLC0415 - adapters are heavy
 
     named = {name for name, each in loaded.config.platforms.items() if each.enabled}
-    return sorted(named | {each.name for each in enabled_platforms(loaded)})
+    return sorted(named | {each.name for each in enabled_platforms(loaded, this_home())})
 
 
 def _ledger_lines(stats: LedgerStats) -> Iterator[str]:

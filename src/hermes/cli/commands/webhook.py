@@ -42,6 +42,7 @@ def command() -> None:
 @click.option("--signature", default=None, help="How the service signs, e.g. stripe or slack.")
 @click.option("--skills", default=None, help="Skills to use, with commas.")
 @click.option("--script", default=None, help="A file in the scripts directory to run first.")
+@click.option("--agent", default=None, help="The agent that is asked; else routes decide.")
 @click.option("--description", default=None, help="What it is for.")
 def subscribe_command(
     name: str,

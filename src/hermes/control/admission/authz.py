@@ -127,8 +127,14 @@ class Authorizer:
         settings: Mapping[str, AuthzSettings],
         *,
         paired: Callable[[str, Sender], bool] = lambda _platform, _sender: False,
+        account: Callable[[str, str], str] = lambda _platform, _account: "",
     ) -> None:
+        """`settings` are by platform, and by `platform:account` for accounts of their own.
+
+        `account` returns what one of our accounts is called in the configuration.
+        """
         self._settings = settings
+        self._account = account
         self._paired = paired
 
     def update(self, settings: Mapping[str, AuthzSettings]) -> None:
@@ -140,14 +146,25 @@ class Authorizer:
         own = message.reply_to is not None and message.reply_to.own
         addressed = own or _mentions(message)
         return self.check_person(
-            message.platform, message.chat, message.sender, addressed=addressed
+            message.platform,
+            message.chat,
+            message.sender,
+            addressed=addressed,
+            account=message.account,
         )
 
     def check_person(
-        self, platform: str, chat: Chat, sender: Sender, *, addressed: bool = False
+        self,
+        platform: str,
+        chat: Chat,
+        sender: Sender,
+        *,
+        addressed: bool = False,
+        account: str = "",
     ) -> Access:
         """Say what somebody may do in a chat, e.g. press a button."""
-        settings = self._settings.get(platform)
+        own = f"{platform}:{self._account(platform, account)}"
+        settings = self._settings.get(own) or self._settings.get(platform)
         if settings is None:
             return Access(allowed=False, reason="the platform is not configured")
         private = chat.kind is ChatKind.PRIVATE

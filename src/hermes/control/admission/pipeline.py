@@ -519,7 +519,9 @@ class InboundPipeline:
     async def press(self, press: ButtonPress) -> str:
         """Take a button press; return a short text for whoever pressed."""
         await self._parts.pairing.refresh()
-        access = self._parts.authorizer.check_person(press.platform, press.chat, press.sender)
+        access = self._parts.authorizer.check_person(
+            press.platform, press.chat, press.sender, account=press.account
+        )
         if not access.allowed:
             return "You are not allowed to answer this."
         return await self._replies.press(press, access)

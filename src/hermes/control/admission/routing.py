@@ -48,7 +48,7 @@ Select = Callable[[Mapping[str, Any]], Awaitable[str | None]]
 class RouteDecision(Struct, frozen=True, kw_only=True):
     agent: str
     rule: str
-    """What decided: `routes[0]`, `account telegram:work`, `select_agent`, `default_agent`."""
+    """What decided: `telegram:work`, `routes[0]`, `select_agent`, `default_agent`."""
     why: str
     terms: RouteTerms | None = None
 
@@ -75,11 +75,11 @@ def route_facts(**given: Collection[str | None]) -> Facts:
 def decide(settings: Settings, facts: Facts, owner: str = "") -> RouteDecision | None:
     """Return what the configuration says; None if no rule is about these messages.
 
-    `owner` is the agent whose own account the message came to.
+    `owner` is the agent whose own account, or webhook, the message came to.
     """
     if owner:
-        account = f"account {':'.join(facts['platform'] + facts['account'][-1:])}"
-        return RouteDecision(agent=owner, rule=account, why="the account belongs to this agent")
+        where = ":".join(facts["platform"] + (facts["account"] or facts["chat_id"])[-1:])
+        return RouteDecision(agent=owner, rule=where, why=f"{where} belongs to this agent")
     for at, route in enumerate(settings.routes):
         why, differs = _compared(route, facts)
         if not differs:

@@ -9,6 +9,7 @@ import msgspec
 
 from hermes.domain.outbound import Target
 from hermes.domain.ports.ledger import Ledger
+from hermes.domain.profile import DEFAULT_AGENT, current_profile
 from hermes.domain.settings import Settings
 
 
@@ -25,7 +26,7 @@ class HomeChannel(Target, frozen=True, kw_only=True):
 
 async def home_channel(ledger: Ledger, settings: Settings, platform: str) -> HomeChannel | None:
     """Return the home channel of a platform: as last chosen there, else as configured."""
-    kept: Any = await ledger.kept(f"home:{platform}")
+    kept: Any = await ledger.kept(_place(platform))
     if kept is not None:
         return msgspec.convert(kept, HomeChannel)
     section = settings.platforms.get(platform)
@@ -38,4 +39,11 @@ async def home_channel(ledger: Ledger, settings: Settings, platform: str) -> Hom
 
 
 async def set_home_channel(ledger: Ledger, home: HomeChannel) -> None:
-    await ledger.keep(f"home:{home.platform}", msgspec.to_builtins(home))
+    await ledger.keep(_place(home.platform), msgspec.to_builtins(home))
+
+
+def _place(platform: str) -> str:
+    """Return where the choice is kept: every agent has its own."""
+    profile = current_profile()
+    own = "" if profile is None or profile.id == DEFAULT_AGENT else f"{profile.id}:"
+    return f"home:{own}{platform}"

@@ -393,10 +393,16 @@ class Fleet:
 
     def of(self, platform: str, account: str) -> Supervisor | None:
         """Return who looks after an account; any account is the only one, none is the first."""
-        own = [each for each in self._supervisors if each.platform == platform]
+        own = self.all_of(platform)
         if len(own) < 2:
             return next(iter(own), None)
-        return next((each for each in own if account in ("", each.health.account)), None)
+        return next(
+            (each for each in own if account in ("", each.health.account, each.account.account)),
+            None,
+        )
+
+    def all_of(self, platform: str) -> list[Supervisor]:
+        return [each for each in self._supervisors if each.platform == platform]
 
     def retry(self) -> None:
         """Have every adapter that is not connected try again at once."""

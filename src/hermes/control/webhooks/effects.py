@@ -74,24 +74,23 @@ def chat_of(target: str, extra: dict[str, str]) -> Target:
 
 class Results:
     def __init__(
-        self, outbox: OutboxStore, clock: Clock, deliver: Deliver, comment: Comments, agent_id: str
+        self, outbox: OutboxStore, clock: Clock, deliver: Deliver, comment: Comments
     ) -> None:
         self._outbox = outbox
         self._clock = clock
         self._deliver = deliver
         self._comment = comment
-        self._agent_id = agent_id
 
-    async def send(self, delivery: HookDelivery, text: str) -> None:
+    async def send(self, delivery: HookDelivery, text: str, agent_id: str) -> None:
         if delivery.target == LOG:
             log.info("webhook %s, %s: %s", delivery.route, delivery.delivery_id, text)
         elif delivery.target == GITHUB_COMMENT:
-            await self._send_comment(delivery, text)
+            await self._send_comment(delivery, text, agent_id)
         else:
             chat = chat_of(delivery.target, delivery.target_extra)
             await self._deliver(chat, text, outbox_id(delivery))
 
-    async def _send_comment(self, delivery: HookDelivery, text: str) -> None:
+    async def _send_comment(self, delivery: HookDelivery, text: str, agent_id: str) -> None:
         repo, number = (delivery.target_extra.get(name, "") for name in ("repo", "pr_number"))
         if _REPO.fullmatch(repo) is None or _NUMBER.fullmatch(number) is None:
             raise HermesError(
@@ -102,7 +101,7 @@ class Results:
         entry = await self._outbox.enqueue(
             OutboxEntry(
                 id=outbox_id(delivery),
-                agent_id=self._agent_id,
+                agent_id=agent_id,
                 target=Target(platform=GITHUB, account="gh", chat_id=f"{repo}#{number}"),
                 kind=OutboxKind.DELIVERY,
                 content=text[:MAX_COMMENT],

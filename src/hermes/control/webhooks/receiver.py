@@ -11,7 +11,7 @@ taken again without being done twice.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -39,11 +39,12 @@ from hermes.control.webhooks.intake import (
 )
 from hermes.control.webhooks.payload import render
 from hermes.control.webhooks.routes import HookRoute, HookRoutes
-from hermes.domain.errors import HermesError
+from hermes.domain.errors import HermesError, NotFound
 from hermes.domain.inbound import Chat, ChatKind, InboundMessage, InboxEntry, Sender
 from hermes.domain.ports.clock import Clock
 from hermes.domain.ports.ledger import Ledger
 from hermes.domain.ports.platform import ListenerCall
+from hermes.domain.profile import use_profile
 from hermes.domain.turn import TurnOptions, TurnState
 from hermes.domain.webhooks import HookDelivery, HookState
 
@@ -69,7 +70,8 @@ class ReceiverParts(Struct, frozen=True, kw_only=True):
     scripts: Scripts
     deliver: Deliver
     comment: Comments
-    agent_id: str
+    agent_of: Callable[[HookRoute], Awaitable[str]]
+    """Who is asked about the deliveries of a route; `NotFound` if that is nobody."""
     rate_limit: int = 30
     """Deliveries a minute and route; 0: no limit."""
     script_timeout: float = 30.0
@@ -84,20 +86,17 @@ class WebhookReceiver(Follower):
         self.draining = False
         self._clock = parts.clock
         self._intake = Intake(parts.clock, parts.rate_limit)
-        self._results = Results(
-            parts.ledger, parts.clock, parts.deliver, parts.comment, parts.agent_id
-        )
+        self._results = Results(parts.ledger, parts.clock, parts.deliver, parts.comment)
         self._intakes: dict[Key, asyncio.Future[HookRefused | None]] = {}
         """Deliveries that are being taken in right now, with what copies are told; None: taken."""
         self._sends: dict[Key, asyncio.Task[None]] = {}
         """Texts that are being sent on without the agent."""
 
-    @property
-    def agent_id(self) -> str:
-        return self._parts.agent_id
+    async def route(self, name: str, agent: str | None = None) -> HookRoute:
+        """Return a route, if it asks this agent.
 
-    async def route(self, name: str) -> HookRoute:
-        """Return a route; `HookRefused` if there is none, it is switched off or Hermes stops."""
+        `HookRefused` if there is none, it is switched off or Hermes stops.
+        """
         if self.draining:
             raise HookRefused(503, "Hermes is stopping; send it again.", retry_after=5)
         route = await self._parts.routes.find(name)
@@ -105,6 +104,8 @@ class WebhookReceiver(Follower):
             raise HookRefused(404, "There is no such route.")
         if not route.enabled:
             raise HookRefused(403, "This route is switched off.")
+        if agent is not None and await self._parts.agent_of(route) != agent:
+            raise HookRefused(404, "There is no such route.")
         return route
 
     # -- taking a delivery -------------------------------------------------------------------
@@ -180,7 +181,7 @@ class WebhookReceiver(Follower):
     async def _start(self, delivery: HookDelivery) -> None:
         """Give a committed delivery to the agent; it is failed if that is impossible."""
         try:
-            ticket = await self._parts.gateway.submit(self.agent_id, _message_of(delivery))
+            ticket = await self._submit(delivery)
         except HermesError as error:
             # If even that cannot be recorded, the recovery pass tries it again.
             await self._try_record(delivery, HookState.FAILED, error=_sentence(error))
@@ -188,6 +189,16 @@ class WebhookReceiver(Follower):
         if not ticket.duplicate:
             self.expect(ticket)
         await self._try_record(delivery, HookState.RUNNING, session_id=ticket.session_id)
+
+    async def _submit(self, delivery: HookDelivery) -> Ticket:
+        agent_id = await self._agent_of(delivery)
+        return await self._parts.gateway.submit(agent_id, _message_of(delivery))
+
+    async def _agent_of(self, delivery: HookDelivery) -> str:
+        route = await self._parts.routes.find(delivery.route)
+        if route is None:
+            raise NotFound(f"The route `{delivery.route}` is gone.")
+        return await self._parts.agent_of(route)
 
     def _delivery(self, route: HookRoute, arrived: Arrived, payload: Any) -> HookDelivery:
         now = self._clock.now()
@@ -228,9 +239,12 @@ class WebhookReceiver(Follower):
         key = _key_of(delivery)
         if key not in self._sends:
             outcome = Outcome(turn_id=None, state=TurnState.DONE, text=delivery.prompt)
-            sending = self._sends[key] = self.do(self._deliver(delivery, outcome))
+            sending = self._sends[key] = self.do(self._forward(delivery, outcome))
             sending.add_done_callback(lambda _done: self._sends.pop(key, None))
         return self._sends[key]
+
+    async def _forward(self, delivery: HookDelivery, outcome: Outcome) -> None:
+        await self._deliver(delivery, outcome, agent_id=await self._agent_of(delivery))
 
     # -- obligations ---------------------------------------------------------------------------
 
@@ -250,7 +264,7 @@ class WebhookReceiver(Follower):
                 continue
             try:
                 # This finds the entry that is there, or makes the one that is missing.
-                ticket = await self._parts.gateway.submit(self.agent_id, _message_of(delivery))
+                ticket = await self._submit(delivery)
             except HermesError as error:
                 log.warning("webhook %s, %s waits: %s", *_key_of(delivery), error.message)
                 continue
@@ -273,13 +287,18 @@ class WebhookReceiver(Follower):
         delivery = await self._ledger.hook(route, delivery_id)
         if delivery is not None and delivery.attempt == attempt:
             if not delivery.state.over:
-                await self._deliver(delivery, outcome, entry.session_id)
+                await self._deliver(delivery, outcome, entry.session_id, agent_id=entry.agent_id)
             await self._ledger.end_session(entry.session_id, END_REASON, self._clock.now())
         if outcome.turn_id is not None:
             await self._ledger.mark_answered(outcome.turn_id)
 
     async def _deliver(
-        self, delivery: HookDelivery, outcome: Outcome, session_id: str | None = None
+        self,
+        delivery: HookDelivery,
+        outcome: Outcome,
+        session_id: str | None = None,
+        *,
+        agent_id: str,
     ) -> None:
         """Bring the result to its target and record how the delivery ended."""
         error: str | None = None
@@ -287,7 +306,8 @@ class WebhookReceiver(Follower):
             error = outcome.reason
         elif delivery.deliver_only or not is_silent(outcome.text):
             try:
-                await self._results.send(delivery, outcome.text)
+                with use_profile(self._parts.gateway.profile(agent_id)):
+                    await self._results.send(delivery, outcome.text, agent_id)
             except HermesError as failure:
                 error = _sentence(failure)
         if error is not None:

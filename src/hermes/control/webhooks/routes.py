@@ -34,6 +34,8 @@ class HookRoute(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     secret: str = ""
     signature: str | SignatureScheme = ""
     """The only scheme that counts, by its name or described; empty: any that is known."""
+    agent: str = ""
+    """Who is asked; empty: `routes` decide, then it is the default agent."""
     enabled: bool = True
     events: frozenset[str] = frozenset()
     """Only these; empty: all."""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from hermes.control.admission.authz import Access, AuthzSettings
 from hermes.control.admission.pipeline import InboundPipeline, PipelineParts, target_of
 from hermes.control.delivery.surface import Connections, Line
@@ -31,6 +33,7 @@ from hermes.domain.errors import HermesError, ToolRefused
 from hermes.domain.inbound import InboundMessage, InboxEntry
 from hermes.domain.outbound import Target
 from hermes.domain.ports.platform import Adapter, FileSource, InboundSink, MenuCommand
+from hermes.domain.profile import current_profile
 from hermes.domain.tools import ToolCapabilities, ToolContext
 from hermes.domain.turn import Turn, TurnContext
 from hermes.entry.chat.companion import ReplyParts
@@ -163,7 +166,26 @@ class ChatDoor(Door):
         self._parts.group.create_task(self.apologise(target_of(entry.message), error))
 
     async def deliver(self, target: Target, text: str, delivery_id: str) -> None:
-        await self._replies.deliver(target, text, delivery_id)
+        await self._replies.deliver(self._allowed(target), text, delivery_id)
+
+    def _allowed(self, target: Target) -> Target:
+        """Return a target with an account that the agent of the running turn may use.
+
+        That is its own, or one that belongs to no agent: none borrows another's.
+        """
+        profile, all_of = current_profile(), self._fleet.all_of(target.platform)
+        if profile is None or (len(all_of) == 1 and not all_of[0].account.agent):
+            return target
+        named = self._fleet.of(target.platform, target.account) if target.account else None
+        usable = [each for each in all_of if each.account.agent in ("", profile.id)]
+        usable.sort(key=lambda each: each.account.agent != profile.id)
+        chosen = named if named in usable else next(iter(usable), None)
+        if chosen is None or (named is not None and chosen is not named):
+            raise HermesError(
+                f"{target.platform} has no account there that the agent `{profile.id}` may use.",
+                hint="Give the agent a bot of its own, or use one that belongs to no agent.",
+            )
+        return replace(target, account=chosen.health.account or chosen.account.account)
 
     async def send(self, context: ToolContext, target: str, text: str) -> None:
         """Send to the home channel of a platform: the `send` capability of tools."""

@@ -167,7 +167,7 @@ def webhook_app(receiver: WebhookReceiver, settings: WebhookSettings) -> AsgiApp
             if scope["method"] not in {"GET", "HEAD"}:
                 raise HookRefused(405, "Use GET.")
             return health
-        route = await receiver.route(_route_name(scope["path"], receiver.agent_id))
+        route = await receiver.route(*_route_name(scope["path"]))
         if scope["method"] != "POST":
             raise HookRefused(405, "Use POST.")
         if route.secret == NO_AUTH and not (settings.loopback and local_program(heads)):
@@ -190,12 +190,13 @@ def webhook_app(receiver: WebhookReceiver, settings: WebhookSettings) -> AsgiApp
     return receiver_app(find, _refusal, settings.max_body_bytes)
 
 
-def _route_name(path: str, agent_id: str) -> str:
+def _route_name(path: str) -> tuple[str, str | None]:
+    """Return the route that a path names, and the agent if it names one."""
     match path.split("/"):
         case ["", "webhooks", name] if name:
-            return name
-        case ["", "p", agent, "webhooks", name] if name and agent == agent_id:
-            return name
+            return name, None
+        case ["", "p", agent, "webhooks", name] if name:
+            return name, agent
     raise HookRefused(404, "There is no such route.")
 
 
