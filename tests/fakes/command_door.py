@@ -10,6 +10,7 @@ from hermes.control.commands.registry import Invocation, parse, run_command
 from hermes.control.lanes.gateway import BusyMode, submit_while_busy
 from hermes.domain.events import ApprovalAsked
 from hermes.domain.inbound import Attachment
+from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session
 from hermes.domain.settings import Settings
 from hermes.domain.settings.models import Provider
@@ -44,6 +45,9 @@ class RecordingScreen:
 
     def skins(self) -> Sequence[str]:
         return ["default", "mono"]
+
+    async def use_agent(self, profile: AgentProfile) -> None:
+        self.done.append(("agent", profile.id))
 
     def set_skin(self, name: str) -> None:
         self.done.append(("skin", name))

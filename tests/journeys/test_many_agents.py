@@ -1,6 +1,7 @@
 """One gateway, many agents: routes, homes, secrets, models and keys, seen from outside."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -248,7 +249,8 @@ WEBHOOKS = [
 
 async def test_the_terminal_talks_to_the_agent_that_is_named(tmp_path: Path) -> None:
     async with FakeModelServer(ECHO) as model:
-        hermes = Hermes(tmp_path, model.base_url, api_config(agents=AGENTS))
+        config = api_config(agents=AGENTS, routes=ROUTES)
+        hermes = Hermes(tmp_path, model.base_url, config)
         give_home(hermes.home, model.base_url)
         asked = await hermes.run("-a", "coder", "-q", "hello")
         assert (asked.code, asked.out.strip()) == (0, "hello"), asked.err
@@ -260,3 +262,24 @@ async def test_the_terminal_talks_to_the_agent_that_is_named(tmp_path: Path) -> 
         broken = await hermes.run("-a", "broken", "-q", "hello")
         assert broken.code != 0
         assert "nowhere/at/all is missing" in broken.err
+
+        tested = await hermes.run(
+            *("agent", "route", "test", "--platform", "telegram", "--chat-id", str(GROUP))
+        )
+        assert tested.code == 0, tested.err
+        assert f"routes[0] -> coder: yes: platform is telegram and chat_id is {GROUP}" in tested.out
+        assert "Agent: coder, by routes[0]" in tested.out
+        refused = await hermes.run(
+            *("agent", "route", "test", "--platform", "telegram", "--user-id", str(BEN), "--json")
+        )
+        assert refused.code == 4
+        told = json.loads(refused.out)
+        assert (told["agent"], told["rule"]) == ("broken", "routes[1]")
+        assert "is missing" in told["problem"]
+
+        script = "/agent\n/agent coder\nhello again\n/agent\n/agent nobody\n/quit\n"
+        typed = await hermes.run("chat", stdin=script)
+        assert "* main" in typed.out
+        assert "* coder" in typed.out
+        assert "There is no agent `nobody`" in typed.out + typed.err
+        assert model.requests[-1].body["model"] == "code-1"

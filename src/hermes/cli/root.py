@@ -20,6 +20,7 @@ from hermes.domain.wording import harmless
 Decorated = TypeVar("Decorated", bound=Callable[..., Any])
 
 COMMANDS: dict[str, str] = {
+    "agent": "The agents of this home, and which of them messages are for.",
     "approvals": "What needs a person's approval, and what was granted.",
     "chat": "Talk to the agent: interactively, or one question with -q.",
     "completion": "Print a script that completes commands and flags in the shell.",

@@ -58,6 +58,7 @@ from hermes.domain.ids import new_id
 from hermes.domain.inbound import Attachment, InboundMessage, InboxEntry, InboxState
 from hermes.domain.outbound import Target
 from hermes.domain.ports.platform import ButtonPress, PlatformFailure
+from hermes.domain.profile import use_profile
 from hermes.domain.session import Session
 
 
@@ -257,20 +258,23 @@ class InboundPipeline:
         access = await self._access(message)
         if not access.allowed:
             return await self._stranger(message, access)
-        decision, queues = await self._parts.route(message), self._parts.queues
-        agent_id = self._gateway.profile(decision.agent).id  # refused now if it cannot work
+        decision = await self._parts.route(message)
         message = replace(message, routed=decision.terms)
-        key = self._gateway.key_of(agent_id, message)
+        with use_profile(self._gateway.profile(decision.agent)):  # refused if it cannot work
+            await self._take_for(decision.agent, message, access)
+        return True
+
+    async def _take_for(self, agent_id: str, message: InboundMessage, access: Access) -> None:
+        key, queues = self._gateway.key_of(agent_id, message), self._parts.queues
         if self._command(message) is None and not queues.busy(key):
             await self._submit(agent_id, message, access)
-            return True
+            return
         first = await self._ledger.session_for_key(key) is None
         entry = await self._gateway.take_note(agent_id, message, None, InboxState.QUEUED)
         if entry is not None:
             self._enqueue(entry)
             if first:
                 self._post(SESSION_START, agent_id, message, entry.session_id)
-        return True
 
     def _enqueue(self, entry: InboxEntry) -> None:
         self._parts.queues.known.add(entry.id)
@@ -285,10 +289,15 @@ class InboundPipeline:
             access = await self._access(entry.message)
             if not access.allowed:
                 await self._ledger.drop((entry.id,), "not allowed any more")
-            elif (invocation := self._command(entry.message)) is None:
-                await self._submit(entry.agent_id, entry.message, access)
-            else:
-                await self._run_command(entry, invocation, access, done)
+                return
+            with use_profile(self._gateway.profile(entry.agent_id)):
+                if (invocation := self._command(entry.message)) is None:
+                    await self._submit(entry.agent_id, entry.message, access)
+                else:
+                    await self._run_command(entry, invocation, access, done)
+        except NotFound as error:
+            await self._ledger.drop((entry.id,), "its agent is not served any more")
+            await self._parts.apologise(target_of(entry.message), error)
         finally:
             self._parts.queues.known.discard(entry.id)
 

@@ -91,6 +91,9 @@ class Screen(Protocol):
     async def attach_image(self, path: str | None) -> str:
         """Attach a picture from a file or the clipboard; return what to say."""
 
+    async def use_agent(self, profile: AgentProfile) -> None:
+        """Talk to another agent from now on, in a new conversation."""
+
     async def pick(self, title: str, options: Sequence[str]) -> int | None:
         """Let the person choose one; None if they chose nothing."""
 

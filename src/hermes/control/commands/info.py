@@ -122,6 +122,26 @@ async def whoami(context: CommandContext, _invocation: Invocation) -> None:
     await context.reply(table(rows, terminal=context.terminal))
 
 
+@_tell("agent", "[id]", "Show the agent; at the terminal also talk to another")
+async def agent(context: CommandContext, invocation: Invocation) -> None:
+    own = context.profile
+    if not context.terminal:
+        about = f": {own.description}" if own.description else "."
+        await context.reply(f"You talk to the agent `{own.id}`{about}")
+    elif invocation.rest:
+        if context.busy:
+            raise UsageError("The agent is still working.", hint="Wait for it, or /stop.")
+        chosen = context.host.gateway.profile(invocation.words[0])
+        await context.screen.use_agent(chosen)
+        await context.reply(f"You talk to the agent `{chosen.id}` in a new conversation.")
+    else:
+        rows = [
+            (f"{'*' if each.id == own.id else ' '} {each.id}", each.description or each.model)
+            for each in context.host.gateway.profiles.values()
+        ]
+        await context.reply(listing(rows, terminal=True))
+
+
 @_tell("version v", "", "Show the version")
 async def version(context: CommandContext, _invocation: Invocation) -> None:
     await context.reply(f"Hermes {context.host.version}")

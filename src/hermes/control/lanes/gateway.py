@@ -448,6 +448,11 @@ class Gateway:
 
     # -- lanes -------------------------------------------------------------
 
+    @property
+    def profiles(self) -> Mapping[str, AgentProfile]:
+        """The agents that are served."""
+        return self._parts.profiles
+
     def profile(self, agent_id: str) -> AgentProfile:
         """Return a served agent; `NotFound` names those there are."""
         profile = self._parts.profiles.get(agent_id)

@@ -12,6 +12,8 @@ from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from hermes.control.commands.builtin import builtin_registry
 from hermes.control.commands.context import (
     CommandContext,
@@ -35,6 +37,7 @@ from hermes.domain.events import (
     UsageReported,
 )
 from hermes.domain.inbound import REFERENCE, Attachment, InboxEntry
+from hermes.domain.profile import AgentProfile
 from hermes.domain.session import Session, StoredMessage
 from hermes.domain.settings.doors import Display
 from hermes.domain.wording import harmless, one_line, short_number
@@ -398,6 +401,10 @@ class TerminalChat(Door, Screen):
             self.say(f"This conversation works in {self.directory}.", "ui_warn")
         if session is not None:
             await self.pick_up()
+
+    async def use_agent(self, profile: AgentProfile) -> None:
+        self.parts = replace(self.parts, profile=profile)
+        await self.switch(None)
 
     @property
     def directory(self) -> Path:
